@@ -32,7 +32,7 @@ from rich.table import Table
 
 from tests.unit import sshd
 from zkmigrate.engine.history import History
-from zkmigrate.engine.renewal_process import Process
+from zkmigrate.engine.renewal_process import RenewalProcess
 from zkmigrate.engine.watch import Watch
 from zkmigrate.inventory.inventory import Inventory, Lease, Policy
 from zkmigrate.model.change import Outcome
@@ -82,7 +82,7 @@ class Arrivals:
         for host, address in zip(plain["dest"]["hosts"], ADDRESSES, strict=True):
             host["address"] = address
         inventory = Inventory.model_validate_json(json.dumps(plain))
-        self.process = Process(HOSTS, inventory, "r1", lambda: 1, str(daemon.programs / "speaker"))
+        self.process = RenewalProcess(HOSTS, inventory, "r1", lambda: 1, str(daemon.programs / "speaker"))
         stack.callback(self.process.close)
         self.process.renew(Lease(), time.monotonic() + 600)
         deadline = time.monotonic() + 60
@@ -120,7 +120,7 @@ def measure(busy: int, seconds: float, megabytes: float, apart: bool, arrivals: 
         return Outcome(0, "renewed")
 
     second = arrivals.process if arrivals else None
-    watch = Watch(HOSTS, renew, time.monotonic, time.time, beside=second)
+    watch = Watch(HOSTS, renew, time.monotonic, time.time, second=second)
     stage = Stage(
         "cutover",
         "Cut over",

@@ -1,7 +1,7 @@
 """The one place where text is made safe to print.
 
 Hosts, logs and znodes choose words that we show. A terminal obeys some characters in them: it clears the
-screen, sets the clipboard, or turns the direction of writing. Here such characters become readable escapes.
+screen, sets the clipboard, or turns the direction of writing. Here they become readable escapes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ _UNFIT = re.compile(
 
 
 def clean(text: object) -> str:
-    r"""Text with each character that is not for reading as an escape, ``\u001b`` for ESC.
-
-    It is the escape of JSON: a line of JSON stays JSON, and means the same.
-    """
+    r"""Text with each unprintable character as JSON's escape, ``\u001b`` for ESC: a line of JSON means the
+    same."""
     return _UNFIT.sub(_escape, str(text))
 
 
@@ -35,7 +33,7 @@ def inline(text: object) -> str:
 
 
 def indented(line: str) -> str:
-    """A line whose further lines are set in, so that a value in it cannot pass for a line of ours."""
+    """A line whose further lines are indented, so that a value in it cannot pass for a line of ours."""
     return line.rstrip("\n").replace("\n", "\n         ")
 
 
@@ -45,7 +43,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 class Clean:
-    """A text stream that writes everything clean. ``raw``: the stream below, for our own colours."""
+    """A text stream that writes everything clean. raw: the stream below, for our own colours."""
 
     def __init__(self, raw: TextIO) -> None:
         self.raw = raw
@@ -84,7 +82,7 @@ class _CleanBytes(io.RawIOBase):
 
 
 def clean_streams() -> None:
-    """Let everything that this process prints go through here, warnings and tracebacks too."""
+    """Clean everything that this process prints, warnings and tracebacks too."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and not isinstance(stream, Clean):

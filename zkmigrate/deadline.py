@@ -1,8 +1,7 @@
-"""How long the work at hand may take: set by whoever knows it, asked by whoever waits for a host.
+"""How long the present work may take: set by the walk in a window, asked by whoever waits for a host.
 
-The walk opens a scope around a look or a change in the window. Every wait inside it, in whichever layer and
-thread of :func:`zkmigrate.hosts.parallel.together`, asks :func:`remaining` and so ends in time. Outside a
-scope each wait has its own limit.
+Every wait inside the scope, in any layer and thread of :func:`zkmigrate.hosts.parallel.together`, asks
+:func:`remaining` and so ends in time. Outside a scope each wait has its own limit.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 _LEAST_S = 0.001
-"""A socket takes a timeout of 0 for "do not wait at all", which is another question."""
+"""A socket takes a timeout of 0 for "do not wait at all"."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ _SCOPE: ContextVar[_Scope | None] = ContextVar("deadline", default=None)
 def within(
     each_s: float, whole_s: float = math.inf, now: Callable[[], float] = time.monotonic
 ) -> Iterator[None]:
-    """No question in here waits longer than ``each_s`` seconds, and none ends after ``whole_s``."""
+    """In here no question waits longer than ``each_s`` seconds, and none ends after ``whole_s``."""
     token = _SCOPE.set(_Scope(each_s, now() + whole_s, now))
     try:
         yield
@@ -41,7 +40,7 @@ def within(
 
 
 def remaining(most_s: float) -> float:
-    """Seconds that a wait may take that by itself takes ``most_s`` at the most; never quite 0."""
+    """Seconds for a wait that by itself takes at most ``most_s``; never quite 0."""
     scope = _SCOPE.get()
     if scope is None:
         return most_s
@@ -49,5 +48,5 @@ def remaining(most_s: float) -> float:
 
 
 def bounded() -> bool:
-    """Whether somebody who has no time to wait asks: a silent host is better told than waited for."""
+    """Whether there is no time to wait: then report a silent host instead of waiting for it."""
     return not math.isinf(remaining(math.inf))

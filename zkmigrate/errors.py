@@ -1,8 +1,5 @@
-"""The error tree: what went wrong, said for the operator.
-
-Every message of a ``ZkmigrateError`` names what was seen, what was needed and what to do next.
-``exit_code`` is what the command line returns for it (docs/reference/exit-codes.md).
-"""
+"""The errors for the operator. Each message of a ``ZkmigrateError`` says what was seen, what was needed and
+what to do next; ``exit_code`` is the command line's (docs/reference/exit-codes.md)."""
 
 from __future__ import annotations
 
@@ -14,13 +11,13 @@ class ZkmigrateError(Exception):
 
 
 class UsageError(ZkmigrateError):
-    """A flag, file or value the operator gave is wrong; nothing was touched."""
+    """A flag, file or value from the operator is wrong; nothing was touched."""
 
     exit_code = 2
 
 
 class InventoryError(UsageError):
-    """``migration.yml`` is wrong; carries one line per mistake, each with file:line and the reason."""
+    """``migration.yml`` is wrong: one line per mistake, each with file:line and the reason."""
 
 
 class LockedError(ZkmigrateError):
@@ -36,7 +33,7 @@ class JournalError(ZkmigrateError):
 
 
 class RecordError(JournalError):
-    """What a step recorded is not there, or this version cannot read it. Names run, step and field."""
+    """A step's record is missing, or unreadable for this version. Names run, step and field."""
 
 
 class HostError(ZkmigrateError):

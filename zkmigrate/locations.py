@@ -1,4 +1,4 @@
-"""Where the inventory says a thing: ``FILE:LINE`` of a key or a host, for the person who wrote it."""
+"""Where the inventory says a thing: ``FILE:LINE`` of a key or host."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _NAMED = re.compile(rf"(?:(?P<keys>{_KEYS}(?: (?:or|and) {_KEYS})*) in )?migrati
 
 
 @dataclass(frozen=True)
-class Places:
-    """The file as the operator named it, and the line of each key (``dest.data_dir``) and host name in it."""
+class Locations:
+    """The file as the operator named it, and the line of each key (``dest.data_dir``) and host name."""
 
     file: str
     keys: dict[str, int] = field(default_factory=dict)
     hosts: dict[str, int] = field(default_factory=dict)
 
     def host(self, name: str) -> str:
-        """``FILE:LINE`` of a host's entry; empty for a name that is no host of the inventory."""
+        """``FILE:LINE`` of a host's entry; empty for an unknown name."""
         return f"{self.file}:{self.hosts[name]}" if name in self.hosts else ""
 
     def located(self, text: str) -> str:
-        """The text with ``KEY in migration.yml`` said of the real file, with the key's line where it is
-        there."""
+        """The text with ``KEY in migration.yml`` replaced by the real file and, where the key is there, its
+        line."""
 
         def place(match: re.Match[str]) -> str:
             if match["keys"] is None:
@@ -38,15 +38,15 @@ class Places:
         return _NAMED.sub(place, text)
 
 
-def places(path: Path) -> Places:
-    """Read where an inventory's keys stand. The file has been loaded before: it is there and is text."""
+def places(path: Path) -> Locations:
+    """The lines of an inventory's keys. The file has been loaded before, so it exists and is text."""
     document = marked_yaml.parse(path.read_text("utf-8-sig"))
-    found = Places(str(path))
+    found = Locations(str(path))
     _walk(document, document.value, (), found)
     return found
 
 
-def _walk(document: marked_yaml.Document, value: object, path: marked_yaml.Path, found: Places) -> None:
+def _walk(document: marked_yaml.Document, value: object, path: marked_yaml.Path, found: Locations) -> None:
     if isinstance(value, dict):
         name = value.get("name")
         if isinstance(name, str) and path and isinstance(path[-1], int):

@@ -18,7 +18,7 @@ from zkmigrate.cli.main import cli
 from zkmigrate.engine import runs
 from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.lock import HostLock
-from zkmigrate.engine.ports import NoWatch, WatchPort
+from zkmigrate.engine.ports import WatchPort
 from zkmigrate.engine.samples import Samples
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory
@@ -191,7 +191,7 @@ class DiskSite:
         return HostLock(names, "tester", lambda _h, _w, _f: given, 1, steal=steal, before=playbook.unlocked)
 
     def watch(self, clock: Clock, lock: HostLock) -> WatchPort:
-        return NoWatch()
+        return WatchPort()
 
     def sample(self, samples: Samples, playbook: Playbook) -> Callable[[], None]:
         return lambda: None

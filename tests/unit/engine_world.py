@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,8 +22,6 @@ from zkmigrate.engine.journal import NAME, Journal
 from zkmigrate.engine.ports import (
     Answer,
     HookRunner,
-    NoHooks,
-    NoWatch,
     WatchPort,
     World,
 )
@@ -66,7 +65,10 @@ class Killed(BaseException):
 
 
 class Points:
-    """Counts the places where a process can die or a disk can fail; raises ``error`` at number ``at``."""
+    """Counts the places where a process can die or a disk can fail; raises ``error`` at number ``at``.
+
+    A process that died does nothing more, in whichever thread.
+    """
 
     def __init__(self, at: int = 0, error: BaseException | None = None, kinds: tuple[str, ...] = ()) -> None:
         self.at, self.error, self.kinds = at, error or Killed(), kinds
@@ -78,7 +80,8 @@ class Points:
             if self.kinds and kind not in self.kinds:
                 return
             self.seen += 1
-            fails = self.seen == self.at
+            dead = isinstance(self.error, Killed) and self.seen > self.at > 0
+            fails = self.seen == self.at or dead
         if fails:
             raise self.error
 
@@ -290,11 +293,11 @@ class Tiny:
     interrupt: Interrupt = field(default_factory=Interrupt)
     clock: TinyClock = field(default_factory=TinyClock)
     seen: list[events.Event] = field(default_factory=list)
-    watch: WatchPort = field(default_factory=NoWatch)
+    watch: WatchPort = field(default_factory=WatchPort)
     window: WindowSpec = field(default_factory=tiny_window)
     policy: dict[str, Any] = field(default_factory=dict)
     hooks: Hooks = field(default_factory=Hooks)
-    runner: HookRunner = field(default_factory=NoHooks)
+    runner: HookRunner = field(default_factory=HookRunner)
 
     def __post_init__(self) -> None:
         self.steps = {
@@ -394,3 +397,11 @@ def back(walk: Walk) -> RunEnded:
 
 def until(name: str) -> Callable[[Walk], RunEnded]:
     return lambda walk: walk.forward(until=name)
+
+
+def eventually(name: str, true: Callable[[], bool], deadline_s: float = 20.0) -> None:
+    """Wait for a named condition."""
+    end = time.monotonic() + deadline_s
+    while not true():
+        assert time.monotonic() < end, f"never: {name}"
+        threading.Event().wait(0.01)

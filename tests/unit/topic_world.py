@@ -13,9 +13,9 @@ from zkmigrate.engine import events
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.history import History
-from zkmigrate.engine.hold_file import HoldPort, NoHolds
+from zkmigrate.engine.hold_file import HoldPort
 from zkmigrate.engine.journal import NAME, Journal
-from zkmigrate.engine.ports import NoWatch, World
+from zkmigrate.engine.ports import WatchPort, World
 from zkmigrate.engine.run import Walk
 from zkmigrate.inventory.inventory import Broker, Inventory, Kafka
 from zkmigrate.model.change import Change, ClusterChange, Outcome
@@ -73,7 +73,7 @@ class TopicLook(TopicQuestions):
         return self.clock.wall()
 
 
-class PromptWatch(NoWatch):
+class PromptWatch(WatchPort):
     """Asks each probe whenever the walk asks for what was seen, so that no clock decides what a test sees."""
 
     def __init__(self, inventory: Inventory, look: Look) -> None:
@@ -111,7 +111,7 @@ class Desk:
     seen: list[events.Event] = field(default_factory=list)
     before_change: Callable[[Change], None] = lambda _change: None
     watched: bool = False
-    holds: HoldPort = field(default_factory=NoHolds)
+    holds: HoldPort = field(default_factory=HoldPort)
 
     def __post_init__(self) -> None:
         self.points = Points()
@@ -152,7 +152,7 @@ class Desk:
             confirm=self.confirm,
             lock=TinyLock(),
             interrupt=Interrupt(),
-            watch=PromptWatch(self.inventory, look) if self.watched else NoWatch(),
+            watch=PromptWatch(self.inventory, look) if self.watched else WatchPort(),
             emit=self.seen.append,
             holds=self.holds,
         )

@@ -18,7 +18,7 @@ from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.events import Event, RunEnded
 from zkmigrate.engine.hold_file import HoldFile
 from zkmigrate.engine.journal import NAME, Journal, RealDisk
-from zkmigrate.engine.ports import Answer, HookRunner, NoHooks, NoWatch, WatchPort
+from zkmigrate.engine.ports import Answer, HookRunner, WatchPort
 from zkmigrate.engine.ports import (
     World as Outside,
 )
@@ -131,8 +131,8 @@ class Operator:
     answers: dict[str, Word] = field(default_factory=dict)
     unreachable: frozenset[str] = frozenset()
     events: list[Event] = field(default_factory=list)
-    watch: WatchPort = field(default_factory=NoWatch)
-    hooks: HookRunner = field(default_factory=NoHooks)
+    watch: WatchPort = field(default_factory=WatchPort)
+    hooks: HookRunner = field(default_factory=HookRunner)
     calls: int = 0
     seconds: int = 0
     keeps: bool = False

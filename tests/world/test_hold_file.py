@@ -299,7 +299,7 @@ def test_a_hold_file_that_does_not_read_holds_outside_the_window_and_breaks_noth
     assert operator.forward().code == 0
     assert room.held() == [("cutover.preflight", "begin"), ("cutover.preflight", "released")]
     [holding] = {e.who for e in operator.events if isinstance(e, Holding)}
-    assert holding.startswith("the hold file does not read: ")
+    assert holding.startswith("the hold file cannot be read: ")
 
 
 def test_in_the_window_a_hold_file_that_does_not_read_is_passed_over(

@@ -33,7 +33,7 @@ def steps(of: Plan) -> dict[str, PlannedStep]:
 
 
 def text(world: World) -> str:
-    return "\n".join(plan_text.lines(planfile.of(made(world))))
+    return "\n".join(plan_text.lines(planfile.from_plan(made(world))))
 
 
 def settled(change: Change) -> Change:
@@ -48,7 +48,7 @@ def settled(change: Change) -> Change:
 def test_the_plan_only_looks_and_is_the_same_every_time() -> None:
     world = quiet_world()
     first, second = made(world), made(world)
-    assert planfile.of(first).text() == planfile.of(second).text()
+    assert planfile.from_plan(first).text() == planfile.from_plan(second).text()
     assert world.applied == []
 
 
@@ -111,7 +111,7 @@ def test_the_roll_shows_the_one_line_it_edits_and_no_secret() -> None:
         "+zookeeper.connect=10.0.0.11:2181,10.0.0.12:2181,10.0.0.13:2181/kafka",
     ]
     assert restart.command == "sudo zkm-host --run RUN --as N service OPID kafka.service restart"
-    body = planfile.of(made(world)).text()
+    body = planfile.from_plan(made(world)).text()
     assert "topsecret" not in body
     assert "hidden-too" not in body
     assert "ssl.key.password=(hidden)" in put.diff

@@ -16,7 +16,7 @@ from tests.unit.moves.steps.facts import surveyed
 from tests.world.operator import Operator, quiet_world
 from zkmigrate import deadline
 from zkmigrate.engine.history import History
-from zkmigrate.engine.ports import Answer
+from zkmigrate.engine.ports import Answer, WatchPort
 from zkmigrate.engine.watch import HOST_UNREACHABLE, past_deadline
 from zkmigrate.errors import HostError
 from zkmigrate.model.change import Change, Outcome
@@ -31,14 +31,14 @@ from zkmigrate.moves.world.world import SESSION_TIMEOUT_MS, SLICE_S
 
 SILENT = "dest2"
 APPLY_S, ZKM_S, WORD_S, MUTE_S = 20.0, 30.0, 3.0, 0.3
-"""What a question takes without a limit, as in ``engine/channel.py`` and ``site/observe.py``."""
+"""What a question takes without a limit, as in ``engine/apply.py`` and ``site/observe.py``."""
 OTHERS_S = 60.0
 FORWARD_S = SESSION_TIMEOUT_MS / 1000
 PHASES = ("fence", "cut", "stopped", "seal")
 
 
 @dataclass
-class ModelWatch:
+class ModelWatch(WatchPort):
     """The watch in the model's time: renews what answers, knows the deadline, says who is silent."""
 
     operator: Silenced

@@ -10,7 +10,7 @@ import pytest
 from tests.world.operator import Operator, quiet_world
 from zkmigrate.engine.events import Alarm, Turned
 from zkmigrate.engine.history import History
-from zkmigrate.engine.ports import Answer
+from zkmigrate.engine.ports import Answer, WatchPort
 from zkmigrate.engine.watch import LOOK_UNKNOWN
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
@@ -24,7 +24,7 @@ from zkmigrate.zookeeper.facts.ensemble import source_view
 HELD_S = 5.0
 
 
-class Asking:
+class Asking(WatchPort):
     """The source probe, asked in the world's own time, once a second from FENCE to SEAL."""
 
     def __init__(self, world: World, look: WorldLook) -> None:
@@ -46,12 +46,6 @@ class Asking:
 
     def answered(self, finding: Finding, /) -> None:
         del self._found[finding.id]
-
-    def left_s(self) -> float | None:
-        return None
-
-    def close(self) -> None:
-        return None
 
 
 @dataclass

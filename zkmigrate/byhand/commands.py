@@ -1,6 +1,6 @@
 """A change as the line that is typed for it: the words that the engine sends, over plain ssh.
 
-Verb, operation id and arguments are the change's own (``model/change.py``), as ``engine/channel.py`` sends
+Verb, operation id and arguments are the change's own (``model/change.py``), as ``engine/apply.py`` sends
 them. Three kinds of words differ, because they are known only later or do not belong on a page: shell
 variables stand for the fencing number, the hand's lease and what STOP read; file contents come from a file.
 """

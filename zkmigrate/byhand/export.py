@@ -43,7 +43,7 @@ def runbook(
     book = page.Runbook(
         playbook=playbook,
         plan=plan,
-        digest=planfile.of(plan).digest,
+        digest=planfile.from_plan(plan).digest,
         inventory=inventory,
         run=run or f"{inventory.name[:19]}-hand",
         records=history.records() if history is not None else {},
@@ -64,7 +64,7 @@ def go_no_go(
         raise UsageError(f"{playbook.id} has no go/no-go page. Next: zkmigrate runbook without --go-no-go")
     run, records = (history.run, history.records()) if history is not None else ("", {})
     c = Context(run or "plan", inventory, records=records)
-    return clean(sheet.page(said, c, look, planfile.of(plan).digest, run, plan.window))
+    return clean(sheet.page(said, c, look, planfile.from_plan(plan).digest, run, plan.window))
 
 
 def last(playbook: Playbook, inventory: Inventory, look: Look) -> dict[str, str]:
@@ -77,7 +77,7 @@ def last(playbook: Playbook, inventory: Inventory, look: Look) -> dict[str, str]
 def to_json(plan: Plan, text: str, written: tuple[Path, ...]) -> dict[str, Any]:
     """What ``--json`` prints."""
     return {
-        "digest": planfile.of(plan).digest,
+        "digest": planfile.from_plan(plan).digest,
         "unknown": dict(plan.unknown),
         "page": text,
         "blocks": list(blocks(text)),

@@ -1,7 +1,4 @@
-"""Apply: how a change reaches a host or a cluster, and the wave that journals around it.
-
-The real Apply is :class:`zkmigrate.engine.channel.ChannelApply`.
-"""
+"""Apply: how a change reaches a host or a cluster, and the wave that journals around it."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import hashlib
 import math
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeAlias
 
@@ -19,8 +17,19 @@ from zkmigrate.engine.history import Next
 from zkmigrate.engine.journal import Journal
 from zkmigrate.errors import HostError, LockedError, UsageError
 from zkmigrate.hosts.parallel import Late, together
+from zkmigrate.hosts.transport.channels import Channels
+from zkmigrate.hosts.transport.program import Program
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.model.change import Applied, Change, Changes, ClusterChange, Outcome, inverse
+from zkmigrate.model.change import (
+    Applied,
+    Change,
+    Changes,
+    ClusterChange,
+    InstallProgram,
+    Outcome,
+    UninstallProgram,
+    inverse,
+)
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Way
 
@@ -28,27 +37,25 @@ FENCED_OFF = 9
 _OUTPUT_KEPT = 4000
 
 Limits: TypeAlias = Callable[[str], tuple[float, float]]
-"""``limits(verb)``: seconds that one message of a change with this verb, of a look where it is empty, and all
-of it, may take now; infinite outside a window."""
+"""``limits(verb)``: seconds for one message of a change with this verb, or of a look where it is empty, and
+seconds for all of it; infinite outside a window."""
 
 
 def unlimited(_verb: str) -> tuple[float, float]:
-    """Outside a window a change takes as long as its own limit says (``engine/channel.py``)."""
+    """Outside a window a change takes as long as its own limit says."""
     return math.inf, math.inf
 
 
 class Apply(Protocol):
-    """Send one change. HostError when host or cluster did not confirm: then the outcome is unknown."""
+    """Send one change. HostError when the outcome is unknown."""
 
     def __call__(self, change: Change, operation: str, fencing: int) -> Outcome: ...
 
 
 def operation_id(step: str, target: str, way: Way, leg: int, number: int) -> str:
-    """``<stage>.<step>.<target>.<leg>.<n>`` in at most 80 characters; a long target name is shortened.
-
-    Walking back it is ``back<leg>``: without the journal the host's own record must tell what is to be undone
-    from what undid it (``hosts/facts/operations.py``).
-    """
+    """``<stage>.<step>.<target>.<leg>.<n>`` in at most 80 characters; a long target name is shortened. On the
+    way back it is ``back<leg>``: without the journal, the host's own record must distinguish a change from
+    its undo (``hosts/facts/operations.py``)."""
     ends = f".{'back' if way is Way.BACK else ''}{leg}.{number}"
     if len(step) + len(target) + 1 + len(ends) > 80:
         target = f"{target[:12]}-{hashlib.sha256(target.encode()).hexdigest()[:8]}"
@@ -58,10 +65,10 @@ def operation_id(step: str, target: str, way: Way, leg: int, number: int) -> str
 class Wave:
     """Applies the plans of several targets at once, the changes of one target in order.
 
-    All intents of the wave are made durable with one fsync before the first change is sent; the outcomes
-    with one after the last. A change that fails or stays unknown ends its target's plan: the rest is
-    journaled as skipped, and the step looks again. In a window each change has a limit, and targets that
-    answered do not wait for one that is late: its change counts as unknown, and nothing more is sent to it.
+    One fsync makes all intents durable before the first change is sent; one more makes the outcomes durable.
+    A change that fails or stays unknown ends its target's plan: the rest is journaled as skipped, and the
+    step looks again. In a window each change has a limit. A target that is late while most others have
+    answered is not waited for: its change is unknown, and it is sent nothing more.
     """
 
     def __init__(
@@ -73,45 +80,38 @@ class Wave:
         emit: Emit,
         now: Callable[[], float],
     ) -> None:
-        self._journal = journal
-        self._playbook = playbook
-        self._inventory = inventory
+        self._journal, self._playbook, self._inventory = journal, playbook, inventory
         self._changed = frozenset(playbook.changed(inventory))
-        self._apply = apply
-        self._emit = emit
-        self._now = now
+        self._apply, self._emit, self._now = apply, emit, now
 
     def run(
         self, at: Next, plans: Mapping[str, Changes], fencing: int, limits: Limits = unlimited
     ) -> dict[str, str]:
-        """Apply and journal; returns how each failed target failed (empty when all is done).
-
-        LockedError when a host fenced this operator off; JournalError when something could not be recorded.
-        """
-        for changes in plans.values():
-            self._refuse(changes)
+        """Apply and journal; returns why each failed target failed. LockedError when a host fenced this
+        operator off; JournalError when something could not be recorded."""
+        for planned in plans.values():
+            self._refuse(planned)
         leg = self._journal.history.leg + 1
-        lanes = {
+        numbered = {
             target: tuple(
                 (operation_id(at.id, target, at.way, leg, number), change)
                 for number, change in enumerate(changes, start=1)
             )
             for target, changes in plans.items()
         }
-        for target, lane in lanes.items():
-            for operation, change in lane:
+        for target, changes in numbered.items():
+            for operation, change in changes:
                 self._intend(at, target, leg, operation, change)
         self._journal.sync()
         quick_s, whole_s = limits("")
         end = self._now() + whole_s
-        seconds = {change.verb: limits(change.verb)[0] for changes in plans.values() for change in changes}
-        walks = {target: _Lane(lane, seconds, end) for target, lane in lanes.items()}
+        seconds = {change.verb: limits(change.verb)[0] for planned in plans.values() for change in planned}
+        sending = {target: _TargetPlan(changes, seconds, end) for target, changes in numbered.items()}
         late = None
         if not math.isinf(quick_s):
-            late = Late(quick_s, lambda target: self._left(target, walks[target]), self._now)
-        failures = together(
-            {target: partial(self._walk, target, lane, fencing) for target, lane in walks.items()}, late
-        )
+            late = Late(quick_s, lambda target: self._left(target, sending[target]), self._now)
+        work = {target: partial(self._send, target, plan, fencing) for target, plan in sending.items()}
+        failures = together(work, late)
         self._journal.sync()
         for target, failure in failures.items():
             if failure.startswith(f"rc {FENCED_OFF}:"):
@@ -122,7 +122,7 @@ class Wave:
         return {target: failure for target, failure in failures.items() if failure}
 
     def _refuse(self, changes: Changes) -> None:
-        """UsageError for what the playbook does not say that it does."""
+        """UsageError for a change that the playbook does not declare."""
         for change in changes:
             if not isinstance(change, ClusterChange):
                 if change.host not in self._changed:
@@ -138,86 +138,124 @@ class Wave:
                 )
 
     def _intend(self, at: Next, target: str, leg: int, operation: str, change: Change) -> None:
-        body = {
-            "stage": at.stage.id,
-            "step": at.step.id,
-            "target": target,
-            "way": at.way.value,
-            "leg": leg,
-            "operation": operation,
-            "change": encode_change(change),
-            "mono": self._now(),
-        }
-        self._journal.append("intent", body, sync=False)
+        where = {"stage": at.stage.id, "step": at.step.id, "target": target, "way": at.way.value, "leg": leg}
+        body = {"operation": operation, "change": encode_change(change), "mono": self._now()}
+        self._journal.append("intent", {**where, **body}, sync=False)
 
-    def _walk(self, target: str, lane: _Lane, fencing: int) -> str:
+    def _send(self, target: str, plan: _TargetPlan, fencing: int) -> str:
         """The changes of one target in order; returns what the first one that failed said."""
         failure = ""
-        for operation, change in lane.changes:
+        for operation, change in plan.changes:
             if failure:
-                self._ended(target, lane, operation, "skipped", Outcome(-1))
+                self._ended(target, plan, operation, "skipped", Outcome(-1))
                 continue
-            with lane.guard:
-                if lane.left:
+            with plan.guard:
+                if plan.left:
                     return ""
-                lane.sent = operation
+                plan.sent = operation
             self._emit(ChangeSent(target, operation, change))
             try:
-                with deadline.within(lane.seconds[change.verb], lane.end - self._now(), self._now):
+                with deadline.within(plan.seconds[change.verb], plan.end - self._now(), self._now):
                     outcome = self._apply(change, operation, fencing)
             except HostError as error:
                 failure = f"not confirmed: {error}"
-                self._ended(target, lane, operation, "unknown", Outcome(-1, str(error)))
+                self._ended(target, plan, operation, "unknown", Outcome(-1, str(error)))
                 continue
             if outcome.rc:
                 failure = f"rc {outcome.rc}: {outcome.output.strip()}"
-            self._ended(target, lane, operation, "failed" if outcome.rc else "done", outcome)
+            self._ended(target, plan, operation, "failed" if outcome.rc else "done", outcome)
         return failure
 
-    def _left(self, target: str, lane: _Lane) -> str:
-        """Wait no longer for a target: what was sent is unknown, and nothing more is sent to it."""
+    def _left(self, target: str, plan: _TargetPlan) -> str:
+        """Stop waiting for a target: what was sent is unknown, and nothing more is sent."""
         said = f"{target}: no answer yet, while most of the others have answered"
-        with lane.guard:
-            for operation, _ in lane.changes:
-                if operation not in lane.ended:
-                    status = "unknown" if operation == lane.sent else "skipped"
-                    self._ended(target, lane, operation, status, Outcome(-1, said))
-            lane.left = True
+        with plan.guard:
+            for operation, _ in plan.changes:
+                if operation not in plan.ended:
+                    status = "unknown" if operation == plan.sent else "skipped"
+                    self._ended(target, plan, operation, status, Outcome(-1, said))
+            plan.left = True
         return f"not confirmed: {said}"
 
-    def _ended(self, target: str, lane: _Lane, operation: str, status: str, outcome: Outcome) -> None:
-        with lane.guard:
-            if lane.left:
+    def _ended(self, target: str, plan: _TargetPlan, operation: str, status: str, outcome: Outcome) -> None:
+        with plan.guard:
+            if plan.left:
                 return
-            lane.ended.add(operation)
+            plan.ended.add(operation)
             output = outcome.output[-_OUTPUT_KEPT:]
-            body = {
-                "operation": operation,
-                "status": status,
-                "rc": outcome.rc,
-                "output": output,
-                "mono": self._now(),
-            }
-            self._journal.append("outcome", body, sync=False)
+            body = {"operation": operation, "status": status, "rc": outcome.rc, "output": output}
+            self._journal.append("outcome", {**body, "mono": self._now()}, sync=False)
         self._emit(ChangeEnded(target, operation, status, outcome.rc, output))
 
 
 def _has_before(change: ClusterChange) -> bool:
-    """Whether what a cluster held before is needed to take the change back."""
+    """Whether undoing the change needs what the cluster held before."""
     return inverse(Applied(change, "", confirmed=True)) is not None
 
 
-class _Lane:
-    """The changes of one target of a wave. seconds: what a change with a verb may take. end: by the clock, of
-    all of them. left: nobody waits for it any more. sent: the last one sent."""
+@dataclass
+class _TargetPlan:
+    """The changes of one target of a wave, with their operation ids. seconds: what a change with a verb may
+    take. end: of all of them, by the clock. left: nobody waits for it any more. sent: the last one sent."""
+
+    changes: tuple[tuple[str, Change], ...]
+    seconds: Mapping[str, float]
+    end: float
+    left: bool = False
+    sent: str = ""
+    ended: set[str] = field(default_factory=set)
+    guard: threading.RLock = field(default_factory=threading.RLock)
+
+
+Send: TypeAlias = Callable[[ClusterChange], tuple[int, str]]
+"""Sends one change to one cluster: 0 and the result, or 1 and why the cluster refused. HostError when the
+outcome is unknown."""
+
+
+class Alter(Protocol):
+    """Sends changes to one cluster (``Playbook.clusters``)."""
+
+    def __call__(self, change: ClusterChange, /) -> tuple[int, str]:
+        """As :data:`Send`."""
+
+    def close(self) -> None:
+        """Close what it holds open between changes."""
+
+
+class ChannelApply:
+    """The real :class:`Apply`: host changes over each host's open channel to zkm-host, cluster changes
+    through a client. Installing and uninstalling zkm-host go another way. A change is sent once. Without a
+    reply the outcome is unknown: the host's own record, or a look at the cluster, tells it. clusters: by the
+    name that a change has for it."""
 
     def __init__(
-        self, changes: tuple[tuple[str, Change], ...], seconds: Mapping[str, float], end: float
+        self,
+        channels: Channels,
+        program: Program,
+        clusters: Mapping[str, Send],
     ) -> None:
-        self.changes = changes
-        self.seconds = seconds
-        self.end = end
-        self.guard = threading.RLock()
-        self.left = False
-        self.sent = ""
-        self.ended: set[str] = set()
+        self._channels = channels
+        self._program = program
+        self._clusters = clusters
+
+    def __call__(self, change: Change, operation: str, fencing: int) -> Outcome:
+        if isinstance(change, ClusterChange):
+            alter = self._clusters.get(change.cluster)
+            if alter is None:
+                known = ", ".join(self._clusters)
+                return Outcome(1, f"nothing was sent: {change.cluster} is none of the clusters {known}")
+            return Outcome(*alter(change))
+        if isinstance(change, InstallProgram):
+            return Outcome(0, self._program.install(change.host))
+        if isinstance(change, UninstallProgram):
+            self._channels.forget(change.host)
+            done = self._program.uninstall(change.host, operation, fencing, change.answer_s)
+            return Outcome(done.rc, done.text if done.rc == 0 else done.said)
+        return self._channels.ask(
+            change.host,
+            change.verb,
+            operation,
+            *change.arguments(),
+            fencing=fencing,
+            deadline_s=change.answer_s,
+        )

@@ -1,14 +1,13 @@
-"""The journal's lines: one JSON object each, chained by hash, each with a sum of its own.
+"""The journal's lines: one JSON object each, chained by hash.
 
-A line is ``{"at":…,"body":{…},"kind":…,"previous":…,"seq":…,"sum":"…"}`` in ASCII, closed by a newline.
-``previous`` is the SHA-256 of the bytes of the line before (without its newline), empty on the first line.
-``sum`` is the SHA-256 of this line's bytes up to the comma before it, so that damage to the last line is
-seen too. A line that was being written when the tool died is a proper prefix of a line: it is *torn*, and is
-cut off. Anything else that does not read is *damage*: nothing after it can be trusted.
+A line is ``{"at":…,"body":{…},"kind":…,"previous":…,"seq":…,"sum":"…"}`` in ASCII with a newline.
+``previous`` is the SHA-256 of the line before without its newline, empty on the first line. ``sum`` is the
+SHA-256 of this line up to the comma before it, so that damage to the last line is seen too. A proper prefix
+of a line, left by a tool that died, is *torn* and is cut off. Anything else that does not read is *damage*:
+nothing after it can be trusted.
 
-A part of a body that is larger than ``LARGE`` stands once, in a ``content`` line of its own. That body and
-each later one name it as ``{"content-sha256":"…"}``; entries that were parsed have it in its place. Journals
-of earlier versions have no such lines.
+A part of a body larger than ``LARGE`` stands once, in a ``content`` line. That body and later ones name it as
+``{"content-sha256":"…"}``; parsed entries have it in place. Journals of earlier versions have no such lines.
 """
 
 from __future__ import annotations
@@ -27,17 +26,14 @@ _NAMES = "content-sha256"
 _NAMED = f'{{"{_NAMES}":'
 
 LARGE = 4096
-"""Bytes of JSON up to which a part of a body stands where it belongs."""
+"""Bytes of JSON up to which a part of a body stays in place."""
 
 
 @dataclass(frozen=True)
 class Parsed:
-    """What a journal's bytes say.
-
-    length: bytes of the whole lines. last: hash that the next line must carry. torn: the cut-off rest.
-    damage: why line ``len(entries) + 1`` cannot be read, empty when all of it can.
-    unended: the last line is whole but lacks its newline.
-    """
+    """What a journal's bytes say. length: bytes of the whole lines. last: hash that the next line must carry.
+    torn: the cut-off rest. damage: why line ``len(entries) + 1`` cannot be read, else empty. unended: the
+    last line is whole but lacks its newline."""
 
     entries: tuple[Entry, ...]
     length: int
@@ -47,7 +43,7 @@ class Parsed:
     unended: bool = False
 
     def intact(self) -> Parsed:
-        """Self; JournalError naming the line and what is possible when the journal is damaged."""
+        """Self. JournalError that names the damaged line and what is possible."""
         if self.damage:
             line = len(self.entries) + 1
             raise JournalError(
@@ -61,14 +57,7 @@ class Parsed:
 
 def render(entry: Entry) -> bytes:
     """One entry as a line without its newline."""
-    value = {
-        "at": entry.at,
-        "body": entry.body,
-        "kind": entry.kind,
-        "previous": entry.previous,
-        "seq": entry.seq,
-    }
-    head = _json(value)[:-1].encode("ascii")
+    head = _json(vars(entry))[:-1].encode("ascii")
     return head + b',"sum":"' + hashlib.sha256(head).hexdigest().encode("ascii") + b'"}'
 
 
@@ -78,7 +67,7 @@ def digest(line: bytes) -> str:
 
 
 def thin(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """A body as its line holds it, and the contents that it names, by their name."""
+    """A body as its line holds it, and the contents that it names, by name."""
     contents: dict[str, Any] = {}
 
     def walk(value: Any) -> Any:
@@ -101,7 +90,7 @@ def thin(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]
 
 
 def content_name(value: Any) -> str:
-    """What a body calls a content: the SHA-256 of its JSON."""
+    """The SHA-256 of a content's JSON."""
     return hashlib.sha256(_json(value).encode("ascii")).hexdigest()
 
 
@@ -132,7 +121,7 @@ def _json(value: Any) -> str:
 
 
 def _entry(line: bytes, seq: int, previous: str, contents: dict[str, Any]) -> Entry | str:
-    """The entry of one line, or what is wrong with it. contents: of the lines before; one more is added."""
+    """The entry of a line, or what is wrong with it. contents: of the lines before; this adds its own."""
     head, mark, tail = line.rpartition(b',"sum":"')
     if not mark or tail != hashlib.sha256(head).hexdigest().encode("ascii") + b'"}':
         return "does not match its own sum"
@@ -155,7 +144,7 @@ def _entry(line: bytes, seq: int, previous: str, contents: dict[str, Any]) -> En
 
 
 def _whole(value: Any, contents: Mapping[str, Any]) -> Any:
-    """A body with the contents in their places; KeyError with the name of one that is missing."""
+    """A body with its contents in place; KeyError with the name of a missing one."""
     if isinstance(value, dict):
         if value.keys() == {_NAMES}:
             return contents[str(value[_NAMES])]
@@ -166,7 +155,7 @@ def _whole(value: Any, contents: Mapping[str, Any]) -> Any:
 
 
 def _is_prefix(rest: bytes) -> bool:
-    """True when ``rest`` can be the beginning of a line (or padding), not a whole one plus more."""
+    """Whether ``rest`` can be the beginning of a line (or padding)."""
     rest = rest.rstrip(b"\0")
     if not rest:
         return True

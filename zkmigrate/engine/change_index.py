@@ -1,4 +1,4 @@
-"""Sent: the changes of a run that are not undone, found by step and by target.
+"""The changes of a run that are not undone, indexed by step and target.
 
 A look at one target of twenty thousand must not walk over the changes of all the others.
 """
@@ -13,7 +13,7 @@ from zkmigrate.model.change import Applied, Change, Restore, inverse, undoes
 
 
 class Row(NamedTuple):
-    """One change and whose it is; step as ``stage.step``."""
+    """One change with its step (``stage.step``) and target."""
 
     step: str
     target: str
@@ -21,7 +21,7 @@ class Row(NamedTuple):
 
 
 class Sent:
-    """Rows by operation id, in the order in which they were sent."""
+    """Rows by operation id, in the order of sending."""
 
     def __init__(self) -> None:
         self._rows: dict[str, Row] = {}
@@ -38,29 +38,28 @@ class Sent:
         return tuple(self._rows[operation].applied for operation in self._by_target.get((step, target), ()))
 
     def steps(self) -> Collection[str]:
-        """Steps that have any."""
+        """The steps that have changes."""
         return self._by_step.keys()
 
     def targets(self, step: str) -> Collection[str]:
-        """The target of each change of a step, oldest first: one that has several comes several times."""
+        """The target of each change of a step, oldest first, with repeats."""
         return self._by_step.get(step, {}).values()
 
     def restorable(self, step: str) -> Collection[str]:
-        """Targets of a step that have one with a default inverse (``model.change.inverse``)."""
+        """Targets of a step with a change that has a default inverse."""
         return self._restorable.get(step, ())
 
     def in_doubt(self, step: str) -> Collection[str]:
-        """The target of each change of a step that nobody confirmed."""
+        """The target of each unconfirmed change of a step."""
         return self._in_doubt.get(step, {}).values()
 
     def undone_by(self, step: str, target: str, change: Change) -> tuple[str, ...]:
-        """The operations that a change of the way back takes back."""
+        """The operations that a change of the way back undoes."""
         if isinstance(change, Restore):
             return (change.operation,)
         return tuple(a.operation for a in self.of(step, target) if undoes(change, a))
 
     def add(self, row: Row) -> None:
-        """One more was sent."""
         step, target, applied = row
         self._rows[applied.operation] = row
         self._by_step.setdefault(step, {})[applied.operation] = target
@@ -71,14 +70,14 @@ class Sent:
             self._restorable.setdefault(step, set()).add(target)
 
     def confirm(self, operation: str) -> None:
-        """Its target answered that it is done; nothing where it is not known."""
+        """The target confirmed it; an unknown operation is ignored."""
         if operation in self._rows:
             row = self._rows[operation]
             self._rows[operation] = row._replace(applied=replace(row.applied, confirmed=True))
             self._in_doubt.get(row.step, {}).pop(operation, None)
 
     def drop(self, operation: str) -> None:
-        """It was not sent after all, or is undone; nothing where it is not known."""
+        """It was not sent after all, or is undone; an unknown operation is ignored."""
         row = self._rows.pop(operation, None)
         if row is None:
             return
@@ -91,6 +90,6 @@ class Sent:
             self._restorable.get(step, set()).discard(target)
 
     def clear(self, step: str) -> None:
-        """A step is walked back to its start."""
+        """A step was walked back to its start."""
         for operation in tuple(self._by_step.get(step, ())):
             self.drop(operation)

@@ -29,11 +29,9 @@ class Clock(Protocol):
 
 
 class Interrupt:
-    """Ctrl-C: the first asks the walk to stop at the next safe point, the second stops at once.
-
-    While ``listening``, SIGINT, SIGTERM and SIGHUP come here; the second one raises KeyboardInterrupt in the
-    main thread, whatever it is doing. at_once: the first one does, and only SIGINT is taken.
-    """
+    """Ctrl-C: the first asks the walk to stop at the next safe point, the second stops at once. While
+    ``listening``, it takes SIGINT, SIGTERM and SIGHUP; the second raises KeyboardInterrupt in the main
+    thread. at_once: the first does, and only SIGINT is taken."""
 
     def __init__(self, *, at_once: bool = False) -> None:
         # Python runs a handler when the main thread comes back from what it waits for. The interpreter itself
@@ -47,7 +45,7 @@ class Interrupt:
 
     @property
     def wanted(self) -> bool:
-        """True once somebody asked the walk to stop."""
+        """Whether somebody asked the walk to stop."""
         return bool(self._seen())
 
     def ask(self) -> None:
@@ -62,7 +60,7 @@ class Interrupt:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take the signals over (main thread only), and give them back at the end."""
+        """Take the signals over (main thread only), and return them at the end."""
         before = {number: signal.signal(number, self._on_signal) for number in self._taken}
         told = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
         try:
@@ -74,9 +72,8 @@ class Interrupt:
 
     @contextmanager
     def answered(self, say: Callable[[], None]) -> Iterator[None]:
-        """Call ``say`` as soon as somebody wants to stop. End the process, with 130, soon after the second
-        signal. Both come from threads of their own, so that nothing the main thread waits for delays them.
-        """
+        """Call ``say`` as soon as somebody wants to stop; end the process with 130 soon after the second
+        signal. Threads do both, so that nothing the main thread waits for delays them."""
         over = threading.Event()
 
         def listen() -> None:
@@ -103,7 +100,7 @@ class Interrupt:
             over.set()
 
     def _seen(self) -> bytes:
-        """A byte for each signal, its number, and 0 for each ``ask``; they stay where they are."""
+        """One byte per signal, its number, and 0 for each ``ask``; they stay in the socket."""
         try:
             return self._reader.recv(64, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -113,7 +110,7 @@ class Interrupt:
         return sum(number in _SIGNALS for number in self._seen())
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        """Raise once: a further signal must not break into what the first exception cleans up."""
+        """Raise once: a further signal must not break into the cleaning up after the first exception."""
         if not self._raised and self._signals() >= (1 if self._at_once else 2):
             self._raised = True
             raise KeyboardInterrupt

@@ -1,7 +1,7 @@
 """Changes and findings as JSON values, for the journal and the plan.
 
-A change is ``{"type": class name, field: value, ...}``; bytes are ``{"base64": text}``. Decoding refuses a
-type or field it does not know, so that an old journal is never half understood.
+A change is ``{"type": class name, field: value, ...}``; bytes are ``{"base64": text}``. Decoding refuses an
+unknown type or field, so that an old journal is never half understood.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TYPES: dict[str, type[Any]] = {cls.__name__: cls for cls in typing.get_args(Cha
 
 
 def encode_change(change: Change) -> dict[str, Any]:
-    """A change as a JSON value; :func:`decode_change` gives an equal change back."""
+    """A change as a JSON value; :func:`decode_change` reverses it."""
     body: dict[str, Any] = {"type": type(change).__name__}
     for field in fields(change):
         body[field.name] = _encode(getattr(change, field.name))
@@ -29,7 +29,7 @@ def encode_change(change: Change) -> dict[str, Any]:
 
 
 def decode_change(body: Mapping[str, Any]) -> Change:
-    """The change that was encoded; JournalError when the type or its fields are not this version's."""
+    """The change that was encoded; JournalError for a type or field that this version does not know."""
     name = str(body.get("type"))
     cls = _TYPES.get(name)
     if cls is None:
@@ -46,35 +46,18 @@ def decode_change(body: Mapping[str, Any]) -> Change:
 
 def encode_finding(finding: Finding) -> dict[str, Any]:
     """A finding as a JSON value with every field."""
-    return {
-        "id": finding.id,
-        "claim": finding.claim,
-        "held": finding.held.value,
-        "severity": finding.severity.value,
-        "seen": finding.seen,
-        "needed": finding.needed,
-        "moves": list(finding.moves),
-        "target": finding.target,
-        "cause": finding.cause,
-        "accepted": finding.accepted,
-    }
+    body = {**vars(finding), "held": finding.held.value, "severity": finding.severity.value}
+    return {**body, "moves": list(finding.moves)}
 
 
 def decode_finding(body: Mapping[str, Any]) -> Finding:
-    """The finding that was encoded; JournalError when a field is missing or has an unknown value."""
+    """The finding that was encoded; JournalError for a missing field or unknown value."""
     try:
-        return Finding(
-            id=body["id"],
-            claim=body["claim"],
-            held=Held(body["held"]),
-            severity=Severity(body["severity"]),
-            seen=body["seen"],
-            needed=body["needed"],
-            moves=tuple(body["moves"]),
-            target=body["target"],
-            cause=body.get("cause", ""),  # journals of earlier versions have none, nor the next
-            accepted=body.get("accepted", ""),
-        )
+        # Journals of earlier versions have neither cause nor accepted.
+        known = {"cause": "", "accepted": "", **body}
+        values = {field.name: known[field.name] for field in fields(Finding)}
+        held, severity = Held(values["held"]), Severity(values["severity"])
+        return Finding(**{**values, "held": held, "severity": severity, "moves": tuple(values["moves"])})
     except (KeyError, ValueError, TypeError) as error:
         raise JournalError(f"the journal holds a finding that this version cannot read: {error!r}") from None
 

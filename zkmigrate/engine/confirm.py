@@ -1,8 +1,7 @@
 """Who says go: a person at a terminal, or ``--yes``.
 
-The same questions come up either way; ``--yes`` answers go to all of them, and where the rules say Ask it
-answers what they say for nobody. In a terminal, silence until a second before the deadline means the same.
-Nothing here prints: a Console does.
+Both get the same questions. ``--yes`` answers go; where the rules say Ask, it gives their answer for nobody.
+At a terminal, silence until a second before the deadline means the same. A Console prints.
 """
 
 from __future__ import annotations
@@ -11,11 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from zkmigrate.engine import brief
 from zkmigrate.engine.ports import Answer
 from zkmigrate.model.finding import Finding, doubts
 from zkmigrate.model.playbook import Stage
-from zkmigrate.model.step import AnyStep, Hazard
+from zkmigrate.model.step import AnyStep, Hazard, brief_of
 from zkmigrate.model.window import Word
 
 _WORDS: dict[str, Word] = {
@@ -35,16 +33,13 @@ class Console(Protocol):
     def show(self, lines: Sequence[str]) -> None: ...
 
     def ask(self, question: str) -> str | None:
-        """The line typed; None at the end of input."""
-        ...
+        """The typed line; None at the end of input."""
 
     def poll(self, seconds: float) -> str | None:
-        """A line if one comes within ``seconds``, else an empty one; None at the end of input."""
-        ...
+        """A line that comes within ``seconds``, else an empty one; None at the end of input."""
 
     def forget(self) -> None:
-        """Drop what was typed so far: it answered nothing that could be read yet."""
-        ...
+        """Drop what was typed so far: it answered an earlier question."""
 
 
 class LookUp(Protocol):
@@ -52,52 +47,39 @@ class LookUp(Protocol):
 
     def remarks(self, stage: Stage) -> Sequence[str]:
         """What is known beforehand about a stage, as lines."""
-        ...
 
     def cannot_go_back(self, to: str) -> str:
-        """Why the run cannot walk back to the start of ``to``, of the present stage where that is empty;
-        empty where it can."""
-        ...
+        """Why the run cannot walk back to the start of ``to`` (empty: the present stage), else empty."""
 
     def findings(self, name: str) -> Sequence[str]:
-        """The findings behind a stage or step, or ``all``, whole, as lines; with no name those of the newest
+        """The findings of a stage or step, or ``all``, in full, as lines; without a name those of the newest
         step that has any, in short."""
-        ...
 
     def in_short(self, found: Sequence[Finding]) -> Sequence[str]:
         """Findings as lines for the screen."""
-        ...
 
     def whole(self, found: Sequence[Finding]) -> Sequence[str]:
-        """Findings with everything that they say, as lines."""
-        ...
+        """Findings in full, as lines."""
 
     def asking(self, where: str) -> None:
         """Let others know that a question is open."""
-        ...
 
 
 class Terminal:
     """A person answers."""
 
     def __init__(self, console: Console, user: str, now: Callable[[], float], look_up: LookUp) -> None:
-        self._console = console
-        self._user = user
-        self._now = now
-        self._look_up = look_up
+        self._console, self._look_up, self._user, self._now = console, look_up, user, now
         self._consented = ""
         self._hold = _Hold(console, look_up, user)
 
     def step(self, stage: Stage, step: AnyStep, findings: tuple[Finding, ...]) -> Answer:
-        """Show the step's brief and the findings so far; ask go, stop or roll back.
-
-        The one step that a consent was just given for is not asked about again, unless something was found
-        since then that does not hold.
-        """
+        """Show the step's brief and the findings so far; ask go, stop or roll back. The only step of a stage
+        that was just agreed to is not asked about again, unless something in doubt was found since."""
         if self._consented == stage.id and len(_changing(stage)) == 1 and not doubts(findings):
             return Answer("go")
         lines = ["", f"{stage.id}.{step.id}: {step.title} ({step.hazard.value})"]
-        lines += [f"  {line}" for line in brief.of(step).lines()]
+        lines += [f"  {line}" for line in brief_of(step).lines()]
         if findings:
             lines += ["  Found so far:", *(f"    {line}" for line in self._look_up.in_short(findings))]
         self._console.show(lines)
@@ -109,11 +91,11 @@ class Terminal:
         if stage.window:
             lines.append(f"  Phases: {', '.join(step.id for step in stage.steps)}; no question between them")
             waves = [step for step in stage.steps if step.hazard is Hazard.WINDOW][:1]
-            notice = [stage.unnoticed] if stage.unnoticed else [brief.of(s).clients_may_notice for s in waves]
+            notice = [stage.unnoticed] if stage.unnoticed else [brief_of(s).clients_may_notice for s in waves]
             lines += [f"  Clients may notice: {text}" for text in notice]
         else:
             for step in _changing(stage):
-                lines += [f"  {line}" for line in brief.of(step).lines()]
+                lines += [f"  {line}" for line in brief_of(step).lines()]
         lines += [f"  {line}" for line in self._look_up.remarks(stage)]
         lines += [f"  Without it: {stage.skip}"] if stage.skip else []
         lines.append(f"  {stage.consent}")
@@ -133,7 +115,7 @@ class Terminal:
         return False
 
     def decide(self, phase: str, finding: Finding, unanswered: Word, left_s: float | None) -> Answer:
-        """Go or back, before the time runs out; stop too, where that is what silence means."""
+        """Go or back (or stop, where silence means that) before the time runs out."""
         words = ("go", "back", unanswered)
         stop = "stop (s), " if unanswered == "stop" else ""
         self._console.forget()
@@ -184,7 +166,7 @@ class Terminal:
 
 
 class Unattended:
-    """``--yes``: the same path without prompts. A hold listens to standard input, where it is not empty."""
+    """``--yes``: the same path without prompts. A hold reads standard input."""
 
     def __init__(self, console: Console, look_up: LookUp) -> None:
         self._hold = _Hold(console, look_up, _UNATTENDED)
@@ -202,7 +184,7 @@ class Unattended:
         return Answer(unanswered, by=_UNATTENDED)
 
     def hold(self, where: str, unanswered: Word | None, left_s: float | None) -> Answer | None:
-        """What is typed; once a way back comes too late and all hosts are sealed, nobody's answer."""
+        """What is typed; once all hosts are sealed and a way back comes too late, nobody's answer."""
         answer = self._hold.answer(where, unanswered)
         if answer is None and unanswered == "go" and left_s is not None and left_s <= 0:
             return Answer("go", by=_UNATTENDED)
@@ -214,16 +196,14 @@ def _changing(stage: Stage) -> list[AnyStep]:
 
 
 class _Hold:
-    """Listens while the walk holds; what was typed before it held counts for nothing."""
+    """Listens while the walk holds, and ignores what was typed before."""
 
     def __init__(self, console: Console, look_up: LookUp, user: str) -> None:
-        self._console = console
-        self._look_up = look_up
-        self._user = user
+        self._console, self._look_up, self._user = console, look_up, user
         self._where = ""
 
     def answer(self, where: str, unanswered: Word | None) -> Answer | None:
-        """The answer in a polled line; the end of input counts as nobody's answer, where there is one."""
+        """The answer in a polled line; at the end of input nobody's answer, where there is one."""
         if where != self._where:
             self._where = where
             self._console.forget()

@@ -1,7 +1,8 @@
-"""Copies of the journal on the playbook's witnesses, so that a lost operator machine is not the end of a run.
+"""Copies of the journal on the playbook's witnesses, so that a run survives the loss of the operator's
+machine.
 
-Only what a host lacks goes over: zkm-host's ``journal`` takes bytes that follow what is there, and otherwise
-tells length and sum of that. A copy that is no beginning of this journal is begun anew.
+Only what a host lacks is sent: zkm-host's ``journal`` takes bytes that follow its own, and otherwise tells
+their length and sum. A copy that is not the beginning of this journal is begun anew.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from zkmigrate.hosts.parallel import Late, together
 from zkmigrate.model.change import ANSWER_S, Outcome
 
 Ask = Callable[[str, tuple[str, ...], int], Outcome]
-"""``ask(host, words, fencing)``: a verb of zkm-host; HostError where no answer came."""
+"""``ask(host, words, fencing)``: a verb of zkm-host; HostError without an answer."""
 
 _LATE_S = 3.0
-"""Seconds for a host that is silent when most others have taken theirs. The steps wait for copies."""
+"""Seconds for a host that is silent when most others have their copy. The steps wait for copies."""
 _AT_ONCE = 192 * 1024
 """Bytes in one message: the shell there reads it byte by byte."""
 _REFUSED = 3
@@ -29,10 +30,9 @@ _HOLDS = re.compile(r"holds ([0-9]{1,15}) bytes with sha256 ([0-9a-f]{64})")
 
 
 class Copies:
-    """Brings hosts up to the journal; a silent one with the first call after it has answered again.
-
-    The limit also makes the channels tell a host that is known to be silent at once.
-    """
+    """Brings hosts up to the journal; one that was silent, with the first call after it answers again. hosts,
+    number: those that gave the lock, and the fencing number. The time limit also makes the channels skip a
+    host that is known to be silent."""
 
     def __init__(
         self,
@@ -41,12 +41,11 @@ class Copies:
         number: Callable[[], int],
         now: Callable[[], float],
     ) -> None:
-        """hosts, number: those that gave the lock, and the fencing number."""
         self._ask, self._hosts, self._number, self._now = ask, hosts, number, now
         self._held: dict[str, int] = {}
 
     def __call__(self, content: bytes) -> dict[str, str]:
-        """Why hosts took none, by host."""
+        """Send; returns why a host took nothing, by host."""
 
         def bring(host: str) -> str:
             try:
@@ -60,8 +59,8 @@ class Copies:
         return {host: why for host, why in said.items() if why}
 
     def _bring(self, host: str, content: bytes) -> str:
-        """Send what the host lacks; why that did not do, else empty. What it holds is guessed first: what it
-        was given last, or, by a process that has given it nothing, all; its answer corrects that."""
+        """Send what the host lacks; returns why that failed, else empty. It assumes that the host holds what
+        this process gave it last, or everything; the host's answer corrects that."""
         said = self._send(host, content, self._held.get(host, len(content)))
         if said.rc == _REFUSED and (told := _HOLDS.search(said.output)):
             length = int(told[1])

@@ -1,7 +1,7 @@
-"""Events: what the engine tells whoever watches. The engine never prints.
+"""Events: what the engine tells whoever watches; it never prints.
 
-A closed union of frozen dataclasses; :func:`to_json` gives each as one JSON object with its ``event`` name.
-Times are seconds; ``at`` is added by the receiver.
+A closed union of frozen dataclasses; :func:`to_json` gives each as a JSON object with its ``event`` name.
+Times are seconds; the receiver adds ``at``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from zkmigrate.model.step import Hazard, Way
 
 @dataclass(frozen=True)
 class RunBegun:
-    """A walk starts: ``resumed`` when the journal already had a position. stages: ``(id, title)``. over:
-    ``(id, ok, skipped or undone)`` of those that a process before came to an end with."""
+    """A walk starts. resumed: the journal already had a position. stages: ``(id, title)``. over: ``(id, ok,
+    skipped or undone)`` of the stages that earlier processes ended."""
 
     run: str
     playbook: str
@@ -43,11 +43,8 @@ class StageBegun:
 
 @dataclass(frozen=True)
 class StepBegun:
-    """The walk enters a step.
-
-    waves: how many waves of it an earlier process of the run has begun. done, of, left_s: as its last wave
-    told them, or would tell them now; 0 where none was begun. many: as in ``WaveBegun``.
-    """
+    """The walk enters a step. waves: how many waves of it earlier processes began. done, of, left_s, many: as
+    in ``WaveBegun`` for its last wave; 0 without one."""
 
     stage: str
     step: str
@@ -63,12 +60,9 @@ class StepBegun:
 
 @dataclass(frozen=True)
 class WaveBegun:
-    """These targets are changed now, all at once.
-
-    done, of: in the step that is paced, how many targets had been changed before, and of how many. left_s:
-    about how long the rest takes, at the pace of the waves before; None where that cannot be said. many: what
-    the targets are called.
-    """
+    """These targets are changed now, all at once. done, of: for the paced step, how many targets were changed
+    before, and of how many. left_s: estimated seconds for the rest at the pace so far, None where unknown.
+    many: what the targets are called."""
 
     stage: str
     step: str
@@ -102,8 +96,7 @@ class ChangeEnded:
 
 @dataclass(frozen=True)
 class Waits:
-    """The step waits for ``what``; ``left_s`` until the wait counts as failed, None while it looks itself and
-    takes as long as that takes."""
+    """The step waits for ``what``. left_s: until the wait fails, None for a long look of its own."""
 
     stage: str
     step: str
@@ -144,11 +137,9 @@ class Turned:
 
 @dataclass(frozen=True)
 class Consented:
-    """A question was answered: that of a stage before it starts or, with ``step``, one before or in a step.
-
-    answer: go, stop, back or skip; to: where back leads, empty for the start of the stage. by: who answered,
-    empty where nobody did. findings: those in doubt when it was answered.
-    """
+    """A question was answered: of a stage before it starts or, with ``step``, before or in a step. answer:
+    go, stop, back or skip. to: where back leads, empty for the start of the stage. by: who answered, empty
+    for nobody. findings: those in doubt at the time."""
 
     stage: str
     question: str
@@ -161,7 +152,7 @@ class Consented:
 
 @dataclass(frozen=True)
 class StageSkipped:
-    """A stage is passed over; ``missing`` is what is not known without it, ``by`` who wanted that."""
+    """A stage is skipped. missing: what is unknown without it. by: who wanted that."""
 
     stage: str
     missing: str
@@ -170,21 +161,21 @@ class StageSkipped:
 
 @dataclass(frozen=True)
 class Asking:
-    """A question is open at the run's own terminal, before ``where``, a stage or ``stage.step``."""
+    """A question is open at the run's own terminal before ``where``, a stage or ``stage.step``."""
 
     where: str
 
 
 @dataclass(frozen=True)
 class Holding:
-    """The walk holds after ``phase`` of a window, or before a step outside of one, until it is released or
+    """The walk holds after ``phase`` of a window, or before a step outside one, until it is released or
     answered.
 
     before: the step, empty in a window. who: who made it hold, and why; empty for ``--hold-at``. left_s:
-    seconds in which the window can still turn back without losing a session, None when that does not
-    count. opens_s: seconds, at the most, until the hosts open by themselves, None before they serve. late:
-    the time in which a way back keeps the clients' sessions is over. progress: how far a step that is under
-    way has come, in words, empty where nothing of it was done.
+    seconds in which the window can still turn back without losing a session, None when that does not count.
+    opens_s: seconds, at most, until the hosts open by themselves, None before they serve. late: it is too
+    late for a way back that keeps the clients' sessions. progress: of a step that is under way, in words,
+    else empty.
     """
 
     phase: str
@@ -198,7 +189,7 @@ class Holding:
 
 @dataclass(frozen=True)
 class HoldAsked:
-    """Somebody at another terminal asks the walk to hold; where: from which step on, in words."""
+    """Somebody at another terminal asks the walk to hold. where: from which step on, in words."""
 
     where: str
     who: str
@@ -206,8 +197,8 @@ class HoldAsked:
 
 @dataclass(frozen=True)
 class HoldEnded:
-    """The walk holds no more. how: released, go, stop, back, deadline, or left for another reason; by: who
-    released it, empty where nobody said."""
+    """The walk stops holding. how: released, go, stop, back, deadline, or left for another reason. by: who
+    released it, where known."""
 
     step: str
     how: str
@@ -216,14 +207,14 @@ class HoldEnded:
 
 @dataclass(frozen=True)
 class Countdown:
-    """Seconds left in which the window can still turn back without losing a session."""
+    """Seconds in which the window can still turn back without losing a session."""
 
     left_s: float
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """The watch or a step saw something during the window; ``decision`` is go, back or ask."""
+    """The watch or a step saw something in the window. decision: go, back or ask."""
 
     phase: str
     finding: Finding
@@ -232,7 +223,7 @@ class Alarm:
 
 @dataclass(frozen=True)
 class HookBegun:
-    """A program of the operator's own is run; ``waited`` for, or beside the walk."""
+    """A program of the operator is run. waited: the walk waits for it."""
 
     moment: str
     stage: str
@@ -243,8 +234,8 @@ class HookBegun:
 
 @dataclass(frozen=True)
 class HookEnded:
-    """It ended: ``how`` is done, timeout, interrupted or not-started; ``code`` is None unless it ended by
-    itself. said: the end of its output. stops: its failure stops the run."""
+    """A program of the operator ended. how: done, timeout, interrupted or not-started. code: None unless it
+    ended by itself. said: the end of its output. stops: its failure stops the run."""
 
     moment: str
     stage: str
@@ -274,34 +265,15 @@ class RunEnded:
 
 
 Event: TypeAlias = (
-    RunBegun
-    | StageBegun
-    | StepBegun
-    | WaveBegun
-    | ChangeSent
-    | ChangeEnded
-    | Waits
-    | StepEnded
-    | StepBlocked
-    | Turned
-    | Consented
-    | StageSkipped
-    | Asking
-    | Holding
-    | HoldAsked
-    | HoldEnded
-    | Countdown
-    | Alarm
-    | HookBegun
-    | HookEnded
-    | Noted
-    | RunEnded
-)
+    RunBegun | StageBegun | StepBegun | WaveBegun | ChangeSent | ChangeEnded | Waits | StepEnded |
+    StepBlocked | Turned | Consented | StageSkipped | Asking | Holding | HoldAsked | HoldEnded |
+    Countdown | Alarm | HookBegun | HookEnded | Noted | RunEnded
+)  # fmt: skip
 Emit: TypeAlias = Callable[[Event], None]
 
 
 def to_json(event: Event) -> dict[str, Any]:
-    """The event as a JSON object; changes and findings as in the journal, file content left out."""
+    """The event as a JSON object; changes and findings as in the journal, without file contents."""
     body: dict[str, Any] = {"event": type(event).__name__}
     for field in fields(event):
         value = getattr(event, field.name)

@@ -1,4 +1,4 @@
-"""The findings behind what was claimed: those that each step of a run ended with, from its journal."""
+"""The findings that each step of a run ended with, from its journal."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from zkmigrate.model.finding import Finding
 from zkmigrate.model.step import Way
 
 Evidence = dict[str, tuple[Finding, ...]]
-"""``stage.step``, of a way back ``stage.step (back)`` → the findings of the last verdict there that had any,
-the newest last."""
+"""``stage.step``, on a way back ``stage.step (back)`` → the findings of its last verdict that had any; the
+newest last."""
 
 _BACK = " (back)"
 
 
 def of(entries: Iterable[Entry]) -> Evidence:
-    """The findings in these lines of a journal. JournalError for one that this version cannot read."""
+    """The findings in these journal lines. JournalError for one that this version cannot read."""
     found: Evidence = {}
     for entry in entries:
         if entry.kind == "step" and entry.body.get("findings"):
@@ -29,7 +29,7 @@ def of(entries: Iterable[Entry]) -> Evidence:
 
 
 def chosen(evidence: Evidence, name: str) -> Evidence:
-    """Those of a stage or step, both ways; of the newest step where ``name`` is empty, of all for ``all``."""
+    """Those of a stage or step, both ways; of all for ``all``, of the newest step for an empty name."""
     if not name:
         return dict(list(evidence.items())[-1:])
     return {s: f for s, f in evidence.items() if name in ("all", s.removesuffix(_BACK), s.partition(".")[0])}

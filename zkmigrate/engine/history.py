@@ -45,7 +45,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from zkmigrate.engine.change_index import Row, Sent
 from zkmigrate.engine.codec import decode_change
 from zkmigrate.engine.events import RunEnded
-from zkmigrate.model.change import Applied, ClusterChange, Recorded
+from zkmigrate.model.change import Applied, ClusterChange, RecoveredChange
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.playbook import Playbook, Stage
@@ -57,8 +57,8 @@ REHEARSED = "the rehearsal is complete"
 """Why a rehearsal turns back when nothing was wrong."""
 
 
-class Stands(NamedTuple):
-    """Changes of a step (``stage.step``) that are not undone. where: the host, or the cluster."""
+class NotUndone(NamedTuple):
+    """Changes of a step (``stage.step``) that are not undone. where: the host or cluster."""
 
     step: str
     where: str
@@ -67,17 +67,15 @@ class Stands(NamedTuple):
 
 
 def complete(playbook: str) -> str:
-    """What a run of this playbook ends with at its end."""
+    """The message of a run that reached its end."""
     return f"{playbook} is complete"
 
 
 @dataclass(frozen=True)
 class Turn:
-    """A way back to the start of ``to`` (stage, stage.step, empty for everything).
-
-    code: exit code on arrival. then: what follows it: ``next`` stage (a rehearsal is complete), the stage
-    ``again``, or ``end``. findings: those behind it; the journal tells of them apart.
-    """
+    """A way back to the start of ``to`` (stage, stage.step, empty for everything). code: exit code on
+    arrival. then: what follows: the ``next`` stage (a rehearsal is complete), the stage ``again``, or
+    ``end``. findings: those behind it, journaled apart."""
 
     to: str
     why: str
@@ -89,9 +87,9 @@ class Turn:
 class Leave(Exception):
     """Leave the step that is walked: stop with this result, or turn back."""
 
-    def __init__(self, how: RunEnded | Turn) -> None:
-        super().__init__(how)
-        self.how = how
+    def __init__(self, outcome: RunEnded | Turn) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ class Next:
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """All steps of a rehearsal stage are done: it is time to walk back to its start."""
+    """All steps of a rehearsal are done: walk back to its start."""
 
     stage: Stage
 
@@ -124,9 +122,9 @@ class Arrived:
 Position: TypeAlias = Next | Rehearsed | Arrived
 
 
-class HowFar(NamedTuple):
-    """How many targets are done, of how many, and about how many seconds the rest takes; of 0: not told.
-    many: what they are called."""
+class StepProgress(NamedTuple):
+    """How many targets are done, of how many (0: not told), and estimated seconds for the rest. many: what
+    they are called."""
 
     done: int = 0
     of: int = 0
@@ -152,19 +150,22 @@ def hook_key(moment: str, place: Mapping[str, Any], number: int) -> str:
 
 @dataclass
 class History:
-    """The fold. Steps and stages are named by their ids (``stage.step``, ``stage``).
+    """The fold. Steps are named ``stage.step``.
 
-    first_sent: step → (line, seconds since the epoch, monotonic seconds) of its first intent that is not
-    undone. seconds: step → way → how long its last completed walk took. stages_reset: stages that were done
-    before the last turn back and are not any more. stages_skipped: those of stages_done that nobody walked.
-    done_at: step → seconds since the epoch
-    at which it was last done, walking forward. lost: lines of the journal are missing. rebuilt: what the
-    hosts say has been taken in since. leg: number of the last wave. known_leg: the last that lines tell of.
-    sent: a change was sent to a host, ever. begun_at: step → seconds since the epoch at which it was last
-    entered. held: the body of the hold that the walk is in, with its time as ``at``. found: what the
-    step that was done last found, as JSON. hooks: those that have had their moment, by :func:`hook_key`, and
-    the stage of each. retired: brokers that were left out of the run, by host. cleaned: subtrees of dest that
-    a clean-up began to delete, each with the body of its begin and the newest event.
+    - turn: the way back in force. leg: number of the last wave; known_leg: the last that lines tell of.
+    - sent: a change was sent to a host, ever. first_sent: step → (line, seconds since the epoch, monotonic
+      seconds) of its first intent that is not undone.
+    - begun_at, done_at: step → seconds since the epoch at which it was last entered, or done going forward.
+    - seconds: step → way → duration of its last completed walk.
+    - stages_reset: stages that were done before the last turn back. stages_skipped: those of stages_done that
+      nobody walked.
+    - lost: lines of the journal are missing. rebuilt: what the hosts say has been taken in since.
+    - held: the body of the hold that the walk is in, with its time as ``at``.
+    - found: what the step that was done last found, as JSON.
+    - hooks: those that have run, by :func:`hook_key`, with the stage of each.
+    - retired: brokers that were left out of the run, by host.
+    - cleaned: subtrees of dest that a clean-up began to delete, with the body of its begin and the newest
+      event.
     """
 
     run: str = ""
@@ -208,44 +209,44 @@ class History:
     # --- questions -------------------------------------------------------------------------------------
 
     def applied(self, step: str, target: str) -> tuple[Applied, ...]:
-        """Changes of a step (``stage.step``) for a target that are not undone, oldest first."""
+        """Changes of a step for a target that are not undone, oldest first."""
         return self._changes.of(step, target)
 
     def touched(self, step: str) -> tuple[str, ...]:
-        """Targets for which a step has changes that are not undone, in order of their first change; not
-        those that were retired, for the run goes on and back without them."""
+        """Targets with changes of a step that are not undone, in order of their first change; without retired
+        ones, which the run goes on and back without."""
         return tuple(t for t in dict.fromkeys(self._changes.targets(step)) if t not in self.retired)
 
     def unrestored(self, step: str) -> frozenset[str]:
-        """Those of them on which a file or a setting is not put back."""
+        """Those of them on which a file or setting is not restored."""
         return frozenset(self._changes.restorable(step)).difference(self.retired)
 
     def in_doubt(self, step: str) -> frozenset[str]:
-        """Those of them with a change of which only the intent is known, or that was refused."""
+        """Those of them with a change that was refused or has only an intent."""
         return frozenset(self._changes.in_doubt(step)).difference(self.retired)
 
     def has_touched(self, step: str) -> bool:
-        """Whether there is any of them."""
+        """Whether any target has changes of a step that are not undone."""
         return any(t not in self.retired for t in self._changes.targets(step))
 
     def waves_begun(self, step: str, way: Way) -> int:
-        """How many waves of a step were begun this way, by whichever process, since the walk last came to it
-        from its other end."""
+        """How many waves of a step any process began this way, since the walk last entered it from its other
+        end."""
         return len(self._waves.get((step, way), ()))
 
     def last_wave(self, step: str, way: Way) -> tuple[str, ...]:
-        """The targets of the newest of those waves; none where there is none."""
+        """The targets of the newest of those waves, if any."""
         return tuple(next(reversed(self._waves.get((step, way), {0: []}).values())))
 
-    def how_far(self, step: str, wave: tuple[str, ...], of: int, now: float) -> HowFar:
-        """As a wave begins, at the pace of the waves before; no seconds where none has ended. now: seconds
-        since the epoch."""
+    def step_progress(self, step: str, wave: tuple[str, ...], of: int, now: float) -> StepProgress:
+        """Progress as a wave begins, at the pace of the waves before; no seconds before one has ended. now:
+        seconds since the epoch."""
         done = len(set(self.touched(step)) - set(wave))
         took = list(self._between.get(step, ()))
         if self._wave is not None and self._wave[0] == step:
             took.append(now - self._wave[2])
         left = statistics.median(took) * math.ceil((of - done) / len(wave)) if took else None
-        return HowFar(done, of, left)
+        return StepProgress(done, of, left)
 
     def entered(self, stage: str) -> bool:
         """Whether any step of a stage was begun and is not walked back."""
@@ -256,8 +257,8 @@ class History:
         return any(step.partition(".")[0] == stage for step in self._changes.steps())
 
     def over(self, playbook: Playbook) -> dict[str, str]:
-        """What became of the stages that are over: ``ok``, ``skipped``, or ``undone`` where all that was
-        begun of one is walked back."""
+        """The stages that are over: ``ok``, ``skipped``, or ``undone`` where all that was begun is walked
+        back."""
         over = {}
         for stage in playbook.stages:
             undone = any(step.partition(".")[0] == stage.id for step in self.undone)
@@ -267,28 +268,26 @@ class History:
                 over[stage.id] = "undone"
         return over
 
-    def stands(self) -> tuple[Stands, ...]:
-        """What is changed and not undone, by step and by what it touches, the first first."""
+    def not_undone(self) -> tuple[NotUndone, ...]:
+        """What is changed and not undone, by step and host or cluster, the first first."""
         found: dict[tuple[str, str, bool], int] = {}
         for row in self._changes:
             change = row.applied.change
             cluster = isinstance(change, ClusterChange)
-            where = change.host if isinstance(change, Recorded) else change.where
+            where = change.host if isinstance(change, RecoveredChange) else change.where
             key = (row.step, where, cluster)
             found[key] = found.get(key, 0) + 1
-        return tuple(Stands(*key, changes) for key, changes in found.items())
+        return tuple(NotUndone(*key, changes) for key, changes in found.items())
 
     @property
     def is_over(self) -> bool:
-        """Whether the run is complete, or all of it is undone, as far as the journal tells without the
-        playbook."""
+        """Whether the run is complete, or all of it is undone, as far as can be told without the playbook."""
         undone = self.way is Way.BACK and not self.begun
         return undone or self.ended == (0, complete(self.playbook))
 
     @property
     def binds(self) -> bool:
-        """Whether the run has to go on with the inventory it was begun with: something was, or may have been,
-        changed on a host."""
+        """Whether the run must keep the inventory it began with: a host was, or may have been, changed."""
         return self.sent or self.lost
 
     def unconfirmed(self) -> tuple[Applied, ...]:
@@ -296,11 +295,8 @@ class History:
         return tuple(row.applied for row in self._changes if not row.applied.confirmed)
 
     def records(self) -> Mapping[str, Mapping[str, Any]]:
-        """What each step recorded last, by step id and by ``stage.step``; measured seconds by stage id.
-
-        A stage's own entry is ``{"seconds": {step id: {"forward": s, "back": s}}}``, the figures of the last
-        completed walk of each step.
-        """
+        """What each step recorded last, by step id and ``stage.step``. A stage id gives ``{"seconds": {step
+        id: {"forward": s, "back": s}}}``: how long the last completed walk of each step took."""
         stages: dict[str, dict[str, Any]] = {}
         for key, value in self.seconds.items():
             stage, _, step = key.partition(".")
@@ -308,7 +304,7 @@ class History:
         return {**stages, **self._records}
 
     def next(self, playbook: Playbook) -> Position:
-        """Where the run goes on, from what is done and the direction in force."""
+        """Where the run goes on, in the direction in force."""
         if self.way is Way.BACK:
             return self._next_back(playbook)
         for stage in playbook.stages:
@@ -322,10 +318,8 @@ class History:
         return Arrived(None)
 
     def to_undo(self, playbook: Playbook, to: str) -> tuple[Next, ...]:
-        """The steps that a way back to the start of ``to`` walks, in walking order.
-
-        With a lost journal every step may have been begun; the facts say which has something to undo.
-        """
+        """The steps that a way back to the start of ``to`` walks, in walking order. With a lost journal every
+        step may have been begun; the facts say which has something to undo."""
         steps = [Next(stage, step, Way.BACK) for stage in playbook.stages for step in stage.steps]
         if to:
             first = next((i for i, s in enumerate(steps) if to in (s.stage.id, s.id)), len(steps))
@@ -335,10 +329,8 @@ class History:
         )
 
     def short_of(self, playbook: Playbook, to: str) -> str:
-        """The step at which the run stands, where it has not come to the start of ``to``; else empty.
-
-        With a lost journal the facts say how far it came.
-        """
+        """The step at which the run stands, where it has not come to the start of ``to``; else empty. With a
+        lost journal the facts say how far it came."""
         for stage in playbook.stages:
             for step in stage.steps:
                 id = f"{stage.id}.{step.id}"
@@ -423,7 +415,7 @@ class History:
                 self.seconds.setdefault(step, {})[way.value] = body["seconds"]
 
     def _clear(self, step: str) -> None:
-        """A step has been walked back to its start."""
+        """A step was walked back to its start."""
         self.begun.discard(step)
         self.first_sent.pop(step, None)
         self._between.pop(step, None)
@@ -465,7 +457,7 @@ class History:
             self._changes.drop(operation)
 
     def _on_consent(self, body: Mapping[str, Any], _: Entry) -> None:
-        """Only go to a stage's own question is a consent; other answers are for whoever reads the lines."""
+        """Only go to a stage's own question is a consent."""
         if body["answer"] == "go" and not body.get("step"):  # journals of earlier versions have no step
             self.consents[body["stage"]] = body["answer"]
 
@@ -499,14 +491,15 @@ class History:
             self.consents = {s: a for s, a in self.consents.items() if s in begun}
 
     def _on_found(self, body: Mapping[str, Any], entry: Entry) -> None:
-        """The hosts' word counts for more than the lines that are left, where both say something."""
+        """The hosts' word counts for more than the remaining lines, where both say something."""
         self.rebuilt = True
         self.leg, self.known_leg = max(self.leg, body["leg"]), max(self.known_leg, body["leg"])
         known, self._changes = {row.applied.operation: row for row in self._changes}, Sent()
         for row in body["operations"]:
             step, operation = row["step"], row["operation"]
-            told = Applied(Recorded(row["target"], row["verb"], row["path"]), operation, row["confirmed"])
-            self._changes.add(known.get(operation, Row(step, row["target"], told)))
+            change = RecoveredChange(row["target"], row["verb"], row["path"])
+            recovered = Applied(change, operation, row["confirmed"])
+            self._changes.add(known.get(operation, Row(step, row["target"], recovered)))
             self.begun.add(step)
             self.undone.discard(step)
             # When it was sent is not known: deadlines count from now, as by the wall clock.
@@ -521,7 +514,7 @@ class History:
             self._records.pop(step.partition(".")[2], None)
 
     def _on_hook(self, body: Mapping[str, Any], _: Entry) -> None:
-        """One that stopped the run, or was stopped itself, is asked again."""
+        """One that stopped the run, or was stopped itself, runs again."""
         asked_again = body["how"] == "interrupted" or (body["stops"] and body["code"] != 0)
         if not asked_again:
             place = body["place"]

@@ -1,9 +1,9 @@
 """The hold file: how somebody at another terminal makes a run wait.
 
-``runs/RUN/hold`` is one JSON object {at, why, by, place, since}, made by ``zkmigrate hold`` and removed by
-``zkmigrate release``, which leaves who did it in ``runs/RUN/hold.released``. An empty file made by hand is a
-hold too. One that does not read is never a reason to fail: outside the window the run holds and says what is
-wrong with it, in the window it is passed over.
+``runs/RUN/hold`` is a JSON object {at, why, by, place, since}. ``zkmigrate hold`` makes it; ``zkmigrate
+release`` removes it and leaves who did so in ``runs/RUN/hold.released``. An empty file made by hand is a hold
+too. A file that does not read never fails the run: outside the window the run holds and says what is wrong,
+in the window it ignores the file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from zkmigrate.errors import LockedError
 
@@ -28,12 +28,9 @@ _WORDS = 200
 
 @dataclass(frozen=True)
 class Hold:
-    """What somebody wants.
-
-    at: stage, or stage.step, empty for the next place there is. by: user@machine. place: the terminal, and
-    where its user came from. since: seconds since the epoch. wrong: why the file does not read, else empty.
-    mark: tells this file from another of the same name.
-    """
+    """What somebody wants. at: stage, or stage.step, empty for the next possible place. by: user@machine.
+    place: the terminal, and where its user came from. since: seconds since the epoch. wrong: why the file
+    does not read, else empty. mark: tells this file from another of the same name."""
 
     at: str = ""
     why: str = ""
@@ -54,12 +51,12 @@ class Hold:
     def words(self) -> str:
         """Who and why, as one clause."""
         if self.wrong:
-            return f"the hold file does not read: {self.wrong}"
+            return f"the hold file cannot be read: {self.wrong}"
         return f"{self.by}: {self.why}" if self.why else self.by
 
 
 def where_held(held: Mapping[str, Any]) -> str:
-    """Where the walk holds, from the hold's line in the journal: before, in or after which step."""
+    """Where the walk holds, from the hold's journal line: before, in or after which step."""
     return f"{held.get('place', 'at')} {held['stage']}.{held['step']}"  # earlier versions named no place
 
 
@@ -71,43 +68,27 @@ class Released:
     since: float
 
 
-class HoldPort(Protocol):
-    """The hold of one run, as the walk asks for it; no look raises."""
+class HoldPort:
+    """The hold of one run, as the walk asks for it. No look raises. This one never holds."""
 
     def wanted(self) -> Hold | None:
-        """The hold that is there now."""
-        ...
-
-    def answered(self) -> None:
-        """It was answered at the run's own terminal: take it away."""
-        ...
-
-    def released(self) -> Released | None:
-        """The last release by another terminal."""
-        ...
-
-    def place(self, hold: Hold, /) -> Hold | None:
-        """Ask for a hold in the walk's own name; it raises what ``HoldFile.place`` does."""
-        ...
-
-
-class NoHolds:
-    """For walks without a second terminal."""
-
-    def wanted(self) -> Hold | None:
+        """The hold that somebody asks for now."""
         return None
 
     def answered(self) -> None:
-        return None
+        """Remove the hold: it was answered at the run's own terminal."""
 
     def released(self) -> Released | None:
+        """The last release from another terminal."""
         return None
 
-    def place(self, _hold: Hold) -> Hold | None:
+    def place(self, _hold: Hold, /) -> Hold | None:
+        """Write a hold of the same person over the one it returns. LockedError while somebody else holds;
+        OSError when the file cannot be written."""
         return None
 
 
-class HoldFile:
+class HoldFile(HoldPort):
     """The hold file of one run directory."""
 
     def __init__(self, run_dir: Path) -> None:
@@ -134,16 +115,10 @@ class HoldFile:
         except (OSError, ValueError):
             return None
 
-    def place(self, hold: Hold) -> Hold | None:
-        """Write the hold; the one of the same person that it replaces.
-
-        LockedError while somebody else holds, OSError where the file cannot be written.
-        """
+    def place(self, hold: Hold, /) -> Hold | None:
         before = self.wanted()
         if before is not None and (before.by != hold.by or before.wrong):
-            raise LockedError(
-                f"a hold is there already ({before.words()}). Next: zkmigrate release, then hold"
-            )
+            raise LockedError(f"a hold exists already ({before.words()}). Next: zkmigrate release, then hold")
         new = self._path.with_name(f"{NAME}.new-{os.getpid()}")
         _write(new, hold.body())
         try:
@@ -160,8 +135,7 @@ class HoldFile:
         return before
 
     def release(self, by: str, place: str, since: float) -> Hold | None:
-        """Leave who released, and take the hold away; None when there was none. OSError where that cannot
-        be done."""
+        """Record who releases, and remove the hold; None without one. OSError where that fails."""
         hold = self.wanted()
         _write(self._released, {"by": by, "place": place, "since": since})
         self._path.unlink(missing_ok=True)

@@ -1,9 +1,9 @@
-"""Where a hold makes the walk wait, what ends that, and what is written down about it.
+"""Where a hold makes the walk wait, what ends it, and what is journaled about it.
 
-Outside the window the walk holds before a step, and between two waves of one, in either direction, for as
-long as the hold is there. In the window it holds only after a step of the way forward, where ``--hold-at``
-could, and never past the deadlines: before every host is sealed the watch turns back when the time has come;
-afterwards the walk goes on by itself. A rehearsal is held before it begins, not inside.
+Outside the window the walk holds before a step, and between two waves of it, in either direction, as long as
+the hold exists. In the window it holds only where ``--hold-at`` could, after a step of the way forward, and
+never past the deadlines: before every host is sealed the watch turns back in time; afterwards the walk
+continues by itself. A rehearsal is held before it begins, not inside.
 """
 
 from __future__ import annotations
@@ -30,29 +30,32 @@ from zkmigrate.model.step import Context, Way
 _POLL_S = 0.2
 _SAY_S = 60.0
 _NAMED = 20
-"""So many targets are named, the others counted."""
+"""How many targets are named; the others are counted."""
 
 
-class HoldPlaces:
-    """One walk's places to hold at. A hold that was answered at the run's own terminal is taken away."""
+class HoldPoints:
+    """One walk's places to hold at. It removes a hold that was answered at the run's own terminal."""
 
     def __init__(
-        self, playbook: Playbook, inventory: Inventory, journal: Journal, window: Window, world: World
+        self,
+        playbook: Playbook,
+        inventory: Inventory,
+        journal: Journal,
+        window: Window,
+        world: World,
+        stop_if_asked: Callable[[], None],
     ) -> None:
-        self._playbook = playbook
-        self._inventory = inventory
-        self._journal = journal
-        self._window = window
-        self._world = world
+        self._playbook, self._inventory, self._journal = playbook, inventory, journal
+        self._window, self._world, self._stop_if_asked = window, world, stop_if_asked
         self._answered: set[str] = set()
         self._run_out: set[tuple[str, str]] = set()
         self._noticed = ""
-        self._canary = 0
+        self._pause_after = 0
 
     def pause_after(self, number: int) -> None:
-        """Take in ``--pause-after``, 0 for nothing of the kind. UsageError where it is known that the walk
-        could not hold there: at the last target, or where more have been changed already."""
-        self._canary = number
+        """Take in ``--pause-after`` (0: unused). UsageError where the walk cannot hold there: at the last
+        target, or where more have been changed already."""
+        self._pause_after = number
         if not number:
             return
         paced = self._playbook.paced
@@ -67,35 +70,36 @@ class HoldPlaces:
                 f"a number from {max(1, changed)} to {of - 1}, or zkmigrate hold"
             )
 
-    def canary(self, at: Next, targets: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-        """As many of these targets as ``--pause-after`` still leaves; where it leaves none, all of them, and
-        whether a hold has been asked for instead. That is one like any other, in the hold file."""
+    def limit_wave(self, at: Next, targets: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
+        """As many of these targets as ``--pause-after`` still allows. When none: all of them, and True, for a
+        hold like any other was written into the hold file."""
         paced = self._playbook.paced
-        if not self._canary or at.way is Way.BACK or paced is None or at.id != paced.step:
+        if not self._pause_after or at.way is Way.BACK or paced is None or at.id != paced.step:
             return targets, False
-        left = self._canary - len(set(self._journal.history.touched(at.id)) - set(targets))
+        left = self._pause_after - len(set(self._journal.history.touched(at.id)) - set(targets))
         if left > 0:
             return targets[:left], False
-        why, by = f"as many {paced.many} have moved", f"--pause-after {self._canary}"
+        why, by = f"as many {paced.many} have moved", f"--pause-after {self._pause_after}"
         with contextlib.suppress(LockedError):  # somebody else holds here already
             self._world.holds.place(Hold(why=why, by=by, since=self._world.clock.wall()))
-        self._canary = 0
+        self._pause_after = 0
         return targets, True
 
     def notice(self) -> None:
-        """Say once that a hold is asked for, and where the walk will hold; and that it is not any more."""
+        """Say once that a hold is asked for, and where it will take effect; or that it is no longer asked
+        for."""
         hold = self._wanted()
         mark = "" if hold is None else hold.mark
         if mark == self._noticed:
             return
         self._noticed = mark
         if hold is None:
-            self._world.emit(events.Noted("no hold is asked for any more"))
+            self._world.emit(events.Noted("nobody asks for a hold any more"))
         else:
             self._world.emit(events.HoldAsked(step_names.holds(self._playbook, hold.at), hold.words()))
 
-    def before(self, at: Next, stop_if_asked: Callable[[], None]) -> Answer:
-        """Hold before a step as long as that is wanted: go, at once where it is not."""
+    def before(self, at: Next) -> Answer:
+        """Hold before a step as long as that is wanted."""
         fresh = at.way is Way.FORWARD and not self._journal.history.entered(at.stage.id)
 
         def here(hold: Hold) -> bool:
@@ -105,17 +109,15 @@ class HoldPlaces:
             named |= {at.stage.id} if fresh else set()
             return not hold.at or (at.way is Way.FORWARD and hold.at in named)
 
-        return self._outside(at, here, stop_if_asked, self._progress(at, whole=False))
+        return self._outside(at, here, self._progress(at, whole=False))
 
-    def between(self, at: Next, stop_if_asked: Callable[[], None]) -> Answer | None:
-        """As ``before``, between two waves, for a hold at the next place there is. None when it did not hold;
-        after an answer what was seen before is old."""
+    def between(self, at: Next) -> Answer | None:
+        """As ``before``, between two waves. None when it did not hold; after an answer, look again."""
         if at.stage.window or self._here(lambda hold: not hold.at) is None:
             return None
-        progress = self._progress(at, whole=True)
-        return self._outside(at, lambda hold: not hold.at, stop_if_asked, progress)
+        return self._outside(at, lambda hold: not hold.at, self._progress(at, whole=True))
 
-    def after(self, at: Next, asked_for: bool, stop_if_asked: Callable[[], None]) -> Answer:
+    def after(self, at: Next, asked_for: bool) -> Answer:
         """Hold after a step of the window. asked_for: ``--hold-at`` names it, and only an answer or a release
         ends that."""
         if not at.stage.window or at.stage.rehearsal or at.way is Way.BACK:
@@ -131,15 +133,15 @@ class HoldPlaces:
         hold = Hold(by="--hold-at", since=self._world.clock.wall()) if first is None or asked_for else first
 
         def until() -> tuple[Answer, str]:
-            return self._window.hold(at, hold, lambda: self._let_go(hold, here, asked_for), stop_if_asked)
+            return self._window.hold(
+                at, hold, lambda: self._ended(hold, here, asked_for), self._stop_if_asked
+            )
 
         return self._logged(at, hold, until, {"place": "after", "progress": ""})
 
-    def foretell(self, at: Next, hold_at: str, context: Context) -> None:
-        """Before a window's question: say when the deadline ends the hold of ``--hold-at``.
-
-        With ``--yes`` nobody may be there to answer it.
-        """
+    def announce_end(self, at: Next, hold_at: str, context: Context) -> None:
+        """Before a window's question: say when the deadline ends the hold of ``--hold-at``, for with
+        ``--yes`` nobody may be there to answer it."""
         window, ids = at.stage.window, [f"{at.stage.id}.{step.id}" for step in at.stage.steps]
         if window is None or at.way is Way.BACK:
             return
@@ -148,41 +150,49 @@ class HoldPlaces:
             return
         if not ids.index(begins) <= ids.index(hold_at) < ids.index(seals):
             return
-        left_s = window.deadline_s(context)
-        when = (
-            "within seconds" if math.isinf(left_s) else f"{left_s:.1f} s after {window.steps.begins.upper()}"
+        left_s, begins = window.deadline_s(context), window.steps.begins.upper()
+        when = "within seconds" if math.isinf(left_s) else f"{left_s:.1f} s after {begins}"
+        text = (
+            f"the hold after {hold_at} ends by itself: the way back must start {when}. Without an "
+            "answer by then the run turns back (exit code 7). At the end of input it turns back at once"
         )
-        self._world.emit(
-            events.Noted(
-                f"the hold after {hold_at} ends by itself: the way back must start {when}. Without an "
-                "answer by then the run turns back (exit code 7). At the end of input it turns back at once"
-            )
-        )
+        self._world.emit(events.Noted(text))
 
     # --- holding ---------------------------------------------------------------------------------------
 
-    def _outside(
-        self, at: Next, here: Callable[[Hold], bool], stop_if_asked: Callable[[], None], progress: str
-    ) -> Answer:
+    def _outside(self, at: Next, here: Callable[[Hold], bool], progress: str) -> Answer:
         hold = self._here(here)
         if hold is None:
             return Answer("go")
+
+        def until_answered() -> tuple[Answer, str]:
+            clock, said = self._world.clock, None
+            while not self._ended(hold, here, False):
+                self._stop_if_asked()
+                if said is None or clock.now() - said >= _SAY_S:
+                    who = hold.words()
+                    self._world.emit(events.Holding("", None, before=at.id, who=who, progress=progress))
+                    said = clock.now()
+                answer = self._world.confirm.hold(at.id, None, None)
+                if answer is not None:
+                    # Going back there is nothing to turn: back means go on.
+                    on = answer.word == "back" and at.way is Way.BACK
+                    return (replace(answer, word="go", to="") if on else answer), "answered"
+                clock.pause(_POLL_S)
+            return Answer("go"), "released"
+
         where = {"place": "in" if progress else "before", "progress": progress}
-        return self._logged(
-            at, hold, lambda: self._until_answered(at, hold, here, stop_if_asked, progress), where
-        )
+        return self._logged(at, hold, until_answered, where)
 
     def _progress(self, at: Next, *, whole: bool) -> str:
-        """How far a step has come with its targets, in words; empty where none is done or begun. whole: the
-        wave before is over; else its targets count as begun, for a process may have ended inside it."""
+        """Progress of a step in words; empty before its first target. whole: the last wave is over; otherwise
+        its targets count as begun, for a process may have ended inside it."""
         history = self._journal.history
         counted = next((c for c in self._playbook.counted if c.step == at.id), None)
         kind = counted.many if counted else "hosts"
-        every = (
-            counted.targets(self._inventory, history.records())
-            if counted
-            else self._playbook.changed(self._inventory)
-        )
+        every = self._playbook.changed(self._inventory)
+        if counted:
+            every = counted.targets(self._inventory, history.records())
         applied = {t: history.applied(at.id, t) for t in history.touched(at.id) if t in every}
         if at.way is Way.BACK:
             left = [target for target, changes in applied.items() if inverses(changes)]
@@ -196,33 +206,11 @@ class HoldPlaces:
         more = f", begun: {few(begun, _NAMED)}" if begun else ""
         return f"{len(done)} of {len(every)} {kind} done{names}{more}" if applied else ""
 
-    def _until_answered(
-        self,
-        at: Next,
-        hold: Hold,
-        here: Callable[[Hold], bool],
-        stop_if_asked: Callable[[], None],
-        progress: str,
-    ) -> tuple[Answer, str]:
-        clock, said = self._world.clock, None
-        while not self._let_go(hold, here, False):
-            stop_if_asked()
-            if said is None or clock.now() - said >= _SAY_S:
-                self._world.emit(events.Holding("", None, before=at.id, who=hold.words(), progress=progress))
-                said = clock.now()
-            answer = self._world.confirm.hold(at.id, None, None)
-            if answer is not None:
-                # Walking back there is nothing to turn: going on is going back.
-                on = answer.word == "back" and at.way is Way.BACK
-                return (replace(answer, word="go", to="") if on else answer), "answered"
-            clock.pause(_POLL_S)
-        return Answer("go"), "released"
-
     def _logged(
         self, at: Next, hold: Hold, until: Callable[[], tuple[Answer, str]], where: Mapping[str, str]
     ) -> Answer:
-        """Hold, with a line in the journal when it begins and when it ends, however that is. where: before,
-        in or after the step, and how far it has come."""
+        """Hold, with a journal line when it begins and when it ends. where: before, in or after the step, and
+        its progress."""
         self._log(at, "begin", hold, where)
         how, by = "left", ""
         try:
@@ -233,7 +221,7 @@ class HoldPlaces:
             elif how == "answered":
                 how, by = answer.word, answer.by
         except Leave as leave:
-            how = "deadline" if any(f.id == DEADLINE for f in leave.how.findings) else how
+            how = "deadline" if any(f.id == DEADLINE for f in leave.outcome.findings) else how
             raise
         finally:
             if hold.mark and how in ("go", "back"):
@@ -253,7 +241,7 @@ class HoldPlaces:
 
     # --- what is wanted --------------------------------------------------------------------------------
 
-    def _let_go(self, hold: Hold, here: Callable[[Hold], bool], asked_for: bool) -> bool:
+    def _ended(self, hold: Hold, here: Callable[[Hold], bool], asked_for: bool) -> bool:
         if not asked_for:
             return self._here(here) is None
         released = self._world.holds.released()
@@ -264,7 +252,7 @@ class HoldPlaces:
         return hold if hold is not None and here(hold) else None
 
     def _wanted(self) -> Hold | None:
-        """The hold that is wanted; one that names no place of this playbook does not read, and is one for the
+        """The hold that is wanted. One that names no place of this playbook does not read, and holds at the
         next place."""
         hold = self._world.holds.wanted()
         if hold is None or hold.mark in self._answered:

@@ -1,14 +1,14 @@
-"""The moments of a walk at which the operator's own programs, the hooks, are run.
+"""The moments of a walk at which the operator's own programs, the hooks, run.
 
-Two rules decide everything here. A hook is waited for, and may stop the run, only where stopping is harmless:
-never between the first FENCE and OPEN (or the reopened door), and never on the way back. In between it is run
-beside the walk, and its failure is reported only. And a hook has its moment once: what is journaled as ended
-does not run again when the run is resumed, unless it stopped the run or was stopped itself. One that was
-under way when the tool was killed comes again.
+The walk waits for a hook, and the hook may stop the run, only where stopping is harmless: never from the
+first FENCE to OPEN (or the reopened door), and never on the way back. There it runs beside the walk, and its
+failure is only reported.
 
-Moments that follow from where the run stands (``due``) are looked up in the journal's history, so that a
-resumed run makes up for one that was missed. Those of one process (``before_run``, ``on_stop``,
-``on_failure``, ``on_end``) come in every process.
+A hook runs once: one that is journaled as ended does not run again on resume, unless it stopped the run or
+was stopped itself. One that was running when the tool was killed runs again.
+
+The moments in ``due`` follow from the journal's history, so that a resumed run makes up for a missed one.
+``before_run``, ``on_stop``, ``on_failure`` and ``on_end`` come in every process.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from zkmigrate.model.step import Way
 _PER_PROCESS: frozenset[Moment] = frozenset(("before_run", "on_stop", "on_failure", "on_end"))
 _INTERRUPTED = 130
 _VARIABLE = 8192
-"""No variable of the environment is longer: a system bounds them, and refuses the whole program."""
+"""The longest value of an environment variable: with a longer one a system refuses the whole program."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where the walk is. Stage and step are empty where it stands between them; targets of one wave."""
+class HookPoint:
+    """Where the walk is. Stage and step are empty between them; targets of one wave."""
 
     way: Way
     stage: str = ""
@@ -54,15 +54,12 @@ class Place:
         return {"stage": self.stage, "step": self.step, "way": self.way.value, "targets": list(self.targets)}
 
 
-class Moments:
+class HookPoints:
     """One walk's hooks."""
 
     def __init__(self, playbook: Playbook, inventory: Inventory, journal: Journal, world: World) -> None:
-        self._playbook = playbook
-        self._inventory = inventory
-        self._journal = journal
-        self._history = journal.history
-        self._world = world
+        self._playbook, self._inventory, self._world = playbook, inventory, world
+        self._journal, self._history = journal, journal.history
         self._under_way: set[str] = set()
         self._guard = threading.Lock()
         self._over = False
@@ -70,51 +67,49 @@ class Moments:
     # --- the moments -----------------------------------------------------------------------------------
 
     def before_run(self, way: Way) -> None:
-        """A process takes the run up. way: the direction it is going to walk."""
+        """A process starts. way: the direction it will walk."""
         at = self._history.next(self._playbook)
-        self._fire("before_run", _place(at, way) if isinstance(at, Next) else Place(way))
+        self._fire("before_run", _hook_point(at, way) if isinstance(at, Next) else HookPoint(way))
 
     def before_stage(self, at: Next) -> None:
-        """A stage is entered, its question answered."""
-        self._fire("before_stage", Place(at.way, at.stage.id, rehearsal=at.stage.rehearsal))
+        """The walk enters a stage; its question is answered."""
+        self._fire("before_stage", HookPoint(at.way, at.stage.id, rehearsal=at.stage.rehearsal))
 
     def before_window(self, at: Next) -> None:
         """The next change shuts clients out: the last moment at which stopping is harmless."""
         begins = at.stage.window is not None and at.step.id == at.stage.window.steps.begins
         if begins and at.way is Way.FORWARD and at.id not in self._history.first_sent:
-            self._fire("before_window", _place(at, at.way))
+            self._fire("before_window", _hook_point(at, at.way))
 
     def before_wave(self, at: Next, targets: tuple[str, ...]) -> bool:
-        """A wave outside windows is about to be sent. True when time has passed: look again first.
-
-        What was begun on a host is finished without asking anybody.
-        """
+        """A wave outside windows is about to be sent. True when time has passed: look again first. What was
+        begun on a host is finished without asking."""
         begun = at.way is Way.FORWARD and any(self._history.applied(at.id, target) for target in targets)
         if at.stage.window or begun:
             return False
-        return self._fire("before_wave", _place(at, at.way, targets))
+        return self._fire("before_wave", _hook_point(at, at.way, targets))
 
     def due(self) -> None:
-        """What the run's history says has come and has not been told yet."""
+        """What has come, by the run's history, and has not been told."""
         turn = self._history.turn
         if self._history.way is Way.BACK:
             if turn is not None and turn.then == "end":
-                place = Place(Way.BACK, *_split(turn.to))
+                place = HookPoint(Way.BACK, *_split(turn.to))
                 self._fire("on_turn_back", place, RunEnded(turn.code, turn.why))
             return
         done = [stage for stage in self._playbook.stages if self._is_done(stage)]
         if not done:
             return
         last = done[-1]
-        place = Place(Way.FORWARD, last.id, rehearsal=last.rehearsal)
+        place = HookPoint(Way.FORWARD, last.id, rehearsal=last.rehearsal)
         if last.window and f"{last.id}.{last.window.steps.opens}" in self._history.done:
             self._fire("after_open", place)
         self._fire("after_stage", place)
 
     def ended(self, ended: RunEnded) -> None:
-        """The walk stops here; afterwards no hook is reported any more."""
+        """The walk stops here; afterwards no hook is reported."""
         at = self._history.next(self._playbook)
-        place = _place(at, at.way) if isinstance(at, Next) else Place(self._history.way)
+        place = _hook_point(at, at.way) if isinstance(at, Next) else HookPoint(self._history.way)
         if ended.code == _INTERRUPTED:
             self._fire("on_stop", place, ended)
         elif ended.code:
@@ -125,9 +120,9 @@ class Moments:
 
     # --- firing ----------------------------------------------------------------------------------------
 
-    def _fire(self, moment: Moment, place: Place, said: RunEnded | None = None) -> bool:
-        """Run the hooks of a moment that have not had it. True when any was waited for. Leave when
-        one stops the run."""
+    def _fire(self, moment: Moment, place: HookPoint, said: RunEnded | None = None) -> bool:
+        """Run the hooks of a moment that have not run. True when any was waited for. Leave when one stops the
+        run."""
         waited = False
         for number, hook in enumerate(self._inventory.hooks.of(moment)):
             key = hook_key(moment, place.body(), number)
@@ -152,7 +147,7 @@ class Moments:
         return waited
 
     def _ended(
-        self, moment: Moment, place: Place, number: int, hook: Hook, stops: bool, end: HookEnd
+        self, moment: Moment, place: HookPoint, number: int, hook: Hook, stops: bool, end: HookEnd
     ) -> None:
         body = {"moment": moment, "place": place.body(), "number": number, "run": hook.run, "stops": stops}
         outcome = {"code": end.code, "how": end.how, "seconds": end.seconds, "output": end.output}
@@ -172,7 +167,7 @@ class Moments:
             if not self._over:
                 ended(end)
 
-    def _stop(self, moment: Moment, place: Place, hook: Hook, end: HookEnd) -> None:
+    def _stop(self, moment: Moment, place: HookPoint, hook: Hook, end: HookEnd) -> None:
         where = place.step or place.stage or "the run"
         if end.how == "interrupted":
             raise Leave(RunEnded(_INTERRUPTED, f"interrupted in a hook {moment} of {where}; resume goes on"))
@@ -203,14 +198,16 @@ class Moments:
         )
 
     def _is_done(self, stage: Stage) -> bool:
-        """Whether it was walked to its end: also where the tool was killed just before it journaled so."""
+        """Whether it was walked to its end, even if the tool was killed before it journaled that."""
         if stage.id in self._history.stages_skipped:
             return False
         steps = (f"{stage.id}.{step.id}" for step in stage.steps)
         whole = not stage.rehearsal and all(step in self._history.done for step in steps)
         return whole or stage.id in self._history.stages_done
 
-    def _call(self, moment: Moment, hook: Hook, place: Place, said: RunEnded | None, stops: bool) -> HookCall:
+    def _call(
+        self, moment: Moment, hook: Hook, place: HookPoint, said: RunEnded | None, stops: bool
+    ) -> HookCall:
         facts: dict[str, Any] = {
             "moment": moment,
             "run": self._history.run,
@@ -232,7 +229,7 @@ class Moments:
 
 
 def variables(facts: Mapping[str, Any]) -> dict[str, str]:
-    """``ZKMIGRATE_…`` for each fact: lists with blanks between, booleans as true and false, None empty."""
+    """``ZKMIGRATE_…`` for each fact: lists joined by blanks, booleans as true and false, None empty."""
     return {f"ZKMIGRATE_{key.upper()}": _variable(value) for key, value in facts.items()}
 
 
@@ -244,8 +241,8 @@ def _variable(value: object) -> str:
     return "" if value is None else str(value).replace("\0", "")[:_VARIABLE]
 
 
-def _place(at: Next, way: Way, targets: tuple[str, ...] = ()) -> Place:
-    return Place(way, at.stage.id, at.id, targets, at.stage.rehearsal)
+def _hook_point(at: Next, way: Way, targets: tuple[str, ...] = ()) -> HookPoint:
+    return HookPoint(way, at.stage.id, at.id, targets, at.stage.rehearsal)
 
 
 def _split(to: str) -> tuple[str, str]:

@@ -1,9 +1,9 @@
 """The journal on disk: append, fsync, read back.
 
-``runs/<run>/journal.jsonl``, 0600 in a 0700 directory, never reached through a symbolic link. The rule that
-everything rests on: :meth:`Journal.append` with ``sync`` (or :meth:`Journal.sync`) returns only when the
-lines are durable; after a failed write or fsync the journal takes nothing more in this process, so no effect
-can follow an intent that may not be on disk.
+``runs/<run>/journal.jsonl``, 0600 in a 0700 directory, never reached through a symbolic link.
+:meth:`Journal.append` with ``sync`` and :meth:`Journal.sync` return only when the lines are durable. After a
+failed write or fsync the journal takes nothing more in this process, so that no effect follows an intent that
+may not be on disk.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAME = "journal.jsonl"
 
 
 class Disk(Protocol):
-    """The two calls that make a line durable; tests put faults here."""
+    """The two calls that make a line durable; tests inject faults here."""
 
     def write(self, fd: int, data: bytes) -> int: ...
     def fsync(self, fd: int, /) -> None: ...
@@ -42,19 +42,14 @@ class RealDisk:
 
 
 class Journal:
-    """An open journal with the history folded from its lines. Safe to append to from several threads."""
+    """An open journal with the history folded from its lines. Several threads may append."""
 
     def __init__(
         self, fd: int, path: Path, parsed: chain.Parsed, wall: Callable[[], float], disk: Disk
     ) -> None:
-        self._fd = fd
-        self._path = path
-        self._wall = wall
-        self._disk = disk
+        self._fd, self._path, self._wall, self._disk = fd, path, wall, disk
         self._guard = threading.RLock()
-        self._length = parsed.length
-        self._last = parsed.last
-        self._seq = len(parsed.entries)
+        self._length, self._last, self._seq = parsed.length, parsed.last, len(parsed.entries)
         self._failed = ""
         self._contents = {chain.content_name(e.body["value"]) for e in parsed.entries if e.kind == "content"}
         self.history = folded(parsed.entries)
@@ -77,10 +72,8 @@ class Journal:
 
     @classmethod
     def open(cls, run_dir: Path, wall: Callable[[], float], disk: Disk | None = None) -> Journal:
-        """The journal of a run that has begun; a torn last line is cut off and noted.
-
-        JournalError when it is damaged (naming the line), missing, or not a private file of ours.
-        """
+        """The journal of a run that has begun; it cuts off a torn last line and notes that. JournalError when
+        it is damaged (naming the line), missing, or not a private file of ours."""
         _own_directory(run_dir, create=False)
         fd = _open_private(run_dir / NAME)
         try:
@@ -104,12 +97,10 @@ class Journal:
         disk: Disk | None = None,
         copies: Iterable[bytes] = (),
     ) -> Journal:
-        """Go on after damage or loss, from the longest intact beginning among the file and its copies.
-
-        The old file is set aside. Legs start from the clock's seconds, so that no operation id of the lost
-        lines comes up again. The caller then journals ``begin`` where no line was left, what the hosts say
-        (``found``), and the direction that the operator gave.
-        """
+        """Continue after damage or loss, from the longest intact beginning among the file and its copies. The
+        old file is set aside. Legs start from the clock's seconds, so that no operation id of the lost lines
+        comes up again. The caller then journals ``begin`` if no line was left, what the hosts say
+        (``found``), and the operator's direction."""
         _own_directory(run_dir, create=True)
         entries = kept_lines(run_dir, copies)
         path = run_dir / NAME
@@ -123,7 +114,7 @@ class Journal:
         return journal
 
     def append(self, kind: Kind, body: Mapping[str, Any], *, sync: bool = True) -> Entry:
-        """Add one line; durable on return when ``sync``. JournalError when it could not be made so."""
+        """Add one line; durable on return when ``sync``. JournalError when that failed."""
         with self._guard:
             entry = self._append(kind, body, self._wall())
             if sync:
@@ -131,7 +122,7 @@ class Journal:
             return entry
 
     def sync(self) -> None:
-        """Make every line appended so far durable."""
+        """Make every appended line durable."""
         with self._guard:
             self._refuse_after_failure()
             try:
@@ -149,7 +140,7 @@ class Journal:
         return chain.parse(self.content()).entries
 
     def close(self) -> None:
-        """Give the file up; the journal takes nothing more."""
+        """Close the file; the journal takes nothing more."""
         with self._guard:
             if self._fd >= 0:
                 os.close(self._fd)
@@ -168,7 +159,7 @@ class Journal:
         return self._line(kind, line, body, at)
 
     def _line(self, kind: Kind, written: Mapping[str, Any], body: Mapping[str, Any], at: float) -> Entry:
-        """Write one line. written: what stands in it of the body."""
+        """Write one line. written: the body as it stands there."""
         line = chain.render(Entry(self._seq + 1, at, kind, written, self._last))
         self._write(line + b"\n")
         entry = Entry(self._seq + 1, at, kind, body, self._last)
@@ -189,7 +180,7 @@ class Journal:
         self._length += len(data)
 
     def _fail(self, error: OSError) -> None:
-        """Take the half-written line back if possible, and refuse everything from now on."""
+        """Remove the half-written line if possible, and refuse everything from now on."""
         self._failed = (
             f"cannot write {self._path}: {error.strerror}. No change is sent without its durable intent. "
             "Next: make room, then resume or rollback"
@@ -204,7 +195,7 @@ class Journal:
 
 
 def read(run_dir: Path) -> History:
-    """The history of a run, read-only: a torn line stays. JournalError as :meth:`Journal.open`."""
+    """The history of a run, read-only: a torn line stays. JournalError as in :meth:`Journal.open`."""
     return folded(parsed(run_dir).intact().entries)
 
 

@@ -1,9 +1,8 @@
 """The lock of a run: on this machine by flock, on the playbook's witnesses through ``zkm-host lock``.
 
-Each witness keeps owner, heartbeat and the highest fencing number it has seen, and refuses calls with a
-lower one. The lock is held when a majority of the witnesses gave it; the run's number is the highest that
-any of them answered, and a first heartbeat carries it to all of them. Without witnesses the lock of this
-machine is all there is.
+Each witness keeps owner, heartbeat and the highest fencing number it has seen, and refuses calls with a lower
+one. The run holds the lock when a majority of the witnesses gave it. Its number is the highest that any of
+them answered; a first heartbeat carries it to all of them. Without witnesses only this machine has a lock.
 """
 
 from __future__ import annotations
@@ -31,17 +30,15 @@ UNWITNESSED = (
     "no host keeps a lock or a copy of the journal. The run does not notice a second operator on another "
     "machine. Its directory is the only record of what it changed: keep that"
 )
-"""What a run without witnesses has to be told of."""
+"""What a run without witnesses is told."""
 
 Ask = Callable[[str, tuple[str, ...], int], Outcome]
-"""``ask(host, words, fencing)``: one zkm-host call; HostError when it was not answered."""
+"""``ask(host, words, fencing)``: one zkm-host call; HostError without an answer."""
 
 
 class LocalLock:
-    """flock of a run directory: one process at a time on this machine, given up when the process ends.
-
-    verb: what this one does, for those who ask who works on the run.
-    """
+    """flock of a run directory: one process at a time on this machine, released when the process ends. verb:
+    what this one does, for those who ask."""
 
     def __init__(self, run_dir: Path, verb: str = "") -> None:
         self._run_dir = run_dir
@@ -70,7 +67,7 @@ class LocalLock:
             raise
 
     def leave(self) -> None:
-        """Say no more who works on the run; what is done before ``close`` is still done alone."""
+        """Stop telling who works on the run; until ``close`` this process still works alone."""
         if self._said >= 0:
             (self._run_dir / process.NAME).unlink(missing_ok=True)
             os.close(self._said)
@@ -82,12 +79,9 @@ class LocalLock:
 
 
 class HostLock:
-    """The lock on the witnesses, taken when the first step needs it and kept by heartbeats.
-
-    owner: who holds it, ``user@machine``. nonce: makes this process's lock operations its own. before: stages
-    that are walked forward without it, because zkm-host is not installed yet. many: what the witnesses are
-    called.
-    """
+    """The lock on the witnesses, taken when the first step needs it and kept by heartbeats. owner:
+    ``user@machine``. nonce: makes this process's lock operations unique. before: stages that are walked
+    forward without it, because zkm-host is not installed yet. many: what the witnesses are called."""
 
     def __init__(
         self,
@@ -101,14 +95,10 @@ class HostLock:
         beat_s: float = BEAT_S,
         many: str = "hosts",
     ) -> None:
-        self._hosts = hosts
-        self._many = many
+        self._hosts, self._many = hosts, many
         self._owner = re.sub(r"[^A-Za-z0-9._-]", "-", owner)
-        self._ask = ask
-        self._nonce = nonce
-        self._steal = steal
-        self._before = before
-        self._beat_s = beat_s
+        self._ask, self._nonce, self._steal = ask, nonce, steal
+        self._before, self._beat_s = before, beat_s
         self._number = 0
         self._held: tuple[str, ...] = ()
         self._lost = ""
@@ -117,7 +107,7 @@ class HostLock:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The witnesses, whether or not they gave the lock."""
+        """All witnesses."""
         return self._hosts
 
     @property
@@ -127,16 +117,17 @@ class HostLock:
 
     @property
     def number(self) -> int:
-        """The fencing number, 0 before the lock was first taken, or where no host keeps it."""
+        """The fencing number, 0 before the lock was first taken, or without witnesses."""
         return self._number
 
     @property
     def lost(self) -> bool:
-        """True when a host answered that somebody else has the lock now."""
+        """Whether a host answered that somebody else has the lock now."""
         return bool(self._lost)
 
     def fencing(self, stage: str, way: Way) -> int:
-        """The fencing number for a step of ``stage``; 0 while only the local lock exists."""
+        """The fencing number for a step of ``stage``; 0 while only the local lock exists. LockedError for a
+        lost lock."""
         if self._lost:
             raise LockedError(f"{self._lost}. Next: status; or, when the other one is gone, --steal")
         if self._hosts and not self._held and not (way is Way.FORWARD and stage in self._before):
@@ -144,7 +135,7 @@ class HostLock:
         return self._number
 
     def close(self) -> None:
-        """Give the lock up where it is held; a host that does not answer forgets it after its TTL."""
+        """Release the lock; a host that does not answer forgets it after its TTL."""
         self._over.set()
         if self._beater is not None:
             self._beater.join(timeout=2 * self._beat_s)
@@ -153,7 +144,8 @@ class HostLock:
         self._held = ()
 
     def _take(self, needed: bool) -> None:
-        """Take a majority. Walking ``install`` back, hosts may be uninstalled already: take what is left."""
+        """Take a majority. On the way back through ``install`` some hosts may be uninstalled: take the
+        others."""
         words: tuple[str, ...] = ("lock", f"lock.take.{self._nonce}", "take", self._owner, str(TTL_MS))
         if self._steal:
             words = ("lock", f"lock.steal.{self._nonce}", "steal", self._owner)

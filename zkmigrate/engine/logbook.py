@@ -1,4 +1,4 @@
-"""The logbook: what the walk did goes into the journal and, in the same breath, to whoever listens."""
+"""The logbook: journals what the walk did, and tells whoever listens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from zkmigrate.engine import events
 from zkmigrate.engine.codec import encode_finding
 from zkmigrate.engine.events import RunEnded
-from zkmigrate.engine.history import HowFar, Next
+from zkmigrate.engine.history import Next, StepProgress
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.ports import Answer, World
 from zkmigrate.model.finding import Finding, doubts
@@ -17,12 +17,10 @@ from zkmigrate.model.step import Done, Way
 
 
 class Logbook:
-    """One walk's entries. Every method may raise JournalError: what cannot be written must not go on."""
+    """One walk's entries. JournalError from any method: what cannot be journaled must not go on."""
 
     def __init__(self, playbook: Playbook, journal: Journal, world: World) -> None:
-        self._playbook = playbook
-        self._journal = journal
-        self._world = world
+        self._playbook, self._journal, self._world = playbook, journal, world
         self._without: set[str] = set()
 
     # --- stages ----------------------------------------------------------------------------------------
@@ -30,8 +28,8 @@ class Logbook:
     def answered(
         self, stage: str, step: str, question: str, answer: Answer, found: Sequence[Finding]
     ) -> None:
-        """A question was answered: of a stage, or of a step where that is not empty. found: what was known
-        then; of it those in doubt are written down."""
+        """A question of a stage, or of a step unless that is empty, was answered. found: what was known;
+        those in doubt are journaled."""
         stood = doubts(found)
         body = {"stage": stage, "step": step, "question": question, "answer": answer.word, "to": answer.to,
                 "by": answer.by, "findings": [encode_finding(f) for f in stood]}  # fmt: skip
@@ -39,35 +37,33 @@ class Logbook:
         self._world.emit(events.Consented(stage, question, answer.word, answer.by, step, answer.to, stood))
 
     def stage_begun(self, stage: Stage, way: Way) -> None:
-        """Only the way forward begins a stage for the journal, once."""
+        """Journaled once, and only going forward."""
         if way is Way.FORWARD and stage.id not in self._journal.history.stages_begun:
             self._journal.append("stage", {"stage": stage.id, "event": "begin"})
         window = stage.window is not None
         self._world.emit(events.StageBegun(stage.id, stage.title, way, window, stage.rehearsal))
 
     def stage_skipped(self, stage: Stage, by: str) -> None:
-        """A stage is passed over, as somebody wants."""
         self._journal.append("stage", {"stage": stage.id, "event": "skipped", "by": by})
         self._world.emit(events.StageSkipped(stage.id, stage.skip, by))
 
     def stage_done(self, stage: str) -> None:
-        """All of a stage has been walked forward, or a rehearsal there and back."""
+        """All of a stage was walked forward, or a rehearsal there and back."""
         self._journal.append("stage", {"stage": stage, "event": "done"})
 
     # --- steps -----------------------------------------------------------------------------------------
 
-    def begun(self, at: Next, how_far: Callable[[], HowFar]) -> None:
-        """A step is entered; not synced, its first intent will be. how_far: asked once that is written."""
+    def begun(self, at: Next, progress: Callable[[], StepProgress]) -> None:
+        """A step is entered; its first intent makes this durable. progress: asked once this is written."""
         self._step(at, "begin")
         waves = self._journal.history.waves_begun(at.id, at.way)
         step = at.step
         self._world.emit(
-            events.StepBegun(at.stage.id, step.id, step.title, step.hazard, at.way, waves, *how_far())
+            events.StepBegun(at.stage.id, step.id, step.title, step.hazard, at.way, waves, *progress())
         )
 
     def recorded(self, at: Next, record: Mapping[str, Any]) -> None:
-        """What later looks and steps compare with, going forward. Not synced: the wave or the step's end that
-        follows is."""
+        """What later looks and steps use, going forward. The wave or the step's end makes it durable."""
         if at.way is Way.FORWARD and record:
             body = {"stage": at.stage.id, "step": at.step.id, "record": dict(record)}
             self._journal.append("record", body, sync=False)
@@ -79,20 +75,14 @@ class Logbook:
         self._world.emit(events.StepEnded(at.stage.id, at.step.id, at.way, seconds, verdict.findings))
 
     def blocked(self, at: Next, findings: tuple[Finding, ...]) -> None:
-        """A step refused."""
         self._step(at, "blocked", findings=findings)
         self._world.emit(events.StepBlocked(at.stage.id, at.step.id, at.way, findings))
 
     def _step(
         self, at: Next, event: str, *, seconds: float | None = None, findings: tuple[Finding, ...] = ()
     ) -> None:
-        body: dict[str, object] = {
-            "stage": at.stage.id,
-            "step": at.step.id,
-            "way": at.way.value,
-            "event": event,
-            "mono": self._world.clock.now(),
-        }
+        body: dict[str, object] = {"stage": at.stage.id, "step": at.step.id, "way": at.way.value}
+        body |= {"event": event, "mono": self._world.clock.now()}
         if seconds is not None:
             body["seconds"] = seconds
         if findings:
@@ -102,17 +92,15 @@ class Logbook:
     # --- the end ---------------------------------------------------------------------------------------
 
     def closed(self, ended: RunEnded, *, journal: bool) -> None:
-        """The walk stops. journal: False where the journal itself may be what failed."""
+        """The walk stops. journal: False where the journal itself may have failed."""
         if journal:
             self._journal.append("end", {"code": ended.code, "message": ended.message})
             self.copy()
         self._world.emit(ended)
 
     def copy(self) -> None:
-        """Copies for the witnesses, outside windows and while there is a step to come.
-
-        A host that takes none is worth a remark, not a stop; one remark until it takes one.
-        """
+        """Send copies to the witnesses, outside windows and while a step is to come. A host that takes none
+        is remarked on once, until it takes one; it stops nothing."""
         at = self._journal.history.next(self._playbook)
         if self._world.copies is None or not isinstance(at, Next) or at.stage.window:
             return

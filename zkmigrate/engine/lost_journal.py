@@ -1,7 +1,7 @@
-"""Going on without the journal, or with its beginning only: what the hosts say takes its place.
+"""Going on without the journal, or with its beginning only: what the hosts say replaces it.
 
-What counts, in this order: what can be seen of the world now; what each host wrote down itself (its
-operations and before-images); the lines of the journal that are left. The direction is the operator's alone.
+In this order count: the world as it is now; each host's own record (its operations and before-images); the
+remaining lines of the journal. Only the operator gives the direction.
 """
 
 from __future__ import annotations
@@ -22,13 +22,10 @@ from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Way
 
 @dataclass(frozen=True)
 class Found:
-    """What the hosts tell of a run.
-
-    operations: changes of the way forward that are not undone. stages, steps: what is done, a step as
-    ``stage.step``. unrecorded: steps that are done and whose record (a baseline, say) is lost. consented:
-    stages that must have been agreed to. leg: the highest of any operation. newer: the hosts did more than
-    the lines that are left know of.
-    """
+    """What the hosts tell of a run. operations: changes of the way forward that are not undone. stages,
+    steps: what is done, a step as ``stage.step``. unrecorded: steps that are done and whose record (a
+    baseline, say) is lost. consented: stages that somebody must have agreed to. leg: the highest of any
+    operation. newer: the hosts did more than the remaining lines know."""
 
     operations: tuple[Operation, ...]
     stages: tuple[str, ...]
@@ -40,33 +37,19 @@ class Found:
 
     def body(self, text: str) -> Mapping[str, Any]:
         """As the journal's ``found`` line."""
-        return {
-            "text": text,
-            "leg": self.leg,
-            "stages": list(self.stages),
-            "steps": list(self.steps),
-            "unrecorded": list(self.unrecorded),
-            "consented": list(self.consented),
-            "operations": [
-                {
-                    "operation": op.id,
-                    "step": op.step,
-                    "target": op.host,
-                    "verb": op.verb,
-                    "path": op.path,
-                    "confirmed": op.done,
-                }
-                for op in self.operations
-            ],
-        }
+        operations = [
+            {"operation": op.id, "step": op.step, "target": op.host, "verb": op.verb, "path": op.path,
+             "confirmed": op.done}
+            for op in self.operations
+        ]  # fmt: skip
+        lists = {key: list(getattr(self, key)) for key in ("stages", "steps", "unrecorded", "consented")}
+        return {"text": text, "leg": self.leg, **lists, "operations": operations}
 
 
 def ask_hosts(left: History, playbook: Playbook, inventory: Inventory, look: Look, run: str) -> Found:
-    """Ask every host that the run may change for its own record, and the steps for where they stand.
-
-    left: what the lines that are left tell. HostError, before anything is written, when a host does not
-    answer: what it would have told could be a file that must be put back.
-    """
+    """Ask every host that the run may change for its own record, and the steps for their state. left: what
+    the remaining lines tell. HostError, before anything is written, when a host does not answer: it may know
+    of a file that must be put back."""
     every = _records(playbook, playbook.without(inventory, left.retired), look)
     steps = playbook.step_ids()
     newer = [op for op in every if op.leg > left.known_leg]
@@ -111,11 +94,9 @@ def _records(playbook: Playbook, inventory: Inventory, look: Look) -> tuple[Oper
 
 
 def _known(left: History, playbook: Playbook, newer: list[Operation]) -> tuple[set[str], set[str]]:
-    """Stages and steps that are done as far as the lines that are left and the hosts' records tell.
-
-    What was last worked on, in either direction, has everything before it done. A window is walked again from
-    its first step: its steps hold only while their lease does.
-    """
+    """Stages and steps that are done, by the remaining lines and the hosts' records. Everything before what
+    was last worked on, in either direction, is done. A window is walked again from its first step: its steps
+    hold only while their lease does."""
     position = left.next(playbook)
     at = position.id if isinstance(position, Next) else ""
     latest = _latest(newer).step if newer else at
@@ -133,7 +114,7 @@ def _known(left: History, playbook: Playbook, newer: list[Operation]) -> tuple[s
 
 
 def _over(playbook: Playbook, context: Context, look: Look) -> list[int]:
-    """The numbers of the stages with a final step that sees no way back on the hosts any more."""
+    """The numbers of the stages with a final step that no longer sees a way back."""
     return [
         number
         for number, stage in enumerate(playbook.stages)
@@ -149,16 +130,14 @@ def _no_way_back(step: AnyStep, context: Context, look: Look) -> bool:
 
 
 def _entered(playbook: Playbook, newer: list[Operation]) -> list[Stage]:
-    """The window that the run was in last; not a rehearsal, which is walked back and begun again."""
+    """The window that the run was in last; a rehearsal is walked back and begun again instead."""
     latest = _stage(_latest(newer).step) if newer else ""
     return [s for s in playbook.stages if s.window and not s.rehearsal and s.id == latest]
 
 
 def _gone(stage: Stage, context: Context, look: Look, *, opened: bool) -> set[str]:
-    """The steps of a window that are over because the hosts are past the seal and finish by themselves.
-
-    opened: a host has opened its door, so that whatever another one still lacks can only be done, not undone.
-    """
+    """The steps of a window that are over, because the hosts are sealed and finish by themselves. opened: a
+    host has opened its door, so that whatever another host lacks can only be done, not undone."""
     ids = [step.id for step in stage.steps]
     if stage.window is None or stage.window.steps.seals not in ids:
         return set()

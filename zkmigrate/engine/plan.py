@@ -1,11 +1,9 @@
 """The plan: what a playbook would do, per stage, step and target, without doing it.
 
-Each step is asked for its forecast, and its ``check`` and ``plan`` are called with that as the engine calls
-them. Files and commands that follow from the inventory and the world as it is now are listed with their
-diffs; a step whose changes rest on facts of a later moment says so. A plan's digest covers what would be
-touched (playbook, inventory, host program, changes) and what was seen of the hosts where that is (the files
-that would be replaced), so that it is another one as soon as either is; ``engine/planfile.py`` reckons it,
-and writes and reads plans as files.
+Each step gives its forecast, and its ``check`` and ``plan`` are called with that as the engine does. Files
+and commands that follow from the inventory and the world as it is now are listed with their diffs; a step
+whose changes rest on later facts says so. ``engine/planfile.py`` calculates a plan's digest, and writes and
+reads plans as files.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zkmigrate.engine import brief
 from zkmigrate.engine.codec import encode_change
 from zkmigrate.engine.lock import UNWITNESSED
 from zkmigrate.errors import HostError, UsageError
@@ -41,7 +38,18 @@ from zkmigrate.model.change import (
 from zkmigrate.model.fact import Absent, Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
-from zkmigrate.model.step import AnyStep, Blocked, Context, Forecast, Hazard, Ready, Retired, Waiting
+from zkmigrate.model.step import (
+    AnyStep,
+    Blocked,
+    Brief,
+    Context,
+    Forecast,
+    Hazard,
+    Ready,
+    Retired,
+    Waiting,
+    brief_of,
+)
 
 LATER = "decided from facts when the step is reached"
 READS = "only looks"
@@ -49,7 +57,7 @@ MISSED = "only looks, and sends a host what it missed of an earlier step"
 _NOTES = {Hazard.READ_ONLY: READS, Hazard.LATE: MISSED}
 NOTHING = "nothing: the hosts are as this step wants them"
 RUN = "RUN"
-"""Stands for the run's id, which is not known before the run begins."""
+"""Stands for the run's id, unknown before the run begins."""
 
 _NAMED = r"(?:password|passwd|secret|credential|jaas|keytab|superdigest|keystore\.key|master\.key)"
 _SECRET = re.compile(rf"(?im)^([ \t]*[^\s#!=:]*{_NAMED}[^\s=:]*[ \t]*[=: ])(?:.*\\\r?\n)*.*$")
@@ -63,13 +71,10 @@ _WITHIN = re.compile(rf"(?i)({_PART}{_NAMED}{_PART}[ \t]*=[ \t]*)(?:{_QUOTED})")
 
 @dataclass(frozen=True)
 class PlannedChange:
-    """One change.
-
-    text: its words for the operator. command: what one would type on the host to do it by hand. diff: of the
-    file, values that look secret left out, empty if none. detail: what the command makes on the host, or what
-    is decided only later. unread: why the diff is not known, else empty. seen: the digest of the file that
-    would be replaced, ``absent`` or ``unknown``; empty where the change replaces none.
-    """
+    """One change. text: its words. command: how to do it by hand on the host. diff: of the file,
+    secret-looking values left out, else empty. detail: what the command makes on the host, or what is decided
+    later. unread: why the diff is unknown, else empty. seen: digest of the file that would be replaced,
+    ``absent`` or ``unknown``; empty where the change replaces none."""
 
     change: Change
     text: str
@@ -87,15 +92,14 @@ class PlannedChange:
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """One step: its brief, and the changes per target or why they are not known yet. unknown: why they could
-    not be looked at, though they could be known now; else empty. facts: its forecast, None where it has none.
-    basis: what a saved plan of it rests on, as the step says; None: on its changes.
-    """
+    """One step: its brief, and the changes per target, or in ``note`` why they are not known yet. unknown:
+    why a look for them failed, else empty. facts: its forecast, if any. basis: what a saved plan of it rests
+    on (``Step.basis``)."""
 
     id: str
     title: str
     hazard: Hazard
-    brief: brief.Brief
+    brief: Brief
     targets: Mapping[str, tuple[PlannedChange, ...]]
     note: str
     unknown: str = ""
@@ -126,8 +130,7 @@ class Plan:
 
     @property
     def unknown(self) -> Mapping[str, str]:
-        """What could be known now and is not, because a look failed: ``stage.step``, or that and a target, to
-        the reason."""
+        """What a failed look left unknown: ``stage.step``, or that and a target → the reason."""
         steps = {f"{stage.id}.{step.id}": step for stage in self.stages for step in stage.steps}
         diffs = {
             f"{name} on {target}": change.unread
@@ -140,7 +143,7 @@ class Plan:
 
     @property
     def seen(self) -> dict[str, str]:
-        """``HOST PATH`` of every file that would be replaced, to its digest, ``absent`` or ``unknown``."""
+        """``HOST PATH`` of every file that would be replaced → its digest, ``absent`` or ``unknown``."""
         return {
             f"{change.change.host} {change.change.path}": change.seen
             for stage in self.stages
@@ -152,7 +155,7 @@ class Plan:
 
 
 def sha256_of(value: object) -> str:
-    """SHA-256 of a JSON value, independent of blanks and of the order of keys."""
+    """SHA-256 of a JSON value, independent of blanks and key order."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -164,8 +167,8 @@ def make(
     window: tuple[str, ...],
     retired: Sequence[Retired] = (),
 ) -> Plan:
-    """Plan a whole playbook; only looks. ``window`` is said by the playbook's own rules. retired: hosts that
-    a run goes on without."""
+    """Plan a whole playbook; only looks. window: the playbook's own lines about it. retired: hosts that a run
+    goes on without."""
     whole, specs = inventory_digest(inventory), dict[str, str]()
     inventory = playbook.without(inventory, [r.host for r in retired])
     alone = () if playbook.witnesses(inventory) else (f"  {UNWITNESSED}",)
@@ -186,7 +189,7 @@ def make(
 def _step(
     stage: Stage, step: AnyStep, inventory: Inventory, look: Look, specs: dict[str, str]
 ) -> PlannedStep:
-    planned = PlannedStep(step.id, step.title, step.hazard, brief.of(step), {}, LATER)
+    planned = PlannedStep(step.id, step.title, step.hazard, brief_of(step), {}, LATER)
     if step.hazard.reads:
         return replace(planned, note=_NOTES[step.hazard])
     context = Context(run=RUN, inventory=inventory, rehearsal=stage.rehearsal)
@@ -228,11 +231,9 @@ def _change(change: Change, inventory: Inventory, look: Look, spec: str) -> Plan
 
 
 def command(change: Change) -> str:
-    """The line that does the same by hand on the host; OPID and N (the fencing number) are the run's own.
-    Of a cluster change, the line of the cluster's own tool; BOOTSTRAP is any broker's ``address:port``.
-
-    Long content is named by the file that would hold it.
-    """
+    """The line that does the same by hand on the host; OPID and N (the fencing number) are the run's own. For
+    a cluster change, the line of the cluster's own tool; BOOTSTRAP is any broker's ``address:port``. Long
+    content is named by the file that would hold it."""
     if isinstance(change, InstallProgram):
         return f"sudo install -o root -g root -m 0755 zkm-host {zkm_host.INSTALLED_PATH}"
     if isinstance(change, ClusterChange):
@@ -249,7 +250,7 @@ def command(change: Change) -> str:
 
 
 def own_command(text: str) -> str:
-    """One ``KEY=VALUE`` of a service as a shell word; the inventory lets no quote into a command."""
+    """One ``KEY=VALUE`` of a service as a shell word; the inventory allows no quote in a command."""
     key, _, value = text.partition("=")
     return text if key == "ports" else f"{key}=\"$(printf %s '{value}' | base64 -w0)\""
 
@@ -297,8 +298,8 @@ def _detail(change: Change, inventory: Inventory, spec: str) -> tuple[str, ...]:
 
 
 def _diff(change: PutFile, look: Look) -> tuple[str, str, str]:
-    """Unified diff from what is there to what will be, why not where that cannot be looked at, and what is
-    there as one word."""
+    """Unified diff from the present file to the planned one, why it cannot be read, and what is there as one
+    word."""
     seen = look.file(change.host, change.path)
     if isinstance(seen, Seen):
         old, name, word = without_secrets(seen.value), change.path, hashlib.sha256(seen.value).hexdigest()
@@ -313,6 +314,6 @@ def _diff(change: PutFile, look: Look) -> tuple[str, str, str]:
 
 
 def without_secrets(content: bytes) -> str:
-    """Text without the values of settings that are named like a secret, so that no diff can hold them."""
+    """Text without the values of settings named like a secret, so that no diff holds them."""
     hidden = r"\1(hidden)"
     return _WITHIN.sub(hidden, _SECRET.sub(hidden, content.decode("utf-8", "replace")))

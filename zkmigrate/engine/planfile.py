@@ -1,11 +1,10 @@
-"""A plan as a file: what ``plan --json`` prints, ``plan --out`` writes and ``run --plan`` takes.
+"""A plan as a file: ``plan --json`` prints it, ``plan --out`` writes it and ``run --plan`` takes it.
 
-One JSON object, keys sorted, the same bytes for the same plan. Two digests are in it. ``digest`` names the
-plan: SHA-256 over what a run would be bound to (playbook, inventory, host program, every change by its
-fingerprint, what was seen of the files that would be replaced). ``checksum`` is SHA-256 over all the rest of
-the object, the words and diffs that somebody agreed to among them. A file in which either does not fit was
-damaged or edited. Content of files is in it only as diffs (values named like a secret left out) and as
-fingerprints.
+One JSON object with sorted keys, the same bytes for the same plan. ``digest`` names the plan: SHA-256 over
+what a run would be bound to (playbook, inventory, host program, every change by its fingerprint, what was
+seen of the files it would replace). ``checksum`` is SHA-256 over all the rest, with the words and diffs that
+somebody agreed to. A file in which either does not fit was damaged or edited. File contents are in it only as
+diffs (secret-looking values left out) and fingerprints.
 """
 
 from __future__ import annotations
@@ -58,8 +57,6 @@ class FileStep(_Frozen):
 
 
 class FileStage(_Frozen):
-    """One stage."""
-
     id: str
     title: str
     consent: str
@@ -69,11 +66,9 @@ class FileStage(_Frozen):
 
 
 class PlanFile(_Frozen):
-    """The whole file.
-
-    program: digest of the host program that would be installed. seen: ``HOST PATH`` of every file that would
-    be replaced, to its digest, ``absent`` or ``unknown``. unknown: as in :class:`zkmigrate.engine.plan.Plan`.
-    """
+    """The whole file. program: digest of the host program that would be installed. seen: ``HOST PATH`` of
+    every file that would be replaced → its digest, ``absent`` or ``unknown``. unknown: as in
+    :class:`zkmigrate.engine.plan.Plan`."""
 
     format: Literal["zkmigrate-plan-1"]
     digest: str
@@ -87,20 +82,19 @@ class PlanFile(_Frozen):
     checksum: str
 
     def steps(self) -> dict[str, FileStep]:
-        """``stage.step`` to the step, in order."""
+        """``stage.step`` → the step, in order."""
         return {f"{stage.id}.{step.id}": step for stage in self.stages for step in stage.steps}
 
     def to_json(self) -> dict[str, object]:
-        """The JSON object."""
         return self.model_dump(mode="json", exclude_none=True)
 
     def text(self) -> str:
-        """The content of the file: the same object in JSON whose strings no terminal obeys."""
+        """The file's content: JSON whose strings no terminal obeys."""
         text = json.dumps(self.to_json(), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
         return clean(text) + "\n"
 
 
-def of(plan: Plan) -> PlanFile:
+def from_plan(plan: Plan) -> PlanFile:
     """A plan as it goes into a file."""
     stages = tuple(
         FileStage(
@@ -160,7 +154,7 @@ def _digest(plan: PlanFile) -> str:
 
 
 def checksum_of(plan: PlanFile) -> str:
-    """What ``checksum`` has to be for all the rest."""
+    """What ``checksum`` must be for all the rest."""
     return sha256_of({**plan.to_json(), "checksum": ""})
 
 
@@ -168,21 +162,21 @@ def checksum_of(plan: PlanFile) -> str:
 
 
 def read(path: Path) -> PlanFile:
-    """The plan in a file. UsageError when there is none in it, or not the one that was written."""
+    """The plan in a file. UsageError for anything but a plan as it was written."""
     try:
         with open(path, "rb") as file:
             content = file.read(_MAX_BYTES + 1)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path} is no plan ({error}); {_MADE}") from None
+        raise UsageError(f"{path} is not a plan ({error}); {_MADE}") from None
     if len(content) > _MAX_BYTES:
-        raise UsageError(f"{path} is no plan (seen more than {_MAX_BYTES >> 20} MiB); {_MADE}")
+        raise UsageError(f"{path} is not a plan (seen more than {_MAX_BYTES >> 20} MiB); {_MADE}")
     try:
         plan = PlanFile.model_validate_json(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         said = f"{where}: {first['msg']}" if where else first["msg"]
-        raise UsageError(f"{path} is no plan of this version ({said}); {_MADE}") from None
+        raise UsageError(f"{path} is not a plan of this version ({said}); {_MADE}") from None
     if plan.checksum != checksum_of(plan) or plan.digest != _digest(plan):
         raise UsageError(
             f"{path} is damaged or was edited: its checksum is not that of what it says; nothing was done. "
@@ -198,12 +192,12 @@ _MADE = "needed: what plan --out wrote or plan --json printed. Next: zkmigrate p
 
 
 def differences(planned: PlanFile, now: PlanFile) -> tuple[str, ...]:
-    """What would be done otherwise than planned, or is seen otherwise, one clause each."""
+    """What would be done, or is seen, differently from the plan, one clause each."""
     return tuple(_differences(planned, now))
 
 
 def heading_differences(planned: PlanFile, playbook: str, inventory: str) -> tuple[str, ...]:
-    """As ``differences``, for what can be told without asking a host. inventory: its digest."""
+    """As ``differences``, as far as no host has to be asked. inventory: its digest."""
     found = []
     if planned.playbook != playbook:
         found.append(f"the playbook was {planned.playbook}, is {playbook}")
@@ -215,7 +209,7 @@ def heading_differences(planned: PlanFile, playbook: str, inventory: str) -> tup
 def _differences(planned: PlanFile, now: PlanFile) -> Iterator[str]:
     yield from heading_differences(planned, now.playbook, now.inventory)
     if planned.program != now.program:
-        yield "zkm-host, the program for the hosts, is of another version"
+        yield "zkm-host, the program for the hosts, has another version"
     before, after = planned.steps(), now.steps()
     for name in dict.fromkeys((*before, *after)):
         if name not in after or name not in before:
@@ -267,8 +261,8 @@ def _step_differences(name: str, was: FileStep, now: FileStep) -> Iterator[str]:
             yield f"{name} on {target}: not as planned: {other}"
 
 
-def told(differs: tuple[str, ...]) -> str:
-    """Differences as one line, the first few of them."""
+def summary(differs: tuple[str, ...]) -> str:
+    """The first few differences as one line."""
     more = f"; and {len(differs) - _LISTED} more" if len(differs) > _LISTED else ""
     return "; ".join(differs[:_LISTED]) + more
 
@@ -277,14 +271,13 @@ def told(differs: tuple[str, ...]) -> str:
 
 
 def refuse_taken(path: Path, *, force: bool) -> None:
-    """UsageError when ``path`` cannot be written, as far as that can be told before: said before any host is
-    asked."""
+    """UsageError when ``path`` cannot be written, as far as that can be told before any host is asked."""
     if path.is_dir():
         raise UsageError(f"{path} is a directory; needed: the name of a file")
     if not path.parent.is_dir():
-        raise UsageError(f"{path}: there is no directory {path.parent}. Next: make it, or another FILE")
+        raise UsageError(f"{path}: no directory {path.parent}. Next: make it, or another FILE")
     if not force and os.path.lexists(path):
-        raise UsageError(f"{path} is there already and is left as it is. Next: another FILE, or --force")
+        raise UsageError(f"{path} exists already and stays as it is. Next: another FILE, or --force")
 
 
 def write(path: Path, plan: PlanFile, *, force: bool) -> None:

@@ -1,7 +1,7 @@
-"""What the engine needs from outside, as protocols, and all of it as one value: :class:`World`.
+"""What the engine needs from outside; :class:`World` holds all of it. The command line passes the real ones.
 
-The command line injects the real ones. Look and Step are in :mod:`zkmigrate.model`, Apply
-is in :mod:`zkmigrate.engine.apply`.
+``WatchPort``, ``HoldPort`` and ``HookRunner`` do nothing themselves: a world without a watch, hold file or
+hooks uses them as they are.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from zkmigrate.engine.apply import Apply
 from zkmigrate.engine.clock import Clock, Interrupt
 from zkmigrate.engine.events import Emit
 from zkmigrate.engine.history import History
-from zkmigrate.engine.hold_file import HoldPort, NoHolds
+from zkmigrate.engine.hold_file import HoldPort
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Stage
@@ -26,11 +26,8 @@ HookHow: TypeAlias = Literal["done", "timeout", "interrupted", "not-started"]
 
 @dataclass(frozen=True)
 class Answer:
-    """What the operator wants: go on, stop as it is (resumable), walk back to the start of ``to``, or skip a
-    stage that may be.
-
-    by: who said so, empty where nobody was asked or nobody answered; it makes no other answer of it.
-    """
+    """What the operator wants: go on, stop (resumable), walk back to the start of ``to``, or skip the stage.
+    by: who answered; empty where nobody was asked or nobody answered."""
 
     word: Word
     to: str = ""
@@ -38,91 +35,62 @@ class Answer:
 
 
 class Lock(Protocol):
-    """The lock of the run. Raises LockedError when another operator holds or took it."""
+    """The lock of the run."""
 
     def fencing(self, stage: str, way: Way) -> int:
-        """This operator's fencing number for a step of ``stage``; takes or gives up the hosts' lock."""
-        ...
+        """This operator's fencing number for a step of ``stage``; takes the hosts' lock where it is needed.
+        LockedError when another operator holds or took it."""
 
     def close(self) -> None: ...
 
 
-class WatchPort(Protocol):
+class WatchPort:
     """The watch beside the steps of a stage."""
 
-    def follow(self, stage: Stage, history: History, context: Context, /) -> None:
-        """Start, go on or stop renewing and probing, as the journal's history says."""
-        ...
+    def follow(self, _stage: Stage, _history: History, _context: Context, /) -> None:
+        """Start, continue or stop renewing and probing, as the journal's history says."""
 
     def finding(self) -> Finding | None:
         """The first finding that nobody has answered yet."""
-        ...
+        return None
 
-    def answered(self, finding: Finding, /) -> None:
-        """The walk goes on in spite of this finding: do not report it again while it stays the same."""
-        ...
+    def answered(self, _finding: Finding, /) -> None:
+        """The walk goes on in spite of this finding: report it again only when it changes."""
 
     def left_s(self) -> float | None:
         """Seconds until the way back must start; None outside the lease."""
-        ...
+        return None
 
     def close(self) -> None:
-        """Stop all threads. The lease is not renewed any more."""
-        ...
+        """Stop all threads. Nothing renews the lease any more."""
 
 
 class Confirm(Protocol):
     """Who is asked before the run goes on."""
 
     def step(self, stage: Stage, step: AnyStep, findings: tuple[Finding, ...], /) -> Answer:
-        """Before a step that changes something, outside the window; by nobody where it need not be asked."""
-        ...
+        """Ask before a step that changes something, outside the window."""
 
     def consent(self, stage: Stage, /) -> Answer:
-        """A stage's own question."""
-        ...
+        """Ask the stage's own question."""
 
     def decide(self, phase: str, finding: Finding, unanswered: Word, left_s: float | None, /) -> Answer:
-        """The rules said Ask: go, back, or stop where ``unanswered`` is stop. It must come back within
-        ``left_s``; nobody's answer is ``unanswered``."""
-        ...
+        """Ask for go or back, or for stop where ``unanswered`` is stop, because the rules said Ask. It
+        returns within ``left_s`` seconds, with ``unanswered`` when nobody answers."""
 
     def listen(self) -> bool:
-        """Between two looks of a wait outside the window: whether the operator wants to stop."""
-        ...
+        """Whether the operator wants to stop; polled while a step waits outside the window."""
 
     def hold(self, where: str, unanswered: Word | None, left_s: float | None, /) -> Answer | None:
-        """Polled while the walk holds at ``where``, a phase or ``stage.step``; None = still holding.
-
-        left_s: until the way back must start, 0 once that has passed; None where there is no such time.
-        Where nobody can type any more the answer is ``unanswered``: with None somebody else ends the hold.
-        """
-        ...
-
-
-class NoWatch:
-    """For stages without a lease."""
-
-    def follow(self, _stage: Stage, _history: History, _context: Context) -> None:
-        return None
-
-    def finding(self) -> Finding | None:
-        return None
-
-    def answered(self, _finding: Finding) -> None:
-        return None
-
-    def left_s(self) -> float | None:
-        return None
-
-    def close(self) -> None:
-        return None
+        """Polled while the walk holds at ``where``, a phase or ``stage.step``; None: it still holds. left_s:
+        seconds until the way back must start, 0 once that has passed, None without such a time. unanswered:
+        the answer at the end of input; with None only somebody else ends the hold."""
 
 
 @dataclass(frozen=True)
 class HookCall:
-    """One program to run on this machine. name: of the moment, for the file its output goes to. variables:
-    added to the environment. text: what it reads on standard input."""
+    """One program to run on this machine. name: of the moment, also of the file for its output. variables:
+    added to the environment. text: its standard input."""
 
     name: str
     run: str
@@ -134,10 +102,8 @@ class HookCall:
 
 @dataclass(frozen=True)
 class HookEnd:
-    """How a program ended; ``code`` is its exit code, None unless ``how`` is done.
-
-    said: the end of its output. output: the file that holds all of it, empty if none.
-    """
+    """How a program ended. code: its exit code, None unless ``how`` is done. said: the end of its output.
+    output: the file that holds all of it, empty if none."""
 
     how: HookHow
     code: int | None
@@ -146,31 +112,22 @@ class HookEnd:
     output: str
 
 
-class HookRunner(Protocol):
-    """Runs the operator's own programs. What a program, or starting it, does wrong is not raised."""
+class HookRunner:
+    """Runs the operator's own programs. It raises nothing that a program, or starting it, does wrong."""
 
-    def run(self, call: HookCall, /) -> HookEnd:
-        """Run and wait. A wish to stop that comes meanwhile ends it."""
-        ...
-
-    def start(self, call: HookCall, done: Callable[[HookEnd], None], /) -> None:
-        """Run without waiting; ``done`` is called from another thread."""
-        ...
-
-
-class NoHooks:
-    """For walks without programs of the operator's own."""
-
-    def run(self, _call: HookCall) -> HookEnd:
+    def run(self, _call: HookCall, /) -> HookEnd:
+        """Run and wait. A wish to stop that comes meanwhile ends the program."""
         return HookEnd("not-started", None, 0.0, "nothing is run here", "")
 
-    def start(self, call: HookCall, done: Callable[[HookEnd], None]) -> None:
+    def start(self, call: HookCall, done: Callable[[HookEnd], None], /) -> None:
+        """Run without waiting; another thread calls ``done``."""
         done(self.run(call))
 
 
 @dataclass(frozen=True)
 class World:
-    """Everything outside that the walk needs."""
+    """Everything outside that the walk needs. copies: sends the journal's bytes to the witnesses and returns
+    why a host took none, by host."""
 
     look: Look
     apply: Apply
@@ -179,7 +136,7 @@ class World:
     lock: Lock
     interrupt: Interrupt
     emit: Emit
-    watch: WatchPort = field(default_factory=NoWatch)
+    watch: WatchPort = field(default_factory=WatchPort)
     copies: Callable[[bytes], Mapping[str, str]] | None = None
-    holds: HoldPort = field(default_factory=NoHolds)
-    hooks: HookRunner = field(default_factory=NoHooks)
+    holds: HoldPort = field(default_factory=HoldPort)
+    hooks: HookRunner = field(default_factory=HookRunner)

@@ -1,7 +1,7 @@
-"""Who works on a run: ``runs/RUN/process``, kept locked by the process for as long as it lives.
+"""Who works on a run: ``runs/RUN/process``, locked by the process for as long as it lives.
 
-The run's own lock (``LocalLock``) decides who may; this file tells others who does, and asking never gets in
-the way of a process that wants to begin. One JSON object {pid, verb, by, place, since}.
+The run's own lock (``LocalLock``) decides who may work; this file tells others who does. Asking never blocks
+a process that wants to begin. One JSON object {pid, verb, by, place, since}.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LIMIT = 1 << 16
 @dataclass(frozen=True)
 class Process:
     """A process at work. by: user@machine. place: its terminal, and where its user came from. since: seconds
-    since the epoch. The last four are empty or 0 where the file does not tell."""
+    since the epoch. Empty or 0 where the file does not tell."""
 
     pid: int = 0
     verb: str = ""
@@ -43,7 +43,7 @@ def user() -> str:
 
 
 def terminal(environ: Mapping[str, str]) -> str:
-    """Which terminal this process is at, and from which address its user came by ssh; empty for neither."""
+    """This process's terminal, and the address from which its user came by ssh; empty for neither."""
     words = []
     for fd in (0, 1, 2):
         with suppress(OSError):
@@ -55,7 +55,8 @@ def terminal(environ: Mapping[str, str]) -> str:
 
 
 def announce(run_dir: Path, process: Process) -> int:
-    """Say who works on the run; a descriptor to close at the end. OSError where that cannot be written."""
+    """Tell who works on the run; returns a descriptor to close at the end. OSError where that cannot be
+    written."""
     fd = os.open(run_dir / NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)  # against those who ask, for as long as they look
@@ -68,7 +69,7 @@ def announce(run_dir: Path, process: Process) -> int:
 
 
 def at_work(run_dir: Path) -> Process | None:
-    """The process that works on the run now; None when there is none on this machine."""
+    """The process that works on the run now, on this machine."""
     try:
         fd = os.open(run_dir / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

@@ -1,10 +1,9 @@
-"""The process that renews leases beside the walk, so that nothing the walk's own process does delays them.
+"""The process that renews leases beside the walk, so that nothing in the walk's own process delays them.
 
-One call of Python's JSON keeps every thread of a process waiting. So a second process renews as well, over
-ssh connections of its own. The two share a few numbers in memory: the orders (until when, for how long) and
-when each host was last reached. The child judges nothing: where it does not reach a host, the watch's own
-thread sends the renewal and reads the answer. The child ends when its standard input closes, that is with its
-parent.
+One call of Python's JSON blocks every thread of a process. So a second process renews as well, over its own
+ssh connections. The two share numbers in memory: the orders (until when, for how long) and when each host was
+last reached. The child judges nothing: where it does not reach a host, the watch's own thread sends the
+renewal and reads the answer. The child ends with its parent, when its standard input closes.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
 
 from zkmigrate.errors import HostError
 from zkmigrate.hosts.transport.channels import Channels
@@ -41,8 +39,6 @@ def limit_s(cut_ms: float) -> float:
 
 @dataclass(frozen=True)
 class _Reach:
-    """How the child reaches hosts."""
-
     ssh: Ssh
     addresses: Mapping[str, str]
 
@@ -50,41 +46,25 @@ class _Reach:
         return self.addresses[name]
 
 
-class Beside(Protocol):
-    """A second process that renews, as the watch sees it."""
+class SecondRenewer:
+    """A second process that renews, as the watch sees it. This one renews nothing."""
 
     def ready(self) -> None:
-        """FENCE may come soon: log in to the hosts."""
+        """Log in to the hosts: FENCE may come soon."""
 
     def renew(self, lease: Lease, until: float) -> None:
         """Renew every host from now on, never past ``until`` (monotonic seconds; 0: do not renew)."""
 
-    def reached(self, host: str) -> float:
-        """When it last renewed this host (monotonic seconds); 0 if never, if its last renewal failed, or if
-        the process has ended."""
-
-    def close(self) -> None:
-        """End it."""
-
-
-class Alone:
-    """No second process: the watch's threads send every renewal."""
-
-    def ready(self) -> None:
-        """Nothing has to be ready."""
-
-    def renew(self, lease: Lease, until: float) -> None:
-        """Nobody is told."""
-
     def reached(self, host: str) -> float:  # noqa: ARG002
-        """Never."""
+        """When it last renewed this host (monotonic seconds). 0 if never, if the last renewal failed, or if
+        the process has ended."""
         return 0.0
 
     def close(self) -> None:
-        """Nothing runs."""
+        """End the process."""
 
 
-class Numbers:
+class SharedNumbers:
     """What the two processes share: one double for each order, then one for each host."""
 
     def __init__(self, file: int, hosts: tuple[str, ...]) -> None:
@@ -114,7 +94,7 @@ class Numbers:
         return (self._all[_EVERY_MS] or Lease().renew_every_ms) / 1000
 
     def times_ms(self) -> tuple[int, int] | None:
-        """For how long to renew now: the fence and the cut; None: not at all."""
+        """For how long to renew the fence and the cut now; None: not at all."""
         left = (self._all[_UNTIL] - time.monotonic()) * 1000
         if left < _LEAST_MS:
             return None
@@ -127,11 +107,10 @@ class Numbers:
         self._all[_REACHED + self._hosts.index(host)] = time.monotonic() if reached else 0.0
 
 
-class Process:
-    """The second process of one run, started once until ``close``.
-
-    Where it does not start, it reaches no host. number: the run's fencing number, 0 before there is one.
-    """
+class RenewalProcess(SecondRenewer):
+    """The second process of one run, started once until ``close``. If it does not start, it reaches no host.
+    names: of the hosts that are renewed. hosts: how they are reached. number: the run's fencing number, 0
+    before there is one."""
 
     def __init__(
         self,
@@ -141,12 +120,11 @@ class Process:
         number: Callable[[], int],
         program: str = INSTALLED_PATH,
     ) -> None:
-        """names: of the hosts that are renewed. hosts: how they are reached."""
         self._names = names
         self._hosts, self._run, self._program = hosts, run, program
         self._number = number
         self._guard = threading.Lock()
-        self._numbers: Numbers | None = None
+        self._numbers: SharedNumbers | None = None
         self._child: subprocess.Popen[bytes] | None = None
 
     @property
@@ -177,12 +155,12 @@ class Process:
                 with suppress(BrokenPipeError):
                     child.stdin.close()
 
-    def _started(self) -> Numbers:
+    def _started(self) -> SharedNumbers:
         with self._guard:
             if self._numbers is None:
                 file = os.memfd_create("zkmigrate-renewals")
                 try:
-                    self._numbers = Numbers(file, self._names)
+                    self._numbers = SharedNumbers(file, self._names)
                     with suppress(OSError):  # the watch's threads renew without it
                         self._start(file)
                 finally:
@@ -209,8 +187,8 @@ class Process:
             self._child.stdin.flush()
 
 
-def _keep(numbers: Numbers, host: str, channels: Channels) -> None:
-    """Renew one host for ever, as ordered; before the first order, hold the channel open."""
+def _keep(numbers: SharedNumbers, host: str, channels: Channels) -> None:
+    """Renew one host forever, as ordered; before the first order, hold the channel open."""
     opened = 0
     while True:
         number, times = numbers.number, numbers.times_ms()
@@ -233,7 +211,7 @@ def main() -> None:
         setting = json.loads(sys.stdin.buffer.readline())
         hosts = _Reach(Ssh.model_validate_json(setting["ssh"]), setting["addresses"])
         names = tuple(setting["addresses"])
-        numbers = Numbers(int(sys.argv[1]), names)
+        numbers = SharedNumbers(int(sys.argv[1]), names)
         channels = Channels(Transport(hosts), setting["run"], "watch", setting["program"])
         for host in names:
             threading.Thread(target=_keep, args=(numbers, host, channels), daemon=True).start()

@@ -1,7 +1,7 @@
 """The run: one loop for a step, one walk for a playbook.
 
-:meth:`Walk._visit` is the step loop. :meth:`Walk._go` is the playbook: ask the journal's history which step
-is next in the direction in force, visit it, journal the verdict, again. All positions come from
+:meth:`Walk._loop` is the step loop. :meth:`Walk._go` is the playbook: ask the journal's history for the next
+step in the direction in force, visit it, journal the verdict, again. All positions come from
 :class:`~zkmigrate.engine.history.History`, so going on and resuming are the same code.
 """
 
@@ -17,30 +17,21 @@ from zkmigrate.engine import events, step_names
 from zkmigrate.engine.apply import Wave
 from zkmigrate.engine.codec import decode_finding
 from zkmigrate.engine.events import RunEnded
-from zkmigrate.engine.history import (
-    REHEARSED,
-    Arrived,
-    HowFar,
-    Leave,
-    Next,
-    Rehearsed,
-    Turn,
-    complete,
-)
-from zkmigrate.engine.hold_points import HoldPlaces
-from zkmigrate.engine.hook_points import Moments
+from zkmigrate.engine.history import REHEARSED, Arrived, Leave, Next, Rehearsed, StepProgress, Turn, complete
+from zkmigrate.engine.hold_points import HoldPoints
+from zkmigrate.engine.hook_points import HookPoints
 from zkmigrate.engine.journal import Journal
-from zkmigrate.engine.limits import TRIES, Patience
 from zkmigrate.engine.logbook import Logbook
 from zkmigrate.engine.ports import Answer, World
 from zkmigrate.engine.window_walk import Window
 from zkmigrate.errors import HostError, RecordError, UsageError, ZkmigrateError
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.model.change import Changes
+from zkmigrate.model.change import Changes, ClusterChange
 from zkmigrate.model.finding import Finding, Held, meanings
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 
+TRIES = 3
 _RETRY_S = 0.3
 _READS = "a step that says that it only reads sends nothing"
 _RECORD = "what the steps before recorded can be read"
@@ -58,8 +49,8 @@ class Walk:
         self._wave = Wave(journal, playbook, inventory, world.apply, world.emit, world.clock.now)
         self._log = Logbook(playbook, journal, world)
         self._window = Window(journal, inventory.policy, world, self._log)
-        self._holds = HoldPlaces(playbook, inventory, journal, self._window, world)
-        self._moments = Moments(playbook, inventory, journal, world)
+        self._holds = HoldPoints(playbook, inventory, journal, self._window, world, self._stop_if_asked)
+        self._hooks = HookPoints(playbook, inventory, journal, world)
         self._until = ""
         self._hold_at = ""
         self._fresh = True
@@ -73,13 +64,10 @@ class Walk:
     def forward(
         self, until: str = "", hold_at: str = "", skip: tuple[str, ...] = (), pause_after: int = 0
     ) -> RunEnded:
-        """Walk forward to the end, or through ``until`` (a stage or ``stage.step``).
-
-        After a finished way back this turns the run forward again. ``hold_at``: id of a window step after
-        which the walk holds until the operator answers, with or without its stage before it. skip: stages to
-        pass over that have not been begun. pause_after: hold once so many targets of the paced step have
-        been changed.
-        """
+        """Walk forward to the end, or through ``until`` (a stage or ``stage.step``). After a finished way
+        back this turns the run forward again. hold_at: window step, with or without its stage, after which
+        the walk holds until the operator answers. skip: stages to skip that have not been begun. pause_after:
+        hold once so many targets of the paced step have been changed."""
         self._wish(until, hold_at, skip, pause_after)
         if self.history.way is Way.BACK:
             if isinstance(self.history.next(self.playbook), Next):
@@ -96,10 +84,8 @@ class Walk:
 
     def back(self, to: str = "", by: str = "") -> RunEnded:
         """Walk back to the start of ``to`` (a stage, ``stage.step``, or empty for everything). by: who asked.
-
-        A step on the way that has no way back any more refuses before anything is undone (code 6).
-        UsageError for a place that the run has not come to.
-        """
+        A step without a way back refuses before anything is undone (code 6). UsageError for a place that the
+        run has not come to."""
         step_names.known(self.playbook, to)
         if at := self.history.short_of(self.playbook, to):
             raise UsageError(
@@ -133,9 +119,8 @@ class Walk:
                 verdict = at.step.check(context, at.step.observe(context, self.world.look))
                 if isinstance(verdict, Blocked):
                     self.world.emit(events.StepBlocked(at.stage.id, at.step.id, Way.BACK, verdict.findings))
-                    raise Leave(
-                        RunEnded(6, f"{at.id} has no way back; nothing was changed", verdict.findings)
-                    )
+                    message = f"{at.id} has no way back; nothing was changed"
+                    raise Leave(RunEnded(6, message, verdict.findings))
         self._turn(Turn(to, "asked by the operator"), by)
 
     # --- the playbook ----------------------------------------------------------------------------------
@@ -143,7 +128,7 @@ class Walk:
     def _go(self) -> RunEnded:
         while True:
             try:
-                self._moments.due()
+                self._hooks.due()
                 match self.history.next(self.playbook):
                     case Arrived(None):
                         return RunEnded(0, complete(self.playbook.id))
@@ -159,15 +144,15 @@ class Walk:
                             started = self.world.clock.now()
                             self._leave(at, self._visit(at), started)
             except Leave as leave:
-                if not isinstance(leave.how, Turn):
+                if not isinstance(leave.outcome, Turn):
                     raise
-                self._cause = leave.how.findings
+                self._cause = leave.outcome.findings
                 self._passed.clear()
-                self._turn(leave.how)
+                self._turn(leave.outcome)
 
     def _visit(self, at: Next) -> Done | Blocked:
-        """The step loop, to its verdict. A record that cannot be read blocks like anything else that a step
-        needs and does not find: in a window the rules decide whether to turn back."""
+        """The step loop, to its verdict. An unreadable record blocks like any missing need of a step: in a
+        window the rules decide whether to turn back."""
         try:
             return self._loop(at)
         except RecordError as error:
@@ -194,12 +179,12 @@ class Walk:
                     self._wait(at, verdict, left)
                 case Ready(targets, record=record):
                     patience.ready()
-                    targets, paused = self._holds.canary(at, targets)
+                    targets, paused = self._holds.limit_wave(at, targets)
                     may_hold = paused or failures == {}
-                    if may_hold and (held := self._holds.between(at, self._stop_if_asked)):
+                    if may_hold and (held := self._holds.between(at)):
                         self._obey(held, at.stage)
                         continue
-                    if self._moments.before_wave(at, targets):
+                    if self._hooks.before_wave(at, targets):
                         continue
                     plans = {t: self._changes(at, context, facts, t) for t in targets}
                     if refused := _refused(at.step, plans):
@@ -241,18 +226,18 @@ class Walk:
             return Blocked((finding,)), None
 
     def _wave_begun(self, at: Next, targets: tuple[str, ...]) -> None:
-        how_far = self._how_far(at, targets)
-        self.world.emit(events.WaveBegun(at.stage.id, at.step.id, at.way, targets, *how_far))
+        step_progress = self._progress_of(at, targets)
+        self.world.emit(events.WaveBegun(at.stage.id, at.step.id, at.way, targets, *step_progress))
 
-    def _how_far(self, at: Next, wave: tuple[str, ...]) -> HowFar:
-        """How far the paced step is as a wave of it begins; nothing of other steps."""
+    def _progress_of(self, at: Next, wave: tuple[str, ...]) -> StepProgress:
+        """Progress of the paced step as a wave of it begins; nothing of other steps."""
         paced = self.playbook.paced
         if paced is None or at.id != paced.step or at.way is Way.BACK:
-            return HowFar()
+            return StepProgress()
         every = paced.targets(self.inventory, self.history.records())
         if not set(wave) & set(every):
-            return HowFar()
-        far = self.history.how_far(at.id, wave, len(every), self.world.clock.wall())
+            return StepProgress()
+        far = self.history.step_progress(at.id, wave, len(every), self.world.clock.wall())
         return far._replace(many=paced.many)
 
     def _changes(self, at: Next, context: Context, facts: object, target: str) -> Changes:
@@ -270,7 +255,7 @@ class Walk:
     # --- entering and leaving a step -------------------------------------------------------------------
 
     def _enter(self, at: Next) -> bool:
-        """Begin a step, held before and asked about as is wanted; False where its stage is skipped."""
+        """Begin a step after holds and questions; False where its stage is skipped."""
         self._stop_if_asked()
         self._hold_before(at)
         if self._entered != f"{at.stage.id} {at.way.value}" and not self._enter_stage(at):
@@ -285,20 +270,20 @@ class Walk:
                 self._log.answered(at.stage.id, at.step.id, f"{at.step.title}?", answer, self._found())
             self._obey(answer, at.stage)
         self._hold_before(at)  # asked for while the question was open
-        self._moments.before_window(at)
-        self._log.begun(at, lambda: self._how_far(at, self.history.last_wave(at.id, at.way)))
+        self._hooks.before_window(at)
+        self._log.begun(at, lambda: self._progress_of(at, self.history.last_wave(at.id, at.way)))
         return True
 
     def _found(self) -> tuple[Finding, ...]:
-        """What the step before found, of whichever process."""
+        """What the step before found, in whichever process."""
         return tuple(decode_finding(f) for f in self.history.found)
 
     def _hold_before(self, at: Next) -> None:
-        self._obey(self._holds.before(at, self._stop_if_asked), at.stage)
+        self._obey(self._holds.before(at), at.stage)
 
     def _hold_again(self, at: Next) -> None:
-        """The first step of a process, before anything of it was sent: hold after the step before, where that
-        is wanted. A process that ended while it held there must not lead past the place it held at."""
+        """Before the first step of a process has sent anything: hold after the step before, where that is
+        wanted. A process that ended while it held there must not lead past that place."""
         fresh, self._fresh = self._fresh, False
         steps = at.stage.steps
         number = steps.index(at.step)
@@ -306,16 +291,16 @@ class Walk:
             return
         before = Next(at.stage, steps[number - 1], Way.FORWARD)
         if before.id in self.history.done:
-            self._obey(self._holds.after(before, before.id == self._hold_at, self._stop_if_asked), at.stage)
+            self._obey(self._holds.after(before, before.id == self._hold_at), at.stage)
 
     def _enter_stage(self, at: Next) -> bool:
-        """Begin a stage, where it is asked about and wanted; False where it is skipped."""
+        """Begin a stage, after its question; False where it is skipped."""
         stage = at.stage
         fresh = at.way is Way.FORWARD and not self.history.entered(stage.id)
         if fresh and stage.id in self._skip:
             self._log.stage_skipped(stage, "--skip")
             return False
-        self._holds.foretell(at, self._hold_at, self._context(at))
+        self._holds.announce_end(at, self._hold_at, self._context(at))
         if at.way is Way.FORWARD and stage.consent and stage.id not in self.history.consents:
             answer = self.world.confirm.consent(stage)
             self._log.answered(stage.id, "", stage.consent, answer, self._found())
@@ -323,7 +308,7 @@ class Walk:
                 self._log.stage_skipped(stage, answer.by)
                 return False
             self._obey(answer, stage)
-        self._moments.before_stage(at)
+        self._hooks.before_stage(at)
         self._entered = f"{stage.id} {at.way.value}"
         self._log.stage_begun(stage, at.way)
         return True
@@ -339,8 +324,7 @@ class Walk:
         self._window.follow(at, self._context(at))
         if at.way is Way.FORWARD:
             self._log.copy()
-        if at.way is Way.FORWARD:
-            self._obey(self._holds.after(at, at.id == self._hold_at, self._stop_if_asked), at.stage)
+            self._obey(self._holds.after(at, at.id == self._hold_at), at.stage)
 
     def _blocked(self, at: Next, verdict: Blocked) -> None:
         """A step refused: stop, or in a window let the rules decide whether to turn back."""
@@ -368,11 +352,9 @@ class Walk:
         self._window.refused(at, findings)
 
     def _others_back(self, at: Next) -> None:
-        """Walking back a window, hosts that answer do not wait shut for one that does not.
-
-        The steps before are walked back as far as they go, once, without counting as walked: the host that is
-        missing is still to come back through each of them.
-        """
+        """Going back in a window, hosts that answer do not stay shut because of one that does not. The steps
+        before are walked back as far as they go, once, without counting as walked: the missing host must
+        still come back through each of them."""
         if at.id in self._passed:
             return
         self._passed.add(at.id)
@@ -386,7 +368,7 @@ class Walk:
     # --- turning, arriving, stopping -------------------------------------------------------------------
 
     def _turn(self, turn: Turn, by: str = "") -> None:
-        """From here back. by: who asked for it, where nobody was asked by the run."""
+        """Turn back. by: who asked, unless the run itself asked."""
         ids = [stage.id for stage in self.playbook.stages]
         reset = ids[ids.index(turn.to.partition(".")[0]) :] if turn.to else ids
         body = {"way": Way.BACK.value, "to": turn.to, "then": turn.then, "why": turn.why, "code": turn.code}
@@ -394,12 +376,12 @@ class Walk:
         self.world.emit(events.Turned(Way.BACK, turn.to, turn.why))
 
     def _turn_forward(self, why: str, kept: Sequence[str] = ()) -> None:
-        """kept: stages that were done before the way back, which never reached them."""
+        """Turn forward. kept: stages that were done before the way back, which never reached them."""
         self.journal.append("turn", {"way": Way.FORWARD.value, "why": why, "kept": list(kept)})
         self.world.emit(events.Turned(Way.FORWARD, "", why))
 
     def _arrived(self, turn: Turn) -> RunEnded | None:
-        """The way back is walked: end there, or go forward again after a rehearsal."""
+        """The way back is walked: end, or go forward again after a rehearsal."""
         where = f"the start of {turn.to}" if turn.to else "the beginning"
         if turn.then == "end":
             return RunEnded(turn.code, f"back at {where}: {turn.why}", self._cause)
@@ -425,26 +407,23 @@ class Walk:
         return bool(until) and forward and until in (self.history.done | self.history.stages_done)
 
     def _guarded(self, begin: Callable[[], None], way: Way | None = None) -> RunEnded:
-        """Run ``begin`` and the walk; whatever happens, nothing goes on beside it afterwards.
-
-        way: the direction asked for, else the one in force.
-        """
+        """Run ``begin`` and the walk; afterwards nothing goes on beside it, whatever happened. way: the
+        direction asked for, else the one in force."""
         resumed = bool(self.history.stages_begun or self.history.begun)
         stages = tuple((s.id, s.title) for s in self.playbook.stages)
         hosts = self.playbook.changed(self.inventory)
         way = way or self.history.way
         over = tuple(self.history.over(self.playbook).items())
-        self.world.emit(
-            events.RunBegun(self.history.run, self.playbook.id, way, resumed, hosts, stages, over)
-        )
+        run, playbook = self.history.run, self.playbook.id
+        self.world.emit(events.RunBegun(run, playbook, way, resumed, hosts, stages, over))
         for retired in self.history.retired.values():
             self.world.emit(events.Noted(retired.words))
         try:
-            self._moments.before_run(way)
+            self._hooks.before_run(way)
             begin()
             ended = self._go()
         except Leave as leave:
-            how = leave.how
+            how = leave.outcome
             ended = RunEnded(8, how.why, how.findings) if isinstance(how, Turn) else how
         except ZkmigrateError as error:
             ended = RunEnded(error.exit_code, f"{error}; {self.state()}")
@@ -452,7 +431,7 @@ class Walk:
             return ended
         except Exception as error:  # a defect: whoever is called when a run fails hears of it
             self.world.watch.close()
-            self._moments.ended(RunEnded(1, f"{type(error).__name__}: {error}; {self.state()}"))
+            self._hooks.ended(RunEnded(1, f"{type(error).__name__}: {error}; {self.state()}"))
             raise
         except BaseException:
             self.world.watch.close()
@@ -462,7 +441,7 @@ class Walk:
 
     def _close(self, ended: RunEnded, *, journal: bool) -> None:
         self.world.watch.close()
-        self._moments.ended(ended)
+        self._hooks.ended(ended)
         self._log.closed(ended, journal=journal)
 
     # --- small things ----------------------------------------------------------------------------------
@@ -471,15 +450,13 @@ class Walk:
         return not self.history.no_way_back(self.playbook)
 
     def state(self) -> str:
-        """Where the run stands, in one clause, for messages."""
+        """Where the run is, in one clause, for messages."""
         at = self.history.next(self.playbook)
         where = f"at {at.id}, {at.way.value}" if isinstance(at, Next) else "between stages"
         open_ = [a.operation for a in self.history.unconfirmed()]
         text = f"run {self.history.run} stands {where}"
-        if isinstance(at, Next) and at.stage.window and self._window.phase(at.stage):
-            text += (
-                f" (window, phase {self._window.phase(at.stage)}: a lease that is not sealed ends by itself)"
-            )
+        if isinstance(at, Next) and at.stage.window and (phase := self._window.phase(at.stage)):
+            text += f" (window, phase {phase}: a lease that is not sealed ends by itself)"
         return text + (f"; not confirmed: {', '.join(open_)}" if open_ else "")
 
     def _context(self, at: Next) -> Context:
@@ -501,9 +478,78 @@ class Walk:
         )
 
 
+class Patience:
+    """How long a step may wait, and how often it may try the same: one visit to one step. It counts on the
+    monotonic clock from this process's own looks: a process that resumes starts anew. Standstill counts only
+    from one look that waits to the next one with the same mark, so neither a wave nor an operator's hold
+    counts. A time in which the process itself was stopped does count: the mark was the same at both ends."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._what = ""
+        self._since = 0.0
+        self._looked: float | None = None
+        self._still: dict[str, tuple[object, float]] = {}
+        self._tries: dict[str, tuple[Changes, int]] = {}
+        self._said: dict[str, str] = {}
+
+    def left(self, waiting: Waiting) -> float:
+        """Seconds until this wait fails: ``deadline_s`` from the first of the same ``what``, and
+        ``stalled_s`` between two movements of its mark."""
+        now = self._now()
+        if waiting.what != self._what:
+            self._what, self._since = waiting.what, now
+        still_s = 0.0
+        if waiting.what in self._still and self._still[waiting.what][0] == waiting.mark:
+            still_s = self._still[waiting.what][1] + (0.0 if self._looked is None else now - self._looked)
+        self._looked, self._still[waiting.what] = now, (waiting.mark, still_s)
+        return min(waiting.deadline_s - (now - self._since), waiting.stalled_s - still_s)
+
+    def ready(self) -> None:
+        """The step has something to do: later waits start anew."""
+        self._what, self._looked = "", None
+
+    def overdue(self, waiting: Waiting, *, back: bool) -> Blocked:
+        """The refusal for a wait past its deadline, or that stands still. back: there is a way back."""
+        claim, seen = f"{waiting.what} within {waiting.deadline_s:g} s", waiting.progress
+        _, still_s = self._still.get(waiting.what, (None, 0.0))
+        if still_s >= waiting.stalled_s:
+            claim = f"{waiting.what}: progress every {waiting.stalled_s:g} s"
+            seen = f"{seen}; no progress for {still_s:.0f} s"
+        moves = ("find out why it takes so long, then resume", *(("rollback",) if back else ()))
+        needed = waiting.what
+        return Blocked((Finding("engine.wait-over", claim, Held.NO, seen=seen, needed=needed, moves=moves),))
+
+    def count(self, plans: Mapping[str, Changes]) -> int:
+        """Note a wave about to be sent: how often in a row a target got the very same changes before."""
+        before = {t: n for t, (changes, n) in self._tries.items() if plans.get(t) == changes}
+        self._tries = {t: (changes, before.get(t, 0) + 1) for t, changes in plans.items()}
+        return max(before.values(), default=0)
+
+    def note(self, failures: Mapping[str, str]) -> None:
+        """Remember what the targets of the last wave said."""
+        self._said = dict(failures)
+
+    def exhausted(self, plans: Mapping[str, Changes], *, back: bool) -> Blocked:
+        """The refusal after ``TRIES`` sends of the same changes in a row. back: there is a way back."""
+        claim = "a change brings its target forward"
+        findings = []
+        for target, (changes, times) in self._tries.items():
+            if times <= TRIES or plans.get(target) != changes:
+                continue
+            last = self._said.get(target) or "confirmed, yet the step still wants it"
+            seen = f"the same change {TRIES} times in a row; the last time: {last}"
+            needed = "; ".join(change.describe() for change in changes) or "a change to send"
+            kind = "cluster" if changes and isinstance(changes[-1], ClusterChange) else "host"
+            moves = (f"mend the {kind}, then resume", *(("rollback",) if back else ()))
+            found = Finding("engine.no-progress", claim, Held.NO, seen=seen, needed=needed, moves=moves)
+            findings.append(replace(found, target=target))
+        return Blocked(tuple(findings))
+
+
 def _refused(step: AnyStep, plans: Mapping[str, Changes]) -> Blocked | None:
-    """A step that says that it only reads may change nothing: nobody was asked about it, and the way back
-    passes over it."""
+    """A step that says it only reads may change nothing: nobody was asked about it, and the way back skips
+    it."""
     changes = [change.describe() for changes in plans.values() for change in changes]
     if step.hazard is not Hazard.READ_ONLY or not changes:
         return None
@@ -520,6 +566,14 @@ def _gate_code(at: Next, findings: tuple[Finding, ...]) -> int:
 
 MEANINGS = meanings(
     """
+    engine.wait-over: A step waited longer than its limit, or saw no progress for too long. Cause: The
+    finding says what the step waited for and what it saw last. To do: Find out why it takes so long, then
+    resume. Or roll back.
+
+    engine.no-progress: zkmigrate sent the same change several times, and the target did not move. Cause:
+    The host refuses the change, or something undoes it. The finding quotes the host's last answer. To do:
+    Repair the target, then resume. Or roll back.
+
     engine.record: The journal does not hold what a step needs, or holds it damaged. Cause: The file was
     edited, cut off or taken from another run. To do: Put the journal back from a copy, then resume.
     Without a copy: zkmigrate resume --journal-lost.

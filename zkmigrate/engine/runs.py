@@ -1,7 +1,7 @@
 """Run directories on the operator's machine: ``<base>/<run>/`` with the journal.
 
-The base is ``ZKMIGRATE_RUNS``, else ``runs`` in the current directory. A run is named after its inventory,
-``<name>-<number>``, unless the operator names it.
+The base is ``ZKMIGRATE_RUNS``, else ``runs`` in the current directory. A run is called ``<inventory
+name>-<number>``, unless the operator names it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zkmigrate.engine import journal
-from zkmigrate.engine.history import Arrived, History, Next, Stands
+from zkmigrate.engine.history import Arrived, History, Next, NotUndone
 from zkmigrate.errors import JournalError, UsageError
 from zkmigrate.hosts import zkm_host
 from zkmigrate.inventory.inventory import Inventory, digest
@@ -23,19 +23,19 @@ from zkmigrate.model.step import Way
 
 _BEGUN = "begun"
 _NAMED = 5
-"""So many hosts are named, the others counted."""
+"""How many hosts are named; the others are counted."""
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,23}")
 
 
 class StaleError(UsageError):
-    """The plan, inventory or playbook is not the one that the run was begun with."""
+    """The plan, inventory or playbook is not the one that the run began with."""
 
     exit_code = 4
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Where a run stands: ``complete``, ``back`` at the beginning, or ``open``; where as text."""
+class RunState:
+    """``complete``, ``back`` at the beginning, or ``open``; where as text."""
 
     state: str
     where: str
@@ -47,7 +47,7 @@ def base(environ: Mapping[str, str]) -> Path:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownRun:
     """A run of an inventory. history: of the intact beginning of its journal. begun_at: seconds since the
     epoch. damaged: why the journal does not read, else empty."""
 
@@ -57,21 +57,19 @@ class Known:
     damaged: str
 
     def is_open(self, playbook: Playbook) -> bool:
-        """Whether there is anything left to do; so where that cannot be told."""
+        """Whether anything is left to do; True where unknown."""
         if self.damaged or self.is_of(playbook):
-            return bool(self.damaged) or stand(self.history, playbook).state == "open"
+            return bool(self.damaged) or state_of(self.history, playbook).state == "open"
         return not self.history.is_over
 
     def is_of(self, playbook: Playbook) -> bool:
-        """Whether the run is one of this playbook; so where its journal does not tell."""
+        """Whether the run is one of this playbook; True where its journal does not tell."""
         return self.history.playbook in ("", playbook.id)
 
 
-def known(runs: Path, inventory: Inventory) -> tuple[Known, ...]:
-    """The runs of an inventory, oldest first, whatever they are called.
-
-    Whose a run is its journal says, by the inventory's name; where it does not, ``NAME-NUMBER`` does.
-    """
+def runs_of(runs: Path, inventory: Inventory) -> tuple[KnownRun, ...]:
+    """The runs of an inventory, oldest first, whatever they are called. The journal names the inventory;
+    where it does not, ``NAME-NUMBER`` decides."""
     found = []
     for path in runs.iterdir() if runs.is_dir() else ():
         if not (is_id(path.name) and has_begun(path)):
@@ -89,7 +87,7 @@ def known(runs: Path, inventory: Inventory) -> tuple[Known, ...]:
             not history.name
             and (history.inventory == digest(inventory) or _number(path.name, inventory.name) is not None)
         ):
-            found.append(Known(path.name, history, entries[0].at if entries else 0.0, damaged))
+            found.append(KnownRun(path.name, history, entries[0].at if entries else 0.0, damaged))
     return tuple(sorted(found, key=lambda run: (run.begun_at, _number(run.run, inventory.name) or 0)))
 
 
@@ -100,9 +98,9 @@ def _number(run: str, name: str) -> int | None:
 
 
 def latest(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
-    """The open run of an inventory, else the newest; one of another playbook only where there is none of this
-    one. UsageError when there is none, or several are open."""
-    found = known(runs, inventory)
+    """The open run of an inventory, else the newest; one of another playbook only without any of this one.
+    UsageError for none, or several open ones."""
+    found = runs_of(runs, inventory)
     if not found:
         raise UsageError(f"no run of {inventory.name} in {runs}. Next: zkmigrate run begins one")
     found = tuple(run for run in found if run.is_of(playbook)) or found
@@ -115,15 +113,15 @@ def latest(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
     return still[0] if still else found[-1].run
 
 
-def fresh(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
-    """Id for a new run, ``NAME-NUMBER``. UsageError while an older one of this inventory and playbook is
-    open, JournalError where that cannot be told."""
-    for run in known(runs, inventory):
+def new_id(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
+    """``NAME-NUMBER`` for a new run. UsageError while an older one of this inventory and playbook is open,
+    JournalError where that cannot be told."""
+    for run in runs_of(runs, inventory):
         if run.damaged:
             raise JournalError(f"run {run.run} is not finished and its journal does not read: {run.damaged}")
         if run.is_of(playbook) and run.is_open(playbook):
             raise UsageError(
-                f"run {run.run} is not finished ({stand(run.history, playbook).where}){_standing(run)}. "
+                f"run {run.run} is not finished ({state_of(run.history, playbook).where}){_not_undone(run)}. "
                 f"Next: resume or rollback, with --run-id {run.run}; or run --run-id {run.run}, "
                 "forward again after a way back"
             )
@@ -132,41 +130,40 @@ def fresh(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
     return f"{inventory.name}-{max(numbers, default=0) + 1}"
 
 
-def beside(runs: Path, inventory: Inventory, playbook: Playbook) -> tuple[str, ...]:
+def other_open_runs(runs: Path, inventory: Inventory, playbook: Playbook) -> tuple[str, ...]:
     """A remark on each open run of this inventory and another playbook."""
     return tuple(
-        f"run {run.run} of {run.history.playbook} is open as well{_standing(run)}"
-        for run in known(runs, inventory)
+        f"run {run.run} of {run.history.playbook} is open as well{_not_undone(run)}"
+        for run in runs_of(runs, inventory)
         if not run.is_of(playbook) and run.is_open(playbook)
     )
 
 
-def _standing(run: Known) -> str:
-    lines = standing_lines(run.history.stands())
+def _not_undone(run: KnownRun) -> str:
+    lines = not_undone_lines(run.history.not_undone())
     return f"; not undone: {'; '.join(lines)}" if lines else ""
 
 
-def standing_lines(stands: Iterable[Stands]) -> list[str]:
-    """Each step that has changes which are not undone: how many, and on what."""
-    by_step: dict[str, list[Stands]] = {}
+def not_undone_lines(stands: Iterable[NotUndone]) -> list[str]:
+    """Each step with changes that are not undone: how many, and on what."""
+    by_step: dict[str, list[NotUndone]] = {}
     for one in stands:
         by_step.setdefault(one.step, []).append(one)
     return [_of_step(step, found) for step, found in by_step.items()]
 
 
-def _of_step(step: str, found: list[Stands]) -> str:
+def _of_step(step: str, found: list[NotUndone]) -> str:
     number = sum(one.changes for one in found)
     names = [f"cluster {one.where}" if one.cluster else one.where for one in found]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{step}: {number} change{'s' * (number != 1)} on {', '.join(names[:_NAMED])}{more}"
 
 
-def past_first_gate(runs: Path, inventory: Inventory, playbook: Playbook) -> tuple[Known, str] | None:
-    """The open run of which the first gate's demands hold no more, and what it has done (``Stage.outdates``);
-    None where there is none."""
+def past_first_gate(runs: Path, inventory: Inventory, playbook: Playbook) -> tuple[KnownRun, str] | None:
+    """The open run that has outgrown the first gate's demands, and what it has done (``Stage.outdates``)."""
     found = [
         (run, stage.outdates)
-        for run in known(runs, inventory)
+        for run in runs_of(runs, inventory)
         if run.is_open(playbook)
         for stage in playbook.stages
         if stage.outdates and run.history.touched_in(stage.id)
@@ -174,13 +171,13 @@ def past_first_gate(runs: Path, inventory: Inventory, playbook: Playbook) -> tup
     return found[-1] if found else None
 
 
-def gate_ahead(run: Known, playbook: Playbook) -> Stage:
-    """The next gate of a run behind the first. UsageError once all of them are behind."""
+def gate_ahead(run: KnownRun, playbook: Playbook) -> Stage:
+    """The next gate of a run behind the first. UsageError once all gates are behind."""
     for stage in playbook.gates[1:]:
         if stage.id not in run.history.stages_done:
             return stage
     raise UsageError(
-        f"run {run.run} has passed every gate ({stand(run.history, playbook).where}). Next: "
+        f"run {run.run} has passed every gate ({state_of(run.history, playbook).where}). Next: "
         "zkmigrate status, resume, or watch"
     )
 
@@ -191,41 +188,40 @@ def copy_path(run: str) -> str:
 
 
 def has_begun(run_dir: Path) -> bool:
-    """True when the run has, or had, a journal. A directory without either was left by a refusal."""
+    """Whether the run has, or had, a journal. A refusal leaves a directory without either."""
     return (run_dir / journal.NAME).exists() or (run_dir / _BEGUN).exists()
 
 
 def mark_begun(run_dir: Path) -> None:
-    """Leave a mark beside the journal, so that a journal that is lost is missed."""
+    """Leave a mark beside the journal, so that a lost journal is missed."""
     (run_dir / _BEGUN).touch(mode=0o600)
 
 
 def is_id(run: str) -> bool:
-    """Whether a run may be called so."""
     return _ID.fullmatch(run) is not None
 
 
 def directory(runs: Path, run: str) -> Path:
     """The directory of a run; UsageError when the id is not ``[a-z0-9-]{1,24}``."""
     if not is_id(run):
-        raise UsageError(f"run id {run!r} is not possible; needed: 1 to 24 of a-z, 0-9 and -, not - first")
+        raise UsageError(f"run id {run!r} is invalid; needed: 1 to 24 of a-z, 0-9 and -, not - first")
     return runs / run
 
 
-def stand(history: History, playbook: Playbook) -> Standing:
-    """Where a run stands, from its history."""
+def state_of(history: History, playbook: Playbook) -> RunState:
+    """Where a run is, from its history."""
     position = history.next(playbook)
     if isinstance(position, Next):
-        return Standing("open", f"at {position.id}, {position.way.value}")
+        return RunState("open", f"at {position.id}, {position.way.value}")
     if isinstance(position, Arrived) and position.turn is None:
-        return Standing("complete", "at the end")
+        return RunState("complete", "at the end")
     if history.way is Way.BACK and not history.begun:
-        return Standing("back", "back at the beginning")
-    return Standing("open", f"back at the start of {history.turn.to}" if history.turn else "between stages")
+        return RunState("back", "back at the beginning")
+    return RunState("open", f"back at the start of {history.turn.to}" if history.turn else "between stages")
 
 
 def applied_by(runs: Path, plan: str) -> str:
-    """The run that was begun with this plan (its digest), else empty. JournalError for a damaged journal."""
+    """The run that began with this plan (its digest), else empty. JournalError for a damaged journal."""
     for journal_file in sorted(runs.glob(f"*/{journal.NAME}")):
         history = journal.read(journal_file.parent)
         if history.plan == plan:
@@ -234,7 +230,7 @@ def applied_by(runs: Path, plan: str) -> str:
 
 
 def refuse_applied(runs: Path, plan: str, but: str = "") -> None:
-    """StaleError when a run was begun with this plan (its digest) already; ``but`` is the run that may."""
+    """StaleError when a run other than ``but`` began with this plan (its digest)."""
     run = applied_by(runs, plan)
     if run not in ("", but):
         raise StaleError(
@@ -243,7 +239,7 @@ def refuse_applied(runs: Path, plan: str, but: str = "") -> None:
         )
 
 
-def begun_with(history: History, plan: str) -> StaleError:
+def plan_comes_late(history: History, plan: str) -> StaleError:
     """Why a plan (its digest) cannot be given to a run that has changed hosts."""
     seen = "this plan" if history.plan == plan else f"plan {history.plan[:12]}"
     return StaleError(
@@ -253,8 +249,7 @@ def begun_with(history: History, plan: str) -> StaleError:
 
 
 def check_same(history: History, playbook: str, inventory: str) -> None:
-    """StaleError when a run that has changed hosts would go on with another playbook or inventory than it was
-    begun with."""
+    """StaleError when a run that has changed hosts would go on with another playbook or inventory."""
     for what, seen, needed in (
         ("playbook", playbook, history.playbook),
         ("inventory", inventory[:12], history.inventory[:12]),
@@ -268,12 +263,12 @@ def check_same(history: History, playbook: str, inventory: str) -> None:
 
 
 def is_same(history: History, playbook: str, inventory: str) -> bool:
-    """Whether a run was begun with this playbook and inventory (its digest)."""
+    """Whether a run began with this playbook and inventory (its digest)."""
     return (history.playbook, history.inventory) == (playbook, inventory)
 
 
 def make(run_dir: Path) -> None:
-    """Create the directory of a run, private, and what it lies in; UsageError when that cannot be."""
+    """Create the private directory of a run, and its parents; UsageError when that fails."""
     try:
         run_dir.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         run_dir.mkdir(mode=0o700, exist_ok=True)
@@ -284,7 +279,7 @@ def make(run_dir: Path) -> None:
         ) from None
 
 
-def unmake(run_dir: Path) -> None:
-    """Remove the directory of a run that was refused before it began; one that holds anything stays."""
+def remove_empty(run_dir: Path) -> None:
+    """Remove the directory of a run that was refused before it began, if empty."""
     with contextlib.suppress(OSError):
         run_dir.rmdir()

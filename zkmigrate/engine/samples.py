@@ -1,8 +1,8 @@
-"""Samples: what the run saw in passing, for the report; the run itself never reads them.
+"""Samples: what the run saw in passing, for the report; the run never reads them.
 
 ``runs/<run>/samples.jsonl``: one JSON object a line, each with ``at`` (seconds since the epoch), ``mono``
-(seconds on the monotonic clock of the process that asked) and ``kind``. Outside the journal's hash chain and
-never synced: losing the file, or its last line, hurts nothing; a full disk ends the sampling, not the run.
+(monotonic seconds of the process that asked) and ``kind``. It is outside the journal's hash chain and never
+synced: losing it hurts nothing; a full disk ends the sampling, not the run.
 
 - ``process`` {}: a process has begun to sample
 - any other kind is one of the playbook's (``model/sampling.py``), which says what it holds
@@ -21,15 +21,13 @@ from zkmigrate.engine import events
 
 NAME = "samples.jsonl"
 LIMIT = 64 << 20
-"""Bytes: a run that goes on for days must not fill the operator's disk."""
+"""Bytes: a run of several days must not fill the operator's disk."""
 
 
 class Samples:
-    """Appends to a run's samples; processes append after another. Safe to use from several threads.
-
-    now, wall: the engine's clocks. say: told once why nothing is recorded any more. show: gets each sample
-    as well, recorded or not. ``stage``: the id of the one that is walked, empty before the first.
-    """
+    """Appends to a run's samples; several threads may. now, wall: the engine's clocks. say: told once why
+    recording ended. show: gets each sample, recorded or not. stage: id of the one that is walked, empty
+    before the first."""
 
     def __init__(
         self,
@@ -41,12 +39,9 @@ class Samples:
         show: Callable[[float, str, Mapping[str, Any]], None] = lambda _mono, _kind, _body: None,
     ) -> None:
         self._path = run_dir / NAME
-        self.now = now
-        self._wall = wall
+        self.now, self._wall = now, wall
         self.stage = ""
-        self._say = say
-        self._limit = limit
-        self._show = show
+        self._say, self._show, self._limit = say, show, limit
         self._guard = threading.Lock()
         self._fd = -1
         try:
@@ -58,8 +53,8 @@ class Samples:
             self._give_up(f"{error.strerror}")
         self.note("process", {})
 
-    def heeding(self, emit: events.Emit) -> events.Emit:
-        """``emit``, with the stage noted on the way."""
+    def noting_stage(self, emit: events.Emit) -> events.Emit:
+        """``emit`` that notes the stage on the way."""
 
         def heeded(event: events.Event) -> None:
             if isinstance(event, events.StageBegun):
@@ -69,11 +64,11 @@ class Samples:
         return heeded
 
     def note(self, kind: str, body: Mapping[str, Any]) -> None:
-        """One sample, of now."""
+        """One sample of now."""
         self.note_at(self.now(), kind, body)
 
     def note_at(self, mono: float, kind: str, body: Mapping[str, Any]) -> None:
-        """One sample of a moment of this process's monotonic clock."""
+        """One sample of a moment on this process's monotonic clock."""
         self._show(mono, kind, body)
         with self._guard:
             if self._fd < 0:
@@ -95,7 +90,7 @@ class Samples:
             self._size += written
 
     def close(self) -> None:
-        """Nothing is recorded any more."""
+        """Stop recording."""
         with self._guard:
             self._close()
 

@@ -1,16 +1,17 @@
 """The watch: renews the lease and probes, beside the steps of a window stage; beside others it only probes.
 
-From the first FENCE until OPEN (or until the way back has reopened) one thread per host of the lock sends
-``renew FENCE_TTL CUT_TTL`` over a channel of its own, each TTL no longer than what is left until the
-deadline, so that nothing keeps a host shut past it (walking back they are whole: the walk itself is reopening
-the doors). A window that is taken up again after its deadline is renewed once, for the least there is: a host
-whose lease has ended says so, which is then why the run turns back, and a host that is still shut is reopened
-by that very turn. A sealed host answers ``permanent``; after the SEAL step nothing is renewed. Probe threads
-ask their question at their own pace. The watch never acts on the steps: it holds findings, and the walk asks
+From the first FENCE until OPEN (or the reopened door) one thread per host of the lock sends ``renew FENCE_TTL
+CUT_TTL`` over a channel of its own. Going forward no TTL reaches past the deadline, so that nothing keeps a
+host shut longer; going back they are whole, for the walk itself reopens the doors. A window that is resumed
+after its deadline is renewed once, for the shortest time: a host whose lease has ended says so, and the run
+turns back for that reason; a host that is still shut is reopened by that turn. A sealed host answers
+``permanent``; after the SEAL step nothing is renewed.
+
+Probe threads ask at their own pace. The watch never acts on the steps: it holds findings, and the walk asks
 for them between steps and while it waits.
 
-Another process may renew as well (:mod:`zkmigrate.engine.renewal_process`). A host that it reaches in time
-gets no renewal from the thread. Where it does not, the thread renews and judges the answer.
+A second process renews as well (:mod:`zkmigrate.engine.renewal_process`). A host that it reaches in time gets
+no renewal from the thread; otherwise the thread renews and judges the answer.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from functools import partial
 
 from zkmigrate import deadline
 from zkmigrate.engine.history import History
-from zkmigrate.engine.renewal_process import Alone, Beside
+from zkmigrate.engine.ports import WatchPort
+from zkmigrate.engine.renewal_process import SecondRenewer
 from zkmigrate.errors import HostError
 from zkmigrate.hosts.parallel import together
 from zkmigrate.inventory.inventory import Lease
@@ -39,27 +41,26 @@ DEADLINE = Trouble.DEADLINE.value
 LOOK_UNKNOWN = Trouble.LOOK_UNKNOWN.value
 _REFUSED = 3
 LEAST_MS = 1
-"""The shortest time that zkm-host takes for a lease."""
+"""The shortest lease that zkm-host takes."""
 _LATE = 1.5
-"""Periods after which the thread no longer waits for the other process's renewal."""
+"""Periods after which the thread no longer waits for the second process's renewal."""
 _UNHEARD_S = 30.0
-"""Going forward the other process renews so long without an order, and never past the deadline.
+"""Seconds for which the second process renews without an order going forward, never past the deadline.
 
-A walk of which one call held the interpreter was seen to stand still for 20 s; it must not lose its lease. A
-walk that was stopped (SIGSTOP) keeps clients out for so long, but no session is lost: the hosts go back by
-themselves by the deadline. The deadline does not bound the way back: there it is the fence's own time, as if
-the walk's threads had sent the last renewal.
+A walk of which one call held the interpreter stood still for 20 s; it must not lose its lease. A stopped walk
+(SIGSTOP) keeps clients out for this long, but loses no session: the hosts go back by themselves by the
+deadline. The deadline does not bound the way back: there the order lasts as long as the fence, as if the
+walk's threads had sent the last renewal.
 """
 
 Renew = Callable[[str, int, int], Outcome]
-"""``renew(host, fence_ttl_ms, cut_ttl_ms)`` over the host's second channel; HostError when not delivered.
-
-It must give up by itself well within the cut's TTL.
-"""
+"""``renew(host, fence_ttl_ms, cut_ttl_ms)`` over the host's second channel. HostError when not delivered,
+well within the cut's TTL."""
 
 
-class Watch:
-    """See the module's text. ``now`` and ``wall`` are the engine's clocks; ``probes``: those of a stage."""
+class Watch(WatchPort):
+    """The watch of one run. now, wall: the engine's clocks. probes: those of a stage. second: the second
+    process."""
 
     def __init__(
         self,
@@ -68,14 +69,11 @@ class Watch:
         now: Callable[[], float],
         wall: Callable[[], float],
         probes: Callable[[Stage], tuple[Probe, ...]] = lambda _stage: (),
-        beside: Beside | None = None,
+        second: SecondRenewer | None = None,
     ) -> None:
-        self._hosts = hosts
-        self._renew = renew
-        self._now = now
-        self._wall = wall
-        self._probes = probes
-        self._beside = beside or Alone()
+        self._hosts, self._renew, self._probes = hosts, renew, probes
+        self._now, self._wall = now, wall
+        self._second = second or SecondRenewer()
         self._guard = threading.Lock()
         self._found: dict[tuple[str, str], Finding] = {}
         self._answered: dict[tuple[str, str], Finding] = {}
@@ -93,7 +91,7 @@ class Watch:
         fenced = history.first_sent.get(f"{stage.id}.{steps.begins}")
         if fenced is None:
             self._stop()
-            self._beside.ready()
+            self._second.ready()
             return
         if f"{stage.id}.{steps.opens}" in history.done:
             self.close()
@@ -112,7 +110,7 @@ class Watch:
         self._order(session)
 
     def _only_probe(self, stage: Stage, history: History) -> None:
-        """Nothing is leased: ask while the stage is walked forward."""
+        """Without a lease: probe while the stage is walked forward."""
         wanted = stage.watched is not None and history.way is Way.FORWARD
         if self._session is not None and not (wanted and self._session.stage == stage.id):
             self._stop()
@@ -124,8 +122,8 @@ class Watch:
     def _leased(
         self, stage: Stage, window: WindowSpec, fenced: tuple[int, float, float], context: Context
     ) -> _Leased:
-        """The session of this window, begun where it is not. The deadline counts from the first FENCE: by
-        this process's clock, else by the wall clock."""
+        """The session of this window, begun if need be. The deadline counts from the first FENCE: by this
+        process's clock, else by the wall clock."""
         if isinstance(self._session, _Leased):
             return self._session
         self._stop()
@@ -138,7 +136,7 @@ class Watch:
         return self._session
 
     def finding(self) -> Finding | None:
-        """The first blocking finding that nobody has answered, the end of the lease before all others."""
+        """The first blocking finding that nobody has answered; the end of the lease before all others."""
         session = self._session
         with self._guard:
             if isinstance(session, _Leased) and session.renewing and self._now() >= session.deadline:
@@ -151,12 +149,11 @@ class Watch:
         return min(open_, key=lambda f: f.id != LEASE_LAPSED, default=None)
 
     def answered(self, finding: Finding, /) -> None:
-        """Do not report this finding again while it stays as it is."""
         with self._guard:
             self._answered[(finding.target, finding.id)] = finding
 
     def left_s(self) -> float | None:
-        """Seconds until the way back must start; None without a renewed lease or without a deadline."""
+        """Seconds until the way back must start; None without a renewed lease or a deadline."""
         session = self._session
         if session is None or not session.renewing or math.isinf(session.deadline):
             return None
@@ -165,7 +162,7 @@ class Watch:
     def close(self) -> None:
         """Stop and wait for all threads; a lease that is not sealed now ends by itself."""
         self._stop()
-        self._beside.close()
+        self._second.close()
 
     # --- threads ---------------------------------------------------------------------------------------
 
@@ -177,7 +174,7 @@ class Watch:
         if self._session is not None:
             self._session.end()
             if isinstance(self._session, _Leased):
-                self._beside.renew(self._session.lease, 0.0)
+                self._second.renew(self._session.lease, 0.0)
             self._session = None
         # What was found belongs to the window that has ended: a renewal that came after the rehearsal had
         # reopened a door must not turn the next window back.
@@ -189,26 +186,26 @@ class Watch:
         period = session.lease.renew_every_ms / 1000
         while not session.over.wait(period):
             self._order(session)
-            delivered = max(delivered, self._beside.reached(host))
+            delivered = max(delivered, self._second.reached(host))
             if not session.renewing:
                 delivered = self._now()
-            elif self._now() - self._beside.reached(host) > _LATE * period:
+            elif self._now() - self._second.reached(host) > _LATE * period:
                 delivered = self._round(session, host, delivered)
             else:
                 self._clear(host, HOST_UNREACHABLE)
 
     def _order(self, session: _Leased) -> None:
-        """Tell the other process until when it may renew, as things are now."""
+        """Tell the second process until when it may renew."""
         if not session.renewing:
             until = 0.0
         elif session.back:
             until = self._now() + session.lease.fence_ttl_ms / 1000
         else:
             until = min(session.deadline, self._now() + _UNHEARD_S)
-        self._beside.renew(session.lease, until)
+        self._second.renew(session.lease, until)
 
     def _round(self, session: _Leased, host: str, delivered: float, least_ms: int = 0) -> float:
-        """Renew once on one host, for at least so long; returns when a renewal last reached it."""
+        """Renew one host once, for at least ``least_ms``; returns when a renewal last reached it."""
         left_ms = math.inf if session.back else max(least_ms, (session.deadline - self._now()) * 1000)
         if left_ms < LEAST_MS:
             return delivered
@@ -218,7 +215,7 @@ class Watch:
         try:
             outcome = self._renew(host, fence_ms, cut_ms)
         except HostError as error:
-            delivered = max(delivered, self._beside.reached(host))
+            delivered = max(delivered, self._second.reached(host))
             silent = self._now() - delivered
             if silent * 1000 > session.silence_ms:
                 self._store(_undelivered(host, silent, str(error)))
@@ -258,7 +255,7 @@ class Watch:
 
 
 class _Session:
-    """The threads beside a stage. stage: its id."""
+    """The threads beside a stage (its id)."""
 
     renewing = False
     deadline = math.inf
@@ -284,45 +281,25 @@ class _Leased(_Session):
 
     def __init__(self, stage: str, steps: WindowSteps, deadline: float, lease: Lease) -> None:
         super().__init__(stage)
-        self.steps = steps
-        self.deadline = deadline
-        self.lease = lease
-        self.renewing = True
-        self.back = False
-        self.silence_ms = 0
+        self.steps, self.deadline, self.lease = steps, deadline, lease
+        self.renewing, self.back, self.silence_ms = True, False, 0
 
 
 def _lapsed(host: str, seen: str) -> Finding:
-    return Finding(
-        id=LEASE_LAPSED,
-        claim="the block on the host held without a gap",
-        held=Held.NO,
-        seen=seen,
-        needed="every renewal finds its entries still there",
-        moves=("let the run walk back, then run again",),
-        target=host,
-    )
+    claim, needed = "the block on the host held without a gap", "every renewal finds its entries still there"
+    moves = ("let the run walk back, then run again",)
+    return Finding(LEASE_LAPSED, claim, Held.NO, seen=seen, needed=needed, moves=moves, target=host)
 
 
-def _undelivered(host: str, silent: float, seen: str) -> Finding:
-    return Finding(
-        id=HOST_UNREACHABLE,
-        claim="the lease is renewed on the host",
-        held=Held.UNKNOWN,
-        seen=f"nothing delivered for {silent:.1f} s: {seen}",
-        needed="a renewal within the lease's time",
-        moves=("let the run walk back, then mend the connection",),
-        target=host,
-    )
+def _undelivered(host: str, silent: float, why: str) -> Finding:
+    claim, needed = "the lease is renewed on the host", "a renewal within the lease's time"
+    seen = f"nothing delivered for {silent:.1f} s: {why}"
+    moves = ("let the run walk back, then mend the connection",)
+    return Finding(HOST_UNREACHABLE, claim, Held.UNKNOWN, seen=seen, needed=needed, moves=moves, target=host)
 
 
 def past_deadline(steps: WindowSteps) -> Finding:
-    """The way back must start now, or sessions are lost. steps: of the window."""
-    return Finding(
-        id=DEADLINE,
-        claim="there is still time to turn back without losing a session",
-        held=Held.NO,
-        seen="the deadline for the way back has passed",
-        needed=f"{steps.seals.upper()} before the deadline",
-        moves=("let the run walk back",),
-    )
+    """The way back must start now, or sessions are lost."""
+    claim = "there is still time to turn back without losing a session"
+    seen, needed = "the deadline for the way back has passed", f"{steps.seals.upper()} before the deadline"
+    return Finding(DEADLINE, claim, Held.NO, seen=seen, needed=needed, moves=("let the run walk back",))

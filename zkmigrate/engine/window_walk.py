@@ -1,6 +1,6 @@
-"""What a window stage adds to the walk: the watch is asked, the rules decide, the walk may hold.
+"""What a window stage adds to the walk: it asks the watch, lets the rules decide, and may hold.
 
-Outside a window every method here lets the walk go on, but for what is watched beside a stage.
+Outside a window every method lets the walk go on, except for what is watched beside a stage.
 """
 
 from __future__ import annotations
@@ -33,42 +33,37 @@ _LOOK_AGAIN_S = 0.3
 
 
 class Window:
-    """One walk's dealings with its windows."""
+    """The windows of one walk."""
 
     def __init__(self, journal: Journal, policy: Policy, world: World, log: Logbook) -> None:
-        self._journal = journal
-        self._log = log
-        self._history = journal.history
-        self._policy = policy
-        self._world = world
+        self._journal, self._history, self._log = journal, journal.history, log
+        self._policy, self._world = policy, world
         self._refused_since: dict[str, float] = {}
         self._unheard_since: dict[str, float] = {}
         self._context: Context | None = None
 
     def follow(self, at: Next, context: Context) -> None:
-        """Let the watch start, go on or stop, as the journal says."""
+        """Let the watch start, continue or stop, as the journal says."""
         self._context = context
         self._world.watch.follow(at.stage, self._history, context)
 
     def limits(self, at: Next, verb: str) -> tuple[float, float]:
-        """Seconds that one message, and all of a change with this verb (of a look: empty), may take now."""
+        """Seconds for one message and for all of a change with this verb (empty: a look) now."""
         if at.stage.window is None:
             return math.inf, math.inf
         back = at.way is Way.BACK
         return at.stage.window.limits(self.phase(at.stage), verb, back, self._world.watch.left_s())
 
     def look(self, at: Next) -> AbstractContextManager[None]:
-        """The scope in which a step looks: as long as the window bears."""
+        """The scope in which a step looks, with the window's limits."""
         each_s, whole_s = self.limits(at, "")
         if math.isinf(each_s):
             return nullcontext()
         return deadline.within(each_s, whole_s, self._world.clock.now)
 
     def ask(self, at: Next) -> None:
-        """Between steps and while waiting: what did the watch see? Raises Leave when it turns the run.
-
-        Walking back there is nothing to turn, and the time to begin with it counts no more.
-        """
+        """Ask the watch, between steps and while waiting. Leave when its finding turns or stops the run.
+        Going back there is nothing to turn, and no deadline to count."""
         if at.way is Way.BACK:
             return
         if (left := self._world.watch.left_s()) is not None:
@@ -78,25 +73,20 @@ class Window:
             self._world.watch.answered(finding)
 
     def refused(self, at: Next, findings: tuple[Finding, ...]) -> None:
-        """A step of a window is blocked: turn back where the rules say so, else try again for a while.
-
-        What the watch saw comes first: where a lease lapsed, that is why the step finds its host changed.
-        """
+        """A step of a window is blocked: turn back where the rules say so, else retry for a while. The watch
+        is asked first: a lapsed lease is why a step finds its host changed."""
         self.ask(at)
         for finding in [f for f in findings if f.blocks] or findings:
             self._judge(at, finding, findings)
         now = self._world.clock.now
         if now() - self._refused_since.setdefault(at.id, now()) > self._policy.step_deadline_s:
-            raise Leave(
-                RunEnded(8, f"{at.id} stays blocked past the point where it could turn back", findings)
-            )
+            message = f"{at.id} stays blocked past the point where it could turn back"
+            raise Leave(RunEnded(8, message, findings))
         self._world.clock.pause(_RETRY_S)
 
     def hears_again(self, at: Next, findings: tuple[Finding, ...]) -> bool:
-        """Walking back, one answer that did not come must not leave hosts shut: True = look again.
-
-        Not for long: once the tool ends nobody renews the lease, and hosts that are not sealed go back alone.
-        """
+        """Going back, one missing answer must not leave hosts shut: True = look again. Not for long: once the
+        tool ends nobody renews the lease, and hosts that are not sealed go back alone."""
         if not at.stage.window or any(f.held is not Held.UNKNOWN for f in findings if f.blocks):
             return False
         now = self._world.clock.now
@@ -108,13 +98,10 @@ class Window:
     def hold(
         self, at: Next, hold: Hold, let_go: Callable[[], bool], stop_if_asked: Callable[[], None]
     ) -> tuple[Answer, str]:
-        """Hold after a step; the answer, and whether it was ``released``, ``answered`` or over by its
-        ``deadline``.
-
-        One who answers at this terminal was asked for with ``--hold-at`` and may take his time once all hosts
-        are sealed; a hold file may have been forgotten, and ends when its time is over. With ``--yes`` nobody
-        has to be there: every hold does.
-        """
+        """Hold after a step; the answer, and whether it was ``released``, ``answered`` or ended by its
+        ``deadline``. ``--hold-at`` announced somebody at this terminal, who may take his time once all hosts
+        are sealed. A hold file may have been forgotten: it ends at its deadline. So does every hold with
+        ``--yes``."""
         from_file = bool(hold.mark)
         while True:
             stop_if_asked()
@@ -146,10 +133,8 @@ class Window:
         return reached[-1] if reached else ""
 
     def _opens_s(self, stage: Stage) -> float | None:
-        """Seconds, at the most, until the hosts open by themselves; None while they do not serve yet.
-
-        Each host counts from when it served itself, and all of them did when that step was done.
-        """
+        """Seconds, at most, until the hosts open by themselves; None before they serve. Each host counts from
+        its own start of serving; all had started when that step was done."""
         served = f"{stage.id}.{_spec(stage).steps.serves}"
         if served not in self._history.done or served not in self._history.done_at:
             return None
@@ -202,6 +187,5 @@ class Window:
 
 
 def _spec(stage: Stage) -> WindowSpec:
-    """What a stage is walked by that is known to have a window."""
     assert stage.window is not None
     return stage.window

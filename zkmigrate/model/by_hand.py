@@ -1,8 +1,7 @@
-"""By hand: what a person types, reads and decides where the tool cannot be used, as values beside the steps.
+"""By hand: what a person types, checks and decides when the tool cannot be used.
 
-The page (``runbook/``) makes the boxes of a step from its changes. What has to be looked at around them, and
-what a hand does less well, is the step's own: its ``by_hand``. What the page says around the steps is the
-runbook's: :class:`Manual`.
+``byhand/`` makes the boxes of a step from its changes. A step's ``by_hand`` adds the checks around them and
+what a hand does less well. :class:`Manual` holds what the page says around the steps.
 """
 
 from __future__ import annotations
@@ -17,16 +16,13 @@ from zkmigrate.model.step import Context, Way
 
 STOPPED = "read what the host said; mend it and run the step again, or walk back"
 WALK_BACK = "walk back"
-"""In ``Block.otherwise``: the page names the way back from here behind it."""
+"""As ``Block.otherwise``: the page adds the name of the way back from here."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: what is pasted at once.
-
-    hosts: whom it is about. expect: what it must say, in words. otherwise: what to do if it says something
-    else.
-    """
+    """One fenced block, pasted at once. hosts: whom it concerns. expect: what it must print, in words.
+    otherwise: what to do when it prints something else."""
 
     hosts: tuple[str, ...]
     text: tuple[str, ...]
@@ -36,10 +32,8 @@ class Block:
 
 
 class Sheet(Protocol):
-    """The changes of one step, to be made into boxes.
-
-    Lines are bash. They use the functions of the page: those of ``byhand/hand.sh`` and the manual's own.
-    """
+    """The changes of one step, to be made into boxes of bash. Lines may call the functions of
+    ``byhand/hand.sh`` and of the manual."""
 
     @property
     def inventory(self) -> Inventory: ...
@@ -47,21 +41,17 @@ class Sheet(Protocol):
     def rehearsal(self) -> bool: ...
 
     def hosts(self, way: Way) -> tuple[str, ...]:
-        """The targets that are hosts, in the order of the walk: going back, the last one comes first."""
-        ...
+        """The targets that are hosts, in walking order: on the way back the last comes first."""
 
     def waves(self, way: Way) -> tuple[Block, ...]:
-        """The n-th change of every target at once, one box each; those on clusters in boxes behind them."""
-        ...
+        """One box for the n-th change of every target; changes on clusters in boxes behind them."""
 
     def alone(self, host: str, way: Way, made: Mapping[str, str] = ...) -> tuple[Block, ...]:
-        """Every change of one host in a box of its own. made: path of a file that is written there → the
-        local file in which a box before has put its content."""
-        ...
+        """Every change of one host in a box of its own. made: path of a file written there → the local file
+        in which an earlier box put its content."""
 
     def on_clusters(self, way: Way) -> tuple[Block, ...]:
         """The changes on clusters, as lines of the cluster's own tool."""
-        ...
 
 
 Boxes = Callable[[Sheet], tuple[Block, ...]]
@@ -69,12 +59,9 @@ Boxes = Callable[[Sheet], tuple[Block, ...]]
 
 @dataclass(frozen=True)
 class ByHand:
-    """How a step is done by hand.
-
-    needs: what must be so before it. weaker: what the tool does there that a hand does not. forward / back:
-    its boxes. alone: hosts are changed one after the other, and each has a leg of its own. last: the host
-    that is changed last, from what can be seen now; empty where that is not known.
-    """
+    """How a step is done by hand. needs: what must be true before it. weaker: what the tool does there and a
+    hand does not. forward / back: its boxes. alone: hosts are changed one after the other, each with a
+    section of its own. last: the host to change last, from what can be seen now; empty where unknown."""
 
     needs: str = ""
     weaker: str = ""
@@ -86,13 +73,13 @@ class ByHand:
 
 @runtime_checkable
 class DoneByHand(Protocol):
-    """A step that says more of itself than its changes do."""
+    """A step that adds instructions to those made from its changes."""
 
     by_hand: ByHand
 
 
 def of(step: object) -> ByHand:
-    """How this step is done by hand: by its changes alone where it says nothing."""
+    """A step's own instructions; without any, its changes are all."""
     return step.by_hand if isinstance(step, DoneByHand) else ByHand()
 
 
@@ -119,13 +106,10 @@ Rows = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class GoNoGo:
-    """What a page to print and sign says, as plain text or Markdown, without cells of a table.
-
-    title: what is done. before: the step before which it is signed. must: what must be true, and who says so.
-    figures: what was measured or reckoned, and the seconds, from what can be seen now. no_return: each point
-    of no return, and what holds from then on. people: pairs of roles with a name and a phone. signed: who
-    signs.
-    """
+    """A page to print and sign, as plain text or Markdown without table cells. title: what is done. before:
+    the step before which it is signed. must: what must be true, and who says so. figures: measured and
+    calculated figures with their units, from what can be seen now. no_return: each point of no return, and
+    what holds from then on. people: pairs of roles with name and phone. signed: who signs."""
 
     title: Callable[[Inventory], str]
     before: str
@@ -138,15 +122,15 @@ class GoNoGo:
 
 @dataclass(frozen=True)
 class Manual:
-    """What the page says of a runbook around its steps; each text is Markdown.
+    """What the page of a runbook says around its steps, in Markdown.
 
-    first: what is read before anything else. functions: bash functions that only look, as text. known: the
-    lines that set what they use; the page itself sets ``DEST``, the hosts that keep the lock. prepare: behind
-    the boxes that prepare. release: before the box that gives the hosts back (``{run}``). end: the page's
-    last line. window: before the steps of a window (``{line}``, ``{stage}``, ``{last}``). phases: what each
-    phase of a window means for whoever comes in the middle. There ``{name}`` of turns stands for the way back
-    from that step, ``{stage}`` for the stage that opens the door.
-    go_no_go: the page to sign, if there is one.
+    first: what to read before anything else. functions: bash functions that only look. known: lines that set
+    their variables; the page itself sets ``DEST``, the hosts that keep the lock. prepare: behind the boxes
+    that prepare. release: before the box that returns the hosts to the tool (``{run}``). end: the last line.
+    window: before the steps of a window (``{line}``, ``{stage}``, ``{last}``). phases: what each phase of a
+    window means to somebody who arrives in the middle. turns: ``{name}`` in ``phases`` → the step from which
+    the way back starts; ``{stage}`` there is the stage that opens the door. go_no_go: the page to sign, if
+    any.
     """
 
     first: str = _FIRST

@@ -1,19 +1,16 @@
 """Changes: every way in which zkmigrate touches a host or a cluster, as data.
 
-A closed union of two kinds. Each change describes itself for the operator and tells what it touches:
-``where``.
+The plan prints changes, the engine applies them and the model world interprets them. ``where`` names the host
+or cluster.
 
-- A :data:`HostChange` names a host and knows the words that ``zkm-host`` takes for it: ``verb`` and
-  ``arguments`` around the operation id (``zkm-host help``). The host remembers that id. ``expect`` is what
-  zkm-host answers when the work is done, as an extended regular expression; ``spared`` the refusal by which,
-  walking back, a host says that it never came so far. ``answer_s`` is how many seconds the answer is waited
-  for outside a window.
-- A :data:`ClusterChange` names a cluster. A cluster remembers no operation id, so the change is idempotent by
-  value: sent twice it leaves what it leaves sent once. It carries what was found before; the journal holds
-  that with the intent, and :func:`inverses` puts it back. ``command`` is the line of the cluster's own tool
-  that does the same; ``expect`` tells in words what the tool says.
-
-The plan prints changes, the engine applies the same values, the model world interprets them.
+- A :data:`HostChange` holds ``verb`` and ``arguments`` for ``zkm-host`` (``zkm-host help``), which remembers
+  the operation id sent with them. ``expect``: zkm-host's answer when the work is done, an extended regular
+  expression. ``spared``: the refusal that, on the way back, means that the host never came so far.
+  ``answer_s``: how many seconds to wait for the answer outside a window.
+- A :data:`ClusterChange` is idempotent by value, for a cluster remembers no operation id: sent twice, it has
+  the effect of once. It carries what was found before; the journal keeps that with the intent, and
+  :func:`inverses` restores it. ``command`` is the equivalent line of the cluster's own tool; ``expect`` says
+  in words what that tool prints.
 """
 
 from __future__ import annotations
@@ -26,28 +23,28 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 KAFKA = "kafka"
-"""The cluster that the inventory's section of this name describes."""
+"""The cluster in the inventory's section of this name."""
 
 SOURCE = "source"
-"""The ensemble that the inventory's section of this name describes, as a cluster."""
+"""The source ensemble as a cluster, in the inventory's section of this name."""
 
 BOOTSTRAP = "BOOTSTRAP"
-"""Stands in a command for ``address:port`` of any broker."""
+"""Stands for ``address:port`` of any broker in a command."""
 
 ANSWER_S = 20.0
-"""Seconds for the answer of a change that neither stops nor starts a service nor copies data."""
+"""Seconds to wait for a change that neither stops nor starts a service nor copies data."""
 
 ServiceAction: TypeAlias = Literal["start", "stop", "kill", "restart", "reload", "enable", "disable"]
 Place: TypeAlias = Literal["first", "quorum", "rest"]
 
 
 def encode(content: bytes) -> str:
-    """Content as the one-word argument that zkm-host takes (RFC 4648 base64, ``-`` for empty)."""
+    """Content as the one-word argument that zkm-host takes: RFC 4648 base64, ``=`` for empty."""
     return base64.b64encode(content).decode("ascii") or "="
 
 
 def command_words(commands: tuple[str, ...]) -> tuple[str, ...]:
-    """``KEY=VALUE`` of a service as zkm-host takes them: commands in base64, ``ports`` as they are."""
+    """``KEY=VALUE`` of a service as zkm-host takes them: commands in base64, ``ports`` as is."""
     pairs = (text.partition("=") for text in commands)
     return tuple(f"{key}={value if key == 'ports' else encode(value.encode())}" for key, _, value in pairs)
 
@@ -56,11 +53,17 @@ class _OnHost:
     host: str
     spared = ""
     answer_s = ANSWER_S
+    words = ""
 
     @property
     def where(self) -> str:
-        """What the change touches."""
         return self.host
+
+    def arguments(self) -> tuple[str, ...]:
+        return ()
+
+    def describe(self) -> str:
+        return self.words
 
 
 class _OnCluster:
@@ -68,12 +71,11 @@ class _OnCluster:
 
     @property
     def where(self) -> str:
-        """What the change touches."""
         return self.cluster
 
     @property
     def command(self) -> str:
-        """By hand; here for a change that no tool but zkmigrate makes."""
+        """How to do it by hand; by default only zkmigrate can."""
         return f"zkmigrate alone: {self.describe()}"
 
     def describe(self) -> str:
@@ -83,17 +85,12 @@ class _OnCluster:
 
 @dataclass(frozen=True)
 class InstallProgram(_OnHost):
-    """Install zkm-host and its sudoers file on a host; the only change that does not go through zkm-host."""
+    """Install zkm-host and its sudoers file; the only change that does not go through zkm-host."""
 
     host: str
     verb = "install"
     expect = ""
-
-    def arguments(self) -> tuple[str, ...]:
-        return ()
-
-    def describe(self) -> str:
-        return "install zkm-host and the sudoers file that allows it"
+    words = "install zkm-host and the sudoers file that allows it"
 
 
 @dataclass(frozen=True)
@@ -104,12 +101,7 @@ class UninstallProgram(_OnHost):
     verb = "uninstall"
     expect = "^uninstalled$"
     answer_s = 60.0
-
-    def arguments(self) -> tuple[str, ...]:
-        return ()
-
-    def describe(self) -> str:
-        return "remove zkm-host, its sudoers file and the run's state"
+    words = "remove zkm-host, its sudoers file and the run's state"
 
 
 @dataclass(frozen=True)
@@ -150,7 +142,7 @@ class MoveAside(_OnHost):
 
 @dataclass(frozen=True)
 class Restore(_OnHost):
-    """Put back exactly what an earlier operation replaced; ``operation`` is that operation's id."""
+    """Put back what an earlier operation (by its id) replaced."""
 
     host: str
     operation: str
@@ -167,7 +159,7 @@ class Restore(_OnHost):
 
 @dataclass(frozen=True)
 class Discard(_OnHost):
-    """Remove for good what an earlier operation moved aside; ``operation`` is that operation's id."""
+    """Remove for good what an earlier operation (by its id) moved aside."""
 
     host: str
     operation: str
@@ -184,12 +176,9 @@ class Discard(_OnHost):
 
 @dataclass(frozen=True)
 class SetService(_OnHost):
-    """Start, stop, kill or restart a service, or let it read its config again (reload, which starts one that
-    is down).
-
-    commands: what replaces systemctl, ``KEY=VALUE`` as ``Service.commands`` of the inventory gives them; all
-    of them, because one action may need several: a restart stops, looks and starts.
-    """
+    """Start, stop, kill, restart or reload a service. Reload starts one that is down. commands: replace
+    systemctl, ``KEY=VALUE`` as in the inventory's ``Service.commands``. All of them go along, because a
+    restart stops, looks and starts."""
 
     host: str
     unit: str
@@ -214,22 +203,18 @@ class SetService(_OnHost):
 
 @dataclass(frozen=True)
 class Arm(_OnHost):
-    """Prepare a dest host for the cut-over: chains with empty sets, image begun, guard installed.
-
-    spec: key=value lines as ``zkm-host help arm`` lists them.
-    """
+    """Prepare a dest host for the cut-over: chains with empty sets, image begun, guard installed. spec:
+    key=value lines as in ``zkm-host help arm``."""
 
     host: str
     spec: str
     verb = "arm"
     expect = "^armed tag="
     answer_s = 300.0
+    words = "install own chains with empty sets, begin the image, install the guard"
 
     def arguments(self) -> tuple[str, ...]:
         return (encode(self.spec.encode()),)
-
-    def describe(self) -> str:
-        return "install own chains with empty sets, begin the image, install the guard"
 
 
 @dataclass(frozen=True)
@@ -250,7 +235,7 @@ class Fence(_OnHost):
 
 @dataclass(frozen=True)
 class Cut(_OnHost):
-    """Block everything between this host and source; the kernel unblocks after ``ttl_ms``."""
+    """Block all traffic between this host and source; the kernel unblocks after ``ttl_ms``."""
 
     host: str
     ttl_ms: int
@@ -266,7 +251,7 @@ class Cut(_OnHost):
 
 @dataclass(frozen=True)
 class Seal(_OnHost):
-    """Make the lease permanent, if boot id and data stamp are still what the proof was made from."""
+    """Make the lease permanent, if boot id and data stamp are still those that were proved."""
 
     host: str
     boot_id: str
@@ -291,22 +276,18 @@ class Unseal(_OnHost):
     verb = "unseal"
     expect = "^unsealed "
     spared = "unseal is refused in phase (stopped|cut|fenced|armed);"
+    words = "unseal: the block is a lease again"
 
     def arguments(self) -> tuple[str, ...]:
         return (str(self.fence_ttl_ms), str(self.cut_ttl_ms))
 
-    def describe(self) -> str:
-        return "unseal: the block is a lease again"
-
 
 @dataclass(frozen=True)
 class Go(_OnHost):
-    """Let the host reform by itself, in its place of the start order.
-
-    place: ``first`` = holds the newest transaction; ``quorum`` = completes the majority once the first are
-    LOOKING; ``rest`` = joins a formed quorum. first: ``ip:port`` of the hosts that hold the newest
-    transaction. majority: q. open_limit_ms: how long the host waits for ``open`` before acting by itself.
-    """
+    """Let the host reform by itself, in its place of the start order. place: ``first`` holds the newest
+    transaction; ``quorum`` completes the majority once the first are LOOKING; ``rest`` joins a formed quorum.
+    first: ``ip:port`` of the hosts with the newest transaction. majority: how many hosts form one.
+    open_limit_ms: how long the host waits for ``open`` before it acts by itself."""
 
     host: str
     place: Place
@@ -365,9 +346,6 @@ class HostVerb(_OnHost):
     host: str
     verb: SimpleVerb
 
-    def arguments(self) -> tuple[str, ...]:
-        return ()
-
     @property
     def expect(self) -> str:
         return _SIMPLE[self.verb].expect
@@ -386,27 +364,23 @@ class HostVerb(_OnHost):
 
 @dataclass(frozen=True)
 class RestoreImage(_OnHost):
-    """Put data and log directories back exactly as they were at STOP, with the observer config."""
+    """Restore data and log directories as they were at STOP, with the observer config."""
 
     host: str
     verb = "image"
     expect = "^image restored$"
     spared = "image is refused in phase (stopped|cut|fenced|armed);"
     answer_s = 300.0
+    words = "put data, epoch files and the observer config back as they were at STOP"
 
     def arguments(self) -> tuple[str, ...]:
         return ("restore",)
 
-    def describe(self) -> str:
-        return "put data, epoch files and the observer config back as they were at STOP"
-
 
 @dataclass(frozen=True)
 class ElectLeaders(_OnCluster):
-    """Kafka elects the preferred replica of every partition as its leader; the operator's client asks for it.
-
-    bootstrap: ``address:port`` of the broker that is asked first.
-    """
+    """Ask Kafka to elect the preferred replica of every partition as leader. bootstrap: ``address:port`` of
+    the broker that is asked first."""
 
     cluster: str
     bootstrap: str
@@ -426,10 +400,8 @@ class ElectLeaders(_OnCluster):
 
 @dataclass(frozen=True)
 class AlterTopicConfig(_OnCluster):
-    """Set one config of one topic, or unset it, so that the brokers' default holds again.
-
-    value: what it becomes. before: what the topic itself was found to set. None: the topic sets nothing.
-    """
+    """Set or unset one config of one topic. value, before: the new value and the one found on the topic
+    itself; None: unset, so the brokers' default holds."""
 
     cluster: str
     topic: str
@@ -456,12 +428,9 @@ class AlterTopicConfig(_OnCluster):
 
 @dataclass(frozen=True)
 class BeginReplay(_OnCluster):
-    """Write the mark of a replay into an ensemble (``zookeeper.data.replay.Mark``); one that is there already
-    stays.
-
+    """Write the mark of a replay (``zookeeper.data.replay.Mark``) into an ensemble; an existing one stays.
     disk: the dest host whose disk is read. cut: the newest zxid that both ensembles share, as text. consent:
-    who owns the ensemble and agreed.
-    """
+    who owns the ensemble and agreed."""
 
     cluster: str
     chroot: str
@@ -477,12 +446,9 @@ class BeginReplay(_OnCluster):
 
 @dataclass(frozen=True)
 class ReplayTransactions(_OnCluster):
-    """Do again what dest did under the chroot behind the mark, up to a zxid, each transaction once.
-
-    The znodes' contents may be secrets, so they are not in the change: they are read from dest's disk when it
-    is sent. fingerprint: what the requests from the cut up to ``upto`` must have. count: how many of these
-    transactions no change before it has. Zxids are text.
-    """
+    """Repeat what dest did under the chroot after the mark, up to a zxid, each transaction once. Znodes may
+    hold secrets, so their contents are read from dest's disk when the change is sent. fingerprint: of the
+    requests from the cut up to ``upto``. count: how many transactions this change adds. Zxids are text."""
 
     cluster: str
     chroot: str
@@ -512,24 +478,11 @@ class EndReplay(_OnCluster):
 
 
 HostChange: TypeAlias = (
-    InstallProgram
-    | UninstallProgram
-    | PutFile
-    | MoveAside
-    | Restore
-    | Discard
-    | SetService
-    | Arm
-    | Fence
-    | Cut
-    | Seal
-    | Unseal
-    | Go
-    | HostVerb
-    | RestoreImage
-)
+    InstallProgram | UninstallProgram | PutFile | MoveAside | Restore | Discard | SetService | Arm |
+    Fence | Cut | Seal | Unseal | Go | HostVerb | RestoreImage
+)  # fmt: skip
 Replaying: TypeAlias = BeginReplay | ReplayTransactions | EndReplay
-"""The changes of :data:`SOURCE`: their position is a znode there, so sent twice they do nothing twice."""
+"""The changes of :data:`SOURCE`: their position is a znode there, so a second send does nothing."""
 
 ClusterChange: TypeAlias = ElectLeaders | AlterTopicConfig | Replaying
 Change: TypeAlias = HostChange | ClusterChange
@@ -537,11 +490,9 @@ Changes: TypeAlias = tuple[Change, ...]
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """A change that only the host's own record tells of, because the journal that knew it is lost.
-
-    path: what a ``put`` or ``move-aside`` replaced, empty for other verbs; the content is not on record.
-    """
+class RecoveredChange:
+    """A change known from the host's own record only, because the journal that held it is lost. path: what a
+    ``put`` or ``move-aside`` replaced, else empty; its content is not on record."""
 
     host: str
     verb: str
@@ -555,7 +506,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a host or a cluster answered: zkm-host's exit code, a cluster's 0 or 1, and its lines."""
+    """What a host or cluster answered: zkm-host's exit code, or a cluster's 0 or 1, and its lines."""
 
     rc: int
     output: str = ""
@@ -563,39 +514,34 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Applied:
-    """A change that the journal knows for a step and target: its operation id, and whether the outcome is
-    known.
+    """A journaled change of a step and target with its operation id. confirmed: False while only the intent
+    is known."""
 
-    ``confirmed`` is False when only the intent was journaled (the tool died, or the connection broke).
-    """
-
-    change: Change | Recorded
+    change: Change | RecoveredChange
     operation: str
     confirmed: bool
 
 
 def inverse(applied: Applied) -> Change | None:
-    """What takes one change back by default; None where the step that sent it has to say."""
+    """What undoes one change by default; None where the step that sent it must say."""
     change = applied.change
     if isinstance(change, AlterTopicConfig):
         return replace(change, value=change.before, before=change.value)
-    if isinstance(change, PutFile | MoveAside) or (isinstance(change, Recorded) and change.replaces):
+    if isinstance(change, PutFile | MoveAside) or (isinstance(change, RecoveredChange) and change.replaces):
         return Restore(change.host, applied.operation, change.path)
     return None
 
 
 def inverses(applied: tuple[Applied, ...]) -> Changes:
-    """The default undo: put back each before-image, newest first.
-
-    A change that was sent again because its outcome was unknown has one inverse, in the place of the first
-    time. Changes without a before-image have no default inverse; a step that uses them states its undo.
-    """
+    """The default undo: restore each before-image, newest first. A change that was sent again because its
+    outcome was unknown has one inverse, in place of the first. A step whose changes have no before-image
+    states its own undo."""
     oldest_first = dict.fromkeys(made for a in applied if (made := inverse(a)) is not None)
     return tuple(reversed(oldest_first))
 
 
 def undoes(change: Change, applied: Applied) -> bool:
-    """Whether a change of the way back takes this one back, whatever it found before."""
+    """Whether a change of the way back undoes this one, whatever it found before."""
     if isinstance(change, Restore):
         return change.operation == applied.operation
     made = inverse(applied)

@@ -1,7 +1,7 @@
 """Readings: what a look at the world gave.
 
-A missing tool, a timeout and an empty answer are three different facts (design §2), so a look never
-returns a bare value: it returns :class:`Seen`, :class:`Absent` or :class:`Unknown`.
+A missing tool, a timeout and an empty answer are three different facts. So a look returns :class:`Seen`,
+:class:`Absent` or :class:`Unknown`, never a bare value.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Seen(Generic[T_co]):
 
 @dataclass(frozen=True)
 class Absent:
-    """The look succeeded and proved that the thing is not there (a file, a znode, an entry)."""
+    """The look succeeded and proved that a file, znode or entry does not exist."""
 
     what: str = ""
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """The look failed: nothing may be concluded, in particular not absence."""
+    """The look failed: it proves nothing, not even absence."""
 
     cause: Cause
     why: str

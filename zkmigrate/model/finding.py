@@ -1,7 +1,5 @@
-"""Findings: one claim about the world, whether it held, and what that rests on.
-
-A preflight result, a refusal, evidence and a proof are all findings (design §4).
-"""
+"""Findings: one claim about the world, whether it held, and on what evidence. Preflight results, refusals and
+proofs are findings."""
 
 from __future__ import annotations
 
@@ -11,19 +9,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 ACCESS = "host.access"
-"""The check whose finding tells best why a host that may be changed does not answer."""
+"""The check that best explains why a host that may be changed does not answer."""
 
 LOGIN = "host.login"
-"""The same of every host."""
+"""The same for every host."""
 
 OPERATOR = "operator.address"
-"""The check that tells whether this may be the wrong machine."""
+"""The check that tells whether this is the wrong machine."""
 
 NO_WAY_BACK = "open.no-way-back"
 """The finding that a host opened its door, so that no run walks back any more."""
 
 AGAIN = "fix it, then run zkmigrate preflight again"
-"""The last of the moves of a check that does not hold."""
+"""The last move of a check that failed."""
 
 
 class Held(StrEnum):
@@ -38,7 +36,7 @@ _VERDICT = {Held.YES: "Held", Held.NO: "Failed", Held.UNKNOWN: "Unknown"}
 
 
 class Severity(StrEnum):
-    """What a claim that does not hold means: ``BLOCK`` stops the gate, ``WARN`` is shown and goes on."""
+    """What a claim that does not hold means: BLOCK stops the gate; WARN and INFO do not."""
 
     BLOCK = "block"
     WARN = "warn"
@@ -49,13 +47,11 @@ class Severity(StrEnum):
 class Finding:
     """One claim.
 
-    id: the same on screen, in the journal, the report, the docs and the test's name.
-    claim: the sentence that should be true.
-    seen / needed: what the world showed and what the claim asks for, as text for the operator.
-    moves: what the operator can do now, each a short imperative sentence.
-    target: host or broker the claim is about, empty for the whole cluster.
-    cause: why it is unknown, as in :class:`zkmigrate.model.fact.Unknown`, where one look that failed is all
-    there is to say; else empty. accepted: by whom, until when and why it does not block, else empty.
+    id: the same on screen, in the journal, the report, the docs and the test's name. claim: what should be
+    true. seen / needed: what the world showed and what the claim needs. moves: what the operator can do, as
+    imperative sentences. target: host or broker, empty for the whole cluster. cause: of one failed look, as
+    in :class:`zkmigrate.model.fact.Unknown`, else empty. accepted: by whom, until when and why it does not
+    block, else empty.
     """
 
     id: str
@@ -71,7 +67,7 @@ class Finding:
 
     @property
     def blocks(self) -> bool:
-        """True when this finding must stop a gate: a blocking claim that is false or unknown."""
+        """Whether it stops a gate: a blocking claim that is false or unknown."""
         return self.severity is Severity.BLOCK and self.held is not Held.YES
 
     @property
@@ -128,28 +124,28 @@ def claim(
     severity: Severity = Severity.BLOCK,
     cause: str = "",
 ) -> Finding:
-    """Build a finding from a three-valued truth: ``None`` is unknown."""
+    """A finding from a three-valued truth: ``None`` is unknown."""
     state = Held.UNKNOWN if held is None else Held.YES if held else Held.NO
     return Finding(id, sentence, state, severity, seen, needed, tuple(moves), target, cause)
 
 
 def each(told: Mapping[str, object]) -> str:
-    """What was seen of several hosts as words, host by host; ``none`` of no host."""
+    """What was seen, host by host; ``none`` without a host."""
     return "; ".join(f"{host}: {seen}" for host, seen in told.items()) or "none"
 
 
 def doubts(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings over which somebody decides to go on: false or unknown, and no mere remark, in order."""
+    """The findings over which somebody decides to go on: false or unknown, and more than a remark."""
     return tuple(f for f in findings if f.held is not Held.YES and f.severity is not Severity.INFO)
 
 
 def blocking(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings that stop a gate, in order."""
+    """The findings that stop a gate."""
     return tuple(f for f in findings if f.blocks)
 
 
 def few(names: Iterable[str], most: int = 5) -> str:
-    """The first of several names, and how many more there are."""
+    """The first of several names, and how many more follow."""
     listed: Sequence[str] = list(names)
     more = f" and {len(listed) - most:,} more" if len(listed) > most else ""
     return f"{', '.join(listed[:most])}{more}"

@@ -1,8 +1,8 @@
 """Look: the only way in which a step, fact or check sees the world.
 
-The real one (``site/observe.py``) uses four-letter words, ssh and clients; the model world
-(``moves/world/world.py``) answers with the same wire text, so that every parser runs in both.
-Hosts are named as in the inventory. All looks are read-only and bounded by a deadline of their own.
+``site/observe.py`` uses four-letter words, ssh and clients. ``moves/world/world.py`` answers with the same
+wire text, so that every parser runs in both. Hosts are named as in the inventory. All looks are read-only and
+have a deadline of their own.
 """
 
 from __future__ import annotations
@@ -17,30 +17,27 @@ T = TypeVar("T")
 A = TypeVar("A", bound=Callable[..., object])
 
 
-def asks(cost: str) -> Callable[[A], A]:
+def costs(cost: str) -> Callable[[A], A]:
     """States what a look asks of how many brokers, for looks that are repeated beside a long stage."""
 
     def stated(look: A) -> A:
-        look.__dict__["asks"] = cost
+        look.__dict__["costs"] = cost
         return look
 
     return stated
 
 
 def cost(look: Callable[..., object]) -> str:
-    """What a look asks of how many brokers, as ``asks`` states it. KeyError where nothing is stated."""
-    said: str = look.__dict__["asks"]
+    """What a look asks of how many brokers. KeyError where it does not state that."""
+    said: str = look.__dict__["costs"]
     return said
 
 
 @dataclass(frozen=True)
 class DirEntry:
-    """One entry of a directory: ``kind`` is ``f`` file, ``d`` directory, ``o`` other; size in bytes.
-
-    changed_ns: when content, owner, mode or place last changed (ctime, on the host's own clock, nanoseconds
-    since the epoch): unlike the time of the content a file that was put back cannot carry its old one. None
-    where the host is only read over SFTP, which does not tell it.
-    """
+    """One entry of a directory. kind: ``f`` file, ``d`` directory, ``o`` other. size: bytes. changed_ns:
+    ctime on the host's clock, nanoseconds since the epoch. Unlike mtime it changes when a file is put back.
+    None over SFTP, which does not tell it."""
 
     name: str
     kind: str
@@ -53,11 +50,8 @@ class DirEntry:
 
 @dataclass(frozen=True)
 class Znode:
-    """A znode as a client sees it: data and the stat fields used here.
-
-    modified_ms: when its data was last written, on the clock of the leader that took the write (mtime,
-    milliseconds since the epoch).
-    """
+    """A znode as a client sees it. modified_ms: mtime, milliseconds since the epoch on the clock of the
+    leader that took the write."""
 
     data: bytes
     czxid: int
@@ -71,7 +65,7 @@ class Znode:
 
 @dataclass(frozen=True)
 class PartitionState:
-    """One partition as a broker's metadata shows it; ``leader`` is -1 when offline."""
+    """One partition in a broker's metadata; ``leader`` is -1 when offline."""
 
     topic: str
     partition: int
@@ -82,14 +76,10 @@ class PartitionState:
 
 @dataclass(frozen=True)
 class KafkaView:
-    """The Kafka cluster as its brokers answer.
-
-    brokers: id → (host, port, rack). min_isr: topic → effective min.insync.replicas.
-    reassigning: partitions with a reassignment in flight; None where brokers before 2.4 cannot tell and no
-    dest host has joined through which ZooKeeper could be asked. ``controller`` is -1 when unknown.
-    releases: ``ADDRESS:PORT`` of each broker that was asked and answered → the release that what it offers
-    fits, as MAJOR.MINOR.
-    """
+    """The Kafka cluster as its brokers answer. controller: -1 when unknown. brokers: id → (host, port, rack).
+    min_isr: topic → effective min.insync.replicas. reassigning: partitions with a reassignment in flight;
+    None where neither brokers (before 2.4) nor a joined dest host can tell. releases: ``ADDRESS:PORT`` of
+    each broker that answered → its release as MAJOR.MINOR."""
 
     cluster_id: str
     controller: int
@@ -100,8 +90,8 @@ class KafkaView:
     releases: Mapping[str, str] = field(default_factory=dict)
 
     def without(self, retired: Collection[int]) -> KafkaView:
-        """The same, where nobody waits for these brokers to be in sync: they count as replicas only where
-        they are in the ISR."""
+        """The same, with these brokers counted as replicas only where they are in the ISR: nobody waits for
+        them."""
         return replace(
             self,
             partitions=tuple(
@@ -113,13 +103,9 @@ class KafkaView:
 
 @dataclass(frozen=True)
 class Pulse:
-    """One broker's answer.
-
-    age_s: how many seconds ago the broker last answered, 0 when it did now, None when it never did. why: what
-    went wrong this time, empty when nothing did. took_s: how long this answer took, with a new connection if
-    one was needed. apis: the API keys that the broker offered this time, with the smallest and the largest
-    version of each.
-    """
+    """One broker's answer. age_s: seconds since its last answer, 0 for now, None for never. why: what went
+    wrong this time, else empty. took_s: how long this answer took, with a new connection if needed. apis: API
+    key → smallest and largest version that the broker offered this time."""
 
     age_s: float | None
     why: str = ""
@@ -137,7 +123,7 @@ class Pulse:
 
 @dataclass(frozen=True)
 class ClusterTopics:
-    """The topics of a Kafka cluster by name, in order, and the id of the cluster that named them."""
+    """The sorted names of a cluster's topics, and the id of the cluster that named them."""
 
     cluster_id: str
     names: tuple[str, ...]
@@ -145,26 +131,24 @@ class ClusterTopics:
 
 @dataclass(frozen=True)
 class TopicSetting:
-    """One config of one topic. own: what the topic itself sets, None where a default holds. read_only: Kafka
-    takes no other value for it."""
+    """One config of one topic. own: the topic's own value, None where a default holds. read_only: Kafka takes
+    no other value."""
 
     own: str | None
     read_only: bool = False
 
 
 Settings: TypeAlias = Reading[Mapping[str, Reading[TopicSetting]]]
-"""One config of several topics, by name. A topic is Absent that does not exist, Unknown where its config may
-not be read. All of it is Absent where Kafka has no config of this name."""
+"""One config of several topics, by name. A topic is Absent where it does not exist, Unknown where its config
+may not be read. All of it is Absent where Kafka has no such config."""
 
 
 @dataclass(frozen=True)
 class TopicPartitions:
-    """Some topics of a Kafka cluster as a few of its brokers, the witnesses, see them.
-
-    brokers: ids of those that every witness names. witnesses: ids of those that were asked and answered.
-    topics: the partitions by topic, in order. A topic is Absent that no witness knows, Unknown where it may
-    not be described. A replica is in sync where every witness that knows the topic says so.
-    """
+    """Some topics as a few brokers, the witnesses, see them. brokers: ids that every witness names.
+    witnesses: ids that answered. topics: partitions by topic; Absent where no witness knows the topic,
+    Unknown where it may not be described. A replica is in sync where every witness that knows the topic says
+    so."""
 
     cluster_id: str
     brokers: frozenset[int]
@@ -174,12 +158,9 @@ class TopicPartitions:
 
 @dataclass(frozen=True)
 class ReplicaLog:
-    """One replica on a disk of a broker.
-
-    size: bytes of its segments. lag: messages that it has to fetch still, -1 where the broker does not know.
-    future: it is being copied from another directory of this broker, and takes that one's place when its lag
-    is 0.
-    """
+    """One replica on a disk of a broker. size: bytes of its segments. lag: messages still to fetch, -1 where
+    unknown. future: it is being copied from another directory of this broker, which it replaces when its lag
+    is 0."""
 
     topic: str
     partition: int
@@ -198,11 +179,11 @@ class LogDir:
 
 
 LogDirs: TypeAlias = Reading[Mapping[str, Reading[LogDir]]]
-"""The log directories of one broker, by path. One is Unknown that the broker cannot use."""
+"""The log directories of one broker, by path; Unknown for one that the broker cannot use."""
 
 
 class RandomReader(Protocol):
-    """Random access to one remote file: short reads only at its end."""
+    """Random access to one remote file; reads are short at its end only."""
 
     def size(self) -> int: ...
     def read(self, offset: int, length: int) -> bytes: ...
@@ -212,108 +193,84 @@ class Look(Protocol):
     """Every method is one question to one host or cluster."""
 
     def now(self) -> float:
-        """Seconds on the operator's monotonic clock; comparable with other calls in one process only."""
-        ...
+        """Seconds on the operator's monotonic clock; comparable within one process only."""
 
     def wall(self) -> float:
         """Seconds since the epoch, for messages and the journal."""
-        ...
 
     def word(self, host: str, word: str) -> Reading[str]:
-        """Raw answer of a ZooKeeper host's client port to a four-letter word, asked from the operator."""
-        ...
+        """A ZooKeeper host's raw answer at its client port to a four-letter word."""
 
     def zkm(self, host: str, *words: str) -> Reading[str]:
         """Output of a reading verb of zkm-host on a dest or broker host (streamed where not installed)."""
-        ...
 
     def file(self, host: str, path: str) -> Reading[bytes]:
         """A whole small file (≤ 1 MiB) of any host."""
-        ...
 
     def listing(self, host: str, path: str) -> Reading[tuple[DirEntry, ...]]:
         """A directory of any host."""
-        ...
 
     def reader(self, host: str, path: str) -> RandomReader:
         """Random access to a file of any host; reads raise ``HostError`` when the host fails them."""
-        ...
 
     def sockets(self, host: str) -> Reading[str]:
         """``ss -Htn state established`` of any host, as text."""
-        ...
 
     def processes(self, host: str) -> Reading[str]:
-        """``ps -e -ww -o args=`` of any host, as the ssh account is shown them: a command a line."""
-        ...
+        """``ps -e -ww -o args=`` of any host, as the ssh account sees it: one command a line."""
 
     def date(self, host: str) -> Reading[str]:
-        """``date +%s.%N`` of any host, by the ssh account's own login shell."""
-        ...
+        """``date +%s.%N`` of any host, by the ssh account's login shell."""
 
     def addresses(self, host: str, name: str) -> Reading[tuple[str, ...]]:
-        """What a name resolves to on a host, or for ``""`` on the operator's machine; Absent: to nothing."""
-        ...
+        """The addresses of a name on a host, or for host ``""`` on the operator's machine; Absent: it has
+        none."""
 
     def here(self) -> Reading[tuple[str, ...]]:
-        """The operator's machine: those of the inventory's ``operator`` that it has, then the addresses that
-        it sends from towards the hosts."""
-        ...
+        """The operator's machine: the inventory's ``operator`` addresses that it has, then those it sends
+        from towards the hosts."""
 
     def znode(self, host: str, path: str) -> Reading[Znode]:
-        """One znode with its children, through one ZooKeeper host (a client session of the operator)."""
-        ...
+        """One znode with its children, through a client session with one ZooKeeper host."""
 
     def modified(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, int]]:
-        """When each of these znodes was last written (``Znode.modified_ms``), through one ZooKeeper host; a
-        path that is not there is left out. One read for each, many in flight at once."""
-        ...
+        """``Znode.modified_ms`` of these znodes through one ZooKeeper host; a missing path is left out. One
+        read for each, many in flight at once."""
 
     def kafka(self) -> Reading[KafkaView]:
         """The Kafka cluster through its brokers."""
-        ...
 
     def pulses(self, within_s: float) -> Mapping[str, Pulse]:
-        """A round trip to each broker of the inventory, all at once, at most so many seconds long."""
-        ...
+        """One round trip to each broker of the inventory, all at once, at most ``within_s`` long."""
 
-    @asks("one Metadata request for all partitions of all topics, to one broker")
+    @costs("one Metadata request for all partitions of all topics, to one broker")
     def topics(self, cluster: str) -> Reading[ClusterTopics]:
-        """Every topic of a cluster.
+        """Every topic of a cluster. Like each look at a cluster it first asks every broker for its
+        ApiVersions."""
 
-        Like each look at a cluster it first asks every broker of the inventory for its ApiVersions.
-        """
-        ...
-
-    @asks("one Metadata request for these topics alone, to each witness")
+    @costs("one Metadata request for these topics alone, to each witness")
     def topic_partitions(
         self, cluster: str, topics: Sequence[str], witnesses: int
     ) -> Reading[TopicPartitions]:
         """The partitions of these topics. witnesses: how many brokers are asked; fewer may answer. Brokers
-        tell from memory: nothing is read from a disk or from ZooKeeper."""
-        ...
+        tell from memory, not from disk or ZooKeeper."""
 
-    @asks("one DescribeLogDirs request for these partitions alone, to each of these brokers")
+    @costs("one DescribeLogDirs request for these partitions alone, to each of these brokers")
     def log_dirs(
         self, cluster: str, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None = None
     ) -> Reading[Mapping[int, LogDirs]]:
-        """The replicas on the disks of these brokers, by their ids. partitions: which ones, by topic; None:
-        all. A broker tells sizes from memory, and asks its file system for the volumes."""
-        ...
+        """The replicas on the disks of these brokers, by broker id. partitions: which ones, by topic; None:
+        all. A broker tells sizes from memory and asks its file system for the volumes."""
 
-    @asks("one DescribeConfigs request for each 500 topics, to one broker, which reads each from ZooKeeper")
+    @costs("one DescribeConfigs request for each 500 topics, to one broker, which reads each from ZooKeeper")
     def topic_settings(self, cluster: str, key: str, topics: Sequence[str]) -> Settings:
         """One config of these topics. Brokers without ZooKeeper tell it from memory."""
-        ...
 
-    @asks("one IncrementalAlterConfigs request for each 500 topics, to one broker, which reads each")
+    @costs("one IncrementalAlterConfigs request for each 500 topics, to one broker, which reads each")
     def refused_setting(
         self, cluster: str, key: str, value: str, topics: Sequence[str]
     ) -> Reading[Mapping[str, str]]:
-        """Those of these topics for which Kafka would refuse this value, with its reason. It validates only
-        and changes nothing."""
-        ...
+        """The topics for which Kafka would refuse this value, each with the reason. It validates only."""
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
-        """Ask several hosts at once, through a bounded pool; the result keeps the order of ``hosts``."""
-        ...
+        """Ask several hosts at once through a bounded pool; the result keeps their order."""

@@ -1,6 +1,6 @@
-"""What a report holds, as frozen values, and what is special about that of one runbook: :class:`Reporting`.
+"""What a report holds, as frozen values; :class:`Reporting` is what is special about a runbook's report.
 
-Times are seconds since the epoch. ``None`` as an end: it had not ended by the last that is known.
+Times are seconds since the epoch. An end of None: it had not ended by the last known time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Spans: TypeAlias = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch in one state; ``note`` is for the reader who asks."""
+    """A stretch in one state; ``note`` explains it on demand."""
 
     start: float
     end: float | None
@@ -32,7 +32,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Lane:
-    """One row of the timeline. kind: what such rows are called, one of them."""
+    """One row of the timeline. kind: what one such row is called."""
 
     name: str
     kind: str
@@ -57,11 +57,9 @@ class Op:
 
 @dataclass(frozen=True)
 class Visit:
-    """One walk of a step. outcome: ``done``, ``blocked``, or ``left`` where the journal stops inside it.
-
-    seconds: as journaled, by the monotonic clock. tries: how often it was refused for the same reasons in a
-    row.
-    """
+    """One walk of a step. seconds: as journaled, by the monotonic clock. outcome: ``done``, ``blocked``, or
+    ``left`` where the journal stops inside it. tries: how often in a row it was refused for the same
+    reasons."""
 
     step: str
     back: bool
@@ -77,12 +75,9 @@ class Visit:
 @dataclass(frozen=True)
 class Decision:
     """Something that was decided. kind: ``begin``, ``consent`` (go or skip to a stage's question), ``answer``
-    (any other to a question), ``hold``, ``turn``, ``rehearsed`` (a
-    rehearsal's own turns), ``alarm``, ``hook`` (one that could stop the run, or failed), ``lost``, ``end``.
-
-    by: who or what decided, empty where the journal does not say. findings: those in doubt when a question
-    was answered.
-    """
+    (any other answer), ``hold``, ``turn``, ``rehearsed`` (a rehearsal's own turns), ``alarm``, ``hook`` (one
+    that could stop the run, or failed), ``lost``, ``end``. by: who or what decided, empty where the journal
+    does not say. findings: those in doubt when a question was answered."""
 
     at: float
     kind: str
@@ -95,7 +90,8 @@ class Decision:
 
 @dataclass(frozen=True)
 class Story:
-    """hosts: names by kind, as the run began with them. records: of each step, the last one."""
+    """What the journal tells. hosts: names by kind, as the run began with them. records: the last one of each
+    step."""
 
     run: str
     visits: tuple[Visit, ...]
@@ -126,9 +122,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Window:
-    """From the first FENCE sent to the open door. outcome: ``opened``, ``turned back``, ``rehearsed``,
-    ``not over``. deadline: when the way back had to start at the latest, as the run counted it. gone_s: how
-    long no process of the tool was at work in it. held_s: how long somebody held it."""
+    """From the first FENCE sent to the open door. outcome: ``opened``, ``turned back``, ``rehearsed``, ``not
+    over``. deadline: when the way back had to start, as the run counted it. gone_s: how long no process of
+    the tool worked in it. held_s: how long somebody held it."""
 
     stage: str
     rehearsal: bool
@@ -148,7 +144,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Gap:
-    """A client went so long without an answer; ``during``: steps that it overlaps."""
+    """A time in which a client got no answer. during: the steps that it overlaps."""
 
     client: str
     start: float
@@ -160,7 +156,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Latency:
-    """Answers of one broker to the canary, milliseconds. longest: the longest time between two answers."""
+    """One broker's answers to the canary, in milliseconds. longest: the longest time between two answers."""
 
     broker: str
     asked: int
@@ -173,7 +169,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class Beat:
-    """One question to a broker: when, and how long it took, None where no answer came."""
+    """One question to a broker. ms: how long it took, None without an answer."""
 
     at: float
     broker: str
@@ -183,7 +179,7 @@ class Beat:
 
 @dataclass(frozen=True)
 class Lag:
-    """How many transactions a dest host was behind source's leader; None across an epoch's end."""
+    """How many transactions a dest host was behind source's leader; None across the end of an epoch."""
 
     at: float
     host: str
@@ -192,10 +188,8 @@ class Lag:
 
 @dataclass(frozen=True)
 class Acks:
-    """Acknowledgements of a real client: how many, the longest gaps first, the times.
-
-    took: (when acknowledged, milliseconds since it was sent), where the client recorded both, in order.
-    """
+    """Acknowledgements of a real client: their number, the longest gaps first, their times. took: (when
+    acknowledged, milliseconds since sent) in order, where the client recorded both."""
 
     client: str
     count: int
@@ -206,13 +200,10 @@ class Acks:
 
 @dataclass(frozen=True)
 class Produced:
-    """One partition's records of the produce canary.
-
-    partition: TOPIC-NUMBER. by: broker → how many it acknowledged. took: (when acknowledged, milliseconds
-    since it was first sent), in order. gaps: the longest times without an acknowledgement while records were
-    sent. roll, window: the longest that overlaps a walk of the stage whose pace is told, or the window, at
-    full length.
-    """
+    """One partition's records of the produce canary. partition: TOPIC-NUMBER. by: broker → how many it
+    acknowledged. took: (when acknowledged, milliseconds since first sent) in order. gaps: the longest times
+    without an acknowledgement while records were sent. roll, window: the longest of them in the paced stage
+    and in the window, at full length."""
 
     partition: str
     by: Mapping[str, int]
@@ -236,7 +227,7 @@ class Sync:
 
 @dataclass(frozen=True)
 class Proof:
-    """The figures of the last proof, as journaled: zxids as integers, None where not recorded."""
+    """The figures of the last proof, as journaled; zxids as integers, None where not recorded."""
 
     at: float | None
     stage: str
@@ -250,10 +241,8 @@ class Proof:
 
 @dataclass(frozen=True)
 class Chain:
-    """The journal's hash chain. state: ``intact``, ``torn`` (a last line cut off) or ``damaged``.
-
-    lines: that are intact. head: SHA-256 of the last of them. file: SHA-256 of the whole file.
-    """
+    """The journal's hash chain. state: ``intact``, ``torn`` (the last line is cut off) or ``damaged``. lines:
+    how many are intact. head: SHA-256 of the last of them. file: SHA-256 of the whole file."""
 
     state: str
     lines: int
@@ -264,7 +253,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Process:
-    """One call of the tool: what it was, and how it ended; ``ended`` None for one that was killed."""
+    """One call of the tool and how it ended; ``ended`` is None for one that was killed."""
 
     start: float
     ended: float | None
@@ -275,7 +264,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Table:
-    """id: of the section. intro: a sentence before it. wide: numbers of the columns with long text."""
+    """A section's table. intro: a sentence before it. wide: numbers of the columns with long text."""
 
     id: str
     title: str
@@ -287,13 +276,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a report tells.
-
-    silences: every time that a broker left a question unanswered, from its last answer to its next. state:
-    ``complete``, ``back`` (at the beginning), ``turned`` (back at the start of a stage), ``open`` or
-    ``damaged``. headline: the same as one sentence. remarks: what the reader must know about the material.
-    left: what is still to be done, ready to read. shown: no part of what is told.
-    """
+    """Everything that a report tells. state: ``complete``, ``back`` (at the beginning), ``turned`` (back at
+    the start of a stage), ``open`` or ``damaged``. headline: the state as one sentence. silences: times from
+    a broker's last answer before an unanswered question to its next. left: what remains to do, ready to read.
+    remarks: what the reader must know about the material. shown: how it is shown."""
 
     run: str
     name: str
@@ -341,12 +327,10 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Told:
-    """What a report tells of the samples of one system: pure functions, and the words of its plots.
-
-    sampled: from the samples, the walks of steps, the window that counts, and the stage whose pace is told.
-    figures: (what, how much, the small print) for the head of the report. felt, sections: tables before and
-    behind those of real clients. asked: what those are called that answer. canary: what the canary is called.
-    """
+    """What a report tells of the samples of one system: pure functions, and the words of its plots. sampled:
+    from the samples, the walks of steps, the window that counts and the paced stage. figures: (what, how
+    much, the small print) for the head of the report. felt, sections: tables before and after those of real
+    clients. asked: what those who answer are called. canary: what the canary is called."""
 
     sampled: Callable[[Rows, Sequence[Visit], Window | None, str], Sampled] = lambda *_: Sampled()
     figures: Callable[[Report], tuple[tuple[str, str, str], ...]] = lambda _: ()
@@ -358,15 +342,17 @@ class Told:
 
 @dataclass(frozen=True)
 class Reporting:
-    """What is special about the report of a runbook: pure functions, and the words of its pictures.
+    """What is special about a runbook's report: pure functions, and the words of its pictures.
 
-    rows: the rows of the timeline, from the story, the samples, the run's first moment, the times in which
-    no process was at work, and whether the journal is damaged. colours: of each state of a row. legends: name
-    and states of each list of colours below the timeline; the first also stands below each window. opened:
-    kind of the rows that a window shuts, and the state in which such a host lets clients in for good.
-    caption: below the timeline. lags / proof: as :class:`Lag` and :class:`Proof`. behind: heading, name and
-    caption of the picture of lags. sections: tables of its own, from the whole report. unsampled: what the
-    reader misses where nothing was sampled. afterwards: what is left to do when the run is complete.
+    - rows: the rows of the timeline, from the story, the samples, the run's first moment, the times in which
+      no process worked, and whether the journal is damaged.
+    - colours: of each state of a row. legends: name and states of each list of colours below the timeline;
+      the first also stands below each window.
+    - opened: kind of the rows that a window shuts, and the state in which such a host lets clients in for
+      good.
+    - caption: below the timeline. behind: heading, name and caption of the picture of lags.
+    - lags / proof: as :class:`Lag` and :class:`Proof`. sections: its own tables, from the whole report.
+    - unsampled: what the reader misses without samples. afterwards: what remains to do after a complete run.
     """
 
     rows: Callable[[Story, Rows, float, Spans, bool], tuple[Lane, ...]] = lambda *_: ()
@@ -384,12 +370,9 @@ class Reporting:
 
 @dataclass(frozen=True)
 class Shown:
-    """How a report is shown, beside what it holds.
-
-    begins / opens: the words of the steps between which clients are shut out, empty for a runbook without a
-    window. paced: the stage whose pace is told. told: of its samples. felt, sections: the tables of samples
-    before those of real clients; and behind them, with the runbook's own.
-    """
+    """How a report is shown. begins / opens: the words of the steps between which clients are shut out, empty
+    without a window. paced: the stage whose progress is told. told: of its samples. felt, sections: the
+    tables of samples before those of real clients; and those behind them, with the runbook's own."""
 
     reporting: Reporting = field(default_factory=Reporting)
     begins: str = ""
@@ -411,7 +394,7 @@ def day(at: float) -> str:
 
 
 def clock(at: float, step: float = 1.0) -> str:
-    """The time of day in UTC, as fine as the step."""
+    """The time of day in UTC, as fine as the step (seconds)."""
     moment = datetime.fromtimestamp(round(at, 1) if step < 1 else round(at), UTC)
     if step >= 86400:
         return moment.strftime("%d %b")
@@ -421,7 +404,7 @@ def clock(at: float, step: float = 1.0) -> str:
 
 
 def length(seconds: float | None, absent: str = "-") -> str:
-    """A length of time for people; ``absent`` for None."""
+    """A duration for people; ``absent`` for None."""
     if seconds is None:
         return absent
     if seconds < 1:
@@ -446,6 +429,6 @@ def of_kind(rows: Rows, kind: str) -> Rows:
 
 
 def spacing_s(rows: Rows) -> float | None:
-    """The usual time between two samples: the median."""
+    """The median time between two samples."""
     steps = sorted(b - a for (a, _), (b, _) in pairwise(rows))
     return steps[len(steps) // 2] if steps else None

@@ -1,6 +1,6 @@
-"""Sampling: what a run sees in passing, for its report and for the live view; nothing is decided by it.
+"""Sampling: what a run records in passing, for its report and the live view; no decision rests on it.
 
-A playbook says what is asked and how the answers are told. ``engine/samples.py`` records them.
+A playbook says what is asked and how answers are told; ``engine/samples.py`` records them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zkmigrate.inventory.inventory import Inventory
 
 Body: TypeAlias = Mapping[str, Any]
-"""What a sample holds beside its kind and its times: JSON values."""
+"""A sample without its kind and times: JSON values."""
 
 Note: TypeAlias = Callable[[str, Body], None]
 """Takes the kind of a sample and its body, as of now."""
@@ -26,8 +26,8 @@ _OLD_S = 3.0
 
 @dataclass(frozen=True)
 class Question:
-    """A question asked every so many seconds. kind: of the sample. ask: gives its body, None for no sample;
-    it may raise, which is no sample either."""
+    """A question asked every ``every_s`` seconds. kind: of the sample. ask: gives its body, None for no
+    sample; an error means no sample too."""
 
     kind: str
     every_s: float
@@ -35,36 +35,28 @@ class Question:
 
 
 class View(Protocol):
-    """How samples are told on a screen. Times are seconds on the clock that dates the samples; hosts: those
-    that have a line of their own."""
+    """How samples are shown on a screen. Times are seconds on the clock that dates the samples. hosts: those
+    with a line of their own."""
 
     def take(self, at: float, kind: str, body: Body) -> None:
-        """Take in a sample, of whatever kind."""
-        ...
+        """Take in a sample of any kind."""
 
     def head(self, hosts: Collection[str], now: float) -> tuple[str, bool] | None:
         """A line above the hosts, and whether it tells of trouble; None for no line."""
-        ...
 
     def host(self, host: str, hosts: Collection[str], now: float) -> str:
-        """What is known of a host; empty where nothing is."""
-        ...
+        """What is known of a host, or empty."""
 
     def troubled(self, host: str) -> bool:
         """Whether the newest sample tells of trouble with a host."""
-        ...
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """What is sampled of one system.
-
-    view: one for each screen. canary: the kind of its samples, and what writes into the system while its
-    clients may notice the run, as ``module:name`` of a function that takes the inventory and gives
-    ``site.sampler.Canary``, None where the inventory wants none. heard: the kind of the samples, and what is
-    noted of Kafka as steps see it. told: what a report tells of the samples; of one sampling of a playbook at
-    most.
-    """
+    """What is sampled of one system. view: one for each screen. canary: the kind of its samples, and what
+    writes into the system while clients may notice the run: ``module:name`` of a function of the inventory
+    that gives ``site.sampler.Canary`` or None. heard: the kind of sample, and what is noted of Kafka as steps
+    see it. told: what a report tells; one sampling of a playbook at most has it."""
 
     questions: Callable[[Inventory, Look], tuple[Question, ...]]
     view: Callable[[], View]
@@ -74,7 +66,7 @@ class Sampling:
 
 
 def span(seconds: float) -> str:
-    """A time as a screen tells it."""
+    """A duration on a screen."""
     seconds = max(0.0, seconds)
     if seconds < 100:
         return f"{seconds:.0f} s"
@@ -82,5 +74,5 @@ def span(seconds: float) -> str:
 
 
 def age(seconds: float) -> str:
-    """How old a sample is, where that is worth a word."""
+    """How old a sample is, where that matters."""
     return f" ({span(seconds)} old)" if seconds >= _OLD_S else ""

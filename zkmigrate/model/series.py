@@ -1,6 +1,6 @@
-"""Series over time, for a report: answers, the gaps between them, and these in words. Pure.
+"""Series over time for a report: answers, the gaps between them, and these in words. Pure.
 
-Rows come from files that anybody may have edited or torn: a value of another type is left out.
+Rows come from files that anybody may have edited or torn: a value of the wrong type is left out.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 from zkmigrate.model.report import Beat, Gap, Latency, Visit, clock
 
 LISTED = 5
-"""Gaps that a client's entry names, the longest first."""
+"""How many gaps a client's entry names, the longest first."""
 
 _STEPS = 3
-"""So many steps of one gap are named."""
+"""How many steps of one gap are named."""
 
 
 def number(values: Mapping[str, Any], name: str) -> float | None:
-    """The finite number of this name, None where it holds none."""
+    """The finite number of this name, else None."""
     value = values.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
@@ -37,7 +37,7 @@ def by_broker(asked: Iterable[Beat]) -> dict[str, list[Beat]]:
 def latencies(
     own: Mapping[str, Sequence[Beat]], gaps: Iterable[Gap], visits: Iterable[Visit]
 ) -> tuple[Latency, ...]:
-    """Per broker: quantiles of its answers and the longest time without one. gaps: as :func:`silences`."""
+    """Per broker: quantiles of its answers, its longest time without one. gaps: from :func:`silences`."""
     walks, worst = tuple(visits), dict[str, Gap]()
     for gap in gaps:
         if gap.client not in worst or gap.seconds > worst[gap.client].seconds:
@@ -58,8 +58,8 @@ def quantile(ordered: Sequence[float], share: float) -> float | None:
 
 
 def silences(own: Sequence[Beat], every_s: float | None) -> list[Gap]:
-    """The stretches of one broker in which at least one question had no answer: from the last answer before
-    to the first after. A stretch in which nobody asked ends one."""
+    """The stretches of one broker with an unanswered question, from the last answer before to the first
+    after. A stretch in which nobody asked ends one."""
     limit = 4 * every_s + 2.0 if every_s is not None else math.inf
     out: list[Gap] = []
     last: float | None = None
@@ -121,7 +121,7 @@ def steps_of(gap: Gap) -> str:
 
 
 def quantiles(times: Sequence[tuple[float, float]]) -> str:
-    """Of (moment, milliseconds): p50, p99 and the slowest."""
+    """p50, p99 and the slowest of (moment, milliseconds)."""
     took = sorted(ms for _, ms in times)
     parts = (quantile(took, 0.5), quantile(took, 0.99), took[-1] if took else None)
     return ", ".join(ms(part) for part in parts) if took else "-"

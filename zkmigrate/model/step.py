@@ -1,12 +1,14 @@
-"""Step: one readable file of the runbook, its undo beside it.
+"""Step: one readable file of the runbook, with its undo.
 
-The engine's whole loop (``engine/run.py``): observe; ``Done`` or ``Blocked`` leave; ``Waiting`` pauses;
+The engine's loop (``engine/run.py``): observe; ``Done`` or ``Blocked`` end the step; ``Waiting`` pauses;
 ``Ready`` applies ``plan`` (or ``undo``) for each target; again.
 """
 
 from __future__ import annotations
 
 import math
+import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -23,12 +25,9 @@ F = TypeVar("F")
 
 
 class Hazard(StrEnum):
-    """What a step can do to others.
-
-    READ_ONLY = it sends nothing, and the engine refuses a change of it. LATE = it reads, and sends a host
-    only what that host missed of an earlier step. WINDOW = under a lease with a deadline. FINAL = no plain
-    way back.
-    """
+    """What a step can do to others. READ_ONLY: it sends nothing, and the engine refuses a change of it. LATE:
+    it reads, and sends a host only what that host missed of an earlier step. WINDOW: under a lease with a
+    deadline. FINAL: no plain way back."""
 
     READ_ONLY = "read-only"
     LATE = "read-only but for a late change"
@@ -38,8 +37,7 @@ class Hazard(StrEnum):
 
     @property
     def reads(self) -> bool:
-        """Whether nothing of the step's own is sent: nobody is asked before it, and going back it has nothing
-        to undo."""
+        """Whether the step sends nothing of its own: nobody is asked before it and nothing is undone."""
         return self in (Hazard.READ_ONLY, Hazard.LATE)
 
 
@@ -52,10 +50,8 @@ class Way(StrEnum):
 
 @dataclass(frozen=True)
 class Done:
-    """The step is complete in this direction; ``findings`` are the evidence.
-
-    record: facts that later steps compare with, journaled under the step's id (JSON values only).
-    """
+    """The step is complete in this direction. findings: the evidence. record: facts for later steps,
+    journaled under the step's id (JSON values only)."""
 
     findings: tuple[Finding, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict)
@@ -63,13 +59,10 @@ class Done:
 
 @dataclass(frozen=True)
 class Ready:
-    """These targets can be changed now, as one wave (all at once).
-
-    record: as that of ``Done``, durable before the first change of the wave is sent: an original map that the
-    way back needs, or a plan that must not be made twice. Walking back nothing is recorded. While
-    ``Context.begun`` the step goes on from the record it finds; otherwise that is of an earlier walk. Where
-    the journal is lost there may be none.
-    """
+    """These targets can be changed now, all at once, as one wave. record: as in ``Done``, but durable before
+    the wave's first change: an original map that the way back needs, or a plan that must not be made twice.
+    Going back nothing is recorded. While ``Context.begun`` the step uses the record it finds; otherwise that
+    belongs to an earlier walk. With a lost journal there may be none."""
 
     targets: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
@@ -78,14 +71,10 @@ class Ready:
 
 @dataclass(frozen=True)
 class Waiting:
-    """Nothing to do but wait. ``deadline_s`` counts from when the same ``what`` was first returned.
-
-    keep: what was found that the next looks of this visit go on from, as ``Context.kept``: a mark that others
-    move on all the time is read once, then waited for. A later visit finds it anew; it is not journaled.
-    mark: how far it is, compared with the look before. The wait also fails once looks have found the same
-    mark for ``stalled_s``: with a far ``deadline_s`` hours of progress are waited for, and a standstill is
-    not (``engine/limits.py``).
-    """
+    """Nothing to do but wait. deadline_s: counts from the first return of the same ``what``. keep: facts for
+    the next looks of this visit, in ``Context.kept``; not journaled. mark: progress, compared with the look
+    before; the wait fails once it stays the same for ``stalled_s``, so that hours of progress are waited for
+    and a standstill is not."""
 
     what: str
     progress: str
@@ -98,12 +87,9 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Blocked:
-    """The step cannot go on; the findings say why and which moves are open.
-
-    no_way_back: walking back, the step says that there is none any more, now or later: the run's direction is
-    forward from here. others_back: walking back, every target that answers is back; the findings name those
-    that do not. The others need not wait for these in the steps before.
-    """
+    """The step cannot go on; the findings say why and what is possible. no_way_back: going back, there is no
+    way back any more: the run's direction is forward from here. others_back: going back, every target that
+    answers is back; the findings name the others, for which the steps before need not wait."""
 
     findings: tuple[Finding, ...]
     no_way_back: bool = False
@@ -114,15 +100,15 @@ Verdict: TypeAlias = Done | Ready | Waiting | Blocked
 
 
 Records: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""What steps recorded and how long they took, as ``History.records`` gives it."""
+"""What steps recorded and how long they took, from ``History.records``."""
 
 
 Teller: TypeAlias = Callable[[str, str], None]
-"""Takes what a long look is after, and how far it is: ``12 of 40 transactions``."""
+"""Takes what a long look is after, and its progress: ``12 of 40 transactions``."""
 
 
-def untold(_what: str, _progress: str) -> None:
-    """For where nobody is told."""
+def tell_nobody(_what: str, _progress: str) -> None:
+    """For looks that nobody watches."""
 
 
 @dataclass(frozen=True)
@@ -142,16 +128,17 @@ class Retired:
 
 @dataclass(frozen=True)
 class Context:
-    """What every step of a run may know without looking.
+    """What every step of a run knows without looking.
 
-    run: id of the run, ``[a-z0-9-]{1,24}``. rehearsal: the cut-over steps act as rehearsal. records: step id
-    → the record it journaled last (baseline, zxids, times). fencing: this operator's fencing number.
-    unrestored: targets of this step on which the journal knows files that were written or moved aside, or
-    settings of a cluster, and not put back. unconfirmed: targets of this step with a change that was refused,
-    or of which nobody knows whether it happened. begun: changes of this step were, or may have been, sent and
-    are not undone; true where the journal is lost. way: the direction of the walk. kept: what the step's last
-    ``Waiting`` of this visit kept. tell: for looks that take long. retired: brokers that were left out of the
-    run; the inventory does not name them. hold_at: the step of the window after which ``--hold-at`` holds.
+    - run: id of the run, ``[a-z0-9-]{1,24}``. way: the direction of the walk.
+    - rehearsal: the cut-over steps rehearse. fencing: this operator's fencing number.
+    - records: step id → the record it journaled last (baseline, zxids, times).
+    - unrestored: targets of this step with files that were written or moved aside, or cluster settings, and
+      not put back. unconfirmed: targets with a change that was refused or has an unknown outcome.
+    - begun: changes of this step were, or may have been, sent and are not undone; true with a lost journal.
+    - kept: what the step's last ``Waiting`` of this visit kept. tell: shows the progress of long looks.
+    - retired: brokers left out of the run; the inventory does not name them.
+    - hold_at: the step of the window after which ``--hold-at`` holds.
     """
 
     run: str
@@ -164,19 +151,17 @@ class Context:
     begun: bool = False
     way: Way = Way.FORWARD
     kept: Mapping[str, Any] = field(default_factory=dict)
-    tell: Teller = field(default=untold, compare=False)
+    tell: Teller = field(default=tell_nobody, compare=False)
     retired: tuple[Retired, ...] = ()
     hold_at: str = ""
 
 
 @dataclass(frozen=True)
 class Forecast(Generic[F]):
-    """A step at its turn, as far as that can be known before the run.
-
-    facts: what it will have seen; ``plan`` and ``undo`` take them as any others. targets: whom it will
-    change, where ``check`` cannot tell yet; None: those that it makes ``Ready`` from these facts. records:
-    what steps before it will have recorded, with words for what only the run can know.
-    """
+    """A step at its turn, as far as it can be known before the run. facts: what it will see, as ``plan`` and
+    ``undo`` take them. targets: whom it will change, where ``check`` cannot tell yet; None: those that it
+    makes ``Ready``. records: what earlier steps will have recorded, with words for what only the run can
+    know."""
 
     facts: F
     targets: tuple[str, ...] | None = None
@@ -184,8 +169,8 @@ class Forecast(Generic[F]):
 
 
 class Step(Protocol[F]):
-    """One step; its class names it as its base. A step's module docstring opens with: what, why now, what a
-    client may notice, undo, proof."""
+    """One step, the base of its class. Its module's docstring says what, why now, what a client may notice,
+    way back, proof."""
 
     id: str
     title: str
@@ -193,35 +178,29 @@ class Step(Protocol[F]):
 
     def observe(self, c: Context, look: Look) -> F:
         """This step's frozen facts; the only method that may look."""
-        ...
 
     def check(self, c: Context, f: F) -> Verdict:
-        """Decide, from facts alone, in the direction ``c.way``."""
-        ...
+        """Decide from facts alone, in the direction ``c.way``."""
 
     def plan(self, c: Context, f: F, target: str) -> Changes:
-        """Everything one target needs, forward. Shared by plan, runbook, staging and run."""
-        ...
+        """All changes of one target, forward; used by plan, runbook, staging and run."""
 
     def undo(self, c: Context, f: F, target: str, applied: tuple[Applied, ...]) -> Changes:
-        """The way back for one target, from what the journal knows was applied (oldest first)."""
-        ...
+        """The way back for one target, from its journaled changes, oldest first."""
 
     def forecast(self, c: Context, look: Look) -> Forecast[F] | None:
-        """What the step will see at its turn: what it sees now, unless it says otherwise. None: it is decided
-        from facts when the step is reached. HostError where it can be known now, and the look for it failed.
-        """
+        """What the step will see at its turn; by default what it sees now. None: only known when the step is
+        reached. HostError where a look for it failed."""
         return Forecast(self.observe(c, look))
 
     def basis(self, c: Context, f: F) -> Mapping[str, str] | None:
-        """What a saved plan of this step rests on, by name, in words: where one of these is another when the
-        plan is run, the plan is stale, and nothing else that the step sees makes it so. None: each change of
-        the plan must be the same, with all of its content."""
+        """What a saved plan of this step rests on, by name, in words: the plan is stale when one of these
+        differs, and only then. None: each change must be the same, with all of its content."""
         return None
 
 
 class Reads(Step[F]):
-    """Base of a step that sends nothing: it has no plan, so it is read-only. It is walked forward only."""
+    """Base of a step that sends nothing and is walked forward only."""
 
     hazard = Hazard.READ_ONLY
 
@@ -233,3 +212,38 @@ class Reads(Step[F]):
 
 
 AnyStep: TypeAlias = Step[Any]
+
+
+HEADINGS = ("What", "Why now", "Clients may notice", "Way back", "Proof")
+_START = re.compile(rf"^({'|'.join(HEADINGS)}):[ \n]", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Brief:
+    """The five paragraphs of a step's module docstring as single lines, empty where missing. A paragraph
+    begins with one of ``HEADINGS`` and ends at the next. The prompt, ``plan`` and the runbook show them."""
+
+    what: str
+    why_now: str
+    clients_may_notice: str
+    way_back: str
+    proof: str
+
+    def lines(self) -> tuple[str, ...]:
+        """``Heading: text`` for every section."""
+        texts = (self.what, self.why_now, self.clients_may_notice, self.way_back, self.proof)
+        return tuple(f"{heading}: {text}" for heading, text in zip(HEADINGS, texts, strict=True) if text)
+
+
+def brief_of(step: AnyStep) -> Brief:
+    """The brief of a step, from the docstring of its class's module."""
+    return brief_in(sys.modules[type(step).__module__].__doc__ or "")
+
+
+def brief_in(text: str) -> Brief:
+    """The brief in a docstring."""
+    pieces = _START.split(text)
+    found = {
+        heading: " ".join(body.split()) for heading, body in zip(pieces[1::2], pieces[2::2], strict=True)
+    }
+    return Brief(*(found.get(heading, "") for heading in HEADINGS))

@@ -1,7 +1,6 @@
-"""What steps leave in the journal for those after them, as typed values: the base of every record.
+"""What steps leave in the journal for later steps, as typed values.
 
-A field that is missing, or is of another kind, is a :class:`~zkmigrate.errors.RecordError`; fields of a later
-version are left alone.
+A missing or wrong field is a :class:`~zkmigrate.errors.RecordError`; unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ LISTED = 3
 
 @dataclass(frozen=True)
 class Recorded:
-    """A record; its annotated fields are the codec. step: whose it is."""
+    """Base of every record; its annotated fields are the codec. step: the step that leaves it."""
 
     step: ClassVar[str]
 
@@ -35,7 +34,7 @@ R = TypeVar("R", bound=Recorded)
 
 
 def recorded(kind: type[R], body: Mapping[str, Any], run: str) -> R:
-    """A record that the journal of a run holds. RecordError where this version cannot read it."""
+    """A journaled record. RecordError where this version cannot read it."""
     last = _decoded.get(kind)
     if last is None or last[0] is not body:
         try:
@@ -53,13 +52,13 @@ def recorded(kind: type[R], body: Mapping[str, Any], run: str) -> R:
 
 
 def known(kind: type[R], c: Context) -> R | None:
-    """The record of a step; None where there is none, as where the journal that held it is lost."""
+    """The record of a step; None without one, as when the journal that held it is lost."""
     body = c.records.get(kind.step)
     return recorded(kind, body, c.run) if body else None
 
 
 def needed(kind: type[R], c: Context) -> R:
-    """The record of a step that must have been walked. RecordError where there is none."""
+    """The record of a step that must have been walked. RecordError without one."""
     found = known(kind, c)
     if found is None:
         raise RecordError(
@@ -70,8 +69,8 @@ def needed(kind: type[R], c: Context) -> R:
 
 
 _decoded: dict[type[Recorded], tuple[Mapping[str, Any], Any]] = {}
-"""The last record of each kind with what it was read from: every look of a run reads the same ones, and an
-ownership may be of many thousand sessions."""
+"""The last record of each kind and its source: every look reads the same ones, some with many thousand
+sessions."""
 
 
 def _codec(kind: type[Recorded]) -> TypeAdapter[Any]:
@@ -84,6 +83,5 @@ _codecs: dict[type[Recorded], TypeAdapter[Any]] = {}
 
 
 def _named(wrong: Any) -> str:
-    """One wrong field, with its place in the record, and why."""
     field = ".".join(str(part) for part in wrong["loc"]) or "the record"
     return f"{field} is missing" if wrong["type"] == "missing" else f"{field}: {wrong['msg']}"

@@ -1,8 +1,4 @@
-"""The window of a runbook, as a value that its stages carry: its steps, its phases, and its pure rules.
-
-The window is the time in which clients are shut out under a lease. The engine walks it by what the value
-says: which step begins the lease, which ones shut more, who decides about trouble, how long it may last.
-"""
+"""The window of a runbook, in which clients are shut out under a lease: its steps, phases and pure rules."""
 
 from __future__ import annotations
 
@@ -19,14 +15,12 @@ from zkmigrate.model.sampling import Note
 from zkmigrate.model.step import Context
 
 Word: TypeAlias = Literal["go", "stop", "back", "skip"]
-"""What an operator wants, or nobody's answer means."""
+"""What an operator wants, or what no answer means."""
 
 
 class Phase(StrEnum):
-    """Where a window is: the last step that is done, or has sent its first change to a host.
-
-    The words are those in which zkm-host says where a host stands; before ARM a host is :data:`IDLE`.
-    """
+    """Where a window is: the last step that is done or has sent its first change. zkm-host uses the same
+    words; before ARM a host is :data:`IDLE`."""
 
     ARMED = "armed"
     FENCED = "fenced"
@@ -40,11 +34,8 @@ class Phase(StrEnum):
 
     @property
     def none_sealed(self) -> bool:
-        """True until the first SEAL is sent: every host goes back by itself when its lease ends.
-
-        From then on any host may be sealed. Whether *all* are is another question:
-        ``WindowSpec.without_operator``.
-        """
+        """True until the first SEAL is sent: every host goes back by itself when its lease ends. Whether all
+        hosts are sealed is another question: ``WindowSpec.without_operator``."""
         return self in Phase.ARMED.until(Phase.SEALED)
 
     def until(self, end: Phase) -> tuple[Phase, ...]:
@@ -70,8 +61,8 @@ class Trouble(StrEnum):
 
 
 class Decision(StrEnum):
-    """``ASK`` asks the operator. In a window ``WindowSpec.without_operator`` says what nobody's answer means;
-    beside a stage without a window it means stop."""
+    """``ASK`` asks the operator. Without an answer ``WindowSpec.without_operator`` decides in a window;
+    beside a stage without one it means stop."""
 
     GO = "go"
     BACK = "back"
@@ -79,22 +70,17 @@ class Decision(StrEnum):
 
 
 class Decide(Protocol):
-    """What is done about a finding: total and pure.
-
-    ``phase`` is the id of the stage's last step that is done or has sent a change, empty before the first.
-    """
+    """What to do about a finding: total and pure. phase: id of the stage's last step that is done or has sent
+    a change, empty before the first."""
 
     def __call__(self, phase: str, finding: Finding, policy: Policy, /) -> Decision: ...
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A question asked again and again beside a stage.
-
-    ask: gives findings; held ones too, they clear earlier ones. It may raise: that is a finding as well.
-    leased: asked only while the lease is renewed, which ends when SEAL is done on all hosts. within_s:
-    seconds that each of its looks may take, so that one silent host does not hide the others.
-    """
+    """A question that is repeated beside a stage. ask: gives findings; those that hold clear earlier ones,
+    and an error is a finding too. leased: asked only while the lease is renewed, until all hosts are sealed.
+    within_s: seconds for each of its looks, so that one silent host does not hide the others."""
 
     name: str
     every_s: float
@@ -105,44 +91,23 @@ class Probe:
 
 @dataclass(frozen=True)
 class WatchSpec:
-    """What is watched beside a stage without a window, going forward, however long it takes.
-
-    probes: the questions, given how the world is looked at. decide: what is done about a finding: go on, walk
-    back to the start of the stage, or ask.
-    """
+    """What is watched beside a stage without a window, going forward. probes: from the inventory and a look.
+    decide: go on, walk back to the start of the stage, or ask."""
 
     probes: Callable[[Inventory, Look], tuple[Probe, ...]]
     decide: Decide
 
 
-def no_remarks(_context: Context) -> tuple[str, ...]:
-    """Nothing is known before the window opens."""
-    return ()
-
-
-def policy_lease(context: Context) -> Lease:
-    """The lease is the policy's."""
-    return context.inventory.policy.lease
-
-
-def no_probes(_inventory: Inventory, _look: Look, _note: Note) -> tuple[Probe, ...]:
-    """Only the lease is watched."""
-    return ()
-
-
 def no_limits(_phase: str, _verb: str, _back: bool, _left_s: float | None) -> tuple[float, float]:
-    """Every wait has its own limit only."""
+    """Every wait has only its own limit."""
     return math.inf, math.inf
 
 
 @dataclass(frozen=True)
 class WindowSteps:
-    """The steps of a window by their ids.
-
-    phases: each step in its order, and the phase that its first message begins. begins / cuts / seals /
-    serves / opens: the steps that start the lease, add the cut to it, make it permanent, wait until every
-    host serves and counts to its own limit, and open the door.
-    """
+    """The steps of a window by their ids. phases: each step in order → the phase that its first change
+    begins. begins / cuts / seals / serves / opens: the steps that start the lease, add the cut to it, make it
+    permanent, wait until every host serves and counts to its own limit, and open the door."""
 
     phases: Mapping[str, Phase] = field(hash=False)
     begins: str
@@ -157,13 +122,12 @@ class WindowSteps:
         return tuple(ids[ids.index(first) : ids.index(end)])
 
     def after(self, step: str) -> tuple[str, ...]:
-        """The steps behind this one."""
         ids = list(self.phases)
         return tuple(ids[ids.index(step) + 1 :])
 
     @property
     def shut(self) -> tuple[str, ...]:
-        """The steps during which clients are shut out, or begin to be."""
+        """The steps in which clients are shut out, or begin to be."""
         return self.between(self.begins, self.opens)
 
     def reached(self, step: str) -> Phase:
@@ -175,15 +139,16 @@ class WindowSteps:
 class WindowSpec:
     """The window of a stage.
 
-    deadline_s: how many seconds after the first message of ``steps.begins`` the way back must have started,
-    ``math.inf`` for no limit; it may read the rehearsal's times from the context. without_operator: what Ask
-    means when nobody answers, told whether the step ``steps.seals`` is done, that is, whether all hosts are
-    sealed. limits: seconds that one message of a look or change, and all of it, may take in the window. It is
-    told the phase, the verb of the change (empty for a look), whether the walk goes back, and the seconds
-    left until the way back must start (None without such a deadline). remarks: lines that are shown before
-    the window opens, from what the run has recorded. lease: how long the hosts hold the block without a
-    renewal, from what the run has recorded. probes: the questions beside it, given how the world is looked
-    at and where a sample of an answer goes.
+    - deadline_s: seconds from the first change of ``steps.begins`` until the way back must have started,
+      infinite for no limit; it may read the rehearsal's times from the context.
+    - without_operator: what Ask means without an answer, given whether ``steps.seals`` is done, so that all
+      hosts are sealed.
+    - limits: seconds for one message of a look or change, and for all of it, given the phase, the change's
+      verb (empty for a look), whether the walk goes back, and the seconds until it must (None without a
+      deadline).
+    - remarks: lines shown before the window opens. lease: how long hosts hold the block without a renewal.
+      Both from what the run has recorded.
+    - probes: from the inventory, a look, and where samples of answers go.
     """
 
     steps: WindowSteps
@@ -191,9 +156,9 @@ class WindowSpec:
     deadline_s: Callable[[Context], float]
     without_operator: Callable[[bool], Word]
     limits: Callable[[str, str, bool, float | None], tuple[float, float]] = no_limits
-    remarks: Callable[[Context], tuple[str, ...]] = no_remarks
-    lease: Callable[[Context], Lease] = policy_lease
-    probes: Callable[[Inventory, Look, Note], tuple[Probe, ...]] = no_probes
+    remarks: Callable[[Context], tuple[str, ...]] = lambda _context: ()
+    lease: Callable[[Context], Lease] = lambda context: context.inventory.policy.lease
+    probes: Callable[[Inventory, Look, Note], tuple[Probe, ...]] = lambda _inventory, _look, _note: ()
 
 
 MEANINGS = meanings(

@@ -119,7 +119,7 @@ def _standing(sources: Sources, history: History, playbook: Playbook | None) -> 
     if playbook is None:
         unknown = f"the playbook {history.playbook} is not to be had here, so its end is not known"
         return "open", f"{unknown}: {last}"
-    standing = runs.stand(history, playbook)
+    standing = runs.state_of(history, playbook)
     if standing.state == "complete":
         return "complete", last
     if standing.state == "back":

@@ -27,7 +27,7 @@ def hold(run_dir: Path, playbook: Playbook, at: str, why: str) -> dict[str, Any]
     """
     place = step_names.place(playbook, at)
     history = journal.read(run_dir)
-    if runs.stand(history, playbook).state == "complete":
+    if runs.state_of(history, playbook).state == "complete":
         raise UsageError(f"run {run_dir.name} is complete: there is nothing to hold. Next: zkmigrate status")
     working = _working(run_dir)
     if place in _behind(playbook, history, under_way=working is not None):

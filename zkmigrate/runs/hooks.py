@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from zkmigrate.engine.clock import Interrupt
-from zkmigrate.engine.ports import HookCall, HookEnd, HookHow
+from zkmigrate.engine.ports import HookCall, HookEnd, HookHow, HookRunner
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory.hooks import Hooks
 
@@ -57,7 +57,7 @@ def refuse_missing(hooks: Hooks) -> None:
         )
 
 
-class HookProcesses:
+class HookProcesses(HookRunner):
     """``HookRunner`` of one process. folder: where a program is run, the inventory's directory. grace_s: how
     long one that has to end may take over it before it is killed."""
 
@@ -70,12 +70,12 @@ class HookProcesses:
         self._groups: set[int] = set()
         self._threads: list[threading.Thread] = []
 
-    def run(self, call: HookCall) -> HookEnd:
+    def run(self, call: HookCall, /) -> HookEnd:
         """Run and wait. A Ctrl-C that comes meanwhile ends the program; a second one kills it at once."""
         before = self._interrupt.wanted
         return self._run(call, lambda: self._interrupt.wanted and not before)
 
-    def start(self, call: HookCall, done: Callable[[HookEnd], None]) -> None:
+    def start(self, call: HookCall, done: Callable[[HookEnd], None], /) -> None:
         """Run in a thread of its own."""
 
         def work() -> None:

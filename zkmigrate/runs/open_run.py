@@ -62,7 +62,7 @@ class Opening:
             return Opened(self._checked(journal))
         try:
             if wanted is not None and history.binds:
-                raise runs.begun_with(history, wanted.digest)
+                raise runs.plan_comes_late(history, wanted.digest)
             made = self._made(window_lines(), wanted)
         except ZkmigrateError:
             journal.close()
@@ -85,7 +85,7 @@ class Opening:
 
     def _made(self, window_lines: tuple[str, ...], wanted: PlanFile | None) -> PlanFile:
         """The plan to begin with: the one that was given, where it still holds; else that of now."""
-        made = planfile.of(plan.make(self.playbook, self.inventory, self.look, window_lines))
+        made = planfile.from_plan(plan.make(self.playbook, self.inventory, self.look, window_lines))
         if wanted is not None:
             refuse_stale(wanted, planfile.differences(wanted, made))
             # Once more, now that the hosts have answered: another run may have begun with it since.
@@ -176,8 +176,8 @@ def refuse_stale(wanted: PlanFile, differs: tuple[str, ...]) -> None:
     """StaleError when there are differences between a plan and what would be done now."""
     if differs:
         raise runs.StaleError(
-            f"the plan {wanted.digest[:12]} is stale: {planfile.told(differs)}; needed: what was planned is "
-            "still what would be done. Next: plan again, compare, and run that"
+            f"the plan {wanted.digest[:12]} is stale: {planfile.summary(differs)}; needed: what was planned "
+            "is still what would be done. Next: plan again, compare, and run that"
         )
 
 

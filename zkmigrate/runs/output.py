@@ -15,7 +15,7 @@ from zkmigrate.engine import events, evidence, step_names
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.confirm import WHILE_IT_WAITS, LookUp, Terminal, Unattended
 from zkmigrate.engine.history import Next
-from zkmigrate.engine.hold_file import HoldPort, NoHolds
+from zkmigrate.engine.hold_file import HoldPort
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.ports import Confirm
 from zkmigrate.errors import JournalError, UsageError
@@ -107,7 +107,7 @@ class RunLookUp:
     playbook: Playbook
     journal: Journal
     tell: events.Emit = field(default=lambda _event: None)
-    holds: HoldPort = field(default_factory=NoHolds)
+    holds: HoldPort = field(default_factory=HoldPort)
     _held: str = ""
 
     def remarks(self, stage: Stage) -> Sequence[str]:

@@ -82,4 +82,4 @@ def _planned(setting: Setting, inventory: Inventory, playbook: Playbook, history
     retired = tuple(history.retired.values()) if history is not None else ()
     with reached(setting, inventory, "plan") as site:
         made = plan.make(playbook, inventory, site.look, site.window_lines(playbook, records), retired)
-    return planfile.of(made)
+    return planfile.from_plan(made)

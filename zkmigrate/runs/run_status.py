@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from zkmigrate.engine import events, evidence, hold_file, journal, process, runs, step_names
 from zkmigrate.engine.codec import decode_finding, encode_finding
-from zkmigrate.engine.history import CLEANED, History, Stands
+from zkmigrate.engine.history import CLEANED, History, NotUndone
 from zkmigrate.errors import UsageError
 from zkmigrate.hosts.facts.lock import Held, host_lock
 from zkmigrate.hosts.facts.status import HostStatus, host_status, unit_status
@@ -38,7 +38,7 @@ def of_run(
     working = process.at_work(run_dir)
     history = journal.read(run_dir)
     hosts = tuple(host for host in hosts if host not in history.retired)
-    standing = runs.stand(history, playbook)
+    standing = runs.state_of(history, playbook)
     wanted = hold_file.HoldFile(run_dir).wanted()
     return {
         "run": run_dir.name,
@@ -137,7 +137,8 @@ def lines(body: Mapping[str, Any], views: Sequence[View] = ()) -> list[str]:
     out += [f"  accepted: {line}" for line in body.get("accepted", ())]
     out += [f"  not confirmed: {operation}" for operation in body["not_confirmed"]]
     out += [
-        f"  not undone: {line}" for line in runs.standing_lines(Stands(**s) for s in body.get("stands", ()))
+        f"  not undone: {line}"
+        for line in runs.not_undone_lines(NotUndone(**s) for s in body.get("stands", ()))
     ]
     for step, told in body.get("findings", {}).items():
         out.append(f"  found by {step}:")
@@ -253,7 +254,7 @@ def _clock(at: float) -> str:
 
 def _stands(history: History) -> list[dict[str, Any]]:
     """What a run changed that nobody works on, and did not undo."""
-    return [one._asdict() for one in history.stands()]
+    return [one._asdict() for one in history.not_undone()]
 
 
 def _not_confirmed(history: History) -> list[str]:

@@ -85,7 +85,7 @@ def run(setting: Setting, wishes: Wishes) -> int:
         digest = inventories.digest(inventory)
         refuse_stale(wanted, planfile.heading_differences(wanted, playbook.id, digest))
     if fresh:
-        number = runs.fresh(setting.runs, inventory, playbook)
+        number = runs.new_id(setting.runs, inventory, playbook)
         run_dir = run_dir or runs.directory(setting.runs, number)
         runs.make(run_dir)
     assert run_dir is not None
@@ -179,9 +179,9 @@ def _walk(
         stack.callback(programs.settle)  # last of all: a resume need not wait for them
         local = LocalLock(run_dir, setting.verb)
         stack.callback(local.close)
-        stack.callback(runs.unmake, run_dir)
+        stack.callback(runs.remove_empty, run_dir)
         stack.callback(local.leave)
-        beside = () if runs.has_begun(run_dir) else runs.beside(setting.runs, inventory, playbook)
+        beside = () if runs.has_begun(run_dir) else runs.other_open_runs(setting.runs, inventory, playbook)
         emit = in_lines(setting)
         retired = journals.folded(journals.kept_lines(run_dir)).retired
         left = playbook.without(inventory, retired)
@@ -222,7 +222,7 @@ def _walk(
             confirm=face.confirm,
             lock=lock,
             interrupt=setting.interrupt,
-            emit=samples.heeding(emit),
+            emit=samples.noting_stage(emit),
             watch=site.watch(clock, lock),
             copies=site.copies(clock, lock),
             holds=HoldFile(run_dir),
@@ -265,7 +265,7 @@ def _opened(wishes: Wishes, opening: Opening, site: Site, wanted: PlanFile | Non
 def _say_ways_on(setting: Setting, journal: Journal, playbook: Playbook, findings: Sequence[Finding]) -> None:
     """The commands that go on from here, ready to be typed, while the run is open. findings: what it ended
     with; hosts that opened by themselves say there what the journal does not know."""
-    if setting.as_json or runs.stand(journal.history, playbook).state != "open":
+    if setting.as_json or runs.state_of(journal.history, playbook).state != "open":
         return
     same = f"{words_on(setting)} --run-id {journal.history.run}"
     onward = onward_command(setting, journal.history, playbook)

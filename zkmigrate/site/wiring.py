@@ -12,7 +12,7 @@ from functools import partial
 from pkgutil import resolve_name
 
 from zkmigrate.engine import renewal_process
-from zkmigrate.engine.channel import Alter, ChannelApply
+from zkmigrate.engine.apply import Alter, ChannelApply
 from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.copies import Copies
 from zkmigrate.engine.lock import HostLock
@@ -85,7 +85,7 @@ class Site:
     def watch(self, clock: Clock, lock: HostLock) -> Watch:
         """The watch, over channels of its own, and its second process."""
         hosts, renew = lock.hosts, partial(self._renew, lock)
-        other = renewal_process.Process(hosts, self.inventory, self._run, lambda: lock.number)
+        other = renewal_process.RenewalProcess(hosts, self.inventory, self._run, lambda: lock.number)
         return Watch(hosts, renew, clock.now, clock.wall, self._probes, other)
 
     def sample(self, samples: Samples, playbook: Playbook) -> Callable[[], None]:

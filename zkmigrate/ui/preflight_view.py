@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 from zkmigrate.clean import indented
-from zkmigrate.locations import Places
+from zkmigrate.locations import Locations
 from zkmigrate.model.finding import AGAIN, Finding, Held, Severity
 from zkmigrate.ui import finding_lines
 
@@ -63,7 +63,7 @@ def _section(f: Finding) -> str:
     return "blocks" if f.blocks else "warns"
 
 
-def sections(findings: Sequence[Finding], places: Places) -> tuple[Section, ...]:
+def sections(findings: Sequence[Finding], places: Locations) -> tuple[Section, ...]:
     """The sections that have something to say."""
     of = {name: [f for f in findings if _section(f) == name] for name in tally(findings)}
     blocking = sum(f.blocks for f in of["unknown"])
@@ -85,7 +85,7 @@ def sections(findings: Sequence[Finding], places: Places) -> tuple[Section, ...]
     return tuple(section for section in made if section.count)
 
 
-def _items(findings: Sequence[Finding], places: Places) -> tuple[Item, ...]:
+def _items(findings: Sequence[Finding], places: Locations) -> tuple[Item, ...]:
     """One item for each check; targets about which the same is to be said are told together."""
     checks: dict[str, list[Finding]] = {}
     for f in findings:
@@ -93,7 +93,7 @@ def _items(findings: Sequence[Finding], places: Places) -> tuple[Item, ...]:
     return tuple(_item(same, places) for same in checks.values())
 
 
-def _item(same: Sequence[Finding], places: Places) -> Item:
+def _item(same: Sequence[Finding], places: Locations) -> Item:
     seen: dict[str, list[Finding]] = {}
     for f in same:
         seen.setdefault(f.seen, []).append(f)
@@ -122,12 +122,12 @@ def _item(same: Sequence[Finding], places: Places) -> Item:
     return item
 
 
-def _moves(findings: Sequence[Finding], places: Places) -> list[tuple[str, str]]:
+def _moves(findings: Sequence[Finding], places: Locations) -> list[tuple[str, str]]:
     moves = dict.fromkeys(move for f in findings for move in f.moves if move != AGAIN)
     return [("do" if at == 0 else "or", places.located(move)) for at, move in enumerate(moves)]
 
 
-def _unknown(findings: Sequence[Finding], places: Places, *, alone: bool) -> tuple[Item, ...]:
+def _unknown(findings: Sequence[Finding], places: Locations, *, alone: bool) -> tuple[Item, ...]:
     """Hosts that do not answer first, those with the same reason together; then checks that one look that
     failed leaves unknown, together; then what could not be seen for a reason of its own. alone: no host
     lets this machine in."""
@@ -155,7 +155,7 @@ def _unknown(findings: Sequence[Finding], places: Places, *, alone: bool) -> tup
     return tuple(items)
 
 
-def _silent(cause: str, why: str, hosts: Sequence[Sequence[Finding]], places: Places) -> Item:
+def _silent(cause: str, why: str, hosts: Sequence[Sequence[Finding]], places: Locations) -> Item:
     names = [of_host[0].target for of_host in hosts]
     lines = sorted({int(at.rpartition(":")[2]) for name in names if (at := places.host(name))})
     where = f" ({places.file}:{','.join(map(str, lines))})" if lines else ""
@@ -166,7 +166,7 @@ def _silent(cause: str, why: str, hosts: Sequence[Sequence[Finding]], places: Pl
 
 
 def _nobody(
-    findings: Sequence[Finding], silent: Sequence[Sequence[Finding]], places: Places
+    findings: Sequence[Finding], silent: Sequence[Sequence[Finding]], places: Locations
 ) -> tuple[Item, ...]:
     """No host lets this machine in: why not, host by host, with one remedy; the rest follows from it."""
     item = Item("no host lets this machine in")
@@ -192,7 +192,7 @@ def _holding(findings: Sequence[Finding]) -> tuple[Item, ...]:
     return tuple(Item(line) for line in finding_lines.by_area(findings))
 
 
-def lines(findings: Sequence[Finding], places: Places, width: int | None) -> list[Styled]:
+def lines(findings: Sequence[Finding], places: Locations, width: int | None) -> list[Styled]:
     """The whole screen. width: of the terminal in characters; None where lines are not to be broken."""
     wide = None if width is None else max(40, min(width, _WIDEST))
     out: list[Styled] = []
@@ -210,7 +210,7 @@ def lines(findings: Sequence[Finding], places: Places, width: int | None) -> lis
 
 
 def show(
-    out: TextIO, findings: Sequence[Finding], places: Places, playbook_words: str, onward: str = ""
+    out: TextIO, findings: Sequence[Finding], places: Locations, playbook_words: str, onward: str = ""
 ) -> None:
     """Write the screen: on a terminal in its width, and in colour unless NO_COLOR is set or it has none.
 

@@ -19,12 +19,11 @@ from tests.world.operator import quiet_world
 from zkmigrate.byhand import export, page
 from zkmigrate.byhand.sheet import Sheet
 from zkmigrate.engine import plan
-from zkmigrate.engine.brief import Brief
 from zkmigrate.errors import UsageError
 from zkmigrate.model.change import AlterTopicConfig, Change, Changes, PutFile, SimpleVerb
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
-from zkmigrate.model.step import AnyStep, Hazard, Way
+from zkmigrate.model.step import AnyStep, Brief, Hazard, Way
 from zkmigrate.report import page as html
 from zkmigrate.report.build import build
 from zkmigrate.report.markdown import markdown

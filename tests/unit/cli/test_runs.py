@@ -119,12 +119,12 @@ def test_a_run_goes_on_only_with_the_inventory_it_was_begun_with(place: Place) -
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("run", "--until", "prepare.three"), "no stage or step 'prepare.three' in disk; possible: pre"),
-        (("run", "--hold-at", "cut"), "no phase 'cut' to hold at in disk; possible: none, it has no window"),
-        (("run", "--plan", "missing.json"), "missing.json is no plan ([Errno 2]"),
-        (("run", "--run-id", "Demo"), "run id 'Demo' is not possible"),
-        (("resume", "--until", "nowhere"), "no stage or step 'nowhere'"),
-        (("rollback", "--to", "nowhere"), "no stage or step 'nowhere'"),
+        (("run", "--until", "prepare.3"), "'prepare.3' is not a stage or step of disk; possible: pre"),
+        (("run", "--hold-at", "cut"), "is not a phase of disk to hold at; possible: none, it has no window"),
+        (("run", "--plan", "missing.json"), "missing.json is not a plan ([Errno 2]"),
+        (("run", "--run-id", "Demo"), "run id 'Demo' is invalid"),
+        (("resume", "--until", "nowhere"), "'nowhere' is not a stage or step"),
+        (("rollback", "--to", "nowhere"), "'nowhere' is not a stage or step"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_anything(
@@ -154,7 +154,7 @@ def test_where_to_hold_is_looked_at_on_a_run_that_is_back_too(place: Place) -> N
     place.call("rollback", "--yes")
     for words in (("run", "--run-id", "lab-1"), ("resume",)):
         done = place.call(*words, "--yes", "--hold-at", "cut")
-        assert (done.exit_code, "no phase 'cut'" in done.output) == (2, True)
+        assert (done.exit_code, "'cut' is not a phase" in done.output) == (2, True)
     assert journal.read(place.runs / "lab-1").ended == (0, "back at the beginning: asked by the operator")
 
 

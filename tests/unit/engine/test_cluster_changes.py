@@ -139,6 +139,11 @@ class Toy(Tiny):
         return self.hosts.values == AFTER and self.hosts.files == FILES
 
 
+@pytest.fixture
+def toy(tmp_path: Path) -> Toy:
+    return Toy(tmp_path / "r")
+
+
 def test_the_inverse_of_a_setting_is_what_was_found_newest_first() -> None:
     def applied(topic: str, value: str | None, before: str | None, number: int) -> Applied:
         change = AlterTopicConfig("store", topic, "value", value, before)
@@ -191,8 +196,7 @@ def test_the_model_of_a_move_keeps_what_a_topic_sets() -> None:
     assert world.settings == {}
 
 
-def test_there_and_back(tmp_path: Path) -> None:
-    toy = Toy(tmp_path / "r")
+def test_there_and_back(toy: Toy) -> None:
     assert toy.process(forward) == RunEnded(0, "toy is complete")
     assert toy.there
     assert toy.process(back).code == 0
@@ -245,9 +249,8 @@ def test_killed_anywhere_on_the_way_back_it_comes_home(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("trouble", "times"), [("lost", 1), ("down", 2), ("refused", 2), ("", 1)])
 @pytest.mark.parametrize("way", list(Way))
 def test_a_change_is_sent_again_only_where_a_look_says_that_it_did_not_happen(
-    tmp_path: Path, at: int, trouble: str, times: int, way: Way
+    toy: Toy, at: int, trouble: str, times: int, way: Way
 ) -> None:
-    toy = Toy(tmp_path / "r")
     if way is Way.BACK:
         toy.process(forward)
         toy.hosts.altered.clear()
@@ -260,8 +263,7 @@ def test_a_change_is_sent_again_only_where_a_look_says_that_it_did_not_happen(
     assert sorted(of_way.count(topic) for topic in TOPICS) == [1, 1, 1, 1, times]
 
 
-def test_the_way_back_starts_from_an_intent_without_an_outcome(tmp_path: Path) -> None:
-    toy = Toy(tmp_path / "r")
+def test_the_way_back_starts_from_an_intent_without_an_outcome(toy: Toy) -> None:
     toy.hosts.values["a"] = "odd"
     with pytest.raises(Killed):
         toy.process(forward, Points(len(HOSTS) + 1, kinds=("applied",)))
@@ -272,8 +274,7 @@ def test_the_way_back_starts_from_an_intent_without_an_outcome(tmp_path: Path) -
     assert toy.hosts.values == {**BEFORE, "a": "odd"}
 
 
-def test_what_nobody_confirmed_is_in_doubt_until_it_is_done_or_undone(tmp_path: Path) -> None:
-    toy = Toy(tmp_path / "r")
+def test_what_nobody_confirmed_is_in_doubt_until_it_is_done_or_undone(toy: Toy) -> None:
     toy.hosts.wrong = ["refused"]
     with pytest.raises(Killed):
         toy.process(forward, Points(len(HOSTS) + 1, kinds=("applied",)))
@@ -284,8 +285,7 @@ def test_what_nobody_confirmed_is_in_doubt_until_it_is_done_or_undone(tmp_path: 
     assert journal.read(toy.run_dir).in_doubt(STEP) == frozenset()
 
 
-def test_what_is_put_back_is_not_to_be_put_back_again(tmp_path: Path) -> None:
-    toy = Toy(tmp_path / "r")
+def test_what_is_put_back_is_not_to_be_put_back_again(toy: Toy) -> None:
     toy.hosts.wrong = ["lost"]
     toy.process(forward)
     with pytest.raises(Killed):
@@ -295,9 +295,8 @@ def test_what_is_put_back_is_not_to_be_put_back_again(tmp_path: Path) -> None:
     assert history.unrestored(STEP) == {"c", "d", "e"}
 
 
-def test_the_original_is_durable_before_the_first_change_and_stays(tmp_path: Path) -> None:
+def test_the_original_is_durable_before_the_first_change_and_stays(toy: Toy) -> None:
     original = {"original": {topic: BEFORE.get(topic) for topic in TOPICS}}
-    toy = Toy(tmp_path / "r")
     with pytest.raises(Killed):
         toy.process(forward, Points(len(HOSTS) + 1, kinds=("apply",)))
     assert toy.hosts.altered == []
@@ -309,8 +308,7 @@ def test_the_original_is_durable_before_the_first_change_and_stays(tmp_path: Pat
     assert records[STEP] == records["setting"] == original
 
 
-def test_what_is_recorded_on_the_way_stands_before_the_intents_and_once_in_a_visit(tmp_path: Path) -> None:
-    toy = Toy(tmp_path / "r")
+def test_what_is_recorded_on_the_way_stands_before_the_intents_and_once_in_a_visit(toy: Toy) -> None:
     toy.process(forward)
     toy.process(back)
     kinds = [e.kind for e in journal.kept_lines(toy.run_dir) if e.body.get("step") == "setting"]
@@ -318,8 +316,7 @@ def test_what_is_recorded_on_the_way_stands_before_the_intents_and_once_in_a_vis
     assert kinds.index("record") < kinds.index("intent")
 
 
-def test_a_second_way_forward_starts_from_what_it_finds_then(tmp_path: Path) -> None:
-    toy = Toy(tmp_path / "r")
+def test_a_second_way_forward_starts_from_what_it_finds_then(toy: Toy) -> None:
     toy.process(forward)
     toy.process(back)
     toy.hosts.values["b"] = "by another hand"
@@ -328,8 +325,7 @@ def test_a_second_way_forward_starts_from_what_it_finds_then(tmp_path: Path) -> 
     assert toy.hosts.values == {**BEFORE, "b": "by another hand"}
 
 
-def test_the_journal_holds_what_was_found_with_the_intent(tmp_path: Path) -> None:
-    toy = Toy(tmp_path / "r")
+def test_the_journal_holds_what_was_found_with_the_intent(toy: Toy) -> None:
     toy.process(forward)
     lines = [json.loads(line) for line in (toy.run_dir / NAME).read_text().splitlines()]
     changes = [line["body"]["change"] for line in lines if line["kind"] == "intent"]
@@ -337,8 +333,7 @@ def test_the_journal_holds_what_was_found_with_the_intent(tmp_path: Path) -> Non
     assert found == {topic: BEFORE.get(topic) for topic in TOPICS}
 
 
-def test_a_change_that_never_comes_true_is_the_clusters_fault(tmp_path: Path) -> None:
-    toy = Toy(tmp_path / "r")
+def test_a_change_that_never_comes_true_is_the_clusters_fault(toy: Toy) -> None:
     toy.hosts.wrong = ["refused"] * 99
     ended = toy.process(forward)
     assert ended.code == 8

@@ -11,12 +11,11 @@ from typing import cast
 import pytest
 
 from tests.unit.engine_world import Hosts, WriteStep
-from zkmigrate.engine import brief
 from zkmigrate.engine.confirm import Console, Terminal, Unattended
 from zkmigrate.engine.ports import Answer
 from zkmigrate.model.finding import Finding, Held, Severity, claim
 from zkmigrate.model.playbook import Stage
-from zkmigrate.model.step import AnyStep, Hazard
+from zkmigrate.model.step import AnyStep, Hazard, brief_in, brief_of
 from zkmigrate.model.window import Word
 from zkmigrate.moves.rules.window_rules import WINDOW
 from zkmigrate.runs import playbook_files
@@ -291,11 +290,11 @@ Way back: undo it.
 
 Proof: it is there.
 """
-    made = brief.parse(text)
+    made = brief_in(text)
     assert made.what == "do it, in two lines."
     assert made.why_now == "because it: is time."
     assert made.lines()[-1] == "Proof: it is there."
-    assert brief.parse("Something else.").lines() == ()
+    assert brief_in("Something else.").lines() == ()
 
 
 def test_every_shipped_step_says_all_five() -> None:
@@ -303,7 +302,7 @@ def test_every_shipped_step_says_all_five() -> None:
 
     for stage in PLAYBOOK.stages:
         for step in stage.steps:
-            assert len(brief.of(step).lines()) == 5, f"{stage.id}.{step.id}"
+            assert len(brief_of(step).lines()) == 5, f"{stage.id}.{step.id}"
 
 
 def test_a_rehearsal_says_that_no_client_notices() -> None:

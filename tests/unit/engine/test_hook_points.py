@@ -15,7 +15,7 @@ from tests.unit.engine_world import HOSTS, Killed, Points, Tiny, blocked, forwar
 from zkmigrate.engine import events, journal
 from zkmigrate.engine.history import hook_key
 from zkmigrate.engine.hook_points import variables
-from zkmigrate.engine.ports import Answer, HookCall, HookEnd
+from zkmigrate.engine.ports import Answer, HookCall, HookEnd, HookRunner
 from zkmigrate.inventory.hooks import MAY_STOP, Hook, Hooks, Moment
 
 MOMENTS: tuple[Moment, ...] = get_args(Moment)
@@ -26,7 +26,7 @@ MISSING = HookEnd("not-started", None, 0.0, "no such file", "")
 
 
 @dataclass
-class Programs:
+class Programs(HookRunner):
     """Answers for the operator's programs: ``ends`` by moment, or by moment and stage."""
 
     ends: dict[str, HookEnd] = field(default_factory=dict)
@@ -34,12 +34,12 @@ class Programs:
     waited: list[str] = field(default_factory=list)
     beside: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
 
-    def run(self, call: HookCall) -> HookEnd:
+    def run(self, call: HookCall, /) -> HookEnd:
         self.calls.append(call)
         self.waited.append(_name(call))
         return self._end(call)
 
-    def start(self, call: HookCall, done: Callable[[HookEnd], None]) -> None:
+    def start(self, call: HookCall, done: Callable[[HookEnd], None], /) -> None:
         self.calls.append(call)
         self.beside.append((_name(call), lambda: done(self._end(call))))
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK
+from tests.unit.engine_world import eventually
 from zkmigrate.engine.lock import HostLock, LocalLock
 from zkmigrate.errors import HostError, LockedError
 from zkmigrate.hosts import zkm_host
@@ -134,10 +133,7 @@ def test_stealing_fences_the_old_operator_off() -> None:
     assert old.fencing("join", Way.FORWARD) == 1
     new = world.lock("bert-op", steal=True)
     assert new.fencing("join", Way.FORWARD) == 2
-    end = time.monotonic() + 20.0
-    while not old.lost:
-        assert time.monotonic() < end, "never: the old operator's heartbeat is refused"
-        threading.Event().wait(0.01)
+    eventually("the old operator's heartbeat is refused", lambda: old.lost)
     with pytest.raises(LockedError, match=r"was taken over: fenced off.*--steal"):
         old.fencing("join", Way.FORWARD)
     old.close()
@@ -160,10 +156,7 @@ def test_one_who_was_taken_over_asks_nothing_more_of_any_host() -> None:
     assert old.fencing("join", Way.FORWARD) == 1
     new = HostLock(("d2", "d3"), "bert-op", world.ask, 2, steal=True, beat_s=60.0)
     new.fencing("join", Way.FORWARD)
-    end = time.monotonic() + 20.0
-    while not old.lost:
-        assert time.monotonic() < end, "never: the old operator's heartbeat is refused"
-        threading.Event().wait(0.01)
+    eventually("the old operator's heartbeat is refused", lambda: old.lost)
     old.close()
     assert "release" not in asked
     new.close()
@@ -180,10 +173,7 @@ def test_a_host_whose_program_is_being_removed_does_not_end_the_run() -> None:
         return Outcome(3, "nobody holds the lock of this host")
 
     world["d2"].ask = removed  # type: ignore[method-assign, assignment]
-    end = time.monotonic() + 20.0
-    while beats[0] < 3:
-        assert time.monotonic() < end, "never: heartbeats come"
-        threading.Event().wait(0.01)
+    eventually("heartbeats come", lambda: beats[0] >= 3)
     assert (lock.lost, lock.fencing("finalize", Way.FORWARD)) == (False, 1)
     lock.close()
 

@@ -61,7 +61,7 @@ def test_a_link_that_leads_nowhere_is_a_file_too(place: Place, plan: Path) -> No
 
 def test_a_file_that_appears_meanwhile_is_left_alone(place: Place, plan: Path) -> None:
     made = planfile.read(plan)
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists already"):
         planfile.write(plan, made, force=False)
     assert sorted(p.name for p in place.root.iterdir() if "plan" in p.name) == [plan.name]
 
@@ -133,13 +133,13 @@ def _other_digest(text: str) -> str:
 @pytest.mark.parametrize(
     ("spoilt", "said"),
     [
-        (lambda text: "", "is no plan of this version (Invalid JSON"),
-        (lambda text: text[: len(text) // 2], "is no plan of this version (Invalid JSON"),
-        (lambda text: "[]", "is no plan of this version"),
-        (lambda text: "{}", "is no plan of this version (format: Field required)"),
-        (lambda text: "[" * 100_000, "is no plan of this version"),
+        (lambda text: "", "is not a plan of this version (Invalid JSON"),
+        (lambda text: text[: len(text) // 2], "is not a plan of this version (Invalid JSON"),
+        (lambda text: "[]", "is not a plan of this version"),
+        (lambda text: "{}", "is not a plan of this version (format: Field required)"),
+        (lambda text: "[" * 100_000, "is not a plan of this version"),
         (lambda text: text.replace("zkmigrate-plan-1", "zkmigrate-plan-9"), "format: Input should be"),
-        (lambda text: text.replace('"seen"', '"sees"', 1), "is no plan of this version"),
+        (lambda text: text.replace('"seen"', '"sees"', 1), "is not a plan of this version"),
         (lambda text: text.replace("0644", "0666", 1), "is damaged or was edited"),
         (_edited, "is damaged or was edited"),
         (_other_digest, "is damaged or was edited"),

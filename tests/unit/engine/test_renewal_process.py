@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from tests.unit import sshd as daemon
-from tests.unit.engine.test_watch import CONTEXT, Moment, Renewals, fenced, until
+from tests.unit.engine.test_watch import CONTEXT, Moment, Renewals, fenced
+from tests.unit.engine_world import eventually
 from tests.unit.sshd import Sshd
-from zkmigrate.engine.renewal_process import Process
+from zkmigrate.engine.renewal_process import RenewalProcess
 from zkmigrate.engine.watch import Watch
 from zkmigrate.inventory.inventory import Lease
 
@@ -35,10 +36,10 @@ HOSTS = ("d1", "d2", "d3")
 HELD_S = 20
 PARENT = """
 import sys, time
-from zkmigrate.engine.renewal_process import Process
+from zkmigrate.engine.renewal_process import RenewalProcess
 from zkmigrate.inventory.inventory import Inventory, Lease
 known = Inventory.model_validate_json(sys.argv[1])
-process = Process(known.dest_names, known, "r1", lambda: 7, sys.argv[2])
+process = RenewalProcess(known.dest_names, known, "r1", lambda: 7, sys.argv[2])
 process.renew(Lease(renew_every_ms=100), time.monotonic() + 600)
 print(process.pid, flush=True)
 sys.stdin.read()
@@ -55,8 +56,8 @@ def sshd(tmp_path: Path) -> Iterator[Sshd]:
 
 
 @pytest.fixture
-def process(sshd: Sshd) -> Iterator[Process]:
-    made = Process(HOSTS, daemon.inventory(sshd), "r1", lambda: 7, str(sshd.programs / "speaker"))
+def process(sshd: Sshd) -> Iterator[RenewalProcess]:
+    made = RenewalProcess(HOSTS, daemon.inventory(sshd), "r1", lambda: 7, str(sshd.programs / "speaker"))
     yield made
     made.close()
 
@@ -73,45 +74,45 @@ def ended(pid: int) -> bool:
         return True
 
 
-def all_reached(process: Process) -> Callable[[], bool]:
+def all_reached(process: RenewalProcess) -> Callable[[], bool]:
     return lambda: all(process.reached(host) for host in HOSTS)
 
 
-def test_the_channels_are_open_before_the_first_renewal_is_ordered(sshd: Sshd, process: Process) -> None:
+def test_the_channels_are_open_before_the_first_order(sshd: Sshd, process: RenewalProcess) -> None:
     process.ready()
-    until("every host is logged in to", lambda: lines(sshd, "opened") == ["--run r1 --as 7 serve"] * 3)
+    eventually("every host is logged in to", lambda: lines(sshd, "opened") == ["--run r1 --as 7 serve"] * 3)
     assert lines(sshd, "renewed") == []
     assert not any(process.reached(host) for host in HOSTS)
 
 
-def test_no_renewal_reaches_past_the_order(sshd: Sshd, process: Process) -> None:
+def test_no_renewal_reaches_past_the_order(sshd: Sshd, process: RenewalProcess) -> None:
     process.ready()
-    until("every host is logged in to", lambda: len(lines(sshd, "opened")) == 3)
+    eventually("every host is logged in to", lambda: len(lines(sshd, "opened")) == 3)
     end = time.monotonic() + 1.5
     process.renew(LEASE, end)
-    until("every host is reached", all_reached(process))
+    eventually("every host is reached", all_reached(process))
     for line in lines(sshd, "renewed"):
         started, _, times = line.partition(": ")
         assert started == "--run r1 --as 7 serve"
         assert [0 < int(ms) <= 1500 for ms in times.split()] == [True, True]
-    until("the order's end has passed", lambda: time.monotonic() > end)
+    eventually("the order's end has passed", lambda: time.monotonic() > end)
     seen = [process.reached(host) for host in HOSTS]
     process.renew(LEASE, 0.0)
-    until("two more periods have passed", lambda: time.monotonic() > end + 0.2)
+    eventually("two more periods have passed", lambda: time.monotonic() > end + 0.2)
     assert [process.reached(host) for host in HOSTS] == pytest.approx(seen, abs=1.0)
 
 
-def test_a_refused_renewal_does_not_count(sshd: Sshd, process: Process) -> None:
+def test_a_refused_renewal_does_not_count(sshd: Sshd, process: RenewalProcess) -> None:
     process.renew(LEASE, time.monotonic() + 600)
-    until("every host is reached", all_reached(process))
+    eventually("every host is reached", all_reached(process))
     (sshd.folder / "state" / "refuse").touch()
-    until("no host counts as reached", lambda: not any(process.reached(host) for host in HOSTS))
+    eventually("no host counts as reached", lambda: not any(process.reached(host) for host in HOSTS))
 
 
-def test_renewals_arrive_while_one_call_holds_the_interpreter(sshd: Sshd, process: Process) -> None:
+def test_renewals_arrive_while_one_call_holds_the_interpreter(sshd: Sshd, process: RenewalProcess) -> None:
     log = sshd.folder / "state" / "renewed"
     process.renew(LEASE, time.monotonic() + 600)
-    until("every host is reached", all_reached(process))
+    eventually("every host is reached", all_reached(process))
     here, there = socket.socketpair()
     here.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", HELD_S, 0))
     tail = subprocess.Popen(["tail", "-n", "0", "-f", str(log)], stdout=there.fileno())
@@ -140,18 +141,18 @@ def test_the_process_ends_with_a_parent_that_is_killed(sshd: Sshd) -> None:
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
-        until("renewals arrive", lambda: len(lines(sshd, "renewed")) > 3)
+        eventually("renewals arrive", lambda: len(lines(sshd, "renewed")) > 3)
         assert not ended(pid)
         parent.kill()
     try:
-        until("the renewing process has ended", lambda: ended(pid))
+        eventually("the renewing process has ended", lambda: ended(pid))
     finally:
         if not ended(pid):
             os.kill(pid, signal.SIGKILL)
 
 
 def test_where_it_does_not_start_no_host_is_reached(
-    process: Process, monkeypatch: pytest.MonkeyPatch
+    process: RenewalProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     process.ready()
@@ -160,28 +161,30 @@ def test_where_it_does_not_start_no_host_is_reached(
     assert not any(process.reached(host) for host in HOSTS)
 
 
-def test_ctrl_c_at_the_terminal_does_not_reach_it(process: Process) -> None:
+def test_ctrl_c_at_the_terminal_does_not_reach_it(process: RenewalProcess) -> None:
     process.ready()
     assert os.getsid(process.pid) != os.getsid(0)
 
 
 def test_the_watch_renews_itself_once_the_process_is_killed(
-    sshd: Sshd, process: Process, tmp_path: Path
+    sshd: Sshd, process: RenewalProcess, tmp_path: Path
 ) -> None:
     moment, renew = Moment(time.monotonic()), Renewals()
     moment.now = time.monotonic  # type: ignore[method-assign]
     stage, history = fenced(tmp_path / "run", deadline_s=600.0)
     line, _, _ = history.first_sent["main.fence"]
     history.first_sent["main.fence"] = (line, moment.wall(), time.monotonic())
-    watch = Watch(HOSTS, renew, moment.now, moment.wall, beside=process)
+    watch = Watch(HOSTS, renew, moment.now, moment.wall, second=process)
     try:
         watch.follow(stage, history, CONTEXT)
-        until("the process renews every host", all_reached(process))
+        eventually("the process renews every host", all_reached(process))
         os.kill(process.pid, signal.SIGKILL)
-        until("the process has ended", lambda: ended(process.pid))
-        until("no host counts as reached", lambda: not any(process.reached(host) for host in HOSTS))
+        eventually("the process has ended", lambda: ended(process.pid))
+        eventually("no host counts as reached", lambda: not any(process.reached(host) for host in HOSTS))
         count = len(renew.sent)
-        until("every host is renewed again", lambda: {sent[0] for sent in renew.sent[count:]} == set(HOSTS))
+        eventually(
+            "every host is renewed again", lambda: {sent[0] for sent in renew.sent[count:]} == set(HOSTS)
+        )
         assert watch.finding() is None
     finally:
         watch.close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.unit.engine_world import LookStep, Tiny, blocked, forward
@@ -11,8 +9,7 @@ from zkmigrate.engine.events import RunEnded
 from zkmigrate.errors import UsageError
 
 
-def test_a_step_that_only_looks_is_not_observed_on_the_way_back(tmp_path: Path) -> None:
-    tiny = Tiny(tmp_path / "r")
+def test_a_step_that_only_looks_is_not_observed_on_the_way_back(tiny: Tiny) -> None:
     prove, seal = LookStep("prove"), LookStep("seal", verdict=blocked("tiny.seal"))
     tiny.steps |= {"prove": prove, "seal": seal}
 
@@ -22,8 +19,7 @@ def test_a_step_that_only_looks_is_not_observed_on_the_way_back(tmp_path: Path) 
     assert not any(path in ("/fence", "/cut") for _, path in tiny.hosts.files), "and the way back was walked"
 
 
-def test_a_place_that_the_run_has_not_come_to_is_no_place_to_be_back_at(tmp_path: Path) -> None:
-    tiny = Tiny(tmp_path / "r")
+def test_a_place_that_the_run_has_not_come_to_is_no_place_to_be_back_at(tiny: Tiny) -> None:
     first = dict(tiny.hosts.files)
     tiny.process(lambda walk: walk.forward(until="preflight"))
     with pytest.raises(UsageError, match=r"has not come to main: it stands at prepare\.one\. Nothing was"):
@@ -34,8 +30,7 @@ def test_a_place_that_the_run_has_not_come_to_is_no_place_to_be_back_at(tmp_path
     assert tiny.process(forward).code == 0, "the direction is as it was"
 
 
-def test_back_at_a_place_twice_is_back_at_it(tmp_path: Path) -> None:
-    tiny = Tiny(tmp_path / "r")
+def test_back_at_a_place_twice_is_back_at_it(tiny: Tiny) -> None:
     tiny.process(lambda walk: walk.forward(until="main.cut"))
     for _ in range(2):
         ended = tiny.process(lambda walk: walk.back("main"))

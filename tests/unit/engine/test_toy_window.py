@@ -12,7 +12,6 @@ from typing import Any, cast
 import pytest
 
 from tests.unit.engine.test_cluster_changes import AFTER, BEFORE, SettingStep, Site, Toy
-from tests.unit.engine.test_watch import until
 from tests.unit.engine_world import (
     HOSTS,
     ROLES,
@@ -22,6 +21,7 @@ from tests.unit.engine_world import (
     TinyInventory,
     WriteStep,
     back,
+    eventually,
     forward,
     inventory,
     resume,
@@ -139,6 +139,11 @@ class Windowed(Toy):
         return self.hosts.values == AFTER and self.hosts.files == FILES
 
 
+@pytest.fixture
+def toy(tmp_path: Path) -> Windowed:
+    return Windowed(tmp_path / "r")
+
+
 def killed(tmp_path: Path, act: Callable[[Walk], RunEnded], until: str = "") -> list[Windowed]:
     """A toy for each change of ``act`` that it can be killed at, right after it was sent. until: the step
     that was walked to before."""
@@ -155,8 +160,7 @@ def killed(tmp_path: Path, act: Callable[[Walk], RunEnded], until: str = "") -> 
             return toys
 
 
-def test_there_under_a_lease_that_is_renewed(tmp_path: Path) -> None:
-    toy = Windowed(tmp_path / "r")
+def test_there_under_a_lease_that_is_renewed(toy: Windowed) -> None:
     assert toy.process(forward) == RunEnded(0, "toy is complete")
     assert toy.there
     assert set(toy.renewed) == set(HOSTS)
@@ -188,9 +192,8 @@ def test_killed_at_each_change_of_the_way_back_it_comes_home(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("at", range(2 * len(AFTER)))
-def test_a_lease_that_ended_while_nobody_was_there_turns_it_back(tmp_path: Path, at: int) -> None:
+def test_a_lease_that_ended_while_nobody_was_there_turns_it_back(toy: Windowed, at: int) -> None:
     """It is killed at a change of the cluster inside the window, and taken up again too late."""
-    toy = Windowed(tmp_path / "r")
     behind = 2 * 2 * len(HOSTS)
     with pytest.raises(Killed):
         toy.process(forward, Points(behind + at + 1, kinds=("apply", "applied")))
@@ -202,8 +205,7 @@ def test_a_lease_that_ended_while_nobody_was_there_turns_it_back(tmp_path: Path,
     assert (toy.hosts.values, set(toy.hosts.files)) == (BEFORE, {(host, "/file") for host in HOSTS})
 
 
-def test_behind_the_door_there_is_no_way_back(tmp_path: Path) -> None:
-    toy = Windowed(tmp_path / "r")
+def test_behind_the_door_there_is_no_way_back(toy: Windowed) -> None:
     assert toy.process(forward).code == 0
     ended = toy.process(back)
     assert (ended.code, toy.there) == (6, True)
@@ -212,31 +214,30 @@ def test_behind_the_door_there_is_no_way_back(tmp_path: Path) -> None:
 def test_the_gate_of_a_run_is_what_its_playbook_says(tmp_path: Path) -> None:
     toy = Windowed(tmp_path / "tiny-1")
 
-    def stands() -> tuple[runs.Known, str] | None:
+    def not_undone() -> tuple[runs.KnownRun, str] | None:
         return runs.past_first_gate(tmp_path, inventory(), toy.playbook)
 
     assert toy.process(lambda walk: walk.forward(until="first")).code == 0
-    assert stands() is None, "nothing was changed yet"
+    assert not_undone() is None, "nothing was changed yet"
     assert toy.process(lambda walk: walk.forward(until="before")).code == 0
     for act in (None, back):
         if act is not None:  # on its way back it looks at the first stage anew, and has written files still
             with pytest.raises(Killed):
                 toy.process(act, Points(1, kinds=("apply",)))
-        found = stands()
+        found = not_undone()
         assert found is not None
         assert (found[1], runs.gate_ahead(found[0], toy.playbook).id) == ("written files", "main")
     assert toy.process(resume).code == 0
-    assert stands() is None
+    assert not_undone() is None
     assert toy.process(forward).code == 0
-    [over] = runs.known(tmp_path, inventory())
+    [over] = runs.runs_of(tmp_path, inventory())
     with pytest.raises(UsageError, match="has passed every gate"):
         runs.gate_ahead(over, toy.playbook)
 
 
-def test_a_window_brings_its_own_lease_and_probes(tmp_path: Path) -> None:
+def test_a_window_brings_its_own_lease_and_probes(toy: Windowed) -> None:
     """What its probe finds in trouble turns it back, though the lease holds."""
     looked: list[bool] = []
-    toy = Windowed(tmp_path / "r")
 
     def probes(_inventory: Inventory, _look: Look, note: Note) -> tuple[Probe, ...]:
         def ask() -> Iterator[Finding]:
@@ -249,7 +250,7 @@ def test_a_window_brings_its_own_lease_and_probes(tmp_path: Path) -> None:
     def seen(way: Way) -> Verdict | None:
         if way is Way.BACK:
             return None
-        until("the probe's finding is there", lambda: toy.watch.finding() is not None)
+        eventually("the probe's finding is there", lambda: toy.watch.finding() is not None)
         return Waiting("the doors", "", 1e9)
 
     own = Lease(fence_ttl_ms=9000, cut_ttl_ms=7000, renew_every_ms=5000)

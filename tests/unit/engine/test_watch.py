@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,9 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.engine_world import HOSTS, LEASE, Tiny, decide, inventory, tiny_window, waiting
+from tests.unit.engine_world import (
+    HOSTS,
+    LEASE,
+    Tiny,
+    decide,
+    eventually,
+    forward,
+    inventory,
+    tiny_window,
+    until,
+    waiting,
+)
 from zkmigrate.engine import events, journal
 from zkmigrate.engine.history import History
+from zkmigrate.engine.ports import WatchPort
+from zkmigrate.engine.renewal_process import SecondRenewer
 from zkmigrate.engine.watch import DEADLINE, HOST_UNREACHABLE, LEASE_LAPSED, LOOK_UNKNOWN, Watch
 from zkmigrate.errors import HostError
 from zkmigrate.hosts.facts.status import HostStatus
@@ -23,21 +35,13 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Blocked, Context, Verdict, Way
-from zkmigrate.model.window import Decision, Probe, Word
+from zkmigrate.model.window import Decide, Decision, Probe, Word
 from zkmigrate.moves.rules import probes
 from zkmigrate.moves.world.ensemble import srvr
 from zkmigrate.zookeeper.data.four_letter_words import Srvr, parse_srvr
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView
 
 CONTEXT = Context("tiny-1", inventory())
-
-
-def until(name: str, true: Callable[[], bool], deadline_s: float = 20.0) -> None:
-    """Wait for a named condition."""
-    end = time.monotonic() + deadline_s
-    while not true():
-        assert time.monotonic() < end, f"never: {name}"
-        threading.Event().wait(0.01)
 
 
 class Renewals:
@@ -66,7 +70,7 @@ class Moment:
 def fenced(tmp_path: Path, step: str = "main.fence", deadline_s: float = 8.0) -> tuple[Stage, History]:
     """Stage ``main`` and the history of a run that has walked through ``step`` at 1000 on both clocks."""
     tiny = Tiny(tmp_path / "r", window=tiny_window(decide, deadline_s))
-    tiny.process(lambda walk: walk.forward(until=step))
+    tiny.process(until(step))
     history = journal.read(tiny.run_dir)
     line, _, _ = history.first_sent["main.fence"]
     history.first_sent["main.fence"] = (line, 1_700_001_000.0, 1000.0)
@@ -74,12 +78,21 @@ def fenced(tmp_path: Path, step: str = "main.fence", deadline_s: float = 8.0) ->
 
 
 @contextmanager
-def watching(moment: Moment, renew: Renewals, *asked: Probe) -> Iterator[Watch]:
-    watch = Watch(HOSTS, renew, moment.now, moment.wall, lambda _stage: asked)
+def watching(
+    moment: Moment, renew: Renewals, *asked: Probe, second: SecondRenewer | None = None
+) -> Iterator[Watch]:
+    watch = Watch(HOSTS, renew, moment.now, moment.wall, lambda _stage: asked, second)
     try:
         yield watch
     finally:
         watch.close()
+
+
+def what(watch: Watch) -> Finding:
+    """What it found."""
+    found = watch.finding()
+    assert found is not None
+    return found
 
 
 def test_the_first_round_reaches_every_host_before_the_walk_goes_on(tmp_path: Path) -> None:
@@ -88,7 +101,7 @@ def test_the_first_round_reaches_every_host_before_the_walk_goes_on(tmp_path: Pa
         watch.follow(*fenced(tmp_path), CONTEXT)
         assert sorted(renew.sent[:3]) == [(host, 5000, 2000) for host in HOSTS]
         assert watch.left_s() == pytest.approx(8.0)
-        until(
+        eventually(
             "every host is renewed again", lambda: all(sum(s[0] == h for s in renew.sent) > 2 for h in HOSTS)
         )
     count = len(renew.sent)
@@ -96,7 +109,7 @@ def test_the_first_round_reaches_every_host_before_the_walk_goes_on(tmp_path: Pa
     assert len(renew.sent) == count
 
 
-class Other:
+class Other(SecondRenewer):
     """A second process that reached every host at ``at``; keeps the orders it got."""
 
     def __init__(self, at: float) -> None:
@@ -119,24 +132,15 @@ class Other:
         self.calls.append("close")
 
 
-@contextmanager
-def beside(other: Other, moment: Moment, renew: Renewals) -> Iterator[Watch]:
-    watch = Watch(HOSTS, renew, moment.now, moment.wall, beside=other)
-    try:
-        yield watch
-    finally:
-        watch.close()
-
-
 def test_a_host_that_the_other_process_reaches_gets_no_renewal_from_the_thread(tmp_path: Path) -> None:
     moment, renew = Moment(), Renewals()
     other = Other(moment.t)
-    with beside(other, moment, renew) as watch:
+    with watching(moment, renew, second=other) as watch:
         watch.follow(*fenced(tmp_path), CONTEXT)
-        until("every thread has come round", lambda: len(other.orders) > 12)
+        eventually("every thread has come round", lambda: len(other.orders) > 12)
         assert len(renew.sent) == len(HOSTS)  # the first round
         other.at = moment.t - 0.2
-        until("the threads renew", lambda: {sent[0] for sent in renew.sent[3:]} == set(HOSTS))
+        eventually("the threads renew", lambda: {sent[0] for sent in renew.sent[3:]} == set(HOSTS))
 
 
 def unreachable(_host: str) -> Outcome:
@@ -146,15 +150,15 @@ def unreachable(_host: str) -> Outcome:
 def test_what_the_other_process_reached_before_it_died_counts(tmp_path: Path) -> None:
     moment, renew = Moment(), Renewals()
     other = Other(moment.t + 10.0)
-    with beside(other, moment, renew) as watch:
+    with watching(moment, renew, second=other) as watch:
         watch.follow(*fenced(tmp_path, deadline_s=600.0), CONTEXT)
         renew.answer = unreachable
         moment.t += 10.0
         count = len(other.orders)
-        until("every thread has come round", lambda: len(other.orders) > count + 12)
+        eventually("every thread has come round", lambda: len(other.orders) > count + 12)
         other.at = 0.0
         count = len(renew.sent)
-        until("renewals of the threads fail", lambda: len(renew.sent) > count + 6)
+        eventually("renewals of the threads fail", lambda: len(renew.sent) > count + 6)
         assert watch.finding() is None
 
 
@@ -166,24 +170,24 @@ def test_what_the_other_process_reached_while_a_renewal_failed_counts(tmp_path: 
         moment.t, other.at = 1010.0, 1009.0  # late for a renewal, early for the end of a lease
         raise HostError("timeout")
 
-    with beside(other, moment, renew) as watch:
+    with watching(moment, renew, second=other) as watch:
         watch.follow(*fenced(tmp_path, deadline_s=600.0), CONTEXT)
         renew.answer = slow
         count = len(renew.sent)
-        until("renewals of the threads fail", lambda: len(renew.sent) > count + 6)
+        eventually("renewals of the threads fail", lambda: len(renew.sent) > count + 6)
         assert watch.finding() is None
 
 
 def test_a_host_that_the_other_process_reaches_again_is_no_longer_unreachable(tmp_path: Path) -> None:
     moment, renew = Moment(), Renewals()
     other = Other(0.0)
-    with beside(other, moment, renew) as watch:
+    with watching(moment, renew, second=other) as watch:
         watch.follow(*fenced(tmp_path, deadline_s=600.0), CONTEXT)
         renew.answer = unreachable
         moment.t += 10.0
-        until("a host is unreachable", lambda: watch.finding() is not None)
+        eventually("a host is unreachable", lambda: watch.finding() is not None)
         other.at = moment.t
-        until("nothing is wrong", lambda: watch.finding() is None)
+        eventually("nothing is wrong", lambda: watch.finding() is None)
 
 
 @pytest.mark.parametrize(("deadline_s", "until_s"), [(8.0, 1008.0), (600.0, 1030.0), (float("inf"), 1030.0)])
@@ -191,7 +195,7 @@ def test_the_other_process_is_told_an_end_that_a_hanging_walk_does_not_move(
     tmp_path: Path, deadline_s: float, until_s: float
 ) -> None:
     other = Other(1000.0)
-    with beside(other, Moment(), Renewals()) as watch:
+    with watching(Moment(), Renewals(), second=other) as watch:
         watch.follow(*fenced(tmp_path, deadline_s=deadline_s), CONTEXT)
         assert other.orders[-1] == until_s
     assert other.orders[-1] == 0.0
@@ -202,7 +206,7 @@ def test_on_the_way_back_the_other_process_is_ordered_no_longer_than_the_fence_h
     other = Other(1009.0)
     stage, history = fenced(tmp_path)
     history.way = Way.BACK
-    with beside(other, Moment(1009.0), Renewals()) as watch:
+    with watching(Moment(1009.0), Renewals(), second=other) as watch:
         watch.follow(stage, history, CONTEXT)
         assert other.orders[-1] == 1009.0 + LEASE.fence_ttl_ms / 1000
 
@@ -210,13 +214,13 @@ def test_on_the_way_back_the_other_process_is_ordered_no_longer_than_the_fence_h
 def test_the_other_process_logs_in_before_fence_and_stops_renewing_after_seal(tmp_path: Path) -> None:
     other = Other(1000.0)
     stage, history = fenced(tmp_path)
-    with beside(other, Moment(), Renewals()) as watch:
+    with watching(Moment(), Renewals(), second=other) as watch:
         watch.follow(stage, History(), CONTEXT)
         assert (other.calls, other.orders) == (["ready"], [])
         watch.follow(stage, history, CONTEXT)
         history.done.add("main.seal")
         watch.follow(stage, history, CONTEXT)
-        until("the threads order nothing else", lambda: other.orders[-6:] == [0.0] * 6)
+        eventually("the threads order nothing else", lambda: other.orders[-6:] == [0.0] * 6)
         assert other.calls == ["ready"]
 
 
@@ -226,12 +230,10 @@ def test_no_renewal_reaches_past_the_deadline(tmp_path: Path) -> None:
         watch.follow(*fenced(tmp_path), CONTEXT)
         assert sorted(renew.sent[:3])[0] == ("d1", 1500, 1500)
         moment.t = 1008.5
-        found = watch.finding()
-        assert found is not None
-        assert found.id == DEADLINE
+        assert what(watch).id == DEADLINE
         threads = [t for t in threading.enumerate() if t.name.startswith("renew-")]
         count = len(renew.sent)
-        until("the renewers run on", lambda: len(threads) == 3 and all(t.is_alive() for t in threads))
+        eventually("the renewers run on", lambda: len(threads) == 3 and all(t.is_alive() for t in threads))
         assert len(renew.sent) <= count + 3  # at most the round that was on its way
 
 
@@ -263,9 +265,7 @@ def test_a_window_taken_up_after_its_deadline_asks_once_whether_the_lease_has_en
     renew.answer = lambda _host: Outcome(3, answer) if answer else Outcome(0, "permanent")
     with watching(moment, renew) as watch:
         watch.follow(*fenced(tmp_path), CONTEXT)
-        seen = watch.finding()
-        assert seen is not None
-        assert seen.id == found
+        assert what(watch).id == found
         assert sorted(renew.sent) == [(host, 1, 1) for host in HOSTS]
 
 
@@ -294,9 +294,8 @@ def test_a_lapsed_lease_is_the_first_finding(tmp_path: Path) -> None:
     sick = Finding("watch.source-sick", "source is well", Held.NO, target="s1")
     with watching(Moment(), renew, Probe("source", 0.01, lambda: [sick])) as watch:
         watch.follow(*fenced(tmp_path), CONTEXT)
-        until("both are seen", lambda: len(watch._found) == 2)
-        found = watch.finding()
-        assert found is not None
+        eventually("both are seen", lambda: len(watch._found) == 2)
+        found = what(watch)
         assert (found.id, found.target) == (LEASE_LAPSED, "d2")
         watch.answered(found)
         assert watch.finding() == sick
@@ -310,7 +309,7 @@ def test_what_was_found_in_one_window_does_not_turn_the_next_one_back(tmp_path: 
     stage, history = fenced(tmp_path)
     with watching(Moment(), renew) as watch:
         watch.follow(stage, history, CONTEXT)
-        until("the lapse is found", lambda: watch.finding() is not None)
+        eventually("the lapse is found", lambda: watch.finding() is not None)
         history.first_sent.pop("main.fence")  # walked back: the door is open again
         watch.follow(stage, history, CONTEXT)
         assert watch.finding() is None
@@ -330,16 +329,15 @@ def test_a_silent_host_counts_after_the_cuts_time_and_is_forgiven(tmp_path: Path
         watch.follow(stage, history, CONTEXT)
         moment.t += 2.5
         count = len(renew.sent)
-        until("a round at 2.5 s", lambda: len(renew.sent) > count + 6)
+        eventually("a round at 2.5 s", lambda: len(renew.sent) > count + 6)
         assert watch.finding() is None, "only the fence is up: its time counts"
         history.first_sent["main.cut"] = history.first_sent["main.fence"]
         watch.follow(stage, history, CONTEXT)
-        until("the silence is seen", lambda: watch.finding() is not None)
-        found = watch.finding()
-        assert found is not None
+        eventually("the silence is seen", lambda: watch.finding() is not None)
+        found = what(watch)
         assert (found.id, found.target, found.held) == (HOST_UNREACHABLE, "d3", Held.UNKNOWN)
         renew.answer = lambda _host: Outcome(0, "renewed")
-        until("the answer is seen", lambda: watch.finding() is None)
+        eventually("the answer is seen", lambda: watch.finding() is None)
 
 
 def test_a_probe_that_breaks_is_a_finding_and_heals(tmp_path: Path) -> None:
@@ -352,18 +350,17 @@ def test_a_probe_that_breaks_is_a_finding_and_heals(tmp_path: Path) -> None:
 
     with watching(Moment(), Renewals(), Probe("canary", 0.01, ask)) as watch:
         watch.follow(*fenced(tmp_path), CONTEXT)
-        until("the broken probe is seen", lambda: watch.finding() is not None)
-        found = watch.finding()
-        assert found is not None
+        eventually("the broken probe is seen", lambda: watch.finding() is not None)
+        found = what(watch)
         assert (found.id, found.target, found.seen) == (LOOK_UNKNOWN, "canary", "OSError: no route")
         broken[0] = False
-        until("the probe has healed", lambda: watch.finding() is None)
+        eventually("the probe has healed", lambda: watch.finding() is None)
 
 
 # --- the walk under the watch --------------------------------------------------------------------------
 
 
-class Told:
+class ScriptedWatch(WatchPort):
     """A watch that reports what a test tells it, once fence has been sent."""
 
     def __init__(self) -> None:
@@ -372,13 +369,13 @@ class Told:
         self.closed = False
         self.asked_in: list[str] = []
 
-    def follow(self, stage: Stage, history: History, _context: Context) -> None:
+    def follow(self, stage: Stage, history: History, _context: Context, /) -> None:
         self.fenced = f"{stage.id}.fence" in history.first_sent
 
     def finding(self) -> Finding | None:
         return self.findings[0] if self.findings and self.fenced else None
 
-    def answered(self, finding: Finding) -> None:
+    def answered(self, finding: Finding, /) -> None:
         self.findings.remove(finding)
 
     def left_s(self) -> float | None:
@@ -388,31 +385,35 @@ class Told:
         self.closed = True
 
 
+def rehearsed(folder: Path, decided: Decide = decide) -> tuple[Tiny, ScriptedWatch]:
+    """A run behind its rehearsal, and its watch."""
+    watch = ScriptedWatch()
+    tiny = Tiny(folder / "r", watch=watch, window=tiny_window(decided))
+    tiny.process(until("rehearse"))
+    return tiny, watch
+
+
 def trouble(id: str) -> Finding:
     return Finding(id, "all is well", Held.NO, seen="it is not", target="d1")
 
 
 @pytest.mark.parametrize(("id", "code"), [(LEASE_LAPSED, 9), (HOST_UNREACHABLE, 7)])
 def test_a_finding_turns_the_walk_back_between_steps(tmp_path: Path, id: str, code: int) -> None:
-    told = Told()
-    tiny = Tiny(tmp_path / "r", watch=told)
-    tiny.process(lambda walk: walk.forward(until="rehearse"))
-    told.findings = [trouble(id)]
-    ended = tiny.process(lambda walk: walk.forward())
+    tiny, watch = rehearsed(tmp_path)
+    watch.findings = [trouble(id)]
+    ended = tiny.process(forward)
     assert (ended.code, [f.id for f in ended.findings]) == (code, [id])
-    assert told.closed
+    assert watch.closed
     done = [f"{e.stage}.{e.step} {e.way.value}" for e in tiny.seen if isinstance(e, events.StepEnded)]
     assert done[-2:] == ["main.fence forward", "main.fence back"], "never in the middle of a step's changes"
     assert not any(path in ("/fence", "/cut") for _, path in tiny.hosts.files)
 
 
 def test_the_time_left_to_turn_back_is_not_counted_on_the_way_back(tmp_path: Path) -> None:
-    told = Told()
-    tiny = Tiny(tmp_path / "r", watch=told)
-    tiny.process(lambda walk: walk.forward(until="rehearse"))
-    told.findings = [trouble(HOST_UNREACHABLE)]
+    tiny, watch = rehearsed(tmp_path)
+    watch.findings = [trouble(HOST_UNREACHABLE)]
     tiny.seen.clear()
-    tiny.process(lambda walk: walk.forward())
+    tiny.process(forward)
     turned = next(n for n, e in enumerate(tiny.seen) if isinstance(e, events.Turned) and e.way is Way.BACK)
     counted = [n for n, e in enumerate(tiny.seen) if isinstance(e, events.Countdown)]
     assert counted
@@ -420,32 +421,28 @@ def test_the_time_left_to_turn_back_is_not_counted_on_the_way_back(tmp_path: Pat
 
 
 def test_a_finding_is_heard_while_a_step_waits(tmp_path: Path) -> None:
-    told = Told()
-    tiny = Tiny(tmp_path / "r", watch=told)
-    tiny.process(lambda walk: walk.forward(until="rehearse"))
+    tiny, watch = rehearsed(tmp_path)
 
     def waits(way: Way) -> Verdict:
-        told.findings = [trouble(HOST_UNREACHABLE)]
+        watch.findings = [trouble(HOST_UNREACHABLE)]
         return waiting("a proof", 1e9)(way)
 
     tiny.steps["prove"].verdict = waits
-    assert tiny.process(lambda walk: walk.forward()).code == 7
+    assert tiny.process(forward).code == 7
 
 
 def test_a_step_that_is_blocked_by_a_lapsed_lease_is_not_what_the_run_ended_for(tmp_path: Path) -> None:
     """A host whose lease lapsed went back by itself, and the step that looks at it there finds it changed."""
-    told = Told()
-    tiny = Tiny(tmp_path / "r", watch=told)
-    tiny.process(lambda walk: walk.forward(until="rehearse"))
+    tiny, watch = rehearsed(tmp_path)
 
     def lapsed(way: Way) -> Verdict | None:
         if way is Way.BACK:
             return None
-        told.findings = [trouble(LEASE_LAPSED)]
+        watch.findings = [trouble(LEASE_LAPSED)]
         return Blocked((trouble("prove.changed"),))
 
     tiny.steps["prove"].verdict = lapsed
-    ended = tiny.process(lambda walk: walk.forward())
+    ended = tiny.process(forward)
     assert (ended.code, [f.id for f in ended.findings]) == (9, [LEASE_LAPSED])
 
 
@@ -455,12 +452,10 @@ def asks(phase: str, finding: Finding, policy: Policy) -> Decision:
 
 @pytest.mark.parametrize(("means", "code"), [("go", 0), ("back", 7), (None, 7)])
 def test_ask_is_answered_by_somebody_and_only_once(tmp_path: Path, means: Word | None, code: int) -> None:
-    told = Told()
-    tiny = Tiny(tmp_path / "r", watch=told, window=tiny_window(asks))
-    tiny.process(lambda walk: walk.forward(until="rehearse"))
-    told.findings = [trouble("watch.broker-lost")]
+    tiny, watch = rehearsed(tmp_path, asks)
+    watch.findings = [trouble("watch.broker-lost")]
     tiny.confirm.ask_means = means
-    assert tiny.process(lambda walk: walk.forward()).code == code
+    assert tiny.process(forward).code == code
     assert tiny.confirm.asked.count("decide fence watch.broker-lost") == 1
     told_of = [e for e in tiny.seen if isinstance(e, events.Consented) and e.step]
     assert [(e.answer, e.by) for e in told_of if e.stage == "main"] == [
@@ -473,36 +468,33 @@ def test_ask_without_an_operator_means_go_only_once_all_hosts_are_sealed(
     tmp_path: Path, done: bool, code: int
 ) -> None:
     """From the first SEAL sent the phase is sealed; until that step is done nobody's answer is back."""
-    told = Told()
-    tiny = Tiny(tmp_path / "r", watch=told, window=tiny_window(asks))
-    tiny.process(lambda walk: walk.forward(until="rehearse"))
+    tiny, watch = rehearsed(tmp_path, asks)
 
     def sent(way: Way) -> Verdict | None:
         if way is Way.BACK or not any(path == "/seal" for _, path in tiny.hosts.files):
             return None
-        told.findings = [trouble("watch.block-leaks")]
+        watch.findings = [trouble("watch.block-leaks")]
         return None if done else waiting("the last host", 1e9)(way)
 
     tiny.steps["seal"].verdict = sent
-    assert tiny.process(lambda walk: walk.forward()).code == code
+    assert tiny.process(forward).code == code
     assert tiny.confirm.asked.count("decide seal watch.block-leaks") == 1
 
 
-def test_with_a_real_watch_a_lease_that_lapses_brings_everything_back(tmp_path: Path) -> None:
+def test_with_a_real_watch_a_lease_that_lapses_brings_everything_back(tiny: Tiny) -> None:
     renew = Renewals()
-    tiny = Tiny(tmp_path / "r")
     tiny.watch = Watch(HOSTS, renew, tiny.clock.now, tiny.clock.wall)
-    tiny.process(lambda walk: walk.forward(until="rehearse"))
+    tiny.process(until("rehearse"))
 
     def cutting(change: Change) -> Outcome | None:
         if getattr(change, "path", "") == "/cut":
             renew.answer = lambda _host: Outcome(3, "lapsed")
-            until("the lapse is seen", lambda: tiny.watch.finding() is not None)
+            eventually("the lapse is seen", lambda: tiny.watch.finding() is not None)
         return None
 
     tiny.hosts.answer = cutting
     tiny.watch = Watch(HOSTS, renew, tiny.clock.now, tiny.clock.wall)
-    ended = tiny.process(lambda walk: walk.forward())
+    ended = tiny.process(forward)
     assert (ended.code, ended.findings[0].id) == (9, LEASE_LAPSED)
     assert {path for _, path in tiny.hosts.files} == {"/one", "/two"}
 
@@ -521,11 +513,11 @@ def test_a_leased_probe_is_asked_no_more_once_seal_is_done_on_all_hosts(tmp_path
     asked = (Probe("leased", 0.01, count(leased), leased=True), Probe("always", 0.01, count(always)))
     with watching(Moment(), Renewals(), *asked) as watch:
         watch.follow(stage, history, CONTEXT)
-        until("it is asked", lambda: leased[0] > 2)
+        eventually("it is asked", lambda: leased[0] > 2)
         history.done.add("main.seal")
         watch.follow(stage, history, CONTEXT)
         before, others = leased[0], always[0]
-        until("the other one goes on", lambda: always[0] > others + 5)
+        eventually("the other one goes on", lambda: always[0] > others + 5)
         assert leased[0] <= before + 1, "at most the question that was on its way"
 
 
@@ -632,34 +624,13 @@ def test_a_sick_source_is_told_with_what_each_server_said() -> None:
 
 
 WHOLE = HostStatus(
-    version="1",
-    boot_id="b",
-    uptime_s=10.0,
-    run="r",
-    phase="stopped",
-    phase_since=9.0,
-    fencing=7,
-    lapsed=False,
-    in4="top",
-    out4="top",
-    in6="top",
-    out6="top",
-    fence_entries=4,
-    fence_timeout_s=4.0,
+    version="1", boot_id="b", uptime_s=10.0, run="r", phase="stopped", phase_since=9.0, fencing=7,
+    lapsed=False, in4="top", out4="top", in6="top", out6="top", fence_entries=4, fence_timeout_s=4.0,
     fence_permanent=False,
-    cut_entries=3,
-    cut_timeout_s=2.0,
-    cut_permanent=False,
-    client_sockets=0,
-    source_sockets=0,
-    unit_state="inactive",
-    unit_pid=0,
-    unit_since=9.0,
-    finisher="none",
-    finisher_note="",
-    image="begun",
+    cut_entries=3, cut_timeout_s=2.0, cut_permanent=False, client_sockets=0, source_sockets=0,
+    unit_state="inactive", unit_pid=0, unit_since=9.0, finisher="none", finisher_note="", image="begun",
     missing=(),
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(

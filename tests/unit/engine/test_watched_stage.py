@@ -10,8 +10,17 @@ from typing import Any, cast
 
 import pytest
 
-from tests.unit.engine.test_watch import until
-from tests.unit.engine_world import HOSTS, ROLES, LookStep, Points, Tiny, TinyInventory, WriteStep, forward
+from tests.unit.engine_world import (
+    HOSTS,
+    ROLES,
+    LookStep,
+    Points,
+    Tiny,
+    TinyInventory,
+    WriteStep,
+    eventually,
+    forward,
+)
 from zkmigrate.engine import events, journal
 from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.run import Walk
@@ -64,7 +73,7 @@ class Watched(Tiny):
 
     def looks(self, way: Way) -> Verdict | None:
         before = len(self.asked)
-        until("the probe is asked", lambda: len(self.asked) > before + 1)
+        eventually("the probe is asked", lambda: len(self.asked) > before + 1)
         return None if len(self.decided) or self.well else Waiting("the probe", "", 1e9)
 
     def decide(self, phase: str, finding: Finding, policy: Policy) -> Decision:

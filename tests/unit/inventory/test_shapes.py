@@ -16,9 +16,9 @@ from tests.unit.inventory.test_inventory import GOOD
 from tests.unit.preflight_world import PreflightWorld, inventory
 from tests.unit.shelf_book import ShelfInventory, ShelfSite
 from zkmigrate.cli.main import cli
-from zkmigrate.engine.history import History, Stands
+from zkmigrate.engine.history import History, NotUndone
 from zkmigrate.engine.lock import UNWITNESSED, HostLock
-from zkmigrate.engine.runs import standing_lines
+from zkmigrate.engine.runs import not_undone_lines
 from zkmigrate.errors import HostError, InventoryError, JournalError, UsageError
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.ssh import Transport
@@ -445,9 +445,9 @@ def test_a_run_that_is_over_is_not_open_for_another_playbook(tmp_path: Path) -> 
 
 
 def test_many_hosts_are_counted_and_those_of_a_lost_journal_too() -> None:
-    stands = [Stands("roll.roll", f"broker{n}", False, 2) for n in range(7)]
-    stands += [Stands("main.set", "kafka", True, 1)]
-    assert standing_lines(stands) == [
+    stands = [NotUndone("roll.roll", f"broker{n}", False, 2) for n in range(7)]
+    stands += [NotUndone("main.set", "kafka", True, 1)]
+    assert not_undone_lines(stands) == [
         "roll.roll: 14 changes on broker0, broker1, broker2, broker3, broker4 and 2 more",
         "main.set: 1 change on cluster kafka",
     ]
@@ -456,4 +456,4 @@ def test_many_hosts_are_counted_and_those_of_a_lost_journal_too() -> None:
     found = {"text": "", "leg": 1, "stages": [], "steps": [], "unrecorded": [], "consented": []}
     body = {**found, "operations": [{**change, "confirmed": True}]}
     history.fold(Entry(1, 0.0, "found", body))
-    assert history.stands() == (Stands("a.b", "d1", False, 1),)
+    assert history.not_undone() == (NotUndone("a.b", "d1", False, 1),)

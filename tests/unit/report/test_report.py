@@ -451,7 +451,7 @@ def test_what_is_no_run_is_refused_by_what_it_lacks(tmp_path: Path) -> None:
     (foreign / "journal.jsonl").unlink()
     (foreign / "journal.jsonl").mkdir()
     assert "journal.jsonl" in refused(tmp_path, "--run-id", "foreign")
-    assert "run id '../x' is not possible" in refused(tmp_path, "--run-id", "../x")
+    assert "run id '../x' is invalid" in refused(tmp_path, "--run-id", "../x")
 
 
 def test_a_journal_with_a_line_of_another_version_is_named(tmp_path: Path, run: Run) -> None:

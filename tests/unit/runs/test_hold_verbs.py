@@ -160,7 +160,7 @@ def _catches(pid: int, number: int) -> bool:
         (("hold", "--at", "preflight.sick"), 2, "is past 'before preflight.sick' already"),
         (("hold", "--run-id", "other"), 2, "no run other in "),
         (("release",), 2, "run lab-1 has no hold to release. Next: zkmigrate status"),
-        (("status", "--wait", "nowhere"), 2, "no stage or step 'nowhere'"),
+        (("status", "--wait", "nowhere"), 2, "'nowhere' is not a stage or step"),
         (("status", "--timeout", "3"), 2, "--timeout needs --wait"),
         (("status", "--wait", "end", "--timeout", "-1"), 2, "is not in the range"),
     ],
@@ -199,7 +199,7 @@ def test_the_hold_of_somebody_else_is_not_replaced(desk: Desk) -> None:
     file.place(Hold("", "mine", "bert@desk", "", 1.0))
     done = desk.call("hold")
     assert done.exit_code == 5
-    assert "a hold is there already (bert@desk: mine). Next: zkmigrate release" in done.output
+    assert "a hold exists already (bert@desk: mine). Next: zkmigrate release" in done.output
     released = desk.call("release")
     assert released.exit_code == 0
     assert "the hold is released (bert@desk: mine)" in released.output

@@ -17,7 +17,7 @@ from tests.world.operator import quiet_world
 from zkmigrate.engine import events, process, step_names
 from zkmigrate.engine.codec import encode_finding
 from zkmigrate.engine.history import History
-from zkmigrate.engine.limits import Patience
+from zkmigrate.engine.run import Patience
 from zkmigrate.errors import UsageError
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import claim
@@ -127,7 +127,7 @@ def test_what_can_be_walked_back_to_is_listed_and_no_more() -> None:
     step_names.behind(playbook, "join.join", "install")
     step_names.behind(playbook, "join.join", "")
     step_names.behind(playbook, "", "finalize")
-    for to, why in (("nowhere", "no stage or step 'nowhere' in"), ("cutover", "cutover is ahead; ")):
+    for to, why in (("nowhere", "'nowhere' is not a stage or step of"), ("cutover", "cutover is ahead; ")):
         with pytest.raises(UsageError) as caught:
             step_names.behind(playbook, "join.join", to)
         assert why in str(caught.value)

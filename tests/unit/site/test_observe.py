@@ -14,8 +14,7 @@ import pytest
 
 from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
-from zkmigrate.engine.apply import Apply
-from zkmigrate.engine.channel import ChannelApply
+from zkmigrate.engine.apply import Apply, ChannelApply
 from zkmigrate.errors import HostError
 from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.facts.status import reach

@@ -178,7 +178,7 @@ class Canary:
 def test_the_produce_canary_sends_in_its_stages_only_and_its_last_answers_are_noted(tmp_path: Path) -> None:
     fixture, canary, passed = Fixture(tmp_path), Canary(), list[events.Event]()
     produced = Produced("produce", canary, ("roll", "cutover"), fixture.samples)
-    emit = fixture.samples.heeding(passed.append)
+    emit = fixture.samples.noting_stage(passed.append)
     ask(produced.question, fixture.samples)
     stages = [events.StageBegun(s, s, Way.FORWARD, False, False) for s in ("join", "roll", "finalize")]
     for stage in stages:

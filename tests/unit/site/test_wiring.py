@@ -21,7 +21,7 @@ from tests.world.operator import inventory
 from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.history import History
 from zkmigrate.engine.lock import HostLock
-from zkmigrate.engine.renewal_process import Process
+from zkmigrate.engine.renewal_process import RenewalProcess
 from zkmigrate.engine.samples import Samples
 from zkmigrate.inventory.inventory import Inventory, Ports, Source, Ssh, ZooKeeperHost
 from zkmigrate.model.change import KAFKA, ElectLeaders, Outcome
@@ -149,7 +149,7 @@ def test_the_watch_of_a_site_renews_from_a_second_process_from_before_fence_on(s
     site = Site(inventory().model_copy(update={"ssh": ssh}), "run")
     try:
         watch = site.watch(cast(Clock, Moment()), cast(HostLock, Lock()))
-        other = cast(Process, watch._beside)
+        other = cast(RenewalProcess, watch._second)
         assert other.pid == 0
         watch.follow(Stage("cutover", "Cut over", (), window=WINDOW), History(), cast(Context, None))
         pid = other.pid

@@ -15,11 +15,11 @@ from tests.unit.moves.preflight.test_checks import PROPERTIES, Unreached, both, 
 from tests.unit.moves.preflight.test_kafka import tenant
 from tests.unit.preflight_world import context, healthy, partition, run_preflight
 from tests.world.site import INVENTORY
-from zkmigrate.locations import Places, places
+from zkmigrate.locations import Locations, places
 from zkmigrate.model.finding import AGAIN, Finding, Severity, claim
 from zkmigrate.ui import preflight_view
 
-NOWHERE = Places("migration.yml")
+NOWHERE = Locations("migration.yml")
 
 
 def troubled() -> tuple[Finding, ...]:
@@ -34,7 +34,7 @@ def troubled() -> tuple[Finding, ...]:
     return run_preflight(context(), world, "preflight")
 
 
-def text(findings: tuple[Finding, ...], width: int | None = None, at: Places = NOWHERE) -> str:
+def text(findings: tuple[Finding, ...], width: int | None = None, at: Locations = NOWHERE) -> str:
     return "\n".join(line for line, _ in preflight_view.lines(findings, at, width))
 
 
@@ -154,7 +154,7 @@ def test_moves_and_hosts_name_their_line_in_the_inventory(tmp_path: Path) -> Non
 
 
 def test_the_file_is_named_once_whatever_it_is_called(tmp_path: Path) -> None:
-    at = Places("night/migration.yml", {"kafka": 3})
+    at = Locations("night/migration.yml", {"kafka": 3})
     assert at.located("correct kafka in migration.yml") == "correct kafka in night/migration.yml:3"
 
 

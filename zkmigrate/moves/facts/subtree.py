@@ -13,7 +13,7 @@ from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Teller, untold
+from zkmigrate.model.step import Teller, tell_nobody
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.sums import Sums, read_sums
@@ -30,7 +30,7 @@ def source_ownership(
     txn_dir: str,
     chroot: str,
     known: tuple[Ownership, Cursor] | None = None,
-    teller: Teller = untold,
+    teller: Teller = tell_nobody,
 ) -> Reading[tuple[Ownership, Cursor | None]]:
     """Who owns what under the chroot, and the log cursor at exactly that state.
 
@@ -72,7 +72,7 @@ class Comparison:
 
 
 def compared_ownership(
-    look: Look, inventory: Inventory, chroot: str, leader: str, zxid: int, teller: Teller = untold
+    look: Look, inventory: Inventory, chroot: str, leader: str, zxid: int, teller: Teller = tell_nobody
 ) -> tuple[Reading[tuple[Ownership, Cursor | None]], Reading[Comparison]]:
     """As :func:`source_ownership` from the whole tree, and the comparison of dest's disks with that tree.
 
@@ -118,7 +118,7 @@ class Digests:
 
 
 def digests(
-    look: Look, inventory: Inventory, chroot: str, leader: str, zxid: int, teller: Teller = untold
+    look: Look, inventory: Inventory, chroot: str, leader: str, zxid: int, teller: Teller = tell_nobody
 ) -> Digests:
     """Read every disk once, in memory that does not grow with the tree. leader: of source's."""
 

@@ -181,7 +181,7 @@ def clean_up(setting: Setting, wishes: Wishes) -> int:
         journal = Journal.open(run_dir, clock.wall)
         stack.callback(journal.close)
         runs.check_same(journal.history, playbook.id, inventories.digest(inventory))
-        stand = runs.stand(journal.history, playbook)
+        stand = runs.state_of(journal.history, playbook)
         if stand.state != "complete":
             raise UsageError(
                 f"run {journal.history.run} has not ended ({stand.where}); needed: finalize is done. "

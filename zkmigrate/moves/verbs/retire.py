@@ -84,7 +84,7 @@ def _refuse_now(history: History, playbook: Playbook, inventory: Inventory, host
         raise UsageError(f"{history.retired[host].words}; it cannot be retired twice")
     if not playbook.without(inventory, {*history.retired, host}).brokers:
         raise UsageError(f"{host} is the last broker of the run; needed: one that is left to move")
-    if runs.stand(history, playbook).state == "complete":
+    if runs.state_of(history, playbook).state == "complete":
         raise UsageError(f"run {history.run} is complete; there is nothing left to leave {host} out of")
     at = history.next(playbook)
     if isinstance(at, Next) and at.stage.window and history.touched_in(at.stage.id):

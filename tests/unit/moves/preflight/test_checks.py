@@ -31,7 +31,7 @@ from tests.unit.preflight_world import (
 )
 from zkmigrate.inventory.inventory import Service
 from zkmigrate.lab.drills.recorded import read_record
-from zkmigrate.locations import Places
+from zkmigrate.locations import Locations
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity, blocking
 from zkmigrate.model.look import DirEntry, Znode
@@ -737,7 +737,7 @@ ELSEWHERE = {
 
 
 def of_the_screen(findings: tuple[Finding, ...]) -> list[str]:
-    return [line for line, _ in preflight_view.lines(findings, Places("migration.yml"), None)]
+    return [line for line, _ in preflight_view.lines(findings, Locations("migration.yml"), None)]
 
 
 @pytest.mark.parametrize("by_ssh", ELSEWHERE.values(), ids=ELSEWHERE)

@@ -84,7 +84,7 @@ def _run(setting: Setting, wanted: Wanted, inventory: Inventory) -> Path | None:
         if not runs.has_begun(run_dir):
             raise UsageError(f"no run {run_dir.name} in {setting.runs}. Next: --run-id of another")
         return run_dir
-    if not runs.known(setting.runs, inventory):
+    if not runs.runs_of(setting.runs, inventory):
         return None
     return setting.runs / runs.latest(setting.runs, inventory, playbook_files.load(setting.playbook))
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from tests.unit.engine_world import Tiny
 from zkmigrate.engine.events import RunEnded
-from zkmigrate.engine.hold_points import HoldPlaces
-from zkmigrate.engine.limits import Patience
+from zkmigrate.engine.hold_points import HoldPoints
 from zkmigrate.engine.ports import Answer
-from zkmigrate.engine.run import Walk
+from zkmigrate.engine.run import Patience, Walk
 from zkmigrate.errors import HostError
 from zkmigrate.model.step import Ready, Verdict, Waiting, Way
 
@@ -42,15 +40,13 @@ class Moved:
         return moves(min(passed, self.stuck_s) // self.step_s)
 
 
-def test_nine_hours_that_get_on_are_waited_for(tmp_path: Path) -> None:
-    tiny = Tiny(tmp_path / "r")
+def test_nine_hours_that_get_on_are_waited_for(tiny: Tiny) -> None:
     tiny.steps["one"].verdict = Moved(tiny)
     assert tiny.process(forward).code == 0
     assert tiny.clock.t - 1000.0 == pytest.approx(9 * HOUR_S, abs=60.0)
 
 
-def test_a_minute_without_progress_ends_the_wait_and_says_so(tmp_path: Path) -> None:
-    tiny = Tiny(tmp_path / "r")
+def test_a_minute_without_progress_ends_the_wait_and_says_so(tiny: Tiny) -> None:
     tiny.steps["one"].verdict = Moved(tiny, stuck_s=2 * HOUR_S)
     ended = tiny.process(forward)
     [finding] = ended.findings
@@ -60,8 +56,7 @@ def test_a_minute_without_progress_ends_the_wait_and_says_so(tmp_path: Path) -> 
     assert tiny.clock.t - 1000.0 == pytest.approx(2 * HOUR_S + 60.0)
 
 
-def test_a_process_that_resumes_gives_the_whole_time_again(tmp_path: Path) -> None:
-    tiny = Tiny(tmp_path / "r")
+def test_a_process_that_resumes_gives_the_whole_time_again(tiny: Tiny) -> None:
     tiny.steps["one"].verdict = lambda _way: moves(3)
     for _ in range(2):
         begun = tiny.clock.t
@@ -69,8 +64,7 @@ def test_a_process_that_resumes_gives_the_whole_time_again(tmp_path: Path) -> No
         assert tiny.clock.t - begun == pytest.approx(60.0)
 
 
-def test_a_wall_clock_that_is_set_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tiny = Tiny(tmp_path / "r")
+def test_a_wall_clock_that_is_set_changes_nothing(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiny.clock, "wall", lambda: 1_700_000_000.0 + tiny.clock.t * -1000.0)
     tiny.steps["one"].verdict = Moved(tiny, stuck_s=HOUR_S)
     assert tiny.process(forward).code == 6
@@ -79,9 +73,8 @@ def test_a_wall_clock_that_is_set_changes_nothing(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize(("found", "code"), [(3, 6), (4, 0)], ids=["as it was", "it got on"])
 def test_a_process_that_was_stopped_for_hours_looks_before_it_judges(
-    tmp_path: Path, found: int, code: int
+    tiny: Tiny, found: int, code: int
 ) -> None:
-    tiny = Tiny(tmp_path / "r")
     turns = iter([moves(3), moves(found)])
 
     def verdict(_way: Way) -> Verdict | None:
@@ -94,8 +87,7 @@ def test_a_process_that_was_stopped_for_hours_looks_before_it_judges(
     assert tiny.process(forward).code == code
 
 
-def test_hosts_that_do_not_answer_in_between_hide_no_standstill(tmp_path: Path) -> None:
-    tiny = Tiny(tmp_path / "r")
+def test_hosts_that_do_not_answer_in_between_hide_no_standstill(tiny: Tiny) -> None:
     looks = iter(range(10_000))
 
     def verdict(_way: Way) -> Verdict | None:
@@ -143,9 +135,8 @@ def test_another_wait_in_between_does_not_begin_the_standstill_anew() -> None:
 
 
 def test_an_operators_hold_does_not_eat_up_the_wait_after_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tiny = Tiny(tmp_path / "r")
     waits = Waiting("in sync", "no", 50.0)
     turns = iter([Ready(("d1",)), waits, Ready(("d2",)), waits])
     tiny.steps["one"].verdict = lambda _way: next(turns, None)
@@ -156,6 +147,6 @@ def test_an_operators_hold_does_not_eat_up_the_wait_after_it(
         tiny.clock.t += HOUR_S
         return next(held, None)
 
-    monkeypatch.setattr(HoldPlaces, "between", between)
+    monkeypatch.setattr(HoldPoints, "between", between)
     assert tiny.process(forward).code == 0
     assert tiny.clock.t > 1000.0 + HOUR_S
