@@ -11,9 +11,8 @@ Proof: the brokers are of the named cluster, each entry means a topic, Kafka wou
 
 from __future__ import annotations
 
-from zkmigrate.model.finding import blocking
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict
+from zkmigrate.model.step import Context, Done, Reads, Verdict
 from zkmigrate.topics.facts import FirstLook, first_look
 from zkmigrate.topics.rules import before
 
@@ -28,5 +27,4 @@ class TopicCheckStep(Reads[FirstLook]):
         return first_look(c, look)
 
     def check(self, c: Context, f: FirstLook) -> Verdict:
-        findings = before(c, f)
-        return Blocked(findings) if blocking(findings) else Done(findings)
+        return Done.unless_blocked(before(c, f))

@@ -102,8 +102,7 @@ class ArmStep(Step[ArmFacts]):
         stale = {h for h, r in f.specs.items() if isinstance(r, Absent) or not _is_armed_as(wanted, r)}
         if todo := hosts.in_phase(IDLE) or tuple(h for h in hosts.at if h in stale):
             return Ready(todo)
-        findings = _armed(f)
-        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+        return Done.unless_blocked(_armed(f))
 
     def plan(self, c: Context, f: ArmFacts, target: str) -> Changes:
         members = f.members.value if isinstance(f.members, Seen) else Members(())

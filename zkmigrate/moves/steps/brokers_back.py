@@ -84,8 +84,7 @@ class BrokersBackStep(Step[BackFacts]):
         assert isinstance(f.source, Seen)
         if f.source.value.controller is None:
             return Waiting("source has a controller", "none is registered", STILL_S, 1.0)
-        findings = (_epoch(c, f.source.value),)
-        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+        return Done.unless_blocked((_epoch(c, f.source.value),))
 
     def plan(self, c: Context, f: BackFacts, target: str) -> Changes:
         kafka, broker = c.inventory.kafka, f.brokers[target]

@@ -18,7 +18,7 @@ from zkmigrate.hosts.facts.status import HostPhase
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, HostVerb
 from zkmigrate.model.fact import Absent, Reading, Seen
-from zkmigrate.model.finding import Finding, Severity, claim, each
+from zkmigrate.model.finding import Finding, Severity, blocking, claim, each
 from zkmigrate.model.look import Look, Znode
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.model.step_record import known, needed
@@ -130,7 +130,7 @@ class CheckStep(Step[CheckFacts]):
         if opened:
             # A finisher reached its own limit: there is no way back, so what does not hold is only said.
             findings = tuple(replace(x, severity=Severity.WARN) for x in findings)
-        if any(x.blocks for x in findings):
+        if blocking(findings):
             return Blocked(findings)
         if todo := f.hosts.in_phase(Phase.STARTED):
             return Ready(todo, findings)

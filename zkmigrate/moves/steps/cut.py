@@ -22,7 +22,7 @@ from zkmigrate.hosts.facts.status import Drain, HostStatus, drain, probe
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, Cut, HostVerb, SetService
 from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.finding import Finding, claim, each
+from zkmigrate.model.finding import Finding, blocking, claim, each
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.model.step_record import needed
@@ -128,7 +128,7 @@ class CutStep(Step[CutFacts]):
         if todo := hosts.in_phase(Phase.FENCED):
             return Ready(todo)
         findings = _severed(f)
-        if any(x.blocks for x in findings):
+        if blocking(findings):
             return Blocked(findings)
         before = needed(Surveyed, c).learners
         left = before - len(c.inventory.dest.hosts)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, Fence, HostVerb
-from zkmigrate.model.finding import Finding
+from zkmigrate.model.finding import Finding, blocking
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.window import Phase
@@ -102,9 +102,8 @@ class FenceStep(Step[FenceFacts]):
         if wrong := f.hosts.outside("fence", Phase.ARMED, Phase.FENCED):
             return Blocked(wrong)
         if todo := f.hosts.in_phase(Phase.ARMED):
-            return Blocked(facts.foreign) if any(x.blocks for x in facts.foreign) else Ready(todo)
-        findings = closed(f.whole)
-        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+            return Blocked(facts.foreign) if blocking(facts.foreign) else Ready(todo)
+        return Done.unless_blocked(closed(f.whole))
 
     def plan(self, c: Context, f: FenceFacts, target: str) -> Changes:
         return (Fence(target, in_force(c).fence_ttl_ms),)
@@ -131,10 +130,11 @@ def closed(f: Statuses[HostStatus]) -> tuple[Finding, ...]:
 
 
 def _reopened(f: Statuses[HostStatus]) -> Verdict:
-    findings = f.every(
-        "fence.reopened",
-        "clients reach this dest host again",
-        lambda s: s.fence_entries == 0,
-        lambda s: f"{s.fence_entries} set entries",
+    return Done.unless_blocked(
+        f.every(
+            "fence.reopened",
+            "clients reach this dest host again",
+            lambda s: s.fence_entries == 0,
+            lambda s: f"{s.fence_entries} set entries",
+        )
     )
-    return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)

@@ -68,7 +68,7 @@ class OpenStep(Step[Standing]):
             lambda s: s.fence_entries == 0 or s.phase in (Phase.GO, Phase.SEALED),
             lambda s: f"{s.fence_entries} set entries, {s.client_sockets} client sockets",
         )
-        return Blocked(findings) if any(x.blocks for x in findings) else Done((*findings, *late(hosts)))
+        return Done.unless_blocked((*findings, *late(hosts)))
 
     def plan(self, c: Context, f: Standing, target: str) -> Changes:
         # A finisher may have reached its own limit between CHECK and here: open is right from both phases.

@@ -12,9 +12,9 @@ Proof: every blocking check holds; unknown never passes.
 from __future__ import annotations
 
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
-from zkmigrate.model.finding import Finding, blocking
+from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict
+from zkmigrate.model.step import Context, Done, Reads, Verdict
 from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.moves.preflight import run_preflight
 
@@ -53,4 +53,4 @@ class PreflightStep(Reads[tuple[Finding, ...]]):
         return run_preflight(c, self.dependent, look, self.gate)
 
     def check(self, c: Context, f: tuple[Finding, ...]) -> Verdict:
-        return Blocked(f) if blocking(f) else Done(f)
+        return Done.unless_blocked(f)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from zkmigrate.errors import HostError
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, Severity, claim
+from zkmigrate.model.finding import Finding, Severity, blocking, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
 from zkmigrate.model.step_record import needed
@@ -129,7 +129,7 @@ class ProveStep(Reads[ProveFacts]):
             *_tail_claims(tails, f.state.value),
             *_delta_claims(self.dependent.words, c, result),
         )
-        if any(x.blocks for x in findings):
+        if blocking(findings):
             return Blocked(findings)
         record = Proved(
             first=first,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.fact import Absent, Reading, Seen
-from zkmigrate.model.finding import claim
+from zkmigrate.model.finding import blocking, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
 from zkmigrate.moves.facts.outage import Registered, dest_services, registered, runs
@@ -65,7 +65,7 @@ class ReplayReadStep(Reads[ReadFacts]):
             )
             for host, status in f.services.items()
         )
-        if any(x.blocks for x in down):
+        if blocking(down):
             return Blocked(down)
         if isinstance(f.source, Seen) and f.source.value.anybody:
             seen = f.source.value.words
@@ -74,7 +74,7 @@ class ReplayReadStep(Reads[ReadFacts]):
         if not isinstance(f.replay, Seen):
             return Blocked(findings)
         found = f.replay.value
-        if any(x.blocks for x in findings):
+        if blocking(findings):
             return Blocked(findings)
         batches = tuple((batch.upto, batch.count, batch.fingerprint) for batch in found.batches)
         return Done(findings, Planned(found.dest, found.cut, found.upto, batches).encode())

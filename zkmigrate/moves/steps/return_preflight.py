@@ -22,7 +22,7 @@ from zkmigrate.kafka.rules.next_wave import out_of_sync
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim, each
 from zkmigrate.model.look import KafkaView, Look
-from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict
+from zkmigrate.model.step import Context, Done, Reads, Verdict
 from zkmigrate.moves.facts.outage import BrokerState, brokers
 from zkmigrate.moves.facts.replay import Looked
 from zkmigrate.moves.facts.replay_disks import looking, mark_on
@@ -77,7 +77,7 @@ class ReturnPreflightStep(Reads[ReturnFacts]):
             *disks(f.replay, LATER),
             agreed(c.inventory, f.wall, cost(f.replay)),
         )
-        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+        return Done.unless_blocked(findings)
 
 
 def replayable(c: Context, look: Look, leader: str | None) -> Reading[Looked]:

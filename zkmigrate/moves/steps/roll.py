@@ -141,8 +141,7 @@ class RollStep(Step[RollFacts]):
             return Blocked(closed) if closed else Ready((ending.target,))
         if c.way is Way.BACK:
             return Done()
-        findings = self._left_source(inventory, f)
-        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+        return Done.unless_blocked(self._left_source(inventory, f))
 
     def plan(self, c: Context, f: RollFacts, target: str) -> Changes:
         if ending := self._ending(c.inventory, target):

@@ -78,7 +78,7 @@ class SealStep(Step[Standing]):
             lambda s: s.fence_permanent and s.cut_permanent and not s.lapsed,
             lambda s: f"fence {s.fence_entries} and cut {s.cut_entries} entries, lapsed {s.lapsed}",
         )
-        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+        return Done.unless_blocked(findings)
 
     def plan(self, c: Context, f: Standing, target: str) -> Changes:
         stopped = needed(Stopped, c)

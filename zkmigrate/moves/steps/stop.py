@@ -21,7 +21,7 @@ from zkmigrate.model import step_record
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, HostVerb, SetService
 from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.finding import Finding, blocking, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.window import Phase
@@ -115,7 +115,7 @@ class StopStep(Step[StopFacts]):
         if todo := hosts.in_phase(Phase.CUT):
             return Ready(todo)
         findings = tuple(finding for host in c.inventory.dest_names for finding in _durable(c, f, host))
-        if any(x.blocks for x in findings):
+        if blocking(findings):
             return Blocked(findings)
         record = Stopped(
             {h: r.value.zxid for h, r in f.tails.items() if isinstance(r, Seen)},

@@ -24,7 +24,7 @@ from zkmigrate.inventory.checks import FENCE_OUTLIVES_CUT_MS
 from zkmigrate.inventory.inventory import Lease
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, claim, each
+from zkmigrate.model.finding import Finding, blocking, claim, each
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict
 from zkmigrate.model.step_record import known
@@ -163,7 +163,7 @@ class SurveyStep(Reads[SurveyFacts]):
 
     def check(self, c: Context, f: SurveyFacts) -> Verdict:
         findings = _readable(self.dependent, c, f)
-        if any(x.blocks for x in findings) or not isinstance(f.ownership, Seen) or f.learners is None:
+        if blocking(findings) or not isinstance(f.ownership, Seen) or f.learners is None:
             return Blocked(findings)
         state, cursor = f.ownership.value
         kept = state.kept(self.dependent.keeps)

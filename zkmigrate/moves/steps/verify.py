@@ -185,9 +185,7 @@ class VerifyStep(Step[VerifyFacts]):
             *_same_tree(f.trees),
             *_left_out(missing),
         )
-        if any(x.blocks for x in findings):
-            return Blocked(findings)
-        return Done(findings, Verified(tuple(sorted(missing))).encode())
+        return Done.unless_blocked(findings, Verified(tuple(sorted(missing))).encode())
 
     def plan(self, c: Context, f: VerifyFacts, target: str) -> Changes:
         return GoStep(self.dependent).plan(c, GoFacts(f.hosts, ()), target)
