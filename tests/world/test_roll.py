@@ -14,7 +14,7 @@ from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.engine.events import StepBegun, Waits, WaveBegun
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.inventory.inventory import Window
-from zkmigrate.kafka.rules.connect import connect_string, with_connect
+from zkmigrate.kafka.rules.connect import connect_to_dest, with_connect
 from zkmigrate.kafka.rules.leaders import misled
 from zkmigrate.model.change import Change, ElectLeaders, SetService
 from zkmigrate.model.fact import Reading, Seen, Unknown
@@ -65,7 +65,7 @@ def half_done(world: World, *names: str) -> None:
     inventory = world.inventory
     for name in names:
         file = world.hosts[name].files[inventory.kafka.config]
-        content = with_connect(file.content, connect_string(inventory))
+        content = with_connect(file.content, connect_to_dest(inventory))
         world.hosts[name].files[inventory.kafka.config] = replace(file, content=content, changed=world.wall)
 
 

@@ -26,8 +26,7 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.sampling import Sampling
 from zkmigrate.model.step import Context
 from zkmigrate.model.window import Probe
-from zkmigrate.moves.dependent import AnyDependent, Ending, Member, Position, Progress, Words
-from zkmigrate.moves.member import MemberFacts
+from zkmigrate.moves.dependent import AnyDependent, Ending, Member, MemberFacts, Position, Progress, Words
 from zkmigrate.moves.preflight.check import ALWAYS, Check, Judged, Scope, check
 from zkmigrate.moves.preflight.evidence import Evidence
 from zkmigrate.moves.world.ensemble import Ensemble

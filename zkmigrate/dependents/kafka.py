@@ -29,8 +29,7 @@ from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.sampling import Sampling
 from zkmigrate.model.step import Context
 from zkmigrate.model.window import Probe
-from zkmigrate.moves.dependent import Ending, Position, Progress, Words, unit_of
-from zkmigrate.moves.member import MemberFacts, started_after
+from zkmigrate.moves.dependent import Ending, MemberFacts, Position, Progress, Words, started_after, unit_of
 from zkmigrate.moves.preflight import broker, chroot, releases
 from zkmigrate.moves.preflight import kafka as cluster
 from zkmigrate.moves.preflight.check import Check
@@ -107,10 +106,11 @@ class KafkaDependent:
         return inventory.kafka.service
 
     def names_dest(self, inventory: Inventory, content: bytes) -> bool:
-        return kafka.names_any(kafka.current_connect(content), tuple(h.address for h in inventory.dest.hosts))
+        hosts = kafka.hosts_in(kafka.current_connect(content))
+        return any(h.address in hosts for h in inventory.dest.hosts)
 
     def with_dest(self, inventory: Inventory, content: bytes) -> bytes:
-        return kafka.with_connect(content, kafka.connect_string(inventory))
+        return kafka.with_connect(content, kafka.connect_to_dest(inventory))
 
     def takes(self, inventory: Inventory, member: str) -> Changes:
         unit, commands = unit_of(self, inventory, inventory.broker(member))

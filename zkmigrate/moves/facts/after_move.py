@@ -97,7 +97,7 @@ def look_around(
         dest_owners=on_dest,
         at_source=_addresses(cons),
         clients=source_clients(inventory, dependent, look, cons),
-        connect=look.each(inventory.broker_names, lambda host: connect_string(inventory, look, host)),
+        connect=look.each(inventory.broker_names, lambda host: broker_connect(inventory, look, host)),
         written=_written(inventory, look, source, position, _living(on_dest))
         if read_log and reformed(dest)
         else Absent("not looked at"),
@@ -114,7 +114,7 @@ def _addresses(cons: Mapping[str, Reading[tuple[Connection, ...]]]) -> Mapping[i
     return {unsigned(c.session): c.address for c in listed if c.session}
 
 
-def connect_string(inventory: Inventory, look: Look, host: str) -> Reading[str]:
+def broker_connect(inventory: Inventory, look: Look, host: str) -> Reading[str]:
     """``zookeeper.connect`` of a broker's file."""
     reading = properties(look, host, inventory.kafka.config)
     if not isinstance(reading, Seen):
@@ -139,7 +139,7 @@ def _written(
     if not serving:
         return Unknown("failed", "no source server tells that it serves")
     host = position.host if position and position.host in serving else source.leader or serving[0]
-    _, logs = directories(look, host, inventory.source.data_dir, inventory.source.txn_dir)
+    _, logs = directories(look, host, inventory.source)
     try:
         if position is None:
             return Seen(_end(host, walk(logs, after=_NEWEST), source.zxids()[host]))

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.rules.connect import chroot_in
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.look import Look
 from zkmigrate.moves.dependent import AnyDependent
-from zkmigrate.moves.facts.after_move import connect_string
+from zkmigrate.moves.facts.after_move import broker_connect
 from zkmigrate.moves.facts.connections import connections
 from zkmigrate.moves.facts.sessions import dump
 from zkmigrate.moves.facts.tenants import Tenants, foreign_clients
@@ -39,12 +40,6 @@ def users(inventory: Inventory, dependent: AnyDependent, look: Look) -> Users:
     )
 
 
-def chroot_of(connect: str) -> str:
-    """The chroot of a ``zookeeper.connect``; ``/`` where it names none."""
-    _, slash, path = connect.strip().partition("/")
-    return slash + path.rstrip("/") if path.rstrip("/") else "/"
-
-
 def _chroot(inventory: Inventory, look: Look, broker: str) -> Reading[str]:
-    connect = connect_string(inventory, look, broker)
-    return Seen(chroot_of(connect.value)) if isinstance(connect, Seen) else connect
+    connect = broker_connect(inventory, look, broker)
+    return Seen(chroot_in(connect.value)) if isinstance(connect, Seen) else connect

@@ -13,9 +13,9 @@ from typing import Annotated, ClassVar
 from pydantic import PlainSerializer, PlainValidator
 
 from zkmigrate.model.step import Context, Way
-from zkmigrate.model.step_record import Recorded, recorded
+from zkmigrate.model.step_record import Hex, Recorded, recorded
 from zkmigrate.zookeeper.data.txnlog import Cursor, cursor_from_json, cursor_to_json
-from zkmigrate.zookeeper.facts.ownership import Hex, Ownership
+from zkmigrate.zookeeper.facts.ownership import Ownership
 
 Place = Annotated[Cursor | None, PlainValidator(cursor_from_json), PlainSerializer(cursor_to_json)]
 """A place in a log; null where the log held no record yet."""

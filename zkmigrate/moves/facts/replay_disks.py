@@ -11,26 +11,18 @@ from zkmigrate.model.look import Look
 from zkmigrate.moves.facts.replay import Looking, Tell, silent
 from zkmigrate.zookeeper.data.effect import is_session
 from zkmigrate.zookeeper.data.proofs import Side
-from zkmigrate.zookeeper.data.reader import Directory, Listed
+from zkmigrate.zookeeper.data.reader import Directory
 from zkmigrate.zookeeper.data.replay import Again, Mark, Replay, marker_of, needed
 from zkmigrate.zookeeper.data.sums import read_sums, whole, znodes
-from zkmigrate.zookeeper.facts.disk import directories
+from zkmigrate.zookeeper.facts.disk import listed
 
 
 def looking(inventory: Inventory, look: Look, leader: str, tell: Callable[[str], Tell] = silent) -> Looking:
     """The disks of source's leader and of every dest host, as the hosts show them. Raises HostError."""
 
-    def side(host: str, data_dir: str, txn_dir: str) -> Side:
-        data, logs = directories(look, host, data_dir, txn_dir)
-        snapshots = Listed(data)
-        return Side(host, snapshots, snapshots if data == logs else Listed(logs))
-
     def opened() -> Sequence[Side]:
-        source, dest = inventory.source, inventory.dest
-        return [
-            side(leader, source.data_dir, source.txn_dir),
-            *(side(host, dest.data_dir, dest.txn_dir) for host in inventory.dest_names),
-        ]
+        dests = (Side(host, *listed(look, host, inventory.dest)) for host in inventory.dest_names)
+        return [Side(leader, *listed(look, leader, inventory.source)), *dests]
 
     return Looking(opened, inventory.kafka.chroot, 0, tell=tell)
 
@@ -94,10 +86,4 @@ class Reader:
 
 def reader(inventory: Inventory, look: Look) -> Reader:
     """Of the disks of dest's hosts, as the hosts show them."""
-    dest = inventory.dest
-
-    def disk(host: str) -> tuple[Directory, Directory]:
-        data, logs = directories(look, host, dest.data_dir, dest.txn_dir)
-        return Listed(data), Listed(logs)
-
-    return Reader(inventory.kafka.chroot, disk)
+    return Reader(inventory.kafka.chroot, lambda host: listed(look, host, inventory.dest))

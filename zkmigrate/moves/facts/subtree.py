@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from zkmigrate.errors import HostError
-from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.inventory.inventory import Dest, Inventory, Source
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Teller, untold
@@ -19,15 +20,14 @@ from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.sums import Sums, read_sums
 from zkmigrate.zookeeper.data.tree import Difference, Tree, diff, load_tree, max_zxid
 from zkmigrate.zookeeper.data.txnlog import Cursor
-from zkmigrate.zookeeper.facts.disk import directories
+from zkmigrate.zookeeper.facts.disk import directories, read_disk
 from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership, rolled_forward
 
 
 def source_ownership(
     look: Look,
     host: str,
-    data_dir: str,
-    txn_dir: str,
+    source: Source,
     chroot: str,
     known: tuple[Ownership, Cursor] | None = None,
     teller: Teller = untold,
@@ -37,7 +37,7 @@ def source_ownership(
     known: an earlier state of the same host's log with its cursor; then only the rest of the log is read, if
     the cursor's file is still there. teller: told how far it is, where it takes long.
     """
-    data, logs = directories(look, host, data_dir, txn_dir)
+    data, logs = directories(look, host, source)
     try:
         if known is None or known[1].file not in logs.names_with_sizes():
             tree = load_tree(data, logs, chroot=chroot, tell=_telling(look, teller, host))
@@ -79,24 +79,23 @@ def compared_ownership(
     zxid: one that every dest disk holds, read from them before this is called, so that source's log reaches
     it. Two trees are held at a time. Further hosts than the first are compared for ``COMPARE_S``.
     """
-    source, dest = inventory.source, inventory.dest
-    data, logs = directories(look, leader, source.data_dir, source.txn_dir)
+    data, logs = directories(look, leader, inventory.source)
     try:
         tree = load_tree(data, logs, chroot=chroot, upto=zxid, tell=_telling(look, teller, leader))
     except (HostError, ZkDataError) as error:
         unread = Unknown("failed", f"{leader}: {error}")
         return unread, unread
+
+    def compared(host: str) -> tuple[Difference, ...]:
+        theirs = directories(look, host, inventory.dest)
+        return diff(tree, load_tree(*theirs, chroot=chroot, upto=zxid, tell=_telling(look, teller, host)))
+
     hosts: dict[str, Reading[tuple[Difference, ...]]] = {}
     began = look.now()
     for host in inventory.dest_names:
         if hosts and look.now() - began > COMPARE_S:
             break
-        theirs = directories(look, host, dest.data_dir, dest.txn_dir)
-        try:
-            other = load_tree(*theirs, chroot=chroot, upto=zxid, tell=_telling(look, teller, host))
-            hosts[host] = Seen(diff(tree, other))
-        except (HostError, ZkDataError) as error:
-            hosts[host] = Unknown("failed", f"{host}: {error}")
+        hosts[host] = read_disk(partial(compared, host), host)
     comparison = Comparison(zxid, len(tree.nodes), hosts)
     try:
         rest = walk(logs, after=zxid)
@@ -122,17 +121,13 @@ def digests(
 ) -> Digests:
     """Read every disk once, in memory that does not grow with the tree. leader: of source's."""
 
-    def summed(host: str, data_dir: str, txn_dir: str) -> Reading[Sums]:
+    def summed(host: str, of: Source | Dest) -> Reading[Sums]:
+        data, logs = directories(look, host, of)
         tell = _telling_of(look, teller, host)
-        try:
-            data, logs = directories(look, host, data_dir, txn_dir)
-            return Seen(read_sums(data, logs, chroot=chroot, upto=zxid, tell=tell))
-        except (HostError, ZkDataError) as error:
-            return Unknown("failed", f"{host}: {error}")
+        return read_disk(lambda: read_sums(data, logs, chroot=chroot, upto=zxid, tell=tell), host)
 
-    source, dest = inventory.source, inventory.dest
-    hosts = {host: summed(host, dest.data_dir, dest.txn_dir) for host in inventory.dest_names}
-    return Digests(zxid, summed(leader, source.data_dir, source.txn_dir), hosts)
+    hosts = {host: summed(host, inventory.dest) for host in inventory.dest_names}
+    return Digests(zxid, summed(leader, inventory.source), hosts)
 
 
 def _telling(look: Look, teller: Teller, host: str) -> Callable[[int, int | None], None]:

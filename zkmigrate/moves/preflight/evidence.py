@@ -32,7 +32,7 @@ from zkmigrate.zookeeper.data.four_letter_words import Conf, Connection, Dump, M
 from zkmigrate.zookeeper.data.jute import JUTE_MAXBUFFER
 from zkmigrate.zookeeper.data.reader import Listed
 from zkmigrate.zookeeper.facts.config import ZooConfig, zoo_config
-from zkmigrate.zookeeper.facts.disk import listed
+from zkmigrate.zookeeper.facts.disk import listed, read_disk
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, source_view
 from zkmigrate.zookeeper.facts.four_letter_answers import answer
 from zkmigrate.zookeeper.facts.largest_znode import Largest, largest_znode
@@ -185,7 +185,7 @@ def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evide
     running = look.each(serving, lambda host: running_flags(look, host))
     offers = look.each((*dests, *members), offer)
     leader = leader_of(c, common)
-    disk = listed(look, leader, source.data_dir, source.txn_dir)
+    disk = read_disk(lambda: listed(look, leader, source))
     return replace(
         common,
         source_config=look.each(sources, lambda host: zoo_config(look, host, source.config)),
@@ -306,9 +306,7 @@ def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
     return replace(
         common,
         source_myid=look.each(sources, lambda host: _myid(look, host, source.data_dir)),
-        largest=largest_znode(
-            look, leader_of(c, common), source.data_dir, source.txn_dir, common.leader, enough
-        ),
+        largest=largest_znode(look, leader_of(c, common), source, common.leader, enough),
         knocks=look.each(dests, lambda host: look.word(host, "srvr")),
         dest_data=look.each(dests, lambda host: data_state(look, dest, host)),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from zkmigrate.inventory.inventory import Broker, Inventory
-from zkmigrate.kafka.rules.connect import registration
+from zkmigrate.kafka.rules.connect import hosts_in, registration
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.moves.facts.after_move import Afterwards, Written, reformed
@@ -104,7 +104,7 @@ def _configured(inventory: Inventory, seen: Afterwards) -> Iterator[Finding]:
     for host, reading in seen.connect.items():
         strange: list[str] = []
         if isinstance(reading, Seen):
-            strange = sorted(_hosts(reading.value) - dest)
+            strange = sorted(hosts_in(reading.value) - dest)
         yield claim(
             "watch.config",
             "the broker's file names dest only",
@@ -115,11 +115,6 @@ def _configured(inventory: Inventory, seen: Afterwards) -> Iterator[Finding]:
             moves=("put dest into zookeeper.connect again, before this broker restarts",),
             cause=reading.cause if isinstance(reading, Unknown) else "",
         )
-
-
-def _hosts(connect: str) -> set[str]:
-    parts = [part.strip() for part in connect.split("/", 1)[0].split(",")]
-    return {part.rpartition(":")[0].strip("[]") or part for part in parts if part}
 
 
 def _left_source(inventory: Inventory, seen: Afterwards) -> Iterator[Finding]:

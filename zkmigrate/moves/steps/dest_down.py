@@ -14,17 +14,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zkmigrate.errors import HostError
 from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.change import Applied, Changes, SetService
-from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.moves.facts.dest_status import unknown
 from zkmigrate.moves.facts.outage import BrokerState, brokers, dest_services, runs
 from zkmigrate.moves.steps.brokers_down import untold
-from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.zookeeper.data.tail import Tail
 from zkmigrate.zookeeper.data.zxid import format_zxid
 from zkmigrate.zookeeper.facts.disk import durable_tail
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view
@@ -39,7 +38,7 @@ class DestFacts:
 
     brokers: Mapping[str, BrokerState]
     services: Mapping[str, Reading[HostStatus]]
-    tails: Mapping[str, Reading[int]]
+    tails: Mapping[str, Reading[Tail]]
     view: EnsembleView | None = None
 
 
@@ -51,18 +50,10 @@ class DestDownStep(Step[DestFacts]):
     hazard = Hazard.REVERSIBLE
 
     def observe(self, c: Context, look: Look) -> DestFacts:
-        dest = c.inventory.dest
         services = dest_services(c.inventory, look)
-
-        def tail(host: str) -> Reading[int]:
-            try:
-                return Seen(durable_tail(look, host, dest.data_dir, dest.txn_dir).zxid)
-            except (HostError, ZkDataError) as error:
-                return Unknown("failed", str(error))
-
         down = [host for host, status in services.items() if runs(status) is False]
         back = c.way is Way.BACK
-        tails = {} if back else look.each(down, tail)
+        tails = {} if back else look.each(down, lambda host: durable_tail(look, host, c.inventory.dest))
         return DestFacts(
             brokers(c.inventory, look), services, tails, dest_view(c.inventory, look) if back else None
         )
@@ -87,7 +78,7 @@ class DestDownStep(Step[DestFacts]):
         findings = (*(unknown("dest.tail", h, r) for h, r in f.tails.items() if not isinstance(r, Seen)),)
         if findings:
             return Blocked(findings)
-        equal = _equal(c, {host: r.value for host, r in f.tails.items() if isinstance(r, Seen)})
+        equal = _equal(c, {host: r.value.zxid for host, r in f.tails.items() if isinstance(r, Seen)})
         return Blocked((equal,)) if equal.blocks else Done((equal,))
 
     def plan(self, c: Context, f: DestFacts, target: str) -> Changes:

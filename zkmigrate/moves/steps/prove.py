@@ -31,7 +31,6 @@ from zkmigrate.moves.rules.start_order import freshest
 from zkmigrate.zookeeper.data.delta import DeltaResult, delta, due
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.logdir import walk
-from zkmigrate.zookeeper.data.proofs import covers
 from zkmigrate.zookeeper.data.session import format_session
 from zkmigrate.zookeeper.data.zxid import epoch, format_zxid
 from zkmigrate.zookeeper.facts.disk import directories
@@ -86,9 +85,8 @@ class ProveStep(Reads[ProveFacts]):
         survey = needed(Surveyed, c)
         tails = needed(Stopped, c).tails.values()
         lowest, highest = min(tails), max(tails)
-        source = c.inventory.source
         try:
-            _, logs = directories(look, survey.leader, source.data_dir, source.txn_dir)
+            _, logs = directories(look, survey.leader, c.inventory.source)
             cursor = survey.cursors.get(survey.leader)
             since = walk(logs, cursor=cursor)
             state = rolled_forward(survey.ownership, since, lowest)
@@ -126,7 +124,7 @@ class ProveStep(Reads[ProveFacts]):
         findings = (
             _same_leader(c, f),
             _from_survey(c, min(tails.values())),
-            *_tail_claims(tails, f.state.value),
+            *_tail_claims(tails, first, f.state.value.newest),
             *_delta_claims(self.dependent.words, c, result),
         )
         if blocking(findings):
@@ -183,15 +181,15 @@ def _from_survey(c: Context, lowest: int) -> Finding:
     )
 
 
-def _tail_claims(tails: Mapping[str, int], state: Ownership) -> tuple[Finding, ...]:
+def _tail_claims(tails: Mapping[str, int], first: tuple[str, ...], newest: int) -> tuple[Finding, ...]:
     return tuple(
         claim(
             "prove.tail",
             "the newest durable zxid covers everything that touched the chroot",
-            covers(zxid, state.newest),
+            host in first,
             target=host,
             seen=format_zxid(zxid),
-            needed=f"at least {format_zxid(state.newest)}",
+            needed=f"at least {format_zxid(newest)}",
             moves=("roll back: the dest host catches up, then cut over again",),
         )
         for host, zxid in tails.items()

@@ -29,10 +29,9 @@ from zkmigrate.model.fact import NotHeard, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import DirEntry, Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
-from zkmigrate.moves.dependent import AnyDependent, Ending, Position, unit_of
+from zkmigrate.moves.dependent import AnyDependent, Ending, MemberFacts, Position, unit_of
 from zkmigrate.moves.facts.connections import addresses, connections
 from zkmigrate.moves.facts.dest_status import unknown
-from zkmigrate.moves.member import MemberFacts
 from zkmigrate.moves.rules.maintenance_window import hour
 from zkmigrate.moves.rules.soak import soaked
 from zkmigrate.moves.steps.roll_by_hand import BY_HAND

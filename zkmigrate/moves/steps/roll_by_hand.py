@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from zkmigrate.inventory.inventory import Broker, Inventory
 from zkmigrate.kafka.facts.cluster import controller
-from zkmigrate.kafka.rules.connect import connect_sed, connect_string
+from zkmigrate.kafka.rules.connect import connect_sed, connect_to_dest
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import Look
@@ -37,7 +37,7 @@ def _there(s: Sheet, host: str) -> tuple[Block, ...]:
     before = (
         f"until_in_sync 600 {host} {broker.endpoint} &&",
         f"zkm {host} read {path} 0 1048576 | base64 -d >{host}.old &&",
-        f"sed -E {shlex.quote(connect_sed(connect_string(s.inventory)))} {host}.old >{host}.new &&",
+        f"sed -E {shlex.quote(connect_sed(connect_to_dest(s.inventory)))} {host}.old >{host}.new &&",
         f"one_line {host}",
     )
     write, again = s.alone(host, Way.FORWARD, {path: f"{host}.new"})

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zkmigrate.errors import HostError
 from zkmigrate.hosts.facts.status import stamp
 from zkmigrate.model import step_record
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
@@ -27,7 +26,6 @@ from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready
 from zkmigrate.model.window import Phase
 from zkmigrate.moves.facts.dest_status import Standing, foreseen, standing, unknown
 from zkmigrate.moves.facts.records import Drained, Stopped, Surveyed
-from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.tail import Tail
 from zkmigrate.zookeeper.data.zxid import format_zxid
 from zkmigrate.zookeeper.facts.disk import durable_tail
@@ -82,20 +80,11 @@ class StopStep(Step[StopFacts]):
         if c.way is Way.BACK:
             return StopFacts(stand, {}, {})
         down = stand.whole.where(lambda s: s.phase == Phase.STOPPED and s.unit_state in _DOWN)
-
         survey = step_record.known(Surveyed, c)
         cursors = survey.cursors if survey is not None else {}
-
-        def tail(host: str) -> Reading[Tail]:
-            dest = c.inventory.dest
-            try:
-                return Seen(
-                    durable_tail(look, host, dest.data_dir, dest.txn_dir, cursors.get(host), check=False)
-                )
-            except (HostError, ZkDataError) as error:
-                return Unknown("failed", str(error))
-
-        tails = look.each(down, tail)
+        tails = look.each(
+            down, lambda host: durable_tail(look, host, c.inventory.dest, cursors.get(host), check=False)
+        )
         return StopFacts(stand, tails, look.each(down, lambda host: stamp(look, host)))
 
     def check(self, c: Context, f: StopFacts) -> Verdict:

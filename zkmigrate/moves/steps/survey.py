@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from zkmigrate.errors import HostError, RecordError
+from zkmigrate.errors import RecordError
 from zkmigrate.inventory.checks import FENCE_OUTLIVES_CUT_MS
 from zkmigrate.inventory.inventory import Lease
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
@@ -48,7 +48,6 @@ from zkmigrate.moves.rules.window_rules import (
     rehearsed_s,
     to_seal_s,
 )
-from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.session import format_session
 from zkmigrate.zookeeper.data.tail import Tail
 from zkmigrate.zookeeper.data.txnlog import Cursor
@@ -113,7 +112,6 @@ class SurveyStep(Reads[SurveyFacts]):
         self.dependent = dependent
 
     def observe(self, c: Context, look: Look) -> SurveyFacts:
-        dest = c.inventory.dest
         view = source_view(c.inventory, look)
         if view.leader is None:
             return SurveyFacts("", 0, None, Unknown("failed", f"source has no leader: {view.modes()}"), {})
@@ -121,15 +119,10 @@ class SurveyStep(Reads[SurveyFacts]):
         earlier = _earlier(c)
         cursors = earlier.cursors if earlier is not None else {}
         mntr = leader_mntr(look, view.leader)
-
-        def tail(host: str) -> Reading[Tail]:
-            try:
-                return Seen(durable_tail(look, host, dest.data_dir, dest.txn_dir, cursors.get(host)))
-            except (HostError, ZkDataError) as error:
-                return Unknown("failed", str(error))
-
         count = mntr.value.learners if isinstance(mntr, Seen) else None
-        tails = look.each(c.inventory.dest_names, tail)
+        tails = look.each(
+            c.inventory.dest_names, lambda host: durable_tail(look, host, c.inventory.dest, cursors.get(host))
+        )
         if c.rehearsal:
             read = self._source(c, look, view.leader, now, earlier)
             trips = round_trips(c, look, TRIES)
@@ -193,10 +186,8 @@ class SurveyStep(Reads[SurveyFacts]):
         if earlier is not None and (earlier.leader, earlier.epoch) == (leader, now):
             cursor = earlier.cursors.get(leader)
             start = None if cursor is None else (earlier.ownership, cursor)
-        source = c.inventory.source
-        return source_ownership(
-            look, leader, source.data_dir, source.txn_dir, self.dependent.chroot(c.inventory), start, c.tell
-        )
+        chroot = self.dependent.chroot(c.inventory)
+        return source_ownership(look, leader, c.inventory.source, chroot, start, c.tell)
 
 
 def _earlier(c: Context) -> Surveyed | None:

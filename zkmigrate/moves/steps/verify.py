@@ -21,11 +21,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zkmigrate.errors import HostError
 from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Finding, Held, Severity, claim
 from zkmigrate.model.look import Look, Znode
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Waiting
@@ -47,10 +46,9 @@ from zkmigrate.moves.steps.check import (
 )
 from zkmigrate.moves.steps.go import GoFacts, GoStep
 from zkmigrate.zookeeper.data.delta import DeltaResult, delta
-from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.session import format_session
 from zkmigrate.zookeeper.data.zxid import format_zxid
-from zkmigrate.zookeeper.facts.disk import directories
+from zkmigrate.zookeeper.facts.disk import directories, read_disk
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view
 
 TIMEOUTS = 2
@@ -214,24 +212,21 @@ class VerifyStep(Step[VerifyFacts]):
 
     def _since_proof(self, c: Context, look: Look) -> Reading[DeltaResult]:
         """Source's log from where PROVE stopped to its present end; dest's sessions expire in it."""
-        proved, source = needed(Proved, c), c.inventory.source
+        proved, leader = needed(Proved, c), needed(Surveyed, c).leader
         owners = proved.baseline.owners
-        leader = needed(Surveyed, c).leader
-        try:
-            _, logs = directories(look, leader, source.data_dir, source.txn_dir)
-            return Seen(
-                delta(
-                    logs,
-                    chroot=self.dependent.chroot(c.inventory),
-                    after=proved.delta.last,
-                    upto=None,
-                    owners=owners,
-                    living=owners.keys(),
-                    cursor=proved.cursor,
-                )
-            )
-        except (HostError, ZkDataError) as error:
-            return Unknown("failed", f"{leader}: {error}")
+        _, logs = directories(look, leader, c.inventory.source)
+        return read_disk(
+            lambda: delta(
+                logs,
+                chroot=self.dependent.chroot(c.inventory),
+                after=proved.delta.last,
+                upto=None,
+                owners=owners,
+                living=owners.keys(),
+                cursor=proved.cursor,
+            ),
+            leader,
+        )
 
 
 def _missing(f: VerifyFacts) -> dict[str, str]:

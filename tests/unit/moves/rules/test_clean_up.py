@@ -10,10 +10,10 @@ import pytest
 
 from zkmigrate.engine.history import History
 from zkmigrate.errors import JournalError
+from zkmigrate.kafka.rules.connect import chroot_in
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Severity, blocking
-from zkmigrate.moves.facts.clean_up import chroot_of
 from zkmigrate.moves.facts.tenants import Tenant, Tenants
 from zkmigrate.moves.rules.clean_up import (
     Node,
@@ -174,7 +174,7 @@ def test_what_lies_outside_every_chroot() -> None:
 
 
 def test_a_broker_without_a_chroot_has_everything() -> None:
-    assert [chroot_of(text) for text in ("a:1,b:1/kafka", "a:1/a/kafka/", "a:1", "a:1/")] == [
+    assert [chroot_in(text) for text in ("a:1,b:1/kafka", "a:1/a/kafka/", "a:1", "a:1/")] == [
         "/kafka", "/a/kafka", "/", "/"
     ]  # fmt: skip
 

@@ -7,11 +7,13 @@ from typing import Any
 
 from tests.world.operator import inventory
 from zkmigrate.hosts.facts.status import HostStatus
-from zkmigrate.model.fact import Unknown
+from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.step import Blocked, Context, Done, Verdict, Way
 from zkmigrate.moves.facts.dest_status import Standing, Statuses, unknown
 from zkmigrate.moves.facts.records import Proved, ReadDelta, Surveyed
+from zkmigrate.zookeeper.data.tail import Tail
+from zkmigrate.zookeeper.data.zxid import Zxid
 from zkmigrate.zookeeper.facts.ownership import Ownership
 
 DEST = ("dest1", "dest2", "dest3")
@@ -76,6 +78,11 @@ def surveyed(**changes: Any) -> dict[str, Any]:
 def proved(**changes: Any) -> dict[str, Any]:
     """PROVE's record as the journal holds it."""
     return replace(PROVED, **changes).encode()
+
+
+def tail(zxid: int) -> Reading[Tail]:
+    """A disk whose newest transaction is this one."""
+    return Seen(Tail(Zxid(zxid), "log", "log.1", 16, 40, False, 0, 0))
 
 
 def context(rehearsal: bool = False, way: Way = Way.FORWARD, **records: Any) -> Context:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tests.unit.moves.steps.facts import ARMED, DEST
 from tests.world.operator import PROPERTIES, inventory
 from zkmigrate.hosts.facts.status import HostStatus
-from zkmigrate.kafka.rules.connect import connect_string, with_connect
+from zkmigrate.kafka.rules.connect import connect_to_dest, with_connect
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, KafkaView, PartitionState
 from zkmigrate.moves.facts.outage import BrokerState, Registered
@@ -19,7 +19,7 @@ from zkmigrate.zookeeper.facts.ensemble import EnsembleView
 BROKERS = ("broker1", "broker2", "broker3")
 SOURCE = ("source1", "source2", "source3")
 TO_SOURCE = PROPERTIES
-TO_DEST = with_connect(PROPERTIES, connect_string(inventory()))
+TO_DEST = with_connect(PROPERTIES, connect_to_dest(inventory()))
 ENTRY = DirEntry("server.properties", "f", 100, 0, "0640", "kafka", "kafka")
 UP: Reading[HostStatus] = Seen(ARMED)
 DOWN: Reading[HostStatus] = Seen(replace(ARMED, unit_state="inactive", unit_pid=0))

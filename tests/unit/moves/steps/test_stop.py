@@ -16,22 +16,17 @@ from tests.unit.moves.steps.facts import (
     context,
     standing,
     stopped_by,
+    tail,
     well,
 )
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Way
 from zkmigrate.moves.facts.records import Drained
 from zkmigrate.moves.steps.stop import StopFacts, StopStep
-from zkmigrate.zookeeper.data.tail import Tail
-from zkmigrate.zookeeper.data.zxid import Zxid
 
 Z, OWN = 0x500000010, 0x500000014
 """Z of source, and what every host had applied when it was drained: it followed on."""
 STAMP: Reading[str] = Seen("0" * 64)
-
-
-def tail(zxid: int) -> Reading[Tail]:
-    return Seen(Tail(Zxid(zxid), "log", "log.500000001", 0, 0, False, 0, 0, (), ()))
 
 
 def facts(disk: int = OWN, **fact: Any) -> StopFacts:
