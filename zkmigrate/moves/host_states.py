@@ -1,7 +1,7 @@
-"""Rows of the timeline: what each dest host and broker was at any moment, from the changes it confirmed.
+"""Rows of the report's timeline: the state of each dest host and broker, from the changes it confirmed.
 
-Dest hosts finish alone from GO on: what they did then is taken from the samples, else from the step that saw
-it. Pure.
+From GO on dest hosts finish alone: their states then come from the samples, otherwise from the step that saw
+them.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _AFTER: Mapping[str, tuple[str, str]] = {
 }
 _ALONE = "by itself"
 _LEASE_S = 1.0
-"""Without the tool for less than this, a lease has not ended yet."""
+"""Seconds without the tool within which no lease has ended."""
 
 _UNSEEN_S = 5.0
-"""After so long without a sample nothing is said of source."""
+"""Seconds without a sample after which source's state is not shown."""
 
 
 def rows(story: Story, samples: Rows, start: float, gone: Spans, damaged: bool) -> tuple[Lane, ...]:
@@ -61,15 +61,15 @@ def rows(story: Story, samples: Rows, start: float, gone: Spans, damaged: bool) 
 
 
 def source_hosts(story: Story, asked: Rows) -> tuple[str, ...]:
-    """The source hosts by name: those of the journal, else the ZooKeeper hosts of the samples that are not
-    dest's. asked: samples of kind ``ensembles``."""
+    """The source hosts by name, from the journal, otherwise the hosts in the samples that are not dest's.
+    asked: samples of kind ``ensembles``."""
     named = [str(host) for _, row in asked if isinstance(row.get("servers"), dict) for host in row["servers"]]
     dest = dest_hosts(story)
     return story.hosts.get("source") or tuple(name for name in dict.fromkeys(named) if name not in dest)
 
 
 def dest_hosts(story: Story) -> tuple[str, ...]:
-    """The dest hosts by name, in the inventory's order where the journal tells it."""
+    """The dest hosts by name, in the inventory's order where the journal has it."""
     stages = ("join", "rehearse", "cutover")
     targets = [op.target for op in story.ops if op.step.partition(".")[0] in stages]
     return story.hosts.get("dest") or tuple(dict.fromkeys(targets))
@@ -82,7 +82,7 @@ def broker_hosts(story: Story) -> tuple[str, ...]:
 
 
 class _Line:
-    """One row in the making: a new state ends the one before."""
+    """The row that is being built: a new state ends the one before."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -108,8 +108,7 @@ def dest_lanes(
     phases: Sequence[tuple[float, Mapping[str, Any]]],
     gone: Sequence[tuple[float, float]] = (),
 ) -> tuple[Lane, ...]:
-    """A row for each dest host. phases: samples of kind ``phases``, in order. gone: when no process was at
-    work."""
+    """A row for each dest host. phases: samples of kind ``phases``, in order. gone: when no tool ran."""
     return tuple(Lane(host, "dest", tuple(_dest(host, story, phases, gone))) for host in dest_hosts(story))
 
 
@@ -161,13 +160,13 @@ def _place(change: Change) -> str:
 
 
 def _left_alone(line: _Line, at: float) -> None:
-    """Nobody renews the lease: what is not sealed goes back by itself, when is not known."""
+    """Nobody renews the lease: a host that is not sealed goes back by itself at an unknown time."""
     if line.state in (FENCED, CUT, STOPPED) and not line.spans[-1].note.startswith(("sealed", "GO given")):
         line.turn(at, UNKNOWN, "the tool was gone: a host that is not sealed goes back by itself")
 
 
 def _walked(line: _Line, at: float, visit: Visit) -> None:
-    """What a step's end proves of every host, where no change of ours made it."""
+    """The state that a step's end proves of every host without a change of ours."""
     name = visit.step.partition(".")[2]
     if visit.back:
         if name in ("fence", "arm") and line.state in (FENCED, CUT, STOPPED, UNKNOWN):
@@ -182,12 +181,12 @@ def _walked(line: _Line, at: float, visit: Visit) -> None:
 
 
 def _seen(line: _Line, at: float, host: str, row: Mapping[str, Any]) -> None:
-    """Samples count only for what a host does alone after GO: a look may be older than a change of ours."""
+    """Samples count only for what a host does alone after GO: a sample may be older than a change of ours."""
     hosts = row.get("hosts")
-    said = hosts.get(host) if isinstance(hosts, dict) else None
-    if not isinstance(said, list) or len(said) != 2 or not line.spans:
+    sample = hosts.get(host) if isinstance(hosts, dict) else None
+    if not isinstance(sample, list) or len(sample) != 2 or not line.spans:
         return
-    phase, served = said
+    phase, served = sample
     gone = line.state == STOPPED and line.spans[-1].note.startswith("GO given")
     if gone and phase in SERVING:
         ago = float(served) if isinstance(served, int | float) else 0.0
@@ -202,13 +201,13 @@ def broker_lanes(story: Story, start: float) -> tuple[Lane, ...]:
 
 
 def _at_first(host: str, story: Story) -> tuple[str, str]:
-    """What a broker is known to have been before the roll, and why where that is nothing."""
+    """A broker's state before the roll, and why it is not known."""
     looks = [v for v in story.visits if v.step == "preflight.preflight"]
-    said = [f for v in looks for f in v.findings if (f.id, f.target) == ("kafka.config", host)]
+    found = [f for v in looks for f in v.findings if (f.id, f.target) == ("kafka.config", host)]
     rolled = any(op.target == host and op.step.partition(".")[0] == "roll" for op in story.ops)
-    if rolled or any(v.outcome == "done" for v in looks) or any(f.held is Held.YES for f in said):
+    if rolled or any(v.outcome == "done" for v in looks) or any(f.held is Held.YES for f in found):
         return OLD, ""
-    return UNKNOWN, said[-1].seen if said else "nobody has looked at its server.properties yet"
+    return UNKNOWN, found[-1].seen if found else "its server.properties was not read yet"
 
 
 def _broker(host: str, story: Story, start: float) -> list[Span]:
@@ -231,7 +230,7 @@ def _broker(host: str, story: Story, start: float) -> list[Span]:
 
 
 def until(rows: Iterable[Lane], last: float) -> tuple[Lane, ...]:
-    """Rows of a journal that is damaged: what came after its last intact line is not known."""
+    """The rows of a damaged journal: unknown after its last intact line."""
     unknown = Span(last, None, UNKNOWN, "the journal is damaged")
 
     def cut(row: Lane) -> tuple[Span, ...]:
@@ -274,7 +273,7 @@ def _state_at(row: Lane, at: float) -> str:
 def source_ensemble(
     hosts: tuple[str, ...], rows: Sequence[tuple[float, Mapping[str, Any]]], every_s: float
 ) -> Lane:
-    """Source as the samples of kind ``ensembles`` saw it; nothing is said of times without a sample."""
+    """Source by the samples of kind ``ensembles``; empty for times without a sample."""
     line, last = _Line(), None
     for at, row in rows:
         servers = row.get("servers")
@@ -290,8 +289,8 @@ def source_ensemble(
     return Lane("source", "ensemble", tuple(line.spans))
 
 
-def _mode(said: Any) -> str:
-    return str(said[0]) if isinstance(said, list) and said else UNKNOWN
+def _mode(sample: Any) -> str:
+    return str(sample[0]) if isinstance(sample, list) and sample else UNKNOWN
 
 
 def _quorum(modes: list[str]) -> tuple[str, str]:

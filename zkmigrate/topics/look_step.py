@@ -1,12 +1,13 @@
-"""What: look at the topics that the inventory means; change nothing.
+"""What: check the topics that the inventory names; change nothing.
 
-Why now: a wrong cluster, name, config or value must show before the first change, and not in the middle.
+Why now: a wrong cluster, name, config or value must show before the first change.
 
 Clients may notice: nothing; Kafka validates the new value and keeps the old one.
 
 Way back: nothing was changed.
 
-Proof: the brokers are of the named cluster, each entry means a topic, Kafka would take the value everywhere.
+Proof: the brokers are of the named cluster, each entry matches a topic, and Kafka would take the value on
+every topic.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""What: set one config on every topic that the inventory means, a wave of topics at a time.
+"""What: set one config on every topic that the inventory names, a wave of topics at a time.
 
-Why now: the topics are there and Kafka would take the value; what each of them sets now is recorded first.
+Why now: the topics exist and Kafka would take the value. What each of them sets now is recorded first.
 
 Clients may notice: what the config itself does, such as shorter retention; no connection ends.
 
 Way back: each topic that the run changed gets the value that it had, or sets nothing again. A topic that
-another hand has changed since, or that is gone, stays as it is and is named.
+somebody else has changed since, or that is gone, stays as it is and is named.
 
-Proof: every topic has the value, looked at anew.
+Proof: every topic has the value when it is looked at again.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from zkmigrate.model.finding import Finding, Severity, blocking, claim, few
 from zkmigrate.model.look import Look, Settings, TopicSetting
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.model.step_record import known
-from zkmigrate.topics.facts import FirstLook, Originals, first_look, left_out, section, told
+from zkmigrate.topics.facts import FirstLook, Originals, first_look, left_out, section, shown
 from zkmigrate.topics.rules import LEAVE_OUT, before, unreadable
 
 WAVE = 100
-"""Topics in a wave. After a kill as many changes are of unknown outcome at most, and so many notices reach
-every broker at once. Two fsyncs of the journal are shared by as many topics."""
+"""Topics in a wave: after a kill at most so many changes have an unknown outcome, so many notices reach every
+broker at once, and so many topics share two fsyncs of the journal."""
 
 LOOKS = 30
-"""So often, a second apart, brokers are asked again that tell what was before a confirmed change: with KRaft
-each of them hears of it by itself. Then another hand has changed it."""
+"""How often, a second apart, a broker is asked again that still shows the value before a confirmed change:
+with KRaft each broker learns of it by itself. After that somebody else has changed it."""
 
 
 @dataclass(frozen=True)
 class TopicConfigFacts:
-    """record: what was there before the first change. first: the look that finds it, where nothing was sent
-    yet. settings: what the topics that were looked at set now. whole: these are all topics of the run."""
+    """record: what was there before the first change. first: the look that finds it, before anything is sent.
+    settings: what the topics set now. whole: these are all topics of the run."""
 
     record: Originals | None
     first: FirstLook | None
@@ -158,8 +158,8 @@ def _own(settings: _BySetting, topic: str) -> str | None:
 
 
 def _todo(c: Context, record: Originals, settings: _BySetting) -> tuple[str, ...]:
-    """The topics to change. On the way back these are the run's own changes that still stand: a value that
-    is neither the run's nor the original one is of another hand and stays."""
+    """The topics to change. On the way back these are the run's own changes that still stand: a value that is
+    neither the run's nor the original one is of another hand and stays."""
     value = section(c).value
     seen = {topic: s.value.own for topic, s in settings.items() if isinstance(s, Seen)}
     if c.way is Way.FORWARD:
@@ -195,7 +195,7 @@ def _foreign(c: Context, record: Originals, settings: _BySetting) -> tuple[Findi
     """A finding where topics set what is neither their original value nor the wanted one."""
     wanted = section(c)
     odd = {
-        topic: f"{topic}: {told(s.value.own)} (before the run: {told(record.original[topic])})"
+        topic: f"{topic}: {shown(s.value.own)} (before the run: {shown(record.original[topic])})"
         for topic, s in settings.items()
         if isinstance(s, Seen) and s.value.own not in (wanted.value, record.original[topic])
     }
@@ -233,7 +233,7 @@ def _as_before(c: Context, record: Originals, settings: _BySetting) -> Finding:
     here = {topic: s.value.own for topic, s in settings.items() if isinstance(s, Seen)}
     odd = [f"{topic}: gone" for topic in odd]
     odd += [
-        f"{topic}: {told(own)} (before the run: {told(record.original[topic])})"
+        f"{topic}: {shown(own)} (before the run: {shown(record.original[topic])})"
         for topic, own in here.items()
         if own != record.original[topic]
     ]

@@ -40,8 +40,8 @@ def foreseen(_c: Context, _look: Look) -> tuple[str, ...]:
 @dataclass(frozen=True)
 class Sick:
     """What is not well. brokers: of the inventory, that the cluster does not name. leaders: partitions that
-    nobody leads. in_sync: those with a replica that is not in sync. told: topics that may not be described.
-    """
+    nobody leads. in_sync: those with a replica that is not in sync. told: topics that may not be
+    described."""
 
     brokers: frozenset[str]
     leaders: frozenset[str]

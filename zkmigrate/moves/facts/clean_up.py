@@ -1,4 +1,4 @@
-"""Who uses dest, as far as its servers and the brokers' files tell: what a clean-up rests on."""
+"""Who uses dest, by its servers and the brokers' files: what a clean-up rests on."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ from zkmigrate.zookeeper.facts.four_letter_answers import answer
 
 @dataclass(frozen=True)
 class Users:
-    """One look at all dest servers. watches: host → path → sessions; never of a list of children, which no
-    server tells. clients: neither brokers nor the operator. chroots: broker → its chroot."""
+    """One look at all dest servers.
+
+    watches: host → path → sessions; no server shows watches on a list of children. clients: others than
+    brokers and the operator. chroots: broker → its chroot.
+    """
 
     watches: Mapping[str, Reading[Mapping[str, tuple[int, ...]]]]
     clients: Tenants

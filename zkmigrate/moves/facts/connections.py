@@ -18,9 +18,9 @@ from zkmigrate.zookeeper.facts.four_letter_answers import answer
 class SourceClients:
     """Who is connected to source.
 
-    at: source host → client addresses, each once, without the operator's own. members: member → where it was
-    seen on source, in words; empty means seen nowhere. unknown: what could not be looked at; while this is
-    not empty, no member may be called gone.
+    at: source host → client addresses, each once, without the operator's. members: member → where it was seen
+    on source; empty for nowhere. unknown: what could not be looked at; until that is empty no member may be
+    called gone.
     """
 
     at: Mapping[str, tuple[str, ...]]
@@ -39,7 +39,7 @@ def addresses(host: ZooKeeperHost | Member) -> frozenset[str]:
 
 
 def numeric(text: str) -> tuple[str, ...]:
-    """The address in its one spelling; nothing where the text is a name."""
+    """The address, normalized; nothing where the text is a name."""
     try:
         return (plain(text),)
     except ValueError:

@@ -1,7 +1,7 @@
 """The subtree of the chroot as a host's disk holds it: read whole, outside the window.
 
-Whatever is read here crosses the held-open root channel at about 20 MB/s and is parsed in Python: a gigabyte
-of snapshot and logs takes a minute and more.
+Bytes cross the held-open root channel at about 20 MB/s and are parsed in Python: a gigabyte of snapshot and
+logs takes more than a minute.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def source_ownership(
 ) -> Reading[tuple[Ownership, Cursor | None]]:
     """Who owns what under the chroot, and the log cursor at exactly that state.
 
-    known: an earlier state of the same host's log with its cursor; then only the rest of the log is read, if
-    the cursor's file is still there. teller: told how far it is, where it takes long.
+    known: an earlier state of the same host's log with its cursor. Only the rest of the log is then read, if
+    the cursor's file still exists. teller: is told the progress of a long read.
     """
     data, logs = directories(look, host, source)
     try:
@@ -45,7 +45,7 @@ def source_ownership(
             rest = walk(logs, after=state.upto)
         else:
             state, rest = known[0], walk(logs, cursor=known[1])
-        # Reading the tree took its time: what was written meanwhile is read now, so that the window need not.
+        # What was written while the tree was read is read now, so that the window need not.
         state = rolled_forward(state, rest)
         if rest.gaps:
             return Unknown("failed", f"{host}: the log has a hole: {rest.gaps[0]}")
@@ -54,17 +54,15 @@ def source_ownership(
     return Seen((state, rest.cursor))
 
 
-# More dest disks are compared as long as this has not passed; the first one always is.
 COMPARE_S = 20.0
+"""Seconds after which no further dest disk is compared; the first one always is."""
 _TOLD_AFTER_S = 2.0
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Dest disks beside source's, at one zxid: host → the paths that differ, or why that cannot be told.
-
-    znodes: how many source has under the chroot.
-    """
+    """Dest disks compared with source's at one zxid. znodes: how many source has under the chroot. hosts: the
+    paths that differ."""
 
     zxid: int
     znodes: int
@@ -76,8 +74,8 @@ def compared_ownership(
 ) -> tuple[Reading[tuple[Ownership, Cursor | None]], Reading[Comparison]]:
     """As :func:`source_ownership` from the whole tree, and the comparison of dest's disks with that tree.
 
-    zxid: one that every dest disk holds, read from them before this is called, so that source's log reaches
-    it. Two trees are held at a time. Further hosts than the first are compared for ``COMPARE_S``.
+    zxid: held by every dest disk, and read from them before this call, so that source's log reaches it. Two
+    trees are in memory at a time.
     """
     data, logs = directories(look, leader, inventory.source)
     try:
@@ -149,7 +147,7 @@ def _telling_of(look: Look, teller: Teller, host: str) -> Callable[[str, int, in
 
 
 def ownership(tree: Tree, chroot: str) -> Ownership:
-    """The small state that the window keeps current (``zookeeper/facts/ownership.py``)."""
+    """The owners in a tree: the small state that the window keeps current."""
     ephemerals = {
         path: Ephemeral(owner, tree.nodes[path].czxid)
         for owner, paths in tree.owners.items()

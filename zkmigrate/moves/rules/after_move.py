@@ -1,14 +1,15 @@
-"""What a look after the move means: claims about dest, the brokers, and whoever still uses source.
+"""Claims of a look after the move: about dest, the brokers, and whoever still uses source.
 
-A host that does not answer leaves its claims unknown, and unknown is not fine. A source server that refuses
-the connection has been heard: nothing serves there.
+A host that does not answer leaves its claims unknown, which is not fine. A source server that refuses the
+connection was heard: nothing serves there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
-from zkmigrate.inventory.inventory import Broker, Inventory
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.rules.connect import hosts_in, registration
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim
@@ -26,7 +27,7 @@ def findings(
     inventory: Inventory, seen: Afterwards, written_before: Sequence[str] = (), read_log: bool = True
 ) -> tuple[Finding, ...]:
     """Every claim of one look. written_before: writes that earlier looks found, in words. read_log: whether
-    source's log was to be read."""
+    source's log was read."""
     return (
         _dest(seen),
         *_registered(inventory, seen),
@@ -38,7 +39,7 @@ def findings(
 
 
 def in_words(written: Written, addresses: Mapping[int, str]) -> tuple[str, ...]:
-    """The changes under the chroot, one line each. addresses: of sessions that are connected to source."""
+    """The changes under the chroot, one line each. addresses: of sessions on source."""
     return tuple(
         f"{c.type} {c.path or '(session opened)'} by session {format_session(c.session)}"
         + (f" of {addresses[unsigned(c.session)]}" if unsigned(c.session) in addresses else "")
@@ -49,7 +50,7 @@ def in_words(written: Written, addresses: Mapping[int, str]) -> tuple[str, ...]:
 
 def _dest(seen: Afterwards) -> Finding:
     modes = seen.dest.modes()
-    told = ", ".join(f"{host} {mode}" for host, mode in modes.items())
+    text = ", ".join(f"{host} {mode}" for host, mode in modes.items())
     heard = {host: r for host, r in seen.dest.servers.items() if not _unheard(r)}
     kinds = sorted(modes[host] for host in heard)
     needed = f"1 leader, {len(modes) - 1} followers, all in sync"
@@ -63,13 +64,13 @@ def _dest(seen: Afterwards) -> Finding:
         held = None
     else:
         synced = seen.leader.value.synced_followers if isinstance(seen.leader, Seen) else None
-        told += f"; {synced if synced is not None else 'unknown how many'} in sync"
+        text += f"; {synced if synced is not None else 'unknown how many'} in sync"
         held = False if "leader" not in kinds else None if synced is None else synced == len(modes) - 1
     return claim(
         "watch.dest",
         "every dest host serves",
         held,
-        seen=told,
+        seen=text,
         needed=needed,
         moves=("start the dest host that does not serve; see why it stopped",),
     )
@@ -102,13 +103,10 @@ def _paths(owners: Reading[Sessions]) -> set[str]:
 def _configured(inventory: Inventory, seen: Afterwards) -> Iterator[Finding]:
     dest = {a for host in inventory.dest.hosts for a in (host.address, *host.also)}
     for host, reading in seen.connect.items():
-        strange: list[str] = []
-        if isinstance(reading, Seen):
-            strange = sorted(hosts_in(reading.value) - dest)
         yield claim(
             "watch.config",
             "the broker's file names dest only",
-            (not strange) if isinstance(reading, Seen) else None,
+            hosts_in(reading.value) <= dest if isinstance(reading, Seen) else None,
             seen=reading.value if isinstance(reading, Seen) else str(reading),
             needed="hosts of dest: the next restart goes where this file says",
             target=host,
@@ -118,28 +116,24 @@ def _configured(inventory: Inventory, seen: Afterwards) -> Iterator[Finding]:
 
 
 def _left_source(inventory: Inventory, seen: Afterwards) -> Iterator[Finding]:
-    for broker in inventory.kafka.brokers:
-        yield _left(broker, seen)
-
-
-def _left(broker: Broker, seen: Afterwards) -> Finding:
-    where = seen.clients.members[broker.name]
     unknown = seen.clients.unknown
-    told = ", ".join(where) or "; ".join(unknown) or "nowhere"
-    held = False if where else None if unknown else True
-    return claim(
-        "watch.left-source",
-        "the broker is no client of source",
-        held,
-        seen=told,
-        needed="seen nowhere on source",
-        target=broker.name,
-        moves=(_POINT_TO_DEST,) if where else ("allow cons on source, or ss on source or on the brokers",),
-    )
+    for broker in inventory.kafka.brokers:
+        where = seen.clients.members[broker.name]
+        yield claim(
+            "watch.left-source",
+            "the broker is no client of source",
+            False if where else None if unknown else True,
+            seen=", ".join(where) or "; ".join(unknown) or "nowhere",
+            needed="seen nowhere on source",
+            target=broker.name,
+            moves=(_POINT_TO_DEST,)
+            if where
+            else ("allow cons on source, or ss on source or on the brokers",),
+        )
 
 
 def _owners(inventory: Inventory, seen: Afterwards) -> Finding:
-    """Sessions that moved stay in source's list until they expire there, and are no strays."""
+    """Sessions that moved stay in source's list until they expire there: they are no strays."""
     held: bool | None
     if isinstance(seen.source_owners, Seen):
         moved = seen.dest_owners.value.owners if isinstance(seen.dest_owners, Seen) else {}
@@ -150,19 +144,19 @@ def _owners(inventory: Inventory, seen: Afterwards) -> Finding:
         held = not strays
         if strays and not isinstance(seen.dest_owners, Seen):
             held = None  # they may be those that moved
-        told = _listed(
+        text = _listed(
             f"session {format_session(s)} of {seen.at_source.get(s, 'a client not in cons')}: "
             f"{', '.join(paths[:LISTED])}"
             for s, paths in sorted(strays.items())
         )
     else:
         held = True if _nobody_serves(seen.source) else None
-        told = "no source server serves" if held else str(seen.source_owners)
+        text = "no source server serves" if held else str(seen.source_owners)
     return claim(
         "watch.strays",
         "nobody on source owns a part of the chroot",
         held,
-        seen=told or "nobody",
+        seen=text or "nobody",
         needed=f"nobody below {inventory.kafka.chroot}",
         moves=("point this client to dest, or stop it",),
     )
@@ -170,38 +164,30 @@ def _owners(inventory: Inventory, seen: Afterwards) -> Finding:
 
 def _writes(seen: Afterwards, before: Sequence[str], read_log: bool) -> Finding:
     reading = seen.written
-    claimed = "nobody writes under the chroot on source"
-    moves = ("find the client, point it to dest, repeat there what it wrote; then watch --from-now",)
+    writes = partial(claim, "watch.writes", "nobody writes under the chroot on source")
     if not reformed(seen.dest):
-        told = "later: dest observes source, what is written there is written here"
-        return claim("watch.writes", claimed, None, seen=told, severity=Severity.INFO)
+        text = "later: dest observes source, what is written there is written here"
+        return writes(None, seen=text, severity=Severity.INFO)
     if not read_log and not before:
-        told = "not looked at: neither a run nor --state tells from where on"
-        return claim("watch.writes", claimed, None, seen=told, severity=Severity.INFO)
+        text = "not looked at: neither a run nor --state tells from where on"
+        return writes(None, seen=text, severity=Severity.INFO)
     now = in_words(reading.value, seen.at_source) if isinstance(reading, Seen) else ()
-    found = (*before, *now)
-    if found:
-        return claim("watch.writes", claimed, False, seen=_listed(found), needed="none", moves=moves)
+    if found := (*before, *now):
+        moves = ("find the client, point it to dest, repeat there what it wrote; then watch --from-now",)
+        return writes(False, seen=_listed(found), needed="none", moves=moves)
     if isinstance(reading, Seen):
         written = reading.value
-        told = f"none from {format_zxid(written.since)} to {format_zxid(written.upto.zxid)}"
-        held = None if written.unproved else True
+        text = f"none from {format_zxid(written.since)} to {format_zxid(written.upto.zxid)}"
+        held, text = None if written.unproved else True, written.unproved or f"{text}, by {written.upto.host}"
         moves = ("watch --from-now, which begins at the present end of source's log",)
-        return claim(
-            "watch.writes",
-            claimed,
-            held,
-            seen=written.unproved or f"{told}, by {written.upto.host}",
-            needed="none",
-            moves=moves,
-        )
+        return writes(held, seen=text, needed="none", moves=moves)
     gone = _nobody_serves(seen.source)
-    told = "no source server serves" if gone else str(reading)
-    return claim("watch.writes", claimed, True if gone else None, seen=told, needed="none")
+    text = "no source server serves" if gone else str(reading)
+    return writes(True if gone else None, seen=text, needed="none")
 
 
 def _nobody_serves(view: EnsembleView) -> bool:
-    """Every server was heard: it refuses the connection, or runs without a quorum."""
+    """Whether every server was heard: it refuses the connection, or has no quorum."""
     return all(
         isinstance(r, Absent) or (isinstance(r, Unknown) and r.cause == "refused")
         for r in view.servers.values()

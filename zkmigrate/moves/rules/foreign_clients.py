@@ -1,4 +1,4 @@
-"""Foreign clients of dest: what writes there after OPEN while others of its kind still write to source."""
+"""Foreign clients of dest: after OPEN one writes there while others of its kind still write to source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BLIND = ("allow cons and dump in dest's 4lw.commands.whitelist, and let the ssh
 
 
 def foreign(words: Words, found: Tenants) -> tuple[Finding, ...]:
-    """One finding for each address, with the ephemerals it owns; unknown where a host's clients are."""
+    """A finding for each address, with the ephemerals it owns; unknown where a host's clients are unknown."""
     sentence = NO_FOREIGNER.format(many=words.many)
     findings = [
         claim(FOREIGN, sentence, False, seen=t.words(), needed=_NEEDED, target=t.address, moves=_MOVES)

@@ -1,4 +1,4 @@
-"""Whether it is the hour in which members and clients may notice something: ``policy.window``."""
+"""``policy.window``: the hours in which members and clients may notice something."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class Hour:
 
 
 def hour(window: Window | None, at: float, length_s: float = 0.0) -> Hour:
-    """at: now, in seconds since the epoch. length_s: more than this has to be left of the window."""
+    """Whether now is inside. at: now, in seconds since the epoch. length_s: more must be left of the
+    window."""
     if window is None:
         return Hour(True, "no policy.window given", "no window, or now inside it")
     begin, end = (datetime.fromisoformat(text) for text in (window.begin, window.end))

@@ -1,8 +1,7 @@
-"""The questions of a move's window: is the block whole on every dest host, do the members of the dependent
-answer, does source serve.
+"""The probes of a move's window: whether the block is whole, the members answer and source serves.
 
-One bad answer is not yet trouble: a look must fail, a broker stay silent, source be without a quorum twice in
-a row. A leak in the block counts at once.
+One bad answer is not yet trouble: a look must fail, a broker be silent, or source have no quorum twice in a
+row. A leak in the block counts at once.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _WITHIN_S = 3.0
 
 
 def of_window(dependent: AnyDependent, inventory: Inventory, look: Look, note: Note) -> tuple[Probe, ...]:
-    """All of them. note: takes the phases of the hosts as they are seen."""
+    """All probes. note: takes the phases of the hosts."""
     hosts = inventory.dest_names
 
     def statuses() -> Mapping[str, Reading[HostStatus]]:
@@ -49,7 +48,8 @@ def of_window(dependent: AnyDependent, inventory: Inventory, look: Look, note: N
 
 
 def block(hosts: tuple[str, ...], ask: Callable[[], Mapping[str, Reading[HostStatus]]]) -> Probe:
-    """Own rules first and whole, both sets filled as the phase wants them, lease never lapsed."""
+    """Whether our rules are first and whole, both sets filled as the phase needs, and the lease never
+    lapsed."""
     missed: Counter[str] = Counter()
 
     def findings() -> Iterator[Finding]:
@@ -90,7 +90,7 @@ def _block(host: str, status: HostStatus) -> Iterator[Finding]:
 
 
 def brokers(ask: Callable[[], Mapping[str, str]]) -> Probe:
-    """Every broker answers a request. ``ask`` gives broker → what went wrong, empty when nothing did."""
+    """Whether every broker answers a request. ask: gives broker → what went wrong, empty for nothing."""
     missed: Counter[str] = Counter()
 
     def findings() -> Iterable[Finding]:
@@ -105,7 +105,7 @@ def brokers(ask: Callable[[], Mapping[str, str]]) -> Probe:
 
 
 def source(ask: Callable[[], EnsembleView]) -> Probe:
-    """Source could take dest back: a majority serves under one leader. Not asked any more after SEAL."""
+    """Whether source could take dest back: a majority serves under one leader. Not asked after SEAL."""
     missed = 0
 
     def findings() -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""What can be said about the window beforehand, with the arithmetic: its deadline, its lease, its length."""
+"""What is known of the window beforehand, with the arithmetic: its length, lease and deadline."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Context
 from zkmigrate.model.step_record import known
 from zkmigrate.moves.dependent import AnyDependent
-from zkmigrate.moves.facts.records import Terms, seconds
+from zkmigrate.moves.facts.records import TimeoutAndLease, seconds
 from zkmigrate.moves.facts.sessions import Sessions
 from zkmigrate.moves.rules.window_rules import (
     FIND_DOOR_S,
@@ -21,8 +21,8 @@ _REHEARSED = "as rehearsed, or the policy's if longer"
 
 
 def before_the_run(dependent: AnyDependent, c: Context, sessions: Reading[Sessions]) -> tuple[str, ...]:
-    """For ``plan``. c: with the records of a run that has been rehearsed, where one is named. sessions: those
-    that own ephemerals under the chroot now."""
+    """Lines for ``plan``. c: with the records of a rehearsed run, where one is named. sessions: those that
+    own ephemerals under the chroot now."""
     policy, lease, words = c.inventory.policy, c.inventory.policy.lease, dependent.words
     measured = _measured(c)
     length = (
@@ -53,8 +53,8 @@ _REFUSED = {"zookeeper": "ZooKeeper's ports are", "all": "all TCP but ssh is"}
 
 
 def before_the_cut(c: Context) -> tuple[str, ...]:
-    """For the question before the cut-over: what the rehearsal measured and the deadline that follows, or
-    that there was none, and how long the hosts wait for OPEN."""
+    """Lines for the question before the cut-over: what the rehearsal measured, the deadline that follows, and
+    how long the hosts wait for OPEN."""
     limit = c.inventory.policy.open_limit_s
     alone: tuple[str, ...] = (
         f"once dest serves, the hosts wait {limit:g} s for OPEN (policy.open_limit_s), then check and open",
@@ -71,7 +71,7 @@ def before_the_cut(c: Context) -> tuple[str, ...]:
             *alone,
         )
     out = [measured]
-    terms = known(Terms, c)
+    terms = known(TimeoutAndLease, c)
     if terms is not None and terms.smallest_timeout_ms is not None:
         out += _arithmetic(terms.smallest_timeout_ms / 1000, expected_way_back_s(c), _REHEARSED)
         if rehearsed(c).keys() >= set(TO_SEAL):
@@ -87,7 +87,7 @@ def rehearsed_s(c: Context) -> float | None:
 
 
 def rehearsed(c: Context) -> dict[str, float]:
-    """Seconds of each step from FENCE to CHECK, as far as the rehearsal of this run walked them."""
+    """Seconds of each step from FENCE to CHECK that the rehearsal of this run completed."""
     took = seconds(c, "rehearse")
     return {step: took[step] for step in STEPS.shut if step in took}
 

@@ -1,15 +1,15 @@
 """What: refuse clients at the client port of every dest host and end their connections.
 
-Why now: nothing may reach dest between the last proof and the reform; what is not sent cannot be lost.
-Right before, it is looked once more for a foreign client that came to dest since SURVEY.
+Why now: nothing may reach dest between the last proof and the reform. Right before, foreign clients that came
+to dest since SURVEY are looked for once more.
 
-Clients may notice: members lose ZooKeeper and keep retrying; Kafka's producers and consumers go on. What a
-client had sent but not acknowledged is unknown to it, as in any disconnect.
+Clients may notice: members lose ZooKeeper and keep retrying; Kafka's producers and consumers go on. A client
+does not know what became of requests that were not acknowledged, as in any disconnect.
 
-Way back: reopen; no session is lost while the way back starts before the deadline. The kernel reopens by
-itself when the lease is not renewed.
+Way back: reopen. No session is lost if the way back starts before the deadline. The kernel reopens by itself
+when the lease is not renewed.
 
-Proof: own rules on top, the set filled, no client socket left, on every dest host.
+Proof: on every dest host our rules are on top, the set is filled, and no client socket is left.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from zkmigrate.model.finding import Finding, blocking
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.window import Phase
-from zkmigrate.moves.dependent import AnyDependent
+from zkmigrate.moves.dependent import OfDependent
 from zkmigrate.moves.facts.connections import connections
-from zkmigrate.moves.facts.dest_status import Standing, Statuses, foreseen, standing
+from zkmigrate.moves.facts.dest_status import DestStates, Statuses, dest_states, every_host_in
 from zkmigrate.moves.facts.sessions import dump
 from zkmigrate.moves.facts.tenants import foreign_clients
 from zkmigrate.moves.rules.accepted import accepted
@@ -35,10 +35,9 @@ from zkmigrate.moves.rules.lease import in_force
 
 @dataclass(frozen=True)
 class FenceFacts:
-    """foreign: who else is a client of dest, asked going forward before a door is shut; what somebody answers
-    for only warns."""
+    """foreign: other clients of dest, asked before the first door is shut; an accepted one only warns."""
 
-    stand: Standing
+    states: DestStates
     foreign: tuple[Finding, ...] = ()
 
 
@@ -64,7 +63,7 @@ BY_HAND = ByHand(
 )
 
 
-class FenceStep(Step[FenceFacts]):
+class FenceStep(OfDependent, Step[FenceFacts]):
     """See the module."""
 
     id = "fence"
@@ -72,38 +71,35 @@ class FenceStep(Step[FenceFacts]):
     hazard = Hazard.WINDOW
     by_hand = BY_HAND
 
-    def __init__(self, dependent: AnyDependent) -> None:
-        self.dependent = dependent
-
     def observe(self, c: Context, look: Look) -> FenceFacts:
-        stand = standing(c, look, Phase.ARMED)
-        # A rehearsal comes before the roll: nobody is to be on dest then, and the roll's gate asks.
-        if c.way is Way.BACK or c.rehearsal or not stand.hosts.in_phase(Phase.ARMED):
-            return FenceFacts(stand)
+        states = dest_states(c, look, Phase.ARMED)
+        # A rehearsal comes before the roll: dest has no clients then, and the roll's gate asks.
+        if c.way is Way.BACK or c.rehearsal or not states.phases.in_phase(Phase.ARMED):
+            return FenceFacts(states)
         cons = look.each(c.inventory.dest_names, lambda host: connections(look, host))
         dumps = look.each(c.inventory.dest_names, lambda host: dump(look, host))
         found = foreign_clients(c.inventory, self.dependent, look, cons, dumps)
         return FenceFacts(
-            stand, accepted(c.inventory.accept, foreign(self.dependent.words, found), look.wall())
+            states, accepted(c.inventory.accept, foreign(self.dependent.words, found), look.wall())
         )
 
     def check(self, c: Context, facts: FenceFacts) -> Verdict:
-        f = facts.stand
+        f = facts.states
         if c.way is Way.BACK:
-            hosts = f.whole
+            hosts = f.statuses
             shut = hosts.where(
                 lambda s: s.phase == Phase.FENCED or (s.phase == Phase.ARMED and s.fence_entries > 0)
             )
             if shut:
                 return Ready(shut)
             return Blocked(hosts.unknown, others_back=True) if hosts.unknown else _reopened(hosts)
-        if f.hosts.unknown:
-            return Blocked(f.hosts.unknown)
-        if wrong := f.hosts.outside("fence", Phase.ARMED, Phase.FENCED):
+        if f.phases.unknown:
+            return Blocked(f.phases.unknown)
+        if wrong := f.phases.outside("fence", Phase.ARMED, Phase.FENCED):
             return Blocked(wrong)
-        if todo := f.hosts.in_phase(Phase.ARMED):
+        if todo := f.phases.in_phase(Phase.ARMED):
             return Blocked(facts.foreign) if blocking(facts.foreign) else Ready(todo)
-        return Done.unless_blocked(closed(f.whole))
+        return Done.unless_blocked(closed(f.statuses))
 
     def plan(self, c: Context, f: FenceFacts, target: str) -> Changes:
         return (Fence(target, in_force(c).fence_ttl_ms),)
@@ -112,7 +108,7 @@ class FenceStep(Step[FenceFacts]):
         return (HostVerb(target, "reopen"),)
 
     def forecast(self, c: Context, look: Look) -> Forecast[FenceFacts]:
-        return Forecast(FenceFacts(foreseen(c, Phase.ARMED)))
+        return Forecast(FenceFacts(every_host_in(c, Phase.ARMED)))
 
 
 def _closed(s: HostStatus) -> bool:
@@ -120,7 +116,7 @@ def _closed(s: HostStatus) -> bool:
 
 
 def closed(f: Statuses[HostStatus]) -> tuple[Finding, ...]:
-    """The door is shut on every host, as observed, not as ordered."""
+    """Whether the door is shut on every host, as observed."""
     return f.every(
         "fence.closed",
         "no client reaches this dest host",

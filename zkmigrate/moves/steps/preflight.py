@@ -1,4 +1,4 @@
-"""What: look at everything that could go wrong and can be seen beforehand; change nothing.
+"""What: check everything that could go wrong and can be seen beforehand; change nothing.
 
 Why now: every later step rests on it, and on day one it is useful by itself.
 
@@ -15,7 +15,7 @@ from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Done, Reads, Verdict
-from zkmigrate.moves.dependent import AnyDependent
+from zkmigrate.moves.dependent import AnyDependent, OfDependent
 from zkmigrate.moves.preflight import run_preflight
 
 
@@ -38,7 +38,7 @@ BY_HAND = ByHand(
 )
 
 
-class PreflightStep(Reads[tuple[Finding, ...]]):
+class PreflightStep(OfDependent, Reads[tuple[Finding, ...]]):
     """See the module. gate: which checks are due, ``preflight``, ``roll`` or ``cutover``."""
 
     id = "preflight"
@@ -46,7 +46,7 @@ class PreflightStep(Reads[tuple[Finding, ...]]):
     by_hand = BY_HAND
 
     def __init__(self, dependent: AnyDependent, gate: str = "preflight") -> None:
-        self.dependent = dependent
+        super().__init__(dependent)
         self.gate = gate
 
     def observe(self, c: Context, look: Look) -> tuple[Finding, ...]:

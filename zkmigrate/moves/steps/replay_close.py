@@ -1,6 +1,6 @@
 """What: remove the mark of the replay from source.
 
-Why now: the brokers run against source; nobody goes on behind the mark any more.
+Why now: the brokers run against source, so no replay goes on from the mark.
 
 Clients may notice: nothing.
 
@@ -46,7 +46,8 @@ class ReplayCloseStep(Step[CloseFacts]):
         if c.way is Way.BACK:
             return Done()
         if isinstance(f.mark, Unknown):
-            return Waiting("source tells", str(f.mark), c.inventory.policy.step_deadline_s, 1.0)
+            what = "source shows whether the mark is there"
+            return Waiting(what, str(f.mark), c.inventory.policy.step_deadline_s, 1.0)
         if isinstance(f.mark, Absent):
             return Done((claim("close.mark", "source shows no mark of the replay", True, seen="none"),))
         return Ready((SOURCE,))

@@ -43,6 +43,12 @@ class EnsembleView:
             return None
         return leading == 1 or unheard > 0
 
+    @property
+    def leading(self) -> Srvr | None:
+        """The leader's own answer."""
+        reading = self.servers[self.leader] if self.leader is not None else None
+        return reading.value if isinstance(reading, Seen) else None
+
     def zxids(self) -> dict[str, int]:
         """Host → zxid, of the hosts that serve."""
         return {host: int(r.value.zxid) for host, r in self.servers.items() if isinstance(r, Seen)}

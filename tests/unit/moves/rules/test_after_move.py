@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.moves.steps.test_check_answers import seen
+from tests.unit.moves.steps.facts import servers
 from tests.world.operator import inventory
 from zkmigrate.model.fact import Absent, Seen, Unknown
 from zkmigrate.model.finding import Held
@@ -25,8 +25,8 @@ REFUSED = Unknown("refused", "connection refused")
 NOW = 2 << 32
 BROKERS = ("broker1", "broker2", "broker3")
 OWNERS = {0x10 + n: (f"/kafka/brokers/ids/{n}",) for n in (1, 2, 3)}
-DEST = seen(dest1=("follower", NOW), dest2=("leader", NOW), dest3=("follower", NOW))
-SOURCE = seen(source1=("follower", 9), source2=("leader", 9), source3=("follower", 9))
+DEST = servers(dest1=("follower", NOW), dest2=("leader", NOW), dest3=("follower", NOW))
+SOURCE = servers(source1=("follower", 9), source2=("leader", 9), source3=("follower", 9))
 GOOD = Afterwards(
     source=SOURCE,
     dest=DEST,
@@ -56,8 +56,8 @@ def test_a_whole_move_is_fine() -> None:
     assert doubtful(GOOD) == {}
 
 
-MODES = seen(leader=("leader", NOW), follower=("follower", NOW), standalone=("standalone", NOW))
-OBSERVERS = seen(dest1=("observer", NOW), dest2=("observer", NOW), dest3=("observer", NOW))
+MODES = servers(leader=("leader", NOW), follower=("follower", NOW), standalone=("standalone", NOW))
+OBSERVERS = servers(dest1=("observer", NOW), dest2=("observer", NOW), dest3=("observer", NOW))
 WROTE = DeltaFinding(8, 0, "create", "/kafka/x", 0x99)
 NO, UNKNOWN = Held.NO, Held.UNKNOWN
 WRONG: dict[str, tuple[Mapping[str, Any], dict[str, Held]]] = {

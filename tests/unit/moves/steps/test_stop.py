@@ -14,7 +14,7 @@ from tests.unit.moves.steps.facts import (
     SILENT,
     STOPPED,
     context,
-    standing,
+    dest_states,
     stopped_by,
     tail,
     well,
@@ -30,7 +30,9 @@ STAMP: Reading[str] = Seen("0" * 64)
 
 
 def facts(disk: int = OWN, **fact: Any) -> StopFacts:
-    return StopFacts(standing(STOPPED, **fact), dict.fromkeys(DEST, tail(disk)), dict.fromkeys(DEST, STAMP))
+    return StopFacts(
+        dest_states(STOPPED, **fact), dict.fromkeys(DEST, tail(disk)), dict.fromkeys(DEST, STAMP)
+    )
 
 
 def verdict(f: StopFacts, z: int = Z, own: int = OWN) -> Verdict:
@@ -88,7 +90,7 @@ def test_a_host_whose_service_still_runs_blocks() -> None:
 def test_hosts_that_are_cut_are_to_be_stopped_and_no_others() -> None:
     assert verdict(facts(phase="cut")) == Ready(("dest2",))
     assert stopped_by(verdict(facts(phase="fenced"))) == [("stop.phase", "dest2")]
-    assert stopped_by(verdict(replace(facts(), stand=standing(STOPPED, silent="dest3")))) == [
+    assert stopped_by(verdict(replace(facts(), states=dest_states(STOPPED, silent="dest3")))) == [
         ("host.dest3", "dest3")
     ]
 
@@ -99,8 +101,8 @@ def back(f: StopFacts) -> Verdict:
 
 def test_the_way_back_starts_whoever_is_down() -> None:
     assert back(facts()) == Ready(DEST)
-    assert back(StopFacts(standing(CUT, unit_state="failed"), {}, {})) == Ready(("dest2",))
-    assert well(back(StopFacts(standing(FENCED), {}, {})))
-    silent = back(StopFacts(standing(FENCED, silent="dest1"), {}, {}))
+    assert back(StopFacts(dest_states(CUT, unit_state="failed"), {}, {})) == Ready(("dest2",))
+    assert well(back(StopFacts(dest_states(FENCED), {}, {})))
+    silent = back(StopFacts(dest_states(FENCED, silent="dest1"), {}, {}))
     assert isinstance(silent, Blocked)
     assert silent.others_back
