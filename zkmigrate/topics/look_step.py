@@ -19,8 +19,6 @@ from zkmigrate.topics.rules import before
 
 
 class TopicCheckStep(Reads[FirstLook]):
-    """See the module."""
-
     id = "topics"
     title = "Look at the topics"
 

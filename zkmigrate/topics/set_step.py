@@ -47,7 +47,7 @@ class TopicConfigFacts:
 
 
 class TopicConfigStep(Step[TopicConfigFacts]):
-    """See the module. wave: how many topics are changed at once."""
+    """wave: how many topics are changed at once."""
 
     id = Originals.step
     title = "Set the config"

@@ -7,11 +7,15 @@ from dataclasses import dataclass
 
 from zkmigrate.hosts.facts.sockets import plain, sockets
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.rules.connect import chroot_in
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.moves.dependent import AnyDependent, Member
-from zkmigrate.moves.facts.connections import addresses, numeric
-from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump
+from zkmigrate.moves.facts.after_move import broker_connect
+from zkmigrate.moves.facts.connections import addresses, connections, numeric
+from zkmigrate.moves.facts.sessions import dump
+from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump, parse_wchp
+from zkmigrate.zookeeper.facts.four_letter_answers import answer
 
 LISTED = 5
 
@@ -178,3 +182,33 @@ def _others(
 
 
 UNASKED = Tenants((), ("not looked at for this gate",))
+
+
+@dataclass(frozen=True)
+class Users:
+    """One look at all dest servers.
+
+    watches: host → path → sessions; no server shows watches on a list of children. clients: others than
+    brokers and the operator. chroots: broker → its chroot.
+    """
+
+    watches: Mapping[str, Reading[Mapping[str, tuple[int, ...]]]]
+    clients: Tenants
+    chroots: Mapping[str, Reading[str]]
+
+
+def users(inventory: Inventory, dependent: AnyDependent, look: Look) -> Users:
+    """Ask every dest server, and every broker for its file."""
+    hosts = inventory.dest_names
+    cons = look.each(hosts, lambda host: connections(look, host))
+    dumps = look.each(hosts, lambda host: dump(look, host))
+    return Users(
+        look.each(hosts, lambda host: answer(look, host, "wchp", parse_wchp)),
+        foreign_clients(inventory, dependent, look, cons, dumps),
+        look.each(inventory.broker_names, lambda name: _chroot(inventory, look, name)),
+    )
+
+
+def _chroot(inventory: Inventory, look: Look, broker: str) -> Reading[str]:
+    connect = broker_connect(inventory, look, broker)
+    return Seen(chroot_in(connect.value)) if isinstance(connect, Seen) else connect

@@ -80,7 +80,7 @@ def before_the_cut(c: Context) -> tuple[str, ...]:
     return (*out, *alone)
 
 
-def rehearsed_s(c: Context) -> float | None:
+def rehearsed_to_check_s(c: Context) -> float | None:
     """Seconds from FENCE to a checked dest, as the rehearsal of this run measured them; None without one."""
     there = rehearsed(c)
     return sum(there.values()) if there else None
@@ -94,11 +94,11 @@ def rehearsed(c: Context) -> dict[str, float]:
 
 def _measured(c: Context) -> str:
     """What the rehearsal of this run measured; empty where there was none."""
-    there = rehearsed(c)
-    if not there:
+    steps = rehearsed(c)
+    if not steps:
         return ""
-    phases = ", ".join(f"{step} {took:.1f}" for step, took in there.items())
-    return f"as rehearsed: {sum(there.values()):.1f} s from FENCE to a checked dest ({phases})"
+    phases = ", ".join(f"{step} {took:.1f}" for step, took in steps.items())
+    return f"as rehearsed: {sum(steps.values()):.1f} s from FENCE to a checked dest ({phases})"
 
 
 def _deadline(dependent: AnyDependent, c: Context, sessions: Reading[Sessions]) -> tuple[str, ...]:

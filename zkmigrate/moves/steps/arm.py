@@ -53,19 +53,14 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
     return (*s.waves(Way.FORWARD), Block(s.inventory.dest_names, check, "`OK` with all these words"))
 
 
-BY_HAND = ByHand(
-    needs="every dest host observes source, `stand` shows `phase=idle` on all.",
-    forward=_by_hand,
-)
-
-
 class ArmStep(Step[ArmFacts]):
-    """See the module."""
-
     id = "arm"
     title = "Arm dest"
     hazard = Hazard.REVERSIBLE
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="every dest host observes source, `stand` shows `phase=idle` on all.",
+        forward=_by_hand,
+    )
 
     def observe(self, c: Context, look: Look) -> ArmFacts:
         hosts = statuses(c, look)

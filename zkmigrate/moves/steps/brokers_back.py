@@ -46,8 +46,6 @@ class BackFacts:
 
 
 class BrokersBackStep(Step[BackFacts]):
-    """See the module."""
-
     id = "brokers-back"
     title = "Start the brokers against source"
     hazard = Hazard.FINAL

@@ -44,8 +44,6 @@ class DownFacts:
 
 
 class BrokersDownStep(Step[DownFacts]):
-    """See the module."""
-
     id = "brokers"
     title = "Stop every broker"
     hazard = Hazard.REVERSIBLE

@@ -62,25 +62,18 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
     return (look, *s.waves(Way.FORWARD))
 
 
-BY_HAND = ByHand(
-    needs="`phase=started` on all. Be done before the hosts open by themselves: `served_s` in `stand` "
-    "counts.",
-    weaker="`dump` shows who owns which ephemeral, but no czxid. That the disks held Z is seen from a "
-    "follower: until dest makes its first transaction, those that formed the quorum show the last one that "
-    "came off the disks (one that came later shows dest's own epoch, which proves nothing). If none does: "
-    "ZooKeeper's own log of each host says `New election` with the zxid that it proposes; it must be at "
-    "least Z.",
-    forward=_by_hand,
-)
-
-
 class CheckStep(OfDependent, Step[CheckFacts]):
-    """See the module."""
-
     id = "check"
     title = "Check dest behind the closed door"
     hazard = Hazard.WINDOW
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="`phase=started` on all. Finish before the hosts open by themselves; `stand` shows `served_s`.",
+        weaker="`dump` shows who owns which ephemeral, but no czxid. A follower shows that the disks held Z: "
+        "until dest makes its first transaction, the hosts that formed the quorum show the last one from the "
+        "disks (one that joined later shows dest's own epoch, which proves nothing). If none does, see `New "
+        "election` in ZooKeeper's log on each host: the zxid that it proposes must be at least Z.",
+        forward=_by_hand,
+    )
 
     def observe(self, c: Context, look: Look) -> CheckFacts:
         if c.way is Way.BACK:

@@ -87,21 +87,16 @@ def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
     )
 
 
-BY_HAND = ByHand(
-    needs="DRAIN has said OK a moment ago.",
-    weaker="nobody looks at the rules again and again until SEAL, which does so once more.",
-    forward=_by_hand,
-    back=_back_by_hand,
-)
-
-
 class CutStep(Step[CutFacts]):
-    """See the module."""
-
     id = "cut"
     title = "Cut dest off from source"
     hazard = Hazard.WINDOW
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="DRAIN has said OK a moment ago.",
+        weaker="nobody looks at the rules again and again until SEAL, which does so once more.",
+        forward=_by_hand,
+        back=_back_by_hand,
+    )
 
     def observe(self, c: Context, look: Look) -> CutFacts:
         states = dest_states(c, look, Phase.FENCED)

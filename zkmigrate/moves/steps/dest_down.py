@@ -43,8 +43,6 @@ class DestFacts:
 
 
 class DestDownStep(Step[DestFacts]):
-    """See the module."""
-
     id = "dest"
     title = "Stop dest and read its disks"
     hazard = Hazard.REVERSIBLE

@@ -52,19 +52,14 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
     return (Block(s.inventory.dest_names, text, expect, f"try later, and now {WALK_BACK}"),)
 
 
-BY_HAND = ByHand(
-    needs="`phase=fenced` on all.",
-    weaker="the tool also sees Z on the *disks*, at STOP. By hand that is seen only at CHECK.",
-    forward=_by_hand,
-)
-
-
 class DrainStep(Reads[DrainFacts]):
-    """See the module."""
-
     id = "drain"
     title = "Drain what was sent"
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="`phase=fenced` on all.",
+        weaker="the tool also sees Z on the *disks*, at STOP. By hand that is seen only at CHECK.",
+        forward=_by_hand,
+    )
 
     def observe(self, c: Context, look: Look) -> DrainFacts:
         hosts = c.inventory.dest_names

@@ -56,20 +56,15 @@ def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
     )
 
 
-BY_HAND = ByHand(
-    needs="the go/no-go page is signed, `survey` has just said OK, you have read everything down to OPEN.",
-    forward=_by_hand,
-    back=_back_by_hand,
-)
-
-
 class FenceStep(OfDependent, Step[FenceFacts]):
-    """See the module."""
-
     id = "fence"
     title = "Fence clients off"
     hazard = Hazard.WINDOW
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="the go/no-go page is signed, `survey` has just said OK, and you have read on to OPEN.",
+        forward=_by_hand,
+        back=_back_by_hand,
+    )
 
     def observe(self, c: Context, look: Look) -> FenceFacts:
         states = dest_states(c, look, Phase.ARMED)

@@ -51,18 +51,13 @@ class FinalizeFacts:
         )
 
 
-BY_HAND = ByHand(
-    needs="days later, when nobody needs the images any more.",
-)
-
-
 class FinalizeStep(OfDependent, Step[FinalizeFacts]):
-    """See the module."""
-
     id = "finalize"
     title = "Remove what the move left"
     hazard = Hazard.FINAL
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="days later, when nobody needs the images any more.",
+    )
 
     def observe(self, c: Context, look: Look) -> FinalizeFacts:
         hosts, dest = program_hosts(self.dependent, c.inventory), c.inventory.dest

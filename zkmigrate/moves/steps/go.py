@@ -53,22 +53,17 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
     return (Block(s.inventory.dest_names, sent.text, sent.expect, moves),)
 
 
-BY_HAND = ByHand(
-    needs="**every** host said `sealed`. If one did not, walk all back.",
-    weaker="every host gets the place `first`: nobody has read whose disk is the newest, and after DRAIN "
-    "all of them are.",
-    forward=_by_hand,
-    back=none_open_first,
-)
-
-
 class GoStep(OfDependent, Step[GoFacts]):
-    """See the module."""
-
     id = "go"
     title = "Let dest reform"
     hazard = Hazard.WINDOW
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="**every** host said `sealed`. If one did not, walk all back.",
+        weaker="every host gets the place `first`: nobody has read whose disk is the newest, and after DRAIN "
+        "all of them are.",
+        forward=_by_hand,
+        back=none_open_first,
+    )
 
     def observe(self, c: Context, look: Look) -> GoFacts:
         if c.way is Way.FORWARD:

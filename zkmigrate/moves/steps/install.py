@@ -13,7 +13,8 @@ Proof: the installed file has the digest of the one in this package.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import TypeAlias
 
 from zkmigrate.hosts import zkm_host
 from zkmigrate.model.by_hand import ByHand
@@ -27,56 +28,49 @@ from zkmigrate.moves.dependent import AnyDependent, OfDependent, program_hosts
 from zkmigrate.moves.facts.dest_status import unanswered
 from zkmigrate.moves.facts.records import Installed
 
-
-@dataclass(frozen=True)
-class InstallFacts:
-    """The installed program per host; Absent where it is not installed."""
-
-    programs: dict[str, Reading[bytes]]
+Programs: TypeAlias = Mapping[str, Reading[bytes]]
+"""The installed program per host; Absent where it is not installed."""
 
 
-BY_HAND = ByHand(
-    needs="full sudo on these hosts, once.",
-)
-
-
-class InstallStep(OfDependent, Step[InstallFacts]):
-    """See the module. keep: leave a zkm-host there that another run put on the host, with its state."""
+class InstallStep(OfDependent, Step[Programs]):
+    """keep: leave a zkm-host there that another run put on the host, with its state."""
 
     id = "install"
     title = "Install zkm-host"
     hazard = Hazard.REVERSIBLE
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="full sudo on these hosts, once.",
+    )
 
     def __init__(self, dependent: AnyDependent, *, keep: bool = False) -> None:
         super().__init__(dependent)
         self._keep = keep
 
-    def observe(self, c: Context, look: Look) -> InstallFacts:
+    def observe(self, c: Context, look: Look) -> Programs:
         hosts = program_hosts(self.dependent, c.inventory)
-        return InstallFacts(look.each(hosts, lambda host: look.file(host, zkm_host.INSTALLED_PATH)))
+        return look.each(hosts, lambda host: look.file(host, zkm_host.INSTALLED_PATH))
 
-    def check(self, c: Context, f: InstallFacts) -> Verdict:
-        if unread := unanswered("install.answer", f.programs, Unknown):
+    def check(self, c: Context, f: Programs) -> Verdict:
+        if unread := unanswered("install.answer", f, Unknown):
             return Blocked(unread)
         if c.way is Way.BACK:
-            installed = tuple(h for h, r in f.programs.items() if not isinstance(r, Absent))
+            installed = tuple(h for h, r in f.items() if not isinstance(r, Absent))
             if self._keep:
                 installed = tuple(h for h in installed if h in _without(c))
             return Ready(installed) if installed else Done()
         wanted = zkm_host.program()
-        todo = tuple(h for h, r in f.programs.items() if not (isinstance(r, Seen) and r.value == wanted))
+        todo = tuple(h for h, r in f.items() if not (isinstance(r, Seen) and r.value == wanted))
         if todo:
-            without = tuple(h for h, r in f.programs.items() if isinstance(r, Absent))
+            without = tuple(h for h, r in f.items() if isinstance(r, Absent))
             found = Installed(_without(c) if c.begun else without).encode()
             return Ready(todo, record=found if self._keep else {})
         sentence, digest = "zkm-host is this package's", f"sha256 {hashlib.sha256(wanted).hexdigest()[:12]}"
-        return Done(tuple(claim("install.same", sentence, True, target=h, seen=digest) for h in f.programs))
+        return Done(tuple(claim("install.same", sentence, True, target=h, seen=digest) for h in f))
 
-    def plan(self, c: Context, f: InstallFacts, target: str) -> Changes:
+    def plan(self, c: Context, f: Programs, target: str) -> Changes:
         return (InstallProgram(target),)
 
-    def undo(self, c: Context, f: InstallFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+    def undo(self, c: Context, f: Programs, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (UninstallProgram(target),)
 
 

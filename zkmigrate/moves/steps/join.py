@@ -77,22 +77,17 @@ def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
     return tuple(block for host in s.hosts(Way.BACK) for block in s.alone(host, Way.BACK))
 
 
-BY_HAND = ByHand(
-    needs="dest's data directories are empty and ZooKeeper is stopped there; source has a quorum.",
-    weaker="whether source is busy you see yourself (`Outstanding` in `srvr`) before the next host joins.",
-    forward=_by_hand,
-    back=_back_by_hand,
-    alone=True,
-)
-
-
 class JoinStep(Step[JoinFacts]):
-    """See the module."""
-
     id = "join"
     title = "Join dest as observers"
     hazard = Hazard.REVERSIBLE
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="dest's data directories are empty and ZooKeeper is stopped there; source has a quorum.",
+        weaker="check yourself that source is not busy (`Outstanding` in `srvr`) before the next host joins.",
+        forward=_by_hand,
+        back=_back_by_hand,
+        alone=True,
+    )
 
     def observe(self, c: Context, look: Look) -> JoinFacts:
         dest = c.inventory.dest

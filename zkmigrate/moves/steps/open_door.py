@@ -28,19 +28,14 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
     return (Block(s.inventory.dest_names, sent.text, sent.expect, moves),)
 
 
-BY_HAND = ByHand(
-    needs="CHECK has said OK on all.",
-    forward=_by_hand,
-)
-
-
 class OpenStep(OfDependent, Step[DestStates]):
-    """See the module."""
-
     id = "open"
     title = "Open the door"
     hazard = Hazard.FINAL
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="CHECK has said OK on all.",
+        forward=_by_hand,
+    )
 
     def observe(self, c: Context, look: Look) -> DestStates:
         return dest_states(c, look, Phase.STARTED, Phase.CHECKED)

@@ -28,22 +28,19 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
     )
 
 
-BY_HAND = ByHand(
-    needs="this machine is one of the `operator` addresses of the inventory, with the same key and "
-    "known_hosts.",
-    weaker="`zkmigrate preflight` looks at some fifty things; here is only what the next boxes need. Look "
-    "yourself at session timeouts (40 s for a move by hand), running reassignments, disk space, clocks, "
-    "versions, `jute.maxbuffer`, and whatever restarts services or rewrites files.",
-    forward=_by_hand,
-)
-
-
 class PreflightStep(OfDependent, Reads[tuple[Finding, ...]]):
-    """See the module. gate: which checks are due, ``preflight``, ``roll`` or ``cutover``."""
+    """gate: which checks are due, ``preflight``, ``roll`` or ``cutover``."""
 
     id = "preflight"
     title = "Preflight"
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="this machine is one of the `operator` addresses of the inventory, with the same key and "
+        "known_hosts.",
+        weaker="`zkmigrate preflight` makes some fifty checks; here are only those of the next boxes. Check "
+        "yourself: session timeouts (40 s for a move by hand), running reassignments, disk space, clocks, "
+        "versions, `jute.maxbuffer`, and whatever restarts services or rewrites files.",
+        forward=_by_hand,
+    )
 
     def __init__(self, dependent: AnyDependent, gate: str = "preflight") -> None:
         super().__init__(dependent)

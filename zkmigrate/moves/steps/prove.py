@@ -60,21 +60,16 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
     )
 
 
-BY_HAND = ByHand(
-    needs="`OK stamps`.",
-    weaker="the tool decodes the log of source's leader, sessions included. Here its text is searched: a "
-    "path under the chroot is seen, the opening or expiry of a session is not. A payload, or another "
-    "tenant, that names the chroot gives a false STOP; there is no false OK for a path.",
-    forward=_by_hand,
-)
-
-
 class ProveStep(OfDependent, Reads[ProveFacts]):
-    """See the module."""
-
     id = "prove"
     title = "Prove that nothing is missing"
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="`OK stamps`.",
+        weaker="the tool decodes the log of source's leader, sessions included. Here its text is searched: a "
+        "path under the chroot is seen, the opening or expiry of a session is not. A payload, or another "
+        "tenant, that names the chroot gives a false STOP; there is no false OK for a path.",
+        forward=_by_hand,
+    )
 
     def observe(self, c: Context, look: Look) -> ProveFacts:
         before = _leader(c, look)

@@ -47,8 +47,6 @@ class ReplayFacts:
 
 
 class ReplayStep(Step[ReplayFacts]):
-    """See the module."""
-
     id = "replay"
     title = "Repeat it on source"
     hazard = Hazard.REVERSIBLE

@@ -39,8 +39,6 @@ class ReadFacts:
 
 
 class ReplayReadStep(Reads[ReadFacts]):
-    """See the module."""
-
     id = "read"
     title = "Read what dest did"
 

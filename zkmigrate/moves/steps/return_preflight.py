@@ -52,8 +52,6 @@ class ReturnFacts:
 
 
 class ReturnPreflightStep(Reads[ReturnFacts]):
-    """See the module."""
-
     id = "preflight"
     title = "Check what going back costs"
 

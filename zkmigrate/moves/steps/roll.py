@@ -60,8 +60,6 @@ class RollFacts:
 
 
 class RollStep(OfDependent, Step[RollFacts]):
-    """See the module."""
-
     id = "roll"
     hazard = Hazard.REVERSIBLE
     by_hand = BY_HAND

@@ -40,20 +40,15 @@ def none_open_first(s: Sheet) -> tuple[Block, ...]:
     return (look, *s.waves(Way.BACK))
 
 
-BY_HAND = ByHand(
-    needs="PROVE has said OK a moment ago.",
-    forward=_by_hand,
-    back=none_open_first,
-)
-
-
 class SealStep(Step[DestStates]):
-    """See the module."""
-
     id = "seal"
     title = "Seal the block"
     hazard = Hazard.WINDOW
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="PROVE has said OK a moment ago.",
+        forward=_by_hand,
+        back=none_open_first,
+    )
 
     def observe(self, c: Context, look: Look) -> DestStates:
         return dest_states(c, look, Phase.STOPPED)

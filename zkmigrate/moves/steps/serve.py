@@ -33,18 +33,13 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
     return (Block(s.inventory.dest_names, text, "`OK` within seconds", moves),)
 
 
-BY_HAND = ByHand(
-    needs="every host has its GO.",
-    forward=_by_hand,
-)
-
-
 class ServeStep(Reads[Statuses[HostPhase]]):
-    """See the module."""
-
     id = "serve"
     title = "Wait for dest's own quorum"
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="every host has its GO.",
+        forward=_by_hand,
+    )
 
     def observe(self, c: Context, look: Look) -> Statuses[HostPhase]:
         return phases(c, look)

@@ -68,8 +68,6 @@ _DOWN = ("inactive", "failed")
 
 
 class StopStep(Step[StopFacts]):
-    """See the module."""
-
     id = "stop"
     title = "Stop dest and read its disks"
     hazard = Hazard.WINDOW

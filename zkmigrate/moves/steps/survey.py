@@ -94,19 +94,14 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
     return (Block(s.inventory.dest_names, text, expect, moves),)
 
 
-BY_HAND = ByHand(
-    needs="`phase=armed` on all.",
-    weaker="the trees on the disks of source and dest are not compared, znode by znode, as the tool does.",
-    forward=_by_hand,
-)
-
-
 class SurveyStep(OfDependent, Reads[SurveyFacts]):
-    """See the module."""
-
     id = "survey"
     title = "Read the subtree and the disks"
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="`phase=armed` on all.",
+        weaker="the tool also compares the trees on the disks of source and dest, znode by znode.",
+        forward=_by_hand,
+    )
 
     def observe(self, c: Context, look: Look) -> SurveyFacts:
         view = source_view(c.inventory, look)

@@ -97,21 +97,16 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
     )
 
 
-BY_HAND = ByHand(
-    needs="`phase=open` on all.",
-    weaker="source's log is not read once more for writers that were forgotten: look at `cons` of source "
-    "yourself.",
-    forward=_by_hand,
-)
-
-
 class VerifyStep(OfDependent, Step[VerifyFacts]):
-    """See the module."""
-
     id = "verify"
     title = "Verify on dest"
     hazard = Hazard.LATE
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="`phase=open` on all.",
+        weaker="source's log is not read once more for writers that were forgotten: look at `cons` of source "
+        "yourself.",
+        forward=_by_hand,
+    )
 
     def observe(self, c: Context, look: Look) -> VerifyFacts:
         hosts = statuses(c, look)

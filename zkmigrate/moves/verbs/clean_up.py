@@ -29,8 +29,8 @@ from zkmigrate.model.finding import Finding, Held, blocking
 from zkmigrate.model.look import Look
 from zkmigrate.model.step_record import recorded
 from zkmigrate.moves.dependent import AnyDependent
-from zkmigrate.moves.facts.clean_up import Users, users
 from zkmigrate.moves.facts.records import Stopped
+from zkmigrate.moves.facts.tenants import Users, users
 from zkmigrate.moves.move import moved_by
 from zkmigrate.moves.rules import clean_up as rules
 from zkmigrate.moves.rules.clean_up import Node, Subtree
