@@ -26,7 +26,7 @@ from zkmigrate.kafka.rules.connect import with_connect
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Held
 from zkmigrate.model.look import Look
-from zkmigrate.moves.facts.after_move import Position, look_around
+from zkmigrate.moves.facts.after_move import LogPosition, look_after_move
 from zkmigrate.moves.rules import after_move
 from zkmigrate.moves.verbs.watching import memory, verb
 from zkmigrate.moves.verbs.watching.memory import Memory
@@ -205,23 +205,23 @@ def test_what_source_does_not_tell_is_unknown_where_nobody_else_tells(
     """Without cons the sockets of source and brokers tell who is connected."""
     inventory = moved.world.inventory
     look = cast(Look, Whitelisting(moved.world, refused=frozenset(words)))
-    seen = look_around(inventory, KAFKA, look, None)
+    seen = look_after_move(inventory, KAFKA, look, None)
     found = {f.id for f in after_move.findings(inventory, seen) if f.held is not Held.YES}
     assert found == unknown
 
 
 def test_a_log_that_was_purged_leaves_writes_unknown_until_it_is_begun_anew(moved: Desk) -> None:
     inventory, look = moved.world.inventory, cast(Look, WorldLook(moved.world))
-    seen = look_around(inventory, KAFKA, look, Position("source1", 0x100000002, None))
+    seen = look_after_move(inventory, KAFKA, look, LogPosition("source1", 0x100000002, None))
     moved.world.source.log = moved.world.source.log[-1:]
-    gone = look_around(inventory, KAFKA, look, Position("source1", 0x100000002, None))
+    gone = look_after_move(inventory, KAFKA, look, LogPosition("source1", 0x100000002, None))
     assert isinstance(seen.written, Seen)
     assert isinstance(gone.written, Seen)
     assert seen.written.value.unproved == ""
     assert "must be continuous from" in gone.written.value.unproved
     [writes] = [f for f in after_move.findings(inventory, gone) if f.id == "watch.writes"]
     assert (writes.held, "--from-now" in writes.moves[0]) == (Held.UNKNOWN, True)
-    kept = Memory(inventory.name, Position("source1", 0x100000002, None))
+    kept = Memory(inventory.name, LogPosition("source1", 0x100000002, None))
     assert kept.after(gone.written.value, ()) == kept
 
 

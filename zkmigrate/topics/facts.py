@@ -33,7 +33,7 @@ class Originals(Recorded):
 
 def to_change(inventory: Inventory, records: Records) -> tuple[str, ...]:
     """The topics that a run changes, done or not; none before it has looked at them."""
-    wanted, body = section_of(inventory), records.get(Originals.step)
+    wanted, body = topic_config(inventory), records.get(Originals.step)
     original = recorded(Originals, body, "").original if body else {}
     return tuple(t for t, own in original.items() if own != wanted.value and not left_out(wanted, t))
 
@@ -53,13 +53,8 @@ class FirstLook:
     refused: Reading[Mapping[str, str]]
 
 
-def section(c: Context) -> TopicConfig:
+def topic_config(inventory: Inventory) -> TopicConfig:
     """What the inventory wants set. TypeError where it has no such section."""
-    return section_of(c.inventory)
-
-
-def section_of(inventory: Inventory) -> TopicConfig:
-    """As :func:`section`."""
     if not isinstance(inventory, TopicConfigInventory):
         raise TypeError("the inventory of this playbook has a section topic_config")
     return inventory.topic_config
@@ -76,7 +71,7 @@ def left_out(wanted: TopicConfig, topic: str) -> bool:
     return any(matches(entry, topic) for entry in wanted.leave_out)
 
 
-def meant(wanted: TopicConfig, names: Iterable[str]) -> tuple[str, ...]:
+def topics_to_set(wanted: TopicConfig, names: Iterable[str]) -> tuple[str, ...]:
     """The topics of a cluster that get the config, in order."""
     return tuple(
         topic
@@ -87,14 +82,14 @@ def meant(wanted: TopicConfig, names: Iterable[str]) -> tuple[str, ...]:
 
 def first_look(c: Context, look: Look) -> FirstLook:
     """Look at every topic that the inventory names, in four questions at most."""
-    wanted = section(c)
+    wanted = topic_config(c.inventory)
     cluster = look.topics(KAFKA)
     if not isinstance(cluster, Seen):
         nothing = cluster if isinstance(cluster, Unknown) else Unknown("failed", "no cluster")
         return FirstLook(cluster, (), (), nothing, nothing)
     names = cluster.value.names
     unmatched = tuple(entry for entry in wanted.topics if not any(matches(entry, t) for t in names))
-    topics = meant(wanted, names)
+    topics = topics_to_set(wanted, names)
     settings = look.topic_settings(KAFKA, wanted.key, topics)
     refused: Reading[Mapping[str, str]] = Seen({})
     if isinstance(settings, Seen):

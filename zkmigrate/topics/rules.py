@@ -9,7 +9,7 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim, few
 from zkmigrate.model.look import TopicSetting
 from zkmigrate.model.step import Context
-from zkmigrate.topics.facts import FirstLook, section, shown
+from zkmigrate.topics.facts import FirstLook, shown, topic_config
 
 AGAIN = "fix that, then resume"
 LEAVE_OUT = "leave these topics as they are: add them to topic_config.leave_out, then resume"
@@ -40,7 +40,7 @@ def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
 
 
 def _settings(c: Context, f: FirstLook) -> tuple[Finding, ...]:
-    wanted = section(c)
+    wanted = topic_config(c.inventory)
     known = claim(
         "topics.key",
         f"Kafka has a topic config {wanted.key}",
@@ -99,7 +99,7 @@ def unreadable(settings: Mapping[str, Reading[TopicSetting]]) -> tuple[Finding, 
 
 def _refused(c: Context, refused: Mapping[str, str]) -> tuple[Finding, ...]:
     """One finding for each reason that Kafka gives."""
-    wanted = section(c)
+    wanted = topic_config(c.inventory)
     sentence = f"every topic takes {wanted.key}={wanted.value}"
     reasons: dict[str, list[str]] = {}
     for topic, why in refused.items():
@@ -111,7 +111,7 @@ def _refused(c: Context, refused: Mapping[str, str]) -> tuple[Finding, ...]:
 
 
 def _found(c: Context, settings: Mapping[str, Reading[TopicSetting]]) -> Finding:
-    wanted = section(c)
+    wanted = topic_config(c.inventory)
     count = Counter(shown(s.value.own) for s in settings.values() if isinstance(s, Seen))
     have = count.pop(wanted.value, 0)
     unset = count.pop(shown(None), 0)

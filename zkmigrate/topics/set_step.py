@@ -23,7 +23,7 @@ from zkmigrate.model.finding import Finding, Severity, blocking, claim, few
 from zkmigrate.model.look import Look, Settings, TopicSetting
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.model.step_record import known
-from zkmigrate.topics.facts import FirstLook, Originals, first_look, left_out, section, shown
+from zkmigrate.topics.facts import FirstLook, Originals, first_look, left_out, shown, topic_config
 from zkmigrate.topics.rules import LEAVE_OUT, before, unreadable
 
 WAVE = 100
@@ -65,7 +65,7 @@ class TopicConfigStep(Step[TopicConfigFacts]):
         record = known(Originals, c)
         if record is None:
             return TopicConfigFacts(None, None, Seen({}), whole=True)
-        key = section(c).key
+        key = topic_config(c.inventory).key
         for some in self._next(c, record):
             settings = look.topic_settings(KAFKA, key, some)
             if not isinstance(settings, Seen) or self._act(c, record, settings.value):
@@ -78,13 +78,13 @@ class TopicConfigStep(Step[TopicConfigFacts]):
         if c.way is Way.BACK:
             left = [topic for topic in record.original if topic in c.unrestored]
         else:
-            value, meant = section(c).value, self._meant(c, record)
+            value, meant = topic_config(c.inventory).value, self._meant(c, record)
             left = [topic for topic in meant if topic in c.unconfirmed]
             left += [t for t in meant if t not in c.unrestored and record.original[t] != value]
         return (left[at : at + self._wave] for at in range(0, len(left), self._wave))
 
     def _meant(self, c: Context, record: Originals) -> tuple[str, ...]:
-        wanted = section(c)
+        wanted = topic_config(c.inventory)
         return tuple(t for t in record.original if c.way is Way.BACK or not left_out(wanted, t))
 
     def _act(self, c: Context, record: Originals, settings: _BySetting) -> bool:
@@ -125,7 +125,7 @@ class TopicConfigStep(Step[TopicConfigFacts]):
         return Done((_as_before(c, record, settings),))
 
     def plan(self, c: Context, f: TopicConfigFacts, target: str) -> Changes:
-        wanted = section(c)
+        wanted = topic_config(c.inventory)
         found = _own(f.settings.value, target) if isinstance(f.settings, Seen) else None
         return (AlterTopicConfig(KAFKA, target, wanted.key, wanted.value, found),)
 
@@ -160,7 +160,7 @@ def _own(settings: _BySetting, topic: str) -> str | None:
 def _todo(c: Context, record: Originals, settings: _BySetting) -> tuple[str, ...]:
     """The topics to change. On the way back these are the run's own changes that still stand: a value that is
     neither the run's nor the original one is of another hand and stays."""
-    value = section(c).value
+    value = topic_config(c.inventory).value
     seen = {topic: s.value.own for topic, s in settings.items() if isinstance(s, Seen)}
     if c.way is Way.FORWARD:
         late = frozenset(_late(c, record, settings))  # of thousands
@@ -172,7 +172,7 @@ def _late(c: Context, record: Originals, settings: _BySetting) -> tuple[str, ...
     """The topics that are told as they were before a change that Kafka has confirmed."""
     if c.kept.get("looks", 0) >= LOOKS:
         return ()
-    value, old = section(c).value, record.original
+    value, old = topic_config(c.inventory).value, record.original
     sure = c.unrestored - c.unconfirmed
     if c.way is Way.BACK:
         sure, old = frozenset(old), dict.fromkeys(old, value)
@@ -186,14 +186,14 @@ def _late(c: Context, record: Originals, settings: _BySetting) -> tuple[str, ...
 
 def _not_told(c: Context, late: Sequence[str]) -> Waiting:
     looks = c.kept.get("looks", 0) + 1
-    what = f"brokers to tell what Kafka has confirmed of {section(c).key}"
+    what = f"brokers to tell what Kafka has confirmed of {topic_config(c.inventory).key}"
     limit = c.inventory.policy.step_deadline_s + LOOKS
     return Waiting(what, f"{len(late):,} topics: {few(late)}", limit, poll_s=1.0, keep={"looks": looks})
 
 
 def _foreign(c: Context, record: Originals, settings: _BySetting) -> tuple[Finding, ...]:
     """A finding where topics set what is neither their original value nor the wanted one."""
-    wanted = section(c)
+    wanted = topic_config(c.inventory)
     odd = {
         topic: f"{topic}: {shown(s.value.own)} (before the run: {shown(record.original[topic])})"
         for topic, s in settings.items()
@@ -218,7 +218,7 @@ def _foreign(c: Context, record: Originals, settings: _BySetting) -> tuple[Findi
 
 
 def _set(c: Context, record: Originals, settings: _BySetting) -> tuple[Finding, ...]:
-    wanted = section(c)
+    wanted = topic_config(c.inventory)
     changed = sum(record.original[topic] != wanted.value for topic in settings)
     left = [topic for topic in record.original if topic not in settings]
     seen = f"{len(settings):,} topics have it; {changed:,} had another value, or none, before the run"
@@ -239,7 +239,7 @@ def _as_before(c: Context, record: Originals, settings: _BySetting) -> Finding:
     ]
     return claim(
         "topics.back",
-        f"every topic sets what it set for {section(c).key} before the run",
+        f"every topic sets what it set for {topic_config(c.inventory).key} before the run",
         not odd,
         seen=f"other hands changed {len(odd):,} since, which stay as they are: {few(odd)}"
         if odd
@@ -251,7 +251,7 @@ def _as_before(c: Context, record: Originals, settings: _BySetting) -> Finding:
 def _lost(c: Context) -> Finding:
     return claim(
         "topics.original",
-        f"the journal tells what each topic set for {section(c).key} before the first change",
+        f"the journal tells what each topic set for {topic_config(c.inventory).key} before the first change",
         None,
         seen="its lines are lost, and Kafka does not keep it",
         needed="the journal of this run",

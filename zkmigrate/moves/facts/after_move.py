@@ -32,7 +32,7 @@ CONNECT = "zookeeper.connect"
 
 
 @dataclass(frozen=True)
-class Position:
+class LogPosition:
     """How far source's log has been read: on which host, to which zxid and place."""
 
     host: str
@@ -41,7 +41,7 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Written:
+class NewWrites:
     """Changes under the chroot in source's log after ``since``.
 
     Expiries are left out: what the session had made there was a change already, or the session moved. upto:
@@ -50,12 +50,12 @@ class Written:
 
     since: int
     changes: tuple[DeltaFinding, ...]
-    upto: Position
+    upto: LogPosition
     unproved: str = ""
 
 
 @dataclass(frozen=True)
-class Afterwards:
+class AfterMove:
     """One look.
 
     leader: ``mntr`` of dest's leader. source_owners, dest_owners: sessions that own a part of the chroot.
@@ -71,16 +71,16 @@ class Afterwards:
     at_source: Mapping[int, str]
     clients: SourceClients
     connect: Mapping[str, Reading[str]]
-    written: Reading[Written]
+    written: Reading[NewWrites]
 
 
-def look_around(
+def look_after_move(
     inventory: Inventory,
     dependent: AnyDependent,
     look: Look,
-    position: Position | None,
+    position: LogPosition | None,
     read_log: bool = True,
-) -> Afterwards:
+) -> AfterMove:
     """Look once.
 
     position: where the last look at source's log ended; None takes its present end. read_log: whether to read
@@ -94,7 +94,7 @@ def look_around(
         for names in (inventory.source_names, inventory.dest_names)
     }
     on_dest = owners[inventory.dest_names]
-    return Afterwards(
+    return AfterMove(
         source=source,
         dest=dest,
         leader=Absent("no one leader") if dest.leader is None else leader_mntr(look, dest.leader),
@@ -136,9 +136,9 @@ def _written(
     inventory: Inventory,
     look: Look,
     source: EnsembleView,
-    position: Position | None,
+    position: LogPosition | None,
     living: Mapping[int, Collection[str]],
-) -> Reading[Written]:
+) -> Reading[NewWrites]:
     """Source's log since the position, on the same host while it serves, otherwise on the leader."""
     serving = [host for host, reading in source.servers.items() if isinstance(reading, Seen)]
     if not serving:
@@ -147,11 +147,11 @@ def _written(
     _, logs = directories(look, host, inventory.source)
     shown = source.zxids()[host]
 
-    def read() -> Written:
+    def read() -> NewWrites:
         if position is None:
             records = walk(logs, after=_NEWEST)
             last = max((record.zxid for record in records), default=shown)
-            return Written(last, (), Position(host, last, records.cursor))
+            return NewWrites(last, (), LogPosition(host, last, records.cursor))
         cursor = position.cursor if host == position.host else None
         if cursor is not None and cursor.file not in logs.names_with_sizes():
             cursor = None
@@ -167,19 +167,19 @@ def _written(
         # The server has logged what it shows, unless its zxid is only the beginning of an epoch.
         behind = result.last < shown and counter(shown) != 0
         short = f"{host} shows {format_zxid(shown)}, its log ends at {format_zxid(result.last)}"
-        upto = Position(host, max(result.last, position.zxid), result.cursor)
+        upto = LogPosition(host, max(result.last, position.zxid), result.cursor)
         changes = tuple(change for change in result.missing if not change.expiry)
-        return Written(position.zxid, changes, upto, result.unproved or (short if behind else ""))
+        return NewWrites(position.zxid, changes, upto, result.unproved or (short if behind else ""))
 
     return read_disk(read, host)
 
 
-def position_to_json(position: Position) -> dict[str, Any]:
+def position_to_json(position: LogPosition) -> dict[str, Any]:
     """As JSON that is kept between looks."""
     cursor = cursor_to_json(position.cursor)
     return {"host": position.host, "zxid": hex(position.zxid), "cursor": cursor}
 
 
-def position_from_json(body: Mapping[str, Any]) -> Position:
+def position_from_json(body: Mapping[str, Any]) -> LogPosition:
     """Inverse of :func:`position_to_json`. Raises KeyError, ValueError or TypeError for anything else."""
-    return Position(str(body["host"]), int(body["zxid"], 16), cursor_from_json(body["cursor"]))
+    return LogPosition(str(body["host"]), int(body["zxid"], 16), cursor_from_json(body["cursor"]))

@@ -30,7 +30,7 @@ class Stranger:
 
 
 @dataclass(frozen=True)
-class Written:
+class RecentWrites:
     """hours: how far back the log was read. brokers: how many of their sessions wrote. hole: the first gap in
     the log, else empty."""
 
@@ -40,14 +40,14 @@ class Written:
     hole: str
 
 
-def lately_written(
+def recent_writes(
     host: str,
     logs: Directory,
     chroot: str,
     dumps: Mapping[str, Reading[Dump]],
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
     tell: Teller,
-) -> Reading[Written]:
+) -> Reading[RecentWrites]:
     """From the log of this source host (``version-2``), back for ``LATELY_MS`` or ``AT_MOST`` bytes.
 
     dumps: who owns what now, for brokers that registered before. cons: where sessions come from now.
@@ -88,7 +88,7 @@ def lately_written(
     )
     hours = (found.until_ms - found.since_ms) / _HOUR_MS
     hole = str(found.gaps[0]) if found.gaps else ""
-    return Seen(Written(hours, len(found.writers) - len(strangers), strangers, hole))
+    return Seen(RecentWrites(hours, len(found.writers) - len(strangers), strangers, hole))
 
 
 def _described(one: Writer, address: str) -> str:

@@ -59,7 +59,7 @@ class Statuses(Generic[H_co]):
             if status.phase not in phases
         )
 
-    def every(
+    def claims(
         self, id: str, sentence: str, test: Callable[[H_co], bool], seen: Callable[[H_co], str]
     ) -> tuple[Finding, ...]:
         """The same claim about every host that answered."""

@@ -10,7 +10,7 @@ from zkmigrate.model.step import Context
 from zkmigrate.moves.facts.records import seconds
 from zkmigrate.moves.preflight.check import JOINED, Gate, Judged, Scope, check, unseen
 from zkmigrate.moves.preflight.evidence import Evidence
-from zkmigrate.moves.rules.maintenance_window import MOVES, hour
+from zkmigrate.moves.rules.maintenance_window import MOVES, maintenance_window
 from zkmigrate.moves.rules.window_estimate import rehearsed_to_check_s
 from zkmigrate.moves.rules.window_rules import STEPS
 
@@ -27,7 +27,9 @@ FORWARD = STEPS.between(STEPS.serves, STEPS.opens)
 def in_hour(c: Context, e: Evidence) -> Iterator[Judged]:
     """P38. Only where policy.window gives one. Looking, joining and rehearsing need none; the roll and the
     cut-over do. Before the cut-over three times what the rehearsal took has to be left."""
-    now = hour(c.inventory.policy.window, e.at, WINDOW_FACTOR * (rehearsed_to_check_s(c) or 0.0))
+    now = maintenance_window(
+        c.inventory.policy.window, e.at, WINDOW_FACTOR * (rehearsed_to_check_s(c) or 0.0)
+    )
     yield Judged(now.inside, now.seen, now.needed, moves=() if c.inventory.policy.window is None else MOVES)
 
 

@@ -13,7 +13,7 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.rules.connect import hosts_in, registration
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim
-from zkmigrate.moves.facts.after_move import Afterwards, Written, reformed
+from zkmigrate.moves.facts.after_move import AfterMove, NewWrites, reformed
 from zkmigrate.moves.facts.sessions import Sessions
 from zkmigrate.zookeeper.data.session import format_session, unsigned
 from zkmigrate.zookeeper.data.zxid import format_zxid
@@ -24,7 +24,7 @@ _POINT_TO_DEST = "restart this broker with zookeeper.connect naming dest"
 
 
 def findings(
-    inventory: Inventory, seen: Afterwards, written_before: Sequence[str] = (), read_log: bool = True
+    inventory: Inventory, seen: AfterMove, written_before: Sequence[str] = (), read_log: bool = True
 ) -> tuple[Finding, ...]:
     """Every claim of one look. written_before: writes that earlier looks found, in words. read_log: whether
     source's log was read."""
@@ -38,7 +38,7 @@ def findings(
     )
 
 
-def in_words(written: Written, addresses: Mapping[int, str]) -> tuple[str, ...]:
+def written_lines(written: NewWrites, addresses: Mapping[int, str]) -> tuple[str, ...]:
     """The changes under the chroot, one line each. addresses: of sessions on source."""
     return tuple(
         f"{c.type} {c.path or '(session opened)'} by session {format_session(c.session)}"
@@ -48,7 +48,7 @@ def in_words(written: Written, addresses: Mapping[int, str]) -> tuple[str, ...]:
     )
 
 
-def _dest(seen: Afterwards) -> Finding:
+def _dest(seen: AfterMove) -> Finding:
     modes = seen.dest.modes()
     text = ", ".join(f"{host} {mode}" for host, mode in modes.items())
     heard = {host: r for host, r in seen.dest.servers.items() if not _unheard(r)}
@@ -80,7 +80,7 @@ def _unheard(reading: Reading[object]) -> bool:
     return isinstance(reading, Unknown) and reading.cause != "refused"
 
 
-def _registered(inventory: Inventory, seen: Afterwards) -> Iterator[Finding]:
+def _registered(inventory: Inventory, seen: AfterMove) -> Iterator[Finding]:
     paths = _paths(seen.dest_owners)
     for broker in inventory.kafka.brokers:
         path = registration(inventory.kafka.chroot, broker.id)
@@ -100,7 +100,7 @@ def _paths(owners: Reading[Sessions]) -> set[str]:
     return {p for paths in owners.value.owners.values() for p in paths} if isinstance(owners, Seen) else set()
 
 
-def _configured(inventory: Inventory, seen: Afterwards) -> Iterator[Finding]:
+def _configured(inventory: Inventory, seen: AfterMove) -> Iterator[Finding]:
     dest = {a for host in inventory.dest.hosts for a in (host.address, *host.also)}
     for host, reading in seen.connect.items():
         yield claim(
@@ -115,7 +115,7 @@ def _configured(inventory: Inventory, seen: Afterwards) -> Iterator[Finding]:
         )
 
 
-def _left_source(inventory: Inventory, seen: Afterwards) -> Iterator[Finding]:
+def _left_source(inventory: Inventory, seen: AfterMove) -> Iterator[Finding]:
     unknown = seen.clients.unknown
     for broker in inventory.kafka.brokers:
         where = seen.clients.members[broker.name]
@@ -132,7 +132,7 @@ def _left_source(inventory: Inventory, seen: Afterwards) -> Iterator[Finding]:
         )
 
 
-def _owners(inventory: Inventory, seen: Afterwards) -> Finding:
+def _owners(inventory: Inventory, seen: AfterMove) -> Finding:
     """Sessions that moved stay in source's list until they expire there: they are no strays."""
     held: bool | None
     if isinstance(seen.source_owners, Seen):
@@ -162,7 +162,7 @@ def _owners(inventory: Inventory, seen: Afterwards) -> Finding:
     )
 
 
-def _writes(seen: Afterwards, before: Sequence[str], read_log: bool) -> Finding:
+def _writes(seen: AfterMove, before: Sequence[str], read_log: bool) -> Finding:
     reading = seen.written
     writes = partial(claim, "watch.writes", "nobody writes under the chroot on source")
     if not reformed(seen.dest):
@@ -171,7 +171,7 @@ def _writes(seen: Afterwards, before: Sequence[str], read_log: bool) -> Finding:
     if not read_log and not before:
         text = "not looked at: neither a run nor --state tells from where on"
         return writes(None, seen=text, severity=Severity.INFO)
-    now = in_words(reading.value, seen.at_source) if isinstance(reading, Seen) else ()
+    now = written_lines(reading.value, seen.at_source) if isinstance(reading, Seen) else ()
     if found := (*before, *now):
         moves = ("find the client, point it to dest, repeat there what it wrote; then watch --from-now",)
         return writes(False, seen=_listed(found), needed="none", moves=moves)

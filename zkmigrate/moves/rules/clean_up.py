@@ -73,7 +73,7 @@ Marks = Mapping[str, tuple[int, int, int]]
 """Path → ``Node.mark``."""
 
 
-def summed(
+def subtree_of(
     path: str, nodes: Iterable[Node], above: Node, cut: int | None, known: Marks | None = None
 ) -> Subtree:
     """The subtree of these znodes. above: the parent of its top. cut: the last zxid that dest had from
@@ -140,7 +140,7 @@ def ancestors(chroots: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted(above))
 
 
-def of_dest(
+def dest_findings(
     watches: Mapping[str, Reading[Mapping[str, tuple[int, ...]]]],
     clients: Tenants,
     chroots: Mapping[str, Reading[str]],
@@ -214,7 +214,7 @@ def _chroot(broker: str, reading: Reading[str]) -> Finding:
     )
 
 
-def of_subtree(
+def subtree_findings(
     tree: Subtree, cut: int | None, watches: Mapping[str, Reading[Mapping[str, tuple[int, ...]]]]
 ) -> tuple[Finding, ...]:
     """Whether this subtree may be deleted."""
@@ -294,7 +294,7 @@ def _owned(path: str, owner: int) -> str:
     return f"{path} of session {format_session(owner)}" if is_session(signed(owner)) else f"{path} has a TTL"
 
 
-def answered(found: Iterable[Finding], wanted: Collection[str], who: str) -> tuple[Finding, ...]:
+def with_accepted(found: Iterable[Finding], wanted: Collection[str], who: str) -> tuple[Finding, ...]:
     """The findings; those that somebody accepts, named as ``ID:TARGET``, only warn. who: with the reason."""
     return tuple(
         replace(f, severity=Severity.WARN, accepted=who)

@@ -13,7 +13,7 @@ OWNER = "return.source-owner"
 """Only a person can say so: it holds where ``accept`` of migration.yml names who did."""
 
 
-def next_down(view: KafkaView, up: Sequence[Broker], width: int) -> tuple[tuple[str, ...], str]:
+def next_to_stop(view: KafkaView, up: Sequence[Broker], width: int) -> tuple[tuple[str, ...], str]:
     """The brokers to stop now, or why none may. up: those that run.
 
     First every replica on a running broker is in sync. So the last ISRs are those of the brokers that stop
@@ -38,7 +38,9 @@ def next_down(view: KafkaView, up: Sequence[Broker], width: int) -> tuple[tuple[
     return tuple(broker.name for broker in wave), ""
 
 
-def next_up(order: Sequence[str], started: Collection[str], registered: Collection[str]) -> tuple[str, ...]:
+def next_to_start(
+    order: Sequence[str], started: Collection[str], registered: Collection[str]
+) -> tuple[str, ...]:
     """The brokers to start now; none until the first is registered, or once all are started.
 
     The first of the order starts alone: it shows that file and ensemble are right, and leads what it can.
@@ -50,7 +52,7 @@ def next_up(order: Sequence[str], started: Collection[str], registered: Collecti
     return waiting if registered else ()
 
 
-def agreed(inventory: Inventory, at: float, cost: str) -> Finding:
+def owner_consent(inventory: Inventory, at: float, cost: str) -> Finding:
     """Whether source's owner agrees, by name. cost: what they agree to. at: now, in seconds since the
     epoch."""
     asked = claim(
@@ -64,7 +66,7 @@ def agreed(inventory: Inventory, at: float, cost: str) -> Finding:
     return accepted(inventory.accept, (asked,), at)[0]
 
 
-def consenting(inventory: Inventory, at: float) -> str:
+def consenting_owner(inventory: Inventory, at: float) -> str:
     """Who agrees now, by name; empty for nobody."""
     names = [x.who for x in inventory.accept if x.finding == OWNER and at < x.end]
     return names[-1] if names else ""

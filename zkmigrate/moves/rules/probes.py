@@ -30,7 +30,7 @@ _IN_A_ROW = 2
 _WITHIN_S = 3.0
 
 
-def of_window(dependent: AnyDependent, inventory: Inventory, look: Look, note: Note) -> tuple[Probe, ...]:
+def window_probes(dependent: AnyDependent, inventory: Inventory, look: Look, note: Note) -> tuple[Probe, ...]:
     """All probes. note: takes the phases of the hosts."""
     hosts = inventory.dest_names
 

@@ -20,7 +20,7 @@ from zkmigrate.moves.rules.window_rules import (
 _REHEARSED = "as rehearsed, or the policy's if longer"
 
 
-def before_the_run(dependent: AnyDependent, c: Context, sessions: Reading[Sessions]) -> tuple[str, ...]:
+def plan_lines(dependent: AnyDependent, c: Context, sessions: Reading[Sessions]) -> tuple[str, ...]:
     """Lines for ``plan``. c: with the records of a rehearsed run, where one is named. sessions: those that
     own ephemerals under the chroot now."""
     policy, lease, words = c.inventory.policy, c.inventory.policy.lease, dependent.words
@@ -52,7 +52,7 @@ def before_the_run(dependent: AnyDependent, c: Context, sessions: Reading[Sessio
 _REFUSED = {"zookeeper": "ZooKeeper's ports are", "all": "all TCP but ssh is"}
 
 
-def before_the_cut(c: Context) -> tuple[str, ...]:
+def cutover_lines(c: Context) -> tuple[str, ...]:
     """Lines for the question before the cut-over: what the rehearsal measured, the deadline that follows, and
     how long the hosts wait for OPEN."""
     limit = c.inventory.policy.open_limit_s

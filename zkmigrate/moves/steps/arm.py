@@ -205,7 +205,7 @@ def _is_armed_as(wanted: Mapping[str, str], spec: Reading[bytes]) -> bool:
 
 
 def _armed(f: ArmFacts) -> tuple[Finding, ...]:
-    return f.states.statuses.every(
+    return f.states.statuses.claims(
         "arm.ready",
         "our rules are on top with empty sets and the image has begun",
         lambda s: (

@@ -29,7 +29,7 @@ from zkmigrate.moves.facts.dest_status import unanswered, unknown
 from zkmigrate.moves.facts.outage import BrokerState, Registered, broker_service, brokers, registered
 from zkmigrate.moves.facts.records import Outage
 from zkmigrate.moves.facts.replay_disks import mark_on
-from zkmigrate.moves.rules.outage import next_up
+from zkmigrate.moves.rules.outage import next_to_start
 from zkmigrate.moves.steps.brokers_down import STILL_S, coming_back, registered_of, unknown_services
 from zkmigrate.zookeeper.facts.ensemble import source_view
 
@@ -76,7 +76,7 @@ class BrokersBackStep(Step[BackFacts]):
         if strangers := tuple(_stranger(name) for name in started if name not in rewritten):
             return Blocked(strangers)
         registered = registered_of(c, started, f.source)
-        if wave := next_up(_order(c), started, registered):
+        if wave := next_to_start(_order(c), started, registered):
             return Ready(wave)
         if waits := coming_back(c, f.brokers, f.view, registered, "source"):
             return waits

@@ -26,7 +26,7 @@ from zkmigrate.model.step_record import known
 from zkmigrate.moves.facts.dest_status import unknown
 from zkmigrate.moves.facts.outage import BrokerState, Registered, broker_service, brokers, loaded, registered
 from zkmigrate.moves.facts.records import Outage
-from zkmigrate.moves.rules.outage import next_down, next_up
+from zkmigrate.moves.rules.outage import next_to_start, next_to_stop
 
 STILL_S = 600.0
 """Seconds without progress after which the wait for starting brokers ends; loading logs is progress."""
@@ -70,7 +70,7 @@ class BrokersDownStep(Step[DownFacts]):
         if up:
             if not isinstance(f.view, Seen):
                 return Waiting("the brokers that are up answer", str(f.view), SYNC_S, 1.0)
-            wave, why = next_down(f.view.value, up, c.inventory.policy.roll_wave)
+            wave, why = next_to_stop(f.view.value, up, c.inventory.policy.roll_wave)
             if not wave:
                 return Waiting("every replica that is up is in sync", why, SYNC_S, 1.0)
             ahead = tuple(name for name in order if name not in wave)
@@ -105,7 +105,7 @@ def _back(c: Context, f: DownFacts, order: tuple[str, ...]) -> Verdict:
     """Start the brokers until all are registered on dest and in sync."""
     started = [name for name, state in f.brokers.items() if state.runs]
     registered = registered_of(c, started, f.dest)
-    if wave := next_up(order[::-1], started, registered):
+    if wave := next_to_start(order[::-1], started, registered):
         return Ready(wave)
     return coming_back(c, f.brokers, f.view, registered, "dest") or Done()
 

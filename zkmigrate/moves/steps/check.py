@@ -113,8 +113,8 @@ class CheckStep(OfDependent, Step[CheckFacts]):
         if has_baseline(c):
             same = same_ownership(self.dependent, baseline(c), f.owners, f.znodes, exact=True)
         else:
-            same = (without_baseline("check.baseline"),)
-        findings = (*quorum(c, those_serving(f.servers, f.hosts)), *same)
+            same = (baseline_lost("check.baseline"),)
+        findings = (*quorum(c, serving_only(f.servers, f.hosts)), *same)
         if opened:
             # A host opened by itself at its own limit: there is no way back, so nothing blocks any more.
             findings = tuple(replace(x, severity=Severity.WARN) for x in findings)
@@ -145,7 +145,7 @@ def _leaderless(f: CheckFacts, followers: int) -> Finding:
     )
 
 
-def those_serving(servers: EnsembleView, hosts: Statuses[H]) -> EnsembleView:
+def serving_only(servers: EnsembleView, hosts: Statuses[H]) -> EnsembleView:
     """Only the hosts of which zkm-host or the server itself says that it serves."""
     modes = servers.modes()
     serving = {
@@ -166,7 +166,7 @@ def has_baseline(c: Context) -> bool:
     return known(Proved, c) is not None
 
 
-def without_baseline(id: str, severity: Severity = Severity.BLOCK) -> Finding:
+def baseline_lost(id: str, severity: Severity = Severity.BLOCK) -> Finding:
     """Sessions and ephemerals cannot be compared with those before the cut."""
     return claim(
         id,

@@ -182,7 +182,7 @@ def _backed_off(status: HostStatus) -> bool:
 
 def _severed(f: CutFacts) -> tuple[Finding, ...]:
     findings: list[Finding] = list(
-        f.states.statuses.every(
+        f.states.statuses.claims(
             "cut.severed",
             "nothing passes between this dest host and source",
             lambda s: s.rules_on_top and s.cut_entries > 0 and s.source_sockets == 0,

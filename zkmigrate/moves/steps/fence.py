@@ -112,7 +112,7 @@ def _closed(s: HostStatus) -> bool:
 
 def closed(f: Statuses[HostStatus]) -> tuple[Finding, ...]:
     """Whether the door is shut on every host, as observed."""
-    return f.every(
+    return f.claims(
         "fence.closed",
         "no client reaches this dest host",
         _closed,
@@ -122,7 +122,7 @@ def closed(f: Statuses[HostStatus]) -> tuple[Finding, ...]:
 
 def _reopened(f: Statuses[HostStatus]) -> Verdict:
     return Done.unless_blocked(
-        f.every(
+        f.claims(
             "fence.reopened",
             "clients reach this dest host again",
             lambda s: s.fence_entries == 0,

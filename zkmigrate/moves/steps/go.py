@@ -31,7 +31,7 @@ from zkmigrate.moves.rules.start_order import forms_quorum, places
 from zkmigrate.moves.steps.arm import endpoint
 from zkmigrate.moves.steps.seal import none_open_first
 
-GONE = Phase.GO.until(Phase.OPEN)
+HAVE_GO = Phase.GO.until(Phase.OPEN)
 TOO_LATE_S = 4.0
 """Seconds that a stop of all hosts may take."""
 
@@ -70,7 +70,7 @@ class GoStep(OfDependent, Step[GoFacts]):
             return GoFacts(phases(c, look), ())
         hosts = statuses(c, look)
         return GoFacts(
-            hosts, hosts.where(lambda s: s.phase in GONE or s.unit_state not in ("inactive", "failed"))
+            hosts, hosts.where(lambda s: s.phase in HAVE_GO or s.unit_state not in ("inactive", "failed"))
         )
 
     def check(self, c: Context, f: GoFacts) -> Verdict:
@@ -78,12 +78,12 @@ class GoStep(OfDependent, Step[GoFacts]):
         if c.way is Way.BACK and (opened := hosts.in_phase(Phase.OPEN)):
             return Blocked((door_is_open(self.dependent.words, opened),), no_way_back=True)
         # From the first GO on the hosts finish alone: a silent one holds no other back.
-        sent = c.begun or bool(hosts.in_phase(*GONE, Phase.OPEN))
+        sent = c.begun or bool(hosts.in_phase(*HAVE_GO, Phase.OPEN))
         if hosts.unknown and (c.way is Way.BACK or c.rehearsal or not sent):
             # Before the first GO no host can be part of a quorum: those that answer need not wait shut.
             return Blocked(hosts.unknown, others_back=c.way is Way.BACK and not sent)
         if c.way is Way.BACK:
-            running = hosts.in_phase(*GONE)
+            running = hosts.in_phase(*HAVE_GO)
             late = [h for h in running if _opens_in(c, hosts.at[h]) < TOO_LATE_S]
             # A host opens only as part of a quorum; once the others are down it waits for ever.
             if late and len(f.alive) >= c.inventory.dest.majority:
@@ -91,13 +91,13 @@ class GoStep(OfDependent, Step[GoFacts]):
                 progress = ", ".join(f"{h} in {_opens_in(c, hosts.at[h]):.0f} s" for h in late)
                 return Waiting("what the hosts do at their own limit", progress, 60.0)
             return Ready(running) if running else Done()
-        if wrong := hosts.outside("go", Phase.SEALED, *GONE, Phase.OPEN):
+        if wrong := hosts.outside("go", Phase.SEALED, *HAVE_GO, Phase.OPEN):
             return Blocked(wrong)
         if todo := hosts.in_phase(Phase.SEALED):
             return Ready(todo)
         if hosts.unknown and not _form_quorum(c, hosts):
             return Blocked((_too_few(c, hosts), *hosts.unknown))
-        given = hosts.every(
+        given = hosts.claims(
             "go.sent", "the host has its GO", lambda s: s.phase != Phase.SEALED, lambda s: s.phase
         )
         return Done((*given, *(_not_heard(x) for x in hosts.unknown)))
@@ -133,14 +133,14 @@ def _form_quorum(c: Context, hosts: Statuses[HostPhase]) -> bool:
     """Whether the hosts that are known to have GO can form the quorum, or have formed it."""
     if hosts.in_phase(*SERVING):
         return True
-    gone, proved = hosts.in_phase(*GONE, Phase.OPEN), known(Proved, c)
+    gone, proved = hosts.in_phase(*HAVE_GO, Phase.OPEN), known(Proved, c)
     if proved is None:
         return len(gone) >= c.inventory.dest.majority
     return forms_quorum(c.inventory.dest_names, proved.first, gone)
 
 
 def _too_few(c: Context, hosts: Statuses[HostPhase]) -> Finding:
-    gone = ", ".join(hosts.in_phase(*GONE, Phase.OPEN)) or "no host that answers"
+    gone = ", ".join(hosts.in_phase(*HAVE_GO, Phase.OPEN)) or "no host that answers"
     silent = ", ".join(x.target for x in hosts.unknown)
     return claim(
         "go.majority",

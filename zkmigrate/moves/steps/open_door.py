@@ -54,7 +54,7 @@ class OpenStep(OfDependent, Step[DestStates]):
             return Blocked(wrong)
         if todo := hosts.in_phase(Phase.STARTED, Phase.CHECKED):
             return Ready(todo)
-        findings = f.statuses.every(
+        findings = f.statuses.claims(
             "open.door",
             "clients reach this dest host, or it has not come yet",
             lambda s: s.fence_entries == 0 or s.phase in (Phase.GO, Phase.SEALED),

@@ -24,7 +24,7 @@ from zkmigrate.model.step_record import known, needed
 from zkmigrate.moves.facts.records import Planned
 from zkmigrate.moves.facts.replay import Condition
 from zkmigrate.moves.facts.replay_disks import host_disks, mark_on
-from zkmigrate.moves.rules.outage import agreed, consenting
+from zkmigrate.moves.rules.outage import consenting_owner, owner_consent
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.proofs import Held
 from zkmigrate.zookeeper.data.replay import Mark, marker_of
@@ -79,7 +79,7 @@ class ReplayStep(Step[ReplayFacts]):
             what = "source shows how far the replay is"
             return Waiting(what, str(f.mark), c.inventory.policy.step_deadline_s, 1.0)
         if isinstance(f.mark, Absent):
-            consent = agreed(c.inventory, f.wall, f"{_total(plan)} transactions are to be replayed")
+            consent = owner_consent(c.inventory, f.wall, f"{_total(plan)} transactions are to be replayed")
             return Blocked((consent,)) if consent.blocks else Ready((BEGIN,), (consent,))
         mark = f.mark.value
         if f.own is None:
@@ -107,7 +107,7 @@ class ReplayStep(Step[ReplayFacts]):
         plan, chroot = needed(Planned, c), c.inventory.kafka.chroot
         cut = format_zxid(plan.cut)
         if target == BEGIN:
-            return (BeginReplay(SOURCE, chroot, plan.disk, cut, consenting(c.inventory, f.wall)),)
+            return (BeginReplay(SOURCE, chroot, plan.disk, cut, consenting_owner(c.inventory, f.wall)),)
         return tuple(
             ReplayTransactions(SOURCE, chroot, plan.disk, cut, target, count, fingerprint)
             for upto, count, fingerprint in plan.batches

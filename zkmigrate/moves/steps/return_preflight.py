@@ -26,7 +26,7 @@ from zkmigrate.model.step import Context, Done, Reads, Verdict
 from zkmigrate.moves.facts.outage import BrokerState, brokers
 from zkmigrate.moves.facts.replay import ReplayScope
 from zkmigrate.moves.facts.replay_disks import host_disks, mark_on
-from zkmigrate.moves.rules.outage import agreed
+from zkmigrate.moves.rules.outage import owner_consent
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.replay import Mark
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, source_view
@@ -73,7 +73,7 @@ class ReturnPreflightStep(Reads[ReturnFacts]):
             *_kafka(c.inventory, f.view),
             *_files(c.inventory, f.brokers),
             *disks(f.replay, LATER),
-            agreed(c.inventory, f.wall, cost(f.replay)),
+            owner_consent(c.inventory, f.wall, cost(f.replay)),
         )
         return Done.unless_blocked(findings)
 

@@ -31,7 +31,7 @@ from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready
 from zkmigrate.moves.dependent import AnyDependent, Ending, MemberFacts, OfDependent, Position, unit_of
 from zkmigrate.moves.facts.connections import addresses, connections
 from zkmigrate.moves.facts.dest_status import unanswered
-from zkmigrate.moves.rules.maintenance_window import hour
+from zkmigrate.moves.rules.maintenance_window import maintenance_window
 from zkmigrate.moves.rules.soak import soaked
 from zkmigrate.moves.steps.roll_by_hand import BY_HAND
 from zkmigrate.zookeeper.data.four_letter_words import Connection
@@ -245,7 +245,7 @@ class RollStep(OfDependent, Step[RollFacts]):
     ) -> tuple[Finding, ...]:
         """Walking forward outside policy.window, no running member is changed and nothing ends the roll. A
         member that is down is started at any hour, and the way back waits for no window."""
-        now = hour(inventory.policy.window, f.wall)
+        now = maintenance_window(inventory.policy.window, f.wall)
         if now.inside:
             return ()
         words, moved = self.dependent.words, sum(p.moved for p in positions)

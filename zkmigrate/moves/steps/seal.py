@@ -67,7 +67,7 @@ class SealStep(Step[DestStates]):
             return Blocked(wrong)
         if todo := f.phases.in_phase(Phase.STOPPED):
             return Ready(todo)
-        findings = f.statuses.every(
+        findings = f.statuses.claims(
             "seal.permanent",
             "the block no longer ends by itself",
             lambda s: s.fence_permanent and s.cut_permanent and not s.lapsed,

@@ -64,7 +64,7 @@ class ServeStep(Reads[Statuses[HostPhase]]):
             notes = {h: f.at[h].finisher_note or f.at[h].finisher for h in waiting}
             return Waiting("every dest host serves as participant", each(notes), serving_s(c), 0.05)
         return Done(
-            f.every(
+            f.claims(
                 "serve.serving",
                 "the host serves in the reformed ensemble",
                 lambda s: s.phase in SERVING,

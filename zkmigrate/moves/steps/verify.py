@@ -37,11 +37,11 @@ from zkmigrate.moves.facts.subtree import Digests, digests
 from zkmigrate.moves.rules.window_rules import STEPS
 from zkmigrate.moves.steps.check import (
     baseline,
+    baseline_lost,
     has_baseline,
     quorum,
     same_ownership,
-    those_serving,
-    without_baseline,
+    serving_only,
 )
 from zkmigrate.moves.steps.go import GoFacts, GoStep
 from zkmigrate.zookeeper.data.delta import DeltaResult, delta
@@ -163,9 +163,9 @@ class VerifyStep(OfDependent, Step[VerifyFacts]):
             compared = same_ownership(d, baseline(c), f.owners, f.znodes, exact=False)
             same = tuple(_only_warns(d, x) for x in compared)
         else:
-            same = (without_baseline("verify.baseline", Severity.WARN),)
+            same = (baseline_lost("verify.baseline", Severity.WARN),)
         findings = (
-            *quorum(c, those_serving(f.servers, f.hosts)),
+            *quorum(c, serving_only(f.servers, f.hosts)),
             *same,
             *d.proofs(f.own),
             _strays(f.since_proof),

@@ -13,7 +13,7 @@ from zkmigrate.model.fact import Absent
 from zkmigrate.model.finding import Held, Severity
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Waiting, Way
 from zkmigrate.moves.facts.dest_status import DestStates, Statuses
-from zkmigrate.moves.steps.check import CheckFacts, CheckStep, those_serving
+from zkmigrate.moves.steps.check import CheckFacts, CheckStep, serving_only
 from zkmigrate.moves.steps.open_door import OpenStep
 from zkmigrate.moves.steps.serve import ServeStep
 from zkmigrate.moves.steps.verify import VerifyFacts, VerifyStep
@@ -144,7 +144,7 @@ def test_verify_waits_for_a_missing_host_for_a_while_and_needs_a_majority(
 def test_a_host_is_left_out_of_the_quorum_only_where_neither_it_nor_its_server_says_that_it_serves() -> None:
     def judged(phase: str, mode: str) -> bool:
         view = servers(dest1=("leader", 2 << 32), dest2=("follower", 2 << 32), dest3=(mode, 0))
-        return "dest3" in those_serving(view, in_phases("started", "started", phase)).servers
+        return "dest3" in serving_only(view, in_phases("started", "started", phase)).servers
 
     assert judged("started", "observer"), "it has served and does not follow: that is wrong"
     assert judged("-", "follower")
