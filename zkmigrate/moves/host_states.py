@@ -91,7 +91,7 @@ class _Line:
     def state(self) -> str:
         return self.spans[-1].state if self.spans and self.spans[-1].end is None else ""
 
-    def turn(self, at: float, state: str, note: str = "") -> None:
+    def begin(self, at: float, state: str, note: str = "") -> None:
         if self.spans and self.spans[-1].end is None:
             last = self.spans.pop()
             if last.state == state and last.note == note:
@@ -143,16 +143,16 @@ def _confirmed(line: _Line, at: float, op: Op) -> None:
     change = op.change
     if isinstance(change, SetService):
         if stage == "join" and not op.back and change.action in ("start", "restart"):
-            line.turn(at, JOINING, "started as observer")
+            line.begin(at, JOINING, "started as observer")
         elif stage == "join" and op.back:
-            line.turn(at, "")
+            line.begin(at, "")
         elif change.action in ("kill", "stop"):
-            line.turn(at, STOPPED, "ZooKeeper is stopped")
+            line.begin(at, STOPPED, "ZooKeeper is stopped")
     elif change.verb in _AFTER and not (change.verb == "disarm" and line.state == OPEN):
         state, note = _AFTER[change.verb]
         if change.verb == "image" and line.state == CUT:
             state = CUT
-        line.turn(at, state, _place(change) or note)
+        line.begin(at, state, _place(change) or note)
 
 
 def _place(change: Change) -> str:
@@ -162,7 +162,7 @@ def _place(change: Change) -> str:
 def _left_alone(line: _Line, at: float) -> None:
     """Nobody renews the lease: a host that is not sealed goes back by itself at an unknown time."""
     if line.state in (FENCED, CUT, STOPPED) and not line.spans[-1].note.startswith(("sealed", "GO given")):
-        line.turn(at, UNKNOWN, "the tool was gone: a host that is not sealed goes back by itself")
+        line.begin(at, UNKNOWN, "the tool was gone: a host that is not sealed goes back by itself")
 
 
 def _walked(line: _Line, at: float, visit: Visit) -> None:
@@ -170,14 +170,14 @@ def _walked(line: _Line, at: float, visit: Visit) -> None:
     name = visit.step.partition(".")[2]
     if visit.back:
         if name in ("fence", "arm") and line.state in (FENCED, CUT, STOPPED, UNKNOWN):
-            line.turn(at, OBSERVING, "found open again")
+            line.begin(at, OBSERVING, "found open again")
         return
     if name == "join":
-        line.turn(at, OBSERVING, "observes source")
+        line.begin(at, OBSERVING, "observes source")
     elif name == "serve" and line.state == STOPPED:
-        line.turn(at, STARTED, "serves behind the closed door")
+        line.begin(at, STARTED, "serves behind the closed door")
     elif name in ("open", "verify") and line.state not in (OPEN, ""):
-        line.turn(at, OPEN, f"opened {_ALONE}, seen by {visit.step}")
+        line.begin(at, OPEN, f"opened {_ALONE}, seen by {visit.step}")
 
 
 def _seen(line: _Line, at: float, host: str, row: Mapping[str, Any]) -> None:
@@ -190,9 +190,9 @@ def _seen(line: _Line, at: float, host: str, row: Mapping[str, Any]) -> None:
     gone = line.state == STOPPED and line.spans[-1].note.startswith("GO given")
     if gone and phase in SERVING:
         ago = float(served) if isinstance(served, int | float) else 0.0
-        line.turn(max(line.spans[-1].start, at - ago), STARTED, "serves behind the closed door")
+        line.begin(max(line.spans[-1].start, at - ago), STARTED, "serves behind the closed door")
     if phase == Phase.OPEN and line.state == STARTED:
-        line.turn(at, OPEN, f"opened {_ALONE}")
+        line.begin(at, OPEN, f"opened {_ALONE}")
 
 
 def broker_lanes(story: Story, start: float) -> tuple[Lane, ...]:
@@ -212,7 +212,7 @@ def _at_first(host: str, story: Story) -> tuple[str, str]:
 
 def _broker(host: str, story: Story, start: float) -> list[Span]:
     line = _Line()
-    line.turn(start, *_at_first(host, story))
+    line.begin(start, *_at_first(host, story))
     for visit in story.visits:
         restarts = [op for op in visit.ops if isinstance(op.change, SetService) and op.target == host]
         if visit.step.partition(".")[0] != "roll":
@@ -220,12 +220,12 @@ def _broker(host: str, story: Story, start: float) -> list[Span]:
         after = OLD if visit.back else NEW
         for op in restarts:
             took = f"; the restart itself took {op.ended - op.sent:.1f} s" if op.ended is not None else ""
-            line.turn(op.sent, RESTARTING, f"restarted, and caught up{took}")
+            line.begin(op.sent, RESTARTING, f"restarted, and caught up{took}")
             later = [o.sent for o in visit.ops if o.leg > op.leg and o.target != host]
             if later:
-                line.turn(min(later), after)
+                line.begin(min(later), after)
         if visit.outcome == "done" and visit.end is not None and visit.step == "roll.roll":
-            line.turn(visit.end, after)
+            line.begin(visit.end, after)
     return line.spans
 
 
@@ -248,17 +248,17 @@ def dest_ensemble(lanes: Iterable[Lane]) -> Lane:
         states = [_state_at(row, at) for row in rows]
         open_ = sum(state in (OBSERVING, OPEN) for state in states)
         if not any(states):
-            line.turn(at, "")
+            line.begin(at, "")
         elif open_ == len(rows):
-            line.turn(at, SERVES, "every host lets clients in")
+            line.begin(at, SERVES, "every host lets clients in")
         elif open_:
-            line.turn(at, SOME, f"{open_} of {len(rows)} hosts let clients in")
+            line.begin(at, SOME, f"{open_} of {len(rows)} hosts let clients in")
         elif any(state in (FENCED, CUT, STOPPED, STARTED) for state in states):
-            line.turn(at, SHUT, "no host lets clients in")
+            line.begin(at, SHUT, "no host lets clients in")
         elif UNKNOWN in states:
-            line.turn(at, UNKNOWN, "the tool was gone")
+            line.begin(at, UNKNOWN, "the tool was gone")
         else:
-            line.turn(at, JOINING, "no host observes source yet")
+            line.begin(at, JOINING, "no host observes source yet")
     return Lane("dest, for clients", "ensemble", tuple(line.spans))
 
 
@@ -280,12 +280,12 @@ def source_ensemble(
         if not isinstance(servers, dict):
             continue
         if last is not None and at - last > max(4 * every_s, _UNSEEN_S):
-            line.turn(last + every_s, "")
+            line.begin(last + every_s, "")
         state, note = _quorum([_mode(servers.get(host)) for host in hosts])
-        line.turn(at, state, note)
+        line.begin(at, state, note)
         last = at
     if last is not None:
-        line.turn(last + every_s, "")
+        line.begin(last + every_s, "")
     return Lane("source", "ensemble", tuple(line.spans))
 
 

@@ -16,8 +16,8 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.moves.dependent import AnyDependent
-from zkmigrate.moves.facts.connections import SourceClients, connections, source_clients
-from zkmigrate.moves.facts.sessions import Sessions, dump, sessions_of
+from zkmigrate.moves.facts.connections import SourceClients, connections_of, source_clients
+from zkmigrate.moves.facts.sessions import Sessions, dumps_of, sessions_of
 from zkmigrate.zookeeper.data.delta import DeltaFinding, delta
 from zkmigrate.zookeeper.data.four_letter_words import Connection, Mntr
 from zkmigrate.zookeeper.data.logdir import walk
@@ -88,9 +88,9 @@ def look_after_move(
     """
     source, dest = source_view(inventory, look), dest_view(inventory, look)
     chroot = inventory.kafka.chroot
-    cons = look.each(inventory.source_names, lambda host: connections(look, host))
+    cons = connections_of(look, inventory.source_names)
     owners = {
-        names: sessions_of(look.each(names, lambda host: dump(look, host)), {}, chroot)
+        names: sessions_of(dumps_of(look, names), {}, chroot)
         for names in (inventory.source_names, inventory.dest_names)
     }
     on_dest = owners[inventory.dest_names]

@@ -33,6 +33,11 @@ def connections(look: Look, host: str) -> Reading[tuple[Connection, ...]]:
     return answer(look, host, "cons", parse_cons)
 
 
+def connections_of(look: Look, hosts: Iterable[str]) -> dict[str, Reading[tuple[Connection, ...]]]:
+    """``cons`` of several ZooKeeper hosts, asked at once."""
+    return look.each(hosts, lambda host: connections(look, host))
+
+
 def addresses(host: ZooKeeperHost | Member) -> frozenset[str]:
     """Every address of a host, names left out."""
     return frozenset(a for text in (host.address, *host.also) for a in numeric(text))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from zkmigrate.model.fact import Cause, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
-from zkmigrate.moves.facts.connections import connections
+from zkmigrate.moves.facts.connections import connections_of
 from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump, parse_dump
 from zkmigrate.zookeeper.data.session import unsigned
 from zkmigrate.zookeeper.facts.four_letter_answers import answer
@@ -89,11 +89,15 @@ def dump(look: Look, host: str) -> Reading[Dump]:
     return answer(look, host, "dump", parse_dump)
 
 
+def dumps_of(look: Look, hosts: Iterable[str]) -> dict[str, Reading[Dump]]:
+    """``dump`` of several ZooKeeper hosts, asked at once."""
+    return look.each(hosts, lambda host: dump(look, host))
+
+
 def owning_sessions(look: Look, hosts: Iterable[str], chroot: str) -> Reading[Sessions]:
     """Ask every host for ``dump`` and ``cons``; Unknown when no host gives a dump."""
     hosts = tuple(hosts)
-    dumps = look.each(hosts, lambda host: dump(look, host))
-    return sessions_of(dumps, look.each(hosts, lambda host: connections(look, host)), chroot)
+    return sessions_of(dumps_of(look, hosts), connections_of(look, hosts), chroot)
 
 
 def sessions_of(

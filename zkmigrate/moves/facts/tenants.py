@@ -12,8 +12,8 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.moves.dependent import AnyDependent, Member
 from zkmigrate.moves.facts.after_move import broker_connect
-from zkmigrate.moves.facts.connections import addresses, connections, numeric
-from zkmigrate.moves.facts.sessions import dump
+from zkmigrate.moves.facts.connections import addresses, connections_of, numeric
+from zkmigrate.moves.facts.sessions import dumps_of
 from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump, parse_wchp
 from zkmigrate.zookeeper.facts.four_letter_answers import answer
 
@@ -200,8 +200,8 @@ class Users:
 def users(inventory: Inventory, dependent: AnyDependent, look: Look) -> Users:
     """Ask every dest server, and every broker for its file."""
     hosts = inventory.dest_names
-    cons = look.each(hosts, lambda host: connections(look, host))
-    dumps = look.each(hosts, lambda host: dump(look, host))
+    cons = connections_of(look, hosts)
+    dumps = dumps_of(look, hosts)
     return Users(
         look.each(hosts, lambda host: answer(look, host, "wchp", parse_wchp)),
         foreign_clients(inventory, dependent, look, cons, dumps),

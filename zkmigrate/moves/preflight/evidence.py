@@ -23,10 +23,15 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context
 from zkmigrate.moves.dependent import AnyDependent, Member
-from zkmigrate.moves.facts.connections import SourceClients, connections, numeric, source_clients
+from zkmigrate.moves.facts.connections import (
+    SourceClients,
+    connections_of,
+    numeric,
+    source_clients,
+)
 from zkmigrate.moves.facts.dest import DataState, data_state
 from zkmigrate.moves.facts.own_commands import OwnCommands, own_commands
-from zkmigrate.moves.facts.sessions import Homes, Sessions, dump, homes, sessions_of
+from zkmigrate.moves.facts.sessions import Homes, Sessions, dumps_of, homes, sessions_of
 from zkmigrate.moves.facts.tenants import UNASKED, Tenants, foreign_clients, tenants
 from zkmigrate.zookeeper.data.four_letter_words import Conf, Connection, Dump, Mntr, parse_conf, parse_mntr
 from zkmigrate.zookeeper.data.jute import JUTE_MAXBUFFER
@@ -126,8 +131,8 @@ def gather(c: Context, dependent: AnyDependent, look: Look, gate: str) -> Eviden
     view = source_view(inventory, look)
     joined = inventory.dest_names if gate != "preflight" else ()
     serving = (*inventory.source_names, *joined)
-    cons = look.each(serving, lambda host: connections(look, host))
-    dumps = look.each(serving, lambda host: dump(look, host))
+    cons = connections_of(look, serving)
+    dumps = dumps_of(look, serving)
     mntrs = look.each(serving, lambda host: answer(look, host, "mntr", parse_mntr))
     common = Evidence(
         at=look.wall(),

@@ -30,7 +30,7 @@ from zkmigrate.moves.facts.dest_status import DestStates, dest_states, every_hos
 from zkmigrate.moves.facts.outage import dest_service
 from zkmigrate.moves.facts.records import Surveyed
 from zkmigrate.moves.rules.lease import in_force
-from zkmigrate.zookeeper.facts.ensemble import leader_mntr, source_view
+from zkmigrate.zookeeper.facts.ensemble import learners, source_view
 
 # The observer's election back-off starts to cost more than a JVM start after a cut of about this long.
 RESTART_AFTER_S = 2.0
@@ -105,11 +105,7 @@ class CutStep(Step[CutFacts]):
             following = {} if cut else look.each(c.inventory.dest_names, lambda host: drain(look, host))
             return CutFacts(states, {}, None, following)
         probes = look.each(cut, lambda host: probe(look, host))
-        count: int | None = None
-        if cut:
-            view = source_view(c.inventory, look)
-            mntr = leader_mntr(look, view.leader) if view.leader is not None else None
-            count = mntr.value.learners if isinstance(mntr, Seen) else None
+        count = learners(look, source_view(c.inventory, look)) if cut else None
         return CutFacts(states, probes, count, {})
 
     def check(self, c: Context, f: CutFacts) -> Verdict:

@@ -24,12 +24,9 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.window import Phase
 from zkmigrate.moves.dependent import OfDependent
-from zkmigrate.moves.facts.connections import connections
+from zkmigrate.moves.facts.connections import connections_of
 from zkmigrate.moves.facts.dest_status import DestStates, Statuses, dest_states, every_host_in
-from zkmigrate.moves.facts.sessions import dump
-from zkmigrate.moves.facts.tenants import foreign_clients
-from zkmigrate.moves.rules.accepted import accepted
-from zkmigrate.moves.rules.foreign_clients import foreign
+from zkmigrate.moves.rules.foreign_clients import foreign_findings
 from zkmigrate.moves.rules.lease import in_force
 
 
@@ -71,12 +68,8 @@ class FenceStep(OfDependent, Step[FenceFacts]):
         # A rehearsal comes before the roll: dest has no clients then, and the roll's gate asks.
         if c.way is Way.BACK or c.rehearsal or not states.phases.in_phase(Phase.ARMED):
             return FenceFacts(states)
-        cons = look.each(c.inventory.dest_names, lambda host: connections(look, host))
-        dumps = look.each(c.inventory.dest_names, lambda host: dump(look, host))
-        found = foreign_clients(c.inventory, self.dependent, look, cons, dumps)
-        return FenceFacts(
-            states, accepted(c.inventory.accept, foreign(self.dependent.words, found), look.wall())
-        )
+        cons = connections_of(look, c.inventory.dest_names)
+        return FenceFacts(states, foreign_findings(c, self.dependent, look, cons))
 
     def check(self, c: Context, facts: FenceFacts) -> Verdict:
         f = facts.states

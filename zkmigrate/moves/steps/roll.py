@@ -29,7 +29,7 @@ from zkmigrate.model.finding import Finding, blocking, claim, each
 from zkmigrate.model.look import DirEntry, Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.moves.dependent import AnyDependent, Ending, MemberFacts, OfDependent, Position, unit_of
-from zkmigrate.moves.facts.connections import addresses, connections
+from zkmigrate.moves.facts.connections import addresses, connections_of
 from zkmigrate.moves.facts.dest_status import unanswered
 from zkmigrate.moves.rules.maintenance_window import maintenance_window
 from zkmigrate.moves.rules.soak import soaked
@@ -85,7 +85,7 @@ class RollStep(OfDependent, Step[RollFacts]):
             members,
             d.rolling(c, look, d.cluster(c, look), members),
             look.each(inventory.dest_names, lambda h: d.identity_seen(inventory, look, h)),
-            look.each(inventory.source_names, lambda h: connections(look, h)),
+            connections_of(look, inventory.source_names),
             wall,
             look.now(),
         )

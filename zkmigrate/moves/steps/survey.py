@@ -29,15 +29,13 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict
 from zkmigrate.model.step_record import known
 from zkmigrate.moves.dependent import AnyDependent, OfDependent, Words
-from zkmigrate.moves.facts.connections import connections
+from zkmigrate.moves.facts.connections import connections_of
 from zkmigrate.moves.facts.dest_status import LOOK_MOVES, round_trips, unanswered, unknown
 from zkmigrate.moves.facts.records import ChosenLease, Surveyed
-from zkmigrate.moves.facts.sessions import Homes, dump, homes
+from zkmigrate.moves.facts.sessions import Homes, homes
 from zkmigrate.moves.facts.subtree import Comparison, compared_ownership, source_ownership
-from zkmigrate.moves.facts.tenants import foreign_clients
 from zkmigrate.moves.rules import lease
-from zkmigrate.moves.rules.accepted import accepted
-from zkmigrate.moves.rules.foreign_clients import foreign
+from zkmigrate.moves.rules.foreign_clients import foreign_findings
 from zkmigrate.moves.rules.window_rules import (
     FIND_DOOR_S,
     MESSAGES_TO_SEAL,
@@ -54,7 +52,7 @@ from zkmigrate.zookeeper.data.tree import Difference
 from zkmigrate.zookeeper.data.txnlog import Cursor
 from zkmigrate.zookeeper.data.zxid import epoch, format_zxid
 from zkmigrate.zookeeper.facts.disk import durable_tail
-from zkmigrate.zookeeper.facts.ensemble import leader_mntr, source_view
+from zkmigrate.zookeeper.facts.ensemble import learners, source_view
 from zkmigrate.zookeeper.facts.ownership import Ownership
 
 LISTED = 5
@@ -109,11 +107,9 @@ class SurveyStep(OfDependent, Reads[SurveyFacts]):
             return SurveyFacts(
                 "", 0, None, Unknown("failed", f"source has no leader: {each(view.modes())}"), {}
             )
-        now = epoch(view.zxids()[view.leader])
-        earlier = _earlier(c)
+        now, earlier = epoch(view.zxids()[view.leader]), _earlier(c)
         cursors = earlier.cursors if earlier is not None else {}
-        mntr = leader_mntr(look, view.leader)
-        count = mntr.value.learners if isinstance(mntr, Seen) else None
+        count = learners(look, view)
         tails = look.each(
             c.inventory.dest_names, lambda host: durable_tail(look, host, c.inventory.dest, cursors.get(host))
         )
@@ -129,24 +125,13 @@ class SurveyStep(OfDependent, Reads[SurveyFacts]):
         owners = read.value[0].owners if isinstance(read, Seen) else {}
         kept = read.value[0].kept(self.dependent.keeps).owners if isinstance(read, Seen) else {}
         # After the disks: a session that opened since is not in the disks' state, and claims nothing.
-        at_dest = look.each(c.inventory.dest_names, lambda host: connections(look, host))
-        at_source = look.each(c.inventory.source_names, lambda host: connections(look, host))
-        dumps = look.each(c.inventory.dest_names, lambda host: dump(look, host))
-        clients = foreign_clients(c.inventory, self.dependent, look, at_dest, dumps)
+        at_dest = connections_of(look, c.inventory.dest_names)
+        at_source = connections_of(look, c.inventory.source_names)
+        foreign = foreign_findings(c, self.dependent, look, at_dest)
         found = homes(owners, at_dest, at_source, owners.keys() - kept.keys())
         # Last, because it shows how busy the hosts are now.
         trips = round_trips(c, look, TRIES)
-        return SurveyFacts(
-            view.leader,
-            now,
-            count,
-            read,
-            tails,
-            comparison,
-            found,
-            accepted(c.inventory.accept, foreign(self.dependent.words, clients), look.wall()),
-            trips,
-        )
+        return SurveyFacts(view.leader, now, count, read, tails, comparison, found, foreign, trips)
 
     def check(self, c: Context, f: SurveyFacts) -> Verdict:
         findings = _readable(self.dependent, c, f)

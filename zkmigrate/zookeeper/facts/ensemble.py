@@ -81,6 +81,12 @@ def dest_view(inventory: Inventory, look: Look) -> EnsembleView:
     return view(look, inventory.dest_names)
 
 
+def learners(look: Look, view: EnsembleView) -> int | None:
+    """How many learners the leader counts; None where there is no leader, or it does not tell."""
+    mntr = leader_mntr(look, view.leader) if view.leader is not None else None
+    return mntr.value.learners if isinstance(mntr, Seen) else None
+
+
 def leader_mntr(look: Look, host: str) -> Reading[Mntr]:
     """``mntr`` of a server, here asked of a leader for its learners."""
     return answer(look, host, "mntr", parse_mntr)
