@@ -166,7 +166,7 @@ def test_the_window_lines_show_the_arithmetic_of_the_deadline() -> None:
     [
         (Unknown("denied", "dump is not in the whitelist"), "dump is not in the whitelist"),
         (Seen(Sessions({}, {})), "no session owns an ephemeral there"),
-        (Seen(Sessions({7: ("/kafka/controller",)}, {})), "no server tells the timeout"),
+        (Seen(Sessions({7: ("/kafka/controller",)}, {})), "no server shows the timeout"),
     ],
     ids=["unknown", "none", "no-timeout"],
 )

@@ -350,7 +350,7 @@ def test_without_samples_events_or_names_the_rest_is_still_told(tmp_path: Path) 
     assert [w.seconds for w in report.windows] == [w.seconds for w in full.windows]
     assert [p.code for p in report.processes] == [0]
     assert (report.latencies, report.lags) == ((), ())
-    assert "no samples: answers of brokers, lag and source's state are not told" in report.remarks
+    assert "no samples: answers of brokers, lag and source's state are not known" in report.remarks
     assert "Answers of the brokers" not in page(report)
 
 

@@ -62,7 +62,7 @@ def _figures(c: Context, look: Look) -> Iterator[tuple[str, str]]:
     sessions = owning_sessions(look, hosts, c.inventory.kafka.chroot)
     timeout_ms = sessions.value.smallest_timeout_ms if isinstance(sessions, Seen) else None
     if timeout_ms is None:
-        seen = "no session owns a part of it, or a timeout is not told"
+        seen = "no session owns a part of it, or a timeout is not known"
         why = seen if isinstance(sessions, Seen) else sessions
         yield "T, smallest session timeout", f"**not known: NO-GO** ({why})"
         return

@@ -129,7 +129,7 @@ def _unheard(reading: Unknown | Absent) -> Finding:
     cause = reading.cause if isinstance(reading, Unknown) else ""
     return claim(
         "topics.answer",
-        "the brokers tell of their topics",
+        "the brokers list their topics",
         None,
         seen=str(reading),
         moves=("see why no broker answers as it should, then resume",),

@@ -57,8 +57,8 @@ class TopicConfigStep(Step[TopicConfigFacts]):
         self._wave = wave
 
     def observe(self, c: Context, look: Look) -> TopicConfigFacts:
-        """Each topic is looked at once before its change and once at the end; between two waves only those
-        that are next, and those whose change is not confirmed."""
+        """Look at each topic once before its change and once at the end; between two waves only at the next
+        ones, and at those whose change is not confirmed."""
         if not c.begun and c.way is Way.FORWARD:
             first = first_look(c, look)
             return TopicConfigFacts(None, first, first.settings, whole=True)
@@ -74,7 +74,7 @@ class TopicConfigStep(Step[TopicConfigFacts]):
         return TopicConfigFacts(record, None, every, whole=True)
 
     def _next(self, c: Context, record: Originals) -> Iterator[Sequence[str]]:
-        """The topics of which the journal does not know that they are as they shall be, a wave at a time."""
+        """The topics that the journal does not show as finished, a wave at a time."""
         if c.way is Way.BACK:
             left = [topic for topic in record.original if topic in c.unrestored]
         else:
@@ -88,8 +88,8 @@ class TopicConfigStep(Step[TopicConfigFacts]):
         return tuple(t for t in record.original if c.way is Way.BACK or not left_out(wanted, t))
 
     def _act(self, c: Context, record: Originals, settings: _BySetting) -> bool:
-        """Whether these topics leave anything to do, or stop the run; else others are looked at. On the way
-        back a topic that cannot be seen does not keep the others from it."""
+        """Whether these topics need a change, or stop the run. On the way back a topic that cannot be read
+        stops nothing."""
         stops = c.way is Way.FORWARD and any(not isinstance(s, Seen) for s in settings.values())
         return stops or bool(_todo(c, record, settings))
 
@@ -169,7 +169,7 @@ def _todo(c: Context, record: Originals, settings: _BySetting) -> tuple[str, ...
 
 
 def _late(c: Context, record: Originals, settings: _BySetting) -> tuple[str, ...]:
-    """The topics that are told as they were before a change that Kafka has confirmed."""
+    """The topics that brokers still show as before a change that Kafka has confirmed."""
     if c.kept.get("looks", 0) >= LOOKS:
         return ()
     value, old = topic_config(c.inventory).value, record.original
@@ -251,7 +251,7 @@ def _as_before(c: Context, record: Originals, settings: _BySetting) -> Finding:
 def _lost(c: Context) -> Finding:
     return claim(
         "topics.original",
-        f"the journal tells what each topic set for {topic_config(c.inventory).key} before the first change",
+        f"the journal holds what each topic set for {topic_config(c.inventory).key} before the first change",
         None,
         seen="its lines are lost, and Kafka does not keep it",
         needed="the journal of this run",

@@ -40,13 +40,13 @@ def foreseen(_c: Context, _look: Look) -> tuple[str, ...]:
 @dataclass(frozen=True)
 class Problems:
     """What is not well. brokers: of the inventory, that the cluster does not name. leaders: partitions that
-    nobody leads. in_sync: those with a replica that is not in sync. told: topics that may not be
+    nobody leads. in_sync: those with a replica that is not in sync. unreadable: topics that may not be
     described."""
 
     brokers: frozenset[str]
     leaders: frozenset[str]
     in_sync: frozenset[str]
-    told: frozenset[str]
+    unreadable: frozenset[str]
 
 
 def problems(inventory: Inventory, seen: TopicPartitions) -> Problems:
@@ -78,7 +78,7 @@ class Health:
         self._missed = 0 if isinstance(seen, Seen) else self._missed + 1
         if not isinstance(seen, Seen):
             if self._missed >= _IN_A_ROW:
-                yield _trouble(TOLD, "the brokers tell how the topics are", str(seen), None)
+                yield _trouble(TOLD, "the brokers describe the topics", str(seen), None)
             return
         now = problems(self._inventory, seen.value)
         before, last = self._before or now, self._last or now
@@ -90,8 +90,8 @@ class Health:
         ):
             worse = sorted(lasting - old)
             yield _trouble(id, sentence, f"{len(worse):,}: {few(worse)}" if worse else "", not worse)
-        dark = sorted((now.told & last.told) - before.told)
-        yield _trouble(TOLD, "the brokers tell how the topics are", few(dark), None if dark else True)
+        dark = sorted((now.unreadable & last.unreadable) - before.unreadable)
+        yield _trouble(TOLD, "the brokers describe the topics", few(dark), None if dark else True)
 
     def _seen(self) -> Reading[TopicPartitions]:
         """The topics of the run through few brokers; which topics these are is asked once."""

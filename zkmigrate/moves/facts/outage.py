@@ -15,7 +15,7 @@ from zkmigrate.model.change import ServiceAction, SetService
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, Look
 
-STOPPED = ("inactive", "failed")
+DOWN_STATES = ("inactive", "failed")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def runs(status: Reading[HostStatus]) -> bool | None:
     """Whether the process of a service may be there; None where nobody can tell."""
     if not isinstance(status, Seen) or status.value.unit_state == "unknown":
         return None
-    return status.value.unit_state not in STOPPED
+    return status.value.unit_state not in DOWN_STATES
 
 
 def brokers(inventory: Inventory, look: Look) -> dict[str, BrokerState]:

@@ -59,7 +59,7 @@ def block(hosts: tuple[str, ...], ask: Callable[[], Mapping[str, Reading[HostSta
                 held = True if missed[host] == 0 else None
                 yield claim(
                     LOOK_UNKNOWN,
-                    "the host tells its state",
+                    "the host answers with its state",
                     held,
                     seen=_text(reading),
                     target=f"{host} status",
@@ -116,8 +116,10 @@ def source(ask: Callable[[], EnsembleView]) -> Probe:
         if missed and missed < _IN_A_ROW:
             return
         seen = ", ".join(f"{host} {mode}" for host, mode in view.modes().items())
-        told = None if held is None else True
-        yield claim(LOOK_UNKNOWN, "source tells whether it serves", told, seen=seen, target="source status")
+        answered = None if held is None else True
+        yield claim(
+            LOOK_UNKNOWN, "source answers whether it serves", answered, seen=seen, target="source status"
+        )
         if held is not None:
             yield claim(
                 SOURCE_SICK,

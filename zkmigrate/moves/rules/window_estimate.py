@@ -112,7 +112,7 @@ def _deadline(dependent: AnyDependent, c: Context, sessions: Reading[Sessions]) 
     elif not (kept := sessions.value.kept(dependent.keeps)).owners:
         return (f"  deadline: none, the {words.many} keep no session through the window",)
     elif (timeout_ms := kept.smallest_timeout_ms) is None:
-        known = "not known now: no server tells the timeout of every such session"
+        known = "not known now: no server shows the timeout of every such session"
     else:
         return (
             f"  deadline: T = {timeout_ms / 1000:g} s, the smallest timeout of the "

@@ -102,7 +102,7 @@ class CheckStep(OfDependent, Step[CheckFacts]):
         serving = c.inventory.dest.majority if opened else len(f.hosts.in_phase(*SERVING))
         followers = serving - 1
         if f.synced < followers and f.hosts.unknown:
-            # The host that is not heard may have led: the others elect anew, and nothing may turn them back.
+            # The silent host may have led: the others elect a leader, and nothing may turn them back.
             leaderless = _leaderless(f, followers)
             if len(opened) < len(f.hosts.at):
                 return Blocked((leaderless,))
@@ -141,7 +141,7 @@ def _leaderless(f: CheckFacts, followers: int) -> Finding:
         None,
         seen=f"leader {f.servers.leader or 'not heard'}, {f.synced} followers synced",
         needed=f"a leader, {followers} followers synced",
-        moves=("wait: the hosts elect anew, and open by themselves at policy.open_limit_s",),
+        moves=("wait: the hosts elect a leader, and open by themselves at policy.open_limit_s",),
     )
 
 

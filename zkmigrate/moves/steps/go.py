@@ -183,6 +183,6 @@ def door_is_open(words: Words, hosts: tuple[str, ...]) -> Finding:
             "repair forward: zkmigrate resume",
             f"a rollback now would lose or replay dest's transactions; it needs every {words.one} down at "
             f"once and the source owner's consent: the playbook {words.kind}_zookeeper_return, "
-            "docs/how-to/going-back.md; zkmigrate replay list says what it is about",
+            "docs/how-to/going-back.md; zkmigrate replay list shows what would be replayed",
         ),
     )

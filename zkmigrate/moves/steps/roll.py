@@ -382,7 +382,7 @@ def _state_unknown(dependent: AnyDependent, host: str, status: Reading[HostStatu
     """A member of which nobody can tell whether it runs must not be taken for one to restart."""
     return claim(
         "roll.service",
-        f"the host tells whether its {dependent.words.one} runs",
+        f"it is known whether this host's {dependent.words.one} runs",
         None,
         target=host,
         seen="neither systemd nor the status command can tell" if isinstance(status, Seen) else str(status),

@@ -24,7 +24,7 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.window import Phase
 from zkmigrate.moves.facts.dest_status import DestStates, dest_states, every_host_in, unknown
-from zkmigrate.moves.facts.outage import dest_service
+from zkmigrate.moves.facts.outage import DOWN_STATES, dest_service
 from zkmigrate.moves.facts.records import Drained, Stopped, Surveyed
 from zkmigrate.zookeeper.data.tail import Tail
 from zkmigrate.zookeeper.data.zxid import counter, epoch, format_zxid
@@ -56,28 +56,23 @@ def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
     return (Block(s.inventory.dest_names, text, sent.expect, way=Way.BACK),)
 
 
-BY_HAND = ByHand(
-    needs="`phase=cut` on all, every probe refused, source's leader counts no dest host any more.",
-    weaker="the tool reads the newest transaction off each disk here and turns back if it lies below Z. By "
-    "hand CHECK sees it, behind the closed door.",
-    forward=_by_hand,
-    back=_back_by_hand,
-)
-
-_DOWN = ("inactive", "failed")
-
-
 class StopStep(Step[StopFacts]):
     id = "stop"
     title = "Stop dest and read its disks"
     hazard = Hazard.WINDOW
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="`phase=cut` on all, every probe refused, source's leader counts no dest host any more.",
+        weaker="here the tool reads the newest transaction on each disk and turns back if it is below Z. By "
+        "hand only CHECK shows that, behind the closed door.",
+        forward=_by_hand,
+        back=_back_by_hand,
+    )
 
     def observe(self, c: Context, look: Look) -> StopFacts:
         states = dest_states(c, look, Phase.CUT)
         if c.way is Way.BACK:
             return StopFacts(states, {}, {})
-        down = states.statuses.where(lambda s: s.phase == Phase.STOPPED and s.unit_state in _DOWN)
+        down = states.statuses.where(lambda s: s.phase == Phase.STOPPED and s.unit_state in DOWN_STATES)
         survey = step_record.known(Surveyed, c)
         cursors = survey.cursors if survey is not None else {}
         tails = look.each(
@@ -88,7 +83,7 @@ class StopStep(Step[StopFacts]):
     def check(self, c: Context, f: StopFacts) -> Verdict:
         if c.way is Way.BACK:
             down = f.states.statuses.where(
-                lambda s: s.phase == Phase.STOPPED or (s.phase == Phase.CUT and s.unit_state in _DOWN)
+                lambda s: s.phase == Phase.STOPPED or (s.phase == Phase.CUT and s.unit_state in DOWN_STATES)
             )
             if down:
                 return Ready(down)
