@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from zkmigrate.model.change import Change, Go, SetService
+from zkmigrate.model.change import Go, SetService
 from zkmigrate.model.finding import Held
 from zkmigrate.model.report import Lane, Op, Rows, Span, Spans, Story, Visit, of_kind, spacing_s
 from zkmigrate.model.window import Phase
@@ -152,11 +152,9 @@ def _confirmed(line: _Line, at: float, op: Op) -> None:
         state, note = _AFTER[change.verb]
         if change.verb == "image" and line.state == CUT:
             state = CUT
-        line.begin(at, state, _place(change) or note)
-
-
-def _place(change: Change) -> str:
-    return f"GO given ({change.place}): it reforms by itself" if isinstance(change, Go) else ""
+        if isinstance(change, Go):
+            note = f"GO given ({change.place}): it reforms by itself"
+        line.begin(at, state, note)
 
 
 def _left_alone(line: _Line, at: float) -> None:

@@ -19,7 +19,7 @@ from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.moves.facts.connections import SourceClients, connections_of, source_clients
 from zkmigrate.moves.facts.sessions import Sessions, dumps_of, sessions_of
 from zkmigrate.zookeeper.data.delta import DeltaFinding, delta
-from zkmigrate.zookeeper.data.four_letter_words import Connection, Mntr
+from zkmigrate.zookeeper.data.four_letter_words import Mntr
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.session import unsigned
 from zkmigrate.zookeeper.data.txnlog import Cursor, cursor_from_json, cursor_to_json
@@ -94,16 +94,19 @@ def look_after_move(
         for names in (inventory.source_names, inventory.dest_names)
     }
     on_dest = owners[inventory.dest_names]
+    listed = [c for reading in cons.values() if isinstance(reading, Seen) for c in reading.value]
     return AfterMove(
         source=source,
         dest=dest,
         leader=Absent("no one leader") if dest.leader is None else leader_mntr(look, dest.leader),
         source_owners=owners[inventory.source_names],
         dest_owners=on_dest,
-        at_source=_addresses(cons),
+        at_source={unsigned(c.session): c.address for c in listed if c.session},
         clients=source_clients(inventory, dependent, look, cons),
         connect=look.each(inventory.broker_names, lambda host: broker_connect(inventory, look, host)),
-        written=_written(inventory, look, source, position, _living(on_dest))
+        written=_written(
+            inventory, look, source, position, on_dest.value.owners if isinstance(on_dest, Seen) else {}
+        )
         if read_log and reformed(dest)
         else Absent("not looked at"),
     )
@@ -114,11 +117,6 @@ def reformed(dest: EnsembleView) -> bool:
     return "observer" not in dest.modes().values()
 
 
-def _addresses(cons: Mapping[str, Reading[tuple[Connection, ...]]]) -> Mapping[int, str]:
-    listed = [c for reading in cons.values() if isinstance(reading, Seen) for c in reading.value]
-    return {unsigned(c.session): c.address for c in listed if c.session}
-
-
 def broker_connect(inventory: Inventory, look: Look, host: str) -> Reading[str]:
     """``zookeeper.connect`` of a broker's file."""
     reading = properties(look, host, inventory.kafka.config)
@@ -126,10 +124,6 @@ def broker_connect(inventory: Inventory, look: Look, host: str) -> Reading[str]:
         return reading
     value = reading.value.get(CONNECT)
     return Absent(f"{CONNECT} in {inventory.kafka.config}") if value is None else Seen(value.strip())
-
-
-def _living(owners: Reading[Sessions]) -> Mapping[int, Collection[str]]:
-    return owners.value.owners if isinstance(owners, Seen) else {}
 
 
 def _written(

@@ -11,10 +11,9 @@ from functools import partial
 
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.rules.connect import hosts_in, registration
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.fact import Absent, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim
 from zkmigrate.moves.facts.after_move import AfterMove, NewWrites, reformed
-from zkmigrate.moves.facts.sessions import Sessions
 from zkmigrate.zookeeper.data.session import format_session, unsigned
 from zkmigrate.zookeeper.data.zxid import format_zxid
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView
@@ -51,7 +50,8 @@ def written_lines(written: NewWrites, addresses: Mapping[int, str]) -> tuple[str
 def _dest(seen: AfterMove) -> Finding:
     modes = seen.dest.modes()
     text = ", ".join(f"{host} {mode}" for host, mode in modes.items())
-    heard = {host: r for host, r in seen.dest.servers.items() if not _unheard(r)}
+    servers = seen.dest.servers.items()
+    heard = [host for host, r in servers if not isinstance(r, Unknown) or r.cause == "refused"]
     kinds = sorted(modes[host] for host in heard)
     needed = f"1 leader, {len(modes) - 1} followers, all in sync"
     held: bool | None
@@ -76,28 +76,21 @@ def _dest(seen: AfterMove) -> Finding:
     )
 
 
-def _unheard(reading: Reading[object]) -> bool:
-    return isinstance(reading, Unknown) and reading.cause != "refused"
-
-
 def _registered(inventory: Inventory, seen: AfterMove) -> Iterator[Finding]:
-    paths = _paths(seen.dest_owners)
+    owners = seen.dest_owners.value.owners if isinstance(seen.dest_owners, Seen) else {}
+    owned = {path for paths in owners.values() for path in paths}
     for broker in inventory.kafka.brokers:
         path = registration(inventory.kafka.chroot, broker.id)
         unknown = not isinstance(seen.dest_owners, Seen)
         yield claim(
             "watch.registered",
             "the broker is registered on dest",
-            None if unknown else path in paths,
-            seen=str(seen.dest_owners) if unknown else path if path in paths else f"no {path}",
+            None if unknown else path in owned,
+            seen=str(seen.dest_owners) if unknown else path if path in owned else f"no {path}",
             needed=path,
             target=broker.name,
             moves=("start this broker, or see where it is connected",),
         )
-
-
-def _paths(owners: Reading[Sessions]) -> set[str]:
-    return {p for paths in owners.value.owners.values() for p in paths} if isinstance(owners, Seen) else set()
 
 
 def _configured(inventory: Inventory, seen: AfterMove) -> Iterator[Finding]:

@@ -57,13 +57,9 @@ def block(hosts: tuple[str, ...], ask: Callable[[], Mapping[str, Reading[HostSta
             missed[host] = 0 if isinstance(reading, Seen) else missed[host] + 1
             if missed[host] in (0, _IN_A_ROW):
                 held = True if missed[host] == 0 else None
-                yield claim(
-                    LOOK_UNKNOWN,
-                    "the host answers with its state",
-                    held,
-                    seen=_text(reading),
-                    target=f"{host} status",
-                )
+                seen = reading.value.phase if isinstance(reading, Seen) else str(reading)
+                sentence, target = "the host answers with its state", f"{host} status"
+                yield claim(LOOK_UNKNOWN, sentence, held, seen=seen, target=target)
             if isinstance(reading, Seen):
                 yield from _block(host, reading.value)
 
@@ -132,7 +128,3 @@ def source(ask: Callable[[], EnsembleView]) -> Probe:
             )
 
     return Probe("source", 1.0, findings, leased=True)
-
-
-def _text(reading: Reading[HostStatus]) -> str:
-    return reading.value.phase if isinstance(reading, Seen) else str(reading)

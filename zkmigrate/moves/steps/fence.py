@@ -99,16 +99,12 @@ class FenceStep(OfDependent, Step[FenceFacts]):
         return Forecast(FenceFacts(every_host_in(c, Phase.ARMED)))
 
 
-def _closed(s: HostStatus) -> bool:
-    return s.rules_on_top and s.fence_entries >= 2 and s.client_sockets == 0
-
-
 def closed(f: Statuses[HostStatus]) -> tuple[Finding, ...]:
     """Whether the door is shut on every host, as observed."""
     return f.claims(
         "fence.closed",
         "no client reaches this dest host",
-        _closed,
+        lambda s: s.rules_on_top and s.fence_entries >= 2 and s.client_sockets == 0,
         lambda s: f"rules {s.in4}/{s.in6}, {s.fence_entries} set entries, {s.client_sockets} client sockets",
     )
 

@@ -79,7 +79,8 @@ class ReplayStep(Step[ReplayFacts]):
             what = "source shows how far the replay is"
             return Waiting(what, str(f.mark), c.inventory.policy.step_deadline_s, 1.0)
         if isinstance(f.mark, Absent):
-            consent = owner_consent(c.inventory, f.wall, f"{_total(plan)} transactions are to be replayed")
+            total = sum(count for _, count, _ in plan.batches)
+            consent = owner_consent(c.inventory, f.wall, f"{total} transactions are to be replayed")
             return Blocked((consent,)) if consent.blocks else Ready((BEGIN,), (consent,))
         mark = f.mark.value
         if f.own is None:
@@ -124,10 +125,6 @@ class ReplayStep(Step[ReplayFacts]):
 def batches_left(plan: Planned, mark: Mark) -> tuple[tuple[int, int, str], ...]:
     """The batches after the mark."""
     return tuple(batch for batch in plan.batches if batch[0] > mark.done)
-
-
-def _total(plan: Planned) -> int:
-    return sum(count for _, count, _ in plan.batches)
 
 
 def _foreign(c: Context) -> Finding:

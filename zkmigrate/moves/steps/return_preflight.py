@@ -68,7 +68,7 @@ class ReturnPreflightStep(Reads[ReturnFacts]):
 
     def check(self, c: Context, f: ReturnFacts) -> Verdict:
         findings = (
-            whole_source(f.source),
+            _source_serves(f.source),
             _dest_serves(f.dest),
             *_kafka(c.inventory, f.view),
             *_files(c.inventory, f.brokers),
@@ -124,7 +124,7 @@ def cost(replay: Reading[ReplayScope]) -> str:
     )
 
 
-def whole_source(view: EnsembleView) -> Finding:
+def _source_serves(view: EnsembleView) -> Finding:
     """Whether every server of source serves."""
     modes = view.modes()
     wanted = sorted(["leader", *["follower"] * (len(modes) - 1)])
