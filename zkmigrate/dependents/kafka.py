@@ -111,17 +111,17 @@ class KafkaDependent:
     def with_dest(self, inventory: Inventory, content: bytes) -> bytes:
         return kafka.with_connect(content, kafka.connect_to_dest(inventory))
 
-    def takes(self, inventory: Inventory, member: str) -> Changes:
+    def restart_or_reload(self, inventory: Inventory, member: str) -> Changes:
         unit, commands = unit_of(self, inventory, inventory.broker(member))
         return (SetService(member, unit, "restart", commands),)
 
-    def took(self, inventory: Inventory, _own: Brokers, _member: str, facts: MemberFacts) -> bool:
+    def has_read(self, inventory: Inventory, _own: Brokers, _member: str, facts: MemberFacts) -> bool:
         return started_after(facts, inventory.kafka.config)
 
     def cluster(self, c: Context, look: Look) -> Brokers:
         return Brokers(kafka_view(c, look))
 
-    def rolling(self, c: Context, look: Look, own: Brokers, members: Mapping[str, MemberFacts]) -> Brokers:
+    def for_roll(self, c: Context, look: Look, own: Brokers, members: Mapping[str, MemberFacts]) -> Brokers:
         inventory = c.inventory
         registered = own.view.value.brokers if isinstance(own.view, Seen) else {}
         brokers = {b.name: b for b in inventory.kafka.brokers}
@@ -129,7 +129,7 @@ class KafkaDependent:
         loaded = look.each(starting, lambda h: recovery(look, h, *unit_of(self, inventory, brokers[h])))
         return replace(own, recovery=loaded, spared=spared_topics(inventory.accept, look.wall()))
 
-    def silent(self, own: Brokers) -> str:
+    def why_silent(self, own: Brokers) -> str:
         return "" if isinstance(own.view, Seen) else str(own.view)
 
     def settled(self, inventory: Inventory, own: Brokers, member: str) -> bool:
@@ -138,7 +138,7 @@ class KafkaDependent:
             return False
         return all(id in p.isr for p in view.partitions if id in p.replicas)
 
-    def spare(self, inventory: Inventory, own: Brokers, member: str) -> bool:
+    def is_spare(self, inventory: Inventory, own: Brokers, member: str) -> bool:
         """It holds replicas, and none of them is in sync."""
         view, id = _view(own), inventory.broker(member).id
         held = [p for p in view.partitions if id in p.replicas] if view is not None else []
@@ -149,7 +149,7 @@ class KafkaDependent:
     ) -> tuple[tuple[str, ...], str]:
         view = _view(own)
         if view is None:
-            return (), self.silent(own)
+            return (), self.why_silent(own)
         brokers = tuple(
             BrokerPosition(p.name, inventory.broker(p.name).id, p.moved, p.touched, p.down, p.settling)
             for p in positions
@@ -161,7 +161,7 @@ class KafkaDependent:
     ) -> Progress:
         view, id = _view(own), c.inventory.broker(member).id
         if view is None:
-            return Progress(self.silent(own), least_s)
+            return Progress(self.why_silent(own), least_s)
         behind = sum(id in p.replicas and id not in p.isr for p in view.partitions)
         reading = own.recovery.get(member)
         seen = reading.value if isinstance(reading, Seen) else UNSEEN
@@ -170,10 +170,10 @@ class KafkaDependent:
         words = f"{loads}registered: {'yes' if id in view.brokers else 'no'}, partitions behind: {behind}"
         return Progress(words, deadline_s, 2.0 if now - marks["first"] > QUICK_START_S else 0.2, marks)
 
-    def unsettled(self, own: Brokers) -> str:
+    def why_unsettled(self, own: Brokers) -> str:
         view = _view(own)
         if view is None:
-            return self.silent(own)
+            return self.why_silent(own)
         lacking = len(out_of_sync(view, frozenset()))
         return f"{lacking} are not" if lacking else ""
 
@@ -187,14 +187,14 @@ class KafkaDependent:
             "set policy.roll_leaders to false, then resume",
         )
 
-    def unended(self, own: Brokers) -> bool:
+    def ending_due(self, own: Brokers) -> bool:
         view = _view(own)
         return view is not None and bool(misled(view))
 
-    def behind(self, inventory: Inventory, own: Brokers) -> str:
+    def who_is_behind(self, inventory: Inventory, own: Brokers) -> str:
         view = _view(own)
         if view is None:
-            return self.silent(own)
+            return self.why_silent(own)
         missing = [b.name for b in inventory.kafka.brokers if b.id not in view.brokers]
         if missing:
             return f"not registered: {', '.join(missing)}"

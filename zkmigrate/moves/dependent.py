@@ -210,11 +210,11 @@ class Dependent(Protocol[V]):
         """The same file naming dest only, every other byte kept. Raises as ``names_dest``."""
         ...
 
-    def takes(self, inventory: Inventory, member: str) -> Changes:
+    def restart_or_reload(self, inventory: Inventory, member: str) -> Changes:
         """What makes a member read its file: a restart, or a reload."""
         ...
 
-    def took(self, inventory: Inventory, own: V, member: str, facts: MemberFacts, /) -> bool:
+    def has_read(self, inventory: Inventory, own: V, member: str, facts: MemberFacts, /) -> bool:
         """Whether the member's process has read its file as it is now."""
         ...
 
@@ -224,11 +224,11 @@ class Dependent(Protocol[V]):
         """Its state, as its members answer."""
         ...
 
-    def rolling(self, c: Context, look: Look, own: V, members: Mapping[str, MemberFacts]) -> V:
+    def for_roll(self, c: Context, look: Look, own: V, members: Mapping[str, MemberFacts]) -> V:
         """The same, with what only the roll needs."""
         ...
 
-    def silent(self, own: V) -> str:
+    def why_silent(self, own: V) -> str:
         """Why it does not answer; empty where it does. Otherwise nothing below is asked."""
         ...
 
@@ -236,7 +236,7 @@ class Dependent(Protocol[V]):
         """Whether a member that is connected does its work in full again."""
         ...
 
-    def spare(self, inventory: Inventory, own: V, member: str) -> bool:
+    def is_spare(self, inventory: Inventory, own: V, member: str) -> bool:
         """Whether a stop of this member would cost nobody anything."""
         ...
 
@@ -254,7 +254,7 @@ class Dependent(Protocol[V]):
         nobody sets. least_s: the least time to wait for it."""
         ...
 
-    def unsettled(self, own: V) -> str:
+    def why_unsettled(self, own: V) -> str:
         """What in the cluster is not settled; empty where all is."""
         ...
 
@@ -262,17 +262,17 @@ class Dependent(Protocol[V]):
         """What can follow after the last wave; None for nothing."""
         ...
 
-    def unended(self, own: V) -> bool:
+    def ending_due(self, own: V) -> bool:
         """Whether that would change anything now."""
         ...
 
-    def behind(self, inventory: Inventory, own: V) -> str:
+    def who_is_behind(self, inventory: Inventory, own: V) -> str:
         """Which members are not registered or not settled; empty where all are. It never raises, even where
         no member answers."""
         ...
 
     def proofs(self, own: V) -> tuple[Finding, ...]:
-        """That all are registered and settled, once ``behind`` is empty."""
+        """That all are registered and settled, once ``who_is_behind`` is empty."""
         ...
 
     # --- its ephemerals and claims

@@ -83,7 +83,7 @@ class RollStep(OfDependent, Step[RollFacts]):
         members = look.each(at, one)
         return RollFacts(
             members,
-            d.rolling(c, look, d.cluster(c, look), members),
+            d.for_roll(c, look, d.cluster(c, look), members),
             look.each(inventory.dest_names, lambda h: d.identity_seen(inventory, look, h)),
             connections_of(look, inventory.source_names),
             wall,
@@ -109,7 +109,7 @@ class RollStep(OfDependent, Step[RollFacts]):
             return Blocked(unread)
         if c.way is Way.FORWARD and (wrong := self._another_cluster(inventory, f)):
             return Blocked(wrong)
-        if nobody := d.silent(f.own):
+        if nobody := d.why_silent(f.own):
             return Waiting(f"the {d.words.many} answer", nobody, WAVE_DEADLINE_S)
         # A silent member may be up or down. The others go on while the cluster is settled all the same.
         positions = tuple(self._position(c, f, m.name) for m in d.members(inventory) if m.name in heard)
@@ -130,9 +130,9 @@ class RollStep(OfDependent, Step[RollFacts]):
             return Ready(wave)
         if silent:
             return _wait_for_silent(c, silent, reason)
-        if reason := reason or d.unsettled(f.own):
+        if reason := reason or d.why_unsettled(f.own):
             return Waiting(d.words.settled, reason, WAVE_DEADLINE_S)
-        if (ending := d.ending(inventory)) and ending.asked and d.unended(f.own):
+        if (ending := d.ending(inventory)) and ending.asked and d.ending_due(f.own):
             closed = self._out_of_hours(inventory, f, positions) if c.way is Way.FORWARD else ()
             return Blocked(closed) if closed else Ready((ending.target,))
         if c.way is Way.BACK:
@@ -147,13 +147,13 @@ class RollStep(OfDependent, Step[RollFacts]):
             raise UsageError(f"{target}: {path} could not be read; needed: the file to edit")
         entry, content = member.entry, d.with_dest(c.inventory, member.file.value)
         put = PutFile(target, path, content, f"{entry.owner}:{entry.group}", entry.mode)
-        return (put, *d.takes(c.inventory, target))
+        return (put, *d.restart_or_reload(c.inventory, target))
 
     def undo(self, c: Context, f: RollFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         if ending := self._ending(c.inventory, target):
             return ending.changes
         # The file first: if the operator dies in between, the member runs.
-        return (*inverses(applied), *self.dependent.takes(c.inventory, target))
+        return (*inverses(applied), *self.dependent.restart_or_reload(c.inventory, target))
 
     def forecast(self, c: Context, look: Look) -> Forecast[RollFacts]:
         """From the members' files alone: the cluster may change until its turn."""
@@ -187,7 +187,7 @@ class RollStep(OfDependent, Step[RollFacts]):
         file_done = self._file_done(c, state)
         moved = file_done and _connected(c, state) and d.settled(inventory, f.own, name)
         # On the way back whoever is not moved was changed by us; one that never came back whole is ours too.
-        lost = c.way is Way.BACK and d.spare(inventory, f.own, name)
+        lost = c.way is Way.BACK and d.is_spare(inventory, f.own, name)
         touched = not moved and (file_done or not state.runs or lost)
         settling = touched and self._has_read(c, f, name)
         return Position(name, moved, touched, not state.runs, settling)
@@ -199,7 +199,7 @@ class RollStep(OfDependent, Step[RollFacts]):
     def _has_read(self, c: Context, f: RollFacts, name: str) -> bool:
         """Whether the file is right and the process has read it: another change would change nothing."""
         state = f.members[name]
-        return self._file_done(c, state) and self.dependent.took(c.inventory, f.own, name, state)
+        return self._file_done(c, state) and self.dependent.has_read(c.inventory, f.own, name, state)
 
     def _changing(self, c: Context, f: RollFacts, name: str) -> Waiting | None:
         """The wait for a service that systemd is stopping, or is starting with the right file: another

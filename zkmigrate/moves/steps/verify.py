@@ -129,7 +129,7 @@ class VerifyStep(OfDependent, Step[VerifyFacts]):
             own,
             self._since_proof(c, look),
             # Large trees take long, so only once all the rest is as it must be.
-            None if self.dependent.behind(c.inventory, own) else self._trees(c, look),
+            None if self.dependent.who_is_behind(c.inventory, own) else self._trees(c, look),
             since,
             now - since,
         )
@@ -157,7 +157,7 @@ class VerifyStep(OfDependent, Step[VerifyFacts]):
                 needed + 10.0,
                 1.0,
             )
-        if behind := d.behind(c.inventory, f.own):
+        if behind := d.who_is_behind(c.inventory, f.own):
             return Waiting(d.words.all_settled, behind, IN_SYNC_S, 0.5)
         if has_baseline(c):
             compared = same_ownership(d, baseline(c), f.owners, f.znodes, exact=False)
