@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import shutil
-import threading
 from pathlib import Path
 
-from tests.world.operator import Operator, quiet_world
-from zkmigrate.moves.world.world import World
+from tests.world.operator import Operator, copied, quiet_world
 
 _walked: list[Operator] = []
 
@@ -21,5 +18,4 @@ def rolled(directory: Path) -> Operator:
         _walked.append(operator)
     [operator] = _walked
     shutil.copytree(operator.run_dir, directory / "run")
-    world: World = copy.deepcopy(operator.world, {id(operator.world.lock): threading.RLock()})
-    return Operator(world, directory / "run")
+    return Operator(copied(operator.world), directory / "run")
