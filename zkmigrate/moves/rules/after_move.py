@@ -162,7 +162,7 @@ def _writes(seen: AfterMove, before: Sequence[str], read_log: bool) -> Finding:
         text = "later: dest observes source, what is written there is written here"
         return writes(None, seen=text, severity=Severity.INFO)
     if not read_log and not before:
-        text = "not read: neither a run nor --state says from where on"
+        text = "not looked at: neither a run nor --state says from where on"
         return writes(None, seen=text, severity=Severity.INFO)
     now = written_lines(reading.value, seen.at_source) if isinstance(reading, Seen) else ()
     if found := (*before, *now):
