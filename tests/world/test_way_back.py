@@ -301,8 +301,7 @@ def test_a_closed_gate_of_the_cut_over_turns_nothing_back_and_asks_again(tmp_pat
     ended = operator.forward(until="cutover")
     assert (ended.code, ended.message) == (6, "cutover.preflight is blocked; mend that, then resume")
     assert "dest.observing" in {f.id for f in ended.findings if f.blocks}
-    turns = [e.to for e in operator.events if isinstance(e, Turned) and e.way is Way.BACK]
-    assert turns == ["rehearse"], "only the rehearsal walked back"
+    assert not any(isinstance(e, Turned) and e.way is Way.BACK for e in operator.events)
     world.hosts["dest1"].start(world.now)
     world.advance(10.0)
     assert operator.resume(until="cutover").code == 0
