@@ -57,11 +57,10 @@ def source_clients(
     look: Look,
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
 ) -> SourceClients:
-    """Who is connected to source, seen from source, and from the members where they can be asked.
+    """Who is connected to source, seen from source and from the members.
 
-    cons: ``connections`` of every source host. Where a host does not give it, its own sockets tell; if it can
-    be asked neither way, the sockets of every member stand in for it; a member that cannot be asked either
-    leaves it unknown.
+    cons: of every source host. A host without ``cons`` is asked for its sockets. Where that fails too, the
+    sockets of every member replace it; a member that cannot be asked then leaves it unknown.
     """
     members = dependent.members(inventory)
     seen = look.each(inventory.source_names, lambda host: _known_by(inventory, look, host, cons[host]))
@@ -89,17 +88,13 @@ def _known_by(
 ) -> Reading[tuple[str, ...]]:
     operator = {plain(address) for address in inventory.operator}
     if isinstance(cons, Seen):
-        # Without a session it is a four-letter word or a client in the act of connecting: both count.
-        return Seen(_without((plain(c.address) for c in cons.value), operator))
+        # A connection without a session is a four-letter word or a client that is connecting: both count.
+        return Seen(tuple(sorted({plain(c.address) for c in cons.value} - operator)))
     listed = sockets(look, host)
     if not isinstance(listed, Seen):
         return Unknown("denied", f"cons: {cons}; ss: {listed}")
     port = inventory.source.ports.client
-    return Seen(_without((s.peer for s in listed.value if s.local_port == port), operator))
-
-
-def _without(found: Iterable[str], operator: set[str]) -> tuple[str, ...]:
-    return tuple(sorted({address for address in found if address not in operator}))
+    return Seen(tuple(sorted({s.peer for s in listed.value if s.local_port == port} - operator)))
 
 
 def _to_source(inventory: Inventory, look: Look, member: str) -> Reading[tuple[str, ...]]:

@@ -131,9 +131,9 @@ def deadlines(smallest_timeout_s: float, way_back_s: float) -> Deadlines:
     return Deadlines(clients_back - way_back_s - FIND_DOOR_S, clients_back, smallest_timeout_s)
 
 
-def rehearsed_s(context: Context, *steps: str) -> float | None:
+def rehearsed_s(c: Context, *steps: str) -> float | None:
     """Seconds that these steps took together in the rehearsal; None where one is not known."""
-    took = seconds(context, "rehearse")
+    took = seconds(c, "rehearse")
     return sum(took[step] for step in steps) if took.keys() >= set(steps) else None
 
 
@@ -141,13 +141,13 @@ MESSAGES_TO_SEAL = 3 * len(TO_SEAL)
 """Each of these steps looks, changes and looks again."""
 
 
-def to_seal_s(context: Context, trip_s: float = 0.0) -> float:
+def to_seal_s(c: Context, trip_s: float = 0.0) -> float:
     """Seconds that FENCE to SEAL may take: as rehearsed, times ``policy.window_margin``.
 
     Without a rehearsal it is ``policy.way_back_s`` times the margin, or the time of the messages if that is
     longer. trip_s: the longest round trip to a host.
     """
-    policy, took = context.inventory.policy, rehearsed_s(context, *TO_SEAL)
+    policy, took = c.inventory.policy, rehearsed_s(c, *TO_SEAL)
     if took is not None:
         return took * policy.window_margin
     return max(policy.way_back_s * policy.window_margin, MESSAGES_TO_SEAL * trip_s)
@@ -157,25 +157,25 @@ HOLD_S = 2.0
 """The least seconds that a ``--hold-at`` before SEAL leaves for an answer."""
 
 
-def hold_s(context: Context) -> float:
+def hold_s(c: Context) -> float:
     """Seconds that ``--hold-at`` takes from the time until the way back must start."""
-    return HOLD_S if context.hold_at in BEFORE_SEAL else 0.0
+    return HOLD_S if c.hold_at in BEFORE_SEAL else 0.0
 
 
-def deadline_s(context: Context) -> float:
+def deadline_s(c: Context) -> float:
     """Seconds after the first FENCE by which the way back must start; infinite while no client is at
     stake."""
-    terms = known(TimeoutAndLease, context)
-    if context.rehearsal or terms is None or terms.smallest_timeout_ms is None:
+    terms = known(TimeoutAndLease, c)
+    if c.rehearsal or terms is None or terms.smallest_timeout_ms is None:
         return math.inf
-    return deadlines(terms.smallest_timeout_ms / 1000, expected_way_back_s(context)).start_back
+    return deadlines(terms.smallest_timeout_ms / 1000, expected_way_back_s(c)).start_back
 
 
-def expected_way_back_s(context: Context) -> float:
+def expected_way_back_s(c: Context) -> float:
     """Seconds from the start of the way back to an open, observing dest, while nothing is sealed: as
     rehearsed, but at least the policy's."""
-    took = seconds(context, "rehearse", Way.BACK)
-    return max(context.inventory.policy.way_back_s, sum(took.get(step, 0.0) for step in BEFORE_SEAL))
+    took = seconds(c, "rehearse", Way.BACK)
+    return max(c.inventory.policy.way_back_s, sum(took.get(step, 0.0) for step in BEFORE_SEAL))
 
 
 MESSAGE_S = 3.0
