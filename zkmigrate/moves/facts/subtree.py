@@ -12,11 +12,10 @@ from functools import partial
 
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Dest, Inventory, Source
-from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Teller, untold
-from zkmigrate.zookeeper.data.errors import ZkDataError
-from zkmigrate.zookeeper.data.logdir import walk
+from zkmigrate.zookeeper.data.logdir import LogWalk, walk
 from zkmigrate.zookeeper.data.sums import Sums, read_sums
 from zkmigrate.zookeeper.data.tree import Difference, Tree, diff, load_tree, max_zxid
 from zkmigrate.zookeeper.data.txnlog import Cursor
@@ -38,20 +37,24 @@ def source_ownership(
     the cursor's file still exists. teller: is told the progress of a long read.
     """
     data, logs = directories(look, host, source)
-    try:
-        if known is None or known[1].file not in logs.names_with_sizes():
-            tree = load_tree(data, logs, chroot=chroot, tell=_telling(look, teller, host))
-            state = ownership(tree, chroot)
-            rest = walk(logs, after=state.upto)
-        else:
-            state, rest = known[0], walk(logs, cursor=known[1])
+
+    def read() -> tuple[Ownership, Cursor | None]:
+        if known is not None and known[1].file in logs.names_with_sizes():
+            return _rolled_on(known[0], walk(logs, cursor=known[1]))
+        tree = load_tree(data, logs, chroot=chroot, tell=_telling(look, teller, host))
         # What was written while the tree was read is read now, so that the window need not.
-        state = rolled_forward(state, rest)
-        if rest.gaps:
-            return Unknown("failed", f"{host}: the log has a hole: {rest.gaps[0]}")
-    except (HostError, ZkDataError) as error:
-        return Unknown("failed", f"{host}: {error}")
-    return Seen((state, rest.cursor))
+        state = ownership(tree, chroot)
+        return _rolled_on(state, walk(logs, after=state.upto))
+
+    return read_disk(read, host)
+
+
+def _rolled_on(state: Ownership, rest: LogWalk) -> tuple[Ownership, Cursor | None]:
+    """The state after the rest of the log, with the cursor there. HostError for a log with a hole."""
+    state = rolled_forward(state, rest)
+    if rest.gaps:
+        raise HostError(f"the log has a hole: {rest.gaps[0]}")
+    return state, rest.cursor
 
 
 COMPARE_S = 20.0
@@ -78,11 +81,11 @@ def compared_ownership(
     trees are in memory at a time.
     """
     data, logs = directories(look, leader, inventory.source)
-    try:
-        tree = load_tree(data, logs, chroot=chroot, upto=zxid, tell=_telling(look, teller, leader))
-    except (HostError, ZkDataError) as error:
-        unread = Unknown("failed", f"{leader}: {error}")
-        return unread, unread
+    tell = _telling(look, teller, leader)
+    read = read_disk(lambda: load_tree(data, logs, chroot=chroot, upto=zxid, tell=tell), leader)
+    if not isinstance(read, Seen):
+        return read, read
+    tree = read.value
 
     def compared(host: str) -> tuple[Difference, ...]:
         theirs = directories(look, host, inventory.dest)
@@ -94,15 +97,8 @@ def compared_ownership(
         if hosts and look.now() - began > COMPARE_S:
             break
         hosts[host] = read_disk(partial(compared, host), host)
-    comparison = Comparison(zxid, len(tree.nodes), hosts)
-    try:
-        rest = walk(logs, after=zxid)
-        state = rolled_forward(ownership(tree, chroot), rest)
-    except (HostError, ZkDataError) as error:
-        return Unknown("failed", f"{leader}: {error}"), Seen(comparison)
-    if rest.gaps:
-        return Unknown("failed", f"{leader}: the log has a hole: {rest.gaps[0]}"), Seen(comparison)
-    return Seen((state, rest.cursor)), Seen(comparison)
+    rolled = read_disk(lambda: _rolled_on(ownership(tree, chroot), walk(logs, after=zxid)), leader)
+    return rolled, Seen(Comparison(zxid, len(tree.nodes), hosts))
 
 
 @dataclass(frozen=True)
