@@ -23,7 +23,7 @@ import pytest
 
 from tests.lab.tool import asked
 from zkmigrate.inventory import inventory as inventories
-from zkmigrate.kafka.rules.connect import connect_string, with_connect
+from zkmigrate.kafka.rules.connect import connect_to_dest, with_connect
 from zkmigrate.lab import service
 from zkmigrate.lab.baseline import baseline
 from zkmigrate.lab.failure import LabError
@@ -200,7 +200,7 @@ def test_rehearsed_to_the_check_and_all_the_way_back(hand: Hand) -> None:
 def test_the_roll_writes_what_the_tool_writes_and_restarts_each_broker_once(hand: Hand) -> None:
     hand.steps("roll", "roll")
     inventory = inventories.load(hand.directory / "migration.yml")
-    wanted = connect_string(inventory)
+    wanted = connect_to_dest(inventory)
     for name, before in hand.properties.items():
         assert hand.file(name, SERVER_PROPERTIES) == with_connect(before, wanted)
         assert hand.server(name)[0] == "kafka"

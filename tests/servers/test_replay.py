@@ -27,7 +27,7 @@ from zkmigrate.lab.load.zkmessages import CREATE, EPHEMERAL, buffer, create_requ
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.model.change import SOURCE, BeginReplay, EndReplay, ReplayTransactions
 from zkmigrate.moves.clients import replay
-from zkmigrate.moves.facts.replay import Looked, Looking
+from zkmigrate.moves.facts.replay import ReplayDisks, ReplayScope
 from zkmigrate.moves.facts.replay_disks import Reader
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.messages import connect_request
@@ -121,11 +121,11 @@ def side(member: Member) -> Side:
     return Side(member.folder.name, folder, folder)
 
 
-def looking(source: Member, dest: Member, chroot: str) -> Looking:
-    return Looking(lambda: [side(source), side(dest)], chroot)
+def looking(source: Member, dest: Member, chroot: str) -> ReplayDisks:
+    return ReplayDisks(lambda: [side(source), side(dest)], chroot)
 
 
-def changes(found: Looked) -> list[ReplayTransactions]:
+def changes(found: ReplayScope) -> list[ReplayTransactions]:
     cut = format_zxid(found.cut)
     return [
         ReplayTransactions(SOURCE, found.chroot, found.dest, cut, format_zxid(b.upto), b.count, b.fingerprint)
@@ -133,7 +133,7 @@ def changes(found: Looked) -> list[ReplayTransactions]:
     ]
 
 
-def begin(found: Looked) -> BeginReplay:
+def begin(found: ReplayScope) -> BeginReplay:
     return BeginReplay(SOURCE, found.chroot, found.dest, format_zxid(found.cut), "Ada Owner")
 
 
@@ -153,7 +153,7 @@ def slowly(source: Member, dest: Member, chroot: str) -> list[str]:
         "from zkmigrate.moves.clients import replay; replay._RATE = 20.0; t.ADDRESS = sys.argv[6]; "
         "one = lambda at, port: t.Member(1, Path(at), port=int(port)); "
         "a, b = one(*sys.argv[1:3]), one(*sys.argv[3:5]); "
-        "found = t.looking(a, b, sys.argv[5]).look(); "
+        "found = t.looking(a, b, sys.argv[5]).examine(); "
         "t.sent(a, b, t.begin(found), *t.changes(found))"
     )
     words = (source.folder, source.port, dest.folder, dest.port, chroot, ADDRESS)
@@ -205,7 +205,7 @@ def test_what_dest_did_is_done_again_on_source_once_each(tmp_path: Path) -> None
         assert body["consent"] == "Ada Owner"
         disks = looking(source, dest, "/kafka")
         mark = Mark.decode(*_shown(on_source, f"/kafka/{MARKER}"))
-        plan = disks.look(mark)
+        plan = disks.examine(mark)
         assert all(c.held for c in plan.conditions), plan.conditions
         assert disks.is_of(f"/kafka/{MARKER}", mark.created)
         for _ in range(2):  # sent twice it does nothing twice
@@ -222,13 +222,13 @@ def test_what_dest_did_is_done_again_on_source_once_each(tmp_path: Path) -> None
         following = on_source.create("/kafka/config/changes/change_", b"", sequence=True)
         assert following == "/kafka/config/changes/change_0000000040"
 
-        failing = [c.id for c in looking(source, dest, "/kafka").look().conditions if not c.held]
+        failing = [c.id for c in looking(source, dest, "/kafka").examine().conditions if not c.held]
         assert failing == ["source.untouched"]
         assert on_source.exists(f"/kafka/{MARKER}") is None
         code, said = sent(source, dest, *changes(plan))[0]
         assert (code, "no replay has begun" in said) == (1, True)
 
-        stray = looking(source, dest, "/stray").look()
+        stray = looking(source, dest, "/stray").examine()
         other = [replace(change, fingerprint="0" * 32) for change in changes(stray)]
         assert sent(source, dest, begin(stray), *other)[1][0] == 1
         assert on_source.get(f"/stray/{MARKER}")[1].version == 0

@@ -40,7 +40,6 @@ PURE = {
     "moves.facts",
     "moves.go_no_go",
     "moves.host_states",
-    "moves.member",
     "moves.move",
     "moves.preflight",
     "moves.report",

@@ -13,16 +13,16 @@ from zkmigrate.cli.main import cli
 from zkmigrate.inventory.inventory import Inventory, load
 from zkmigrate.model.look import Look
 from zkmigrate.moves.world.look import WorldLook
-from zkmigrate.moves.world.world import new_world
+from zkmigrate.moves.world.world import World, new_world
 
 
 class Desk:
-    """An operator's folder and a world. environ: further environment of each call."""
+    """An operator's folder and a world, a new one if none is given. environ: for each call."""
 
-    def __init__(self, folder: Path, **environ: str) -> None:
+    def __init__(self, folder: Path, world: World | None = None, **environ: str) -> None:
         self.file = folder / "migration.yml"
         self.file.write_text(INVENTORY)
-        self.world = new_world(load(self.file), PROPERTIES, SOURCE_CONFIG)
+        self.world = world or new_world(load(self.file), PROPERTIES, SOURCE_CONFIG)
         self.runs = folder / "runs"
         self.environ = {"ZKMIGRATE_RUNS": str(self.runs), **environ}
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import copy
 import shutil
-import threading
 from pathlib import Path
 
-from tests.world.operator import Operator, quiet_world
-from zkmigrate.moves.world.world import World
+from tests.world.operator import Operator, copied, quiet_world
+
+_walked: list[Operator] = []
 
 
 def rolled(directory: Path) -> Operator:
-    """Walk a new world through the roll."""
-    operator = Operator(quiet_world(), directory / "run")
-    assert operator.forward(until="roll").code == 0
-    return operator
-
-
-def copied(operator: Operator, directory: Path) -> Operator:
-    """An operator of a copy of that world, with a copy of the run."""
+    """An operator of a copy of that world, with a copy of the run; the first call walks it."""
+    if not _walked:
+        operator = Operator(quiet_world(), directory / "rolled" / "run")
+        assert operator.forward(until="roll").code == 0
+        _walked.append(operator)
+    [operator] = _walked
     shutil.copytree(operator.run_dir, directory / "run")
-    world: World = copy.deepcopy(operator.world, {id(operator.world.lock): threading.RLock()})
-    return Operator(world, directory / "run")
+    return Operator(copied(operator.world), directory / "run")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.world.operator import Operator, quiet_world
+from tests.world.rolled import rolled
 from zkmigrate.engine.events import StepBlocked, WaveBegun
 from zkmigrate.inventory.accept import Accept
 from zkmigrate.model.fact import Reading, Seen
@@ -83,8 +84,7 @@ def test_the_gate_of_the_roll_names_it_and_refuses(tmp_path: Path, stranger: Str
 
 def test_the_gate_of_the_cut_over_names_it_and_refuses(tmp_path: Path, stranger: Stranger) -> None:
     stranger.connected = False
-    operator = Operator(quiet_world(), tmp_path / "run")
-    assert operator.forward(until="roll").code == 0
+    operator = rolled(tmp_path)
     stranger.connected = True
     assert operator.resume().code != 0
     assert (refused(operator).stage, refused(operator).step) == ("cutover", "preflight")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.world.operator import Operator, quiet_world
-from tests.world.rolled import copied, rolled
+from tests.world.rolled import rolled
 from zkmigrate.engine.events import StepEnded
 from zkmigrate.model.change import Cut, Fence
 from zkmigrate.model.fact import Reading, Unknown
@@ -16,14 +16,9 @@ from zkmigrate.moves.rules.window_rules import TO_SEAL
 from zkmigrate.moves.world.look import WorldLook
 
 
-@pytest.fixture(scope="module")
-def once(tmp_path_factory: pytest.TempPathFactory) -> Operator:
-    return rolled(tmp_path_factory.mktemp("rolled"))
-
-
 @pytest.fixture
-def operator(once: Operator, tmp_path: Path) -> Operator:
-    return copied(once, tmp_path)
+def operator(tmp_path: Path) -> Operator:
+    return rolled(tmp_path)
 
 
 def slow(monkeypatch: pytest.MonkeyPatch, host: str, seconds: float) -> None:

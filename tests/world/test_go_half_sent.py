@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from tests.world.operator import Killed, Operator
-from tests.world.rolled import copied, rolled
+from tests.world.rolled import rolled
 from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.engine.events import Event, StepBegun, StepEnded, Turned
 from zkmigrate.engine.journal import Journal
@@ -77,14 +77,9 @@ class Night:
         return sorted(self.world.mode(host) for host in DEST)
 
 
-@pytest.fixture(scope="module")
-def once(tmp_path_factory: pytest.TempPathFactory) -> Operator:
-    return rolled(tmp_path_factory.mktemp("rolled"))
-
-
 @pytest.fixture
-def night(once: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Night:
-    operator = copied(once, tmp_path)
+def night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Night:
+    operator = rolled(tmp_path)
     made = Night(operator.world, operator)
     made.again()
     zkm, file, listing, word = WorldLook.zkm, WorldLook.file, WorldLook.listing, WorldLook.word

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from tests.world.operator import Killed, Operator, quiet_world
-from tests.world.rolled import copied, rolled
+from tests.world.rolled import rolled
 from zkmigrate.engine.confirm import Console, LookUp, Unattended
 from zkmigrate.engine.events import HoldEnded, Holding, Noted
 from zkmigrate.engine.ports import Answer
@@ -20,11 +20,6 @@ from zkmigrate.model.change import Fence
 from zkmigrate.model.window import Word
 from zkmigrate.moves.rules.window_rules import TO_SEAL
 from zkmigrate.moves.world.world import SESSION_TIMEOUT_MS
-
-
-@pytest.fixture(scope="module")
-def once(tmp_path_factory: pytest.TempPathFactory) -> Operator:
-    return rolled(tmp_path_factory.mktemp("rolled"))
 
 
 def test_a_hold_behind_the_closed_door_counts_down_to_the_hosts_own_limit(
@@ -124,9 +119,8 @@ def test_killed_while_it_held_a_process_that_is_asked_to_hold_there_holds_there(
 
 
 def test_a_hold_at_a_phase_that_is_behind_is_refused_before_anything_is_done(tmp_path: Path) -> None:
-    world = quiet_world()
-    operator = Operator(world, tmp_path / "run")
-    assert operator.forward(until="roll").code == 0
+    operator = rolled(tmp_path)
+    world = operator.world
     operator.kill_before_second = "Go"
     with pytest.raises(Killed):
         operator.forward()
@@ -150,10 +144,10 @@ def test_a_hold_at_a_phase_that_is_behind_is_refused_before_anything_is_done(tmp
     ("phase", "told"), [("fence", True), ("prove", True), ("seal", False), ("check", False), ("", False)]
 )
 def test_a_hold_that_the_deadline_breaks_is_said_before_the_cut_over_is_asked_about(
-    tmp_path: Path, once: Operator, phase: str, told: bool
+    tmp_path: Path, phase: str, told: bool
 ) -> None:
     """18 s sessions and a way back of 2.5 s leave 6.5 s."""
-    operator = copied(once, tmp_path)
+    operator = rolled(tmp_path)
     assert operator.forward(until="cutover", hold_at=phase).code == 0
     kinds = [type(e).__name__ for e in operator.events]
     said = [(n, e.text) for n, e in enumerate(operator.events) if isinstance(e, Noted)]
@@ -167,9 +161,9 @@ def test_a_hold_that_the_deadline_breaks_is_said_before_the_cut_over_is_asked_ab
 
 
 def test_a_hold_that_leaves_no_time_for_an_answer_is_refused_before_fence(
-    tmp_path: Path, once: Operator, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    operator = copied(once, tmp_path)
+    operator = rolled(tmp_path)
     rehearsed_as(operator, monkeypatch, to_seal_s=3.1)
     ended = operator.forward(until="cutover", hold_at="cut")
     assert ended.code == 7
@@ -220,10 +214,10 @@ class Nobody(Operator):
 
 @pytest.mark.parametrize("phase", ["seal", "check"])
 def test_with_yes_a_hold_that_nobody_answers_ends_when_a_way_back_comes_too_late(
-    tmp_path: Path, once: Operator, phase: str
+    tmp_path: Path, phase: str
 ) -> None:
     """18 s sessions and a way back of 2.5 s leave 6.5 s; the hosts would wait 10 s after CHECK."""
-    rolled_out = copied(once, tmp_path)
+    rolled_out = rolled(tmp_path)
     operator = Nobody(rolled_out.world, rolled_out.run_dir)
     began = operator.world.now
     assert operator.forward(until="cutover", hold_at=phase).code == 0

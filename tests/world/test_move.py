@@ -13,6 +13,7 @@ import pytest
 
 import playbooks
 from tests.world.operator import Killed, Moment, Operator, quiet_world
+from tests.world.rolled import rolled
 from zkmigrate.engine import chain
 from zkmigrate.engine.events import ChangeSent
 from zkmigrate.engine.journal import Journal
@@ -148,9 +149,8 @@ def test_what_can_be_derived_of_a_hazard_is_what_the_step_declares(playbook: Pla
 
 
 def test_the_move_completes_and_keeps_every_session(tmp_path: Path) -> None:
-    world = quiet_world()
-    operator = Operator(world, tmp_path / "run")
-    assert operator.forward(until="roll").code == 0
+    operator = rolled(tmp_path)
+    world = operator.world
     before = owners(world)
     assert set(before) == {"/kafka/controller", *(f"/kafka/brokers/ids/{n}" for n in (1, 2, 3))}
 

@@ -151,7 +151,7 @@ def test_the_window_lines_show_the_arithmetic_of_the_deadline() -> None:
     inventory = world.inventory
     hosts = (*inventory.source_names, *inventory.dest_names)
     said = "\n".join(
-        window_estimate.before_the_run(
+        window_estimate.plan_lines(
             KAFKA, Context("plan", inventory), owning_sessions(WorldLook(world), hosts, "/kafka")
         )
     )
@@ -166,12 +166,12 @@ def test_the_window_lines_show_the_arithmetic_of_the_deadline() -> None:
     [
         (Unknown("denied", "dump is not in the whitelist"), "dump is not in the whitelist"),
         (Seen(Sessions({}, {})), "no session owns an ephemeral there"),
-        (Seen(Sessions({7: ("/kafka/controller",)}, {})), "no server tells the timeout"),
+        (Seen(Sessions({7: ("/kafka/controller",)}, {})), "no server shows the timeout"),
     ],
     ids=["unknown", "none", "no-timeout"],
 )
 def test_a_deadline_that_cannot_be_computed_yet_says_why(sessions: object, why: str) -> None:
     plan = Context("plan", quiet_world().inventory)
-    said = "\n".join(window_estimate.before_the_run(KAFKA, plan, sessions))  # type: ignore[arg-type]
+    said = "\n".join(window_estimate.plan_lines(KAFKA, plan, sessions))  # type: ignore[arg-type]
     assert why in said
     assert "T - T/3 - 2.5 (policy.way_back_s) - 3 s" in said

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.world.operator import Operator, quiet_world
+from tests.world.rolled import rolled
 from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.engine.events import StepEnded
 from zkmigrate.model.change import Change, HostVerb, Outcome
@@ -30,12 +31,6 @@ from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership
 
 KAFKA_SESSION_TIMEOUT_MS = 18000
 FOREIGN = 0x300000000000777
-
-
-def rolled(tmp_path: Path) -> World:
-    world = quiet_world()
-    assert Operator(world, tmp_path / "run").forward(until="roll").code == 0
-    return world
 
 
 def own_ephemeral_on_source(world: World) -> None:
@@ -60,7 +55,7 @@ def stopping(verdict: Done | Blocked) -> dict[str, Finding]:
 
 
 def test_a_session_that_no_dest_host_serves_stops_the_cut_over_before_the_fence(tmp_path: Path) -> None:
-    world = rolled(tmp_path)
+    world = rolled(tmp_path).world
     own_ephemeral_on_source(world)
 
     assert Operator(world, tmp_path / "run").resume(until="cutover").code != 0
@@ -72,7 +67,7 @@ def test_a_session_that_no_dest_host_serves_stops_the_cut_over_before_the_fence(
 
 
 def test_a_session_on_a_source_host_is_named_with_its_host(tmp_path: Path) -> None:
-    world = rolled(tmp_path)
+    world = rolled(tmp_path).world
     world.brokers["broker2"].connected = "source3"
     found = stopping(surveyed(world)[1])
     assert f"session {world.brokers['broker2'].session:#x}: client of source3" in (
@@ -84,7 +79,7 @@ def test_a_session_on_a_source_host_is_named_with_its_host(tmp_path: Path) -> No
 def test_a_client_list_that_cannot_be_had_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
-    world = rolled(tmp_path)
+    world = rolled(tmp_path).world
     answer = WorldLook.word
 
     def word(look: WorldLook, name: str, asked: str) -> Reading[str]:
@@ -125,7 +120,7 @@ def ownership(ephemerals: Mapping[str, Ephemeral], timeouts: Mapping[int, int]) 
 def test_without_a_baseline_and_its_timeouts_there_is_no_window(
     tmp_path: Path, state: Ownership, blocked: str
 ) -> None:
-    world = rolled(tmp_path)
+    world = rolled(tmp_path).world
     facts, good = surveyed(world)
     assert isinstance(good, Done)
     step, c = SurveyStep(KAFKA), Context("run", world.inventory)
@@ -135,7 +130,7 @@ def test_without_a_baseline_and_its_timeouts_there_is_no_window(
 
 
 def test_a_dest_disk_with_another_tree_is_named_with_the_path(tmp_path: Path) -> None:
-    world = rolled(tmp_path)
+    world = rolled(tmp_path).world
     _, good = surveyed(world)
     equal = [f.target for f in good.findings if f.id == "survey.same-tree" and f.held is Held.YES]
     assert equal == ["dest1", "dest2", "dest3"]
@@ -171,7 +166,7 @@ def proved(world: World, tails: Mapping[str, int], **survey: Any) -> Done | Bloc
 
 
 def test_source_in_another_epoch_than_at_survey_proves_nothing(tmp_path: Path) -> None:
-    world = rolled(tmp_path)
+    world = rolled(tmp_path).world
     tails = dict.fromkeys(world.inventory.dest_names, world.source.zxid)
     assert isinstance(proved(world, tails), Done)
     found = stopping(proved(world, tails, epoch=world.source.epoch - 1))
@@ -179,7 +174,7 @@ def test_source_in_another_epoch_than_at_survey_proves_nothing(tmp_path: Path) -
 
 
 def test_a_dest_disk_that_ends_before_the_surveys_cursor_proves_nothing(tmp_path: Path) -> None:
-    world = rolled(tmp_path)
+    world = rolled(tmp_path).world
     tails = dict.fromkeys(world.inventory.dest_names, world.source.zxid)
     found = stopping(proved(world, {**tails, "dest3": world.source.zxid - 1}))
     assert found["prove.cursor"].needed == f"at least 0x{world.source.zxid:x}"
@@ -187,7 +182,7 @@ def test_a_dest_disk_that_ends_before_the_surveys_cursor_proves_nothing(tmp_path
 
 @pytest.mark.parametrize("laggard", ["dest1", "dest2", "dest3"])
 def test_one_laggard_blocks_though_a_majority_holds_everything(tmp_path: Path, laggard: str) -> None:
-    world = rolled(tmp_path)
+    world = rolled(tmp_path).world
     facts, _ = surveyed(world)
     assert isinstance(facts.ownership, Seen)
     newest = facts.ownership.value[0].newest
@@ -202,7 +197,7 @@ def test_one_laggard_blocks_though_a_majority_holds_everything(tmp_path: Path, l
 def test_only_the_expiry_of_a_session_seen_on_dest_is_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_dest: bool
 ) -> None:
-    world = rolled(tmp_path)
+    world = rolled(tmp_path).world
     tails = dict.fromkeys(world.inventory.dest_names, world.source.zxid)
     _, good = surveyed(world)
     assert isinstance(good, Done)
@@ -225,7 +220,7 @@ def test_only_the_expiry_of_a_session_seen_on_dest_is_allowed(
 
 
 def test_a_writer_left_on_source_is_named_and_does_not_stop_the_run(tmp_path: Path) -> None:
-    world = rolled(tmp_path)
+    world = rolled(tmp_path).world
     operator = Operator(world, tmp_path / "run")
     assert operator.resume(until="cutover").code == 0
     stray = world.source.commit("create", FOREIGN, "/kafka/config-left-behind")
@@ -242,7 +237,7 @@ def test_a_writer_left_on_source_is_named_and_does_not_stop_the_run(tmp_path: Pa
 
 
 def test_expiries_on_source_are_no_strays(tmp_path: Path) -> None:
-    world = rolled(tmp_path)
+    world = rolled(tmp_path).world
     operator = Operator(world, tmp_path / "run")
     assert operator.resume(until="verify").code == 0
     assert not any(p.session in world.source.tree().sessions for p in world.brokers.values())
@@ -251,7 +246,7 @@ def test_expiries_on_source_are_no_strays(tmp_path: Path) -> None:
 
 
 def test_the_end_of_a_strays_session_is_no_write_of_its_own(tmp_path: Path) -> None:
-    world = rolled(tmp_path)
+    world = rolled(tmp_path).world
     operator = Operator(world, tmp_path / "run")
     assert operator.resume(until="cutover").code == 0
     world.source.commit("open-session", FOREIGN, timeout_ms=KAFKA_SESSION_TIMEOUT_MS)
@@ -266,7 +261,7 @@ def test_the_end_of_a_strays_session_is_no_write_of_its_own(tmp_path: Path) -> N
 
 
 def test_a_host_clock_that_jumps_after_open_does_not_shorten_the_settling(tmp_path: Path) -> None:
-    world = rolled(tmp_path)
+    world = rolled(tmp_path).world
     opened: list[float] = []
     operator = Operator(world, tmp_path / "run")
     act = operator._apply
@@ -290,7 +285,7 @@ def test_a_host_clock_that_jumps_after_open_does_not_shorten_the_settling(tmp_pa
 
 def test_a_broker_that_lost_its_session_behind_the_door_does_not_hold_up_the_end(tmp_path: Path) -> None:
     """It was killed in the window, or crashed a minute later: it has a session of its own when it is back."""
-    world = rolled(tmp_path)
+    world = rolled(tmp_path).world
     operator = Operator(world, tmp_path / "run")
     assert operator.resume(until="cutover").code == 0
     host, lost = world.hosts["broker2"], world.brokers["broker2"].session
@@ -314,7 +309,7 @@ def test_a_broker_that_lost_its_session_behind_the_door_does_not_hold_up_the_end
 
 
 def test_the_trees_at_the_cut_are_compared_on_every_disk_once_more(tmp_path: Path) -> None:
-    world = rolled(tmp_path)
+    world = rolled(tmp_path).world
     operator = Operator(world, tmp_path / "run")
     assert operator.resume(until="verify").code == 0
     said = [f for e in operator.events if isinstance(e, StepEnded) for f in e.findings]
@@ -326,7 +321,7 @@ def test_the_trees_at_the_cut_are_compared_on_every_disk_once_more(tmp_path: Pat
 
 
 def test_a_tree_that_was_another_at_the_cut_is_told_with_both_digests(tmp_path: Path) -> None:
-    world = rolled(tmp_path)
+    world = rolled(tmp_path).world
     operator = Operator(world, tmp_path / "run")
     assert operator.resume(until="cutover").code == 0
     leader = next(iter(world.inventory.source_names))

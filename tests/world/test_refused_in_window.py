@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.world.operator import Operator
+from tests.world.rolled import rolled
 from tests.world.test_move import owners
-from tests.world.test_way_back import doors_shut, phases, rolled
+from tests.world.test_way_back import doors_shut, phases
 from zkmigrate.model.change import Change, Cut, Outcome, SetService
 from zkmigrate.model.step_record import Recorded
 from zkmigrate.moves.facts.records import Proved, Surveyed
@@ -31,7 +32,8 @@ def turned_back(world: World, before: dict[str, tuple[int, int]]) -> None:
 def test_a_stray_write_to_source_after_the_cut_turns_back_by_the_delta_proof(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, operator = rolled(tmp_path)
+    operator = rolled(tmp_path)
+    world = operator.world
     before = owners(world)
     act = operator._apply
     cut: list[str] = []
@@ -63,7 +65,8 @@ def test_a_disk_that_lost_what_its_server_had_shown_turns_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two of three hold everything, which would be a majority: one laggard is enough to turn back."""
-    world, operator = rolled(tmp_path)
+    operator = rolled(tmp_path)
+    world = operator.world
     before = owners(world)
     act = operator._apply
 
@@ -84,7 +87,8 @@ def test_a_disk_that_lost_what_its_server_had_shown_turns_back(
 
 
 def test_a_client_socket_that_survives_the_fence_turns_back_before_the_cut(tmp_path: Path) -> None:
-    world, operator = rolled(tmp_path)
+    operator = rolled(tmp_path)
+    world = operator.world
     before = owners(world)
     world.hosts["dest2"].undying_sockets = 1
 
@@ -107,7 +111,8 @@ def test_a_record_of_another_version_turns_back_by_name_and_is_written_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Recorded], field: str
 ) -> None:
     """One that PROVE cannot read, and one that GO cannot read once the hosts are sealed."""
-    world, operator = rolled(tmp_path)
+    operator = rolled(tmp_path)
+    world = operator.world
     before = owners(world)
     encode = Recorded.encode
 

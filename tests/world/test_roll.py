@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.world.operator import Killed, Operator, quiet_world
+from tests.world.rolled import rolled
 from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.engine.events import StepBegun, Waits, WaveBegun
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.inventory.inventory import Window
-from zkmigrate.kafka.rules.connect import connect_string, with_connect
+from zkmigrate.kafka.rules.connect import connect_to_dest, with_connect
 from zkmigrate.kafka.rules.leaders import misled
 from zkmigrate.model.change import Change, ElectLeaders, SetService
 from zkmigrate.model.fact import Reading, Seen, Unknown
@@ -49,9 +50,8 @@ def test_a_clock_that_differs_restarts_no_broker_twice(tmp_path: Path, skew_s: f
 def test_killed_at_each_change_of_its_way_back_the_roll_is_walked_back_by_resume(
     tmp_path: Path, last: int
 ) -> None:
-    world = quiet_world()
-    operator = Operator(world, tmp_path / "run")
-    assert operator.forward(until="roll").code == 0
+    operator = rolled(tmp_path)
+    world = operator.world
     operator.kill_after = operator.calls + last
     with pytest.raises(Killed):
         operator.back("roll")
@@ -65,7 +65,7 @@ def half_done(world: World, *names: str) -> None:
     inventory = world.inventory
     for name in names:
         file = world.hosts[name].files[inventory.kafka.config]
-        content = with_connect(file.content, connect_string(inventory))
+        content = with_connect(file.content, connect_to_dest(inventory))
         world.hosts[name].files[inventory.kafka.config] = replace(file, content=content, changed=world.wall)
 
 
@@ -188,9 +188,8 @@ def test_on_the_way_back_a_broker_that_hangs_comes_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It never came back whole from its restart, so that no partition it holds is in sync until the next."""
-    world = quiet_world()
-    operator = Operator(world, tmp_path / "run")
-    assert operator.forward(until="roll").code == 0
+    operator = rolled(tmp_path)
+    world = operator.world
     hung = world.hosts["broker2"].started
     answer = World.in_sync
 
@@ -280,9 +279,8 @@ def test_a_clock_that_is_set_back_before_the_restart_restarts_no_broker_twice(
 
 def test_a_file_changed_by_hand_after_ours_is_compared_by_the_hosts_own_clock(tmp_path: Path) -> None:
     """What zkm-host noted is of its own change, and tells nothing of a later one."""
-    world = quiet_world()
-    operator = Operator(world, tmp_path / "run")
-    assert operator.forward(until="roll").code == 0
+    operator = rolled(tmp_path)
+    world = operator.world
     file = world.hosts["broker1"].files[world.inventory.kafka.config]
     world.advance(60.0)
     world.hosts["broker1"].files[world.inventory.kafka.config] = replace(file, changed=world.wall)

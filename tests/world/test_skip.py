@@ -43,7 +43,7 @@ def test_a_skipped_rehearsal_leaves_the_window_to_the_policy(tmp_path: Path, ask
     entries = kept_lines(tmp_path / "run")
     decided = [(d.where, d.answer) for d in told(entries, Timebase(entries)).decisions if d.kind == "consent"]
     assert ("rehearse", "skip") in decided, "the report says so"
-    said = window_estimate.before_the_cut(Context("run", world.inventory, records=history.records()))
+    said = window_estimate.cutover_lines(Context("run", world.inventory, records=history.records()))
     assert said[:2] == (
         "not rehearsed: the window's length is not known; the way back counts with 2.5 s (policy.way_back_s)",
         "  and FENCE to SEAL with 3.8 s or more: SURVEY refuses where that does not fit",

@@ -18,8 +18,8 @@ from zkmigrate.model.change import PutFile, SetService
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.step import Context, Ready
 from zkmigrate.moves.facts.sessions import owning_sessions
-from zkmigrate.moves.move import move, moved_by
-from zkmigrate.moves.rules.window_estimate import before_the_run
+from zkmigrate.moves.move import dependent_of, move
+from zkmigrate.moves.rules.window_estimate import plan_lines
 from zkmigrate.moves.steps.roll import RollStep
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.moves.world.world import World
@@ -97,7 +97,7 @@ def test_before_the_run_it_is_told_that_no_session_bounds_the_window() -> None:
     sessions = owning_sessions(look, world.inventory.source_names, "/keepers")
     assert isinstance(sessions, Seen)
     assert len(sessions.value.owners) == len(NAMES)
-    told = before_the_run(KEEPER, Context("plan", world.inventory), sessions)
+    told = plan_lines(KEEPER, Context("plan", world.inventory), sessions)
     assert "  deadline: none, the keepers keep no session through the window" in told
     assert "no keeper reloads in it" in told[0]
 
@@ -124,10 +124,10 @@ def test_every_keeper_comes_back_from_before_open(tmp_path: Path, until: str) ->
 
 
 def test_a_verb_takes_the_dependent_from_the_playbook() -> None:
-    assert moved_by(PLAYBOOK) is KEEPER
-    assert moved_by(playbook_files.load("kafka_zookeeper_return")) is KAFKA
+    assert dependent_of(PLAYBOOK) is KEEPER
+    assert dependent_of(playbook_files.load("kafka_zookeeper_return")) is KAFKA
     with pytest.raises(UsageError, match="kafka_topic_config moves nothing that uses ZooKeeper"):
-        moved_by(playbook_files.load("kafka_topic_config"))
+        dependent_of(playbook_files.load("kafka_topic_config"))
 
 
 def test_its_own_service_and_file_are_checked_as_those_of_the_house_are(tmp_path: Path) -> None:

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import copy
 import io
 import json
 import shutil
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from tests.world.operator import Operator, quiet_world
-from tests.world.site import INVENTORY, WorldSite
-from zkmigrate.cli.main import cli
+from tests.world.desk import Desk
+from tests.world.operator import Operator, copied, quiet_world
 from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.errors import UsageError
-from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.rules.connect import with_connect
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Held
 from zkmigrate.model.look import Look
-from zkmigrate.moves.facts.after_move import Position, look_around
+from zkmigrate.moves.facts.after_move import LogPosition, look_after_move
 from zkmigrate.moves.rules import after_move
 from zkmigrate.moves.verbs.watching import memory, verb
 from zkmigrate.moves.verbs.watching.memory import Memory
@@ -37,28 +33,16 @@ from zkmigrate.moves.world.world import WRITER, World
 BACK = "10.0.0.1:2181,10.0.0.2:2181,10.0.0.3:2181/kafka"
 
 
-@dataclass
-class Desk:
-    """The command line over one world, with the run that made it what it is."""
+class WatchDesk(Desk):
+    """A desk with the run that made its world what it is."""
 
-    folder: Path
-    world: World = field(default_factory=quiet_world)
-
-    def __post_init__(self) -> None:
-        self.file = self.folder / "migration.yml"
-        self.file.write_text(INVENTORY)
-        (self.folder / "runs").mkdir()
-        self.operator = Operator(self.world, self.folder / "runs" / "run")
+    def __init__(self, folder: Path, world: World | None = None) -> None:
+        super().__init__(folder, world or quiet_world())
+        self.runs.mkdir(exist_ok=True)
+        self.operator = Operator(self.world, self.runs / "run")
 
     def watch(self, *words: str, unreachable: frozenset[str] = frozenset()) -> Result:
-        def site(inventory: Inventory, run: str) -> WorldSite:
-            made = WorldSite(inventory, run, self.world)
-            made.look = cast(Look, WorldLook(self.world, unreachable))
-            return made
-
-        words = ("watch", *words, "-i", str(self.file))
-        environ = {"ZKMIGRATE_RUNS": str(self.folder / "runs")}
-        done = CliRunner().invoke(cli, words, obj=site, env=environ)
+        done = self.call("watch", *words, unreachable=unreachable)
         print(done.output)
         return done
 
@@ -76,24 +60,22 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Desk:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> WatchDesk:
     """A desk after a whole move; source has expired what moved."""
-    desk = Desk(tmp_path_factory.mktemp("whole"))
+    desk = WatchDesk(tmp_path_factory.mktemp("whole"))
     assert desk.operator.forward().code == 0
     desk.world.advance(40)
     return desk
 
 
 @pytest.fixture
-def moved(whole: Desk, tmp_path: Path) -> Desk:
+def moved(whole: WatchDesk, tmp_path: Path) -> WatchDesk:
     """A copy of that desk, for one test to change."""
-    lock = whole.world.lock
-    desk = Desk(tmp_path, copy.deepcopy(whole.world, {id(lock): threading.RLock()}))
-    shutil.copytree(whole.folder / "runs", tmp_path / "runs", dirs_exist_ok=True)
-    return desk
+    shutil.copytree(whole.runs, tmp_path / "runs")
+    return WatchDesk(tmp_path, copied(whole.world))
 
 
-def restart_with(desk: Desk, connect: str) -> None:
+def restart_with(desk: WatchDesk, connect: str) -> None:
     """Somebody's config management writes the file of broker2 and restarts it."""
     host = desk.world.hosts["broker2"]
     path = desk.world.inventory.kafka.config
@@ -104,7 +86,7 @@ def restart_with(desk: Desk, connect: str) -> None:
     desk.world.advance(5)
 
 
-def test_after_a_whole_move_all_claims_hold(moved: Desk) -> None:
+def test_after_a_whole_move_all_claims_hold(moved: WatchDesk) -> None:
     found = moved.once()
     assert set(found.values()) == {"yes", "0"}
     per_broker = ("watch.registered", "watch.config", "watch.left-source")
@@ -112,7 +94,7 @@ def test_after_a_whole_move_all_claims_hold(moved: Desk) -> None:
     assert set(found) == wanted | {"watch.dest", "watch.strays", "watch.writes", "code"}
 
 
-def test_a_broker_back_on_source_is_named_by_every_sign_of_it(moved: Desk) -> None:
+def test_a_broker_back_on_source_is_named_by_every_sign_of_it(moved: WatchDesk) -> None:
     restart_with(moved, BACK)
     assert moved.bad() == {
         "watch.registered.broker2": "no",
@@ -124,13 +106,13 @@ def test_a_broker_back_on_source_is_named_by_every_sign_of_it(moved: Desk) -> No
     }
 
 
-def test_a_file_that_names_source_again_is_told_before_the_broker_restarts(moved: Desk) -> None:
+def test_a_file_that_names_source_again_is_told_before_the_broker_restarts(moved: WatchDesk) -> None:
     host, path = moved.world.hosts["broker2"], moved.world.inventory.kafka.config
     host.files[path] = replace(host.files[path], content=with_connect(host.files[path].content, BACK))
     assert moved.bad() == {"watch.config.broker2": "no", "code": "10"}
 
 
-def test_a_write_under_the_chroot_on_source_is_told_until_somebody_has_seen_to_it(moved: Desk) -> None:
+def test_a_write_under_the_chroot_on_source_is_told_until_somebody_has_seen_to_it(moved: WatchDesk) -> None:
     moved.world.source.commit("create", WRITER, "/other/x")
     assert moved.bad() == {"code": "0"}
     moved.world.source.commit("create", WRITER, "/kafka/stray")
@@ -142,7 +124,7 @@ def test_a_write_under_the_chroot_on_source_is_told_until_somebody_has_seen_to_i
     assert moved.bad() == {"code": "0"}
 
 
-def test_without_a_run_writes_are_told_from_the_first_look_on(moved: Desk, tmp_path: Path) -> None:
+def test_without_a_run_writes_are_told_from_the_first_look_on(moved: WatchDesk, tmp_path: Path) -> None:
     moved.world.source.commit("create", WRITER, "/kafka/earlier")
     shutil.rmtree(tmp_path / "runs")
     done = moved.watch("--once", "--json")
@@ -159,13 +141,13 @@ def test_without_a_run_writes_are_told_from_the_first_look_on(moved: Desk, tmp_p
     assert not (tmp_path / "runs").exists(), "nothing is written where there is no run"
 
 
-def test_dest_that_is_not_whole_is_told(moved: Desk) -> None:
+def test_dest_that_is_not_whole_is_told(moved: WatchDesk) -> None:
     moved.world.hosts["dest1"].stop()
     moved.world.advance(2)
     assert moved.bad() == {"watch.dest": "no", "code": "10"}
 
 
-def test_a_host_that_does_not_answer_is_unknown_and_not_fine(moved: Desk) -> None:
+def test_a_host_that_does_not_answer_is_unknown_and_not_fine(moved: WatchDesk) -> None:
     assert moved.bad(unreachable=frozenset({"dest1"})) == {"watch.dest": "unknown", "code": "11"}
     silent = frozenset(moved.world.inventory.source_names)
     assert moved.bad(unreachable=silent) == {
@@ -176,7 +158,7 @@ def test_a_host_that_does_not_answer_is_unknown_and_not_fine(moved: Desk) -> Non
     assert moved.bad(unreachable=frozenset({"broker3"})) == {"watch.config.broker3": "unknown", "code": "11"}
 
 
-def test_a_source_that_has_been_shut_down_holds_nobody(moved: Desk) -> None:
+def test_a_source_that_has_been_shut_down_holds_nobody(moved: WatchDesk) -> None:
     moved.world.source_down |= set(moved.world.inventory.source_names)
     moved.world.advance(1)
     assert moved.bad() == {"code": "0"}
@@ -200,33 +182,33 @@ class Whitelisting(WorldLook):
     ids=["cons", "dump", "srvr"],
 )
 def test_what_source_does_not_tell_is_unknown_where_nobody_else_tells(
-    moved: Desk, words: set[str], unknown: set[str]
+    moved: WatchDesk, words: set[str], unknown: set[str]
 ) -> None:
     """Without cons the sockets of source and brokers tell who is connected."""
     inventory = moved.world.inventory
     look = cast(Look, Whitelisting(moved.world, refused=frozenset(words)))
-    seen = look_around(inventory, KAFKA, look, None)
+    seen = look_after_move(inventory, KAFKA, look, None)
     found = {f.id for f in after_move.findings(inventory, seen) if f.held is not Held.YES}
     assert found == unknown
 
 
-def test_a_log_that_was_purged_leaves_writes_unknown_until_it_is_begun_anew(moved: Desk) -> None:
+def test_a_log_that_was_purged_leaves_writes_unknown_until_it_is_begun_anew(moved: WatchDesk) -> None:
     inventory, look = moved.world.inventory, cast(Look, WorldLook(moved.world))
-    seen = look_around(inventory, KAFKA, look, Position("source1", 0x100000002, None))
+    seen = look_after_move(inventory, KAFKA, look, LogPosition("source1", 0x100000002, None))
     moved.world.source.log = moved.world.source.log[-1:]
-    gone = look_around(inventory, KAFKA, look, Position("source1", 0x100000002, None))
+    gone = look_after_move(inventory, KAFKA, look, LogPosition("source1", 0x100000002, None))
     assert isinstance(seen.written, Seen)
     assert isinstance(gone.written, Seen)
     assert seen.written.value.unproved == ""
     assert "must be continuous from" in gone.written.value.unproved
     [writes] = [f for f in after_move.findings(inventory, gone) if f.id == "watch.writes"]
     assert (writes.held, "--from-now" in writes.moves[0]) == (Held.UNKNOWN, True)
-    kept = Memory(inventory.name, Position("source1", 0x100000002, None))
+    kept = Memory(inventory.name, LogPosition("source1", 0x100000002, None))
     assert kept.after(gone.written.value, ()) == kept
 
 
 def test_before_the_cut_over_observers_are_fine_and_writes_are_no_strays(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+    desk = WatchDesk(tmp_path)
     assert desk.operator.forward("roll").code == 0
     desk.world.source.commit("create", WRITER, "/kafka/through-dest")
     assert desk.bad() == {"watch.writes": "unknown", "code": "0"}
@@ -256,7 +238,7 @@ class Clock:
 
 
 def loop(
-    desk: Desk, at: dict[int, Callable[[], None]], interrupt: Interrupt, as_json: bool
+    desk: WatchDesk, at: dict[int, Callable[[], None]], interrupt: Interrupt, as_json: bool
 ) -> tuple[int, str]:
     out, inventory = io.StringIO(), desk.world.inventory
     look = cast(Look, WorldLook(desk.world))
@@ -266,7 +248,7 @@ def loop(
     return made.run(Wanted(every=30, for_s=300)), out.getvalue()
 
 
-def test_a_watch_tells_what_changes_and_nothing_else(moved: Desk) -> None:
+def test_a_watch_tells_what_changes_and_nothing_else(moved: WatchDesk) -> None:
     dest3 = moved.world.hosts["dest3"]
     at = {3: dest3.stop, 5: lambda: dest3.start(moved.world.now)}
     code, said = loop(moved, at, Interrupt(), as_json=False)
@@ -279,7 +261,7 @@ def test_a_watch_tells_what_changes_and_nothing_else(moved: Desk) -> None:
     assert len(lines) == 4
 
 
-def test_a_watch_that_is_interrupted_says_so_and_ends_with_130(moved: Desk) -> None:
+def test_a_watch_that_is_interrupted_says_so_and_ends_with_130(moved: WatchDesk) -> None:
     interrupt = Interrupt()
     code, said = loop(moved, {2: interrupt.ask}, interrupt, as_json=True)
     assert code == 130

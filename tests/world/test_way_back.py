@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.world.operator import Operator, quiet_world
+from tests.world.rolled import rolled
 from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.engine.events import ChangeSent, Consented, StepEnded, Turned
 from zkmigrate.engine.journal import Journal
@@ -21,14 +22,6 @@ from zkmigrate.moves.world.host import Host
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.moves.world.world import World
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView
-
-
-def rolled(directory: Path) -> tuple[World, Operator]:
-    """A world and its operator, everything done up to the cut-over."""
-    world = quiet_world()
-    operator = Operator(world, directory / "run")
-    assert operator.forward(until="roll").code == 0
-    return world, operator
 
 
 def phases(world: World) -> dict[str, str]:
@@ -64,7 +57,8 @@ def refuse_in_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_answer_that_does_not_come_on_the_way_back_leaves_no_door_shut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, operator = rolled(tmp_path)
+    operator = rolled(tmp_path)
+    world = operator.world
     refuse_in_the_window(monkeypatch)
     halted: list[str] = []
     unheard: list[str] = []
@@ -92,7 +86,8 @@ def test_one_answer_that_does_not_come_on_the_way_back_leaves_no_door_shut(
 def test_a_host_that_dies_while_sealing_keeps_no_other_host_shut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, operator = rolled(tmp_path)
+    operator = rolled(tmp_path)
+    world = operator.world
     dead = silenced(monkeypatch)
     act = operator._apply
 
@@ -120,7 +115,8 @@ def test_a_host_that_dies_while_sealing_keeps_no_other_host_shut(
 def test_a_host_that_dies_before_the_seal_keeps_no_other_host_shut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
-    world, operator = rolled(tmp_path)
+    operator = rolled(tmp_path)
+    world = operator.world
     dead = silenced(monkeypatch)
     act = operator._apply
 
@@ -144,7 +140,8 @@ def test_a_host_that_dies_before_the_seal_keeps_no_other_host_shut(
 def test_a_host_that_dies_after_go_while_the_others_open_alone_turns_nothing_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, operator = rolled(tmp_path)
+    operator = rolled(tmp_path)
+    world = operator.world
     assert operator.forward(until="cutover.go").code == 0
     dead = silenced(monkeypatch, "dest3")
     assert operator.resume(until="cutover").code == 0
@@ -158,7 +155,8 @@ def test_a_host_that_dies_after_go_while_the_others_open_alone_turns_nothing_bac
 def test_one_open_host_ends_the_way_back_though_another_is_not_heard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, operator = rolled(tmp_path)
+    operator = rolled(tmp_path)
+    world = operator.world
     refuse_in_the_window(monkeypatch)
     dead = silenced(monkeypatch)
     act = operator._apply
@@ -182,7 +180,8 @@ def test_a_halt_that_comes_after_a_hosts_own_limit_splits_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stalled: set[str], code: int
 ) -> None:
     """A minority has no quorum to open with; a majority opens, and whoever was halted joins it again."""
-    world, operator = rolled(tmp_path)
+    operator = rolled(tmp_path)
+    world = operator.world
     refuse_in_the_window(monkeypatch)
     act = operator._apply
     waiting: list[Change] = []
@@ -220,7 +219,8 @@ def test_a_halt_that_comes_after_a_hosts_own_limit_splits_nothing(
 def test_the_way_back_waits_for_no_answer_of_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: str
 ) -> None:
-    world, operator = rolled(tmp_path)
+    operator = rolled(tmp_path)
+    world = operator.world
     refuse_in_the_window(monkeypatch)
     asked: list[str] = []
     answer = getattr(WorldLook, question)
@@ -237,7 +237,8 @@ def test_the_way_back_waits_for_no_answer_of_source(
 
 
 def test_what_is_left_until_a_host_opens_alone_counts_from_when_it_served(tmp_path: Path) -> None:
-    world, operator = rolled(tmp_path)
+    operator = rolled(tmp_path)
+    world = operator.world
     assert operator.forward(until="cutover.serve").code == 0
     world.advance(8.0)
     with world.lock:
@@ -252,7 +253,8 @@ def test_what_is_left_until_a_host_opens_alone_counts_from_when_it_served(tmp_pa
 def test_hosts_that_would_wait_for_open_longer_than_a_session_lives_are_refused_before_the_fence(
     tmp_path: Path,
 ) -> None:
-    world, operator = rolled(tmp_path)
+    operator = rolled(tmp_path)
+    world = operator.world
     policy = world.inventory.policy.model_copy(update={"open_limit_s": 15.5})
     world.inventory = world.inventory.model_copy(update={"policy": policy})
     ended = operator.forward(until="cutover")
@@ -263,7 +265,8 @@ def test_hosts_that_would_wait_for_open_longer_than_a_session_lives_are_refused_
 def test_a_host_that_does_not_come_up_after_go_does_not_turn_the_others_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, operator = rolled(tmp_path)
+    operator = rolled(tmp_path)
+    world = operator.world
     ready = Host.ready
 
     def late(host: Host, now: float) -> bool:
@@ -292,13 +295,13 @@ def test_without_its_journal_a_run_can_still_be_walked_back(tmp_path: Path, unti
 
 
 def test_a_closed_gate_of_the_cut_over_turns_nothing_back_and_asks_again(tmp_path: Path) -> None:
-    world, operator = rolled(tmp_path)
+    operator = rolled(tmp_path)
+    world = operator.world
     world.hosts["dest1"].stop()
     ended = operator.forward(until="cutover")
     assert (ended.code, ended.message) == (6, "cutover.preflight is blocked; mend that, then resume")
     assert "dest.observing" in {f.id for f in ended.findings if f.blocks}
-    turns = [e.to for e in operator.events if isinstance(e, Turned) and e.way is Way.BACK]
-    assert turns == ["rehearse"], "only the rehearsal walked back"
+    assert not any(isinstance(e, Turned) and e.way is Way.BACK for e in operator.events)
     world.hosts["dest1"].start(world.now)
     world.advance(10.0)
     assert operator.resume(until="cutover").code == 0

@@ -26,8 +26,7 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.sampling import Sampling
 from zkmigrate.model.step import Context
 from zkmigrate.model.window import Probe
-from zkmigrate.moves.dependent import AnyDependent, Ending, Member, Position, Progress, Words
-from zkmigrate.moves.member import MemberFacts
+from zkmigrate.moves.dependent import AnyDependent, Ending, Member, MemberFacts, Position, Progress, Words
 from zkmigrate.moves.preflight.check import ALWAYS, Check, Judged, Scope, check
 from zkmigrate.moves.preflight.evidence import Evidence
 from zkmigrate.moves.world.ensemble import Ensemble
@@ -111,7 +110,7 @@ class Told:
     registered: bool
 
 
-Standing = Mapping[str, Reading[Told]]
+State = Mapping[str, Reading[Told]]
 
 
 @check("{kind}.release", "the {one} is of a release that may be moved", Scope.BROKERS, ALWAYS)
@@ -180,10 +179,10 @@ class KeeperDependent:
             raise UsageError(f"keeper.json has {times} lists of coordination servers; needed: exactly one")
         return edited
 
-    def takes(self, inventory: Inventory, member: str) -> Changes:
+    def restart_or_reload(self, inventory: Inventory, member: str) -> Changes:
         return (SetService(member, section(inventory).service.unit, "reload"),)
 
-    def took(self, inventory: Inventory, own: Standing, member: str, facts: MemberFacts) -> bool:
+    def has_read(self, inventory: Inventory, own: State, member: str, facts: MemberFacts) -> bool:
         told, file = own[member], facts.file
         if not isinstance(told, Seen) or not isinstance(file, Seen):
             return False
@@ -192,51 +191,51 @@ class KeeperDependent:
     def probes(self, inventory: Inventory, look: Look) -> tuple[Probe, ...]:
         return ()
 
-    def cluster(self, c: Context, look: Look) -> Standing:
+    def cluster(self, c: Context, look: Look) -> State:
         return look.each((host.name for host in self.members(c.inventory)), lambda name: _told(look, name))
 
-    def rolling(self, c: Context, look: Look, own: Standing, members: Mapping[str, MemberFacts]) -> Standing:
+    def for_roll(self, c: Context, look: Look, own: State, members: Mapping[str, MemberFacts]) -> State:
         return own
 
-    def silent(self, own: Standing) -> str:
+    def why_silent(self, own: State) -> str:
         return "" if any(isinstance(told, Seen) for told in own.values()) else "no keeper tells"
 
-    def settled(self, inventory: Inventory, own: Standing, member: str) -> bool:
+    def settled(self, inventory: Inventory, own: State, member: str) -> bool:
         told = own[member]
         return isinstance(told, Seen) and told.value.registered
 
-    def spare(self, inventory: Inventory, own: Standing, member: str) -> bool:
+    def is_spare(self, inventory: Inventory, own: State, member: str) -> bool:
         return False
 
     def next_wave(
-        self, inventory: Inventory, own: Standing, positions: tuple[Position, ...]
+        self, inventory: Inventory, own: State, positions: tuple[Position, ...]
     ) -> tuple[tuple[str, ...], str]:
         waiting = [p for p in positions if not p.moved]
         half_done = [p for p in waiting if p.touched]
         if half_done or not waiting:
             return tuple(p.name for p in half_done[:1]), ""
-        reason = self.unsettled(own)
+        reason = self.why_unsettled(own)
         return ((), reason) if reason else ((waiting[0].name,), "")
 
     def progress(
-        self, c: Context, own: Standing, member: str, marks: Mapping[str, Any], now: float, least_s: float
+        self, c: Context, own: State, member: str, marks: Mapping[str, Any], now: float, least_s: float
     ) -> Progress:
         return Progress(f"registered: {'yes' if self.settled(c.inventory, own, member) else 'no'}", least_s)
 
-    def unsettled(self, own: Standing) -> str:
+    def why_unsettled(self, own: State) -> str:
         out = [name for name, told in own.items() if not (isinstance(told, Seen) and told.value.registered)]
         return f"not registered: {', '.join(out)}" if out else ""
 
     def ending(self, inventory: Inventory) -> Ending | None:
         return None
 
-    def unended(self, own: Standing) -> bool:
+    def ending_due(self, own: State) -> bool:
         return False
 
-    def behind(self, inventory: Inventory, own: Standing) -> str:
-        return self.unsettled(own)
+    def who_is_behind(self, inventory: Inventory, own: State) -> str:
+        return self.why_unsettled(own)
 
-    def proofs(self, own: Standing) -> tuple[Finding, ...]:
+    def proofs(self, own: State) -> tuple[Finding, ...]:
         return (
             claim("verify.registered", "every keeper is registered", True, seen=f"{len(own)} keepers",
                   severity=Severity.BLOCK),

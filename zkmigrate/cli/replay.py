@@ -13,7 +13,7 @@ from zkmigrate.cli import flags
 from zkmigrate.cli.zxid import ssh_of
 
 if TYPE_CHECKING:
-    from zkmigrate.moves.facts.replay import Looking
+    from zkmigrate.moves.facts.replay import ReplayDisks
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
@@ -44,9 +44,9 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 
 
 @contextmanager
-def _looking(options: dict[str, Any]) -> Iterator[Looking]:
+def _looking(options: dict[str, Any]) -> Iterator[ReplayDisks]:
     """Open the disks that the options name."""
-    from zkmigrate.moves.facts.replay import Looking
+    from zkmigrate.moves.facts.replay import ReplayDisks
     from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
     from zkmigrate.zookeeper.disks.chroot import parse_chroot
     from zkmigrate.zookeeper.disks.location import distant, opened, paired, reached
@@ -55,7 +55,7 @@ def _looking(options: dict[str, Any]) -> Iterator[Looking]:
     chroot = parse_chroot(options["chroot"])
     pairs = paired(options)
     with reached(ssh_of(options) if distant(pairs) else None) as disks:
-        yield Looking(
+        yield ReplayDisks(
             lambda: [opened(disks, *pair) for pair in pairs],
             chroot,
             options["lines"],
@@ -71,7 +71,7 @@ def _list(options: dict[str, Any]) -> int:
 
     with _looking(options) as looking:
         try:
-            found = looking.look()
+            found = looking.examine()
         except ZkDataError as error:
             raise DiskError(str(error)) from error
     click.echo(json.dumps(body(found)) if options["as_json"] else text(found))

@@ -1,8 +1,7 @@
-"""Kafka, plugged into the move: its brokers, how they are rolled, and what must outlive the window.
+"""Kafka as the dependent of the move: its brokers, how they are rolled, and what must survive the window.
 
-A broker is restarted; it is settled once it is registered and every replica that it holds is in sync. Every
-ephemeral under the chroot keeps its owner and czxid: brokers keep their sessions, and nothing is elected
-anew.
+A broker is settled once it is registered and each of its replicas is in sync. Every ephemeral under the
+chroot keeps its owner and czxid: brokers keep their sessions, and nothing is elected anew.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.sampling import Sampling
 from zkmigrate.model.step import Context
 from zkmigrate.model.window import Probe
-from zkmigrate.moves.dependent import Ending, Position, Progress, Words, unit_of
-from zkmigrate.moves.member import MemberFacts, started_after
+from zkmigrate.moves.dependent import Ending, MemberFacts, Position, Progress, Words, started_after, unit_of
 from zkmigrate.moves.preflight import broker, chroot, releases
 from zkmigrate.moves.preflight import kafka as cluster
 from zkmigrate.moves.preflight.check import Check
@@ -42,18 +40,18 @@ from zkmigrate.moves.rules.accepted import spared_topics
 CHECKS = (*cluster.CHECKS, *broker.CHECKS, *releases.CHECKS, *chroot.CHECKS)
 
 LEADERS = "leaders"
-"""The target that is no broker: behind the last of them, the election of preferred leaders."""
+"""The target after the last broker: the election of preferred leaders."""
 
 QUICK_START_S = 20.0
-"""A broker that takes longer to come back is looked at less often: its host has its log to read each time."""
+"""Seconds after which a starting broker is looked at less often: each look reads its log."""
 
 
 @dataclass(frozen=True)
 class Brokers:
     """The cluster as its brokers answer.
 
-    recovery: how far brokers have loaded their logs, of those that run and are not registered. spared: topics
-    that may be unavailable while one broker restarts, as somebody accepts. Both are asked by the roll alone.
+    For the roll alone: recovery, how far running brokers that are not registered have loaded their logs; and
+    spared, topics that somebody accepts to be unavailable while one broker restarts.
     """
 
     view: Reading[KafkaView]
@@ -107,35 +105,31 @@ class KafkaDependent:
         return inventory.kafka.service
 
     def names_dest(self, inventory: Inventory, content: bytes) -> bool:
-        return kafka.names_any(kafka.current_connect(content), tuple(h.address for h in inventory.dest.hosts))
+        hosts = kafka.hosts_in(kafka.current_connect(content))
+        return any(h.address in hosts for h in inventory.dest.hosts)
 
     def with_dest(self, inventory: Inventory, content: bytes) -> bytes:
-        return kafka.with_connect(content, kafka.connect_string(inventory))
+        return kafka.with_connect(content, kafka.connect_to_dest(inventory))
 
-    def takes(self, inventory: Inventory, member: str) -> Changes:
+    def restart_or_reload(self, inventory: Inventory, member: str) -> Changes:
         unit, commands = unit_of(self, inventory, inventory.broker(member))
         return (SetService(member, unit, "restart", commands),)
 
-    def took(self, inventory: Inventory, _own: Brokers, _member: str, facts: MemberFacts) -> bool:
+    def has_read(self, inventory: Inventory, _own: Brokers, _member: str, facts: MemberFacts) -> bool:
         return started_after(facts, inventory.kafka.config)
 
     def cluster(self, c: Context, look: Look) -> Brokers:
         return Brokers(kafka_view(c, look))
 
-    def rolling(self, c: Context, look: Look, own: Brokers, members: Mapping[str, MemberFacts]) -> Brokers:
+    def for_roll(self, c: Context, look: Look, own: Brokers, members: Mapping[str, MemberFacts]) -> Brokers:
         inventory = c.inventory
         registered = own.view.value.brokers if isinstance(own.view, Seen) else {}
-        starting = [b.name for b in inventory.kafka.brokers
-                    if members[b.name].runs and b.id not in registered]  # fmt: skip
-        return replace(
-            own,
-            recovery=look.each(
-                starting, lambda h: recovery(look, h, *unit_of(self, inventory, inventory.broker(h)))
-            ),
-            spared=spared_topics(inventory.accept, look.wall()),
-        )
+        brokers = {b.name: b for b in inventory.kafka.brokers}
+        starting = [name for name, b in brokers.items() if members[name].runs and b.id not in registered]
+        loaded = look.each(starting, lambda h: recovery(look, h, *unit_of(self, inventory, brokers[h])))
+        return replace(own, recovery=loaded, spared=spared_topics(inventory.accept, look.wall()))
 
-    def silent(self, own: Brokers) -> str:
+    def why_silent(self, own: Brokers) -> str:
         return "" if isinstance(own.view, Seen) else str(own.view)
 
     def settled(self, inventory: Inventory, own: Brokers, member: str) -> bool:
@@ -144,8 +138,8 @@ class KafkaDependent:
             return False
         return all(id in p.isr for p in view.partitions if id in p.replicas)
 
-    def spare(self, inventory: Inventory, own: Brokers, member: str) -> bool:
-        """It holds replicas, and not one of them is in sync: to stop it costs nobody anything."""
+    def is_spare(self, inventory: Inventory, own: Brokers, member: str) -> bool:
+        """It holds replicas, and none of them is in sync."""
         view, id = _view(own), inventory.broker(member).id
         held = [p for p in view.partitions if id in p.replicas] if view is not None else []
         return bool(held) and not any(id in p.isr for p in held)
@@ -155,7 +149,7 @@ class KafkaDependent:
     ) -> tuple[tuple[str, ...], str]:
         view = _view(own)
         if view is None:
-            return (), self.silent(own)
+            return (), self.why_silent(own)
         brokers = tuple(
             BrokerPosition(p.name, inventory.broker(p.name).id, p.moved, p.touched, p.down, p.settling)
             for p in positions
@@ -167,24 +161,24 @@ class KafkaDependent:
     ) -> Progress:
         view, id = _view(own), c.inventory.broker(member).id
         if view is None:
-            return Progress(self.silent(own), least_s)
+            return Progress(self.why_silent(own), least_s)
         behind = sum(id in p.replicas and id not in p.isr for p in view.partitions)
-        told = own.recovery.get(member)
-        seen = told.value if isinstance(told, Seen) else UNSEEN
+        reading = own.recovery.get(member)
+        seen = reading.value if isinstance(reading, Seen) else UNSEEN
         deadline_s, marks = patience(seen, behind, marks, now, least_s, c.inventory.policy.roll_recovery_s)
         loads = f"{seen.words}, " if seen.words else ""
         words = f"{loads}registered: {'yes' if id in view.brokers else 'no'}, partitions behind: {behind}"
         return Progress(words, deadline_s, 2.0 if now - marks["first"] > QUICK_START_S else 0.2, marks)
 
-    def unsettled(self, own: Brokers) -> str:
+    def why_unsettled(self, own: Brokers) -> str:
         view = _view(own)
         if view is None:
-            return self.silent(own)
-        sick = out_of_sync(view, frozenset())
-        return f"{len(sick)} are not" if sick else ""
+            return self.why_silent(own)
+        lacking = len(out_of_sync(view, frozenset()))
+        return f"{lacking} are not" if lacking else ""
 
     def ending(self, inventory: Inventory) -> Ending:
-        """The same there and back: a restart takes the lead from a broker on either way."""
+        """On either way, because each restart takes the lead from a broker."""
         first = inventory.kafka.brokers[0]
         return Ending(
             LEADERS,
@@ -193,14 +187,14 @@ class KafkaDependent:
             "set policy.roll_leaders to false, then resume",
         )
 
-    def unended(self, own: Brokers) -> bool:
+    def ending_due(self, own: Brokers) -> bool:
         view = _view(own)
         return view is not None and bool(misled(view))
 
-    def behind(self, inventory: Inventory, own: Brokers) -> str:
+    def who_is_behind(self, inventory: Inventory, own: Brokers) -> str:
         view = _view(own)
         if view is None:
-            return self.silent(own)
+            return self.why_silent(own)
         missing = [b.name for b in inventory.kafka.brokers if b.id not in view.brokers]
         if missing:
             return f"not registered: {', '.join(missing)}"

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from zkmigrate.model.change import Applied, Changes
-from zkmigrate.model.finding import Finding
+from zkmigrate.model.finding import Finding, blocking
 from zkmigrate.model.look import Look
 
 if TYPE_CHECKING:
@@ -55,6 +55,11 @@ class Done:
 
     findings: tuple[Finding, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def unless_blocked(findings: tuple[Finding, ...], record: Mapping[str, Any] | None = None) -> Verdict:
+        """``Blocked`` where one of the findings blocks, else ``Done``."""
+        return Blocked(findings) if blocking(findings) else Done(findings, record or {})
 
 
 @dataclass(frozen=True)

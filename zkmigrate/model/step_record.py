@@ -8,14 +8,24 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationError
 
 from zkmigrate.errors import RecordError
 from zkmigrate.model.step import Context
 
 LISTED = 3
+
+
+def _from_hex(text: object) -> int:
+    if not isinstance(text, str):
+        raise ValueError("should be hexadecimal text")
+    return int(text, 16)
+
+
+Hex = Annotated[int, PlainValidator(_from_hex), PlainSerializer(hex)]
+"""A zxid or a session: hexadecimal text in the journal, because it may pass 2^53."""
 
 
 @dataclass(frozen=True)

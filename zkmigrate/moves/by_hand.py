@@ -1,4 +1,4 @@
-"""The move by hand: what its page says around the steps, and the functions that look at source and dest."""
+"""The move by hand: the text of its page around the steps, and the functions that look at source and dest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zkmigrate.moves.go_no_go import GO_NO_GO
 from zkmigrate.moves.rules.window_rules import FIND_DOOR_S, expected_way_back_s
 
 LEAST_HAND_S = 10
-"""So many seconds from FENCE to SEAL a hand needs at the least (docs/adr/0014-one-lease-for-a-hand.md)."""
+"""The least seconds that a person needs from FENCE to SEAL (docs/adr/0014-one-lease-for-a-hand.md)."""
 
 FUNCTIONS = (files(__package__) / "by_hand.sh").read_text()
 _WORDS = tomllib.loads((files(__package__) / "by_hand.toml").read_text())
@@ -36,7 +36,7 @@ def _known(c: Context) -> tuple[str, ...]:
     }
     return (
         *(f"{name}={shlex.quote(str(value))}" for name, value in values.items()),
-        # For whoever goes on with what another one began; `survey` sets them anew.
+        # For a person who takes over from another; `survey` sets them anew.
         f"FENCE_MS=${{FENCE_MS:-{lease.fence_ttl_ms}}} CUT_MS=${{CUT_MS:-{lease.cut_ttl_ms}}}",
         f"OPEN_MS=${{OPEN_MS:-{round(inventory.policy.open_limit_s * 1000)}}} LEG=${{LEG:-0}}",
     )

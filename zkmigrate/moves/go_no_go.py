@@ -1,6 +1,6 @@
 """The go/no-go page of the move: what must be true, what the rehearsal measured, the points of no return.
 
-It makes no difference whether the tool or a hand then does the move.
+It is the same for a move by the tool and by hand.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ def _no_return(inventory: Inventory) -> Rows:
 
 
 def _figures(c: Context, look: Look) -> Iterator[tuple[str, str]]:
-    there = rehearsed(c)
-    if there:
-        phases = ", ".join(f"{step} {took:.1f}" for step, took in there.items())
-        yield "FENCE to CHECK, as rehearsed", f"**{sum(there.values()):.1f}** ({phases})"
+    steps = rehearsed(c)
+    if steps:
+        phases = ", ".join(f"{step} {took:.1f}" for step, took in steps.items())
+        yield "FENCE to CHECK, as rehearsed", f"**{sum(steps.values()):.1f}** ({phases})"
     else:
         yield "FENCE to CHECK", "**not rehearsed: NO-GO**. Rehearse, then print again with `--run-id`"
     way_back = expected_way_back_s(c)
-    source = "the rehearsal's, or the policy's if longer" if there else "policy.way_back_s"
+    source = "the rehearsal's, or the policy's if longer" if steps else "policy.way_back_s"
     yield f"way back before SEAL ({source})", f"{way_back:.1f}"
     hosts = (*c.inventory.source_names, *c.inventory.dest_names)
     sessions = owning_sessions(look, hosts, c.inventory.kafka.chroot)
     timeout_ms = sessions.value.smallest_timeout_ms if isinstance(sessions, Seen) else None
     if timeout_ms is None:
-        seen = "no session owns a part of it, or a timeout is not told"
+        seen = "no session owns a part of it, or a timeout is not known"
         why = seen if isinstance(sessions, Seen) else sessions
         yield "T, smallest session timeout", f"**not known: NO-GO** ({why})"
         return

@@ -1,7 +1,7 @@
-"""Rows of the timeline: what each dest host and broker was at any moment, from the changes it confirmed.
+"""Rows of the report's timeline: the state of each dest host and broker, from the changes it confirmed.
 
-Dest hosts finish alone from GO on: what they did then is taken from the samples, else from the step that saw
-it. Pure.
+From GO on dest hosts finish alone: their states then come from the samples, otherwise from the step that saw
+them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from zkmigrate.model.change import Change, Go, SetService
+from zkmigrate.model.change import Go, SetService
 from zkmigrate.model.finding import Held
 from zkmigrate.model.report import Lane, Op, Rows, Span, Spans, Story, Visit, of_kind, spacing_s
 from zkmigrate.model.window import Phase
@@ -44,10 +44,10 @@ _AFTER: Mapping[str, tuple[str, str]] = {
 }
 _ALONE = "by itself"
 _LEASE_S = 1.0
-"""Without the tool for less than this, a lease has not ended yet."""
+"""Seconds without the tool within which no lease has ended."""
 
 _UNSEEN_S = 5.0
-"""After so long without a sample nothing is said of source."""
+"""Seconds without a sample after which source's state is not shown."""
 
 
 def rows(story: Story, samples: Rows, start: float, gone: Spans, damaged: bool) -> tuple[Lane, ...]:
@@ -61,15 +61,15 @@ def rows(story: Story, samples: Rows, start: float, gone: Spans, damaged: bool) 
 
 
 def source_hosts(story: Story, asked: Rows) -> tuple[str, ...]:
-    """The source hosts by name: those of the journal, else the ZooKeeper hosts of the samples that are not
-    dest's. asked: samples of kind ``ensembles``."""
+    """The source hosts by name, from the journal, otherwise the hosts in the samples that are not dest's.
+    asked: samples of kind ``ensembles``."""
     named = [str(host) for _, row in asked if isinstance(row.get("servers"), dict) for host in row["servers"]]
     dest = dest_hosts(story)
     return story.hosts.get("source") or tuple(name for name in dict.fromkeys(named) if name not in dest)
 
 
 def dest_hosts(story: Story) -> tuple[str, ...]:
-    """The dest hosts by name, in the inventory's order where the journal tells it."""
+    """The dest hosts by name, in the inventory's order where the journal has it."""
     stages = ("join", "rehearse", "cutover")
     targets = [op.target for op in story.ops if op.step.partition(".")[0] in stages]
     return story.hosts.get("dest") or tuple(dict.fromkeys(targets))
@@ -82,7 +82,7 @@ def broker_hosts(story: Story) -> tuple[str, ...]:
 
 
 class _Line:
-    """One row in the making: a new state ends the one before."""
+    """The row that is being built: a new state ends the one before."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -91,7 +91,7 @@ class _Line:
     def state(self) -> str:
         return self.spans[-1].state if self.spans and self.spans[-1].end is None else ""
 
-    def turn(self, at: float, state: str, note: str = "") -> None:
+    def begin(self, at: float, state: str, note: str = "") -> None:
         if self.spans and self.spans[-1].end is None:
             last = self.spans.pop()
             if last.state == state and last.note == note:
@@ -108,8 +108,7 @@ def dest_lanes(
     phases: Sequence[tuple[float, Mapping[str, Any]]],
     gone: Sequence[tuple[float, float]] = (),
 ) -> tuple[Lane, ...]:
-    """A row for each dest host. phases: samples of kind ``phases``, in order. gone: when no process was at
-    work."""
+    """A row for each dest host. phases: samples of kind ``phases``, in order. gone: when no tool ran."""
     return tuple(Lane(host, "dest", tuple(_dest(host, story, phases, gone))) for host in dest_hosts(story))
 
 
@@ -144,56 +143,54 @@ def _confirmed(line: _Line, at: float, op: Op) -> None:
     change = op.change
     if isinstance(change, SetService):
         if stage == "join" and not op.back and change.action in ("start", "restart"):
-            line.turn(at, JOINING, "started as observer")
+            line.begin(at, JOINING, "started as observer")
         elif stage == "join" and op.back:
-            line.turn(at, "")
+            line.begin(at, "")
         elif change.action in ("kill", "stop"):
-            line.turn(at, STOPPED, "ZooKeeper is stopped")
+            line.begin(at, STOPPED, "ZooKeeper is stopped")
     elif change.verb in _AFTER and not (change.verb == "disarm" and line.state == OPEN):
         state, note = _AFTER[change.verb]
         if change.verb == "image" and line.state == CUT:
             state = CUT
-        line.turn(at, state, _place(change) or note)
-
-
-def _place(change: Change) -> str:
-    return f"GO given ({change.place}): it reforms by itself" if isinstance(change, Go) else ""
+        if isinstance(change, Go):
+            note = f"GO given ({change.place}): it reforms by itself"
+        line.begin(at, state, note)
 
 
 def _left_alone(line: _Line, at: float) -> None:
-    """Nobody renews the lease: what is not sealed goes back by itself, when is not known."""
+    """Nobody renews the lease: a host that is not sealed goes back by itself at an unknown time."""
     if line.state in (FENCED, CUT, STOPPED) and not line.spans[-1].note.startswith(("sealed", "GO given")):
-        line.turn(at, UNKNOWN, "the tool was gone: a host that is not sealed goes back by itself")
+        line.begin(at, UNKNOWN, "the tool was gone: a host that is not sealed goes back by itself")
 
 
 def _walked(line: _Line, at: float, visit: Visit) -> None:
-    """What a step's end proves of every host, where no change of ours made it."""
+    """The state that a step's end proves of every host without a change of ours."""
     name = visit.step.partition(".")[2]
     if visit.back:
         if name in ("fence", "arm") and line.state in (FENCED, CUT, STOPPED, UNKNOWN):
-            line.turn(at, OBSERVING, "found open again")
+            line.begin(at, OBSERVING, "found open again")
         return
     if name == "join":
-        line.turn(at, OBSERVING, "observes source")
+        line.begin(at, OBSERVING, "observes source")
     elif name == "serve" and line.state == STOPPED:
-        line.turn(at, STARTED, "serves behind the closed door")
+        line.begin(at, STARTED, "serves behind the closed door")
     elif name in ("open", "verify") and line.state not in (OPEN, ""):
-        line.turn(at, OPEN, f"opened {_ALONE}, seen by {visit.step}")
+        line.begin(at, OPEN, f"opened {_ALONE}, seen by {visit.step}")
 
 
 def _seen(line: _Line, at: float, host: str, row: Mapping[str, Any]) -> None:
-    """Samples count only for what a host does alone after GO: a look may be older than a change of ours."""
+    """Samples count only for what a host does alone after GO: a sample may be older than a change of ours."""
     hosts = row.get("hosts")
-    said = hosts.get(host) if isinstance(hosts, dict) else None
-    if not isinstance(said, list) or len(said) != 2 or not line.spans:
+    sample = hosts.get(host) if isinstance(hosts, dict) else None
+    if not isinstance(sample, list) or len(sample) != 2 or not line.spans:
         return
-    phase, served = said
+    phase, served = sample
     gone = line.state == STOPPED and line.spans[-1].note.startswith("GO given")
     if gone and phase in SERVING:
         ago = float(served) if isinstance(served, int | float) else 0.0
-        line.turn(max(line.spans[-1].start, at - ago), STARTED, "serves behind the closed door")
+        line.begin(max(line.spans[-1].start, at - ago), STARTED, "serves behind the closed door")
     if phase == Phase.OPEN and line.state == STARTED:
-        line.turn(at, OPEN, f"opened {_ALONE}")
+        line.begin(at, OPEN, f"opened {_ALONE}")
 
 
 def broker_lanes(story: Story, start: float) -> tuple[Lane, ...]:
@@ -202,18 +199,18 @@ def broker_lanes(story: Story, start: float) -> tuple[Lane, ...]:
 
 
 def _at_first(host: str, story: Story) -> tuple[str, str]:
-    """What a broker is known to have been before the roll, and why where that is nothing."""
+    """A broker's state before the roll, and why it is not known."""
     looks = [v for v in story.visits if v.step == "preflight.preflight"]
-    said = [f for v in looks for f in v.findings if (f.id, f.target) == ("kafka.config", host)]
+    found = [f for v in looks for f in v.findings if (f.id, f.target) == ("kafka.config", host)]
     rolled = any(op.target == host and op.step.partition(".")[0] == "roll" for op in story.ops)
-    if rolled or any(v.outcome == "done" for v in looks) or any(f.held is Held.YES for f in said):
+    if rolled or any(v.outcome == "done" for v in looks) or any(f.held is Held.YES for f in found):
         return OLD, ""
-    return UNKNOWN, said[-1].seen if said else "nobody has looked at its server.properties yet"
+    return UNKNOWN, found[-1].seen if found else "its server.properties was not read yet"
 
 
 def _broker(host: str, story: Story, start: float) -> list[Span]:
     line = _Line()
-    line.turn(start, *_at_first(host, story))
+    line.begin(start, *_at_first(host, story))
     for visit in story.visits:
         restarts = [op for op in visit.ops if isinstance(op.change, SetService) and op.target == host]
         if visit.step.partition(".")[0] != "roll":
@@ -221,17 +218,17 @@ def _broker(host: str, story: Story, start: float) -> list[Span]:
         after = OLD if visit.back else NEW
         for op in restarts:
             took = f"; the restart itself took {op.ended - op.sent:.1f} s" if op.ended is not None else ""
-            line.turn(op.sent, RESTARTING, f"restarted, and caught up{took}")
+            line.begin(op.sent, RESTARTING, f"restarted, and caught up{took}")
             later = [o.sent for o in visit.ops if o.leg > op.leg and o.target != host]
             if later:
-                line.turn(min(later), after)
+                line.begin(min(later), after)
         if visit.outcome == "done" and visit.end is not None and visit.step == "roll.roll":
-            line.turn(visit.end, after)
+            line.begin(visit.end, after)
     return line.spans
 
 
 def until(rows: Iterable[Lane], last: float) -> tuple[Lane, ...]:
-    """Rows of a journal that is damaged: what came after its last intact line is not known."""
+    """The rows of a damaged journal: unknown after its last intact line."""
     unknown = Span(last, None, UNKNOWN, "the journal is damaged")
 
     def cut(row: Lane) -> tuple[Span, ...]:
@@ -249,17 +246,17 @@ def dest_ensemble(lanes: Iterable[Lane]) -> Lane:
         states = [_state_at(row, at) for row in rows]
         open_ = sum(state in (OBSERVING, OPEN) for state in states)
         if not any(states):
-            line.turn(at, "")
+            line.begin(at, "")
         elif open_ == len(rows):
-            line.turn(at, SERVES, "every host lets clients in")
+            line.begin(at, SERVES, "every host lets clients in")
         elif open_:
-            line.turn(at, SOME, f"{open_} of {len(rows)} hosts let clients in")
+            line.begin(at, SOME, f"{open_} of {len(rows)} hosts let clients in")
         elif any(state in (FENCED, CUT, STOPPED, STARTED) for state in states):
-            line.turn(at, SHUT, "no host lets clients in")
+            line.begin(at, SHUT, "no host lets clients in")
         elif UNKNOWN in states:
-            line.turn(at, UNKNOWN, "the tool was gone")
+            line.begin(at, UNKNOWN, "the tool was gone")
         else:
-            line.turn(at, JOINING, "no host observes source yet")
+            line.begin(at, JOINING, "no host observes source yet")
     return Lane("dest, for clients", "ensemble", tuple(line.spans))
 
 
@@ -274,24 +271,24 @@ def _state_at(row: Lane, at: float) -> str:
 def source_ensemble(
     hosts: tuple[str, ...], rows: Sequence[tuple[float, Mapping[str, Any]]], every_s: float
 ) -> Lane:
-    """Source as the samples of kind ``ensembles`` saw it; nothing is said of times without a sample."""
+    """Source by the samples of kind ``ensembles``; empty for times without a sample."""
     line, last = _Line(), None
     for at, row in rows:
         servers = row.get("servers")
         if not isinstance(servers, dict):
             continue
         if last is not None and at - last > max(4 * every_s, _UNSEEN_S):
-            line.turn(last + every_s, "")
+            line.begin(last + every_s, "")
         state, note = _quorum([_mode(servers.get(host)) for host in hosts])
-        line.turn(at, state, note)
+        line.begin(at, state, note)
         last = at
     if last is not None:
-        line.turn(last + every_s, "")
+        line.begin(last + every_s, "")
     return Lane("source", "ensemble", tuple(line.spans))
 
 
-def _mode(said: Any) -> str:
-    return str(said[0]) if isinstance(said, list) and said else UNKNOWN
+def _mode(sample: Any) -> str:
+    return str(sample[0]) if isinstance(sample, list) and sample else UNKNOWN
 
 
 def _quorum(modes: list[str]) -> tuple[str, str]:

@@ -48,7 +48,7 @@ class Move(Playbook):
     dependent: AnyDependent = field(kw_only=True)
 
 
-def moved_by(playbook: Playbook) -> AnyDependent:
+def dependent_of(playbook: Playbook) -> AnyDependent:
     """The dependent that a runbook moves. UsageError for a runbook that moves none."""
     if not isinstance(playbook, Move):
         raise UsageError(f"{playbook.id} moves nothing that uses ZooKeeper; --playbook names another runbook")
@@ -68,13 +68,13 @@ def move(dependent: AnyDependent, manual: Manual | None = None, report: Reportin
     def foreseen(c: Context, look: Look) -> tuple[str, ...]:
         hosts = (*c.inventory.source_names, *c.inventory.dest_names)
         sessions = owning_sessions(look, hosts, dependent.chroot(c.inventory))
-        return window_estimate.before_the_run(dependent, c, sessions)
+        return window_estimate.plan_lines(dependent, c, sessions)
 
     window = replace(
         WINDOW,
-        remarks=window_estimate.before_the_cut,
+        remarks=window_estimate.cutover_lines,
         lease=in_force,
-        probes=partial(probes.of_window, dependent),
+        probes=partial(probes.window_probes, dependent),
     )
     arm_to_check: tuple[AnyStep, ...] = (
         ArmStep(),

@@ -25,9 +25,9 @@ _COLOURS: dict[str, str] = {
 
 
 def lags(story: Story, rows: Rows) -> tuple[Lag, ...]:
-    """Per dest host, how many transactions it was behind source's leader; up to the proof of the cut-over.
+    """Per dest host, how many transactions it was behind source's leader, until the proof of the cut-over.
 
-    Both were asked at once, so a host that is ahead was asked a moment later: it counts as not behind.
+    Both are asked at once, so a host that is ahead was asked a moment later: it counts as level.
     """
     asked, proven, out = of_kind(rows, "ensembles"), proof(story), []
     until = proven.at if proven is not None and proven.stage == "cutover" else None
@@ -37,29 +37,29 @@ def lags(story: Story, rows: Rows) -> tuple[Lag, ...]:
         if not isinstance(servers, dict) or (until is not None and at > until):
             continue
         leads = [
-            z for host in source if (z := _said(servers.get(host), ("leader", "standalone"))) is not None
+            z for host in source if (z := _zxid_in(servers.get(host), ("leader", "standalone"))) is not None
         ]
         if len(leads) != 1:
             continue
         for host in dest:
-            zxid = _said(servers.get(host), ("observer",))
+            zxid = _zxid_in(servers.get(host), ("observer",))
             if zxid is not None:
                 same = epoch(zxid) == epoch(leads[0])
                 out.append(Lag(at, host, max(0, leads[0] - zxid) if same else None))
     return tuple(out)
 
 
-def _said(said: Any, modes: tuple[str, ...]) -> int | None:
-    if not isinstance(said, list) or len(said) != 2 or said[0] not in modes or not isinstance(said[1], str):
+def _zxid_in(sample: Any, modes: tuple[str, ...]) -> int | None:
+    if not isinstance(sample, list) or len(sample) != 2 or sample[0] not in modes:
         return None
     try:
-        return int(parse_zxid(said[1]))
+        return int(parse_zxid(sample[1])) if isinstance(sample[1], str) else None
     except ZkDataError:
         return None
 
 
 def proof(story: Story) -> Proof | None:
-    """The last proof: of the cut-over if it came to that, else of the rehearsal."""
+    """The last proof: of the cut-over, or before that of the rehearsal."""
     for stage in ("cutover", "rehearse"):
         parts = {name: story.records.get(f"{stage}.{name}") for name in ("drain", "stop", "prove")}
         drain, stop, prove = parts["drain"], parts["stop"], parts["prove"]

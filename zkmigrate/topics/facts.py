@@ -1,4 +1,4 @@
-"""Facts of a run that sets one config on many topics: what is to be set where, and what was there before."""
+"""Facts of a run that sets one config on many topics: the topics, and what they set before."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ INTERNAL = "__"
 
 @dataclass(frozen=True)
 class Originals(Recorded):
-    """original: what each topic of the run itself set before the first change, None where nothing; by topic,
-    in order.
+    """original: by topic, in order, what it set itself before the first change; None for nothing.
 
-    It is recorded when the first wave is ready and stays the same until the run is back at its start.
+    Recorded when the first wave is ready, and the same until the run is back at its start.
     """
 
     step: ClassVar[str] = "topic-config"
@@ -33,8 +32,8 @@ class Originals(Recorded):
 
 
 def to_change(inventory: Inventory, records: Records) -> tuple[str, ...]:
-    """The topics that a run has to change, done or not; none before it has looked at them."""
-    wanted, body = section_of(inventory), records.get(Originals.step)
+    """The topics that a run changes, done or not; none before it has looked at them."""
+    wanted, body = topic_config(inventory), records.get(Originals.step)
     original = recorded(Originals, body, "").original if body else {}
     return tuple(t for t, own in original.items() if own != wanted.value and not left_out(wanted, t))
 
@@ -43,8 +42,8 @@ def to_change(inventory: Inventory, records: Records) -> tuple[str, ...]:
 class FirstLook:
     """What is there before anything is changed.
 
-    topics: those that the inventory means, in order. unmatched: entries of its list that no topic matches.
-    refused: those topics that would not take the value, with Kafka's reason.
+    topics: those that the inventory names, in order. unmatched: entries of its list that match no topic.
+    refused: topics on which Kafka would not take the value, with its reason.
     """
 
     cluster: Reading[ClusterTopics]
@@ -54,31 +53,26 @@ class FirstLook:
     refused: Reading[Mapping[str, str]]
 
 
-def section(c: Context) -> TopicConfig:
+def topic_config(inventory: Inventory) -> TopicConfig:
     """What the inventory wants set. TypeError where it has no such section."""
-    return section_of(c.inventory)
-
-
-def section_of(inventory: Inventory) -> TopicConfig:
-    """As ``section``."""
     if not isinstance(inventory, TopicConfigInventory):
         raise TypeError("the inventory of this playbook has a section topic_config")
     return inventory.topic_config
 
 
 def matches(entry: str, topic: str) -> bool:
-    """Whether an entry of the inventory's list means this topic."""
+    """Whether an entry of the inventory's list matches this topic."""
     hidden = topic.startswith(INTERNAL) and not entry.startswith(INTERNAL)
     return not hidden and fnmatchcase(topic, entry)
 
 
 def left_out(wanted: TopicConfig, topic: str) -> bool:
-    """Whether a topic stays as it is, though the inventory's list means it."""
+    """Whether ``leave_out`` of the inventory names this topic."""
     return any(matches(entry, topic) for entry in wanted.leave_out)
 
 
-def meant(wanted: TopicConfig, names: Iterable[str]) -> tuple[str, ...]:
-    """Those of a cluster's topics that get the config, in order."""
+def topics_to_set(wanted: TopicConfig, names: Iterable[str]) -> tuple[str, ...]:
+    """The topics of a cluster that get the config, in order."""
     return tuple(
         topic
         for topic in sorted(names)
@@ -87,15 +81,15 @@ def meant(wanted: TopicConfig, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def first_look(c: Context, look: Look) -> FirstLook:
-    """Look at every topic that the inventory means, in four questions at most."""
-    wanted = section(c)
+    """Look at every topic that the inventory names, in four questions at most."""
+    wanted = topic_config(c.inventory)
     cluster = look.topics(KAFKA)
     if not isinstance(cluster, Seen):
         nothing = cluster if isinstance(cluster, Unknown) else Unknown("failed", "no cluster")
         return FirstLook(cluster, (), (), nothing, nothing)
     names = cluster.value.names
     unmatched = tuple(entry for entry in wanted.topics if not any(matches(entry, t) for t in names))
-    topics = meant(wanted, names)
+    topics = topics_to_set(wanted, names)
     settings = look.topic_settings(KAFKA, wanted.key, topics)
     refused: Reading[Mapping[str, str]] = Seen({})
     if isinstance(settings, Seen):
@@ -103,6 +97,6 @@ def first_look(c: Context, look: Look) -> FirstLook:
     return FirstLook(cluster, topics, unmatched, settings, refused)
 
 
-def told(value: str | None) -> str:
-    """What a topic sets, in words."""
+def shown(value: str | None) -> str:
+    """What a topic sets, for messages."""
     return "unset" if value is None else value or "empty"

@@ -1,26 +1,24 @@
-"""What: look at the topics that the inventory means; change nothing.
+"""What: check the topics that the inventory names; change nothing.
 
-Why now: a wrong cluster, name, config or value must show before the first change, and not in the middle.
+Why now: a wrong cluster, name, config or value must show before the first change.
 
 Clients may notice: nothing; Kafka validates the new value and keeps the old one.
 
 Way back: nothing was changed.
 
-Proof: the brokers are of the named cluster, each entry means a topic, Kafka would take the value everywhere.
+Proof: the brokers are of the named cluster, each entry matches a topic, and Kafka would take the value on
+every topic.
 """
 
 from __future__ import annotations
 
-from zkmigrate.model.finding import blocking
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict
+from zkmigrate.model.step import Context, Done, Reads, Verdict
 from zkmigrate.topics.facts import FirstLook, first_look
 from zkmigrate.topics.rules import before
 
 
 class TopicCheckStep(Reads[FirstLook]):
-    """See the module."""
-
     id = "topics"
     title = "Look at the topics"
 
@@ -28,5 +26,4 @@ class TopicCheckStep(Reads[FirstLook]):
         return first_look(c, look)
 
     def check(self, c: Context, f: FirstLook) -> Verdict:
-        findings = before(c, f)
-        return Blocked(findings) if blocking(findings) else Done(findings)
+        return Done.unless_blocked(before(c, f))

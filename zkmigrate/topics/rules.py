@@ -1,4 +1,4 @@
-"""Whether one config can be set on many topics, from what was seen of them."""
+"""Findings about topics: whether one config can be set on them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import TopicSetting
 from zkmigrate.model.step import Context
-from zkmigrate.topics.facts import FirstLook, section, told
+from zkmigrate.topics.facts import FirstLook, shown, topic_config
 
-AGAIN = "mend that, then resume"
+AGAIN = "fix that, then resume"
 LEAVE_OUT = "leave these topics as they are: add them to topic_config.leave_out, then resume"
 
 
@@ -26,11 +26,11 @@ def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
         id == c.inventory.kafka.cluster_id,
         seen=f"cluster id {id}",
         needed=c.inventory.kafka.cluster_id,
-        moves=("see which cluster the addresses under kafka.brokers are of",),
+        moves=("check which cluster has the addresses under kafka.brokers",),
     )
     named = claim(
         "topics.names",
-        "every entry of topic_config.topics means a topic",
+        "every entry of topic_config.topics matches a topic",
         not f.unmatched,
         seen=f"nothing matches {few(f.unmatched)}" if f.unmatched else f"{len(f.topics):,} topics",
         needed="a name of a topic, or a pattern that one matches",
@@ -40,7 +40,7 @@ def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
 
 
 def _settings(c: Context, f: FirstLook) -> tuple[Finding, ...]:
-    wanted = section(c)
+    wanted = topic_config(c.inventory)
     known = claim(
         "topics.key",
         f"Kafka has a topic config {wanted.key}",
@@ -68,7 +68,7 @@ def _settings(c: Context, f: FirstLook) -> tuple[Finding, ...]:
 
 
 def unreadable(settings: Mapping[str, Reading[TopicSetting]]) -> tuple[Finding, ...]:
-    """A finding where topics are gone, and one where their config may not be read."""
+    """A finding for topics that are gone, and one for topics whose config may not be read."""
     gone = [t for t, s in settings.items() if isinstance(s, Absent)]
     dark = {t: s for t, s in settings.items() if isinstance(s, Unknown)}
     found = []
@@ -99,7 +99,7 @@ def unreadable(settings: Mapping[str, Reading[TopicSetting]]) -> tuple[Finding, 
 
 def _refused(c: Context, refused: Mapping[str, str]) -> tuple[Finding, ...]:
     """One finding for each reason that Kafka gives."""
-    wanted = section(c)
+    wanted = topic_config(c.inventory)
     sentence = f"every topic takes {wanted.key}={wanted.value}"
     reasons: dict[str, list[str]] = {}
     for topic, why in refused.items():
@@ -111,10 +111,10 @@ def _refused(c: Context, refused: Mapping[str, str]) -> tuple[Finding, ...]:
 
 
 def _found(c: Context, settings: Mapping[str, Reading[TopicSetting]]) -> Finding:
-    wanted = section(c)
-    count = Counter(told(s.value.own) for s in settings.values() if isinstance(s, Seen))
+    wanted = topic_config(c.inventory)
+    count = Counter(shown(s.value.own) for s in settings.values() if isinstance(s, Seen))
     have = count.pop(wanted.value, 0)
-    unset = count.pop(told(None), 0)
+    unset = count.pop(shown(None), 0)
     others = f"{count.total():,} have another value" + (f" ({few(count)})" if count else "")
     return claim(
         "topics.found",
@@ -129,7 +129,7 @@ def _unheard(reading: Unknown | Absent) -> Finding:
     cause = reading.cause if isinstance(reading, Unknown) else ""
     return claim(
         "topics.answer",
-        "the brokers tell of their topics",
+        "the brokers list their topics",
         None,
         seen=str(reading),
         moves=("see why no broker answers as it should, then resume",),

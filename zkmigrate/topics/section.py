@@ -17,9 +17,9 @@ _NAMES = "names of topics, or patterns with * and ?"
 class TopicConfig(BaseModel):
     """What the playbook kafka_topic_config sets.
 
-    topics: names, or patterns in which ``*`` stands for any characters and ``?`` for one. A pattern does not
-    match a topic that begins with ``__``, unless it begins so itself. leave_out: the same for topics that are
-    left as they are; it may be changed in the middle of a run.
+    topics: names, or patterns in which ``*`` stands for any characters and ``?`` for one. A pattern matches a
+    topic that begins with ``__`` only if it begins so itself. leave_out: topics that stay as they are; it may
+    be changed during a run.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)

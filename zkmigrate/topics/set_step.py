@@ -1,13 +1,13 @@
-"""What: set one config on every topic that the inventory means, a wave of topics at a time.
+"""What: set one config on every topic that the inventory names, a wave of topics at a time.
 
-Why now: the topics are there and Kafka would take the value; what each of them sets now is recorded first.
+Why now: the topics exist and Kafka would take the value. What each of them sets now is recorded first.
 
 Clients may notice: what the config itself does, such as shorter retention; no connection ends.
 
 Way back: each topic that the run changed gets the value that it had, or sets nothing again. A topic that
-another hand has changed since, or that is gone, stays as it is and is named.
+somebody else has changed since, or that is gone, stays as it is and is named.
 
-Proof: every topic has the value, looked at anew.
+Proof: every topic has the value when it is looked at again.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from zkmigrate.model.finding import Finding, Severity, blocking, claim, few, mea
 from zkmigrate.model.look import Look, Settings, TopicSetting
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.model.step_record import known
-from zkmigrate.topics.facts import FirstLook, Originals, first_look, left_out, section, told
+from zkmigrate.topics.facts import FirstLook, Originals, first_look, left_out, shown, topic_config
 from zkmigrate.topics.rules import LEAVE_OUT, before, unreadable
 
 WAVE = 100
-"""Topics in a wave. After a kill as many changes are of unknown outcome at most, and so many notices reach
-every broker at once. Two fsyncs of the journal are shared by as many topics."""
+"""Topics in a wave: after a kill at most so many changes have an unknown outcome, so many notices reach every
+broker at once, and so many topics share two fsyncs of the journal."""
 
 LOOKS = 30
-"""So often, a second apart, brokers are asked again that tell what was before a confirmed change: with KRaft
-each of them hears of it by itself. Then another hand has changed it."""
+"""How often, a second apart, a broker is asked again that still shows the value before a confirmed change:
+with KRaft each broker learns of it by itself. After that somebody else has changed it."""
 
 
 @dataclass(frozen=True)
 class TopicConfigFacts:
-    """record: what was there before the first change. first: the look that finds it, where nothing was sent
-    yet. settings: what the topics that were looked at set now. whole: these are all topics of the run."""
+    """record: what was there before the first change. first: the look that finds it, before anything is sent.
+    settings: what the topics set now. whole: these are all topics of the run."""
 
     record: Originals | None
     first: FirstLook | None
@@ -47,7 +47,7 @@ class TopicConfigFacts:
 
 
 class TopicConfigStep(Step[TopicConfigFacts]):
-    """See the module. wave: how many topics are changed at once."""
+    """wave: how many topics are changed at once."""
 
     id = Originals.step
     title = "Set the config"
@@ -57,15 +57,15 @@ class TopicConfigStep(Step[TopicConfigFacts]):
         self._wave = wave
 
     def observe(self, c: Context, look: Look) -> TopicConfigFacts:
-        """Each topic is looked at once before its change and once at the end; between two waves only those
-        that are next, and those whose change is not confirmed."""
+        """Look at each topic once before its change and once at the end; between two waves only at the next
+        ones, and at those whose change is not confirmed."""
         if not c.begun and c.way is Way.FORWARD:
             first = first_look(c, look)
             return TopicConfigFacts(None, first, first.settings, whole=True)
         record = known(Originals, c)
         if record is None:
             return TopicConfigFacts(None, None, Seen({}), whole=True)
-        key = section(c).key
+        key = topic_config(c.inventory).key
         for some in self._next(c, record):
             settings = look.topic_settings(KAFKA, key, some)
             if not isinstance(settings, Seen) or self._act(c, record, settings.value):
@@ -74,22 +74,22 @@ class TopicConfigStep(Step[TopicConfigFacts]):
         return TopicConfigFacts(record, None, every, whole=True)
 
     def _next(self, c: Context, record: Originals) -> Iterator[Sequence[str]]:
-        """The topics of which the journal does not know that they are as they shall be, a wave at a time."""
+        """The topics that the journal does not show as finished, a wave at a time."""
         if c.way is Way.BACK:
             left = [topic for topic in record.original if topic in c.unrestored]
         else:
-            value, meant = section(c).value, self._meant(c, record)
+            value, meant = topic_config(c.inventory).value, self._meant(c, record)
             left = [topic for topic in meant if topic in c.unconfirmed]
             left += [t for t in meant if t not in c.unrestored and record.original[t] != value]
         return (left[at : at + self._wave] for at in range(0, len(left), self._wave))
 
     def _meant(self, c: Context, record: Originals) -> tuple[str, ...]:
-        wanted = section(c)
+        wanted = topic_config(c.inventory)
         return tuple(t for t in record.original if c.way is Way.BACK or not left_out(wanted, t))
 
     def _act(self, c: Context, record: Originals, settings: _BySetting) -> bool:
-        """Whether these topics leave anything to do, or stop the run; else others are looked at. On the way
-        back a topic that cannot be seen does not keep the others from it."""
+        """Whether these topics need a change, or stop the run. On the way back a topic that cannot be read
+        stops nothing."""
         stops = c.way is Way.FORWARD and any(not isinstance(s, Seen) for s in settings.values())
         return stops or bool(_todo(c, record, settings))
 
@@ -125,7 +125,7 @@ class TopicConfigStep(Step[TopicConfigFacts]):
         return Done((_as_before(c, record, settings),))
 
     def plan(self, c: Context, f: TopicConfigFacts, target: str) -> Changes:
-        wanted = section(c)
+        wanted = topic_config(c.inventory)
         found = _own(f.settings.value, target) if isinstance(f.settings, Seen) else None
         return (AlterTopicConfig(KAFKA, target, wanted.key, wanted.value, found),)
 
@@ -158,9 +158,9 @@ def _own(settings: _BySetting, topic: str) -> str | None:
 
 
 def _todo(c: Context, record: Originals, settings: _BySetting) -> tuple[str, ...]:
-    """The topics to change. On the way back these are the run's own changes that still stand: a value that
-    is neither the run's nor the original one is of another hand and stays."""
-    value = section(c).value
+    """The topics to change. On the way back these are the run's own changes that still stand: a value that is
+    neither the run's nor the original one is of another hand and stays."""
+    value = topic_config(c.inventory).value
     seen = {topic: s.value.own for topic, s in settings.items() if isinstance(s, Seen)}
     if c.way is Way.FORWARD:
         late = frozenset(_late(c, record, settings))  # of thousands
@@ -169,10 +169,10 @@ def _todo(c: Context, record: Originals, settings: _BySetting) -> tuple[str, ...
 
 
 def _late(c: Context, record: Originals, settings: _BySetting) -> tuple[str, ...]:
-    """The topics that are told as they were before a change that Kafka has confirmed."""
+    """The topics that brokers still show as before a change that Kafka has confirmed."""
     if c.kept.get("looks", 0) >= LOOKS:
         return ()
-    value, old = section(c).value, record.original
+    value, old = topic_config(c.inventory).value, record.original
     sure = c.unrestored - c.unconfirmed
     if c.way is Way.BACK:
         sure, old = frozenset(old), dict.fromkeys(old, value)
@@ -186,16 +186,16 @@ def _late(c: Context, record: Originals, settings: _BySetting) -> tuple[str, ...
 
 def _not_told(c: Context, late: Sequence[str]) -> Waiting:
     looks = c.kept.get("looks", 0) + 1
-    what = f"brokers to tell what Kafka has confirmed of {section(c).key}"
+    what = f"brokers to tell what Kafka has confirmed of {topic_config(c.inventory).key}"
     limit = c.inventory.policy.step_deadline_s + LOOKS
     return Waiting(what, f"{len(late):,} topics: {few(late)}", limit, poll_s=1.0, keep={"looks": looks})
 
 
 def _foreign(c: Context, record: Originals, settings: _BySetting) -> tuple[Finding, ...]:
     """A finding where topics set what is neither their original value nor the wanted one."""
-    wanted = section(c)
+    wanted = topic_config(c.inventory)
     odd = {
-        topic: f"{topic}: {told(s.value.own)} (before the run: {told(record.original[topic])})"
+        topic: f"{topic}: {shown(s.value.own)} (before the run: {shown(record.original[topic])})"
         for topic, s in settings.items()
         if isinstance(s, Seen) and s.value.own not in (wanted.value, record.original[topic])
     }
@@ -218,7 +218,7 @@ def _foreign(c: Context, record: Originals, settings: _BySetting) -> tuple[Findi
 
 
 def _set(c: Context, record: Originals, settings: _BySetting) -> tuple[Finding, ...]:
-    wanted = section(c)
+    wanted = topic_config(c.inventory)
     changed = sum(record.original[topic] != wanted.value for topic in settings)
     left = [topic for topic in record.original if topic not in settings]
     seen = f"{len(settings):,} topics have it; {changed:,} had another value, or none, before the run"
@@ -233,13 +233,13 @@ def _as_before(c: Context, record: Originals, settings: _BySetting) -> Finding:
     here = {topic: s.value.own for topic, s in settings.items() if isinstance(s, Seen)}
     odd = [f"{topic}: gone" for topic in odd]
     odd += [
-        f"{topic}: {told(own)} (before the run: {told(record.original[topic])})"
+        f"{topic}: {shown(own)} (before the run: {shown(record.original[topic])})"
         for topic, own in here.items()
         if own != record.original[topic]
     ]
     return claim(
         "topics.back",
-        f"every topic sets what it set for {section(c).key} before the run",
+        f"every topic sets what it set for {topic_config(c.inventory).key} before the run",
         not odd,
         seen=f"other hands changed {len(odd):,} since, which stay as they are: {few(odd)}"
         if odd
@@ -251,7 +251,7 @@ def _as_before(c: Context, record: Originals, settings: _BySetting) -> Finding:
 def _lost(c: Context) -> Finding:
     return claim(
         "topics.original",
-        f"the journal tells what each topic set for {section(c).key} before the first change",
+        f"the journal holds what each topic set for {topic_config(c.inventory).key} before the first change",
         None,
         seen="its lines are lost, and Kafka does not keep it",
         needed="the journal of this run",

@@ -16,7 +16,7 @@ from zkmigrate.model.finding import Finding, claim, few, meanings
 from zkmigrate.model.look import Look, TopicPartitions, cost
 from zkmigrate.model.step import Context
 from zkmigrate.model.window import Decision, Probe, WatchSpec
-from zkmigrate.topics.facts import meant, section_of
+from zkmigrate.topics.facts import topic_config, topics_to_set
 from zkmigrate.topics.rules import AGAIN
 
 EVERY_S = 30.0
@@ -38,22 +38,22 @@ def foreseen(_c: Context, _look: Look) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Sick:
+class Problems:
     """What is not well. brokers: of the inventory, that the cluster does not name. leaders: partitions that
-    nobody leads. in_sync: those with a replica that is not in sync. told: topics that may not be described.
-    """
+    nobody leads. in_sync: those with a replica that is not in sync. unreadable: topics that may not be
+    described."""
 
     brokers: frozenset[str]
     leaders: frozenset[str]
     in_sync: frozenset[str]
-    told: frozenset[str]
+    unreadable: frozenset[str]
 
 
-def sick(inventory: Inventory, seen: TopicPartitions) -> Sick:
+def problems(inventory: Inventory, seen: TopicPartitions) -> Problems:
     """What is not well among the brokers of the inventory and these topics; a topic that is gone is the
     step's matter."""
     partitions = [p for topic in seen.topics.values() if isinstance(topic, Seen) for p in topic.value]
-    return Sick(
+    return Problems(
         frozenset(b.name for b in inventory.brokers if b.id not in seen.brokers),
         frozenset(f"{p.topic}-{p.partition}" for p in partitions if p.leader < 0),
         frozenset(f"{p.topic}-{p.partition}" for p in partitions if set(p.isr) < set(p.replicas)),
@@ -70,7 +70,7 @@ class Health:
         self._topics: tuple[str, ...] = ()
         self._missed = 0
         first = self._seen()
-        self._before = self._last = sick(inventory, first.value) if isinstance(first, Seen) else None
+        self._before = self._last = problems(inventory, first.value) if isinstance(first, Seen) else None
 
     def findings(self) -> Iterator[Finding]:
         """What has become worse since the first look, and was so in the look before, too."""
@@ -78,9 +78,9 @@ class Health:
         self._missed = 0 if isinstance(seen, Seen) else self._missed + 1
         if not isinstance(seen, Seen):
             if self._missed >= _IN_A_ROW:
-                yield _trouble(TOLD, "the brokers tell how the topics are", str(seen), None)
+                yield _trouble(TOLD, "the brokers describe the topics", str(seen), None)
             return
-        now = sick(self._inventory, seen.value)
+        now = problems(self._inventory, seen.value)
         before, last = self._before or now, self._last or now
         self._before, self._last = before, now
         for id, sentence, lasting, old in (
@@ -90,8 +90,8 @@ class Health:
         ):
             worse = sorted(lasting - old)
             yield _trouble(id, sentence, f"{len(worse):,}: {few(worse)}" if worse else "", not worse)
-        dark = sorted((now.told & last.told) - before.told)
-        yield _trouble(TOLD, "the brokers tell how the topics are", few(dark), None if dark else True)
+        dark = sorted((now.unreadable & last.unreadable) - before.unreadable)
+        yield _trouble(TOLD, "the brokers describe the topics", few(dark), None if dark else True)
 
     def _seen(self) -> Reading[TopicPartitions]:
         """The topics of the run through few brokers; which topics these are is asked once."""
@@ -99,7 +99,7 @@ class Health:
             cluster = self._look.topics(KAFKA)
             if not isinstance(cluster, Seen):
                 return cluster
-            self._topics = meant(section_of(self._inventory), cluster.value.names)
+            self._topics = topics_to_set(topic_config(self._inventory), cluster.value.names)
         return self._look.topic_partitions(KAFKA, self._topics, WITNESSES)
 
 

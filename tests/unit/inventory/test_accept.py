@@ -26,7 +26,7 @@ from zkmigrate.model.step import Context
 from zkmigrate.moves.go_no_go import GO_NO_GO
 from zkmigrate.moves.rules.accepted import accepted, spared_topics
 from zkmigrate.moves.rules.outage import OWNER
-from zkmigrate.moves.rules.window_estimate import before_the_cut, before_the_run
+from zkmigrate.moves.rules.window_estimate import cutover_lines, plan_lines
 from zkmigrate.report.page import page as html
 from zkmigrate.ui import finding_lines
 
@@ -183,7 +183,7 @@ def test_plan_the_question_before_the_cut_over_and_the_go_no_go_page_show_it() -
     c, unseen = Context("r1", accepting), Unknown("failed", "not asked")
     said = replace(GO_NO_GO, figures=lambda _c, _look: ())
     sheet = page(said, c, cast(Look, None), "d" * 64, "r1").splitlines()
-    shown = (before_the_run(KAFKA, c, unseen), before_the_cut(c), sheet)
+    shown = (plan_lines(KAFKA, c, unseen), cutover_lines(c), sheet)
     for lines in shown:
         assert any(entry.line in line for line in lines), lines
 

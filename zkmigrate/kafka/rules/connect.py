@@ -1,7 +1,4 @@
-"""Kafka as a dependent of ZooKeeper: where its connect string lives and which ephemerals must survive.
-
-The connect string is the ``zookeeper.connect`` line of ``server.properties`` (java.util.Properties syntax).
-"""
+"""The ``zookeeper.connect`` line of ``server.properties``: what it names, and how it is rewritten."""
 
 from __future__ import annotations
 
@@ -15,13 +12,13 @@ _CONNECT = re.compile(
 )
 
 
-def connect_string(inventory: Inventory) -> str:
-    """``zookeeper.connect`` that names dest only: every dest host with its client port, then the chroot."""
+def connect_to_dest(inventory: Inventory) -> str:
+    """The value that names dest only: every dest host with its client port, then the chroot."""
     return _connect(inventory.dest.hosts, inventory.dest.ports.client) + inventory.kafka.chroot
 
 
 def connect_to_source(inventory: Inventory) -> str:
-    """The same of source."""
+    """The value that names source only."""
     return _connect(inventory.source.hosts, inventory.source.ports.client) + inventory.kafka.chroot
 
 
@@ -30,16 +27,16 @@ def _connect(hosts: tuple[ZooKeeperHost, ...], port: int) -> str:
 
 
 def current_connect(properties: bytes) -> str:
-    """The value of ``zookeeper.connect``.
+    """The value in this file.
 
-    Raises UsageError when the line is missing, stands twice, continues on a next line, or the file is not
-    UTF-8: then the file is not one that can be edited safely.
+    Raises UsageError where the file cannot be edited safely: the line is missing, stands twice or continues
+    on the next line, or the file is not UTF-8.
     """
     return _the_line(_text(properties)).group("value").strip()
 
 
 def with_connect(properties: bytes, connect: str) -> bytes:
-    """The same file with ``zookeeper.connect`` replaced and every other byte kept."""
+    """The same file with this value and every other byte kept. Raises as :func:`current_connect`."""
     text = _text(properties)
     found = _the_line(text)
     return (text[: found.start("value")] + connect + text[found.end("value") :]).encode()
@@ -50,11 +47,16 @@ def connect_sed(connect: str) -> str:
     return rf"s|^([ \t\f]*zookeeper\.connect[ \t\f]*[=: \t][ \t]*)[^\r]*|\1{connect}|"
 
 
-def names_any(connect: str, addresses: tuple[str, ...]) -> bool:
-    """Whether a connect string names one of these addresses as a host."""
-    hosts = connect.split("/", 1)[0].split(",")
-    plain = {h.strip().rsplit(":", 1)[0].strip("[]") for h in hosts}
-    return any(address in plain for address in addresses)
+def hosts_in(connect: str) -> set[str]:
+    """The hosts that a value names, without ports and brackets."""
+    servers = (server.strip() for server in connect.split("/", 1)[0].split(","))
+    return {server.rsplit(":", 1)[0].strip("[]") for server in servers if server}
+
+
+def chroot_in(connect: str) -> str:
+    """The chroot that a value names; ``/`` where it names none."""
+    _, _, path = connect.partition("/")
+    return "/" + path.strip().rstrip("/")
 
 
 def registration(chroot: str, broker: int) -> str:

@@ -1,8 +1,8 @@
-"""What can be seen after a move, at little cost to anybody and without a session on either ensemble.
+"""What can be seen after a move, at little cost and without a session on either ensemble.
 
-Dest and source are asked four-letter words. Brokers are asked for their sockets and for server.properties.
-What source's servers have logged since the last look is read from one server's disk, from where that look
-ended: that is how a write under the chroot shows, whoever made it. A client that only reads does not show.
+Dest and source are asked four-letter words, brokers for their sockets and server.properties. Source's log is
+read from one server's disk, from where the last look ended: it shows every write under the chroot. A client
+that only reads does not show.
 """
 
 from __future__ import annotations
@@ -11,22 +11,20 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from zkmigrate.errors import HostError
 from zkmigrate.hosts.facts.properties import properties
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.moves.dependent import AnyDependent
-from zkmigrate.moves.facts.connections import SourceClients, connections, source_clients
-from zkmigrate.moves.facts.sessions import Sessions, dump, sessions_of
+from zkmigrate.moves.facts.connections import SourceClients, connections_of, source_clients
+from zkmigrate.moves.facts.sessions import Sessions, dumps_of, sessions_of
 from zkmigrate.zookeeper.data.delta import DeltaFinding, delta
-from zkmigrate.zookeeper.data.errors import ZkDataError
-from zkmigrate.zookeeper.data.four_letter_words import Connection, Mntr
+from zkmigrate.zookeeper.data.four_letter_words import Mntr
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.session import unsigned
 from zkmigrate.zookeeper.data.txnlog import Cursor, cursor_from_json, cursor_to_json
 from zkmigrate.zookeeper.data.zxid import counter, format_zxid
-from zkmigrate.zookeeper.facts.disk import directories
+from zkmigrate.zookeeper.facts.disk import directories, read_disk
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, leader_mntr, source_view
 
 _NEWEST = (1 << 63) - 1
@@ -34,8 +32,8 @@ CONNECT = "zookeeper.connect"
 
 
 @dataclass(frozen=True)
-class Position:
-    """How far source's log has been read: whose disk was read, the last zxid, the place in its log."""
+class LogPosition:
+    """How far source's log has been read: on which host, to which zxid and place."""
 
     host: str
     zxid: int
@@ -43,22 +41,27 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Written:
-    """Changes under the chroot that source's log holds after ``since``, without expiries: what a session that
-    expires had made there was a change of its own, or it moved. upto: how far the log was read. unproved: why
-    something may be missing, else empty."""
+class NewWrites:
+    """Changes under the chroot in source's log after ``since``.
+
+    Expiries are left out: what the session had made there was a change already, or the session moved. upto:
+    how far the log was read. unproved: why something may be missing, else empty.
+    """
 
     since: int
     changes: tuple[DeltaFinding, ...]
-    upto: Position
+    upto: LogPosition
     unproved: str = ""
 
 
 @dataclass(frozen=True)
-class Afterwards:
-    """One look. source, dest: who serves. leader: ``mntr`` of dest's leader. owners: sessions that own a part
-    of the chroot, by the ensemble's servers together. at_source: session → the client's address.
-    connect: broker → zookeeper.connect of its file. written: Absent where it was not looked at."""
+class AfterMove:
+    """One look.
+
+    leader: ``mntr`` of dest's leader. source_owners, dest_owners: sessions that own a part of the chroot.
+    at_source: session → the client's address. connect: broker → zookeeper.connect of its file. written:
+    Absent where the log was not read.
+    """
 
     source: EnsembleView
     dest: EnsembleView
@@ -68,53 +71,53 @@ class Afterwards:
     at_source: Mapping[int, str]
     clients: SourceClients
     connect: Mapping[str, Reading[str]]
-    written: Reading[Written]
+    written: Reading[NewWrites]
 
 
-def look_around(
+def look_after_move(
     inventory: Inventory,
     dependent: AnyDependent,
     look: Look,
-    position: Position | None,
+    position: LogPosition | None,
     read_log: bool = True,
-) -> Afterwards:
-    """Look once. position: where the last look at source's log ended; None takes its present end, from which
-    later looks can go on. read_log: False where nothing could come of it. While dest observes source its log
-    is not read either: what is written there is written here."""
+) -> AfterMove:
+    """Look once.
+
+    position: where the last look at source's log ended; None takes its present end. read_log: whether to read
+    that log. While dest observes source it is not read: dest gets what is written there.
+    """
     source, dest = source_view(inventory, look), dest_view(inventory, look)
     chroot = inventory.kafka.chroot
-    cons = look.each(inventory.source_names, lambda host: connections(look, host))
+    cons = connections_of(look, inventory.source_names)
     owners = {
-        names: sessions_of(look.each(names, lambda host: dump(look, host)), {}, chroot)
+        names: sessions_of(dumps_of(look, names), {}, chroot)
         for names in (inventory.source_names, inventory.dest_names)
     }
     on_dest = owners[inventory.dest_names]
-    return Afterwards(
+    listed = [c for reading in cons.values() if isinstance(reading, Seen) for c in reading.value]
+    return AfterMove(
         source=source,
         dest=dest,
         leader=Absent("no one leader") if dest.leader is None else leader_mntr(look, dest.leader),
         source_owners=owners[inventory.source_names],
         dest_owners=on_dest,
-        at_source=_addresses(cons),
+        at_source={unsigned(c.session): c.address for c in listed if c.session},
         clients=source_clients(inventory, dependent, look, cons),
-        connect=look.each(inventory.broker_names, lambda host: connect_string(inventory, look, host)),
-        written=_written(inventory, look, source, position, _living(on_dest))
+        connect=look.each(inventory.broker_names, lambda host: broker_connect(inventory, look, host)),
+        written=_written(
+            inventory, look, source, position, on_dest.value.owners if isinstance(on_dest, Seen) else {}
+        )
         if read_log and reformed(dest)
         else Absent("not looked at"),
     )
 
 
 def reformed(dest: EnsembleView) -> bool:
-    """Whether dest is an ensemble of its own; observers of source are none yet."""
+    """Whether dest is an ensemble of its own, not observers of source."""
     return "observer" not in dest.modes().values()
 
 
-def _addresses(cons: Mapping[str, Reading[tuple[Connection, ...]]]) -> Mapping[int, str]:
-    listed = [c for reading in cons.values() if isinstance(reading, Seen) for c in reading.value]
-    return {unsigned(c.session): c.address for c in listed if c.session}
-
-
-def connect_string(inventory: Inventory, look: Look, host: str) -> Reading[str]:
+def broker_connect(inventory: Inventory, look: Look, host: str) -> Reading[str]:
     """``zookeeper.connect`` of a broker's file."""
     reading = properties(look, host, inventory.kafka.config)
     if not isinstance(reading, Seen):
@@ -123,26 +126,26 @@ def connect_string(inventory: Inventory, look: Look, host: str) -> Reading[str]:
     return Absent(f"{CONNECT} in {inventory.kafka.config}") if value is None else Seen(value.strip())
 
 
-def _living(owners: Reading[Sessions]) -> Mapping[int, Collection[str]]:
-    return owners.value.owners if isinstance(owners, Seen) else {}
-
-
 def _written(
     inventory: Inventory,
     look: Look,
     source: EnsembleView,
-    position: Position | None,
+    position: LogPosition | None,
     living: Mapping[int, Collection[str]],
-) -> Reading[Written]:
-    """Source's log since the position, on the same host while that one serves, else on the leader."""
+) -> Reading[NewWrites]:
+    """Source's log since the position, on the same host while it serves, otherwise on the leader."""
     serving = [host for host, reading in source.servers.items() if isinstance(reading, Seen)]
     if not serving:
         return Unknown("failed", "no source server tells that it serves")
     host = position.host if position and position.host in serving else source.leader or serving[0]
-    _, logs = directories(look, host, inventory.source.data_dir, inventory.source.txn_dir)
-    try:
+    _, logs = directories(look, host, inventory.source)
+    shown = source.zxids()[host]
+
+    def read() -> NewWrites:
         if position is None:
-            return Seen(_end(host, walk(logs, after=_NEWEST), source.zxids()[host]))
+            records = walk(logs, after=_NEWEST)
+            last = max((record.zxid for record in records), default=shown)
+            return NewWrites(last, (), LogPosition(host, last, records.cursor))
         cursor = position.cursor if host == position.host else None
         if cursor is not None and cursor.file not in logs.names_with_sizes():
             cursor = None
@@ -155,30 +158,22 @@ def _written(
             living=living.keys(),
             cursor=cursor,
         )
-    except (HostError, ZkDataError) as error:
-        return Unknown("failed", f"{host}: {error}")
-    # The server has logged what it shows, unless its zxid is only the beginning of an epoch.
-    shown = source.zxids()[host]
-    behind = result.last < shown and counter(shown) != 0
-    short = f"{host} shows {format_zxid(shown)}, its log ends at {format_zxid(result.last)}" if behind else ""
-    unproved = result.unproved or short
-    upto = Position(host, max(result.last, position.zxid), result.cursor)
-    changes = tuple(change for change in result.missing if not change.expiry)
-    return Seen(Written(position.zxid, changes, upto, unproved))
+        # The server has logged what it shows, unless its zxid is only the beginning of an epoch.
+        behind = result.last < shown and counter(shown) != 0
+        short = f"{host} shows {format_zxid(shown)}, its log ends at {format_zxid(result.last)}"
+        upto = LogPosition(host, max(result.last, position.zxid), result.cursor)
+        changes = tuple(change for change in result.missing if not change.expiry)
+        return NewWrites(position.zxid, changes, upto, result.unproved or (short if behind else ""))
+
+    return read_disk(read, host)
 
 
-def _end(host: str, steps: Any, zxid: int) -> Written:
-    """The present end of a log; zxid stands where its newest file holds no record."""
-    last = max((record.zxid for record in steps), default=zxid)
-    return Written(last, (), Position(host, last, steps.cursor))
-
-
-def position_to_json(position: Position) -> dict[str, Any]:
-    """As it is kept between looks."""
+def position_to_json(position: LogPosition) -> dict[str, Any]:
+    """As JSON that is kept between looks."""
     cursor = cursor_to_json(position.cursor)
     return {"host": position.host, "zxid": hex(position.zxid), "cursor": cursor}
 
 
-def position_from_json(body: Mapping[str, Any]) -> Position:
+def position_from_json(body: Mapping[str, Any]) -> LogPosition:
     """Inverse of :func:`position_to_json`. Raises KeyError, ValueError or TypeError for anything else."""
-    return Position(str(body["host"]), int(body["zxid"], 16), cursor_from_json(body["cursor"]))
+    return LogPosition(str(body["host"]), int(body["zxid"], 16), cursor_from_json(body["cursor"]))

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zkmigrate.errors import HostError
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.step import Teller
-from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump
 from zkmigrate.zookeeper.data.log_writers import Writer, writers
 from zkmigrate.zookeeper.data.reader import Directory
 from zkmigrate.zookeeper.data.session import format_session, signed
+from zkmigrate.zookeeper.facts.disk import read_disk
 
 LATELY_MS = 24 * 3_600_000
 AT_MOST = 64 << 20
@@ -24,17 +23,16 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Stranger:
-    """A session that wrote under the chroot and is no broker's. what: how often, where, from where, until
-    when, in words."""
+    """A session that wrote under the chroot and is no broker's. what: how often, from where and where."""
 
     session: str
     what: str
 
 
 @dataclass(frozen=True)
-class Written:
-    """hours: how far back the log was read. brokers: sessions of theirs that wrote. hole: the first gap in
-    the log, "" without one."""
+class RecentWrites:
+    """hours: how far back the log was read. brokers: how many of their sessions wrote. hole: the first gap in
+    the log, else empty."""
 
     hours: float
     brokers: int
@@ -42,14 +40,14 @@ class Written:
     hole: str
 
 
-def lately_written(
+def recent_writes(
     host: str,
     logs: Directory,
     chroot: str,
     dumps: Mapping[str, Reading[Dump]],
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
     tell: Teller,
-) -> Reading[Written]:
+) -> Reading[RecentWrites]:
     """From the log of this source host (``version-2``), back for ``LATELY_MS`` or ``AT_MOST`` bytes.
 
     dumps: who owns what now, for brokers that registered before. cons: where sessions come from now.
@@ -60,17 +58,20 @@ def lately_written(
         if isinstance(reading, Seen)
         for session, paths in reading.value.ephemerals.items()
     }
-    try:
-        found = writers(
+    reading = read_disk(
+        lambda: writers(
             logs,
             chroot=chroot,
             span_ms=LATELY_MS,
             at_most=AT_MOST,
             owners=owners,
             tell=lambda done: tell(f"{host}'s log, for who wrote under {chroot}", f"{done} transactions"),
-        )
-    except (HostError, ZkDataError) as error:
-        return Unknown("failed", f"{host}: {error}")
+        ),
+        host,
+    )
+    if not isinstance(reading, Seen):
+        return reading
+    found = reading.value
     if not found.records:
         return Unknown("failed", f"{host}: no transaction in its log")
     at = {
@@ -87,7 +88,7 @@ def lately_written(
     )
     hours = (found.until_ms - found.since_ms) / _HOUR_MS
     hole = str(found.gaps[0]) if found.gaps else ""
-    return Seen(Written(hours, len(found.writers) - len(strangers), strangers, hole))
+    return Seen(RecentWrites(hours, len(found.writers) - len(strangers), strangers, hole))
 
 
 def _described(one: Writer, address: str) -> str:

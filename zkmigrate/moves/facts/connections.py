@@ -18,9 +18,9 @@ from zkmigrate.zookeeper.facts.four_letter_answers import answer
 class SourceClients:
     """Who is connected to source.
 
-    at: source host → client addresses, each once, without the operator's own. members: member → where it was
-    seen on source, in words; empty means seen nowhere. unknown: what could not be looked at; while this is
-    not empty, no member may be called gone.
+    at: source host → client addresses, each once, without the operator's. members: member → where it was seen
+    on source; empty for nowhere. unknown: what could not be looked at; until that is empty no member may be
+    called gone.
     """
 
     at: Mapping[str, tuple[str, ...]]
@@ -33,13 +33,18 @@ def connections(look: Look, host: str) -> Reading[tuple[Connection, ...]]:
     return answer(look, host, "cons", parse_cons)
 
 
+def connections_of(look: Look, hosts: Iterable[str]) -> dict[str, Reading[tuple[Connection, ...]]]:
+    """``cons`` of several ZooKeeper hosts, asked at once."""
+    return look.each(hosts, lambda host: connections(look, host))
+
+
 def addresses(host: ZooKeeperHost | Member) -> frozenset[str]:
     """Every address of a host, names left out."""
     return frozenset(a for text in (host.address, *host.also) for a in numeric(text))
 
 
 def numeric(text: str) -> tuple[str, ...]:
-    """The address in its one spelling; nothing where the text is a name."""
+    """The address, normalized; nothing where the text is a name."""
     try:
         return (plain(text),)
     except ValueError:
@@ -52,11 +57,10 @@ def source_clients(
     look: Look,
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
 ) -> SourceClients:
-    """Who is connected to source, seen from source, and from the members where they can be asked.
+    """Who is connected to source, seen from source and from the members.
 
-    cons: ``connections`` of every source host. Where a host does not give it, its own sockets tell; if it can
-    be asked neither way, the sockets of every member stand in for it; a member that cannot be asked either
-    leaves it unknown.
+    cons: of every source host. A host without ``cons`` is asked for its sockets. Where that fails too, the
+    sockets of every member replace it; a member that cannot be asked then leaves it unknown.
     """
     members = dependent.members(inventory)
     seen = look.each(inventory.source_names, lambda host: _known_by(inventory, look, host, cons[host]))
@@ -84,17 +88,13 @@ def _known_by(
 ) -> Reading[tuple[str, ...]]:
     operator = {plain(address) for address in inventory.operator}
     if isinstance(cons, Seen):
-        # Without a session it is a four-letter word or a client in the act of connecting: both count.
-        return Seen(_without((plain(c.address) for c in cons.value), operator))
+        # A connection without a session is a four-letter word or a client that is connecting: both count.
+        return Seen(tuple(sorted({plain(c.address) for c in cons.value} - operator)))
     listed = sockets(look, host)
     if not isinstance(listed, Seen):
         return Unknown("denied", f"cons: {cons}; ss: {listed}")
     port = inventory.source.ports.client
-    return Seen(_without((s.peer for s in listed.value if s.local_port == port), operator))
-
-
-def _without(found: Iterable[str], operator: set[str]) -> tuple[str, ...]:
-    return tuple(sorted({address for address in found if address not in operator}))
+    return Seen(tuple(sorted({s.peer for s in listed.value if s.local_port == port} - operator)))
 
 
 def _to_source(inventory: Inventory, look: Look, member: str) -> Reading[tuple[str, ...]]:

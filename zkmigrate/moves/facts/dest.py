@@ -1,4 +1,4 @@
-"""What lies on a dest host where ZooKeeper would find it: data, epochs, myid, leftover dynamic configs."""
+"""What ZooKeeper would find on a dest host: data, epochs, myid, leftover dynamic configs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _EPOCH_FILES = re.compile(r"(accepted|current)Epoch(\.tmp)?")
 class DataState:
     """What a dest host holds; all empty on a host that never ran ZooKeeper.
 
-    data: names in ``version-2`` of both directories, without the epoch files. epochs: the epoch files there.
-    myid: content of the myid file, stripped, None without one. leftovers: paths of files beside zoo.cfg that
-    ZooKeeper itself writes: dynamic configs and the ``.bak`` of a config with reconfigEnabled.
+    data: names in ``version-2`` of both directories, without the epoch files. epochs: those files. myid: the
+    stripped content of that file, None without one. leftovers: paths of files beside zoo.cfg that ZooKeeper
+    itself writes: dynamic configs, and the ``.bak`` of a config with reconfigEnabled.
     """
 
     data: tuple[str, ...] = ()
@@ -36,33 +36,30 @@ def written_by_zookeeper(config: str, name: str) -> bool:
 
 def data_state(look: Look, dest: Dest, host: str) -> Reading[DataState]:
     """Look at the data, log and config directories of one dest host; Unknown when any of them is."""
-    names: list[str] = []
-    for directory in dict.fromkeys((dest.data_dir, dest.txn_dir)):
-        listing = look.listing(host, f"{directory}/{VERSION_2}")
-        if isinstance(listing, Unknown):
-            return listing
-        if isinstance(listing, Seen):
-            names += [entry.name for entry in listing.value]
-    leftovers: list[str] = []
     config = PurePosixPath(dest.config)
-    for directory in dict.fromkeys((str(config.parent), dest.data_dir)):
+    data_dirs = dict.fromkeys(f"{directory}/{VERSION_2}" for directory in (dest.data_dir, dest.txn_dir))
+    config_dirs = dict.fromkeys((str(config.parent), dest.data_dir))
+    listed: dict[str, list[str]] = {}
+    for directory in (*data_dirs, *config_dirs):
         listing = look.listing(host, directory)
         if isinstance(listing, Unknown):
             return listing
-        if isinstance(listing, Seen):
-            leftovers += [
-                f"{directory}/{entry.name}"
-                for entry in listing.value
-                if written_by_zookeeper(config.name, entry.name)
-            ]
+        listed[directory] = [entry.name for entry in listing.value] if isinstance(listing, Seen) else []
     myid = look.file(host, f"{dest.data_dir}/myid")
     if isinstance(myid, Unknown):
         return myid
+    names = sorted(name for directory in data_dirs for name in listed[directory])
+    leftovers = sorted(
+        f"{directory}/{name}"
+        for directory in config_dirs
+        for name in listed[directory]
+        if written_by_zookeeper(config.name, name)
+    )
     return Seen(
         DataState(
-            data=tuple(sorted(name for name in names if not _EPOCH_FILES.fullmatch(name))),
-            epochs=tuple(sorted(name for name in names if _EPOCH_FILES.fullmatch(name))),
+            data=tuple(name for name in names if not _EPOCH_FILES.fullmatch(name)),
+            epochs=tuple(name for name in names if _EPOCH_FILES.fullmatch(name)),
             myid=None if isinstance(myid, Absent) else myid.value.decode("utf-8", "replace").strip(),
-            leftovers=tuple(sorted(leftovers)),
+            leftovers=tuple(leftovers),
         )
     )

@@ -1,13 +1,14 @@
-"""Facts that the phases of the window share: what every dest host says of itself."""
+"""What every dest host says of itself, for the steps of the window."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import UnionType
 from typing import Generic, TypeVar
 
 from zkmigrate.hosts.facts.status import HostPhase, HostStatus, host_phase, host_status, stamp
-from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, claim, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Way
@@ -24,8 +25,8 @@ LOOK_MOVES = ("resume: zkmigrate looks again", "look on the host by hand: zkm-ho
 
 @dataclass(frozen=True)
 class Statuses(Generic[H_co]):
-    """``zkm-host phase`` or ``status`` of every dest host: ``at`` those that answered, ``unknown`` a finding
-    for each other."""
+    """``zkm-host phase`` or ``status`` of every dest host. at: the answers; unknown: a finding for each host
+    that gave none."""
 
     at: Mapping[str, H_co]
     unknown: tuple[Finding, ...]
@@ -43,7 +44,7 @@ class Statuses(Generic[H_co]):
         return tuple(host for host, status in self.at.items() if status.phase in phases)
 
     def outside(self, step: str, *phases: str) -> tuple[Finding, ...]:
-        """A finding for every host in a phase that ``step`` does not know how to go on from."""
+        """A finding for every host in another phase: ``step`` cannot go on from it."""
         return tuple(
             claim(
                 f"{step}.phase",
@@ -58,7 +59,7 @@ class Statuses(Generic[H_co]):
             if status.phase not in phases
         )
 
-    def every(
+    def claims(
         self, id: str, sentence: str, test: Callable[[H_co], bool], seen: Callable[[H_co], str]
     ) -> tuple[Finding, ...]:
         """The same claim about every host that answered."""
@@ -69,23 +70,20 @@ class Statuses(Generic[H_co]):
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Where every dest host stands.
+class DestStates:
+    """Every dest host's phase, and its whole status; no statuses where a step has to act first."""
 
-    hosts: its phase. whole: the same hosts with all that status tells; empty where a step has to act first.
-    """
-
-    hosts: Statuses[HostPhase]
-    whole: Statuses[HostStatus]
+    phases: Statuses[HostPhase]
+    statuses: Statuses[HostStatus]
 
 
-def foreseen(c: Context, phase: str) -> Standing:
-    """Every dest host in one phase, as a step of the window finds them at its turn."""
+def every_host_in(c: Context, phase: str) -> DestStates:
+    """Every dest host in this phase, for the forecast of a step of the window."""
     hosts = {
         host: HostPhase(run=c.run, phase=phase, lapsed=False, finisher="", finisher_note="")
         for host in c.inventory.dest_names
     }
-    return Standing(Statuses(hosts, ()), Statuses({}, ()))
+    return DestStates(Statuses(hosts, ()), Statuses({}, ()))
 
 
 def phases(c: Context, look: Look) -> Statuses[HostPhase]:
@@ -98,17 +96,17 @@ def statuses(c: Context, look: Look) -> Statuses[HostStatus]:
     return _each(c, look, host_status)
 
 
-def standing(c: Context, look: Look, *acts_from: str) -> Standing:
-    """The phases; and once no host is in a phase that the step acts from, or walking back, the whole status.
+def dest_states(c: Context, look: Look, *acts_from: str) -> DestStates:
+    """The phases, and the statuses unless, walking forward, a host is in a phase that the step acts from.
 
-    A step that still has to act needs no more than the phase, and in the window every look costs time.
+    A step that has to act needs no more than the phase, and in the window every look costs time.
     """
     if c.way is Way.FORWARD:
         hosts = phases(c, look)
         if hosts.in_phase(*acts_from):
-            return Standing(hosts, Statuses({}, ()))
+            return DestStates(hosts, Statuses({}, ()))
     whole = statuses(c, look)
-    return Standing(whole, whole)
+    return DestStates(whole, whole)
 
 
 def _each(c: Context, look: Look, ask: Callable[[Look, str], Reading[H]]) -> Statuses[H]:
@@ -120,10 +118,9 @@ def _each(c: Context, look: Look, ask: Callable[[Look, str], Reading[H]]) -> Sta
 
 
 def round_trips(c: Context, look: Look, tries: int) -> dict[str, Reading[float]]:
-    """The longest of several round trips to each dest host, in seconds.
+    """The longest of several round trips to each dest host, in seconds, all hosts asked at once.
 
-    ``stamp`` is asked, which starts about as many programs on the host as a renewal does, over a channel held
-    open like the watch's. All hosts are asked at once, as they are renewed.
+    Like a renewal of the lease, ``stamp`` goes over an open channel and starts about as many programs there.
     """
 
     def longest(host: str) -> Reading[float]:
@@ -137,6 +134,13 @@ def round_trips(c: Context, look: Look, tries: int) -> dict[str, Reading[float]]
         return Seen(took)
 
     return look.each(c.inventory.dest_names, longest)
+
+
+def unanswered(
+    id: str, readings: Mapping[str, Reading[object]], kinds: UnionType | type = Absent | Unknown
+) -> tuple[Finding, ...]:
+    """:func:`unknown` for each of these targets whose reading is of one of these kinds."""
+    return tuple(unknown(id, target, r) for target, r in readings.items() if isinstance(r, kinds))
 
 
 def unknown(id: str, target: str, reading: Reading[object]) -> Finding:

@@ -1,4 +1,4 @@
-"""Brokers that all go down and come back: their files and services, and what an ensemble shows of them."""
+"""Brokers that all stop and start again: their files, services and registrations."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from zkmigrate.hosts.facts.status import HostStatus, unit_status
 from zkmigrate.inventory.inventory import Inventory, ZooKeeperHost
 from zkmigrate.kafka.facts.cluster import controller
 from zkmigrate.kafka.facts.recovery import Recovery, recovery
-from zkmigrate.kafka.rules.connect import current_connect, names_any
+from zkmigrate.kafka.rules.connect import current_connect, hosts_in
+from zkmigrate.model.change import ServiceAction, SetService
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, Look
 
-STOPPED = ("inactive", "failed")
+DOWN_STATES = ("inactive", "failed")
 
 
 @dataclass(frozen=True)
 class BrokerState:
-    """A broker's file, with who may write it, and its service. recovery: how far it has loaded its logs, None
-    where it does not run."""
+    """A broker's file with its directory entry, and its service. recovery: how far it has loaded its logs;
+    None where it does not run."""
 
     properties: Reading[bytes]
     entry: DirEntry | None
@@ -29,7 +30,7 @@ class BrokerState:
 
     @property
     def runs(self) -> bool | None:
-        """Whether its process may be there; None where nobody can tell."""
+        """As :func:`runs`."""
         return runs(self.status)
 
     @property
@@ -42,17 +43,17 @@ class BrokerState:
         if not isinstance(self.properties, Seen):
             return None
         try:
-            connect = current_connect(self.properties.value)
+            named = hosts_in(current_connect(self.properties.value))
         except UsageError:
             return None
-        return names_any(connect, tuple(host.address for host in hosts))
+        return any(host.address in named for host in hosts)
 
 
 def runs(status: Reading[HostStatus]) -> bool | None:
-    """Whether the process of a service may be there: it is not known to be stopped. None: nobody can tell."""
+    """Whether the process of a service may be there; None where nobody can tell."""
     if not isinstance(status, Seen) or status.value.unit_state == "unknown":
         return None
-    return status.value.unit_state not in STOPPED
+    return status.value.unit_state not in DOWN_STATES
 
 
 def brokers(inventory: Inventory, look: Look) -> dict[str, BrokerState]:
@@ -72,6 +73,16 @@ def brokers(inventory: Inventory, look: Look) -> dict[str, BrokerState]:
     return look.each(inventory.broker_names, one)
 
 
+def broker_service(inventory: Inventory, broker: str, action: ServiceAction) -> SetService:
+    """The change that starts or stops a broker."""
+    return SetService(broker, inventory.kafka.service.unit, action, inventory.kafka.commands(broker))
+
+
+def dest_service(inventory: Inventory, host: str, action: ServiceAction) -> SetService:
+    """The change that starts, stops, restarts or kills ZooKeeper of a dest host."""
+    return SetService(host, inventory.dest.service.unit, action, inventory.dest.commands)
+
+
 def dest_services(inventory: Inventory, look: Look) -> dict[str, Reading[HostStatus]]:
     """ZooKeeper on every dest host."""
     dest = inventory.dest
@@ -82,8 +93,8 @@ def dest_services(inventory: Inventory, look: Look) -> dict[str, Reading[HostSta
 
 @dataclass(frozen=True)
 class Registered:
-    """What an ensemble shows of Kafka. ids: of the brokers that are registered. controller: the one that is,
-    if any. epoch: of the newest controller. changed: the zxid at which a broker came or went last."""
+    """Kafka's registrations on an ensemble. ids: of the registered brokers. controller: its broker's id, if
+    any. epoch: of the newest controller. changed: the zxid at which a broker last came or went."""
 
     ids: frozenset[int]
     controller: int | None
@@ -102,13 +113,13 @@ class Registered:
 
 
 def registered(look: Look, hosts: Iterable[str], chroot: str) -> Reading[Registered]:
-    """By the first of these hosts that tells."""
-    told: Reading[Registered] = Unknown("failed", "nobody was asked")
+    """As the first of these hosts shows them that answers."""
+    reading: Reading[Registered] = Unknown("failed", "nobody was asked")
     for host in hosts:
-        told = _registered(look, host, chroot)
-        if isinstance(told, Seen):
-            return told
-    return told
+        reading = _registered(look, host, chroot)
+        if isinstance(reading, Seen):
+            break
+    return reading
 
 
 def _registered(look: Look, host: str, chroot: str) -> Reading[Registered]:
@@ -117,16 +128,16 @@ def _registered(look: Look, host: str, chroot: str) -> Reading[Registered]:
         return ids
     if not isinstance(epoch, Seen):
         return epoch
-    leads = controller(look, host, chroot)
-    if isinstance(leads, Unknown):
-        return leads
+    leader = controller(look, host, chroot)
+    if isinstance(leader, Unknown):
+        return leader
     names = ids.value.children
     if not epoch.value.data.isdigit() or not all(name.isdecimal() for name in names):
         return Unknown("garbled", f"{chroot} does not hold what Kafka writes there")
     return Seen(
         Registered(
             frozenset(int(name) for name in names),
-            leads.value.broker if isinstance(leads, Seen) else None,
+            leader.value.broker if isinstance(leader, Seen) else None,
             int(epoch.value.data),
             ids.value.pzxid,
         )
@@ -134,6 +145,6 @@ def _registered(look: Look, host: str, chroot: str) -> Reading[Registered]:
 
 
 def loaded(states: Mapping[str, BrokerState]) -> tuple[tuple[int, int], ...]:
-    """Logs and segments that each broker has loaded: what moves while they start."""
-    told = (state.recovery for state in states.values())
-    return tuple((r.value.logs, r.value.segments) if isinstance(r, Seen) else (0, 0) for r in told)
+    """The logs and segments that each broker has loaded: the progress of a start."""
+    readings = (state.recovery for state in states.values())
+    return tuple((r.value.logs, r.value.segments) if isinstance(r, Seen) else (0, 0) for r in readings)

@@ -1,4 +1,4 @@
-"""What hosts show of the commands that the inventory gives for services; nothing where systemd is used."""
+"""The commands that the inventory gives for services, as hosts show them; nothing where systemd is used."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from zkmigrate.moves.dependent import AnyDependent
 @dataclass(frozen=True)
 class OwnCommands:
     """statuses: what the commands say, by host. programs: (host, path) → whether it may be run.
-
-    start_scripts: what the start command of a dest host runs, as it is on disk.
-    """
+    start_scripts: the content of what the start command of a dest host runs."""
 
     statuses: Mapping[str, Reading[HostStatus]] = field(default_factory=dict)
     programs: Mapping[tuple[str, str], Reading[bool]] = field(default_factory=dict)
@@ -25,7 +23,7 @@ class OwnCommands:
 
 
 def own_commands(inventory: Inventory, dependent: AnyDependent, look: Look) -> OwnCommands:
-    """Ask every host whose service the inventory's own commands control."""
+    """Ask every host whose service is controlled by commands of the inventory."""
     dest, service = inventory.dest, dependent.service(inventory)
     services = dict.fromkeys(inventory.dest_names, (dest.service, dest.commands))
     services |= {m.name: (service, service.commands(m.port)) for m in dependent.members(inventory)}
@@ -49,7 +47,7 @@ def own_commands(inventory: Inventory, dependent: AnyDependent, look: Look) -> O
 
 
 def _may_run(look: Look, host: str, path: str) -> Reading[bool]:
-    """Whether a file that may be run is there; a symbolic link is taken for one."""
+    """Whether this file exists and may be run; a symbolic link counts as runnable."""
     directory, _, name = path.rpartition("/")
     reading = look.listing(host, directory or "/")
     if not isinstance(reading, Seen):

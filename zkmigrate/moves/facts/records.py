@@ -1,8 +1,4 @@
-"""The records of the move's steps, and of those of the return.
-
-In the journal a record is JSON; a zxid or a session there is hexadecimal text, which becomes a number here
-and nowhere else.
-"""
+"""The records that the steps of the move and of the return leave in the journal."""
 
 from __future__ import annotations
 
@@ -13,9 +9,9 @@ from typing import Annotated, ClassVar
 from pydantic import PlainSerializer, PlainValidator
 
 from zkmigrate.model.step import Context, Way
-from zkmigrate.model.step_record import Recorded, recorded
+from zkmigrate.model.step_record import Hex, Recorded, recorded
 from zkmigrate.zookeeper.data.txnlog import Cursor, cursor_from_json, cursor_to_json
-from zkmigrate.zookeeper.facts.ownership import Hex, Ownership
+from zkmigrate.zookeeper.facts.ownership import Ownership
 
 Place = Annotated[Cursor | None, PlainValidator(cursor_from_json), PlainSerializer(cursor_to_json)]
 """A place in a log; null where the log held no record yet."""
@@ -31,10 +27,9 @@ class ChosenLease:
 
 @dataclass(frozen=True)
 class Surveyed(Recorded):
-    """SURVEY. leader: source's leader, in that epoch, with so many learners. cursors: by host, the place in
-    its log up to which SURVEY read. smallest_timeout_ms: T. on_dest: the sessions that own a part of the
-    chroot and are clients of dest; none in a rehearsal. lease: None in journals from before SURVEY chose
-    one."""
+    """SURVEY. leader: source's, with its epoch and learners. cursors: host → the place in its log up to which
+    SURVEY read. smallest_timeout_ms: T. on_dest: the sessions that own a part of the chroot and are clients
+    of dest; none in a rehearsal. lease: None in journals of versions that chose none."""
 
     step: ClassVar[str] = "survey"
 
@@ -49,9 +44,9 @@ class Surveyed(Recorded):
 
 
 @dataclass(frozen=True)
-class Terms(Recorded):
-    """What the window and its way back go by, of SURVEY's record: nothing else in it keeps a run from going
-    back."""
+class TimeoutAndLease(Recorded):
+    """The part of SURVEY's record that the window and its way back need: whatever else in it cannot be read,
+    a run can go back."""
 
     step: ClassVar[str] = "survey"
 
@@ -61,8 +56,8 @@ class Terms(Recorded):
 
 @dataclass(frozen=True)
 class Drained(Recorded):
-    """DRAIN. z: the newest zxid of source's leader once nothing was outstanding on any dest host. zxids: the
-    last one that each dest host had applied then."""
+    """DRAIN. z: the zxid of source's leader once nothing was outstanding on any dest host. zxids: what each
+    dest host had applied then."""
 
     step: ClassVar[str] = "drain"
 
@@ -73,8 +68,8 @@ class Drained(Recorded):
 
 @dataclass(frozen=True)
 class Stopped(Recorded):
-    """STOP, by dest host. tails: the newest zxid on its disk. stamps: what SEAL compares the disk with.
-    boots: the boot that it was stopped in."""
+    """STOP, by dest host. tails: the newest zxid on its disk. stamps: of its data, for SEAL to compare.
+    boots: its boot id."""
 
     step: ClassVar[str] = "stop"
 
@@ -95,7 +90,7 @@ class ReadDelta:
 @dataclass(frozen=True)
 class Proved(Recorded):
     """PROVE. first: the dest hosts whose disks hold the newest transaction. needed: the newest zxid that
-    touched the chroot. cursor: where in the log of source's leader the proof ended. baseline: the state under
+    touched the chroot. cursor: where the proof ended in the log of source's leader. baseline: the state under
     the chroot that dest must serve."""
 
     step: ClassVar[str] = "prove"
@@ -136,7 +131,7 @@ class Verified(Recorded):
 
 @dataclass(frozen=True)
 class Timed(Recorded):
-    """What the engine measured of a stage: by step and way, the seconds of its last completed walk."""
+    """The seconds that each step of a stage took on its last completed walk, as the engine measured them."""
 
     step: ClassVar[str] = "seconds"
 
@@ -144,7 +139,7 @@ class Timed(Recorded):
 
 
 def seconds(c: Context, stage: str, way: Way = Way.FORWARD) -> dict[str, float]:
-    """Seconds that the steps of a stage took, by step id; without those not walked to their end."""
+    """Step id → seconds that it took, of the steps of this stage that were completed."""
     body = c.records.get(stage)
     timed = recorded(Timed, body, c.run).seconds if body else {}
     return {step: took[way] for step, took in timed.items() if way in took}
@@ -161,7 +156,8 @@ class Installed(Recorded):
 
 @dataclass(frozen=True)
 class Outage(Recorded):
-    """Every broker is down. order: in which they were stopped. epoch: of dest's controller then; 0 before."""
+    """The stop of every broker. order: in which they were stopped. epoch: of dest's last controller; 0 before
+    all are down."""
 
     step: ClassVar[str] = "brokers"
 
@@ -171,7 +167,7 @@ class Outage(Recorded):
 
 @dataclass(frozen=True)
 class Planned(Recorded):
-    """What is to be replayed on source, from the disk of the dest host `disk`. cut: the newest zxid that both
+    """What to replay on source. disk: the dest host that it is read from. cut: the newest zxid that both
     share; upto: dest's newest. batches: (zxid, transactions, fingerprint) of each change, in order."""
 
     step: ClassVar[str] = "read"

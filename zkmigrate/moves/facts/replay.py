@@ -1,8 +1,7 @@
-"""What dest did to a subtree since the cut, read from the disks of both, and whether it may be done again on
-source. Nothing is written here.
+"""What dest did to a subtree since the cut, read from both sides' disks, and whether source may repeat it.
 
-A disk is read through the directories of its server, wherever they are: the verb ``replay`` names them, a run
-takes those of its inventory.
+Nothing is written here. The verb ``replay`` names the directories to read, a run takes those of its
+inventory.
 """
 
 from __future__ import annotations
@@ -33,21 +32,21 @@ BATCH = 100
 """Transactions of one journaled change."""
 
 STOPPING_S = 300.0
-"""A broker that stops in order hands its partitions over before it leaves, which takes seconds, with many
-partitions minutes. A replica that was out of sync for longer had another reason."""
+"""Seconds that a broker's stop may take to hand its partitions over. A replica that was out of sync for
+longer had another reason."""
 
 Tell = Callable[[str, int, int | None], None]
-"""What the readers tell: of what, how much is done, of how much."""
+"""Takes a reader's progress: what is counted, how many are done, of how many."""
 
 
 def silent(_name: str) -> Tell:
-    """For where nobody is told how far the reading of a disk is."""
+    """Tell nobody how far the reading of a disk is."""
     return lambda _what, _done, _total: None
 
 
 @dataclass(frozen=True)
 class Condition:
-    """One thing that has to be so before anything is replayed."""
+    """A claim that must hold before anything is replayed."""
 
     id: str
     claim: str
@@ -57,8 +56,8 @@ class Condition:
 
 @dataclass(frozen=True)
 class Batch:
-    """Transactions that are replayed by one change: those up to `upto` behind the batch before. fingerprint:
-    of all requests from the cut to there."""
+    """Transactions that one change replays: those up to `upto` after the batch before. fingerprint: of all
+    requests from the cut to there."""
 
     upto: int
     count: int
@@ -66,10 +65,10 @@ class Batch:
 
 
 @dataclass
-class Looked:
+class ReplayScope:
     """What there is to replay. dest: the disk it is read from. cut: the newest zxid that both share; upto:
-    dest's newest. under: transactions of dest that changed the subtree, passed: those of them that leave
-    nothing behind; first: some of the others. batches: all of the others. touched: the znodes at the cut that
+    dest's newest. under: how many transactions of dest changed the subtree; passed: how many of them leave
+    nothing behind. first: the first of the others; batches: all of them. touched: the znodes at the cut that
     they change, and the ephemerals."""
 
     chroot: str
@@ -86,10 +85,10 @@ class Looked:
 
 
 @dataclass
-class Looking:
-    """The two sides and how to read them. opened: gives source's disk and those of dest, as their directories
-    are listed then: a server begins a new log now and then. lines: how many transactions are shown. tell: by
-    the name of a disk, what its readers tell."""
+class ReplayDisks:
+    """The disks of both sides. opened: lists their directories anew, source's first, because servers begin
+    new logs. lines: how many transactions to show. tell: by the name of a disk, takes its reader's
+    progress."""
 
     opened: Callable[[], Sequence[Side]]
     chroot: str
@@ -106,11 +105,11 @@ class Looking:
     def _list(self) -> None:
         self.source, *self.dests = self.opened()
 
-    def look(self, mark: Mark | None = None) -> Looked:
-        """Read the disks. mark: of a replay that has begun, so that source has what it wrote.
+    def examine(self, mark: Mark | None = None) -> ReplayScope:
+        """Read the disks. mark: of a replay that has begun, whose writes source has.
 
-        Raises UsageError for disks that were not cut apart or are named twice, HostError and OSError where
-        one cannot be reached, ZkDataError for what is no ZooKeeper's.
+        Raises UsageError for disks that were not cut apart or are named twice, HostError and OSError for one
+        that cannot be reached, ZkDataError for one that cannot be read.
         """
         if len({dest.name for dest in self.dests}) < len(self.dests):
             raise UsageError("a directory of dest is given twice; each has to be given once")
@@ -118,7 +117,7 @@ class Looking:
         ends = {d.name: newest(d.data, d.logs, max_record=self.max_record).zxid for d in self.dests}
         dest = max(self.dests, key=lambda side: ends[side.name])
         reach = reach_of(self.source, source_at, dest, after_cut=True, max_record=self.max_record)
-        found = Looked(self.chroot, dest.name, _cut(dest, reach), ends[dest.name])
+        found = ReplayScope(self.chroot, dest.name, _cut(dest, reach), ends[dest.name])
         at_cut = self._at(dest, found.cut)
         if not at_cut.znodes:
             raise UsageError(f"{dest.name} holds no znode {self.chroot} at {format_zxid(found.cut)}")
@@ -132,8 +131,8 @@ class Looking:
         found.conditions += self._readable(found, mark)
         return found
 
-    def transactions(self, found: Looked) -> Replay:
-        """Those of dest behind the cut, from the first on."""
+    def transactions(self, found: ReplayScope) -> Replay:
+        """Dest's transactions after the cut."""
         dest = self._dest(found)
         return Replay(
             dest.logs,
@@ -144,8 +143,8 @@ class Looking:
             max_record=self.max_record,
         )
 
-    def _touched(self, found: Looked) -> dict[str, Znode]:
-        """One more pass over dest's snapshot, so it is made once."""
+    def _touched(self, found: ReplayScope) -> dict[str, Znode]:
+        """The znodes for ``ReplayScope.touched``; it reads dest's snapshot once more."""
         dest = self._dest(found)
         paths = needed(dest.logs, chroot=self.chroot, after=found.cut, max_record=self.max_record)
         at_cut = self._at(dest, found.cut)
@@ -153,8 +152,8 @@ class Looking:
         return {path: node for path, node in nodes if path in paths or is_session(node.ephemeral_owner)}
 
     def is_of(self, marker: str, created: int) -> Held:
-        """Whether source's disk is one of the ensemble that took the marker at that zxid; None where the disk
-        does not go so far yet."""
+        """Whether source's disk belongs to the ensemble that took the marker at that zxid; None where it has
+        not reached that zxid yet."""
         if self._source_at() < created:
             return None
         for record in walk(self.source.logs, after=created - 1, max_record=self.max_record):
@@ -163,8 +162,10 @@ class Looking:
         return False
 
     def compare(self, name: str, upto: int, reached: int) -> Condition:
-        """Whether what stays is the same on both: path, data, ACL, versions. name: dest's disk, which was at
-        `upto`. reached: not known before source's disk has come so far. Raises as `look`."""
+        """Whether what stays is the same on both: path, data, ACL, versions. Raises as `examine`.
+
+        name: dest's disk, which was at `upto`. reached: the zxid that source's disk must have come to.
+        """
         claim = "source holds what dest held"
         if (at := self._source_at()) < reached:
             seen = f"{self.source.name} is at {format_zxid(at)}, source at {format_zxid(reached)}"
@@ -209,7 +210,7 @@ class Looking:
             if seen is not None:
                 yield path, seen
 
-    def _dest(self, found: Looked) -> Side:
+    def _dest(self, found: ReplayScope) -> Side:
         return next(side for side in self.dests if side.name == found.dest)
 
     def _one_history(self, dest: Side, ends: dict[str, int]) -> Condition:
@@ -232,7 +233,7 @@ class Looking:
             seen = f"{counted}, in {len(buckets)} parts unlike"
         return Condition("cut.same", "the subtree was the same on both at the cut", not buckets, seen)
 
-    def _untouched(self, found: Looked, at_cut: Sums) -> Condition:
+    def _untouched(self, found: ReplayScope, at_cut: Sums) -> Condition:
         claim = "nothing but expiries changed the subtree on source since"
         since = delta(
             self.source.logs,
@@ -254,7 +255,7 @@ class Looking:
             seen = since.unproved or f"{since.records} transactions of all tenants since the cut"
         return Condition("source.untouched", claim, since.held, seen)
 
-    def _replicated(self, dest: Side, found: Looked) -> Condition | None:
+    def _replicated(self, dest: Side, found: ReplayScope) -> Condition | None:
         """None where the subtree is not Kafka's."""
         root = f"{self.chroot.rstrip('/')}/brokers"
         replicas = Replicas(root)
@@ -265,9 +266,9 @@ class Looking:
         claim = "every replica was in sync when the first broker was stopped"
         return Condition("dest.replicated", claim, *_in_sync(replicas))
 
-    def _readable(self, found: Looked, mark: Mark | None) -> list[Condition]:
-        """Goes through all of it once."""
-        claim = "each of dest's transactions can be done again on source"
+    def _readable(self, found: ReplayScope, mark: Mark | None) -> list[Condition]:
+        """Whether each transaction can be repeated; fills the scope in one pass."""
+        claim = "each of dest's transactions can be repeated on source"
         found.touched = self._touched(found)
         steps = self.transactions(found)
         at_mark = {found.cut: steps.fingerprint}
@@ -294,7 +295,7 @@ class Looking:
         return [possible, *([] if mark is None else [_goes_on(mark, at_mark.get(mark.done))])]
 
     def _source_at(self) -> int:
-        """Source's newest durable zxid, and dest's directories listed anew with its own."""
+        """Source's newest durable zxid, after listing all directories anew."""
         self._list()
         return newest(self.source.data, self.source.logs, max_record=self.max_record).zxid
 
@@ -306,9 +307,9 @@ def _goes_on(mark: Mark, fingerprint: str | None) -> Condition:
 
 
 def staying(chroot: str, *, marked: bool) -> View:
-    """What a replay has to bring over of a znode: path, data, ACL, the three versions; of ephemerals nothing.
+    """What a replay must reproduce of a znode: path, data, ACL and the three versions; of ephemerals nothing.
 
-    marked: the tree has the marker in it, whose create the chroot has counted.
+    marked: the tree holds the marker, whose creation the chroot's cversion counts.
     """
     marker = marker_of(chroot)
 
@@ -322,7 +323,7 @@ def staying(chroot: str, *, marked: bool) -> View:
 
 
 def _at_rest(id: str, side: str, at_end: Sums) -> Condition:
-    """That nobody who owns part of the subtree is left: brokers are down, and their sessions have ended."""
+    """Whether the brokers' sessions have ended, so that no session owns part of the subtree."""
     owned = [f"{format_session(owner)} owns {paths[0]}" for owner, paths in at_end.owners.items()]
     more = f" and {len(owned) - _SHOWN} more" if len(owned) > _SHOWN else ""
     seen = "; ".join(owned[:_SHOWN]) + more or f"no ephemeral at {format_zxid(at_end.zxid)}"
@@ -330,7 +331,7 @@ def _at_rest(id: str, side: str, at_end: Sums) -> Condition:
 
 
 def _in_sync(replicas: Replicas) -> tuple[bool, str]:
-    """Whether, and what was seen."""
+    """Whether every replica was in sync, and what was seen."""
     some = ", ".join(sorted(replicas.behind)[:_SHOWN])
     more = f" and {len(replicas.behind) - _SHOWN} more" if len(replicas.behind) > _SHOWN else ""
     counted = f"{replicas.partitions} partitions"
@@ -348,7 +349,7 @@ def _in_sync(replicas: Replicas) -> tuple[bool, str]:
 
 
 def _cut(dest: Side, reach: Reach) -> int:
-    """The newest zxid that dest has of source; what is behind it is its own. Raises UsageError."""
+    """The newest zxid that dest has from source; what follows is its own. Raises UsageError."""
     common, own = reach.histories.common, reach.histories.own
     cut = reach.zxid if common is None else common
     why = reach.unproved

@@ -1,4 +1,4 @@
-"""The disks that a run's replay is read from, batch after batch, and the mark that source shows of it."""
+"""The disks from which a run's replay is read, and the mark of it that source shows."""
 
 from __future__ import annotations
 
@@ -8,36 +8,29 @@ from dataclasses import dataclass
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
-from zkmigrate.moves.facts.replay import Looking, Tell, silent
+from zkmigrate.moves.facts.replay import ReplayDisks, Tell, silent
 from zkmigrate.zookeeper.data.effect import is_session
 from zkmigrate.zookeeper.data.proofs import Side
-from zkmigrate.zookeeper.data.reader import Directory, Listed
+from zkmigrate.zookeeper.data.reader import Directory
 from zkmigrate.zookeeper.data.replay import Again, Mark, Replay, marker_of, needed
 from zkmigrate.zookeeper.data.sums import read_sums, whole, znodes
-from zkmigrate.zookeeper.facts.disk import directories
+from zkmigrate.zookeeper.facts.disk import listed
 
 
-def looking(inventory: Inventory, look: Look, leader: str, tell: Callable[[str], Tell] = silent) -> Looking:
-    """The disks of source's leader and of every dest host, as the hosts show them. Raises HostError."""
-
-    def side(host: str, data_dir: str, txn_dir: str) -> Side:
-        data, logs = directories(look, host, data_dir, txn_dir)
-        snapshots = Listed(data)
-        return Side(host, snapshots, snapshots if data == logs else Listed(logs))
+def host_disks(
+    inventory: Inventory, look: Look, leader: str, tell: Callable[[str], Tell] = silent
+) -> ReplayDisks:
+    """The disks of source's leader and of every dest host. Raises HostError."""
 
     def opened() -> Sequence[Side]:
-        source, dest = inventory.source, inventory.dest
-        return [
-            side(leader, source.data_dir, source.txn_dir),
-            *(side(host, dest.data_dir, dest.txn_dir) for host in inventory.dest_names),
-        ]
+        dests = (Side(host, *listed(look, host, inventory.dest)) for host in inventory.dest_names)
+        return [Side(leader, *listed(look, leader, inventory.source)), *dests]
 
-    return Looking(opened, inventory.kafka.chroot, 0, tell=tell)
+    return ReplayDisks(opened, inventory.kafka.chroot, 0, tell=tell)
 
 
 def mark_on(look: Look, host: str, chroot: str) -> Reading[tuple[Mark, int]]:
-    """The mark of a replay as an ensemble shows it through one of its hosts, and its mzxid. Absent: none is
-    there."""
+    """The mark of a replay as this host of an ensemble shows it, and its mzxid. Absent: there is none."""
     node = look.znode(host, marker_of(chroot))
     if isinstance(node, Absent | Unknown):
         return node
@@ -54,24 +47,22 @@ Disk = Callable[[str], tuple[Directory, Directory]]
 
 @dataclass
 class Reader:
-    """Dest's transactions behind a cut, batch after batch, from the disk of one dest host.
-
-    Its snapshot is read once, at the first batch.
-    """
+    """Dest's transactions after a cut, batch by batch, from the disk of one dest host, whose snapshot is read
+    once."""
 
     chroot: str
     disk: Disk
     _replay: Replay | None = None
-    _of: tuple[str, int] = ("", 0)
+    _read_from: tuple[str, int] = ("", 0)
 
     def begin(self, host: str, cut: int) -> str:
-        """The fingerprint that stands for none of them. Raises as `Looking.look`."""
+        """The fingerprint of no transaction. Raises as `ReplayDisks.examine`."""
         return self._opened(host, cut).fingerprint
 
     def read(self, host: str, cut: int, done: int, upto: int) -> list[tuple[Again, str]]:
-        """Those behind `done` up to `upto`, each with the fingerprint up to it. Raises as `Looking.look`."""
-        if self._replay is None or self._of != (host, cut) or self._replay.upto > done:
-            self._replay, self._of = self._opened(host, cut), (host, cut)
+        """Those after `done` up to `upto`, each with the fingerprint up to it. Raises as `begin`."""
+        if self._replay is None or self._read_from != (host, cut) or self._replay.upto > done:
+            self._replay, self._read_from = self._opened(host, cut), (host, cut)
         found: list[tuple[Again, str]] = []
         for again in self._replay:
             if again.zxid > done:
@@ -93,11 +84,5 @@ class Reader:
 
 
 def reader(inventory: Inventory, look: Look) -> Reader:
-    """Of the disks of dest's hosts, as the hosts show them."""
-    dest = inventory.dest
-
-    def disk(host: str) -> tuple[Directory, Directory]:
-        data, logs = directories(look, host, dest.data_dir, dest.txn_dir)
-        return Listed(data), Listed(logs)
-
-    return Reader(inventory.kafka.chroot, disk)
+    """The reader of the dest hosts' disks."""
+    return Reader(inventory.kafka.chroot, lambda host: listed(look, host, inventory.dest))

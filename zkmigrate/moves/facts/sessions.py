@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from zkmigrate.model.fact import Cause, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
-from zkmigrate.moves.facts.connections import connections
+from zkmigrate.moves.facts.connections import connections_of
 from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump, parse_dump
 from zkmigrate.zookeeper.data.session import unsigned
 from zkmigrate.zookeeper.facts.four_letter_answers import answer
@@ -31,18 +31,18 @@ class Sessions:
         return min((t for t in known if t is not None), default=None) if None not in known else None
 
     def kept(self, keeps: Callable[[str], bool]) -> Sessions:
-        """The same with those ephemerals only that must keep their owner."""
-        left = {s: tuple(path for path in paths if keeps(path)) for s, paths in self.owners.items()}
-        return Sessions({s: paths for s, paths in left.items() if paths}, self.timeouts)
+        """Only the ephemerals that must keep their owner."""
+        kept = {s: tuple(path for path in paths if keeps(path)) for s, paths in self.owners.items()}
+        return Sessions({s: paths for s, paths in kept.items() if paths}, self.timeouts)
 
 
 @dataclass(frozen=True)
 class Homes:
-    """Where sessions are connected. Session ids as given to :func:`homes`.
+    """Where sessions are connected, as :func:`homes` found it.
 
-    on_dest: those in the client list of a dest host and of no source host. astray: every other → where it
-    was seen, in words. unknown: hosts whose client list could not be had, with the reason; while this is not
-    empty nobody's home is certain.
+    on_dest: in the client list of a dest host and of no source host. astray: every other session → where it
+    was seen. unknown: hosts whose client list could not be read, with the reason; until that is empty nothing
+    is certain.
     """
 
     on_dest: frozenset[int]
@@ -56,18 +56,18 @@ def homes(
     source: Mapping[str, Reading[tuple[Connection, ...]]],
     unkept: Collection[int] = (),
 ) -> Homes:
-    """Which of these sessions are clients of dest, by ``cons`` of every dest and every source host.
+    """Which of these sessions are clients of dest, by ``cons`` of every dest and source host.
 
-    unkept: those that need not live on: such a one may be the client of nobody.
+    unkept: sessions that need not live on, and so may be the client of nobody.
     """
     on_dest: set[int] = set()
     astray: dict[int, str] = {}
     for session in sessions:
-        there, left = _seen_at(session, dest), _seen_at(session, source)
-        if there and not left:
+        at_dest, at_source = _seen_at(session, dest), _seen_at(session, source)
+        if at_dest and not at_source:
             on_dest.add(session)
-        elif left or session not in unkept:
-            astray[session] = f"client of {', '.join(left)}" if left else "client of nobody"
+        elif at_source or session not in unkept:
+            astray[session] = f"client of {', '.join(at_source) or 'nobody'}"
     both = {**dest, **source}
     unknown = tuple(f"cons of {host}: {r}" for host, r in both.items() if not isinstance(r, Seen))
     return Homes(frozenset(on_dest), astray, unknown)
@@ -89,17 +89,21 @@ def dump(look: Look, host: str) -> Reading[Dump]:
     return answer(look, host, "dump", parse_dump)
 
 
+def dumps_of(look: Look, hosts: Iterable[str]) -> dict[str, Reading[Dump]]:
+    """``dump`` of several ZooKeeper hosts, asked at once."""
+    return look.each(hosts, lambda host: dump(look, host))
+
+
 def owning_sessions(look: Look, hosts: Iterable[str], chroot: str) -> Reading[Sessions]:
     """Ask every host for ``dump`` and ``cons``; Unknown when no host gives a dump."""
     hosts = tuple(hosts)
-    dumps = look.each(hosts, lambda host: dump(look, host))
-    return sessions_of(dumps, look.each(hosts, lambda host: connections(look, host)), chroot)
+    return sessions_of(dumps_of(look, hosts), connections_of(look, hosts), chroot)
 
 
 def sessions_of(
     dumps: Mapping[str, Reading[Dump]], cons: Mapping[str, Reading[tuple[Connection, ...]]], chroot: str
 ) -> Reading[Sessions]:
-    """What the hosts said in ``dump`` and ``cons``, put together; Unknown when no host gave a dump."""
+    """What the hosts answered together; Unknown when no host gave a dump."""
     owners: dict[int, tuple[str, ...]] = {}
     timeouts: dict[int, int] = {}
     seen = [reading.value for reading in dumps.values() if isinstance(reading, Seen)]

@@ -1,70 +1,71 @@
 """The subtree of the chroot as a host's disk holds it: read whole, outside the window.
 
-Whatever is read here crosses the held-open root channel at about 20 MB/s and is parsed in Python: a gigabyte
-of snapshot and logs takes a minute and more.
+Bytes cross the held-open root channel at about 20 MB/s and are parsed in Python: a gigabyte of snapshot and
+logs takes more than a minute.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from zkmigrate.errors import HostError
-from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.inventory.inventory import Dest, Inventory, Source
+from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Teller, tell_nobody
-from zkmigrate.zookeeper.data.errors import ZkDataError
-from zkmigrate.zookeeper.data.logdir import walk
+from zkmigrate.zookeeper.data.logdir import LogWalk, walk
 from zkmigrate.zookeeper.data.sums import Sums, read_sums
 from zkmigrate.zookeeper.data.tree import Difference, Tree, diff, load_tree, max_zxid
 from zkmigrate.zookeeper.data.txnlog import Cursor
-from zkmigrate.zookeeper.facts.disk import directories
+from zkmigrate.zookeeper.facts.disk import directories, read_disk
 from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership, rolled_forward
 
 
 def source_ownership(
     look: Look,
     host: str,
-    data_dir: str,
-    txn_dir: str,
+    source: Source,
     chroot: str,
     known: tuple[Ownership, Cursor] | None = None,
     teller: Teller = tell_nobody,
 ) -> Reading[tuple[Ownership, Cursor | None]]:
     """Who owns what under the chroot, and the log cursor at exactly that state.
 
-    known: an earlier state of the same host's log with its cursor; then only the rest of the log is read, if
-    the cursor's file is still there. teller: told how far it is, where it takes long.
+    known: an earlier state of the same host's log with its cursor. Only the rest of the log is then read, if
+    the cursor's file still exists. teller: is told the progress of a long read.
     """
-    data, logs = directories(look, host, data_dir, txn_dir)
-    try:
-        if known is None or known[1].file not in logs.names_with_sizes():
-            tree = load_tree(data, logs, chroot=chroot, tell=_telling(look, teller, host))
-            state = ownership(tree, chroot)
-            rest = walk(logs, after=state.upto)
-        else:
-            state, rest = known[0], walk(logs, cursor=known[1])
-        # Reading the tree took its time: what was written meanwhile is read now, so that the window need not.
-        state = rolled_forward(state, rest)
-        if rest.gaps:
-            return Unknown("failed", f"{host}: the log has a hole: {rest.gaps[0]}")
-    except (HostError, ZkDataError) as error:
-        return Unknown("failed", f"{host}: {error}")
-    return Seen((state, rest.cursor))
+    data, logs = directories(look, host, source)
+
+    def read() -> tuple[Ownership, Cursor | None]:
+        if known is not None and known[1].file in logs.names_with_sizes():
+            return _rolled_on(known[0], walk(logs, cursor=known[1]))
+        tree = load_tree(data, logs, chroot=chroot, tell=_telling(look, teller, host))
+        # What was written while the tree was read is read now, so that the window need not.
+        state = ownership(tree, chroot)
+        return _rolled_on(state, walk(logs, after=state.upto))
+
+    return read_disk(read, host)
 
 
-# More dest disks are compared as long as this has not passed; the first one always is.
+def _rolled_on(state: Ownership, rest: LogWalk) -> tuple[Ownership, Cursor | None]:
+    """The state after the rest of the log, with the cursor there. HostError for a log with a hole."""
+    state = rolled_forward(state, rest)
+    if rest.gaps:
+        raise HostError(f"the log has a hole: {rest.gaps[0]}")
+    return state, rest.cursor
+
+
 COMPARE_S = 20.0
+"""Seconds after which no further dest disk is compared; the first one always is."""
 _TOLD_AFTER_S = 2.0
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Dest disks beside source's, at one zxid: host → the paths that differ, or why that cannot be told.
-
-    znodes: how many source has under the chroot.
-    """
+    """Dest disks compared with source's at one zxid. znodes: how many source has under the chroot. hosts: the
+    paths that differ."""
 
     zxid: int
     znodes: int
@@ -76,36 +77,28 @@ def compared_ownership(
 ) -> tuple[Reading[tuple[Ownership, Cursor | None]], Reading[Comparison]]:
     """As :func:`source_ownership` from the whole tree, and the comparison of dest's disks with that tree.
 
-    zxid: one that every dest disk holds, read from them before this is called, so that source's log reaches
-    it. Two trees are held at a time. Further hosts than the first are compared for ``COMPARE_S``.
+    zxid: held by every dest disk, and read from them before this call, so that source's log reaches it. Two
+    trees are in memory at a time.
     """
-    source, dest = inventory.source, inventory.dest
-    data, logs = directories(look, leader, source.data_dir, source.txn_dir)
-    try:
-        tree = load_tree(data, logs, chroot=chroot, upto=zxid, tell=_telling(look, teller, leader))
-    except (HostError, ZkDataError) as error:
-        unread = Unknown("failed", f"{leader}: {error}")
-        return unread, unread
+    data, logs = directories(look, leader, inventory.source)
+    tell = _telling(look, teller, leader)
+    read = read_disk(lambda: load_tree(data, logs, chroot=chroot, upto=zxid, tell=tell), leader)
+    if not isinstance(read, Seen):
+        return read, read
+    tree = read.value
+
+    def compared(host: str) -> tuple[Difference, ...]:
+        theirs = directories(look, host, inventory.dest)
+        return diff(tree, load_tree(*theirs, chroot=chroot, upto=zxid, tell=_telling(look, teller, host)))
+
     hosts: dict[str, Reading[tuple[Difference, ...]]] = {}
     began = look.now()
     for host in inventory.dest_names:
         if hosts and look.now() - began > COMPARE_S:
             break
-        theirs = directories(look, host, dest.data_dir, dest.txn_dir)
-        try:
-            other = load_tree(*theirs, chroot=chroot, upto=zxid, tell=_telling(look, teller, host))
-            hosts[host] = Seen(diff(tree, other))
-        except (HostError, ZkDataError) as error:
-            hosts[host] = Unknown("failed", f"{host}: {error}")
-    comparison = Comparison(zxid, len(tree.nodes), hosts)
-    try:
-        rest = walk(logs, after=zxid)
-        state = rolled_forward(ownership(tree, chroot), rest)
-    except (HostError, ZkDataError) as error:
-        return Unknown("failed", f"{leader}: {error}"), Seen(comparison)
-    if rest.gaps:
-        return Unknown("failed", f"{leader}: the log has a hole: {rest.gaps[0]}"), Seen(comparison)
-    return Seen((state, rest.cursor)), Seen(comparison)
+        hosts[host] = read_disk(partial(compared, host), host)
+    rolled = read_disk(lambda: _rolled_on(ownership(tree, chroot), walk(logs, after=zxid)), leader)
+    return rolled, Seen(Comparison(zxid, len(tree.nodes), hosts))
 
 
 @dataclass(frozen=True)
@@ -122,17 +115,13 @@ def digests(
 ) -> Digests:
     """Read every disk once, in memory that does not grow with the tree. leader: of source's."""
 
-    def summed(host: str, data_dir: str, txn_dir: str) -> Reading[Sums]:
+    def summed(host: str, of: Source | Dest) -> Reading[Sums]:
+        data, logs = directories(look, host, of)
         tell = _telling_of(look, teller, host)
-        try:
-            data, logs = directories(look, host, data_dir, txn_dir)
-            return Seen(read_sums(data, logs, chroot=chroot, upto=zxid, tell=tell))
-        except (HostError, ZkDataError) as error:
-            return Unknown("failed", f"{host}: {error}")
+        return read_disk(lambda: read_sums(data, logs, chroot=chroot, upto=zxid, tell=tell), host)
 
-    source, dest = inventory.source, inventory.dest
-    hosts = {host: summed(host, dest.data_dir, dest.txn_dir) for host in inventory.dest_names}
-    return Digests(zxid, summed(leader, source.data_dir, source.txn_dir), hosts)
+    hosts = {host: summed(host, inventory.dest) for host in inventory.dest_names}
+    return Digests(zxid, summed(leader, inventory.source), hosts)
 
 
 def _telling(look: Look, teller: Teller, host: str) -> Callable[[int, int | None], None]:
@@ -154,7 +143,7 @@ def _telling_of(look: Look, teller: Teller, host: str) -> Callable[[str, int, in
 
 
 def ownership(tree: Tree, chroot: str) -> Ownership:
-    """The small state that the window keeps current (``zookeeper/facts/ownership.py``)."""
+    """The owners in a tree: the small state that the window keeps current."""
     ephemerals = {
         path: Ephemeral(owner, tree.nodes[path].czxid)
         for owner, paths in tree.owners.items()

@@ -1,4 +1,4 @@
-"""Who is a client of an ensemble beside the members and the operator: other tenants, tools, old consumers."""
+"""The clients of an ensemble beside the members and the operator: other tenants, tools, old consumers."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ from dataclasses import dataclass
 
 from zkmigrate.hosts.facts.sockets import plain, sockets
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.rules.connect import chroot_in
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.moves.dependent import AnyDependent, Member
-from zkmigrate.moves.facts.connections import addresses, numeric
-from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump
+from zkmigrate.moves.facts.after_move import broker_connect
+from zkmigrate.moves.facts.connections import addresses, connections_of, numeric
+from zkmigrate.moves.facts.sessions import dumps_of
+from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump, parse_wchp
+from zkmigrate.zookeeper.facts.four_letter_answers import answer
 
 LISTED = 5
 
 
 @dataclass(frozen=True)
 class Tenant:
-    """One client address. at: the hosts of the ensemble that it is connected to. sessions: how many it has,
-    None where only sockets could be seen. owns: its ephemerals, anywhere in the tree. beside: the member of
-    this address, whose own sessions do not count."""
+    """One client address. at: the hosts that it is connected to. sessions: how many it has, None where only
+    sockets could be seen. owns: its ephemerals, anywhere in the tree. beside: the member at this address,
+    whose own sessions do not count."""
 
     address: str
     at: tuple[str, ...]
@@ -29,7 +33,7 @@ class Tenant:
     beside: str = ""
 
     def words(self, first: tuple[str, ...] = ()) -> str:
-        """Its sessions and what they own, in short. first: paths of its own to name before the others."""
+        """Its sessions and what they own. first: paths to name before the others."""
         count = self.sessions
         what = "connected" if count is None else "1 session" if count == 1 else f"{count} sessions"
         what += f" beside {self.beside}'s own" if self.beside else ""
@@ -41,7 +45,7 @@ class Tenant:
 
 @dataclass(frozen=True)
 class Tenants:
-    """found: by address. unknown: hosts whose clients could not be seen, with the reason."""
+    """found: sorted by address. unknown: hosts whose clients could not be seen, with the reason."""
 
     found: tuple[Tenant, ...]
     unknown: tuple[str, ...]
@@ -67,9 +71,10 @@ def foreign_clients(
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
     dumps: Mapping[str, Reading[Dump]],
 ) -> Tenants:
-    """Who is a client of dest and none of the dependent's: every session but the members' own and the
-    operator's, which has the canary's too. A dest host's own addresses count only where a session shows: its
-    peers and probes connect without one."""
+    """Every session on dest but the members' own and the operator's (the canary is one of those).
+
+    A dest host's own address counts only with a session: its peers and probes connect without one.
+    """
     own = {a for host in inventory.dest.hosts for a in addresses(host)}
     own |= {a for text in ("127.0.0.1", "::1") for a in numeric(text)}
     port = inventory.dest.ports.client
@@ -120,7 +125,7 @@ def _beside(
 
 
 def _owned(dumps: Mapping[str, Reading[Dump]]) -> dict[int, tuple[str, ...]]:
-    """Every session that owns ephemerals, and which, by all servers that told."""
+    """Session → its ephemerals, by all servers that answered."""
     return {
         s: paths for d in dumps.values() if isinstance(d, Seen) for s, paths in d.value.ephemerals.items()
     }
@@ -137,10 +142,10 @@ def _others(
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
     dumps: Mapping[str, Reading[Dump]],
 ) -> Tenants:
-    """By ``cons`` of every host, or its socket list where it does not give that; ``dump`` tells what a
-    session owns. A connection without a session, such as a four-letter word of a monitor, is no client.
+    """The other clients, by ``cons`` of every host, or its socket list where it gives none.
 
-    ours, ours_by_socket: addresses to leave out beside the members' and the operator's, in either list.
+    A connection without a session, such as a monitor's four-letter word, is no client. ours, ours_by_socket:
+    addresses to leave out of either list, beside the members' and the operator's.
     """
     known = {plain(address) for address in inventory.operator}
     known |= {a for member in dependent.members(inventory) for a in addresses(member)}
@@ -156,11 +161,11 @@ def _others(
                 if c.session is not None and plain(c.address) not in known | ours:
                     at.setdefault(plain(c.address), []).append(host)
                     sessions.setdefault(plain(c.address), set()).add(c.session)
-        elif isinstance(of_host := listed[host], Seen):
-            for peer in {s.peer for s in of_host.value if s.local_port == port} - known - ours_by_socket:
+        elif isinstance(found := listed[host], Seen):
+            for peer in {s.peer for s in found.value if s.local_port == port} - known - ours_by_socket:
                 at.setdefault(peer, []).append(host)
         else:
-            unknown.append(f"{host}: cons: {reading}; ss: {of_host}")
+            unknown.append(f"{host}: cons: {reading}; ss: {found}")
     owned = _owned(dumps)
     return Tenants(
         tuple(
@@ -177,3 +182,33 @@ def _others(
 
 
 UNASKED = Tenants((), ("not looked at for this gate",))
+
+
+@dataclass(frozen=True)
+class Users:
+    """One look at all dest servers.
+
+    watches: host → path → sessions; no server shows watches on a list of children. clients: others than
+    brokers and the operator. chroots: broker → its chroot.
+    """
+
+    watches: Mapping[str, Reading[Mapping[str, tuple[int, ...]]]]
+    clients: Tenants
+    chroots: Mapping[str, Reading[str]]
+
+
+def users(inventory: Inventory, dependent: AnyDependent, look: Look) -> Users:
+    """Ask every dest server, and every broker for its file."""
+    hosts = inventory.dest_names
+    cons = connections_of(look, hosts)
+    dumps = dumps_of(look, hosts)
+    return Users(
+        look.each(hosts, lambda host: answer(look, host, "wchp", parse_wchp)),
+        foreign_clients(inventory, dependent, look, cons, dumps),
+        look.each(inventory.broker_names, lambda name: _chroot(inventory, look, name)),
+    )
+
+
+def _chroot(inventory: Inventory, look: Look, broker: str) -> Reading[str]:
+    connect = broker_connect(inventory, look, broker)
+    return Seen(chroot_in(connect.value)) if isinstance(connect, Seen) else connect

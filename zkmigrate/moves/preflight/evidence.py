@@ -23,16 +23,21 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context
 from zkmigrate.moves.dependent import AnyDependent, Member
-from zkmigrate.moves.facts.connections import SourceClients, connections, numeric, source_clients
+from zkmigrate.moves.facts.connections import (
+    SourceClients,
+    connections_of,
+    numeric,
+    source_clients,
+)
 from zkmigrate.moves.facts.dest import DataState, data_state
 from zkmigrate.moves.facts.own_commands import OwnCommands, own_commands
-from zkmigrate.moves.facts.sessions import Homes, Sessions, dump, homes, sessions_of
+from zkmigrate.moves.facts.sessions import Homes, Sessions, dumps_of, homes, sessions_of
 from zkmigrate.moves.facts.tenants import UNASKED, Tenants, foreign_clients, tenants
 from zkmigrate.zookeeper.data.four_letter_words import Conf, Connection, Dump, Mntr, parse_conf, parse_mntr
 from zkmigrate.zookeeper.data.jute import JUTE_MAXBUFFER
 from zkmigrate.zookeeper.data.reader import Listed
 from zkmigrate.zookeeper.facts.config import ZooConfig, zoo_config
-from zkmigrate.zookeeper.facts.disk import listed
+from zkmigrate.zookeeper.facts.disk import listed, read_disk
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, source_view
 from zkmigrate.zookeeper.facts.four_letter_answers import answer
 from zkmigrate.zookeeper.facts.largest_znode import Largest, largest_znode
@@ -126,8 +131,8 @@ def gather(c: Context, dependent: AnyDependent, look: Look, gate: str) -> Eviden
     view = source_view(inventory, look)
     joined = inventory.dest_names if gate != "preflight" else ()
     serving = (*inventory.source_names, *joined)
-    cons = look.each(serving, lambda host: connections(look, host))
-    dumps = look.each(serving, lambda host: dump(look, host))
+    cons = connections_of(look, serving)
+    dumps = dumps_of(look, serving)
     mntrs = look.each(serving, lambda host: answer(look, host, "mntr", parse_mntr))
     common = Evidence(
         at=look.wall(),
@@ -185,7 +190,7 @@ def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evide
     running = look.each(serving, lambda host: running_flags(look, host))
     offers = look.each((*dests, *members), offer)
     leader = leader_of(c, common)
-    disk = listed(look, leader, source.data_dir, source.txn_dir)
+    disk = read_disk(lambda: listed(look, leader, source))
     return replace(
         common,
         source_config=look.each(sources, lambda host: zoo_config(look, host, source.config)),
@@ -306,9 +311,7 @@ def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
     return replace(
         common,
         source_myid=look.each(sources, lambda host: _myid(look, host, source.data_dir)),
-        largest=largest_znode(
-            look, leader_of(c, common), source.data_dir, source.txn_dir, common.leader, enough
-        ),
+        largest=largest_znode(look, leader_of(c, common), source, common.leader, enough),
         knocks=look.each(dests, lambda host: look.word(host, "srvr")),
         dest_data=look.each(dests, lambda host: data_state(look, dest, host)),
     )

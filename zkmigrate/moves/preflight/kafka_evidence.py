@@ -14,7 +14,7 @@ from zkmigrate.kafka.facts.cluster import kafka_view
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.step import Context
-from zkmigrate.moves.facts.chroot_writers import Written, lately_written
+from zkmigrate.moves.facts.chroot_writers import RecentWrites, recent_writes
 from zkmigrate.moves.preflight.evidence import NOT_ASKED, Evidence, leader_of
 
 
@@ -26,7 +26,7 @@ class KafkaEvidence:
     view: Reading[KafkaView]
     brokers: Mapping[str, BrokerHost] = field(default_factory=dict)
     chroot: Chroot | None = None
-    written: Reading[Written] = NOT_ASKED
+    written: Reading[RecentWrites] = NOT_ASKED
 
 
 def of_kafka(e: Evidence) -> KafkaEvidence:
@@ -68,9 +68,9 @@ def _at_brokers(c: Context, look: Look, common: Evidence) -> Mapping[str, Broker
     return look.each(c.inventory.broker_names, one)
 
 
-def _written(c: Context, common: Evidence) -> Reading[Written]:
+def _written(c: Context, common: Evidence) -> Reading[RecentWrites]:
     if not isinstance(common.disk, Seen):
         return common.disk
     _, logs = common.disk.value
     chroot = c.inventory.kafka.chroot
-    return lately_written(leader_of(c, common), logs, chroot, common.dumps, common.cons, c.tell)
+    return recent_writes(leader_of(c, common), logs, chroot, common.dumps, common.cons, c.tell)

@@ -10,8 +10,8 @@ from zkmigrate.model.step import Context
 from zkmigrate.moves.facts.records import seconds
 from zkmigrate.moves.preflight.check import JOINED, Gate, Judged, Scope, check, unseen
 from zkmigrate.moves.preflight.evidence import Evidence
-from zkmigrate.moves.rules.maintenance_window import MOVES, hour
-from zkmigrate.moves.rules.window_estimate import rehearsed_s
+from zkmigrate.moves.rules.maintenance_window import MOVES, maintenance_window
+from zkmigrate.moves.rules.window_estimate import rehearsed_to_check_s
 from zkmigrate.moves.rules.window_rules import STEPS
 
 WINDOW_FACTOR = 3
@@ -31,7 +31,9 @@ def in_hour(c: Context, e: Evidence) -> Iterator[Judged]:
 
     To do: Wait for the window, or correct policy.window in migration.yml.
     """
-    now = hour(c.inventory.policy.window, e.at, WINDOW_FACTOR * (rehearsed_s(c) or 0.0))
+    now = maintenance_window(
+        c.inventory.policy.window, e.at, WINDOW_FACTOR * (rehearsed_to_check_s(c) or 0.0)
+    )
     yield Judged(now.inside, now.seen, now.needed, moves=() if c.inventory.policy.window is None else MOVES)
 
 

@@ -13,16 +13,16 @@ PARTS_OF_ROLL = ("kafka.replication", "kafka.min-isr")
 
 
 def accepted(exceptions: Sequence[Accept], findings: Iterable[Finding], at: float) -> tuple[Finding, ...]:
-    """The findings of a gate; one that is not so, and that somebody answers for, warns instead of blocking.
+    """The findings of a gate; one that does not hold and that somebody accepts warns instead of blocking.
 
-    at: now, in seconds since the epoch. From ``until`` on it blocks again and says so. What is unknown is
-    never accepted, nor is a finding outside of ``ACCEPTABLE``.
+    at: now, in seconds since the epoch. From ``until`` on the finding blocks again and says so. Neither an
+    unknown finding nor one outside ``ACCEPTABLE`` is ever accepted.
     """
     return tuple(_judged(exceptions, f, at) for f in findings)
 
 
 def spared_topics(exceptions: Sequence[Accept], at: float) -> frozenset[str]:
-    """Topics that may be unavailable while one broker restarts, as somebody accepts."""
+    """Topics that somebody accepts to be unavailable while one broker restarts."""
     return frozenset(x.target for x in exceptions if x.finding in PARTS_OF_ROLL and at < x.end)
 
 

@@ -1,19 +1,19 @@
-"""What a look after the move means: claims about dest, the brokers, and whoever still uses source.
+"""Claims of a look after the move: about dest, the brokers, and whoever still uses source.
 
-A host that does not answer leaves its claims unknown, and unknown is not fine. A source server that refuses
-the connection has been heard: nothing serves there.
+A host that does not answer leaves its claims unknown, which is not fine. A source server that refuses the
+connection was heard: nothing serves there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
-from zkmigrate.inventory.inventory import Broker, Inventory
-from zkmigrate.kafka.rules.connect import registration
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.rules.connect import hosts_in, registration
+from zkmigrate.model.fact import Absent, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim, meanings
-from zkmigrate.moves.facts.after_move import Afterwards, Written, reformed
-from zkmigrate.moves.facts.sessions import Sessions
+from zkmigrate.moves.facts.after_move import AfterMove, NewWrites, reformed
 from zkmigrate.zookeeper.data.session import format_session, unsigned
 from zkmigrate.zookeeper.data.zxid import format_zxid
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView
@@ -23,10 +23,10 @@ _POINT_TO_DEST = "restart this broker with zookeeper.connect naming dest"
 
 
 def findings(
-    inventory: Inventory, seen: Afterwards, written_before: Sequence[str] = (), read_log: bool = True
+    inventory: Inventory, seen: AfterMove, written_before: Sequence[str] = (), read_log: bool = True
 ) -> tuple[Finding, ...]:
     """Every claim of one look. written_before: writes that earlier looks found, in words. read_log: whether
-    source's log was to be read."""
+    source's log was read."""
     return (
         _dest(seen),
         *_registered(inventory, seen),
@@ -37,8 +37,8 @@ def findings(
     )
 
 
-def in_words(written: Written, addresses: Mapping[int, str]) -> tuple[str, ...]:
-    """The changes under the chroot, one line each. addresses: of sessions that are connected to source."""
+def written_lines(written: NewWrites, addresses: Mapping[int, str]) -> tuple[str, ...]:
+    """The changes under the chroot, one line each. addresses: of sessions on source."""
     return tuple(
         f"{c.type} {c.path or '(session opened)'} by session {format_session(c.session)}"
         + (f" of {addresses[unsigned(c.session)]}" if unsigned(c.session) in addresses else "")
@@ -47,10 +47,11 @@ def in_words(written: Written, addresses: Mapping[int, str]) -> tuple[str, ...]:
     )
 
 
-def _dest(seen: Afterwards) -> Finding:
+def _dest(seen: AfterMove) -> Finding:
     modes = seen.dest.modes()
-    told = ", ".join(f"{host} {mode}" for host, mode in modes.items())
-    heard = {host: r for host, r in seen.dest.servers.items() if not _unheard(r)}
+    text = ", ".join(f"{host} {mode}" for host, mode in modes.items())
+    servers = seen.dest.servers.items()
+    heard = [host for host, r in servers if not isinstance(r, Unknown) or r.cause == "refused"]
     kinds = sorted(modes[host] for host in heard)
     needed = f"1 leader, {len(modes) - 1} followers, all in sync"
     held: bool | None
@@ -63,52 +64,42 @@ def _dest(seen: Afterwards) -> Finding:
         held = None
     else:
         synced = seen.leader.value.synced_followers if isinstance(seen.leader, Seen) else None
-        told += f"; {synced if synced is not None else 'unknown how many'} in sync"
+        text += f"; {synced if synced is not None else 'unknown how many'} in sync"
         held = False if "leader" not in kinds else None if synced is None else synced == len(modes) - 1
     return claim(
         "watch.dest",
         "every dest host serves",
         held,
-        seen=told,
+        seen=text,
         needed=needed,
         moves=("start the dest host that does not serve; see why it stopped",),
     )
 
 
-def _unheard(reading: Reading[object]) -> bool:
-    return isinstance(reading, Unknown) and reading.cause != "refused"
-
-
-def _registered(inventory: Inventory, seen: Afterwards) -> Iterator[Finding]:
-    paths = _paths(seen.dest_owners)
+def _registered(inventory: Inventory, seen: AfterMove) -> Iterator[Finding]:
+    owners = seen.dest_owners.value.owners if isinstance(seen.dest_owners, Seen) else {}
+    owned = {path for paths in owners.values() for path in paths}
     for broker in inventory.kafka.brokers:
         path = registration(inventory.kafka.chroot, broker.id)
         unknown = not isinstance(seen.dest_owners, Seen)
         yield claim(
             "watch.registered",
             "the broker is registered on dest",
-            None if unknown else path in paths,
-            seen=str(seen.dest_owners) if unknown else path if path in paths else f"no {path}",
+            None if unknown else path in owned,
+            seen=str(seen.dest_owners) if unknown else path if path in owned else f"no {path}",
             needed=path,
             target=broker.name,
             moves=("start this broker, or see where it is connected",),
         )
 
 
-def _paths(owners: Reading[Sessions]) -> set[str]:
-    return {p for paths in owners.value.owners.values() for p in paths} if isinstance(owners, Seen) else set()
-
-
-def _configured(inventory: Inventory, seen: Afterwards) -> Iterator[Finding]:
+def _configured(inventory: Inventory, seen: AfterMove) -> Iterator[Finding]:
     dest = {a for host in inventory.dest.hosts for a in (host.address, *host.also)}
     for host, reading in seen.connect.items():
-        strange: list[str] = []
-        if isinstance(reading, Seen):
-            strange = sorted(_hosts(reading.value) - dest)
         yield claim(
             "watch.config",
             "the broker's file names dest only",
-            (not strange) if isinstance(reading, Seen) else None,
+            hosts_in(reading.value) <= dest if isinstance(reading, Seen) else None,
             seen=reading.value if isinstance(reading, Seen) else str(reading),
             needed="hosts of dest: the next restart goes where this file says",
             target=host,
@@ -117,34 +108,25 @@ def _configured(inventory: Inventory, seen: Afterwards) -> Iterator[Finding]:
         )
 
 
-def _hosts(connect: str) -> set[str]:
-    parts = [part.strip() for part in connect.split("/", 1)[0].split(",")]
-    return {part.rpartition(":")[0].strip("[]") or part for part in parts if part}
-
-
-def _left_source(inventory: Inventory, seen: Afterwards) -> Iterator[Finding]:
-    for broker in inventory.kafka.brokers:
-        yield _left(broker, seen)
-
-
-def _left(broker: Broker, seen: Afterwards) -> Finding:
-    where = seen.clients.members[broker.name]
+def _left_source(inventory: Inventory, seen: AfterMove) -> Iterator[Finding]:
     unknown = seen.clients.unknown
-    told = ", ".join(where) or "; ".join(unknown) or "nowhere"
-    held = False if where else None if unknown else True
-    return claim(
-        "watch.left-source",
-        "the broker is no client of source",
-        held,
-        seen=told,
-        needed="seen nowhere on source",
-        target=broker.name,
-        moves=(_POINT_TO_DEST,) if where else ("allow cons on source, or ss on source or on the brokers",),
-    )
+    for broker in inventory.kafka.brokers:
+        where = seen.clients.members[broker.name]
+        yield claim(
+            "watch.left-source",
+            "the broker is no client of source",
+            False if where else None if unknown else True,
+            seen=", ".join(where) or "; ".join(unknown) or "nowhere",
+            needed="seen nowhere on source",
+            target=broker.name,
+            moves=(_POINT_TO_DEST,)
+            if where
+            else ("allow cons on source, or ss on source or on the brokers",),
+        )
 
 
-def _owners(inventory: Inventory, seen: Afterwards) -> Finding:
-    """Sessions that moved stay in source's list until they expire there, and are no strays."""
+def _owners(inventory: Inventory, seen: AfterMove) -> Finding:
+    """Sessions that moved stay in source's list until they expire there: they are no strays."""
     held: bool | None
     if isinstance(seen.source_owners, Seen):
         moved = seen.dest_owners.value.owners if isinstance(seen.dest_owners, Seen) else {}
@@ -155,58 +137,50 @@ def _owners(inventory: Inventory, seen: Afterwards) -> Finding:
         held = not strays
         if strays and not isinstance(seen.dest_owners, Seen):
             held = None  # they may be those that moved
-        told = _listed(
+        text = _listed(
             f"session {format_session(s)} of {seen.at_source.get(s, 'a client not in cons')}: "
             f"{', '.join(paths[:LISTED])}"
             for s, paths in sorted(strays.items())
         )
     else:
         held = True if _nobody_serves(seen.source) else None
-        told = "no source server serves" if held else str(seen.source_owners)
+        text = "no source server serves" if held else str(seen.source_owners)
     return claim(
         "watch.strays",
         "nobody on source owns a part of the chroot",
         held,
-        seen=told or "nobody",
+        seen=text or "nobody",
         needed=f"nobody below {inventory.kafka.chroot}",
         moves=("point this client to dest, or stop it",),
     )
 
 
-def _writes(seen: Afterwards, before: Sequence[str], read_log: bool) -> Finding:
+def _writes(seen: AfterMove, before: Sequence[str], read_log: bool) -> Finding:
     reading = seen.written
-    claimed = "nobody writes under the chroot on source"
-    moves = ("find the client, point it to dest, repeat there what it wrote; then watch --from-now",)
+    writes = partial(claim, "watch.writes", "nobody writes under the chroot on source")
     if not reformed(seen.dest):
-        told = "later: dest observes source, what is written there is written here"
-        return claim("watch.writes", claimed, None, seen=told, severity=Severity.INFO)
+        text = "later: dest observes source, what is written there is written here"
+        return writes(None, seen=text, severity=Severity.INFO)
     if not read_log and not before:
-        told = "not looked at: neither a run nor --state tells from where on"
-        return claim("watch.writes", claimed, None, seen=told, severity=Severity.INFO)
-    now = in_words(reading.value, seen.at_source) if isinstance(reading, Seen) else ()
-    found = (*before, *now)
-    if found:
-        return claim("watch.writes", claimed, False, seen=_listed(found), needed="none", moves=moves)
+        text = "not looked at: neither a run nor --state says from where on"
+        return writes(None, seen=text, severity=Severity.INFO)
+    now = written_lines(reading.value, seen.at_source) if isinstance(reading, Seen) else ()
+    if found := (*before, *now):
+        moves = ("find the client, point it to dest, repeat there what it wrote; then watch --from-now",)
+        return writes(False, seen=_listed(found), needed="none", moves=moves)
     if isinstance(reading, Seen):
         written = reading.value
-        told = f"none from {format_zxid(written.since)} to {format_zxid(written.upto.zxid)}"
-        held = None if written.unproved else True
+        text = f"none from {format_zxid(written.since)} to {format_zxid(written.upto.zxid)}"
+        held, text = None if written.unproved else True, written.unproved or f"{text}, by {written.upto.host}"
         moves = ("watch --from-now, which begins at the present end of source's log",)
-        return claim(
-            "watch.writes",
-            claimed,
-            held,
-            seen=written.unproved or f"{told}, by {written.upto.host}",
-            needed="none",
-            moves=moves,
-        )
+        return writes(held, seen=text, needed="none", moves=moves)
     gone = _nobody_serves(seen.source)
-    told = "no source server serves" if gone else str(reading)
-    return claim("watch.writes", claimed, True if gone else None, seen=told, needed="none")
+    text = "no source server serves" if gone else str(reading)
+    return writes(True if gone else None, seen=text, needed="none")
 
 
 def _nobody_serves(view: EnsembleView) -> bool:
-    """Every server was heard: it refuses the connection, or runs without a quorum."""
+    """Whether every server was heard: it refuses the connection, or has no quorum."""
     return all(
         isinstance(r, Absent) or (isinstance(r, Unknown) and r.cause == "refused")
         for r in view.servers.values()

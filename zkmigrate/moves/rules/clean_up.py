@@ -1,7 +1,7 @@
-"""Which subtrees of dest may go after a move: what other tenants of source had there, and nobody uses there.
+"""Which subtrees of other tenants may be deleted from dest after a move.
 
-Dest begins as a copy of source's whole tree. What lies outside every Kafka chroot came along and stays. It
-may go when no session owns, watches or writes it on dest, by what all dest servers say.
+Dest begins as a copy of source's whole tree, so it also holds what lies outside every Kafka chroot. A subtree
+of that may go when, by all dest servers, no session owns, watches or writes it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KEPT = "/zookeeper"
 """ZooKeeper's own subtree: its config, and the quotas of others."""
 
 ACCEPTABLE = ("clean-up.watches", "clean-up.clients", "clean-up.chroots", "clean-up.children")
-"""What somebody may answer for: the tool cannot see it, a person may know it. Never what was seen in use."""
+"""Findings that a person may accept: what the tool cannot see. Never what was seen in use."""
 
 _DELETE = 1 << 3
 _ANYBODY = ("world", "ip")
@@ -31,8 +31,8 @@ _NO_DELETE = "{}: its ACL lets this client delete no child"
 
 @dataclass(frozen=True)
 class Node:
-    """A znode without its data. owner: its ephemeralOwner; a container and a TTL znode have a number there
-    too. acl: None where no ACL lets this client read the znode. changed_ms: its mtime."""
+    """A znode without its data. owner: its ephemeralOwner, also of a container or a TTL znode. acl: None
+    where this client may not read the znode. changed_ms: its mtime."""
 
     path: str
     czxid: int
@@ -47,7 +47,7 @@ class Node:
 
     @property
     def mark(self) -> tuple[int, int, int]:
-        """What is another after each change of the znode itself, but for its ACL."""
+        """Differs after each change of the znode itself, except of its ACL."""
         return self.czxid, self.mzxid, self.version
 
 
@@ -73,14 +73,14 @@ Marks = Mapping[str, tuple[int, int, int]]
 """Path → ``Node.mark``."""
 
 
-def summed(
+def subtree_of(
     path: str, nodes: Iterable[Node], above: Node, cut: int | None, known: Marks | None = None
 ) -> Subtree:
     """The subtree of these znodes. above: the parent of its top. cut: the last zxid that dest had from
     source; None where it is not known.
 
-    known: what a clean-up that was interrupted keeps of the subtree. Its own deletes move the parents' pzxid,
-    so a znode is compared with what was kept, and one that was not kept is new.
+    known: marks that an interrupted clean-up recorded. Its deletes changed the parents' pzxid, so each znode
+    is compared with its recorded mark; one without a mark is new.
     """
     znodes = size = newest = changed_ms = 0
     owned: list[tuple[str, int]] = []
@@ -116,24 +116,19 @@ def _locks(node: Node) -> Iterable[str]:
 
 
 def may_delete_in(acl: Sequence[Acl]) -> bool:
-    """Whether a client that has proved no identity may delete children of a znode with this ACL. An ACL by
-    address may mean another address; then the server says so."""
+    """Whether a client without an identity may delete children of a znode with this ACL. An ACL by address
+    may mean another address; then the server refuses."""
     return any(one.scheme in _ANYBODY and one.perms & _DELETE for one in acl)
 
 
 def outside(children: Mapping[str, Sequence[str]], chroots: Collection[str]) -> tuple[str, ...]:
-    """The topmost subtrees that hold no chroot and lie in none, in order, without ``/zookeeper``.
+    """The topmost subtrees that hold no chroot and lie in none, sorted, without ``/zookeeper``.
 
     children: path → names below it, of ``/`` and of every ancestor of a chroot.
     """
     kept = (KEPT, *chroots)
-    found: list[str] = []
-    for parent, names in children.items():
-        for name in names:
-            path = f"{parent.rstrip('/')}/{name}"
-            if not any(is_under(path, root) or is_under(root, path) for root in kept):
-                found.append(path)
-    return tuple(sorted(found))
+    paths = (f"{parent.rstrip('/')}/{name}" for parent, names in children.items() for name in names)
+    return tuple(sorted(p for p in paths if not any(is_under(p, root) or is_under(root, p) for root in kept)))
 
 
 def ancestors(chroots: Collection[str]) -> tuple[str, ...]:
@@ -145,23 +140,23 @@ def ancestors(chroots: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted(above))
 
 
-def of_dest(
+def dest_findings(
     watches: Mapping[str, Reading[Mapping[str, tuple[int, ...]]]],
     clients: Tenants,
     chroots: Mapping[str, Reading[str]],
 ) -> tuple[Finding, ...]:
     """What must hold of dest as a whole. watches: dest host → path → sessions. chroots: broker → chroot."""
     return (
-        *(_told(host, reading) for host, reading in watches.items()),
+        *(_watches(host, reading) for host, reading in watches.items()),
         *_clients(clients),
         *(_chroot(broker, reading) for broker, reading in chroots.items()),
     )
 
 
-def _told(host: str, reading: Reading[Mapping[str, tuple[int, ...]]]) -> Finding:
+def _watches(host: str, reading: Reading[Mapping[str, tuple[int, ...]]]) -> Finding:
     return claim(
         "clean-up.watches",
-        "the server tells which znodes are watched",
+        "the server shows which znodes are watched",
         True if isinstance(reading, Seen) else None,
         target=host,
         seen=f"{len(reading.value)} znodes" if isinstance(reading, Seen) else str(reading),
@@ -175,7 +170,7 @@ def _told(host: str, reading: Reading[Mapping[str, tuple[int, ...]]]) -> Finding
 
 def _clients(clients: Tenants) -> Iterable[Finding]:
     sentence = "every session on dest is a broker's or the operator's"
-    needed = "no other client: the watches on lists of children are told nowhere"
+    needed = "no other client: no server shows watches on lists of children"
     for tenant in clients.found:
         yield claim(
             "clean-up.clients",
@@ -219,10 +214,10 @@ def _chroot(broker: str, reading: Reading[str]) -> Finding:
     )
 
 
-def of_subtree(
+def subtree_findings(
     tree: Subtree, cut: int | None, watches: Mapping[str, Reading[Mapping[str, tuple[int, ...]]]]
 ) -> tuple[Finding, ...]:
-    """Whether this subtree may go, by what was seen of it and of dest's watches."""
+    """Whether this subtree may be deleted."""
     watched = sorted(
         {
             f"{path} by {', '.join(map(format_session, sessions))} on {host}"
@@ -299,8 +294,8 @@ def _owned(path: str, owner: int) -> str:
     return f"{path} of session {format_session(owner)}" if is_session(signed(owner)) else f"{path} has a TTL"
 
 
-def answered(found: Iterable[Finding], wanted: Collection[str], who: str) -> tuple[Finding, ...]:
-    """The findings where somebody answers for some, as ``ID:TARGET``. who: in words, with the reason."""
+def with_accepted(found: Iterable[Finding], wanted: Collection[str], who: str) -> tuple[Finding, ...]:
+    """The findings; those that somebody accepts, named as ``ID:TARGET``, only warn. who: with the reason."""
     return tuple(
         replace(f, severity=Severity.WARN, accepted=who)
         if f.blocks and f.id in ACCEPTABLE and f"{f.id}:{f.target}" in wanted

@@ -1,10 +1,18 @@
-"""Foreign clients of dest: what writes there after OPEN while others of its kind still write to source."""
+"""Foreign clients of dest: after OPEN one writes there while others of its kind still write to source."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from zkmigrate.model.fact import Reading
 from zkmigrate.model.finding import Finding, claim
-from zkmigrate.moves.dependent import Words
-from zkmigrate.moves.facts.tenants import Tenants
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Context
+from zkmigrate.moves.dependent import AnyDependent, Words
+from zkmigrate.moves.facts.sessions import dumps_of
+from zkmigrate.moves.facts.tenants import Tenants, foreign_clients
+from zkmigrate.moves.rules.accepted import accepted
+from zkmigrate.zookeeper.data.four_letter_words import Connection
 
 FOREIGN = "dest.foreign-client"
 NO_FOREIGNER = "dest has no client beside the {many}, the operator and the canary"
@@ -18,8 +26,16 @@ _MOVES = (
 _BLIND = ("allow cons and dump in dest's 4lw.commands.whitelist, and let the ssh account run ss",)
 
 
+def foreign_findings(
+    c: Context, dependent: AnyDependent, look: Look, cons: Mapping[str, Reading[tuple[Connection, ...]]]
+) -> tuple[Finding, ...]:
+    """The foreign clients of dest now, by ``cons`` of its hosts; an accepted one only warns."""
+    found = foreign_clients(c.inventory, dependent, look, cons, dumps_of(look, c.inventory.dest_names))
+    return accepted(c.inventory.accept, foreign(dependent.words, found), look.wall())
+
+
 def foreign(words: Words, found: Tenants) -> tuple[Finding, ...]:
-    """One finding for each address, with the ephemerals it owns; unknown where a host's clients are."""
+    """A finding for each address, with the ephemerals it owns; unknown where a host's clients are unknown."""
     sentence = NO_FOREIGNER.format(many=words.many)
     findings = [
         claim(FOREIGN, sentence, False, seen=t.words(), needed=_NEEDED, target=t.address, moves=_MOVES)

@@ -1,8 +1,7 @@
 """The lease of the block: how long the kernel holds it without a renewal.
 
-``policy.lease`` says how long it should be. Where the hosts answer too slowly for that, it is made longer, as
-far as the window's deadline allows; :func:`chosen` decides before FENCE, :func:`in_force` tells what was
-decided.
+``policy.lease`` says how long it should be. Where the hosts answer too slowly for that, :func:`chosen` makes
+it longer before FENCE, as far as the window's deadline allows. :func:`in_force` gives what was chosen.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from zkmigrate.inventory.checks import FENCE_OUTLIVES_CUT_MS
 from zkmigrate.inventory.inventory import Lease
 from zkmigrate.model.step import Context
 from zkmigrate.model.step_record import known
-from zkmigrate.moves.facts.records import Terms
+from zkmigrate.moves.facts.records import TimeoutAndLease
 from zkmigrate.moves.rules.window_rules import FIND_DOOR_S, STEPS, deadlines, expected_way_back_s, rehearsed_s
 
-# A renewal may reach the host two round trips and one period after the one before; one trip is to spare.
 ROUND_TRIPS = 3
+"""A renewal may reach the host one period and two round trips after the one before; one trip is to spare."""
 _SECOND_MS = 1000
 
 
@@ -31,8 +30,8 @@ class Longest:
 
 
 def needed_ms(lease: Lease, worst_s: float) -> int:
-    """The shortest cut that renewals hold, in whole seconds as the kernel counts. worst_s: the longest round
-    trip that was measured."""
+    """The shortest cut that renewals keep alive, in whole seconds as the kernel counts. worst_s: the longest
+    round trip that was measured."""
     least = max(2 * lease.renew_every_ms, lease.renew_every_ms + ROUND_TRIPS * worst_s * 1000)
     return math.ceil(least / _SECOND_MS) * _SECOND_MS
 
@@ -40,9 +39,9 @@ def needed_ms(lease: Lease, worst_s: float) -> int:
 def longest(c: Context, smallest_timeout_s: float | None) -> Longest:
     """What the policy and the deadline allow. smallest_timeout_s: T; None while no client is at stake.
 
-    An operator who dies right after FENCE leaves an observer behind the shut door: clients find it again once
-    the fence has ended, and must have found it by T - T/3. One who dies right after CUT leaves a host that
-    goes back by itself once the cut has ended: that must be before the way back would have to start.
+    If the operator dies right after FENCE, clients find the observer again once the fence has ended; they
+    must have found it by T - T/3. If the operator dies right after CUT, the host goes back by itself once the
+    cut has ended; that must be before the way back would have to start.
     """
     lease = c.inventory.policy.lease
     most = max(lease.longest_ms, lease.fence_ttl_ms)
@@ -58,7 +57,7 @@ def longest(c: Context, smallest_timeout_s: float | None) -> Longest:
 
 def chosen(lease: Lease, worst_s: float, allowed: Longest) -> Lease | None:
     """The policy's lease, longer where renewals need it, shorter where the deadline does; None where no lease
-    is both long enough for the renewals and short enough for the deadline."""
+    satisfies both."""
     needed = needed_ms(lease, worst_s)
     most = _whole(min(allowed.cut_ms, allowed.fence_ms - FENCE_OUTLIVES_CUT_MS))
     if most < needed:
@@ -71,7 +70,7 @@ def chosen(lease: Lease, worst_s: float, allowed: Longest) -> Lease | None:
 def in_force(c: Context) -> Lease:
     """The lease that SURVEY chose and recorded; the policy's before that."""
     lease = c.inventory.policy.lease
-    terms = known(Terms, c)
+    terms = known(TimeoutAndLease, c)
     picked = terms.lease if terms is not None else None
     return lease if picked is None else lease.model_copy(update=asdict(picked))
 

@@ -1,4 +1,4 @@
-"""Whether it is the hour in which members and clients may notice something: ``policy.window``."""
+"""``policy.window``: the hours in which members and clients may notice something."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOVES = ("wait for the window", "correct policy.window in migration.yml")
 
 
 @dataclass(frozen=True)
-class Hour:
+class MaintenanceWindow:
     """inside: now is in the window, and long enough before its end. seen, needed: as in a finding."""
 
     inside: bool
@@ -19,13 +19,14 @@ class Hour:
     needed: str
 
 
-def hour(window: Window | None, at: float, length_s: float = 0.0) -> Hour:
-    """at: now, in seconds since the epoch. length_s: more than this has to be left of the window."""
+def maintenance_window(window: Window | None, at: float, length_s: float = 0.0) -> MaintenanceWindow:
+    """Whether now is inside. at: now, in seconds since the epoch. length_s: more must be left of the
+    window."""
     if window is None:
-        return Hour(True, "no policy.window given", "no window, or now inside it")
+        return MaintenanceWindow(True, "no policy.window given", "no window, or now inside it")
     begin, end = (datetime.fromisoformat(text) for text in (window.begin, window.end))
     now = datetime.fromtimestamp(at, UTC)
     left = (end - now).total_seconds()
     needed = f"from {window.begin} to {window.end}" + (f", {length_s:.0f} s of it left" if length_s else "")
     seen = f"now is {now:%Y-%m-%dT%H:%M:%SZ}" + (f", {left:.0f} s left" if left > 0 and begin <= now else "")
-    return Hour(begin <= now and left > length_s, seen, needed)
+    return MaintenanceWindow(begin <= now and left > length_s, seen, needed)

@@ -1,4 +1,4 @@
-"""In which order all brokers go down and come back, and who agreed that source is written to."""
+"""The order in which all brokers stop and start, and who agrees that source is written to."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from zkmigrate.model.look import KafkaView
 from zkmigrate.moves.rules.accepted import accepted
 
 OWNER = "return.source-owner"
-"""Nobody but a person can say so: it holds where ``accept`` of migration.yml names who did."""
+"""Only a person can say so: it holds where ``accept`` of migration.yml names who did."""
 
 
-def next_down(view: KafkaView, up: Sequence[Broker], width: int) -> tuple[tuple[str, ...], str]:
-    """The brokers to stop now, and why none is.
+def next_to_stop(view: KafkaView, up: Sequence[Broker], width: int) -> tuple[tuple[str, ...], str]:
+    """The brokers to stop now, or why none may. up: those that run.
 
-    Every replica whose broker is still up is in sync first. So the ISRs end with the brokers that stop last,
-    which know all that was acknowledged, and which come back first. The controller stops last: the others
-    hand their partitions over to it. No two that share a partition stop at once. up: those that run.
+    First every replica on a running broker is in sync. So the last ISRs are those of the brokers that stop
+    last, which know all that was acknowledged, and start first. The controller stops last: the others hand
+    their partitions over to it. No two that share a partition stop at once.
     """
     ids = {broker.id for broker in up}
     late = [p for p in view.partitions if ids & set(p.replicas) - set(p.isr)]
@@ -38,20 +38,23 @@ def next_down(view: KafkaView, up: Sequence[Broker], width: int) -> tuple[tuple[
     return tuple(broker.name for broker in wave), ""
 
 
-def next_up(order: Sequence[str], started: Collection[str], here: Collection[str]) -> tuple[str, ...]:
-    """The brokers to start now; none while the first is waited for, or once all are started.
+def next_to_start(
+    order: Sequence[str], started: Collection[str], registered: Collection[str]
+) -> tuple[str, ...]:
+    """The brokers to start now; none until the first is registered, or once all are started.
 
-    The first of the order comes alone: it shows that file and ensemble are right before the others follow,
-    and leads what it can. started: those whose process may be there. here: those that are registered.
+    The first of the order starts alone: it shows that file and ensemble are right, and leads what it can.
+    started: those whose process may be there.
     """
-    left = tuple(name for name in order if name not in started)
+    waiting = tuple(name for name in order if name not in started)
     if not started:
-        return left[:1]
-    return left if here else ()
+        return waiting[:1]
+    return waiting if registered else ()
 
 
-def agreed(inventory: Inventory, at: float, cost: str) -> Finding:
-    """Whether source's owner agrees, by name. cost: what they agree to. at: seconds since the epoch."""
+def owner_consent(inventory: Inventory, at: float, cost: str) -> Finding:
+    """Whether source's owner agrees, by name. cost: what they agree to. at: now, in seconds since the
+    epoch."""
     asked = claim(
         OWNER,
         "whoever owns source agrees that it is written to and that every broker is down meanwhile",
@@ -63,8 +66,8 @@ def agreed(inventory: Inventory, at: float, cost: str) -> Finding:
     return accepted(inventory.accept, (asked,), at)[0]
 
 
-def consenting(inventory: Inventory, at: float) -> str:
-    """Who that is; empty where nobody agrees now."""
+def consenting_owner(inventory: Inventory, at: float) -> str:
+    """Who agrees now, by name; empty for nobody."""
     names = [x.who for x in inventory.accept if x.finding == OWNER and at < x.end]
     return names[-1] if names else ""
 

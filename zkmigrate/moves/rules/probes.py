@@ -1,8 +1,7 @@
-"""The questions of a move's window: is the block whole on every dest host, do the members of the dependent
-answer, does source serve.
+"""The probes of a move's window: whether the block is whole, the members answer and source serves.
 
-One bad answer is not yet trouble: a look must fail, a broker stay silent, source be without a quorum twice in
-a row. A leak in the block counts at once.
+One bad answer is not yet trouble: a look must fail, a broker be silent, or source have no quorum twice in a
+row. A leak in the block counts at once.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ _IN_A_ROW = 2
 _WITHIN_S = 3.0
 
 
-def of_window(dependent: AnyDependent, inventory: Inventory, look: Look, note: Note) -> tuple[Probe, ...]:
-    """All of them. note: takes the phases of the hosts as they are seen."""
+def window_probes(dependent: AnyDependent, inventory: Inventory, look: Look, note: Note) -> tuple[Probe, ...]:
+    """All probes. note: takes the phases of the hosts."""
     hosts = inventory.dest_names
 
     def statuses() -> Mapping[str, Reading[HostStatus]]:
@@ -49,7 +48,8 @@ def of_window(dependent: AnyDependent, inventory: Inventory, look: Look, note: N
 
 
 def block(hosts: tuple[str, ...], ask: Callable[[], Mapping[str, Reading[HostStatus]]]) -> Probe:
-    """Own rules first and whole, both sets filled as the phase wants them, lease never lapsed."""
+    """Whether our rules are first and whole, both sets filled as the phase needs, and the lease never
+    lapsed."""
     missed: Counter[str] = Counter()
 
     def findings() -> Iterator[Finding]:
@@ -57,13 +57,9 @@ def block(hosts: tuple[str, ...], ask: Callable[[], Mapping[str, Reading[HostSta
             missed[host] = 0 if isinstance(reading, Seen) else missed[host] + 1
             if missed[host] in (0, _IN_A_ROW):
                 held = True if missed[host] == 0 else None
-                yield claim(
-                    LOOK_UNKNOWN,
-                    "the host tells its state",
-                    held,
-                    seen=_text(reading),
-                    target=f"{host} status",
-                )
+                seen = reading.value.phase if isinstance(reading, Seen) else str(reading)
+                sentence, target = "the host answers with its state", f"{host} status"
+                yield claim(LOOK_UNKNOWN, sentence, held, seen=seen, target=target)
             if isinstance(reading, Seen):
                 yield from _block(host, reading.value)
 
@@ -90,7 +86,7 @@ def _block(host: str, status: HostStatus) -> Iterator[Finding]:
 
 
 def brokers(ask: Callable[[], Mapping[str, str]]) -> Probe:
-    """Every broker answers a request. ``ask`` gives broker → what went wrong, empty when nothing did."""
+    """Whether every broker answers a request. ask: gives broker → what went wrong, empty for nothing."""
     missed: Counter[str] = Counter()
 
     def findings() -> Iterable[Finding]:
@@ -105,7 +101,7 @@ def brokers(ask: Callable[[], Mapping[str, str]]) -> Probe:
 
 
 def source(ask: Callable[[], EnsembleView]) -> Probe:
-    """Source could take dest back: a majority serves under one leader. Not asked any more after SEAL."""
+    """Whether source could take dest back: a majority serves under one leader. Not asked after SEAL."""
     missed = 0
 
     def findings() -> Iterator[Finding]:
@@ -116,8 +112,10 @@ def source(ask: Callable[[], EnsembleView]) -> Probe:
         if missed and missed < _IN_A_ROW:
             return
         seen = ", ".join(f"{host} {mode}" for host, mode in view.modes().items())
-        told = None if held is None else True
-        yield claim(LOOK_UNKNOWN, "source tells whether it serves", told, seen=seen, target="source status")
+        answered = None if held is None else True
+        yield claim(
+            LOOK_UNKNOWN, "source answers whether it serves", answered, seen=seen, target="source status"
+        )
         if held is not None:
             yield claim(
                 SOURCE_SICK,
@@ -130,7 +128,3 @@ def source(ask: Callable[[], EnsembleView]) -> Probe:
             )
 
     return Probe("source", 1.0, findings, leased=True)
-
-
-def _text(reading: Reading[HostStatus]) -> str:
-    return reading.value.phase if isinstance(reading, Seen) else str(reading)

@@ -1,4 +1,4 @@
-"""The two configs of a dest host: observer of source, and participant of its own ensemble."""
+"""The two configs of a dest host: as observer of source, and as participant of its own ensemble."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def _settings(inventory: Inventory, settings: Mapping[str, str]) -> list[str]:
 def observer_config(inventory: Inventory, members: Members) -> bytes:
     """zoo.cfg of a dest host while it observes source.
 
-    members: source's own, byte for byte, so that both sides agree; with the version that source gives them.
-    A server takes over members of a later version than its own, which do not hold it, or, without
-    reconfigEnabled, begins its election anew with every answer; those of the same version it leaves alone.
-    So an observer never has reconfigEnabled, whatever dest has later.
+    members: source's own, byte for byte, with source's version of them. A server takes over members of a
+    later version, which do not include it; without reconfigEnabled it restarts its election with every answer
+    instead. Members of its own version it leaves alone. An observer never has reconfigEnabled, whatever dest
+    has later.
     """
     settings = dict(inventory.dest.settings)
     if RECONFIG in settings:

@@ -1,4 +1,4 @@
-"""May a broker be left out of a run: it serves nothing, and it is no client of source any more."""
+"""Whether a broker may be left out of a run: it serves nothing and is no client of source."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def may_retire(
 
 
 def on_source(broker: Retired, clients: SourceClients, source: Collection[str]) -> tuple[bool | None, str]:
-    """Whether this broker has left source, by the client lists of all source hosts, with what was seen."""
+    """Whether this broker has left source, by the client lists of all source hosts, and what was seen."""
     where = [host for host, found in clients.at.items() if set(found) & set(broker.addresses)]
     if where:
         return False, f"client of {', '.join(where)}"

@@ -10,11 +10,11 @@ from zkmigrate.hosts.facts.status import HostStatus
 
 
 def soaked(moved: Mapping[str, HostStatus], kept: Mapping[str, Any]) -> tuple[float, dict[str, Any]]:
-    """Seconds for which every one of these processes has been seen well, and the marks to go on from.
+    """Seconds for which all of these processes have been seen well, and the marks for the next look.
 
-    A process counts from the look that first found it well, on the clock of its host's boot, which nobody
-    sets; one that was restarted counts anew. Without a member that has moved there is nothing to wait for:
-    infinity. kept: the marks of the look before, empty where something was not well.
+    A process counts from the look that first found it well, on its host's boot clock, which nobody sets; a
+    restarted one counts anew. Infinity where no member has moved. kept: the marks of the look before, empty
+    where something was not well.
     """
     marks: dict[str, Any] = {}
     for host, status in moved.items():

@@ -1,4 +1,4 @@
-"""What can be said about the window beforehand, with the arithmetic: its deadline, its lease, its length."""
+"""What is known of the window beforehand, with the arithmetic: its length, lease and deadline."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Context
 from zkmigrate.model.step_record import known
 from zkmigrate.moves.dependent import AnyDependent
-from zkmigrate.moves.facts.records import Terms, seconds
+from zkmigrate.moves.facts.records import TimeoutAndLease, seconds
 from zkmigrate.moves.facts.sessions import Sessions
 from zkmigrate.moves.rules.window_rules import (
     FIND_DOOR_S,
@@ -20,9 +20,9 @@ from zkmigrate.moves.rules.window_rules import (
 _REHEARSED = "as rehearsed, or the policy's if longer"
 
 
-def before_the_run(dependent: AnyDependent, c: Context, sessions: Reading[Sessions]) -> tuple[str, ...]:
-    """For ``plan``. c: with the records of a run that has been rehearsed, where one is named. sessions: those
-    that own ephemerals under the chroot now."""
+def plan_lines(dependent: AnyDependent, c: Context, sessions: Reading[Sessions]) -> tuple[str, ...]:
+    """Lines for ``plan``. c: with the records of a rehearsed run, where one is named. sessions: those that
+    own ephemerals under the chroot now."""
     policy, lease, words = c.inventory.policy, c.inventory.policy.lease, dependent.words
     measured = _measured(c)
     length = (
@@ -52,9 +52,9 @@ def before_the_run(dependent: AnyDependent, c: Context, sessions: Reading[Sessio
 _REFUSED = {"zookeeper": "ZooKeeper's ports are", "all": "all TCP but ssh is"}
 
 
-def before_the_cut(c: Context) -> tuple[str, ...]:
-    """For the question before the cut-over: what the rehearsal measured and the deadline that follows, or
-    that there was none, and how long the hosts wait for OPEN."""
+def cutover_lines(c: Context) -> tuple[str, ...]:
+    """Lines for the question before the cut-over: what the rehearsal measured, the deadline that follows, and
+    how long the hosts wait for OPEN."""
     limit = c.inventory.policy.open_limit_s
     alone: tuple[str, ...] = (
         f"once dest serves, the hosts wait {limit:g} s for OPEN (policy.open_limit_s), then check and open",
@@ -71,7 +71,7 @@ def before_the_cut(c: Context) -> tuple[str, ...]:
             *alone,
         )
     out = [measured]
-    terms = known(Terms, c)
+    terms = known(TimeoutAndLease, c)
     if terms is not None and terms.smallest_timeout_ms is not None:
         out += _arithmetic(terms.smallest_timeout_ms / 1000, expected_way_back_s(c), _REHEARSED)
         if rehearsed(c).keys() >= set(TO_SEAL):
@@ -80,25 +80,25 @@ def before_the_cut(c: Context) -> tuple[str, ...]:
     return (*out, *alone)
 
 
-def rehearsed_s(c: Context) -> float | None:
+def rehearsed_to_check_s(c: Context) -> float | None:
     """Seconds from FENCE to a checked dest, as the rehearsal of this run measured them; None without one."""
     there = rehearsed(c)
     return sum(there.values()) if there else None
 
 
 def rehearsed(c: Context) -> dict[str, float]:
-    """Seconds of each step from FENCE to CHECK, as far as the rehearsal of this run walked them."""
+    """Seconds of each step from FENCE to CHECK that the rehearsal of this run completed."""
     took = seconds(c, "rehearse")
     return {step: took[step] for step in STEPS.shut if step in took}
 
 
 def _measured(c: Context) -> str:
     """What the rehearsal of this run measured; empty where there was none."""
-    there = rehearsed(c)
-    if not there:
+    steps = rehearsed(c)
+    if not steps:
         return ""
-    phases = ", ".join(f"{step} {took:.1f}" for step, took in there.items())
-    return f"as rehearsed: {sum(there.values()):.1f} s from FENCE to a checked dest ({phases})"
+    phases = ", ".join(f"{step} {took:.1f}" for step, took in steps.items())
+    return f"as rehearsed: {sum(steps.values()):.1f} s from FENCE to a checked dest ({phases})"
 
 
 def _deadline(dependent: AnyDependent, c: Context, sessions: Reading[Sessions]) -> tuple[str, ...]:
@@ -112,7 +112,7 @@ def _deadline(dependent: AnyDependent, c: Context, sessions: Reading[Sessions]) 
     elif not (kept := sessions.value.kept(dependent.keeps)).owners:
         return (f"  deadline: none, the {words.many} keep no session through the window",)
     elif (timeout_ms := kept.smallest_timeout_ms) is None:
-        known = "not known now: no server tells the timeout of every such session"
+        known = "not known now: no server shows the timeout of every such session"
     else:
         return (
             f"  deadline: T = {timeout_ms / 1000:g} s, the smallest timeout of the "

@@ -1,7 +1,7 @@
-"""What to do about trouble inside the window, as one total function, and the window's two deadlines.
+"""The decision about trouble inside the window, as one total function, and the window's deadlines.
 
-The watch reports trouble between phases; :func:`decide` says whether the run goes on, goes back or asks.
-The table that docs/reference/window.md prints is :func:`table`; tests walk its whole domain.
+The watch reports trouble; :func:`decide` says whether the run goes on, goes back or asks.
+docs/reference/window.md prints :func:`table`; tests walk all of it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.step import Context, Way
 from zkmigrate.model.step_record import known
 from zkmigrate.model.window import Decision, Phase, Trouble, WindowSpec, WindowSteps, Word
-from zkmigrate.moves.facts.records import Terms, seconds
+from zkmigrate.moves.facts.records import TimeoutAndLease, seconds
 
 BrokerPolicy: TypeAlias = Literal["back", "forward", "ask"]
 
@@ -57,9 +57,9 @@ _BEFORE_SEAL: dict[Trouble, Decision] = {
     Trouble.LOOK_UNKNOWN: Decision.BACK,
 }
 
-# Between SEAL and OPEN nothing ends by itself: a host that cannot be reached stays shut or finishes alone,
-# and turning back while it may be starting is the one way to make two ensembles. Only what the operator can
-# still see from all hosts (a failed check, a leak) is worth a question or a turn.
+# Between SEAL and OPEN no lease ends. A host that cannot be reached stays shut or finishes alone, and turning
+# back while it may be starting would make two ensembles. Only what the operator still sees from all hosts (a
+# failed check, a leak) is worth a question or a turn.
 _SEALED: dict[Trouble, Decision] = {
     Trouble.LEASE_LAPSED: Decision.GO,
     Trouble.HOST_UNREACHABLE: Decision.GO,
@@ -88,9 +88,9 @@ def decide(phase: Phase, trouble: Trouble, broker_lost: BrokerPolicy = "ask") ->
 def without_operator(all_sealed: bool) -> Word:
     """What ``ASK`` means when nobody answers: with ``--yes``, after silence, at the end of input.
 
-    all_sealed: the SEAL step is done. Until then GO cannot follow; hosts that are not sealed go back alone
-    when their lease ends, and those that are would stay shut: back. Afterwards all hosts are one GO from
-    finishing, or finish alone: go.
+    all_sealed: the SEAL step is done. Until then: back, for GO cannot follow, unsealed hosts go back alone
+    when their lease ends, and sealed ones would stay shut. Afterwards: go, for all hosts are one GO from
+    finishing, or finish alone.
     """
     return "go" if all_sealed else "back"
 
@@ -104,8 +104,8 @@ def table() -> Iterator[tuple[Phase, Trouble, BrokerPolicy, Decision]]:
                 yield phase, trouble, policy, decide(phase, trouble, policy)
 
 
-# Brokers need this long, after the door is open again, to find it: 0.3-2.9 s seen (protocol-facts, FENCE).
 FIND_DOOR_S = 3.0
+"""Seconds that brokers need to find the door once it is open again: 0.3-2.9 s seen."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Deadlines:
     """The window's deadlines, in seconds after the first FENCE.
 
     start_back: the way back must start by then to lose no session. clients_back: clients must be connected
-    again by then. forward: with dest's quorum formed, the door must open within this time after it leads.
+    again by then. forward: counts from dest's leader; the door must open within it.
     """
 
     start_back: float
@@ -124,16 +124,16 @@ class Deadlines:
 def deadlines(smallest_timeout_s: float, way_back_s: float) -> Deadlines:
     """Deadlines from T, the smallest timeout of the sessions that own ephemerals under the chroot.
 
-    An idle client's last ping may be T/3 old at FENCE, so source may expire it T - T/3 later (design §5).
-    ``way_back_s`` is the measured time from the start of the way back to an open, observing dest.
+    An idle client's last ping may be T/3 old at FENCE, so source may expire it T - T/3 later. way_back_s:
+    from the start of the way back to an open, observing dest.
     """
     clients_back = smallest_timeout_s - smallest_timeout_s / 3
     return Deadlines(clients_back - way_back_s - FIND_DOOR_S, clients_back, smallest_timeout_s)
 
 
-def rehearsed_s(context: Context, *steps: str) -> float | None:
-    """Seconds that these steps of the window took in the rehearsal, together; None where one is not known."""
-    took = seconds(context, "rehearse")
+def rehearsed_s(c: Context, *steps: str) -> float | None:
+    """Seconds that these steps took together in the rehearsal; None where one is not known."""
+    took = seconds(c, "rehearse")
     return sum(took[step] for step in steps) if took.keys() >= set(steps) else None
 
 
@@ -141,47 +141,46 @@ MESSAGES_TO_SEAL = 3 * len(TO_SEAL)
 """Each of these steps looks, changes and looks again."""
 
 
-def to_seal_s(context: Context, trip_s: float = 0.0) -> float:
+def to_seal_s(c: Context, trip_s: float = 0.0) -> float:
     """Seconds that FENCE to SEAL may take: as rehearsed, times ``policy.window_margin``.
 
-    Without a rehearsal ``policy.way_back_s`` stands for what it measures, and the messages count too. trip_s:
-    the longest round trip to a host.
+    Without a rehearsal it is ``policy.way_back_s`` times the margin, or the time of the messages if that is
+    longer. trip_s: the longest round trip to a host.
     """
-    policy, took = context.inventory.policy, rehearsed_s(context, *TO_SEAL)
+    policy, took = c.inventory.policy, rehearsed_s(c, *TO_SEAL)
     if took is not None:
         return took * policy.window_margin
     return max(policy.way_back_s * policy.window_margin, MESSAGES_TO_SEAL * trip_s)
 
 
 HOLD_S = 2.0
-"""Seconds that ``--hold-at`` leaves for an answer, at the least, where it holds before SEAL."""
+"""The least seconds that a ``--hold-at`` before SEAL leaves for an answer."""
 
 
-def hold_s(context: Context) -> float:
-    """Seconds that the hold of ``--hold-at`` takes of the time until the way back must start."""
-    return HOLD_S if context.hold_at in BEFORE_SEAL else 0.0
+def hold_s(c: Context) -> float:
+    """Seconds that ``--hold-at`` takes from the time until the way back must start."""
+    return HOLD_S if c.hold_at in BEFORE_SEAL else 0.0
 
 
-def deadline_s(context: Context) -> float:
-    """Seconds after the first FENCE by which the way back must start; none while no client is at stake."""
-    terms = known(Terms, context)
-    if context.rehearsal or terms is None or terms.smallest_timeout_ms is None:
+def deadline_s(c: Context) -> float:
+    """Seconds after the first FENCE by which the way back must start; infinite while no client is at
+    stake."""
+    terms = known(TimeoutAndLease, c)
+    if c.rehearsal or terms is None or terms.smallest_timeout_ms is None:
         return math.inf
-    return deadlines(terms.smallest_timeout_ms / 1000, expected_way_back_s(context)).start_back
+    return deadlines(terms.smallest_timeout_ms / 1000, expected_way_back_s(c)).start_back
 
 
-def expected_way_back_s(context: Context) -> float:
-    """Seconds from the start of the way back to an open, observing dest, while nothing is sealed.
-
-    What the rehearsal measured, and never less than the policy says.
-    """
-    took = seconds(context, "rehearse", Way.BACK)
-    return max(context.inventory.policy.way_back_s, sum(took.get(step, 0.0) for step in BEFORE_SEAL))
+def expected_way_back_s(c: Context) -> float:
+    """Seconds from the start of the way back to an open, observing dest, while nothing is sealed: as
+    rehearsed, but at least the policy's."""
+    took = seconds(c, "rehearse", Way.BACK)
+    return max(c.inventory.policy.way_back_s, sum(took.get(step, 0.0) for step in BEFORE_SEAL))
 
 
 MESSAGE_S = 3.0
-"""Seconds for one question to a host, or a change that only sets an entry or writes a line: both take
-milliseconds. A renewal on a machine at a load of 30 took 1.5 s."""
+"""Seconds for one question to a host, or a change that sets an entry or writes a line. Both take
+milliseconds; a renewal on a machine at a load of 30 took 1.5 s."""
 
 SLOW_S: dict[str, float] = {
     "service": 30.0,
@@ -192,10 +191,10 @@ SLOW_S: dict[str, float] = {
     "disarm": 120.0,
 }
 """Seconds for the verbs that stop or start ZooKeeper, or copy or remove its data. Hosts that have answered
-do not wait as long for one that has not (``hosts.parallel.Late``)."""
+wait less for one that has not (``hosts.parallel.Late``)."""
 
 LEAST_S = 0.5
-"""Seconds that a look or a change gets although the deadline is nearer: less answers nothing."""
+"""The least seconds for a look or a change, also when the deadline is nearer."""
 
 
 def limits(phase: str, verb: str, back: bool, left_s: float | None) -> tuple[float, float]:
@@ -204,10 +203,9 @@ def limits(phase: str, verb: str, back: bool, left_s: float | None) -> tuple[flo
     phase: id of the last step with an effect, "" before the first. verb: of the change, "" for a look. back:
     walking back. left_s: seconds until the way back must start, None without such a deadline.
 
-    Before the first FENCE everything takes the time it needs: nobody is kept out. From then on a host that
-    does not answer counts as silent after :data:`MESSAGE_S`. Until SEAL is done nothing lasts past the moment
-    at which the way back must start. Walking back, and once all hosts are sealed, a shorter wait would help
-    nobody: then only the single message is limited.
+    Before the first FENCE nothing is limited: nobody is kept out. From then on a host that does not answer
+    counts as silent after :data:`MESSAGE_S`. Until SEAL is done nothing lasts past the moment at which the
+    way back must start. Walking back, and once all hosts are sealed, only the single message is limited.
     """
     if STEPS.reached(phase) is Phase.ARMED:
         return math.inf, math.inf
@@ -221,9 +219,9 @@ def limits(phase: str, verb: str, back: bool, left_s: float | None) -> tuple[flo
 def decide_finding(phase: str, finding: Finding, policy: Policy) -> Decision:
     """:func:`decide` for a finding of the watch or of a step.
 
-    phase: id of the last step with an effect, "" before the first. A finding that is not the watch's own is a
-    step that cannot go on; one that is only unknown is, once GO is out, a look without an answer: hosts that
-    finish alone must not be turned back because one of them was not heard.
+    phase: id of the last step with an effect, "" before the first. A finding of a step means that it cannot
+    go on. Once GO is out an unknown one means a look without an answer: hosts that finish alone must not be
+    turned back because one of them was not heard.
     """
     reached = STEPS.reached(phase)
     if finding.id in {t.value for t in Trouble}:

@@ -1,13 +1,13 @@
-"""What: prepare every dest host for the cut-over: staged configs, own rules with empty sets, image, guard.
+"""What: prepare every dest host for the cut-over: staged configs, rules with empty sets, image, guard.
 
-Why now: everything that takes time is done before the window.
+Why now: whatever takes time is done before the window.
 
 Clients may notice: nothing; the rules' sets are empty.
 
-Way back: remove rules, sets, guard, image and staged files.
+Way back: remove the rules, sets, guard, image and staged files.
 
-Proof: own rules on top in both families, their sets empty, the image begun, the observer running, and the
-host works from the spec that this inventory and this stage give it.
+Proof: our rules are on top in both families, their sets are empty, the image has begun and the observer runs.
+The host works from the spec that this inventory and this stage give it.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.window import IDLE, Phase
 from zkmigrate.moves.facts.connections import numeric
-from zkmigrate.moves.facts.dest_status import Standing, foreseen, statuses, unknown
+from zkmigrate.moves.facts.dest_status import DestStates, every_host_in, statuses, unanswered, unknown
 from zkmigrate.moves.rules.reform import observer_config, reformed_config
 from zkmigrate.zookeeper.facts.config import ZooConfig, zoo_config
 from zkmigrate.zookeeper.facts.members import REJOIN, Members, cut_ports, source_members
 
-# What a host armed for its own commands must not keep when the inventory names systemd.
+# Keys that a host's spec must not keep once the inventory names systemd instead of commands.
 COMMAND_KEYS = ("start", "stop", "status", "kill", "ports")
 
 
 @dataclass(frozen=True)
 class ArmFacts:
-    """What every dest host says of itself, source's own members, the spec each dest host was armed with, and
-    the config that each observes with."""
+    """The dest hosts' states, source's members, and of each dest host the spec it was armed with and the
+    config it observes with."""
 
-    stand: Standing
+    states: DestStates
     members: Reading[Members]
     specs: Mapping[str, Reading[bytes]]
     configs: Mapping[str, Reading[ZooConfig]] = field(default_factory=dict)
@@ -53,34 +53,29 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
     return (*s.waves(Way.FORWARD), Block(s.inventory.dest_names, check, "`OK` with all these words"))
 
 
-BY_HAND = ByHand(
-    needs="every dest host observes source, `stand` shows `phase=idle` on all.",
-    forward=_by_hand,
-)
-
-
 class ArmStep(Step[ArmFacts]):
-    """See the module."""
-
     id = "arm"
     title = "Arm dest"
     hazard = Hazard.REVERSIBLE
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="every dest host observes source, `stand` shows `phase=idle` on all.",
+        forward=_by_hand,
+    )
 
     def observe(self, c: Context, look: Look) -> ArmFacts:
         hosts = statuses(c, look)
         if c.way is Way.BACK:
-            return ArmFacts(Standing(hosts, hosts), Absent("asked only going forward"), {})
+            return ArmFacts(DestStates(hosts, hosts), Absent("asked only going forward"), {})
         spec = f"{zkm_host.run_dir(c.run)}/spec"
         return ArmFacts(
-            Standing(hosts, hosts),
+            DestStates(hosts, hosts),
             source_members(c.inventory, look),
             look.each(c.inventory.dest_names, lambda host: look.file(host, spec)),
             look.each(c.inventory.dest_names, lambda host: zoo_config(look, host, c.inventory.dest.config)),
         )
 
     def check(self, c: Context, f: ArmFacts) -> Verdict:
-        hosts = f.stand.hosts
+        hosts = f.states.phases
         if hosts.unknown:
             return Blocked(hosts.unknown)
         if c.way is Way.BACK:
@@ -92,18 +87,16 @@ class ArmStep(Step[ArmFacts]):
             return Blocked((unknown("arm.source-config", "source", f.members),))
         if nameless := _without_address(c.inventory):
             return Blocked(nameless)
-        unread = [unknown("arm.spec", h, r) for h, r in f.specs.items() if isinstance(r, Unknown)]
-        unread += [unknown("arm.config", h, r) for h, r in f.configs.items() if isinstance(r, Unknown)]
-        if unread:
-            return Blocked(tuple(unread))
+        unread = unanswered("arm.spec", f.specs, Unknown), unanswered("arm.config", f.configs, Unknown)
+        if any(unread):
+            return Blocked((*unread[0], *unread[1]))
         if changed := _changed(f.members.value, f.configs):
             return Blocked(changed)
-        wanted = _keys(arm_spec(c.inventory, c.rehearsal, f.members.value))
+        wanted = _spec_values(arm_spec(c.inventory, c.rehearsal, f.members.value))
         stale = {h for h, r in f.specs.items() if isinstance(r, Absent) or not _is_armed_as(wanted, r)}
         if todo := hosts.in_phase(IDLE) or tuple(h for h in hosts.at if h in stale):
             return Ready(todo)
-        findings = _armed(f)
-        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+        return Done.unless_blocked(_armed(f))
 
     def plan(self, c: Context, f: ArmFacts, target: str) -> Changes:
         members = f.members.value if isinstance(f.members, Seen) else Members(())
@@ -123,14 +116,14 @@ class ArmStep(Step[ArmFacts]):
         members = source_members(c.inventory, look)
         if not isinstance(members, Seen):
             raise HostError(f"source's server lines cannot be read: {members}")
-        return Forecast(ArmFacts(foreseen(c, IDLE), members, {}))
+        return Forecast(ArmFacts(every_host_in(c, IDLE), members, {}))
 
 
 def arm_spec(inventory: Inventory, rehearsal: bool, members: Members) -> str:
-    """What a dest host must know to act alone, as ``zkm-host arm`` takes it: of hosts their addresses only.
+    """What a dest host must know to act alone, as ``zkm-host arm`` takes it.
 
-    Rules and sets hold addresses, and a name may not resolve while the host is alone. IndexError for a host
-    without any.
+    It holds addresses and no names: rules need them, and a name may not resolve while the host is alone.
+    IndexError for a host without an address.
     """
     dest, source = inventory.dest, inventory.source
     values = {
@@ -156,7 +149,7 @@ def arm_spec(inventory: Inventory, rehearsal: bool, members: Members) -> str:
 
 
 def _numeric(host: ZooKeeperHost) -> tuple[str, ...]:
-    """The addresses of a host, names left out, in the inventory's order and their one spelling."""
+    """The addresses of a host, normalized, in the inventory's order, without names."""
     return tuple(dict.fromkeys(a for text in (host.address, *host.also) for a in numeric(text)))
 
 
@@ -182,8 +175,8 @@ def _without_address(inventory: Inventory) -> tuple[Finding, ...]:
 
 
 def _changed(members: Members, configs: Mapping[str, Reading[ZooConfig]]) -> tuple[Finding, ...]:
-    """A reconfiguration of source since the join: cut off for a moment, an observer of the members before
-    would not follow any more."""
+    """Source was reconfigured since the join: an observer of the old members that is cut off for a moment
+    would not follow again."""
     return tuple(
         claim(
             "arm.members",
@@ -199,23 +192,22 @@ def _changed(members: Members, configs: Mapping[str, Reading[ZooConfig]]) -> tup
     )
 
 
-def _keys(spec: str) -> dict[str, str]:
+def _spec_values(spec: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in spec.splitlines() if "=" in line)
 
 
 def _is_armed_as(wanted: Mapping[str, str], spec: Reading[bytes]) -> bool:
-    """Whether the host's spec says what is wanted; keys that the program added itself do not count."""
+    """Whether the host's spec has the wanted values; keys that zkm-host added do not count."""
     if not isinstance(spec, Seen):
         return False
-    there = _keys(spec.value.decode("utf-8", "replace"))
-    given = (*wanted, *COMMAND_KEYS)
-    return all(there.get(key) == wanted.get(key) for key in given)
+    found = _spec_values(spec.value.decode("utf-8", "replace"))
+    return all(found.get(key) == wanted.get(key) for key in (*wanted, *COMMAND_KEYS))
 
 
 def _armed(f: ArmFacts) -> tuple[Finding, ...]:
-    return f.stand.whole.every(
+    return f.states.statuses.claims(
         "arm.ready",
-        "own rules are on top with empty sets and the image has begun",
+        "our rules are on top with empty sets and the image has begun",
         lambda s: (
             s.rules_on_top
             and s.fence_entries == 0

@@ -2,12 +2,12 @@
 
 Why now: source holds what dest held, and dest is down.
 
-Clients may notice: the end of the outage: they connect again as brokers register.
+Clients may notice: the end of the outage. They connect again as brokers register.
 
-Way back: none once a broker has registered on source: it has written there what dest does not have. Before
+Way back: none once a broker has registered on source, because dest does not have what it wrote there. Before
 that the files are put back.
 
-Proof: every broker is registered on source and in sync, a controller is elected there, and its epoch is above
+Proof: every broker is registered on source and in sync. A controller is elected there, with an epoch above
 dest's.
 """
 
@@ -19,24 +19,24 @@ from dataclasses import dataclass
 from zkmigrate.errors import UsageError
 from zkmigrate.kafka.facts.cluster import kafka_view
 from zkmigrate.kafka.rules.connect import connect_to_source, with_connect
-from zkmigrate.model.change import Applied, Changes, PutFile, SetService, inverses
+from zkmigrate.model.change import Applied, Changes, PutFile, inverses
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Finding, claim, meanings
 from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.model.step_record import known
-from zkmigrate.moves.facts.dest_status import unknown
-from zkmigrate.moves.facts.outage import BrokerState, Registered, brokers, registered
+from zkmigrate.moves.facts.dest_status import unanswered, unknown
+from zkmigrate.moves.facts.outage import BrokerState, Registered, broker_service, brokers, registered
 from zkmigrate.moves.facts.records import Outage
 from zkmigrate.moves.facts.replay_disks import mark_on
-from zkmigrate.moves.rules.outage import next_up
-from zkmigrate.moves.steps.brokers_down import STILL_S, coming_back, untold
+from zkmigrate.moves.rules.outage import next_to_start
+from zkmigrate.moves.steps.brokers_down import STILL_S, coming_back, registered_of, unknown_services
 from zkmigrate.zookeeper.facts.ensemble import source_view
 
 
 @dataclass(frozen=True)
 class BackFacts:
-    """Every broker, Kafka as those answer that are up, and what source shows of them. replayed: the zxid at
+    """Every broker, Kafka as running brokers answer, and the registrations on source. replayed: the zxid at
     which source took the last transaction of the replay; Absent once its mark is removed."""
 
     brokers: Mapping[str, BrokerState]
@@ -46,8 +46,6 @@ class BackFacts:
 
 
 class BrokersBackStep(Step[BackFacts]):
-    """See the module."""
-
     id = "brokers-back"
     title = "Start the brokers against source"
     hazard = Hazard.FINAL
@@ -66,26 +64,26 @@ class BrokersBackStep(Step[BackFacts]):
         )
 
     def check(self, c: Context, f: BackFacts) -> Verdict:
-        if lost := (*untold("brokers-back", f.brokers), *_unread(f)):
-            return Blocked(lost)
+        files = {host: state.properties for host, state in f.brokers.items()}
+        unread = unanswered("brokers-back.file", files)
+        if unread := (*unknown_services("brokers-back", f.brokers), *unread):
+            return Blocked(unread)
         source = c.inventory.source.hosts
-        there = [name for name, state in f.brokers.items() if state.names(source)]
+        rewritten = [name for name, state in f.brokers.items() if state.names(source)]
         started = [name for name, state in f.brokers.items() if state.runs]
         if c.way is Way.BACK:
-            return _back(f, there, started)
-        if strange := tuple(name for name in started if name not in there):
-            return Blocked(tuple(_stranger(name) for name in strange))
-        ids = f.source.value.ids if isinstance(f.source, Seen) else frozenset()
-        here = [name for name in started if c.inventory.broker(name).id in ids]
-        if wave := next_up(_order(c), started, here):
+            return _back(f, rewritten, started)
+        if strangers := tuple(_stranger(name) for name in started if name not in rewritten):
+            return Blocked(strangers)
+        registered = registered_of(c, started, f.source)
+        if wave := next_to_start(_order(c), started, registered):
             return Ready(wave)
-        if waits := coming_back(c, f.brokers, f.view, here, "source"):
+        if waits := coming_back(c, f.brokers, f.view, registered, "source"):
             return waits
         assert isinstance(f.source, Seen)
         if f.source.value.controller is None:
             return Waiting("source has a controller", "none is registered", STILL_S, 1.0)
-        findings = (_epoch(c, f.source.value),)
-        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+        return Done.unless_blocked((_epoch(c, f.source.value),))
 
     def plan(self, c: Context, f: BackFacts, target: str) -> Changes:
         kafka, broker = c.inventory.kafka, f.brokers[target]
@@ -95,7 +93,7 @@ class BrokersBackStep(Step[BackFacts]):
         content = with_connect(broker.properties.value, connect_to_source(c.inventory))
         return (
             PutFile(target, kafka.config, content, f"{entry.owner}:{entry.group}", entry.mode),
-            SetService(target, kafka.service.unit, "start", kafka.commands(target)),
+            broker_service(c.inventory, target, "start"),
         )
 
     def undo(self, c: Context, f: BackFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
@@ -118,33 +116,26 @@ def _order(c: Context) -> tuple[str, ...]:
     )
 
 
-def _unread(f: BackFacts) -> tuple[Finding, ...]:
-    files = ((host, state.properties) for host, state in f.brokers.items())
-    return tuple(unknown("brokers-back.file", host, r) for host, r in files if not isinstance(r, Seen))
-
-
-def _back(f: BackFacts, there: list[str], started: list[str]) -> Verdict:
-    """The files name dest again, as long as no broker has been on source."""
-    used = sorted(set(there) & set(started))
+def _back(f: BackFacts, rewritten: list[str], started: list[str]) -> Verdict:
+    """Put the files back, as long as no broker has been on source."""
+    used = sorted(set(rewritten) & set(started))
     if not used and not isinstance(f.replayed, Absent):
         if not isinstance(f.source, Seen) or not isinstance(f.replayed, Seen):
-            told = f.replayed if not isinstance(f.replayed, Seen) else f.source
-            return Blocked((unknown("brokers-back.source", "", told),))
+            unread = f.replayed if not isinstance(f.replayed, Seen) else f.source
+            return Blocked((unknown("brokers-back.source", "", unread),))
         if f.source.value.changed <= f.replayed.value:
-            return Ready(tuple(there)) if there else Done()
-    seen = f"{', '.join(used)} started against source" if used else "a broker has been registered on source"
-    return Blocked((_no_way_back(seen),), no_way_back=True)
-
-
-def _no_way_back(seen: str) -> Finding:
-    return claim(
+            return Ready(tuple(rewritten)) if rewritten else Done()
+    found = claim(
         "brokers-back.no-way-back",
         "no broker has used source",
         False,
-        seen=seen,
+        seen=f"{', '.join(used)} started against source"
+        if used
+        else "a broker has been registered on source",
         needed="none",
         moves=("resume goes forward", "once all is well, a new move leads to dest again"),
     )
+    return Blocked((found,), no_way_back=True)
 
 
 def _stranger(host: str) -> Finding:

@@ -6,8 +6,8 @@ Clients may notice: nothing more than at the fence.
 
 Way back: stop all dest hosts, put the images back, start the observers, unblock, reopen.
 
-Proof: a quorum with one leader and every follower synced, in a new epoch; every ephemeral under the chroot
-that the dependent must keep has the owner and czxid of the baseline; nothing more and nothing less.
+Proof: one leader, every follower synced, a new epoch. Every ephemeral under the chroot that the dependent
+must keep has the owner and czxid of the baseline, and there is no other.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from zkmigrate.hosts.facts.status import HostPhase
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, HostVerb
 from zkmigrate.model.fact import Absent, Reading, Seen
-from zkmigrate.model.finding import Finding, Severity, claim, each, meanings
+from zkmigrate.model.finding import Finding, Severity, blocking, claim, each, meanings
 from zkmigrate.model.look import Look, Znode
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.model.step_record import known, needed
 from zkmigrate.model.window import Phase
-from zkmigrate.moves.dependent import AnyDependent
+from zkmigrate.moves.dependent import AnyDependent, OfDependent
 from zkmigrate.moves.facts.dest_status import SERVING, H, Statuses, phases
 from zkmigrate.moves.facts.records import Checked, Drained, Proved
 from zkmigrate.moves.facts.sessions import Sessions, owning_sessions
@@ -39,8 +39,7 @@ MOVES = ("roll back: zkmigrate rollback",)
 
 @dataclass(frozen=True)
 class CheckFacts:
-    """Dest as it serves: state of each server, the leader's monitor values, owners by ``dump``, the
-    znodes."""
+    """Dest as it serves. synced: followers that the leader counts as synced. owners: by ``dump``."""
 
     hosts: Statuses[HostPhase]
     servers: EnsembleView
@@ -50,7 +49,7 @@ class CheckFacts:
 
 
 NOT_ASKED = CheckFacts(Statuses({}, ()), EnsembleView({}, None), 0, Absent("not formed yet"), {})
-"""For the way back, and for plans that are only shown."""
+"""For the way back and the forecast."""
 
 
 def _by_hand(s: Sheet) -> tuple[Block, ...]:
@@ -63,28 +62,18 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
     return (look, *s.waves(Way.FORWARD))
 
 
-BY_HAND = ByHand(
-    needs="`phase=started` on all. Be done before the hosts open by themselves: `served_s` in `stand` "
-    "counts.",
-    weaker="`dump` shows who owns which ephemeral, but no czxid. A follower shows that the disks "
-    "held Z: until dest makes its first transaction, it shows the last one that came off the disks. A "
-    "follower that came later shows dest's own epoch, which proves nothing. If none shows it: "
-    "ZooKeeper's own log of each host says `New election` with the zxid that it proposes; it must be at "
-    "least Z.",
-    forward=_by_hand,
-)
-
-
-class CheckStep(Step[CheckFacts]):
-    """See the module."""
-
+class CheckStep(OfDependent, Step[CheckFacts]):
     id = "check"
     title = "Check dest behind the closed door"
     hazard = Hazard.WINDOW
-    by_hand = BY_HAND
-
-    def __init__(self, dependent: AnyDependent) -> None:
-        self.dependent = dependent
+    by_hand = ByHand(
+        needs="`phase=started` on all. Finish before the hosts open by themselves; `stand` shows `served_s`.",
+        weaker="`dump` shows who owns which ephemeral, but no czxid. A follower shows that the disks held Z: "
+        "until dest makes its first transaction, the hosts that formed the quorum show the last one from the "
+        "disks (one that joined later shows dest's own epoch, which proves nothing). If none does, see `New "
+        "election` in ZooKeeper's log on each host: the zxid that it proposes must be at least Z.",
+        forward=_by_hand,
+    )
 
     def observe(self, c: Context, look: Look) -> CheckFacts:
         if c.way is Way.BACK:
@@ -113,24 +102,23 @@ class CheckStep(Step[CheckFacts]):
         serving = c.inventory.dest.majority if opened else len(f.hosts.in_phase(*SERVING))
         followers = serving - 1
         if f.synced < followers and f.hosts.unknown:
-            # The host that is not heard may have led: the others elect anew, and nothing may turn them back.
+            # The silent host may have led: the others elect a leader, and nothing may turn them back.
             leaderless = _leaderless(f, followers)
             if len(opened) < len(f.hosts.at):
                 return Blocked((leaderless,))
             # It may also lead on, unheard by the operator alone. Behind the open door VERIFY asks again.
-            told = replace(leaderless, severity=Severity.WARN)
-            return Done((told,), Checked(f.servers.leader).encode())
+            return Done((replace(leaderless, severity=Severity.WARN),), Checked(f.servers.leader).encode())
         if f.synced < followers:
             return Waiting("every follower is synced", f"{f.synced} of {followers}", SYNCED_DEADLINE_S, 0.05)
         if has_baseline(c):
             same = same_ownership(self.dependent, baseline(c), f.owners, f.znodes, exact=True)
         else:
-            same = (without_baseline("check.baseline"),)
-        findings = (*quorum(c, those_serving(f.servers, f.hosts)), *same)
+            same = (baseline_lost("check.baseline"),)
+        findings = (*quorum(c, serving_only(f.servers, f.hosts)), *same)
         if opened:
-            # A finisher reached its own limit: there is no way back, so what does not hold is only said.
+            # A host opened by itself at its own limit: there is no way back, so nothing blocks any more.
             findings = tuple(replace(x, severity=Severity.WARN) for x in findings)
-        if any(x.blocks for x in findings):
+        if blocking(findings):
             return Blocked(findings)
         if todo := f.hosts.in_phase(Phase.STARTED):
             return Ready(todo, findings)
@@ -153,19 +141,19 @@ def _leaderless(f: CheckFacts, followers: int) -> Finding:
         None,
         seen=f"leader {f.servers.leader or 'not heard'}, {f.synced} followers synced",
         needed=f"a leader, {followers} followers synced",
-        moves=("wait: the hosts elect anew, and open by themselves at policy.open_limit_s",),
+        moves=("wait: the hosts elect a leader, and open by themselves at policy.open_limit_s",),
     )
 
 
-def those_serving(servers: EnsembleView, hosts: Statuses[H]) -> EnsembleView:
-    """Without the hosts that are missing: neither zkm-host nor the server there says that it serves."""
+def serving_only(servers: EnsembleView, hosts: Statuses[H]) -> EnsembleView:
+    """Only the hosts of which zkm-host or the server itself says that it serves."""
     modes = servers.modes()
-    left = {
+    serving = {
         host: reading
         for host, reading in servers.servers.items()
         if hosts.phase(host) in SERVING or modes[host] in ("leader", "follower")
     }
-    return replace(servers, servers=left)
+    return replace(servers, servers=serving)
 
 
 def baseline(c: Context) -> Ownership:
@@ -178,14 +166,14 @@ def has_baseline(c: Context) -> bool:
     return known(Proved, c) is not None
 
 
-def without_baseline(id: str, severity: Severity = Severity.BLOCK) -> Finding:
-    """That sessions and their ephemerals cannot be compared with those before the cut."""
+def baseline_lost(id: str, severity: Severity = Severity.BLOCK) -> Finding:
+    """Sessions and ephemerals cannot be compared with those before the cut."""
     return claim(
         id,
         "sessions and ephemerals are those from before the cut",
         None,
         severity=severity,
-        seen="what they were stood in the lost part of the journal",
+        seen="the part of the journal that recorded them is lost",
         needed="the record of PROVE",
         moves=(
             "wait: the dest hosts check their quorum and open by themselves at policy.open_limit_s",
@@ -195,10 +183,10 @@ def without_baseline(id: str, severity: Severity = Severity.BLOCK) -> Finding:
 
 
 def quorum(c: Context, servers: EnsembleView) -> tuple[Finding, ...]:
-    """One leader, the others follow, all in one epoch above source's, if DRAIN's record of that is left."""
+    """One leader, the others follow, all in one epoch above source's, as far as DRAIN's record tells that."""
     modes = servers.modes()
     epochs = {host: epoch(zxid) for host, zxid in servers.zxids().items()}
-    led = epochs.get(servers.leader or "", 0)
+    new = epochs.get(servers.leader or "", 0)
     drained = known(Drained, c)
     old = 0 if drained is None else epoch(drained.z)
     return (
@@ -213,7 +201,7 @@ def quorum(c: Context, servers: EnsembleView) -> tuple[Finding, ...]:
             "check.epoch",
             "dest's leader serves in a new epoch and nobody in a later one",
             # A follower shows the old epoch until the first transaction of the new one.
-            led > old and max(epochs.values()) == led,
+            new > old and max(epochs.values()) == new,
             seen=f"epochs {each(epochs)}; leader {servers.leader or 'none'}",
             needed=f"the leader's above {old}",
             moves=MOVES,
@@ -229,10 +217,10 @@ def same_ownership(
     exact: bool,
 ) -> tuple[Finding, ...]:
     """Every session that owned part of the chroot owns the same, with the same czxid, as far as the dependent
-    must keep it; what it need not keep may be gone.
+    must keep it.
 
-    exact: nothing may have been added either, as long as the door is closed. Else nothing is left to compare
-    where the dependent keeps nothing.
+    exact: while the door is closed nothing may have been added either. Otherwise nothing is compared where
+    the dependent keeps nothing.
     """
     kept = wanted.kept(dependent.keeps)
     if not exact and wanted.ephemerals and not kept.ephemerals:
@@ -242,21 +230,16 @@ def same_ownership(
             claim("check.owners", "dest's leader lists its sessions", None, seen=str(owners), moves=MOVES),
         )
     expected = {unsigned(owner): paths for owner, paths in kept.owners.items()}
-    free = {unsigned(owner): set(paths) for owner, paths in wanted.owners.items()}
-    free = {owner: paths - set(expected.get(owner, ())) for owner, paths in free.items()}
-    under = wanted.chroot + "/"
-    seen = {
-        owner: tuple(
-            sorted(
-                p
-                for p in paths
-                if p.startswith(under)
-                and (exact or p in kept.ephemerals)
-                and p not in free.get(unsigned(owner), ())
-            )
-        )
-        for owner, paths in owners.value.owners.items()
+    unkept = {
+        (unsigned(e.owner), path) for path, e in wanted.ephemerals.items() if path not in kept.ephemerals
     }
+
+    def compared(owner: int, path: str) -> bool:
+        under = path.startswith(f"{wanted.chroot}/")
+        return under and (exact or path in kept.ephemerals) and (unsigned(owner), path) not in unkept
+
+    listed = owners.value.owners.items()
+    seen = {owner: tuple(sorted(p for p in paths if compared(owner, p))) for owner, paths in listed}
     seen = {owner: paths for owner, paths in seen.items() if paths}
     wrong = {
         o: (expected.get(o, ()), seen.get(o, ()))

@@ -1,17 +1,16 @@
 """What: block ZooKeeper's ports between dest and source, both ways, IPv4 and IPv6, and end the open
 connections. With policy.cut: all every port but ssh is blocked.
 
-Why now: the fence holds and dest is drained; from here on source must not tell dest that sessions expired.
+Why now: the fence holds and dest is drained. From here on source must not tell dest that sessions expired.
 
 Clients may notice: nothing more than at the fence.
 
-Way back: unblock; the observers follow source again by a DIFF. If the cut lasted more than two seconds the
-observer is restarted, because its election back-off would cost longer than a start (29 s seen). The kernel
+Way back: unblock; the observers follow source again by a DIFF. After a cut of more than two seconds the
+observer is restarted, because its election back-off would cost more than a start (29 s seen). The kernel
 unblocks by itself when the lease is not renewed.
 
-Proof: own rules on top, no socket to source left on these ports, an outgoing probe is refused on each of
-them, ZooKeeper's process has no connection with source on any other port, and source's leader has lost these
-learners.
+Proof: our rules are on top, no socket to source is left on these ports, and each of them refuses an outgoing
+probe. ZooKeeper has no connection with source on another port, and source's leader has lost these learners.
 """
 
 from __future__ import annotations
@@ -20,17 +19,18 @@ from dataclasses import dataclass
 
 from zkmigrate.hosts.facts.status import Drain, HostStatus, drain, probe
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
-from zkmigrate.model.change import Applied, Changes, Cut, HostVerb, SetService
+from zkmigrate.model.change import Applied, Changes, Cut, HostVerb
 from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.finding import Finding, claim, each, meanings
+from zkmigrate.model.finding import Finding, blocking, claim, each, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.model.step_record import needed
 from zkmigrate.model.window import IDLE, Phase
-from zkmigrate.moves.facts.dest_status import Standing, foreseen, standing, unknown
+from zkmigrate.moves.facts.dest_status import DestStates, dest_states, every_host_in, unknown
+from zkmigrate.moves.facts.outage import dest_service
 from zkmigrate.moves.facts.records import Surveyed
 from zkmigrate.moves.rules.lease import in_force
-from zkmigrate.zookeeper.facts.ensemble import leader_mntr, source_view
+from zkmigrate.zookeeper.facts.ensemble import learners, source_view
 
 # The observer's election back-off starts to cost more than a JVM start after a cut of about this long.
 RESTART_AFTER_S = 2.0
@@ -40,10 +40,10 @@ OBSERVING_DEADLINE_S = 60.0
 
 @dataclass(frozen=True)
 class CutFacts:
-    """learners: how many learners source's leader still counts, asked going forward; following: dest as it
-    serves now, asked going back."""
+    """learners: how many learners source's leader still counts, asked walking forward. following: how dest
+    serves, asked walking back."""
 
-    stand: Standing
+    states: DestStates
     probes: dict[str, Reading[dict[str, str]]]
     learners: int | None
     following: dict[str, Reading[Drain]]
@@ -75,7 +75,7 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
 
 
 def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
-    """Uncut; restart an observer that was cut off for long, but not one that was started a moment ago."""
+    """Unblock; restart an observer that was cut off for long, but not one that was just started."""
     uncut, restart = s.waves(Way.BACK)
     again = ('if [ "$STARTED" != yes ]; then', *restart.text, "fi")
     quicker = "ZooKeeper is restarted: quicker than its election back-off"
@@ -87,40 +87,31 @@ def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
     )
 
 
-BY_HAND = ByHand(
-    needs="DRAIN has said OK a moment ago.",
-    weaker="nobody looks at the rules again and again until SEAL, which does so once more.",
-    forward=_by_hand,
-    back=_back_by_hand,
-)
-
-
 class CutStep(Step[CutFacts]):
-    """See the module."""
-
     id = "cut"
     title = "Cut dest off from source"
     hazard = Hazard.WINDOW
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="DRAIN has said OK a moment ago.",
+        weaker="nobody looks at the rules again and again until SEAL, which does so once more.",
+        forward=_by_hand,
+        back=_back_by_hand,
+    )
 
     def observe(self, c: Context, look: Look) -> CutFacts:
-        stand = standing(c, look, Phase.FENCED)
-        cut = stand.whole.in_phase(Phase.CUT)
+        states = dest_states(c, look, Phase.FENCED)
+        cut = states.statuses.in_phase(Phase.CUT)
         if c.way is Way.BACK:
             following = {} if cut else look.each(c.inventory.dest_names, lambda host: drain(look, host))
-            return CutFacts(stand, {}, None, following)
+            return CutFacts(states, {}, None, following)
         probes = look.each(cut, lambda host: probe(look, host))
-        count: int | None = None
-        if cut:
-            view = source_view(c.inventory, look)
-            mntr = leader_mntr(look, view.leader) if view.leader is not None else None
-            count = mntr.value.learners if isinstance(mntr, Seen) else None
-        return CutFacts(stand, probes, count, {})
+        count = learners(look, source_view(c.inventory, look)) if cut else None
+        return CutFacts(states, probes, count, {})
 
     def check(self, c: Context, f: CutFacts) -> Verdict:
         if c.way is Way.BACK:
             return self._check_back(f)
-        hosts = f.stand.hosts
+        hosts = f.states.phases
         if hosts.unknown:
             return Blocked(hosts.unknown)
         if wrong := hosts.outside("cut", Phase.FENCED, Phase.CUT):
@@ -128,14 +119,13 @@ class CutStep(Step[CutFacts]):
         if todo := hosts.in_phase(Phase.FENCED):
             return Ready(todo)
         findings = _severed(f)
-        if any(x.blocks for x in findings):
+        if blocking(findings):
             return Blocked(findings)
-        before = needed(Surveyed, c).learners
-        left = before - len(c.inventory.dest.hosts)
-        if f.learners is None or f.learners > left:
+        others = needed(Surveyed, c).learners - len(c.inventory.dest.hosts)
+        if f.learners is None or f.learners > others:
             return Waiting(
                 "source's leader has dropped the dest learners",
-                f"learners {'not told' if f.learners is None else f.learners}, wanted at most {left}",
+                f"learners {'not told' if f.learners is None else f.learners}, wanted at most {others}",
                 LEARNERS_DEADLINE_S,
                 0.02,
             )
@@ -145,13 +135,13 @@ class CutStep(Step[CutFacts]):
         return Done((*findings, dropped))
 
     def _check_back(self, f: CutFacts) -> Verdict:
-        hosts = f.stand.whole
+        hosts = f.states.statuses
         if todo := hosts.in_phase(Phase.CUT):
             return Ready(todo)
         # A host that is not armed was never cut by this run: it may not even have joined.
         ours = hosts.where(lambda s: s.phase != IDLE)
-        if asleep := tuple(h for h in ours if hosts.at[h].unit_state != "active"):
-            return Ready(asleep)
+        if down := tuple(h for h in ours if hosts.at[h].unit_state != "active"):
+            return Ready(down)
         following = {h: r for h, r in f.following.items() if h in ours}
         modes = {h: r.value.mode if isinstance(r, Seen) else "unknown" for h, r in following.items()}
         if any(mode != "observer" for mode in modes.values()):
@@ -169,31 +159,26 @@ class CutStep(Step[CutFacts]):
         return (Cut(target, in_force(c).cut_ttl_ms),)
 
     def undo(self, c: Context, f: CutFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
-        status = f.stand.whole.at.get(target)
+        status = f.states.statuses.at.get(target)
         unblock = (HostVerb(target, "uncut"),) if status is None or status.phase == Phase.CUT else ()
         # Nobody knows beforehand how long the cut will have lasted; a restart is right in every case.
         if status is None or status.unit_state != "active" or _backed_off(status):
-            return (*unblock, _restart(c, target))
+            return (*unblock, dest_service(c.inventory, target, "restart"))
         return unblock
 
     def forecast(self, c: Context, look: Look) -> Forecast[CutFacts]:
-        return Forecast(CutFacts(foreseen(c, Phase.FENCED), {}, None, {}))
-
-
-def _restart(c: Context, target: str) -> SetService:
-    dest = c.inventory.dest
-    return SetService(target, dest.service.unit, "restart", dest.commands)
+        return Forecast(CutFacts(every_host_in(c, Phase.FENCED), {}, None, {}))
 
 
 def _backed_off(status: HostStatus) -> bool:
     """Whether the running observer has been cut off for so long that a restart is quicker."""
-    held = status.uptime_s - status.phase_since
-    return status.unit_since < status.phase_since and held > RESTART_AFTER_S
+    cut_s = status.uptime_s - status.phase_since
+    return status.unit_since < status.phase_since and cut_s > RESTART_AFTER_S
 
 
 def _severed(f: CutFacts) -> tuple[Finding, ...]:
     findings: list[Finding] = list(
-        f.stand.whole.every(
+        f.states.statuses.claims(
             "cut.severed",
             "nothing passes between this dest host and source",
             lambda s: s.rules_on_top and s.cut_entries > 0 and s.source_sockets == 0,

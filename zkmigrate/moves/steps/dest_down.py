@@ -1,10 +1,10 @@
 """What: stop ZooKeeper on every dest host and read the newest zxid from its disk.
 
-Why now: no broker runs any more. What the disks say from now on is final.
+Why now: no broker runs any more, so what the disks hold is final.
 
 Clients may notice: nothing more; no broker serves them.
 
-Way back: start the servers again; their disks were only read.
+Way back: start the servers again. Their disks were only read.
 
 Proof: no dest server runs, and a majority of the disks hold the same newest transaction.
 """
@@ -14,17 +14,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zkmigrate.errors import HostError
 from zkmigrate.hosts.facts.status import HostStatus
-from zkmigrate.model.change import Applied, Changes, SetService
-from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, claim, meanings
+from zkmigrate.model.change import Applied, Changes
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.finding import Finding, claim, each, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
-from zkmigrate.moves.facts.dest_status import unknown
-from zkmigrate.moves.facts.outage import BrokerState, brokers, dest_services, runs
-from zkmigrate.moves.steps.brokers_down import untold
-from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.moves.facts.dest_status import unanswered, unknown
+from zkmigrate.moves.facts.outage import BrokerState, brokers, dest_service, dest_services, runs
+from zkmigrate.moves.steps.brokers_down import unknown_services
+from zkmigrate.zookeeper.data.tail import Tail
 from zkmigrate.zookeeper.data.zxid import format_zxid
 from zkmigrate.zookeeper.facts.disk import durable_tail
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view
@@ -34,77 +33,62 @@ SERVES_S = 120.0
 
 @dataclass(frozen=True)
 class DestFacts:
-    """Every broker; ZooKeeper of every dest host; the newest zxid on the disk of each that is stopped.
-    view: walking back, how dest serves."""
+    """Every broker, ZooKeeper of every dest host, and the disk of each that is stopped. view: how dest
+    serves, asked walking back."""
 
     brokers: Mapping[str, BrokerState]
     services: Mapping[str, Reading[HostStatus]]
-    tails: Mapping[str, Reading[int]]
+    tails: Mapping[str, Reading[Tail]]
     view: EnsembleView | None = None
 
 
 class DestDownStep(Step[DestFacts]):
-    """See the module."""
-
     id = "dest"
     title = "Stop dest and read its disks"
     hazard = Hazard.REVERSIBLE
 
     def observe(self, c: Context, look: Look) -> DestFacts:
-        dest = c.inventory.dest
         services = dest_services(c.inventory, look)
-
-        def tail(host: str) -> Reading[int]:
-            try:
-                return Seen(durable_tail(look, host, dest.data_dir, dest.txn_dir).zxid)
-            except (HostError, ZkDataError) as error:
-                return Unknown("failed", str(error))
-
         down = [host for host, status in services.items() if runs(status) is False]
         back = c.way is Way.BACK
-        tails = {} if back else look.each(down, tail)
+        tails = {} if back else look.each(down, lambda host: durable_tail(look, host, c.inventory.dest))
         return DestFacts(
             brokers(c.inventory, look), services, tails, dest_view(c.inventory, look) if back else None
         )
 
     def check(self, c: Context, f: DestFacts) -> Verdict:
-        lost = tuple(unknown("dest.service", h, r) for h, r in f.services.items() if runs(r) is None)
-        if lost or (lost := untold("dest", f.brokers)):
-            return Blocked(lost)
+        unread = tuple(unknown("dest.service", h, r) for h, r in f.services.items() if runs(r) is None)
+        if unread or (unread := unknown_services("dest", f.brokers)):
+            return Blocked(unread)
         up = tuple(host for host, status in f.services.items() if runs(status))
         if c.way is Way.BACK:
-            down = tuple(host for host in f.services if host not in up)
-            if down:
+            if down := tuple(host for host in f.services if host not in up):
                 return Ready(down)
             if f.view is None or f.view.has_quorum() is not True:
-                seen = "" if f.view is None else ", ".join(f"{h} {m}" for h, m in f.view.modes().items())
+                seen = "" if f.view is None else each(f.view.modes())
                 return Waiting("dest serves", seen, SERVES_S, 1.0)
             return Done()
-        if busy := _at_work(f.brokers):
-            return Blocked(busy)
+        if running := _running(f.brokers):
+            return Blocked(running)
         if up:
             return Ready(up)
-        findings = (*(unknown("dest.tail", h, r) for h, r in f.tails.items() if not isinstance(r, Seen)),)
-        if findings:
-            return Blocked(findings)
-        equal = _equal(c, {host: r.value for host, r in f.tails.items() if isinstance(r, Seen)})
-        return Blocked((equal,)) if equal.blocks else Done((equal,))
+        if unread := unanswered("dest.tail", f.tails):
+            return Blocked(unread)
+        newest = {host: r.value.zxid for host, r in f.tails.items() if isinstance(r, Seen)}
+        return Done.unless_blocked((_equal(c, newest),))
 
     def plan(self, c: Context, f: DestFacts, target: str) -> Changes:
-        dest = c.inventory.dest
-        return (SetService(target, dest.service.unit, "stop", dest.commands),)
+        return (dest_service(c.inventory, target, "stop"),)
 
     def undo(self, c: Context, f: DestFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
-        dest = c.inventory.dest
-        return (SetService(target, dest.service.unit, "start", dest.commands),)
+        return (dest_service(c.inventory, target, "start"),)
 
     def forecast(self, c: Context, look: Look) -> Forecast[DestFacts]:
-        """All of them; until its turn brokers and dest run."""
         return Forecast(DestFacts({}, {}, {}), c.inventory.dest_names)
 
 
-def _at_work(states: Mapping[str, BrokerState]) -> tuple[Finding, ...]:
-    """A finding for each broker that runs: somebody has started it since."""
+def _running(states: Mapping[str, BrokerState]) -> tuple[Finding, ...]:
+    """A finding for each broker that somebody has started since."""
     return tuple(
         claim(
             "dest.brokers-down",

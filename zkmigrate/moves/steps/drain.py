@@ -1,15 +1,15 @@
-"""What: wait until nothing is outstanding on any dest host, then read source's zxid Z, then wait until every
-dest host has it.
+"""What: wait until nothing is outstanding on any dest host, read source's zxid Z, then wait until every dest
+host has it.
 
-Why now: with the door shut nothing new is sent; what was sent must be on dest before the cut. The order is
-the point: a Z read before outstanding = 0 was followed by up to 39 further transactions. Z is read once:
-source goes on for its other tenants, and a dest host that hears it late never has its newest zxid.
+Why now: with the door shut nothing new is sent, and what was sent must be on dest before the cut. The order
+matters: up to 39 transactions followed a Z that was read before outstanding = 0. Z is read once, because
+source goes on for its other tenants and dest would never have its newest zxid.
 
 Clients may notice: nothing more than at the fence.
 
 Way back: nothing was changed.
 
-Proof: outstanding 0 on every dest host, then every dest zxid at least Z.
+Proof: outstanding is 0 on every dest host, then every dest zxid is at least Z.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import claim, each, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
-from zkmigrate.moves.facts.dest_status import unknown
+from zkmigrate.moves.facts.dest_status import unanswered
 from zkmigrate.moves.facts.records import Drained
 from zkmigrate.zookeeper.data.zxid import format_zxid
 from zkmigrate.zookeeper.facts.ensemble import source_view
@@ -32,8 +32,8 @@ DRAIN_DEADLINE_S = 3.0
 
 @dataclass(frozen=True)
 class DrainFacts:
-    """before: outstanding per host, not asked again once nothing was; ``z`` is source's zxid read after
-    those, None if something was outstanding; after: dest's zxids read after Z."""
+    """before: what is outstanding, not asked again once nothing is. z: source's zxid, read after that; None
+    while something is outstanding. after: dest's zxids, read after Z."""
 
     before: dict[str, Reading[Drain]]
     leader: str | None
@@ -52,19 +52,14 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
     return (Block(s.inventory.dest_names, text, expect, f"try later, and now {WALK_BACK}"),)
 
 
-BY_HAND = ByHand(
-    needs="`phase=fenced` on all.",
-    weaker="the tool also sees Z on the *disks*, at STOP. By hand that is seen only at CHECK.",
-    forward=_by_hand,
-)
-
-
 class DrainStep(Reads[DrainFacts]):
-    """See the module."""
-
     id = "drain"
     title = "Drain what was sent"
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="`phase=fenced` on all.",
+        weaker="the tool also sees Z on the *disks*, at STOP. By hand that is seen only at CHECK.",
+        forward=_by_hand,
+    )
 
     def observe(self, c: Context, look: Look) -> DrainFacts:
         hosts = c.inventory.dest_names
@@ -75,15 +70,13 @@ class DrainStep(Reads[DrainFacts]):
         if not all(isinstance(r, Seen) and r.value.outstanding == 0 for r in before.values()):
             return DrainFacts(before, None, None, {})
         view = source_view(c.inventory, look)
-        stat = view.servers[view.leader] if view.leader is not None else None
-        z = stat.value.zxid if isinstance(stat, Seen) else None
+        z = view.leading.zxid if view.leading is not None else None
         return DrainFacts(before, view.leader, z, look.each(hosts, lambda host: drain(look, host)))
 
     def check(self, c: Context, f: DrainFacts) -> Verdict:
         for readings in (f.before, f.after):
-            lost = [unknown("drain.answer", h, r) for h, r in readings.items() if not isinstance(r, Seen)]
-            if lost:
-                return Blocked(tuple(lost))
+            if unread := unanswered("drain.answer", readings):
+                return Blocked(unread)
         busy = {
             h: r.value.outstanding for h, r in f.before.items() if isinstance(r, Seen) and r.value.outstanding
         }

@@ -1,15 +1,15 @@
 """What: refuse clients at the client port of every dest host and end their connections.
 
-Why now: nothing may reach dest between the last proof and the reform; what is not sent cannot be lost.
-Right before, it is looked once more for a foreign client that came to dest since SURVEY.
+Why now: nothing may reach dest between the last proof and the reform. Right before, foreign clients that came
+to dest since SURVEY are looked for once more.
 
-Clients may notice: members lose ZooKeeper and keep retrying; Kafka's producers and consumers go on. What a
-client had sent but not acknowledged is unknown to it, as in any disconnect.
+Clients may notice: members lose ZooKeeper and keep retrying; Kafka's producers and consumers go on. A client
+does not know what became of requests that were not acknowledged, as in any disconnect.
 
-Way back: reopen; no session is lost while the way back starts before the deadline. The kernel reopens by
-itself when the lease is not renewed.
+Way back: reopen. No session is lost if the way back starts before the deadline. The kernel reopens by itself
+when the lease is not renewed.
 
-Proof: own rules on top, the set filled, no client socket left, on every dest host.
+Proof: on every dest host our rules are on top, the set is filled, and no client socket is left.
 """
 
 from __future__ import annotations
@@ -19,26 +19,22 @@ from dataclasses import dataclass
 from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, Fence, HostVerb
-from zkmigrate.model.finding import Finding, meanings
+from zkmigrate.model.finding import Finding, blocking, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.window import Phase
-from zkmigrate.moves.dependent import AnyDependent
-from zkmigrate.moves.facts.connections import connections
-from zkmigrate.moves.facts.dest_status import Standing, Statuses, foreseen, standing
-from zkmigrate.moves.facts.sessions import dump
-from zkmigrate.moves.facts.tenants import foreign_clients
-from zkmigrate.moves.rules.accepted import accepted
-from zkmigrate.moves.rules.foreign_clients import foreign
+from zkmigrate.moves.dependent import OfDependent
+from zkmigrate.moves.facts.connections import connections_of
+from zkmigrate.moves.facts.dest_status import DestStates, Statuses, dest_states, every_host_in
+from zkmigrate.moves.rules.foreign_clients import foreign_findings
 from zkmigrate.moves.rules.lease import in_force
 
 
 @dataclass(frozen=True)
 class FenceFacts:
-    """foreign: who else is a client of dest, asked going forward before a door is shut; what somebody answers
-    for only warns."""
+    """foreign: other clients of dest, asked before the first door is shut; an accepted one only warns."""
 
-    stand: Standing
+    states: DestStates
     foreign: tuple[Finding, ...] = ()
 
 
@@ -57,54 +53,41 @@ def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
     )
 
 
-BY_HAND = ByHand(
-    needs="the go/no-go page is signed, `survey` has just said OK, you have read everything down to OPEN.",
-    forward=_by_hand,
-    back=_back_by_hand,
-)
-
-
-class FenceStep(Step[FenceFacts]):
-    """See the module."""
-
+class FenceStep(OfDependent, Step[FenceFacts]):
     id = "fence"
     title = "Fence clients off"
     hazard = Hazard.WINDOW
-    by_hand = BY_HAND
-
-    def __init__(self, dependent: AnyDependent) -> None:
-        self.dependent = dependent
+    by_hand = ByHand(
+        needs="the go/no-go page is signed, `survey` has just said OK, and you have read on to OPEN.",
+        forward=_by_hand,
+        back=_back_by_hand,
+    )
 
     def observe(self, c: Context, look: Look) -> FenceFacts:
-        stand = standing(c, look, Phase.ARMED)
-        # A rehearsal comes before the roll: nobody is to be on dest then, and the roll's gate asks.
-        if c.way is Way.BACK or c.rehearsal or not stand.hosts.in_phase(Phase.ARMED):
-            return FenceFacts(stand)
-        cons = look.each(c.inventory.dest_names, lambda host: connections(look, host))
-        dumps = look.each(c.inventory.dest_names, lambda host: dump(look, host))
-        found = foreign_clients(c.inventory, self.dependent, look, cons, dumps)
-        return FenceFacts(
-            stand, accepted(c.inventory.accept, foreign(self.dependent.words, found), look.wall())
-        )
+        states = dest_states(c, look, Phase.ARMED)
+        # A rehearsal comes before the roll: dest has no clients then, and the roll's gate asks.
+        if c.way is Way.BACK or c.rehearsal or not states.phases.in_phase(Phase.ARMED):
+            return FenceFacts(states)
+        cons = connections_of(look, c.inventory.dest_names)
+        return FenceFacts(states, foreign_findings(c, self.dependent, look, cons))
 
     def check(self, c: Context, facts: FenceFacts) -> Verdict:
-        f = facts.stand
+        f = facts.states
         if c.way is Way.BACK:
-            hosts = f.whole
+            hosts = f.statuses
             shut = hosts.where(
                 lambda s: s.phase == Phase.FENCED or (s.phase == Phase.ARMED and s.fence_entries > 0)
             )
             if shut:
                 return Ready(shut)
             return Blocked(hosts.unknown, others_back=True) if hosts.unknown else _reopened(hosts)
-        if f.hosts.unknown:
-            return Blocked(f.hosts.unknown)
-        if wrong := f.hosts.outside("fence", Phase.ARMED, Phase.FENCED):
+        if f.phases.unknown:
+            return Blocked(f.phases.unknown)
+        if wrong := f.phases.outside("fence", Phase.ARMED, Phase.FENCED):
             return Blocked(wrong)
-        if todo := f.hosts.in_phase(Phase.ARMED):
-            return Blocked(facts.foreign) if any(x.blocks for x in facts.foreign) else Ready(todo)
-        findings = closed(f.whole)
-        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+        if todo := f.phases.in_phase(Phase.ARMED):
+            return Blocked(facts.foreign) if blocking(facts.foreign) else Ready(todo)
+        return Done.unless_blocked(closed(f.statuses))
 
     def plan(self, c: Context, f: FenceFacts, target: str) -> Changes:
         return (Fence(target, in_force(c).fence_ttl_ms),)
@@ -113,31 +96,28 @@ class FenceStep(Step[FenceFacts]):
         return (HostVerb(target, "reopen"),)
 
     def forecast(self, c: Context, look: Look) -> Forecast[FenceFacts]:
-        return Forecast(FenceFacts(foreseen(c, Phase.ARMED)))
-
-
-def _closed(s: HostStatus) -> bool:
-    return s.rules_on_top and s.fence_entries >= 2 and s.client_sockets == 0
+        return Forecast(FenceFacts(every_host_in(c, Phase.ARMED)))
 
 
 def closed(f: Statuses[HostStatus]) -> tuple[Finding, ...]:
-    """The door is shut on every host, as observed, not as ordered."""
-    return f.every(
+    """Whether the door is shut on every host, as observed."""
+    return f.claims(
         "fence.closed",
         "no client reaches this dest host",
-        _closed,
+        lambda s: s.rules_on_top and s.fence_entries >= 2 and s.client_sockets == 0,
         lambda s: f"rules {s.in4}/{s.in6}, {s.fence_entries} set entries, {s.client_sockets} client sockets",
     )
 
 
 def _reopened(f: Statuses[HostStatus]) -> Verdict:
-    findings = f.every(
-        "fence.reopened",
-        "clients reach this dest host again",
-        lambda s: s.fence_entries == 0,
-        lambda s: f"{s.fence_entries} set entries",
+    return Done.unless_blocked(
+        f.claims(
+            "fence.reopened",
+            "clients reach this dest host again",
+            lambda s: s.fence_entries == 0,
+            lambda s: f"{s.fence_entries} set entries",
+        )
     )
-    return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
 
 
 MEANINGS = meanings(

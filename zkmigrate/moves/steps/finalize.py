@@ -1,6 +1,6 @@
 """What: remove what the move left on the hosts: the cut's rules, the guard, the images, zkm-host itself.
 
-Why now: dest has been verified; nothing here is needed to run it.
+Why now: dest is verified and needs none of it.
 
 Clients may notice: nothing.
 
@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 from zkmigrate.hosts.facts.status import HostPhase
 from zkmigrate.hosts.zkm_host import INSTALLED_PATH, program
-from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.by_hand import ByHand
 from zkmigrate.model.change import Applied, Changes, HostVerb, UninstallProgram
 from zkmigrate.model.fact import Reading, Seen, Unknown
@@ -25,10 +24,10 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.model.step_record import known
 from zkmigrate.model.window import IDLE, Phase
-from zkmigrate.moves.dependent import AnyDependent
-from zkmigrate.moves.facts.dest_status import Statuses, foreseen, statuses, unknown
+from zkmigrate.moves.dependent import OfDependent, program_hosts
+from zkmigrate.moves.facts.dest_status import Statuses, every_host_in, statuses, unanswered
 from zkmigrate.moves.facts.records import Verified
-from zkmigrate.moves.steps.go import GoFacts, GoStep, past_the_door
+from zkmigrate.moves.steps.go import GoFacts, GoStep, door_is_open
 from zkmigrate.moves.steps.verify import LATE_HOST_S
 from zkmigrate.zookeeper.facts.config import ZooConfig, zoo_config
 
@@ -43,8 +42,7 @@ class FinalizeFacts:
 
     @property
     def opened(self) -> tuple[str, ...]:
-        """Dest hosts behind the open door: they say so, or run the reformed config with nothing armed any
-        more."""
+        """Dest hosts whose phase is open, or that run the reformed config and are no longer armed."""
         return tuple(
             host
             for host, config in self.configs.items()
@@ -53,29 +51,16 @@ class FinalizeFacts:
         )
 
 
-BY_HAND = ByHand(
-    needs="days later, when nobody needs the images any more.",
-)
-
-
-class FinalizeStep(Step[FinalizeFacts]):
-    """See the module."""
-
+class FinalizeStep(OfDependent, Step[FinalizeFacts]):
     id = "finalize"
     title = "Remove what the move left"
     hazard = Hazard.FINAL
-    by_hand = BY_HAND
-
-    def __init__(self, dependent: AnyDependent) -> None:
-        self.dependent = dependent
-
-    def _hosts(self, inventory: Inventory) -> tuple[str, ...]:
-        """The hosts that zkm-host is put on: dest's and the members'."""
-        return (*inventory.dest_names, *(m.name for m in self.dependent.members(inventory)))
+    by_hand = ByHand(
+        needs="days later, when nobody needs the images any more.",
+    )
 
     def observe(self, c: Context, look: Look) -> FinalizeFacts:
-        hosts = self._hosts(c.inventory)
-        dest = c.inventory.dest
+        hosts, dest = program_hosts(self.dependent, c.inventory), c.inventory.dest
         return FinalizeFacts(
             look.each(hosts, lambda host: look.file(host, INSTALLED_PATH)),
             look.each(c.inventory.dest_names, lambda host: zoo_config(look, host, dest.config)),
@@ -84,17 +69,15 @@ class FinalizeStep(Step[FinalizeFacts]):
 
     def check(self, c: Context, f: FinalizeFacts) -> Verdict:
         if c.way is Way.BACK:
-            return (
-                Blocked((past_the_door(self.dependent.words, f.opened),), no_way_back=True)
-                if f.opened
-                else Done()
-            )
+            opened = (door_is_open(self.dependent.words, f.opened),)
+            return Blocked(opened, no_way_back=True) if f.opened else Done()
         verified = known(Verified, c)
         missing = verified.missing if verified is not None else ()
         silent = {h: r for h, r in f.programs.items() if isinstance(r, Unknown)}
-        if lost := tuple(unknown("finalize.answer", h, r) for h, r in silent.items() if h not in missing):
-            return Blocked(lost)
-        # A host that VERIFY left out and that is here again: a sealed one gets its GO, below.
+        unread = unanswered("finalize.answer", {h: r for h, r in silent.items() if h not in missing})
+        if unread:
+            return Blocked(unread)
+        # A host that VERIFY left out may be here again: a sealed one gets its GO, below.
         if joining := f.hosts.in_phase(Phase.GO, Phase.STARTED, Phase.CHECKED):
             limit = c.inventory.policy.open_limit_s + LATE_HOST_S
             return Waiting("every dest host is open", f"not yet: {', '.join(joining)}", limit, 1.0)
@@ -120,10 +103,10 @@ class FinalizeStep(Step[FinalizeFacts]):
         return ()
 
     def forecast(self, c: Context, look: Look) -> Forecast[FinalizeFacts]:
-        hosts = (*c.inventory.dest_names, *c.inventory.broker_names)
-        return Forecast(
-            FinalizeFacts({host: Seen(program()) for host in hosts}, {}, foreseen(c, Phase.OPEN).hosts)
+        programs: dict[str, Reading[bytes]] = dict.fromkeys(
+            program_hosts(self.dependent, c.inventory), Seen(program())
         )
+        return Forecast(FinalizeFacts(programs, {}, every_host_in(c, Phase.OPEN).phases))
 
 
 def _left_there(host: str, reading: Reading[bytes]) -> Finding:
@@ -140,8 +123,8 @@ def _left_there(host: str, reading: Reading[bytes]) -> Finding:
 
 
 def _reformed(config: ZooConfig) -> bool:
-    """Whether a dest config is of an ensemble of its own: it has servers, and no observer, wherever they
-    stand: with reconfigEnabled ZooKeeper has moved them to a dynamic file."""
+    """Whether this config makes dest an ensemble of its own: it has servers and no observer, also in the
+    dynamic file to which ZooKeeper moves them with reconfigEnabled."""
     roles = {server.role for server in config.servers.values()}
     return roles == {"participant"} and config.values.get("peerType", "participant") != "observer"
 

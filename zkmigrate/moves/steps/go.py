@@ -1,14 +1,14 @@
 """What: send GO to every dest host with its place in the start order; each then finishes by itself.
 
-Why now: every host is sealed. The decision is durable here first, so that a resumed run knows it was taken.
+Why now: every host is sealed. The decision is journaled first, so that a resumed run knows it was taken.
 
 Clients may notice: nothing more than at the fence.
 
-Way back: only with every host reached: stop all of them, then put the images back (the step before).
+Way back: only if every host can be reached: stop all of them, then put the images back (the step before).
 
 Proof: every host has recorded GO, or enough of them to form the quorum while the others are not heard. Those
-that hold the newest transaction start first; laggards never reach a majority by themselves. A host that has
-no GO stays shut, and gets it from VERIFY once it is there again.
+that hold the newest transaction start first; the others never reach a majority by themselves. A host without
+GO stays shut until VERIFY can send it.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.model.step_record import known
 from zkmigrate.model.window import Phase
-from zkmigrate.moves.dependent import AnyDependent, Words
-from zkmigrate.moves.facts.dest_status import SERVING, Statuses, foreseen, phases, statuses
+from zkmigrate.moves.dependent import OfDependent, Words
+from zkmigrate.moves.facts.dest_status import SERVING, Statuses, every_host_in, phases, statuses
 from zkmigrate.moves.facts.records import Freshest, Proved
 from zkmigrate.moves.rules.start_order import forms_quorum, places
 from zkmigrate.moves.steps.arm import endpoint
 from zkmigrate.moves.steps.seal import none_open_first
 
-GONE = Phase.GO.until(Phase.OPEN)
-# So long a stop of all hosts may take.
+HAVE_GO = Phase.GO.until(Phase.OPEN)
 TOO_LATE_S = 4.0
+"""Seconds that a stop of all hosts may take."""
 
 
 @dataclass(frozen=True)
 class GoFacts:
-    """hosts: their phases. alive: those whose ZooKeeper may run, asked going back."""
+    """hosts: their phases. alive: those whose ZooKeeper may run, asked walking back."""
 
     hosts: Statuses[HostPhase]
     alive: tuple[str, ...]
@@ -53,72 +53,64 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
     return (Block(s.inventory.dest_names, sent.text, sent.expect, moves),)
 
 
-BY_HAND = ByHand(
-    needs="**every** host said `sealed`. If one did not, walk all back.",
-    weaker="every host gets the place `first`: nobody has read whose disk is the newest, and after DRAIN "
-    "all of them are.",
-    forward=_by_hand,
-    back=none_open_first,
-)
-
-
-class GoStep(Step[GoFacts]):
-    """See the module."""
-
+class GoStep(OfDependent, Step[GoFacts]):
     id = "go"
     title = "Let dest reform"
     hazard = Hazard.WINDOW
-    by_hand = BY_HAND
-
-    def __init__(self, dependent: AnyDependent) -> None:
-        self.dependent = dependent
+    by_hand = ByHand(
+        needs="**every** host said `sealed`. If one did not, walk all back.",
+        weaker="every host gets the place `first`: nobody has read whose disk is the newest, and after DRAIN "
+        "all of them are.",
+        forward=_by_hand,
+        back=none_open_first,
+    )
 
     def observe(self, c: Context, look: Look) -> GoFacts:
         if c.way is Way.FORWARD:
             return GoFacts(phases(c, look), ())
         hosts = statuses(c, look)
         return GoFacts(
-            hosts, hosts.where(lambda s: s.phase in GONE or s.unit_state not in ("inactive", "failed"))
+            hosts, hosts.where(lambda s: s.phase in HAVE_GO or s.unit_state not in ("inactive", "failed"))
         )
 
     def check(self, c: Context, f: GoFacts) -> Verdict:
         hosts = f.hosts
         if c.way is Way.BACK and (opened := hosts.in_phase(Phase.OPEN)):
-            return Blocked((past_the_door(self.dependent.words, opened),), no_way_back=True)
-        # From the first GO sent the hosts finish alone: one that does not answer holds no other back.
-        sent = c.begun or bool(hosts.in_phase(*GONE, Phase.OPEN))
+            return Blocked((door_is_open(self.dependent.words, opened),), no_way_back=True)
+        # From the first GO on the hosts finish alone: a silent one holds no other back.
+        sent = c.begun or bool(hosts.in_phase(*HAVE_GO, Phase.OPEN))
         if hosts.unknown and (c.way is Way.BACK or c.rehearsal or not sent):
-            # While no GO was sent no host can be part of a quorum: those that answer need not wait shut.
+            # Before the first GO no host can be part of a quorum: those that answer need not wait shut.
             return Blocked(hosts.unknown, others_back=c.way is Way.BACK and not sent)
         if c.way is Way.BACK:
-            running = hosts.in_phase(*GONE)
+            running = hosts.in_phase(*HAVE_GO)
             late = [h for h in running if _opens_in(c, hosts.at[h]) < TOO_LATE_S]
-            # A host opens only as part of a quorum; once the others are down it waits, for good.
+            # A host opens only as part of a quorum; once the others are down it waits for ever.
             if late and len(f.alive) >= c.inventory.dest.majority:
                 # Stopping some hosts while another opens would end a quorum that clients have already seen.
                 progress = ", ".join(f"{h} in {_opens_in(c, hosts.at[h]):.0f} s" for h in late)
                 return Waiting("what the hosts do at their own limit", progress, 60.0)
             return Ready(running) if running else Done()
-        if wrong := hosts.outside("go", Phase.SEALED, *GONE, Phase.OPEN):
+        if wrong := hosts.outside("go", Phase.SEALED, *HAVE_GO, Phase.OPEN):
             return Blocked(wrong)
         if todo := hosts.in_phase(Phase.SEALED):
             return Ready(todo)
         if hosts.unknown and not _form_quorum(c, hosts):
             return Blocked((_too_few(c, hosts), *hosts.unknown))
-        given = hosts.every(
+        given = hosts.claims(
             "go.sent", "the host has its GO", lambda s: s.phase != Phase.SEALED, lambda s: s.phase
         )
         return Done((*given, *(_not_heard(x) for x in hosts.unknown)))
 
     def plan(self, c: Context, f: GoFacts, target: str) -> Changes:
-        # Without the journal nobody knows whose disk was the newest; a quorum that has opened is led by it.
+        # Without the journal the newest disk is not known; a quorum that has opened is led by it.
         freshest = known(Freshest, c)
         first = freshest.first if freshest else f.hosts.in_phase(Phase.OPEN)
         inventory = c.inventory
         port = inventory.dest.ports.client
-        # A word of a call holds no brackets; what follows the last colon is the port.
-        addresses = tuple(endpoint(inventory.dest_host(host), port) for host in first)
-        addresses = tuple(address.replace("[", "").replace("]", "") for address in addresses)
+        # An argument holds no brackets; what follows the last colon is the port.
+        endpoints = (endpoint(inventory.dest_host(host), port) for host in first)
+        addresses = tuple(x.replace("[", "").replace("]", "") for x in endpoints)
         limit_ms = round(inventory.policy.open_limit_s * 1000)
         place = places(inventory.dest_names, first)[target] if freshest else "rest"
         return (Go(target, place, addresses, inventory.dest.majority, limit_ms),)
@@ -128,34 +120,33 @@ class GoStep(Step[GoFacts]):
 
     def forecast(self, c: Context, look: Look) -> Forecast[GoFacts]:
         # PROVE will say who holds the newest transaction; after DRAIN that is normally every host.
-        facts = GoFacts(foreseen(c, Phase.SEALED).hosts, ())
+        facts = GoFacts(every_host_in(c, Phase.SEALED).phases, ())
         return Forecast(facts, records={Freshest.step: Freshest(c.inventory.dest_names).encode()})
 
 
 def _opens_in(c: Context, status: HostPhase) -> float:
-    """Seconds until the host's finisher acts by itself; infinite before it serves."""
+    """Seconds until the host opens by itself; infinite before it serves."""
     return math.inf if status.served_s is None else c.inventory.policy.open_limit_s - status.served_s
 
 
 def _form_quorum(c: Context, hosts: Statuses[HostPhase]) -> bool:
     """Whether the hosts that are known to have GO can form the quorum, or have formed it."""
-    told = hosts.in_phase(*GONE, Phase.OPEN)
     if hosts.in_phase(*SERVING):
         return True
-    proved = known(Proved, c)
+    gone, proved = hosts.in_phase(*HAVE_GO, Phase.OPEN), known(Proved, c)
     if proved is None:
-        return len(told) >= c.inventory.dest.majority
-    return forms_quorum(c.inventory.dest_names, proved.first, told)
+        return len(gone) >= c.inventory.dest.majority
+    return forms_quorum(c.inventory.dest_names, proved.first, gone)
 
 
 def _too_few(c: Context, hosts: Statuses[HostPhase]) -> Finding:
-    told = ", ".join(hosts.in_phase(*GONE, Phase.OPEN)) or "no host that answers"
+    gone = ", ".join(hosts.in_phase(*HAVE_GO, Phase.OPEN)) or "no host that answers"
     silent = ", ".join(x.target for x in hosts.unknown)
     return claim(
         "go.majority",
         "enough dest hosts have their GO to form the quorum",
         None,
-        seen=f"{told} has GO; no answer from {silent}",
+        seen=f"{gone} has GO; no answer from {silent}",
         needed=f"{c.inventory.dest.majority} of the hosts that hold the newest transaction",
         moves=(
             "bring a silent host back: the run sends its GO; if the run has ended, zkmigrate resume",
@@ -180,8 +171,8 @@ def _not_heard(found: Finding) -> Finding:
     )
 
 
-def past_the_door(words: Words, hosts: tuple[str, ...]) -> Finding:
-    """The refusal to walk back past OPEN, with its cost."""
+def door_is_open(words: Words, hosts: tuple[str, ...]) -> Finding:
+    """The finding that refuses a way back past OPEN, with its cost."""
     return claim(
         NO_WAY_BACK,
         "the client door has not been opened",

@@ -4,8 +4,8 @@ Why now: every later change goes through it, with an operation id, a before-imag
 
 Clients may notice: nothing.
 
-Way back: remove it, its sudoers file and the run's state. A run that keeps what it finds removes it only
-where it was not there before.
+Way back: remove it, its sudoers file and the run's state. A run that keeps another run's zkm-host removes it
+only where it was not there before.
 
 Proof: the installed file has the digest of the one in this package.
 """
@@ -13,10 +13,10 @@ Proof: the installed file has the digest of the one in this package.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import TypeAlias
 
 from zkmigrate.hosts import zkm_host
-from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.by_hand import ByHand
 from zkmigrate.model.change import Applied, Changes, InstallProgram, UninstallProgram
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
@@ -24,75 +24,53 @@ from zkmigrate.model.finding import claim, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.step_record import known
-from zkmigrate.moves.dependent import AnyDependent
-from zkmigrate.moves.facts.dest_status import unknown
+from zkmigrate.moves.dependent import AnyDependent, OfDependent, program_hosts
+from zkmigrate.moves.facts.dest_status import unanswered
 from zkmigrate.moves.facts.records import Installed
 
-
-@dataclass(frozen=True)
-class InstallFacts:
-    """The installed program per host; Absent where it is not installed."""
-
-    programs: dict[str, Reading[bytes]]
+Programs: TypeAlias = Mapping[str, Reading[bytes]]
+"""The installed program per host; Absent where it is not installed."""
 
 
-BY_HAND = ByHand(
-    needs="full sudo on these hosts, once.",
-)
-
-
-class InstallStep(Step[InstallFacts]):
-    """See the module. keep: another run left zkm-host on the hosts, with its own state: it stays there."""
+class InstallStep(OfDependent, Step[Programs]):
+    """keep: leave a zkm-host there that another run put on the host, with its state."""
 
     id = "install"
     title = "Install zkm-host"
     hazard = Hazard.REVERSIBLE
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="full sudo on these hosts, once.",
+    )
 
     def __init__(self, dependent: AnyDependent, *, keep: bool = False) -> None:
-        self.dependent = dependent
+        super().__init__(dependent)
         self._keep = keep
 
-    def _hosts(self, inventory: Inventory) -> tuple[str, ...]:
-        """The hosts that zkm-host is put on: dest's and the members'."""
-        return (*inventory.dest_names, *(m.name for m in self.dependent.members(inventory)))
+    def observe(self, c: Context, look: Look) -> Programs:
+        hosts = program_hosts(self.dependent, c.inventory)
+        return look.each(hosts, lambda host: look.file(host, zkm_host.INSTALLED_PATH))
 
-    def observe(self, c: Context, look: Look) -> InstallFacts:
-        hosts = self._hosts(c.inventory)
-        return InstallFacts(look.each(hosts, lambda host: look.file(host, zkm_host.INSTALLED_PATH)))
-
-    def check(self, c: Context, f: InstallFacts) -> Verdict:
-        lost = tuple(unknown("install.answer", h, r) for h, r in f.programs.items() if isinstance(r, Unknown))
-        if lost:
-            return Blocked(lost)
+    def check(self, c: Context, f: Programs) -> Verdict:
+        if unread := unanswered("install.answer", f, Unknown):
+            return Blocked(unread)
         if c.way is Way.BACK:
-            there = tuple(h for h, r in f.programs.items() if not isinstance(r, Absent))
+            installed = tuple(h for h, r in f.items() if not isinstance(r, Absent))
             if self._keep:
-                there = tuple(h for h in there if h in _without(c))
-            return Ready(there) if there else Done()
+                installed = tuple(h for h in installed if h in _without(c))
+            return Ready(installed) if installed else Done()
         wanted = zkm_host.program()
-        todo = tuple(h for h, r in f.programs.items() if not (isinstance(r, Seen) and r.value == wanted))
+        todo = tuple(h for h, r in f.items() if not (isinstance(r, Seen) and r.value == wanted))
         if todo:
-            without = tuple(h for h, r in f.programs.items() if isinstance(r, Absent))
+            without = tuple(h for h, r in f.items() if isinstance(r, Absent))
             found = Installed(_without(c) if c.begun else without).encode()
             return Ready(todo, record=found if self._keep else {})
-        return Done(
-            tuple(
-                claim(
-                    "install.same",
-                    "zkm-host is this package's",
-                    True,
-                    target=h,
-                    seen=f"sha256 {hashlib.sha256(wanted).hexdigest()[:12]}",
-                )
-                for h in f.programs
-            )
-        )
+        sentence, digest = "zkm-host is this package's", f"sha256 {hashlib.sha256(wanted).hexdigest()[:12]}"
+        return Done(tuple(claim("install.same", sentence, True, target=h, seen=digest) for h in f))
 
-    def plan(self, c: Context, f: InstallFacts, target: str) -> Changes:
+    def plan(self, c: Context, f: Programs, target: str) -> Changes:
         return (InstallProgram(target),)
 
-    def undo(self, c: Context, f: InstallFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+    def undo(self, c: Context, f: Programs, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (UninstallProgram(target),)
 
 

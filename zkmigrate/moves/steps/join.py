@@ -1,13 +1,13 @@
 """What: start each dest host as an observer of source, one at a time.
 
-Why now: dest is empty and proven to be; observers do not vote, so source's quorum is not affected.
+Why now: dest is proven empty, and observers do not vote, so source's quorum is not affected.
 
-Clients may notice: a snapshot sync of a large tree costs source some latency; that is why it is one at a
-time, and why the next one waits while more requests are outstanding on source than the policy allows.
+Clients may notice: some latency on source while it sends a large tree. So hosts join one at a time, and the
+next one waits while source has more outstanding requests than the policy allows.
 
-Way back: stop the observers and put every file back; what they wrote is moved aside. Source forgets them.
+Way back: stop the observers, put every file back and move aside what they wrote. Source forgets them.
 
-Proof: every dest host says observer and has reached the zxid source's leader had when it was asked.
+Proof: every dest host is an observer and has reached the zxid that source's leader had when it was asked.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from zkmigrate.errors import HostError
 from zkmigrate.hosts.facts.status import HostStatus, unit_status
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
-from zkmigrate.model.change import Applied, Change, Changes, Discard, MoveAside, PutFile, SetService, inverses
+from zkmigrate.model.change import Applied, Changes, Discard, MoveAside, PutFile, inverses
 from zkmigrate.model.fact import Absent, Reading, Seen
-from zkmigrate.model.finding import claim, meanings
+from zkmigrate.model.finding import claim, each, meanings
 from zkmigrate.model.look import DirEntry, Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.moves.facts.dest import written_by_zookeeper
-from zkmigrate.moves.facts.dest_status import unknown
+from zkmigrate.moves.facts.dest_status import unanswered, unknown
+from zkmigrate.moves.facts.outage import dest_service
 from zkmigrate.moves.rules.reform import observer_config
 from zkmigrate.zookeeper.data.four_letter_words import Srvr
 from zkmigrate.zookeeper.data.zxid import format_zxid
+from zkmigrate.zookeeper.facts.disk import VERSION_2
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, source_view
 from zkmigrate.zookeeper.facts.members import Members, source_members
 
@@ -47,7 +49,7 @@ class JoinHost:
 
 @dataclass(frozen=True)
 class JoinFacts:
-    """source is read before dest, so a dest zxid at or above source's is caught up."""
+    """source is read before dest: a dest host at or above its zxid has caught up."""
 
     source: EnsembleView
     members: Reading[Members]
@@ -75,22 +77,17 @@ def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
     return tuple(block for host in s.hosts(Way.BACK) for block in s.alone(host, Way.BACK))
 
 
-BY_HAND = ByHand(
-    needs="dest's data directories are empty and ZooKeeper is stopped there; source has a quorum.",
-    weaker="whether source is busy you see yourself (`Outstanding` in `srvr`) before the next host joins.",
-    forward=_by_hand,
-    back=_back_by_hand,
-    alone=True,
-)
-
-
 class JoinStep(Step[JoinFacts]):
-    """See the module."""
-
     id = "join"
     title = "Join dest as observers"
     hazard = Hazard.REVERSIBLE
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="dest's data directories are empty and ZooKeeper is stopped there; source has a quorum.",
+        weaker="check yourself that source is not busy (`Outstanding` in `srvr`) before the next host joins.",
+        forward=_by_hand,
+        back=_back_by_hand,
+        alone=True,
+    )
 
     def observe(self, c: Context, look: Look) -> JoinFacts:
         dest = c.inventory.dest
@@ -112,50 +109,33 @@ class JoinStep(Step[JoinFacts]):
         return JoinFacts(view, members, look.each(c.inventory.dest_names, one))
 
     def check(self, c: Context, f: JoinFacts) -> Verdict:
-        lost = tuple(
-            unknown("join.answer", h, s.status) for h, s in f.hosts.items() if not isinstance(s.status, Seen)
-        )
-        if lost:
-            return Blocked(lost)
+        if unread := unanswered("join.answer", {host: s.status for host, s in f.hosts.items()}):
+            return Blocked(unread)
         if c.way is Way.BACK:
             hosts = reversed(c.inventory.dest_names)
-            left = [h for h in hosts if h in c.unrestored or _left_over(c.inventory, f.hosts[h])]
-            return Ready((left[0],)) if left else Done()
+            joined = [h for h in hosts if h in c.unrestored or _left_over(c.inventory, f.hosts[h])]
+            return Ready((joined[0],)) if joined else Done()
         if not isinstance(f.members, Seen):
             return Blocked((unknown("join.source-config", "source", f.members),))
-        leader = f.source.servers[f.source.leader] if f.source.leader is not None else None
-        if not isinstance(leader, Seen):
-            # An election takes seconds; a source that finds no leader is told by the deadline.
-            limit = c.inventory.policy.step_deadline_s
-            modes = ", ".join(f"{host}: {mode}" for host, mode in f.source.modes().items())
-            return Waiting("source has a leader", modes, limit, 1.0)
+        leader, limit = f.source.leading, c.inventory.policy.step_deadline_s
+        if leader is None:
+            # An election takes seconds; a source that finds no leader misses the deadline.
+            return Waiting("source has a leader", each(f.source.modes()), limit, 1.0)
+        zxids = {}
         for host in c.inventory.dest_names:
-            state = f.hosts[host]
             if not self._placed(c, f, host):
                 return _busy(c, f.source, host) or Ready((host,))
-            stat = state.stat
-            if (
-                not isinstance(stat, Seen)
-                or stat.value.mode != "observer"
-                or stat.value.zxid < leader.value.zxid
-            ):
-                seen = (
-                    f"{stat.value.mode} {format_zxid(stat.value.zxid)}"
-                    if isinstance(stat, Seen)
-                    else "does not serve yet"
-                    if isinstance(stat, Absent)
-                    else str(stat)
-                )
-                return Waiting(
-                    f"{host} observes source and has caught up",
-                    f"{seen}, source {format_zxid(leader.value.zxid)}",
-                    c.inventory.policy.step_deadline_s,
-                )
+            stat = f.hosts[host].stat
+            srvr = stat.value if isinstance(stat, Seen) else None
+            if srvr is None or srvr.mode != "observer" or srvr.zxid < leader.zxid:
+                silent = "does not serve yet" if isinstance(stat, Absent) else str(stat)
+                seen = f"{srvr.mode} {format_zxid(srvr.zxid)}" if srvr is not None else silent
+                what = f"{host} observes source and has caught up"
+                return Waiting(what, f"{seen}, source {format_zxid(leader.zxid)}", limit)
+            zxids[host] = format_zxid(srvr.zxid)
+        sentence = "the dest host observes source"
         return Done(
-            tuple(
-                claim("join.observing", "the dest host observes source", True, target=h, seen=_zxid(s.stat))
-                for h, s in f.hosts.items()
-            )
+            tuple(claim("join.observing", sentence, True, target=h, seen=z) for h, z in zxids.items())
         )
 
     def _placed(self, c: Context, f: JoinFacts, host: str) -> bool:
@@ -172,36 +152,36 @@ class JoinStep(Step[JoinFacts]):
         )
 
     def plan(self, c: Context, f: JoinFacts, target: str) -> Changes:
-        dest = c.inventory.dest
         state = f.hosts[target].status
         running = isinstance(state, Seen) and state.value.unit_state == "active"
-        action = SetService(target, dest.service.unit, "restart" if running else "start", dest.commands)
-        return (*_files(c.inventory, f, target), action)
+        start = dest_service(c.inventory, target, "restart" if running else "start")
+        return (*_files(c.inventory, f, target), start)
 
     def undo(self, c: Context, f: JoinFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         state = f.hosts[target]
-        dest = c.inventory.dest
-        changes: list[Change] = [SetService(target, dest.service.unit, "stop", dest.commands)]
-        changes += [MoveAside(target, path) for path in _written(c.inventory, state)]
-        changes += [Discard(target, operation, path) for path, operation in _aside(c.inventory, state)]
-        return (*changes, *inverses(applied))
+        return (
+            dest_service(c.inventory, target, "stop"),
+            *(MoveAside(target, path) for path in _written(c.inventory, state)),
+            *(Discard(target, operation, path) for path, operation in _aside(c.inventory, state)),
+            *inverses(applied),
+        )
 
     def forecast(self, c: Context, look: Look) -> Forecast[JoinFacts]:
         f = self.observe(c, look)
         if not isinstance(f.members, Seen):
             raise HostError(f"source's server lines cannot be read: {f.members}")
-        left = tuple(host for host in c.inventory.dest_names if not self._placed(c, f, host))
-        # What ZooKeeper writes once it runs: the way back moves it aside.
-        data = Seen((DirEntry("version-2", "d", 0, None),))
+        targets = tuple(host for host in c.inventory.dest_names if not self._placed(c, f, host))
+        # What ZooKeeper will have written by then: the way back moves it aside.
+        data = Seen((DirEntry(VERSION_2, "d", 0, None),))
         hosts = {host: replace(state, data=data, txn=data) for host, state in f.hosts.items()}
-        return Forecast(replace(f, hosts=hosts), left)
+        return Forecast(replace(f, hosts=hosts), targets)
 
 
 def _busy(c: Context, source: EnsembleView, host: str) -> Waiting | None:
-    """Source answers more slowly than the policy allows, perhaps because of the last host's sync."""
+    """The wait while source has too many requests outstanding, perhaps because of the last host's sync."""
     limit = c.inventory.policy.join_outstanding
-    waiting = {h: r.value.outstanding for h, r in source.servers.items() if isinstance(r, Seen)}
-    busy = ", ".join(f"{h}: {n} outstanding" for h, n in waiting.items() if n > limit)
+    outstanding = {h: r.value.outstanding for h, r in source.servers.items() if isinstance(r, Seen)}
+    busy = ", ".join(f"{h}: {n} outstanding" for h, n in outstanding.items() if n > limit)
     if not busy:
         return None
     what = f"source has answered what it was asked before {host} joins"
@@ -219,13 +199,13 @@ def _files(inventory: Inventory, f: JoinFacts, host: str) -> tuple[PutFile, ...]
 
 
 def _written(inventory: Inventory, state: JoinHost) -> tuple[str, ...]:
-    """Paths that ZooKeeper itself wrote: its data, its logs, and what it leaves beside the config: 3.5 a
-    dynamic file as an observer, later ones and a ``.bak`` once it was reformed with reconfigEnabled."""
+    """Paths that ZooKeeper itself wrote: data, logs, and files beside the config. As an observer 3.5 writes a
+    dynamic file there; a reformed server with reconfigEnabled writes further ones and a ``.bak``."""
     dest = inventory.dest
     paths = []
     for directory, reading in ((dest.data_dir, state.data), (dest.txn_dir, state.txn)):
-        if isinstance(reading, Seen) and any(e.name == "version-2" for e in reading.value):
-            paths.append(f"{directory}/version-2")
+        if isinstance(reading, Seen) and any(e.name == VERSION_2 for e in reading.value):
+            paths.append(f"{directory}/{VERSION_2}")
     config_dir, name = dest.config.rsplit("/", 1)
     if isinstance(state.config_dir, Seen):
         paths += [
@@ -242,9 +222,9 @@ def _left_over(inventory: Inventory, state: JoinHost) -> bool:
 
 
 def _aside(inventory: Inventory, state: JoinHost) -> list[tuple[str, str]]:
-    """What this step's undo has moved aside: path and operation, as zkm-host's ``move-aside`` names it.
+    """What this step's undo has moved aside: path, and operation as zkm-host's ``move-aside`` names it.
 
-    It can go for good: preflight saw these directories empty, so all of it was written by the observer.
+    It can be deleted: preflight saw these directories empty, so the observer wrote all of it.
     """
     dest = inventory.dest
     directories = {
@@ -259,10 +239,6 @@ def _aside(inventory: Inventory, state: JoinHost) -> list[tuple[str, str]]:
             if mark and operation.startswith("join."):
                 found.append((f"{directory}/{entry.name}", operation))
     return found
-
-
-def _zxid(reading: Reading[Srvr]) -> str:
-    return format_zxid(reading.value.zxid) if isinstance(reading, Seen) else str(reading)
 
 
 MEANINGS = meanings(

@@ -4,9 +4,9 @@ Why now: dest has been checked behind the closed door.
 
 Clients may notice: members reconnect within about three seconds, Kafka's with their old sessions.
 
-Way back: none that costs nothing. From now on members have seen dest's transactions; repair forward.
+Way back: none without a cost: members have seen dest's transactions. Repair forward.
 
-Proof: the fence is empty on every host that serves and the phase file says open.
+Proof: on every host that serves the fence is empty and the phase is open.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from zkmigrate.model.finding import meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.window import Phase
-from zkmigrate.moves.dependent import AnyDependent
-from zkmigrate.moves.facts.dest_status import SERVING, Standing, foreseen, standing
-from zkmigrate.moves.steps.go import past_the_door
+from zkmigrate.moves.dependent import OfDependent
+from zkmigrate.moves.facts.dest_status import SERVING, DestStates, dest_states, every_host_in
+from zkmigrate.moves.steps.go import door_is_open
 from zkmigrate.moves.steps.serve import go_on_without, late
 
 
@@ -29,31 +29,23 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
     return (Block(s.inventory.dest_names, sent.text, sent.expect, moves),)
 
 
-BY_HAND = ByHand(
-    needs="CHECK has said OK on all.",
-    forward=_by_hand,
-)
-
-
-class OpenStep(Step[Standing]):
-    """See the module."""
-
+class OpenStep(OfDependent, Step[DestStates]):
     id = "open"
     title = "Open the door"
     hazard = Hazard.FINAL
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="CHECK has said OK on all.",
+        forward=_by_hand,
+    )
 
-    def __init__(self, dependent: AnyDependent) -> None:
-        self.dependent = dependent
+    def observe(self, c: Context, look: Look) -> DestStates:
+        return dest_states(c, look, Phase.STARTED, Phase.CHECKED)
 
-    def observe(self, c: Context, look: Look) -> Standing:
-        return standing(c, look, Phase.STARTED, Phase.CHECKED)
-
-    def check(self, c: Context, f: Standing) -> Verdict:
-        hosts = f.hosts
+    def check(self, c: Context, f: DestStates) -> Verdict:
+        hosts = f.phases
         opened = hosts.in_phase(Phase.OPEN)
         if c.way is Way.BACK and opened:
-            return Blocked((past_the_door(self.dependent.words, opened),), no_way_back=True)
+            return Blocked((door_is_open(self.dependent.words, opened),), no_way_back=True)
         partly = go_on_without(c, hosts)
         if hosts.unknown and not (c.way is Way.FORWARD and partly):
             return Blocked(hosts.unknown)
@@ -63,23 +55,23 @@ class OpenStep(Step[Standing]):
             return Blocked(wrong)
         if todo := hosts.in_phase(Phase.STARTED, Phase.CHECKED):
             return Ready(todo)
-        findings = f.whole.every(
+        findings = f.statuses.claims(
             "open.door",
             "clients reach this dest host, or it has not come yet",
             lambda s: s.fence_entries == 0 or s.phase in (Phase.GO, Phase.SEALED),
             lambda s: f"{s.fence_entries} set entries, {s.client_sockets} client sockets",
         )
-        return Blocked(findings) if any(x.blocks for x in findings) else Done((*findings, *late(hosts)))
+        return Done.unless_blocked((*findings, *late(hosts)))
 
-    def plan(self, c: Context, f: Standing, target: str) -> Changes:
-        # A finisher may have reached its own limit between CHECK and here: open is right from both phases.
+    def plan(self, c: Context, f: DestStates, target: str) -> Changes:
+        # A host may have opened by itself since CHECK: open is right from both phases.
         return (HostVerb(target, "open"),)
 
-    def undo(self, c: Context, f: Standing, target: str, applied: tuple[Applied, ...]) -> Changes:
+    def undo(self, c: Context, f: DestStates, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()
 
-    def forecast(self, c: Context, look: Look) -> Forecast[Standing]:
-        return Forecast(foreseen(c, Phase.CHECKED))
+    def forecast(self, c: Context, look: Look) -> Forecast[DestStates]:
+        return Forecast(every_host_in(c, Phase.CHECKED))
 
 
 MEANINGS = meanings(

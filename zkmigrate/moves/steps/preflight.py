@@ -1,4 +1,4 @@
-"""What: look at everything that could go wrong and can be seen beforehand; change nothing.
+"""What: check everything that could go wrong and can be seen beforehand; change nothing.
 
 Why now: every later step rests on it, and on day one it is useful by itself.
 
@@ -12,10 +12,10 @@ Proof: every blocking check holds; unknown never passes.
 from __future__ import annotations
 
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
-from zkmigrate.model.finding import Finding, blocking
+from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict
-from zkmigrate.moves.dependent import AnyDependent
+from zkmigrate.model.step import Context, Done, Reads, Verdict
+from zkmigrate.moves.dependent import AnyDependent, OfDependent
 from zkmigrate.moves.preflight import run_preflight
 
 
@@ -28,29 +28,26 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
     )
 
 
-BY_HAND = ByHand(
-    needs="this machine is one of the `operator` addresses of the inventory, with the same key and "
-    "known_hosts.",
-    weaker="`zkmigrate preflight` looks at some fifty things; here is only what the next boxes need. Look "
-    "yourself at session timeouts (40 s for a move by hand), running reassignments, disk space, clocks, "
-    "versions, `jute.maxbuffer`, and whatever restarts services or rewrites files.",
-    forward=_by_hand,
-)
-
-
-class PreflightStep(Reads[tuple[Finding, ...]]):
-    """See the module. gate: which checks are due, ``preflight``, ``roll`` or ``cutover``."""
+class PreflightStep(OfDependent, Reads[tuple[Finding, ...]]):
+    """gate: which checks are due, ``preflight``, ``roll`` or ``cutover``."""
 
     id = "preflight"
     title = "Preflight"
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="this machine is one of the `operator` addresses of the inventory, with the same key and "
+        "known_hosts.",
+        weaker="`zkmigrate preflight` makes some fifty checks; here are only those of the next boxes. Check "
+        "yourself: session timeouts (40 s for a move by hand), running reassignments, disk space, clocks, "
+        "versions, `jute.maxbuffer`, and whatever restarts services or rewrites files.",
+        forward=_by_hand,
+    )
 
     def __init__(self, dependent: AnyDependent, gate: str = "preflight") -> None:
-        self.dependent = dependent
+        super().__init__(dependent)
         self.gate = gate
 
     def observe(self, c: Context, look: Look) -> tuple[Finding, ...]:
         return run_preflight(c, self.dependent, look, self.gate)
 
     def check(self, c: Context, f: tuple[Finding, ...]) -> Verdict:
-        return Blocked(f) if blocking(f) else Done(f)
+        return Done.unless_blocked(f)

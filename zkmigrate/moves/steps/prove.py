@@ -6,11 +6,10 @@ Clients may notice: nothing more than at the fence.
 
 Way back: nothing was changed by this step.
 
-Proof: tail — the newest durable zxid of every dest host is at least the newest transaction that touches the
-chroot or a session owning part of it. Delta — the log of source's leader, read without a gap and under the
-same
-leader and epoch before and after, holds nothing after dest's zxid that touches them, except expiries of
-sessions that live on dest and of which no dest disk knows.
+Proof: tail — the newest durable zxid of every dest host is at least the newest transaction that touched the
+chroot or a session that owns part of it. Delta — the log of source's leader holds nothing after dest's zxid
+that touches them, except expiries of sessions that live on dest and that no dest disk knows of. That log is
+read without a gap, under the same leader and epoch before and after.
 """
 
 from __future__ import annotations
@@ -21,17 +20,16 @@ from dataclasses import dataclass
 from zkmigrate.errors import HostError
 from zkmigrate.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, Severity, claim, meanings
+from zkmigrate.model.finding import Finding, Severity, blocking, claim, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
 from zkmigrate.model.step_record import needed
-from zkmigrate.moves.dependent import AnyDependent, Words
+from zkmigrate.moves.dependent import OfDependent, Words
 from zkmigrate.moves.facts.records import Drained, Proved, ReadDelta, Stopped, Surveyed
 from zkmigrate.moves.rules.start_order import freshest
 from zkmigrate.zookeeper.data.delta import DeltaResult, delta, due
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.logdir import walk
-from zkmigrate.zookeeper.data.proofs import covers
 from zkmigrate.zookeeper.data.session import format_session
 from zkmigrate.zookeeper.data.zxid import epoch, format_zxid
 from zkmigrate.zookeeper.facts.disk import directories
@@ -44,8 +42,8 @@ LISTED = 10
 
 @dataclass(frozen=True)
 class ProveFacts:
-    """leader and zxid of source before and after the log was read, the state at dest's zxid, and the
-    delta."""
+    """before, after: source's leader and its zxid, asked before and after its log was read. state: at dest's
+    zxid."""
 
     before: tuple[str | None, int]
     after: tuple[str | None, int]
@@ -62,33 +60,24 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
     )
 
 
-BY_HAND = ByHand(
-    needs="`OK stamps`.",
-    weaker="the tool decodes the log of source's leader, sessions included. Here its text is searched: a "
-    "path under the chroot is seen, the opening or expiry of a session is not. A payload, or another "
-    "tenant, that names the chroot gives a false STOP; there is no false OK for a path.",
-    forward=_by_hand,
-)
-
-
-class ProveStep(Reads[ProveFacts]):
-    """See the module."""
-
+class ProveStep(OfDependent, Reads[ProveFacts]):
     id = "prove"
     title = "Prove that nothing is missing"
-    by_hand = BY_HAND
-
-    def __init__(self, dependent: AnyDependent) -> None:
-        self.dependent = dependent
+    by_hand = ByHand(
+        needs="`OK stamps`.",
+        weaker="the tool decodes the log of source's leader, sessions included. Here its text is searched: a "
+        "path under the chroot is seen, the opening or expiry of a session is not. A payload, or another "
+        "tenant, that names the chroot gives a false STOP; there is no false OK for a path.",
+        forward=_by_hand,
+    )
 
     def observe(self, c: Context, look: Look) -> ProveFacts:
         before = _leader(c, look)
         survey = needed(Surveyed, c)
         tails = needed(Stopped, c).tails.values()
         lowest, highest = min(tails), max(tails)
-        source = c.inventory.source
         try:
-            _, logs = directories(look, survey.leader, source.data_dir, source.txn_dir)
+            _, logs = directories(look, survey.leader, c.inventory.source)
             cursor = survey.cursors.get(survey.leader)
             since = walk(logs, cursor=cursor)
             state = rolled_forward(survey.ownership, since, lowest)
@@ -126,10 +115,10 @@ class ProveStep(Reads[ProveFacts]):
         findings = (
             _same_leader(c, f),
             _from_survey(c, min(tails.values())),
-            *_tail_claims(tails, f.state.value),
-            *_delta_claims(self.dependent.words, c, result),
+            *_tail_claims(tails, first, f.state.value.newest),
+            _delta_claim(self.dependent.words, c, result),
         )
-        if any(x.blocks for x in findings):
+        if blocking(findings):
             return Blocked(findings)
         record = Proved(
             first=first,
@@ -141,16 +130,15 @@ class ProveStep(Reads[ProveFacts]):
         return Done(findings, record.encode())
 
     def _living(self, survey: Surveyed, state: Ownership) -> set[int]:
-        """The sessions that dest lets live, whatever source does with them: those that SURVEY saw as clients
-        of dest, none in a rehearsal, where members are on source; and those of which nothing must be kept."""
+        """The sessions whose expiry on source is no loss: those that SURVEY saw as clients of dest (in a
+        rehearsal none, as members are on source), and those of which nothing must be kept."""
         kept = state.kept(self.dependent.keeps).owners.keys()
         return {owner for owner in state.owners if owner in survey.on_dest or owner not in kept}
 
 
 def _leader(c: Context, look: Look) -> tuple[str | None, int]:
     view = source_view(c.inventory, look)
-    stat = view.servers[view.leader] if view.leader is not None else None
-    return view.leader, stat.value.zxid if isinstance(stat, Seen) else -1
+    return view.leader, view.leading.zxid if view.leading is not None else -1
 
 
 def _same_leader(c: Context, f: ProveFacts) -> Finding:
@@ -169,7 +157,7 @@ def _same_leader(c: Context, f: ProveFacts) -> Finding:
 
 
 def _from_survey(c: Context, lowest: int) -> Finding:
-    """The log is read from SURVEY's place on: what a dest disk lacks from before it would not be seen."""
+    """The log is read from SURVEY's place on: what a dest disk lacks before it would not be seen."""
     survey = needed(Surveyed, c)
     cursor = survey.cursors.get(survey.leader)
     start = cursor.zxid if cursor is not None else 0
@@ -183,45 +171,39 @@ def _from_survey(c: Context, lowest: int) -> Finding:
     )
 
 
-def _tail_claims(tails: Mapping[str, int], state: Ownership) -> tuple[Finding, ...]:
+def _tail_claims(tails: Mapping[str, int], first: tuple[str, ...], newest: int) -> tuple[Finding, ...]:
     return tuple(
         claim(
             "prove.tail",
             "the newest durable zxid covers everything that touched the chroot",
-            covers(zxid, state.newest),
+            host in first,
             target=host,
             seen=format_zxid(zxid),
-            needed=f"at least {format_zxid(state.newest)}",
+            needed=f"at least {format_zxid(newest)}",
             moves=("roll back: the dest host catches up, then cut over again",),
         )
         for host, zxid in tails.items()
     )
 
 
-def _delta_claims(words: Words, c: Context, result: DeltaResult) -> tuple[Finding, ...]:
+def _delta_claim(words: Words, c: Context, result: DeltaResult) -> Finding:
     listed = "; ".join(
         f"{format_zxid(m.zxid)} {m.type} {m.path} session {format_session(m.session)}"
         for m in result.missing[:LISTED]
     )
-    # Until the roll members write through source, so a rehearsal's delta is read but may hold their writes.
+    # Before the roll members write through source, so a rehearsal's delta may hold their writes.
     rehearsed = c.rehearsal and not result.unproved
     severity = Severity.INFO if rehearsed else Severity.BLOCK
     why = f" (expected in a rehearsal: the {words.many} still write through source)" if rehearsed else ""
-    return (
-        claim(
-            "prove.delta",
-            "nothing that touches the chroot is on source and not on dest",
-            result.held,
-            severity=severity,
-            seen=result.unproved
-            or (
-                f"{len(result.missing)} missing{why}: {listed}"
-                if result.missing
-                else f"{result.records} read, none missing"
-            ),
-            needed="none missing, no gap",
-            moves=("roll back: find the writer named here and stop it, then cut over again",),
-        ),
+    missing = f"{len(result.missing)} missing{why}: {listed}" if result.missing else ""
+    return claim(
+        "prove.delta",
+        "nothing that touches the chroot is on source and not on dest",
+        result.held,
+        severity=severity,
+        seen=result.unproved or missing or f"{result.records} read, none missing",
+        needed="none missing, no gap",
+        moves=("roll back: find the writer named here and stop it, then cut over again",),
     )
 
 

@@ -1,6 +1,6 @@
 """What: remove the mark of the replay from source.
 
-Why now: the brokers run against source; nobody goes on behind the mark any more.
+Why now: the brokers run against source, so no replay goes on from the mark.
 
 Clients may notice: nothing.
 
@@ -11,7 +11,7 @@ Proof: source shows no mark.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from zkmigrate.model.change import SOURCE, Applied, Changes, EndReplay
 from zkmigrate.model.fact import Absent, Reading, Unknown
@@ -21,45 +21,40 @@ from zkmigrate.model.step import Context, Done, Forecast, Hazard, Ready, Step, V
 from zkmigrate.moves.facts.replay_disks import mark_on
 from zkmigrate.zookeeper.facts.ensemble import source_view
 
-
-@dataclass(frozen=True)
-class CloseFacts:
-    """The mark on source."""
-
-    mark: Reading[object]
+Marked: TypeAlias = Reading[object]
+"""The mark on source."""
 
 
-class ReplayCloseStep(Step[CloseFacts]):
-    """See the module."""
-
+class ReplayCloseStep(Step[Marked]):
     id = "close"
     title = "Remove the mark from source"
     hazard = Hazard.REVERSIBLE
 
-    def observe(self, c: Context, look: Look) -> CloseFacts:
+    def observe(self, c: Context, look: Look) -> Marked:
         leader = source_view(c.inventory, look).leader
         if leader is None:
-            return CloseFacts(Unknown("failed", "source has no one leader"))
-        return CloseFacts(mark_on(look, leader, c.inventory.kafka.chroot))
+            return Unknown("failed", "source has no one leader")
+        return mark_on(look, leader, c.inventory.kafka.chroot)
 
-    def check(self, c: Context, f: CloseFacts) -> Verdict:
+    def check(self, c: Context, f: Marked) -> Verdict:
         if c.way is Way.BACK:
             return Done()
-        if isinstance(f.mark, Unknown):
-            return Waiting("source tells", str(f.mark), c.inventory.policy.step_deadline_s, 1.0)
-        if isinstance(f.mark, Absent):
+        if isinstance(f, Unknown):
+            what = "source shows whether the mark is there"
+            return Waiting(what, str(f), c.inventory.policy.step_deadline_s, 1.0)
+        if isinstance(f, Absent):
             return Done((claim("close.mark", "source shows no mark of the replay", True, seen="none"),))
         return Ready((SOURCE,))
 
-    def plan(self, c: Context, f: CloseFacts, target: str) -> Changes:
+    def plan(self, c: Context, f: Marked, target: str) -> Changes:
         return (EndReplay(SOURCE, c.inventory.kafka.chroot),)
 
-    def undo(self, c: Context, f: CloseFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+    def undo(self, c: Context, f: Marked, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()
 
-    def forecast(self, c: Context, look: Look) -> Forecast[CloseFacts]:
+    def forecast(self, c: Context, look: Look) -> Forecast[Marked]:
         """The mark is there by then."""
-        return Forecast(CloseFacts(Absent("not asked")), (SOURCE,))
+        return Forecast(Absent("not asked"), (SOURCE,))
 
 
 MEANINGS = meanings(

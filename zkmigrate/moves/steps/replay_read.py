@@ -1,4 +1,4 @@
-"""What: read from the disks what dest did behind the cut, and plan its replay.
+"""What: read from the disks what dest did after the cut, and plan its replay.
 
 Why now: brokers and dest are down; nothing changes any more.
 
@@ -6,7 +6,7 @@ Clients may notice: nothing more; no broker serves them.
 
 Way back: nothing was changed.
 
-Proof: every condition of a replay holds, and the plan has a fingerprint over all of its requests.
+Proof: every condition of a replay holds, and the plan has a fingerprint of all its requests.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.fact import Absent, Reading, Seen
-from zkmigrate.model.finding import claim, meanings
+from zkmigrate.model.finding import blocking, claim, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
 from zkmigrate.moves.facts.outage import Registered, dest_services, registered, runs
 from zkmigrate.moves.facts.records import Planned
-from zkmigrate.moves.facts.replay import Looked
+from zkmigrate.moves.facts.replay import ReplayScope
 from zkmigrate.moves.steps.return_preflight import disks, replayable
 from zkmigrate.zookeeper.facts.ensemble import source_view
 
@@ -30,17 +30,15 @@ SESSION_S = 120.0
 
 @dataclass(frozen=True)
 class ReadFacts:
-    """ZooKeeper of every dest host, and what source shows of Kafka. replay: what the disks say. They are read
-    whole, so only once no broker is registered on source."""
+    """services: ZooKeeper of every dest host. source: Kafka's registrations there. replay: from the disks,
+    which are read whole, so only once no broker is registered on source."""
 
     services: Mapping[str, Reading[HostStatus]]
     source: Reading[Registered]
-    replay: Reading[Looked]
+    replay: Reading[ReplayScope]
 
 
 class ReplayReadStep(Reads[ReadFacts]):
-    """See the module."""
-
     id = "read"
     title = "Read what dest did"
 
@@ -65,19 +63,17 @@ class ReplayReadStep(Reads[ReadFacts]):
             )
             for host, status in f.services.items()
         )
-        if any(x.blocks for x in down):
+        if blocking(down):
             return Blocked(down)
         if isinstance(f.source, Seen) and f.source.value.anybody:
-            seen = f.source.value.words
-            return Waiting("source has ended the brokers' old sessions", seen, SESSION_S, 1.0)
+            what = "source has ended the brokers' old sessions"
+            return Waiting(what, f.source.value.words, SESSION_S, 1.0)
         findings = (*down, *disks(f.replay))
-        if not isinstance(f.replay, Seen):
+        if blocking(findings) or not isinstance(f.replay, Seen):
             return Blocked(findings)
-        found = f.replay.value
-        if any(x.blocks for x in findings):
-            return Blocked(findings)
-        batches = tuple((batch.upto, batch.count, batch.fingerprint) for batch in found.batches)
-        return Done(findings, Planned(found.dest, found.cut, found.upto, batches).encode())
+        scope = f.replay.value
+        batches = tuple((batch.upto, batch.count, batch.fingerprint) for batch in scope.batches)
+        return Done(findings, Planned(scope.dest, scope.cut, scope.upto, batches).encode())
 
 
 MEANINGS = meanings(

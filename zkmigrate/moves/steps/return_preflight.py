@@ -1,13 +1,13 @@
-"""What: look at everything that speaks against going back to source, and at what it costs; change nothing.
+"""What: check what speaks against going back to source, and tell what it costs; change nothing.
 
-Why now: once the first broker is stopped, each minute is one that clients are served less.
+Why now: once the first broker is stopped, clients are served less with each minute.
 
-Clients may notice: nothing; it only reads: among others the disks of source's leader and of dest, whole.
+Clients may notice: nothing; it only reads, among others all of the disks of source's leader and of dest.
 
 Way back: nothing was changed.
 
-Proof: source is whole and nobody else wrote under the chroot there; each of dest's transactions can be done
-again; every broker is known, names dest and is in sync; the owner of source agrees by name.
+Proof: source is whole and nobody else wrote under the chroot there. Each of dest's transactions can be
+repeated. Every broker is known, names dest and is in sync. The owner of source agrees by name.
 """
 
 from __future__ import annotations
@@ -22,40 +22,38 @@ from zkmigrate.kafka.rules.next_wave import out_of_sync
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim, each, meanings
 from zkmigrate.model.look import KafkaView, Look
-from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict
+from zkmigrate.model.step import Context, Done, Reads, Verdict
 from zkmigrate.moves.facts.outage import BrokerState, brokers
-from zkmigrate.moves.facts.replay import Looked
-from zkmigrate.moves.facts.replay_disks import looking, mark_on
-from zkmigrate.moves.rules.outage import agreed
+from zkmigrate.moves.facts.replay import ReplayScope
+from zkmigrate.moves.facts.replay_disks import host_disks, mark_on
+from zkmigrate.moves.rules.outage import owner_consent
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.replay import Mark
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, source_view
 
 PACE = 200
-"""Transactions a second, as the replay goes at most."""
+"""The most transactions that a replay sends in a second."""
 
 LATER = ("source.at-rest", "dest.at-rest")
-"""Conditions of a replay that hold once the brokers are down."""
+"""Conditions of a replay that hold only once the brokers are down."""
 
 
 @dataclass(frozen=True)
 class ReturnFacts:
-    """Both ensembles, Kafka as its brokers tell, their files, and what dest's disks say. wall: seconds since
+    """Both ensembles, Kafka as its brokers answer, their files, and what the disks hold. wall: seconds since
     the epoch."""
 
     source: EnsembleView
     dest: EnsembleView
     view: Reading[KafkaView]
     brokers: Mapping[str, BrokerState]
-    replay: Reading[Looked]
+    replay: Reading[ReplayScope]
     wall: float
 
 
 class ReturnPreflightStep(Reads[ReturnFacts]):
-    """See the module."""
-
     id = "preflight"
-    title = "Look what going back costs"
+    title = "Check what going back costs"
 
     def observe(self, c: Context, look: Look) -> ReturnFacts:
         source = source_view(c.inventory, look)
@@ -70,18 +68,19 @@ class ReturnPreflightStep(Reads[ReturnFacts]):
 
     def check(self, c: Context, f: ReturnFacts) -> Verdict:
         findings = (
-            whole_source(f.source),
+            _source_serves(f.source),
             _dest_serves(f.dest),
             *_kafka(c.inventory, f.view),
             *_files(c.inventory, f.brokers),
             *disks(f.replay, LATER),
-            agreed(c.inventory, f.wall, cost(f.replay)),
+            owner_consent(c.inventory, f.wall, cost(f.replay)),
         )
-        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+        return Done.unless_blocked(findings)
 
 
-def replayable(c: Context, look: Look, leader: str | None) -> Reading[Looked]:
-    """What the disks of source's leader and of dest say; a replay that has begun is gone on with."""
+def replayable(c: Context, look: Look, leader: str | None) -> Reading[ReplayScope]:
+    """What there is to replay, from the disks of source's leader and of dest, or after the mark if there is
+    one."""
     if leader is None:
         return Unknown("failed", "source has no one leader, whose disk would be read")
     mark = mark_on(look, leader, c.inventory.kafka.chroot)
@@ -89,13 +88,13 @@ def replayable(c: Context, look: Look, leader: str | None) -> Reading[Looked]:
         return mark
     begun: Mark | None = mark.value[0] if isinstance(mark, Seen) else None
     try:
-        return Seen(looking(c.inventory, look, leader).look(begun))
+        return Seen(host_disks(c.inventory, look, leader).examine(begun))
     except (ZkmigrateError, ZkDataError) as error:
         return Unknown("failed", str(error))
 
 
-def disks(replay: Reading[Looked], later: tuple[str, ...] = ()) -> tuple[Finding, ...]:
-    """The conditions of a replay as findings. later: those that are not asked yet."""
+def disks(replay: Reading[ReplayScope], later: tuple[str, ...] = ()) -> tuple[Finding, ...]:
+    """The conditions of a replay as findings, but for those that hold only later."""
     if not isinstance(replay, Seen):
         return (claim("return.disks", "what dest did can be read from the disks", None, seen=str(replay)),)
     return tuple(
@@ -104,29 +103,29 @@ def disks(replay: Reading[Looked], later: tuple[str, ...] = ()) -> tuple[Finding
             x.claim,
             x.held,
             seen=x.seen,
-            moves=("docs/reference/replay.md tells what each condition is for", "repair forward instead"),
+            moves=("docs/reference/replay.md explains each condition", "repair forward instead"),
         )
         for x in replay.value.conditions
         if x.id not in later
     )
 
 
-def cost(replay: Reading[Looked]) -> str:
-    """What going back costs, in words, as far as it is known."""
+def cost(replay: Reading[ReplayScope]) -> str:
+    """What going back costs, as far as it is known."""
     if not isinstance(replay, Seen):
         return "every broker is down until the end; how much there is to replay is not known"
     tally = replay.value.tally
-    took = tally.transactions / PACE
+    seconds = tally.transactions / PACE
     return (
         "every broker is down from the last one's stop until source serves the first one again; "
-        f"{tally.transactions} transactions are replayed meanwhile, in about {took:.0f} s. Lost for good: "
+        f"{tally.transactions} transactions are replayed meanwhile, in about {seconds:.0f} s. Lost for good: "
         f"dest's zxids and times, {tally.counts + replay.value.passed} transactions of ephemerals, and what "
         "others than Kafka keep on dest"
     )
 
 
-def whole_source(view: EnsembleView) -> Finding:
-    """That every server of source is there."""
+def _source_serves(view: EnsembleView) -> Finding:
+    """Whether every server of source serves."""
     modes = view.modes()
     wanted = sorted(["leader", *["follower"] * (len(modes) - 1)])
     unheard = any(isinstance(reading, Unknown) for reading in view.servers.values())
@@ -155,24 +154,24 @@ def _dest_serves(view: EnsembleView) -> Finding:
 def _kafka(inventory: Inventory, view: Reading[KafkaView]) -> tuple[Finding, ...]:
     if not isinstance(view, Seen):
         return (claim("return.brokers", "the brokers answer", None, seen=str(view)),)
-    told = view.value
+    kafka = view.value
     wanted = {broker.id for broker in inventory.kafka.brokers}
-    sick = out_of_sync(told, frozenset())
-    moving = told.reassigning
+    lacking = out_of_sync(kafka, frozenset())
+    moving = kafka.reassigning
     return (
         claim(
             "return.brokers",
             "exactly the brokers of the inventory are registered",
-            set(told.brokers) == wanted,
-            seen=str(sorted(told.brokers)),
+            set(kafka.brokers) == wanted,
+            seen=str(sorted(kafka.brokers)),
             needed=str(sorted(wanted)),
             moves=("start the brokers that are missing", "list the others in migration.yml"),
         ),
         claim(
             "return.in-sync",
             "every replica of every partition is in sync",
-            not sick,
-            seen=f"{len(sick)} of {len(told.partitions)} partitions lack a replica",
+            not lacking,
+            seen=f"{len(lacking)} of {len(kafka.partitions)} partitions lack a replica",
             needed="none",
             moves=("wait until they are in sync",),
         ),

@@ -1,16 +1,15 @@
 """What: give the members of the dependent dest's addresses, one safe wave at a time.
 
-Why now: dest follows source, so a member sees the same tree through dest; its sessions live on dest hosts
-then.
+Why now: dest follows source, so a member sees the same tree through dest. Its sessions then live on dest.
 
-Clients may notice: what any rolling restart of this dependent costs. Of Kafka's brokers: leaders move, a
+Clients may notice: what any rolling restart of this dependent costs. Of Kafka's brokers: leaders move, and a
 producer may wait up to a few seconds.
 
-Way back: the same waves with the old file put back, one by one; never all members at once. What follows
-behind the last wave, where the policy asks for it, is done there and back.
+Way back: the same waves with the old file put back, never all members at once. What the policy asks for after
+the last wave is done on either way.
 
-Proof: every member's file names dest, its process has read that file, it is connected to dest and not to
-source, the whole is settled, and source's own client lists hold no member.
+Proof: every member's file names dest and its process has read that file. Every member is connected to dest
+and not to source, the cluster is settled, and source's client lists show no member.
 """
 
 from __future__ import annotations
@@ -26,14 +25,13 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.facts.recovery import parse_span
 from zkmigrate.model.change import Applied, Changes, PutFile, inverses
 from zkmigrate.model.fact import NotHeard, Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, claim, meanings
+from zkmigrate.model.finding import Finding, blocking, claim, each, meanings
 from zkmigrate.model.look import DirEntry, Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
-from zkmigrate.moves.dependent import AnyDependent, Ending, Position, unit_of
-from zkmigrate.moves.facts.connections import addresses, connections
-from zkmigrate.moves.facts.dest_status import unknown
-from zkmigrate.moves.member import MemberFacts
-from zkmigrate.moves.rules.maintenance_window import hour
+from zkmigrate.moves.dependent import AnyDependent, Ending, MemberFacts, OfDependent, Position, unit_of
+from zkmigrate.moves.facts.connections import addresses, connections_of
+from zkmigrate.moves.facts.dest_status import unanswered
+from zkmigrate.moves.rules.maintenance_window import maintenance_window
 from zkmigrate.moves.rules.soak import soaked
 from zkmigrate.moves.steps.roll_by_hand import BY_HAND
 from zkmigrate.zookeeper.data.four_letter_words import Connection
@@ -43,16 +41,14 @@ _SOAK = "soak"
 _PROGRESS = "progress"
 
 STOP_MARGIN_S = 60.0
-"""So long after its unit's TimeoutStopSec a member has stopped: systemd has killed it by then."""
+"""Seconds after a unit's TimeoutStopSec by which its member has stopped: systemd has killed it by then."""
 
 
 @dataclass(frozen=True)
 class RollFacts:
-    """Members, how the dependent stands by its own looks, its identity as seen through each dest host,
-    source's client lists.
+    """own: the cluster, as the dependent sees it. identities: the dependent's, seen through each dest host.
 
-    wall: the operator's clock, in seconds since the epoch. now: the same in seconds, on a clock that nobody
-    sets.
+    wall: the operator's clock, in seconds since the epoch. now: seconds on a clock that nobody sets.
     """
 
     members: dict[str, MemberFacts]
@@ -63,15 +59,13 @@ class RollFacts:
     now: float = 0.0
 
 
-class RollStep(Step[RollFacts]):
-    """See the module."""
-
+class RollStep(OfDependent, Step[RollFacts]):
     id = "roll"
     hazard = Hazard.REVERSIBLE
     by_hand = BY_HAND
 
     def __init__(self, dependent: AnyDependent) -> None:
-        self.dependent = dependent
+        super().__init__(dependent)
         self.title = f"Roll the {dependent.words.many} to dest"
 
     def observe(self, c: Context, look: Look) -> RollFacts:
@@ -89,9 +83,9 @@ class RollStep(Step[RollFacts]):
         members = look.each(at, one)
         return RollFacts(
             members,
-            d.rolling(c, look, d.cluster(c, look), members),
+            d.for_roll(c, look, d.cluster(c, look), members),
             look.each(inventory.dest_names, lambda h: d.identity_seen(inventory, look, h)),
-            look.each(inventory.source_names, lambda h: connections(look, h)),
+            connections_of(look, inventory.source_names),
             wall,
             look.now(),
         )
@@ -99,7 +93,7 @@ class RollStep(Step[RollFacts]):
     def check(self, c: Context, f: RollFacts) -> Verdict:
         verdict = self._verdict(c, f)
         if isinstance(verdict, Waiting):
-            # A wait for anything but the soak means that something is not well: it begins anew.
+            # A wait for anything but the soak means that something is not well: the soak begins anew.
             return replace(verdict, keep={_SOAK: {}, **verdict.keep})
         return verdict
 
@@ -107,23 +101,25 @@ class RollStep(Step[RollFacts]):
         d, inventory = self.dependent, c.inventory
         silent = {h: why for h, m in f.members.items() if (why := _silence(m))}
         heard = {h: m for h, m in f.members.items() if h not in silent}
-        lost = [unknown("roll.answer", h, m.file) for h, m in heard.items() if not isinstance(m.file, Seen)]
-        lost += [_untold(d, h, m.status) for h, m in heard.items() if not _told(m.status)]
-        if lost:
-            return Blocked(tuple(lost))
-        if c.way is Way.FORWARD and (wrong := self._another(inventory, f)):
+        unread = (
+            *unanswered("roll.answer", {host: m.file for host, m in heard.items()}),
+            *(_state_unknown(d, h, m.status) for h, m in heard.items() if not _state_known(m.status)),
+        )
+        if unread:
+            return Blocked(unread)
+        if c.way is Way.FORWARD and (wrong := self._another_cluster(inventory, f)):
             return Blocked(wrong)
-        if nobody := d.silent(f.own):
+        if nobody := d.why_silent(f.own):
             return Waiting(f"the {d.words.many} answer", nobody, WAVE_DEADLINE_S)
-        # A silent member may be up or down. The others go on while all is settled all the same.
+        # A silent member may be up or down. The others go on while the cluster is settled all the same.
         positions = tuple(self._position(c, f, m.name) for m in d.members(inventory) if m.name in heard)
         wave, reason = d.next_wave(inventory, f.own, positions)
         if wave and (changing := self._changing(c, f, wave[0])):
             return changing
-        if wave and self._took(c, f, wave[0]):
+        if wave and self._has_read(c, f, wave[0]):
             return self._wait_for(c, f, wave[0])
-        if c.way is Way.BACK and (unknown_before := self._without_image(c, f, wave)):
-            return Blocked(unknown_before)
+        if c.way is Way.BACK and (without := self._without_image(c, f, wave)):
+            return Blocked(without)
         if wave and c.way is Way.FORWARD:
             first = next(p for p in positions if p.name == wave[0])
             if not first.down and (closed := self._out_of_hours(inventory, f, positions)):
@@ -133,16 +129,15 @@ class RollStep(Step[RollFacts]):
         if wave:
             return Ready(wave)
         if silent:
-            return _unheard(c, silent, reason)
-        if reason := reason or d.unsettled(f.own):
+            return _wait_for_silent(c, silent, reason)
+        if reason := reason or d.why_unsettled(f.own):
             return Waiting(d.words.settled, reason, WAVE_DEADLINE_S)
-        if (ending := d.ending(inventory)) and ending.asked and d.unended(f.own):
+        if (ending := d.ending(inventory)) and ending.asked and d.ending_due(f.own):
             closed = self._out_of_hours(inventory, f, positions) if c.way is Way.FORWARD else ()
             return Blocked(closed) if closed else Ready((ending.target,))
         if c.way is Way.BACK:
             return Done()
-        findings = self._left_source(inventory, f)
-        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+        return Done.unless_blocked(self._left_source(inventory, f))
 
     def plan(self, c: Context, f: RollFacts, target: str) -> Changes:
         if ending := self._ending(c.inventory, target):
@@ -152,16 +147,16 @@ class RollStep(Step[RollFacts]):
             raise UsageError(f"{target}: {path} could not be read; needed: the file to edit")
         entry, content = member.entry, d.with_dest(c.inventory, member.file.value)
         put = PutFile(target, path, content, f"{entry.owner}:{entry.group}", entry.mode)
-        return (put, *d.takes(c.inventory, target))
+        return (put, *d.restart_or_reload(c.inventory, target))
 
     def undo(self, c: Context, f: RollFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         if ending := self._ending(c.inventory, target):
             return ending.changes
-        # The file first: an operator that is gone in between leaves a member that runs, not one that is down.
-        return (*inverses(applied), *self.dependent.takes(c.inventory, target))
+        # The file first: if the operator dies in between, the member runs.
+        return (*inverses(applied), *self.dependent.restart_or_reload(c.inventory, target))
 
     def forecast(self, c: Context, look: Look) -> Forecast[RollFacts]:
-        """From the members' files alone: until its turn the cluster may be as it likes."""
+        """From the members' files alone: the cluster may change until its turn."""
         d = self.dependent
         members = look.each(
             (m.name for m in d.members(c.inventory)), lambda h: self._file(c.inventory, look, h)
@@ -169,10 +164,10 @@ class RollStep(Step[RollFacts]):
         for host, member in members.items():
             if not isinstance(member.file, Seen):
                 raise HostError(f"{host}: {d.config(c.inventory)} cannot be read: {member.file}")
-        left = (host for host, member in members.items() if not self._names_dest(c.inventory, member))
+        targets = (host for host, member in members.items() if not self._names_dest(c.inventory, member))
         ending = d.ending(c.inventory)
         last = (ending.target,) if ending is not None and ending.asked else ()
-        return Forecast(RollFacts(members, None, {}, {}), (*left, *last))
+        return Forecast(RollFacts(members, None, {}, {}), (*targets, *last))
 
     def _file(self, inventory: Inventory, look: Look, host: str) -> MemberFacts:
         path = self.dependent.config(inventory)
@@ -180,7 +175,7 @@ class RollStep(Step[RollFacts]):
         return MemberFacts(look.file(host, path), entry)
 
     def _ending(self, inventory: Inventory, target: str) -> Ending | None:
-        """What follows behind the last wave, where this is its target."""
+        """What follows after the last wave, where this is its target."""
         ending = self.dependent.ending(inventory)
         return ending if ending is not None and ending.target == target else None
 
@@ -189,24 +184,26 @@ class RollStep(Step[RollFacts]):
 
     def _position(self, c: Context, f: RollFacts, name: str) -> Position:
         d, inventory, state = self.dependent, c.inventory, f.members[name]
-        file_done = self._names_dest(inventory, state) is (c.way is Way.FORWARD)
+        file_done = self._file_done(c, state)
         moved = file_done and _connected(c, state) and d.settled(inventory, f.own, name)
         # On the way back whoever is not moved was changed by us; one that never came back whole is ours too.
-        lost = c.way is Way.BACK and d.spare(inventory, f.own, name)
+        lost = c.way is Way.BACK and d.is_spare(inventory, f.own, name)
         touched = not moved and (file_done or not state.runs or lost)
-        settling = touched and self._took(c, f, name)
+        settling = touched and self._has_read(c, f, name)
         return Position(name, moved, touched, not state.runs, settling)
 
-    def _took(self, c: Context, f: RollFacts, name: str) -> bool:
-        """The file is right and the process has read it: another change would change nothing."""
+    def _file_done(self, c: Context, member: MemberFacts) -> bool:
+        """Whether the file names the ensemble that this way leads to."""
+        return self._names_dest(c.inventory, member) is (c.way is Way.FORWARD)
+
+    def _has_read(self, c: Context, f: RollFacts, name: str) -> bool:
+        """Whether the file is right and the process has read it: another change would change nothing."""
         state = f.members[name]
-        if self._names_dest(c.inventory, state) is not (c.way is Way.FORWARD):
-            return False
-        return self.dependent.took(c.inventory, f.own, name, state)
+        return self._file_done(c, state) and self.dependent.has_read(c.inventory, f.own, name, state)
 
     def _changing(self, c: Context, f: RollFacts, name: str) -> Waiting | None:
         """The wait for a service that systemd is stopping, or is starting with the right file: another
-        restart would change nothing. None where neither is so."""
+        restart would change nothing."""
         state = f.members[name]
         status = state.status.value if isinstance(state.status, Seen) else None
         if status is None:
@@ -214,16 +211,15 @@ class RollStep(Step[RollFacts]):
         longest_s = c.inventory.policy.roll_recovery_s
         if status.unit_state == "deactivating":
             stop_s = min(_stop_s(status) + STOP_MARGIN_S, longest_s)
-            told = f"systemd stops it; TimeoutStopSec is {status.unit_stop or 'not known'}"
-            return Waiting(f"{name} has stopped", told, max(WAVE_DEADLINE_S, stop_s), 1.0)
-        file_done = self._names_dest(c.inventory, state) is (c.way is Way.FORWARD)
-        if file_done and status.unit_state in ("activating", "reloading"):
-            told = f"systemd says that it is {status.unit_state}"
-            return Waiting(f"{name} has started", told, WAVE_DEADLINE_S, 1.0)
+            seen = f"systemd stops it; TimeoutStopSec is {status.unit_stop or 'not known'}"
+            return Waiting(f"{name} has stopped", seen, max(WAVE_DEADLINE_S, stop_s), 1.0)
+        if self._file_done(c, state) and status.unit_state in ("activating", "reloading"):
+            seen = f"systemd says that it is {status.unit_state}"
+            return Waiting(f"{name} has started", seen, WAVE_DEADLINE_S, 1.0)
         return None
 
     def _wait_for(self, c: Context, f: RollFacts, name: str) -> Waiting:
-        """What a member that has read the right file still lacks."""
+        """The wait for a member that has read the right file and still lacks something."""
         state, d = f.members[name], self.dependent
         status = state.status.value if isinstance(state.status, Seen) else None
         key = "" if status is None else f"{name} {status.boot_id} {status.unit_since}"
@@ -232,24 +228,24 @@ class RollStep(Step[RollFacts]):
         peers = state.zookeepers
         where = ",".join(sorted(peers.value)) if isinstance(peers, Seen) else peers
         progress = f"{lacks.words}, connected to: {where or 'nothing'}"
-        strangers = _on_other(c, state)
-        if not strangers:
+        still_on = _hosts_to_leave(c, state)
+        if not still_on:
             what, keep = f"{name} is back and in sync", {_PROGRESS: {key: lacks.marks}}
             return Waiting(what, progress, lacks.deadline_s, lacks.poll_s, keep)
         other, wanted = ("source", "dest") if c.way is Way.FORWARD else ("dest", "source")
         return Waiting(
             f"no process of {name} is a client of {other} any more",
             f"the {d.words.one} was started after its file named {wanted}, yet the host is connected to "
-            f"{', '.join(strangers)} of {other}: another process? find it there with ss -tnp; {progress}",
+            f"{', '.join(still_on)} of {other}: another process? find it there with ss -tnp; {progress}",
             WAVE_DEADLINE_S,
         )
 
     def _out_of_hours(
         self, inventory: Inventory, f: RollFacts, positions: tuple[Position, ...]
     ) -> tuple[Finding, ...]:
-        """Outside of policy.window no member that runs is changed, and nothing ends the roll, on the way
-        forward. A member that is down is started at any hour, and the way back waits for none."""
-        now = hour(inventory.policy.window, f.wall)
+        """Walking forward outside policy.window, no running member is changed and nothing ends the roll. A
+        member that is down is started at any hour, and the way back waits for no window."""
+        now = maintenance_window(inventory.policy.window, f.wall)
         if now.inside:
             return ()
         words, moved = self.dependent.words, sum(p.moved for p in positions)
@@ -273,8 +269,7 @@ class RollStep(Step[RollFacts]):
     def _soaking(
         self, c: Context, f: RollFacts, positions: tuple[Position, ...], wave: tuple[str, ...]
     ) -> Waiting | None:
-        """The wait for policy.roll_soak_s between two waves; None when it is over. A half-done member is
-        finished without it."""
+        """The wait for policy.roll_soak_s between two waves; None when it is over."""
         statuses = {p.name: f.members[p.name].status for p in positions if p.moved}
         moved = {name: status.value for name, status in statuses.items() if isinstance(status, Seen)}
         well_s, marks = soaked(moved, c.kept.get(_SOAK, {}))
@@ -291,7 +286,7 @@ class RollStep(Step[RollFacts]):
         )
 
     def _without_image(self, c: Context, f: RollFacts, wave: tuple[str, ...]) -> tuple[Finding, ...]:
-        """The way back puts before-images back; a file that names dest without one cannot be undone."""
+        """A file that names dest and has no before-image cannot be put back."""
         words, path = self.dependent.words, self.dependent.config(c.inventory)
         return tuple(
             claim(
@@ -310,8 +305,8 @@ class RollStep(Step[RollFacts]):
             if host not in c.unrestored and self._names_dest(c.inventory, f.members[host])
         )
 
-    def _another(self, inventory: Inventory, f: RollFacts) -> tuple[Finding, ...]:
-        """What shows that the chroot, as dest serves it, is not this dependent's; nothing where it is."""
+    def _another_cluster(self, inventory: Inventory, f: RollFacts) -> tuple[Finding, ...]:
+        """A finding for each dest host whose chroot is not this dependent's, or is not known to be."""
         wanted = self.dependent.identity(inventory)
         findings = tuple(
             claim(
@@ -325,69 +320,69 @@ class RollStep(Step[RollFacts]):
             )
             for host, reading in f.identities.items()
         )
-        return tuple(x for x in findings if x.blocks)
+        return blocking(findings)
 
     def _left_source(self, inventory: Inventory, f: RollFacts) -> tuple[Finding, ...]:
         words = self.dependent.words
         members = {address: m.name for m in self.dependent.members(inventory) for address in addresses(m)}
+
+        def finding(host: str, held: bool | None, seen: str) -> Finding:
+            return claim(
+                "roll.left-source",
+                f"no {words.one} is a client of source any more",
+                held,
+                target=host,
+                seen=seen,
+                needed=f"no {words.one}",
+                moves=(f"{words.again} the {words.one} named here", "resume: zkmigrate looks again"),
+            )
+
         findings = []
         for host, reading in f.source_clients.items():
-            left = (
-                sorted({members[a] for x in reading.value if (a := plain(x.address)) in members})
-                if isinstance(reading, Seen)
-                else []
-            )
-            findings.append(
-                claim(
-                    "roll.left-source",
-                    f"no {words.one} is a client of source any more",
-                    not left if isinstance(reading, Seen) else None,
-                    target=host,
-                    seen=", ".join(left) if isinstance(reading, Seen) else str(reading),
-                    needed=f"no {words.one}",
-                    moves=(f"{words.again} the {words.one} named here", "resume: zkmigrate looks again"),
-                )
-            )
+            if isinstance(reading, Seen):
+                still = sorted({members[a] for x in reading.value if (a := plain(x.address)) in members})
+                findings.append(finding(host, not still, ", ".join(still)))
+            else:
+                findings.append(finding(host, None, str(reading)))
         return tuple(findings)
 
 
 def _entry(listing: Reading[tuple[DirEntry, ...]], path: str) -> DirEntry | None:
-    """The file at this path, as its directory lists it."""
+    """The entry of the file at this path in the listing of its directory."""
     name = path.rpartition("/")[2]
     return next((e for e in listing.value if e.name == name), None) if isinstance(listing, Seen) else None
 
 
 def _silence(member: MemberFacts) -> str:
-    """Why a member's host could not be asked, where that may pass; empty where it answers."""
+    """Why a member's host was not heard, where that may pass; empty where it answers."""
     for reading in (member.file, member.status):
         if isinstance(reading, Unknown) and reading.cause in get_args(NotHeard):
             return str(reading)
     return ""
 
 
-def _unheard(c: Context, silent: Mapping[str, str], reason: str) -> Waiting:
-    """The hosts that do not answer, by name, and what to do about one that never will."""
+def _wait_for_silent(c: Context, silent: Mapping[str, str], reason: str) -> Waiting:
+    """The wait for hosts that do not answer, with what to do about one that never will."""
     names = ", ".join(silent)
-    told = "; ".join(f"{host}: {why}" for host, why in silent.items())
     waits = f"; the others wait too: {reason}" if reason else ""
     return Waiting(
         f"{names} answers" if len(silent) == 1 else f"{names} answer",
-        f"{told}{waits}; a host that is gone for good: zkmigrate retire {next(iter(silent))} "
+        f"{each(silent)}{waits}; a host that is gone for good: zkmigrate retire {next(iter(silent))} "
         f"--run-id {c.run} --reason …",
         c.inventory.policy.step_deadline_s,
         1.0,
     )
 
 
-def _told(status: Reading[HostStatus]) -> bool:
+def _state_known(status: Reading[HostStatus]) -> bool:
     return isinstance(status, Seen) and status.value.unit_state != "unknown"
 
 
-def _untold(dependent: AnyDependent, host: str, status: Reading[HostStatus]) -> Finding:
-    """Whether a member runs is not known: it may be up, so it must not be taken for one to restart."""
+def _state_unknown(dependent: AnyDependent, host: str, status: Reading[HostStatus]) -> Finding:
+    """A member of which nobody can tell whether it runs must not be taken for one to restart."""
     return claim(
         "roll.service",
-        f"the host tells whether its {dependent.words.one} runs",
+        f"it is known whether this host's {dependent.words.one} runs",
         None,
         target=host,
         seen="neither systemd nor the status command can tell" if isinstance(status, Seen) else str(status),
@@ -397,7 +392,7 @@ def _untold(dependent: AnyDependent, host: str, status: Reading[HostStatus]) -> 
 
 
 def _peers(look: Look, host: str, ports: set[int]) -> Reading[frozenset[str]]:
-    """Addresses at one of these ports that the host has an established connection to."""
+    """The addresses to which the host has an established connection at one of these ports."""
     reading = sockets(look, host)
     if not isinstance(reading, Seen):
         return reading
@@ -405,7 +400,7 @@ def _peers(look: Look, host: str, ports: set[int]) -> Reading[frozenset[str]]:
 
 
 def _connected(c: Context, state: MemberFacts) -> bool:
-    """Connected to the wanted ensemble and not to the other."""
+    """Whether the member is connected to the ensemble that this way leads to, and not to the other."""
     if not isinstance(state.zookeepers, Seen):
         return False
     source = {a for h in c.inventory.source.hosts for a in addresses(h)}
@@ -415,15 +410,15 @@ def _connected(c: Context, state: MemberFacts) -> bool:
 
 
 def _stop_s(status: HostStatus) -> float:
-    """Seconds that systemd gives the unit to stop; 0 where that is not known."""
+    """The seconds that systemd gives the unit to stop; 0 where that is not known."""
     try:
         return parse_span(status.unit_stop)
     except ValueError:
         return 0.0
 
 
-def _on_other(c: Context, state: MemberFacts) -> tuple[str, ...]:
-    """The hosts of the ensemble to be left that the member's host is still connected to."""
+def _hosts_to_leave(c: Context, state: MemberFacts) -> tuple[str, ...]:
+    """The hosts of the ensemble to leave to which the member's host is still connected."""
     if not isinstance(state.zookeepers, Seen):
         return ()
     hosts = c.inventory.source.hosts if c.way is Way.FORWARD else c.inventory.dest.hosts

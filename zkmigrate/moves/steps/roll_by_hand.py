@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from zkmigrate.inventory.inventory import Broker, Inventory
 from zkmigrate.kafka.facts.cluster import controller
-from zkmigrate.kafka.rules.connect import connect_sed, connect_string
+from zkmigrate.kafka.rules.connect import connect_sed, connect_to_dest
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import Look
@@ -18,7 +18,7 @@ _MOVED = "`OK broker … lives on …`, then `OK in sync`; this takes a minute o
 
 
 def controller_name(inventory: Inventory, look: Look) -> str:
-    """The broker that is the controller now; empty where no source host tells."""
+    """The broker that is the controller now; empty where no source host shows it."""
     for host in inventory.source_names:
         found = controller(look, host, inventory.kafka.chroot)
         if isinstance(found, Seen):
@@ -27,17 +27,17 @@ def controller_name(inventory: Inventory, look: Look) -> str:
 
 
 def _forward(s: Sheet) -> tuple[Block, ...]:
-    blocks = [block for host in s.hosts(Way.FORWARD) for block in _there(s, host)]
+    blocks = [block for host in s.hosts(Way.FORWARD) for block in _to_dest(s, host)]
     return (*blocks, *_elected(s, Way.FORWARD))
 
 
-def _there(s: Sheet, host: str) -> tuple[Block, ...]:
-    """The file is edited from what the host holds, so that no value of it stands on the page."""
+def _to_dest(s: Sheet, host: str) -> tuple[Block, ...]:
+    """The file is edited on the host, so that none of its values is printed on the page."""
     broker, path = s.inventory.broker(host), s.inventory.kafka.config
     before = (
         f"until_in_sync 600 {host} {broker.endpoint} &&",
         f"zkm {host} read {path} 0 1048576 | base64 -d >{host}.old &&",
-        f"sed -E {shlex.quote(connect_sed(connect_string(s.inventory)))} {host}.old >{host}.new &&",
+        f"sed -E {shlex.quote(connect_sed(connect_to_dest(s.inventory)))} {host}.old >{host}.new &&",
         f"one_line {host}",
     )
     write, again = s.alone(host, Way.FORWARD, {path: f"{host}.new"})
@@ -62,9 +62,11 @@ def _elected(s: Sheet, way: Way) -> tuple[Block, ...]:
     return tuple(replace(b, otherwise="go on: whoever leads is in sync") for b in s.on_clusters(way))
 
 
-def _moved(broker: Broker, there: str) -> tuple[str, ...]:
+def _moved(broker: Broker, ensemble: str) -> tuple[str, ...]:
     at = " ".join(sorted(addresses(broker))) or broker.address
-    return (f"until_moved 600 {broker.id} {there} {at} && until_in_sync 600 {broker.name} {broker.endpoint}",)
+    return (
+        f"until_moved 600 {broker.id} {ensemble} {at} && until_in_sync 600 {broker.name} {broker.endpoint}",
+    )
 
 
 BY_HAND = ByHand(

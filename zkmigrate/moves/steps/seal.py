@@ -1,11 +1,11 @@
 """What: make the block permanent on every dest host, if nothing has changed since the proof.
 
-Why now: the proof holds and the lease still runs; from here no timer may undo the block while dest reforms.
+Why now: the proof holds and the lease still runs. From here no timer may end the block while dest reforms.
 
 Clients may notice: nothing more than at the fence.
 
-Way back: put the image back, unseal all, then start the observers,
-unblock, reopen. A sealed host that cannot be reached stays shut, which is safe.
+Way back: put the image back and unseal all, then start the observers, unblock, reopen. A sealed host that
+cannot be reached stays shut, which is safe.
 
 Proof: every host compared boot id, lease, rules and data stamp under its own lock and answered sealed.
 """
@@ -19,7 +19,7 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.step_record import needed
 from zkmigrate.model.window import Phase
-from zkmigrate.moves.facts.dest_status import Standing, foreseen, standing
+from zkmigrate.moves.facts.dest_status import DestStates, dest_states, every_host_in
 from zkmigrate.moves.facts.records import Stopped
 from zkmigrate.moves.rules.lease import in_force
 
@@ -31,7 +31,7 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
 
 
 def none_open_first(s: Sheet) -> tuple[Block, ...]:
-    """Whoever walks back while a host is open, or about to open, makes two ensembles."""
+    """A way back while a host is open, or about to open, makes two ensembles."""
     moves = (
         "**do not go on with this way back.** Open anywhere: forward only. Not answering: bring it back first"
     )
@@ -41,60 +41,55 @@ def none_open_first(s: Sheet) -> tuple[Block, ...]:
     return (look, *s.waves(Way.BACK))
 
 
-BY_HAND = ByHand(
-    needs="PROVE has said OK a moment ago.",
-    forward=_by_hand,
-    back=none_open_first,
-)
-
-
-class SealStep(Step[Standing]):
-    """See the module."""
-
+class SealStep(Step[DestStates]):
     id = "seal"
     title = "Seal the block"
     hazard = Hazard.WINDOW
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="PROVE has said OK a moment ago.",
+        forward=_by_hand,
+        back=none_open_first,
+    )
 
-    def observe(self, c: Context, look: Look) -> Standing:
-        return standing(c, look, Phase.STOPPED)
+    def observe(self, c: Context, look: Look) -> DestStates:
+        return dest_states(c, look, Phase.STOPPED)
 
-    def check(self, c: Context, f: Standing) -> Verdict:
+    def check(self, c: Context, f: DestStates) -> Verdict:
         if c.way is Way.BACK:
-            # Here GO was never sent, or every host has been stopped: the hosts that answer need not wait shut
-            # for one that does not. That one stays shut, which is safe.
-            if sealed := f.hosts.in_phase(Phase.SEALED):
+            # GO was never sent, or every host has been stopped: hosts that answer need not wait for one that
+            # does not. That one stays shut, which is safe.
+            if sealed := f.phases.in_phase(Phase.SEALED):
                 return Ready(sealed)
-            unknown = f.hosts.unknown
+            unknown = f.phases.unknown
             return Blocked(unknown, others_back=True) if unknown else Done()
-        if f.hosts.unknown:
-            return Blocked(f.hosts.unknown)
-        if wrong := f.hosts.outside("seal", Phase.STOPPED, Phase.SEALED):
+        if f.phases.unknown:
+            return Blocked(f.phases.unknown)
+        if wrong := f.phases.outside("seal", Phase.STOPPED, Phase.SEALED):
             return Blocked(wrong)
-        if todo := f.hosts.in_phase(Phase.STOPPED):
+        if todo := f.phases.in_phase(Phase.STOPPED):
             return Ready(todo)
-        findings = f.whole.every(
+        findings = f.statuses.claims(
             "seal.permanent",
             "the block no longer ends by itself",
             lambda s: s.fence_permanent and s.cut_permanent and not s.lapsed,
             lambda s: f"fence {s.fence_entries} and cut {s.cut_entries} entries, lapsed {s.lapsed}",
         )
-        return Blocked(findings) if any(x.blocks for x in findings) else Done(findings)
+        return Done.unless_blocked(findings)
 
-    def plan(self, c: Context, f: Standing, target: str) -> Changes:
+    def plan(self, c: Context, f: DestStates, target: str) -> Changes:
         stopped = needed(Stopped, c)
         return (Seal(target, stopped.boots[target], stopped.stamps[target]),)
 
-    def undo(self, c: Context, f: Standing, target: str, applied: tuple[Applied, ...]) -> Changes:
+    def undo(self, c: Context, f: DestStates, target: str, applied: tuple[Applied, ...]) -> Changes:
         lease = in_force(c)
         unseal = Unseal(target, lease.fence_ttl_ms, lease.cut_ttl_ms)
-        # Restoring is right in every case: where the host had not started yet, its data is left untouched.
+        # Right in every case: where the host had not started yet, restoring leaves its data untouched.
         return (RestoreImage(target), unseal)
 
-    def forecast(self, c: Context, look: Look) -> Forecast[Standing]:
+    def forecast(self, c: Context, look: Look) -> Forecast[DestStates]:
         hosts = c.inventory.dest_names
         stopped = Stopped({}, dict.fromkeys(hosts, "STAMP"), dict.fromkeys(hosts, "BOOT-ID"))
-        return Forecast(foreseen(c, Phase.STOPPED), records={Stopped.step: stopped.encode()})
+        return Forecast(every_host_in(c, Phase.STOPPED), records={Stopped.step: stopped.encode()})
 
 
 MEANINGS = meanings(

@@ -6,8 +6,8 @@ Clients may notice: nothing more than at the fence.
 
 Way back: as for GO: stop all, put the images back.
 
-Proof: every host says leader or follower, exactly one leads. A host that is not heard, or that GO did not
-reach, is named and left out as soon as a majority serves.
+Proof: every host is leader or follower, and exactly one leads. A host that is not heard, or that has no GO,
+is named and left out as soon as a majority serves.
 """
 
 from __future__ import annotations
@@ -33,18 +33,13 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
     return (Block(s.inventory.dest_names, text, "`OK` within seconds", moves),)
 
 
-BY_HAND = ByHand(
-    needs="every host has its GO.",
-    forward=_by_hand,
-)
-
-
 class ServeStep(Reads[Statuses[HostPhase]]):
-    """See the module."""
-
     id = "serve"
     title = "Wait for dest's own quorum"
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="every host has its GO.",
+        forward=_by_hand,
+    )
 
     def observe(self, c: Context, look: Look) -> Statuses[HostPhase]:
         return phases(c, look)
@@ -56,28 +51,20 @@ class ServeStep(Reads[Statuses[HostPhase]]):
             return Blocked(f.unknown)
         failed = f.where(lambda s: s.phase == Phase.GO and s.finisher == "failed")
         if failed:
+            moves = "roll back: zkmigrate rollback", "read the host's journal, repair, zkmigrate resume"
+            sentence = "the host starts by itself after GO"
+            seen = ((host, f.at[host].finisher_note) for host in failed)
             return Blocked(
                 tuple(
-                    claim(
-                        "serve.finisher",
-                        "the host starts by itself after GO",
-                        False,
-                        target=host,
-                        seen=f.at[host].finisher_note,
-                        moves=(
-                            "roll back: zkmigrate rollback",
-                            "read the host's journal, repair, zkmigrate resume",
-                        ),
-                    )
-                    for host in failed
+                    claim("serve.finisher", sentence, False, target=host, seen=note, moves=moves)
+                    for host, note in seen
                 )
             )
-        waiting = f.in_phase(Phase.GO)
-        if waiting:
+        if waiting := f.in_phase(Phase.GO):
             notes = {h: f.at[h].finisher_note or f.at[h].finisher for h in waiting}
             return Waiting("every dest host serves as participant", each(notes), serving_s(c), 0.05)
         return Done(
-            f.every(
+            f.claims(
                 "serve.serving",
                 "the host serves in the reformed ensemble",
                 lambda s: s.phase in SERVING,
@@ -87,11 +74,11 @@ class ServeStep(Reads[Statuses[HostPhase]]):
 
 
 def serving_s(c: Context) -> float:
-    """Seconds that the hosts get to serve, of which no session's life depends: until dest has a leader nobody
-    expires one.
+    """Seconds that the hosts get to serve. No session depends on it: until dest has a leader nobody expires
+    one.
 
-    A machine that was slow in the rehearsal is slow in the window too. In a rehearsal nobody waits, so there
-    it is as long as any step may take.
+    A machine that was slow in the rehearsal is slow in the window too. In a rehearsal nobody waits, so it is
+    as long as any step may take.
     """
     if c.rehearsal:
         return c.inventory.policy.step_deadline_s
@@ -99,10 +86,10 @@ def serving_s(c: Context) -> float:
 
 
 def go_on_without(c: Context, f: Statuses[HostPhase]) -> bool:
-    """Whether the hosts that serve go on, whoever is missing.
+    """Whether the hosts that serve go on without the missing ones.
 
-    Once a host is open the only way is forward. Before that a majority goes on without hosts that are not
-    heard or have no GO, for clients wait at the door; a rehearsal, where nobody waits, needs every host.
+    Once a host is open the only way is forward. Before that, as clients wait at the door, a majority goes on
+    without hosts that are not heard or have no GO. A rehearsal, where nobody waits, needs every host.
     """
     if f.in_phase(Phase.OPEN):
         return True

@@ -1,43 +1,41 @@
 """What: kill ZooKeeper on every dest host and read the newest durable zxid from its disk.
 
-Why now: after the cut a server answers "not serving" and memory cannot be asked; the disk of a dead process
-is
-the one thing that cannot change under the proof.
+Why now: after the cut a server answers "not serving", and only the disk of a dead process cannot change under
+the proof.
 
 Clients may notice: nothing more than at the fence.
 
 Way back: start the observers again, unblock, reopen.
 
-Proof: the unit is down, the disk holds at least Z and every zxid seen while draining.
+Proof: the unit is down, and the disk holds at least Z and every zxid that the host showed in DRAIN.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zkmigrate.errors import HostError
 from zkmigrate.hosts.facts.status import stamp
 from zkmigrate.model import step_record
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
-from zkmigrate.model.change import Applied, Changes, HostVerb, SetService
+from zkmigrate.model.change import Applied, Changes, HostVerb
 from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, claim, meanings
+from zkmigrate.model.finding import Finding, blocking, claim, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.window import Phase
-from zkmigrate.moves.facts.dest_status import Standing, foreseen, standing, unknown
+from zkmigrate.moves.facts.dest_status import DestStates, dest_states, every_host_in, unknown
+from zkmigrate.moves.facts.outage import DOWN_STATES, dest_service
 from zkmigrate.moves.facts.records import Drained, Stopped, Surveyed
-from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.tail import Tail
-from zkmigrate.zookeeper.data.zxid import format_zxid
+from zkmigrate.zookeeper.data.zxid import counter, epoch, format_zxid
 from zkmigrate.zookeeper.facts.disk import durable_tail
 
 
 @dataclass(frozen=True)
 class StopFacts:
-    """tails and stamps are read only from hosts whose ZooKeeper is down, and only going forward."""
+    """tails and stamps: of hosts whose ZooKeeper is down, read walking forward."""
 
-    stand: Standing
+    states: DestStates
     tails: dict[str, Reading[Tail]]
     stamps: dict[str, Reading[str]]
 
@@ -58,56 +56,40 @@ def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
     return (Block(s.inventory.dest_names, text, sent.expect, way=Way.BACK),)
 
 
-BY_HAND = ByHand(
-    needs="`phase=cut` on all, every probe refused, source's leader counts no dest host any more.",
-    weaker="the tool reads the newest transaction off each disk here and turns back if it lies below Z. By "
-    "hand CHECK sees it, behind the closed door.",
-    forward=_by_hand,
-    back=_back_by_hand,
-)
-
-_DOWN = ("inactive", "failed")
-
-
 class StopStep(Step[StopFacts]):
-    """See the module."""
-
     id = "stop"
     title = "Stop dest and read its disks"
     hazard = Hazard.WINDOW
-    by_hand = BY_HAND
+    by_hand = ByHand(
+        needs="`phase=cut` on all, every probe refused, source's leader counts no dest host any more.",
+        weaker="here the tool reads the newest transaction on each disk and turns back if it is below Z. By "
+        "hand only CHECK shows that, behind the closed door.",
+        forward=_by_hand,
+        back=_back_by_hand,
+    )
 
     def observe(self, c: Context, look: Look) -> StopFacts:
-        stand = standing(c, look, Phase.CUT)
+        states = dest_states(c, look, Phase.CUT)
         if c.way is Way.BACK:
-            return StopFacts(stand, {}, {})
-        down = stand.whole.where(lambda s: s.phase == Phase.STOPPED and s.unit_state in _DOWN)
-
+            return StopFacts(states, {}, {})
+        down = states.statuses.where(lambda s: s.phase == Phase.STOPPED and s.unit_state in DOWN_STATES)
         survey = step_record.known(Surveyed, c)
         cursors = survey.cursors if survey is not None else {}
-
-        def tail(host: str) -> Reading[Tail]:
-            dest = c.inventory.dest
-            try:
-                return Seen(
-                    durable_tail(look, host, dest.data_dir, dest.txn_dir, cursors.get(host), check=False)
-                )
-            except (HostError, ZkDataError) as error:
-                return Unknown("failed", str(error))
-
-        tails = look.each(down, tail)
-        return StopFacts(stand, tails, look.each(down, lambda host: stamp(look, host)))
+        tails = look.each(
+            down, lambda host: durable_tail(look, host, c.inventory.dest, cursors.get(host), check=False)
+        )
+        return StopFacts(states, tails, look.each(down, lambda host: stamp(look, host)))
 
     def check(self, c: Context, f: StopFacts) -> Verdict:
         if c.way is Way.BACK:
-            down = f.stand.whole.where(
-                lambda s: s.phase == Phase.STOPPED or (s.phase == Phase.CUT and s.unit_state in _DOWN)
+            down = f.states.statuses.where(
+                lambda s: s.phase == Phase.STOPPED or (s.phase == Phase.CUT and s.unit_state in DOWN_STATES)
             )
             if down:
                 return Ready(down)
-            unknown = f.stand.hosts.unknown
+            unknown = f.states.phases.unknown
             return Blocked(unknown, others_back=True) if unknown else Done()
-        hosts = f.stand.hosts
+        hosts = f.states.phases
         if hosts.unknown:
             return Blocked(hosts.unknown)
         if wrong := hosts.outside("stop", Phase.CUT, Phase.STOPPED):
@@ -115,37 +97,30 @@ class StopStep(Step[StopFacts]):
         if todo := hosts.in_phase(Phase.CUT):
             return Ready(todo)
         findings = tuple(finding for host in c.inventory.dest_names for finding in _durable(c, f, host))
-        if any(x.blocks for x in findings):
+        if blocking(findings):
             return Blocked(findings)
         record = Stopped(
             {h: r.value.zxid for h, r in f.tails.items() if isinstance(r, Seen)},
             {h: r.value for h, r in f.stamps.items() if isinstance(r, Seen)},
-            {h: s.boot_id for h, s in f.stand.whole.at.items()},
+            {h: s.boot_id for h, s in f.states.statuses.at.items()},
         )
         return Done(findings, record.encode())
 
     def plan(self, c: Context, f: StopFacts, target: str) -> Changes:
-        dest = c.inventory.dest
-        return (
-            SetService(target, dest.service.unit, "kill", dest.commands),
-            HostVerb(target, "stopped"),
-        )
+        return (dest_service(c.inventory, target, "kill"), HostVerb(target, "stopped"))
 
     def undo(self, c: Context, f: StopFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (HostVerb(target, "started-observer"),)
 
     def forecast(self, c: Context, look: Look) -> Forecast[StopFacts]:
-        return Forecast(StopFacts(foreseen(c, Phase.CUT), {}, {}))
+        return Forecast(StopFacts(every_host_in(c, Phase.CUT), {}, {}))
 
 
 def _durable(c: Context, f: StopFacts, host: str) -> tuple[Finding, ...]:
     tail, data_stamp = f.tails.get(host), f.stamps.get(host)
     if tail is None:
-        return (
-            claim(
-                "stop.down", "ZooKeeper is down", False, target=host, seen=f.stand.whole.at[host].unit_state
-            ),
-        )
+        state = f.states.statuses.at[host].unit_state
+        return (claim("stop.down", "ZooKeeper is down", False, target=host, seen=state),)
     if not isinstance(tail, Seen):
         return (unknown("stop.tail", host, tail),)
     if not isinstance(data_stamp, Seen):
@@ -167,9 +142,9 @@ def _durable(c: Context, f: StopFacts, host: str) -> tuple[Finding, ...]:
 
 
 def _holds(tail: Tail, needed: int) -> bool:
-    # A server that has just joined an epoch shows epoch << 32 although no such transaction exists anywhere.
-    no_transaction = needed & 0xFFFFFFFF == 0
-    return tail.zxid >= needed or (no_transaction and tail.zxid >> 32 == (needed >> 32) - 1)
+    # A server that has just joined an epoch shows epoch << 32 although no such transaction exists.
+    no_transaction = counter(needed) == 0
+    return tail.zxid >= needed or (no_transaction and epoch(tail.zxid) == epoch(needed) - 1)
 
 
 MEANINGS = meanings(

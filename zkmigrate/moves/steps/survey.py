@@ -1,17 +1,17 @@
 """What: read the whole subtree on source and the newest transaction on every disk, once.
 
-Why now: it costs time in proportion to the tree; the window then reads only what came since.
+Why now: it takes time in proportion to the tree. The window then reads only what came since.
 
 Clients may notice: nothing; it only reads.
 
 Way back: nothing was changed by this step.
 
-Proof: source's subtree and every dest disk could be read without error, source's leader counts the dest hosts
-as learners, and the dest hosts answer quickly enough for a lease. For the cut-over itself also: dest's disks
-hold the same subtree as source at one zxid, every session that owns a part of it is a client of dest and of
-nobody else, and no foreign client is connected to dest. The smallest of their timeouts leaves time for a way
-back. FENCE to SEAL ends before that: it counts as long as in the rehearsal and a margin more, and without a
-rehearsal as long as the policy gives the way back.
+Proof: source's subtree and every dest disk can be read, source's leader counts the dest hosts as learners,
+and the dest hosts answer quickly enough for a lease. For the cut-over also: dest's disks hold the same
+subtree as source at one zxid. Every session that owns a part of it is a client of dest and of nobody else. No
+foreign client is connected to dest. The smallest session timeout leaves time for a way back, and FENCE to
+SEAL ends before that must start. FENCE to SEAL counts as long as in the rehearsal and a margin more; without
+a rehearsal as long as the policy gives the way back.
 """
 
 from __future__ import annotations
@@ -19,25 +19,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from zkmigrate.errors import HostError, RecordError
+from zkmigrate.errors import RecordError
 from zkmigrate.inventory.checks import FENCE_OUTLIVES_CUT_MS
 from zkmigrate.inventory.inventory import Lease
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, claim, each, meanings
+from zkmigrate.model.finding import Finding, blocking, claim, each, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict
 from zkmigrate.model.step_record import known
-from zkmigrate.moves.dependent import AnyDependent, Words
-from zkmigrate.moves.facts.connections import connections
-from zkmigrate.moves.facts.dest_status import LOOK_MOVES, round_trips, unknown
+from zkmigrate.moves.dependent import AnyDependent, OfDependent, Words
+from zkmigrate.moves.facts.connections import connections_of
+from zkmigrate.moves.facts.dest_status import LOOK_MOVES, round_trips, unanswered, unknown
 from zkmigrate.moves.facts.records import ChosenLease, Surveyed
-from zkmigrate.moves.facts.sessions import Homes, dump, homes
+from zkmigrate.moves.facts.sessions import Homes, homes
 from zkmigrate.moves.facts.subtree import Comparison, compared_ownership, source_ownership
-from zkmigrate.moves.facts.tenants import foreign_clients
 from zkmigrate.moves.rules import lease
-from zkmigrate.moves.rules.accepted import accepted
-from zkmigrate.moves.rules.foreign_clients import foreign
+from zkmigrate.moves.rules.foreign_clients import foreign_findings
 from zkmigrate.moves.rules.window_rules import (
     FIND_DOOR_S,
     MESSAGES_TO_SEAL,
@@ -48,29 +46,28 @@ from zkmigrate.moves.rules.window_rules import (
     rehearsed_s,
     to_seal_s,
 )
-from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.session import format_session
 from zkmigrate.zookeeper.data.tail import Tail
+from zkmigrate.zookeeper.data.tree import Difference
 from zkmigrate.zookeeper.data.txnlog import Cursor
 from zkmigrate.zookeeper.data.zxid import epoch, format_zxid
 from zkmigrate.zookeeper.facts.disk import durable_tail
-from zkmigrate.zookeeper.facts.ensemble import leader_mntr, source_view
+from zkmigrate.zookeeper.facts.ensemble import learners, source_view
 from zkmigrate.zookeeper.facts.ownership import Ownership
 
 LISTED = 5
-# FENCE to SEAL took 1.0 s at best where this was measured; less time than this is no window at all.
 LEAST_TO_SEAL_S = 1.0
+"""The least seconds from FENCE to SEAL; the best that was measured."""
 TRIES = 5
 
 
 @dataclass(frozen=True)
 class SurveyFacts:
-    """leader: source's leader, and the epoch of its zxid; learners: how many it counts; ownership with the
-    cursor in the leader's log; tails: newest durable transaction of every dest host, read before source's.
+    """leader: source's, with the epoch of its zxid and the learners it counts. ownership: with the cursor in
+    the leader's log. tails: of every dest host, read before source's log. renewals: the longest round trip of
+    each dest host, in seconds.
 
-    comparison and homes: of a real cut-over only, None in a rehearsal. foreign: who else is a client of dest,
-    likewise; accepted where somebody answers for it. renewals: the longest round trip of each dest host, in
-    seconds.
+    Not in a rehearsal: comparison, homes, and foreign, the other clients of dest, which may be accepted.
     """
 
     leader: str
@@ -95,41 +92,27 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
     return (Block(s.inventory.dest_names, text, expect, moves),)
 
 
-BY_HAND = ByHand(
-    needs="`phase=armed` on all.",
-    weaker="the trees on the disks of source and dest are not compared, znode by znode, as the tool does.",
-    forward=_by_hand,
-)
-
-
-class SurveyStep(Reads[SurveyFacts]):
-    """See the module."""
-
+class SurveyStep(OfDependent, Reads[SurveyFacts]):
     id = "survey"
     title = "Read the subtree and the disks"
-    by_hand = BY_HAND
-
-    def __init__(self, dependent: AnyDependent) -> None:
-        self.dependent = dependent
+    by_hand = ByHand(
+        needs="`phase=armed` on all.",
+        weaker="the tool also compares the trees on the disks of source and dest, znode by znode.",
+        forward=_by_hand,
+    )
 
     def observe(self, c: Context, look: Look) -> SurveyFacts:
-        dest = c.inventory.dest
         view = source_view(c.inventory, look)
         if view.leader is None:
-            return SurveyFacts("", 0, None, Unknown("failed", f"source has no leader: {view.modes()}"), {})
-        now = epoch(view.zxids()[view.leader])
-        earlier = _earlier(c)
+            return SurveyFacts(
+                "", 0, None, Unknown("failed", f"source has no leader: {each(view.modes())}"), {}
+            )
+        now, earlier = epoch(view.zxids()[view.leader]), _earlier(c)
         cursors = earlier.cursors if earlier is not None else {}
-        mntr = leader_mntr(look, view.leader)
-
-        def tail(host: str) -> Reading[Tail]:
-            try:
-                return Seen(durable_tail(look, host, dest.data_dir, dest.txn_dir, cursors.get(host)))
-            except (HostError, ZkDataError) as error:
-                return Unknown("failed", str(error))
-
-        count = mntr.value.learners if isinstance(mntr, Seen) else None
-        tails = look.each(c.inventory.dest_names, tail)
+        count = learners(look, view)
+        tails = look.each(
+            c.inventory.dest_names, lambda host: durable_tail(look, host, c.inventory.dest, cursors.get(host))
+        )
         if c.rehearsal:
             read = self._source(c, look, view.leader, now, earlier)
             trips = round_trips(c, look, TRIES)
@@ -142,28 +125,17 @@ class SurveyStep(Reads[SurveyFacts]):
         owners = read.value[0].owners if isinstance(read, Seen) else {}
         kept = read.value[0].kept(self.dependent.keeps).owners if isinstance(read, Seen) else {}
         # After the disks: a session that opened since is not in the disks' state, and claims nothing.
-        there = look.each(c.inventory.dest_names, lambda host: connections(look, host))
-        left = look.each(c.inventory.source_names, lambda host: connections(look, host))
-        dumps = look.each(c.inventory.dest_names, lambda host: dump(look, host))
-        clients = foreign_clients(c.inventory, self.dependent, look, there, dumps)
-        found = homes(owners, there, left, owners.keys() - kept.keys())
-        # Last, for it tells how busy the hosts are now.
+        at_dest = connections_of(look, c.inventory.dest_names)
+        at_source = connections_of(look, c.inventory.source_names)
+        foreign = foreign_findings(c, self.dependent, look, at_dest)
+        found = homes(owners, at_dest, at_source, owners.keys() - kept.keys())
+        # Last, because it shows how busy the hosts are now.
         trips = round_trips(c, look, TRIES)
-        return SurveyFacts(
-            view.leader,
-            now,
-            count,
-            read,
-            tails,
-            comparison,
-            found,
-            accepted(c.inventory.accept, foreign(self.dependent.words, clients), look.wall()),
-            trips,
-        )
+        return SurveyFacts(view.leader, now, count, read, tails, comparison, found, foreign, trips)
 
     def check(self, c: Context, f: SurveyFacts) -> Verdict:
         findings = _readable(self.dependent, c, f)
-        if any(x.blocks for x in findings) or not isinstance(f.ownership, Seen) or f.learners is None:
+        if blocking(findings) or not isinstance(f.ownership, Seen) or f.learners is None:
             return Blocked(findings)
         state, cursor = f.ownership.value
         kept = state.kept(self.dependent.keeps)
@@ -187,21 +159,19 @@ class SurveyStep(Reads[SurveyFacts]):
     def _source(
         self, c: Context, look: Look, leader: str, now: int, earlier: Surveyed | None
     ) -> Reading[tuple[Ownership, Cursor | None]]:
-        """Source's ownership; an earlier survey of this run that read the same leader's log in the same epoch
-        is gone on from."""
+        """Source's ownership, rolled forward from an earlier survey of this run where that read the same
+        leader's log in the same epoch."""
         start = None
         if earlier is not None and (earlier.leader, earlier.epoch) == (leader, now):
             cursor = earlier.cursors.get(leader)
             start = None if cursor is None else (earlier.ownership, cursor)
-        source = c.inventory.source
-        return source_ownership(
-            look, leader, source.data_dir, source.txn_dir, self.dependent.chroot(c.inventory), start, c.tell
-        )
+        chroot = self.dependent.chroot(c.inventory)
+        return source_ownership(look, leader, c.inventory.source, chroot, start, c.tell)
 
 
 def _earlier(c: Context) -> Surveyed | None:
-    """What an earlier walk of this run surveyed; nothing where another version wrote it: all can be read
-    anew."""
+    """What an earlier walk of this run surveyed; None also where another version wrote it, for all can be
+    read anew."""
     try:
         return known(Surveyed, c)
     except RecordError:
@@ -209,10 +179,9 @@ def _earlier(c: Context) -> Surveyed | None:
 
 
 def _readable(dependent: AnyDependent, c: Context, f: SurveyFacts) -> tuple[Finding, ...]:
-    findings = [unknown("survey.tail", h, r) for h, r in f.tails.items() if not isinstance(r, Seen)]
+    findings = [*unanswered("survey.tail", f.tails)]
     if not isinstance(f.ownership, Seen):
-        findings.append(unknown("survey.subtree", f.leader or "source", f.ownership))
-        return tuple(findings)
+        return (*findings, unknown("survey.subtree", f.leader or "source", f.ownership))
     state, _ = f.ownership.value
     findings.append(
         claim(
@@ -264,27 +233,27 @@ def _readable(dependent: AnyDependent, c: Context, f: SurveyFacts) -> tuple[Find
 
 
 def _window_fits(words: Words, c: Context, trip_s: float, left_s: float) -> Finding:
-    """A window that cannot succeed is not begun. left_s: until the way back must start, after FENCE."""
+    """A window that cannot succeed is not begun. left_s: from FENCE until the way back must start."""
     policy, took, counted = c.inventory.policy, rehearsed_s(c, *TO_SEAL), to_seal_s(c, trip_s)
     margin = f"times {policy.window_margin:g} (policy.window_margin)"
     moves: tuple[str, ...]
     if took is not None:
-        reckoned = f"it took {took:.1f} s in the rehearsal, {margin} is {counted:.1f} s"
+        counts = f"it took {took:.1f} s in the rehearsal, {margin} is {counted:.1f} s"
         moves = ("rehearse again on a quieter machine: zkmigrate rollback --to rehearse, then run",)
     else:
-        reckoned = (
+        counts = (
             f"not rehearsed, so it counts with {counted:.1f} s: the longer of policy.way_back_s "
             f"({policy.way_back_s:g} s) {margin} and {MESSAGES_TO_SEAL} round trips of {trip_s:.2f} s"
         )
         moves = ("rehearse, which measures the time: zkmigrate rollback --to rehearse, then run",)
     if hold := hold_s(c):
-        reckoned += f"; an answer to --hold-at {c.hold_at} needs {hold:g} s more"
+        counts += f"; an answer to --hold-at {c.hold_at} needs {hold:g} s more"
         moves = ("resume without --hold-at, or hold after SEAL: --hold-at seal or later", *moves)
     return claim(
         "survey.window-fits",
         "FENCE to SEAL ends before the way back must start",
         counted + hold <= left_s,
-        seen=f"{reckoned}; the way back must start {left_s:.1f} s after FENCE",
+        seen=f"{counts}; the way back must start {left_s:.1f} s after FENCE",
         needed=f"at most {left_s:.1f} s",
         moves=(*moves, words.longer_sessions),
     )
@@ -327,14 +296,14 @@ def _lease_fits(words: Words, c: Context, f: SurveyFacts, kept: Ownership, picke
         + (f"; lease: fence {picked.fence_ttl_ms} ms, cut {picked.cut_ttl_ms} ms" if picked else ""),
         needed=needed,
         moves=(
-            "look why the host is slow, then resume: it is measured again",
+            "see why the host is slow, then resume: it is measured again",
             f"raise policy.lease.longest_ms, or the {words.many}' session timeout",
         ),
     )
 
 
 def _baseline(words: Words, state: Ownership, kept: Ownership) -> tuple[Finding, ...]:
-    """What sessions and ephemerals are compared with afterwards, and what the deadline is reckoned from."""
+    """What CHECK compares sessions and ephemerals with, and what the deadline is computed from."""
     nameless = kept.without_timeout
     return (
         claim(
@@ -358,15 +327,14 @@ def _baseline(words: Words, state: Ownership, kept: Ownership) -> tuple[Finding,
 
 def _homes(found: Homes | None) -> Finding:
     """Only a session that is connected to dest lives on there; another one's ephemerals are lost at OPEN."""
-    astray = sorted((found.astray if found is not None else {}).items())
-    unknown_where = found.unknown if found is not None else ("client lists were not asked",)
-    listed = "; ".join(f"session {format_session(session)}: {where}" for session, where in astray[:LISTED])
+    found = found or Homes(frozenset(), {}, ("client lists were not asked",))
+    astray = sorted(found.astray.items())
+    listed = [f"session {format_session(session)}: {where}" for session, where in astray[:LISTED]]
     return claim(
         "survey.sessions-on-dest",
         "every session that owns a part of the chroot is a client of dest and of no source host",
-        None if unknown_where else not astray,
-        seen="; ".join((*unknown_where, *([listed] if listed else [])))
-        or f"{len(found.on_dest) if found is not None else 0} sessions, all on dest",
+        None if found.unknown else not astray,
+        seen="; ".join((*found.unknown, *listed)) or f"{len(found.on_dest)} sessions, all on dest",
         needed="every session in the cons of a dest host, none in source's",
         moves=(
             "move the client named here to dest, or stop it, then resume",
@@ -384,24 +352,22 @@ def _same_tree(comparison: Reading[Comparison] | None) -> tuple[Finding, ...]:
     if not isinstance(comparison, Seen):
         return (claim("survey.same-tree", sentence, None, seen=str(comparison), moves=moves),)
     at = f"{comparison.value.znodes} znodes at {format_zxid(comparison.value.zxid)}"
-    findings = []
-    for host, found in comparison.value.hosts.items():
+
+    def finding(host: str, found: Reading[tuple[Difference, ...]]) -> Finding:
         different = found.value if isinstance(found, Seen) else ()
         listed = "; ".join(f"{d.path}: {d.kind} {d.left} / {d.right}" for d in different[:LISTED])
-        findings.append(
-            claim(
-                "survey.same-tree",
-                sentence,
-                not different if isinstance(found, Seen) else None,
-                target=host,
-                seen=(f"source / dest, {at}: {listed}" if listed else f"equal, {at}")
-                if isinstance(found, Seen)
-                else str(found),
-                needed="equal data, ACL, stat fields and owners",
-                moves=moves,
-            )
+        seen = f"source / dest, {at}: {listed}" if listed else f"equal, {at}"
+        return claim(
+            "survey.same-tree",
+            sentence,
+            not different if isinstance(found, Seen) else None,
+            target=host,
+            seen=seen if isinstance(found, Seen) else str(found),
+            needed="equal data, ACL, stat fields and owners",
+            moves=moves,
         )
-    return tuple(findings)
+
+    return tuple(finding(host, found) for host, found in comparison.value.hosts.items())
 
 
 MEANINGS = meanings(

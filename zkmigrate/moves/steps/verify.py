@@ -1,19 +1,18 @@
 """What: look again after twice the smallest session timeout: sessions, owners, members, dest's quorum.
 
-Why now: a session that did not survive shows itself only when its timeout has passed on dest.
+Why now: a session that did not survive shows only when its timeout has passed on dest.
 
-Clients may notice: nothing; this step only reads. One exception: a dest host that GO did not reach gets its
-GO here, once it answers again, and joins the others.
+Clients may notice: nothing; it only reads. One exception: a dest host without GO gets it here, once it
+answers again, and joins the others.
 
 Way back: nothing was changed by this step.
 
 Proof: every member is registered and settled, dest has one leader and all others follow it. Each session that
 owned a part of the chroot, and each of its znodes, is compared with the baseline as far as the dependent must
-keep it; one that is not what it was is named and does not stop the run: nothing can bring it back, and a
-member that was restarted since has a session of its own. What source's log holds since PROVE is read once
-more: whoever still wrote under the chroot there is named, because dest does not have it. The subtree of every
-dest disk, as it was at the cut, is compared with source's. A dest host that does not come back within a
-minute is named and left out, as long as a majority of them is open.
+keep it. What differs is named and does not stop the run: nothing can bring it back, and a member that was
+restarted since has a new session. Source's log since PROVE is read: whoever wrote under the chroot there is
+named, because dest does not have it. The subtree of every dest disk at the cut is compared with source's. A
+dest host that does not come back within a minute is named and left out, if a majority of them is open.
 """
 
 from __future__ import annotations
@@ -21,17 +20,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zkmigrate.errors import HostError
 from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Finding, Held, Severity, claim, meanings
 from zkmigrate.model.look import Look, Znode
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Waiting
 from zkmigrate.model.step_record import known, needed
 from zkmigrate.model.window import IDLE, Phase
-from zkmigrate.moves.dependent import AnyDependent
+from zkmigrate.moves.dependent import AnyDependent, OfDependent
 from zkmigrate.moves.facts.dest_status import SERVING, Statuses, statuses
 from zkmigrate.moves.facts.records import Proved, Stopped, Surveyed, Verified, seconds
 from zkmigrate.moves.facts.sessions import Sessions, owning_sessions
@@ -39,38 +37,36 @@ from zkmigrate.moves.facts.subtree import Digests, digests
 from zkmigrate.moves.rules.window_rules import STEPS
 from zkmigrate.moves.steps.check import (
     baseline,
+    baseline_lost,
     has_baseline,
     quorum,
     same_ownership,
-    those_serving,
-    without_baseline,
+    serving_only,
 )
 from zkmigrate.moves.steps.go import GoFacts, GoStep
 from zkmigrate.zookeeper.data.delta import DeltaResult, delta
-from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.session import format_session
+from zkmigrate.zookeeper.data.sums import Sums
 from zkmigrate.zookeeper.data.zxid import format_zxid
-from zkmigrate.zookeeper.facts.disk import directories
+from zkmigrate.zookeeper.facts.disk import directories, read_disk
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view
 
 TIMEOUTS = 2
-# For a host that was not there when the others opened: its start, then its own limit.
 LATE_HOST_S = 60.0
+"""Seconds for the start of a host that was missing when the others opened, before its own limit counts."""
 LISTED = 10
 IN_SYNC_S = 120.0
 DIGITS = 16
-# What ZooKeeper takes where its configuration does not say.
-DEFAULT_TICK_MS = 3000
-MOST_TICKS = 20
+DEFAULT_TICK_MS, MOST_TICKS = 3000, 20
+"""ZooKeeper's defaults: its tick, and the longest session timeout in ticks."""
 NOT_YET = Absent("not looked at yet")
 
 
 @dataclass(frozen=True)
 class VerifyFacts:
-    """own: how the dependent stands, by its own looks. settled_for: seconds that the youngest of dest's
-    servers has run. since_proof: source's log after PROVE. trees: the subtree as it was at the cut, on every
-    disk; None where it was not looked at. since: when a host was first missing, by the look's clock; waited:
-    seconds since then."""
+    """settled_for: seconds that the youngest of dest's servers has run. own: the cluster, as the dependent
+    sees it. since_proof: source's log after PROVE. trees: the subtree at the cut, on every disk; None where
+    it was not read. since: when a host was first missing, by the look's clock. waited: seconds since then."""
 
     hosts: Statuses[HostStatus]
     settled_for: float
@@ -101,24 +97,16 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
     )
 
 
-BY_HAND = ByHand(
-    needs="`phase=open` on all.",
-    weaker="source's log is not read once more for writers that were forgotten: look at `cons` of source "
-    "yourself.",
-    forward=_by_hand,
-)
-
-
-class VerifyStep(Step[VerifyFacts]):
-    """See the module."""
-
+class VerifyStep(OfDependent, Step[VerifyFacts]):
     id = "verify"
     title = "Verify on dest"
     hazard = Hazard.LATE
-    by_hand = BY_HAND
-
-    def __init__(self, dependent: AnyDependent) -> None:
-        self.dependent = dependent
+    by_hand = ByHand(
+        needs="`phase=open` on all.",
+        weaker="source's log is not read once more for writers that were forgotten: look at `cons` of source "
+        "yourself.",
+        forward=_by_hand,
+    )
 
     def observe(self, c: Context, look: Look) -> VerifyFacts:
         hosts = statuses(c, look)
@@ -140,8 +128,8 @@ class VerifyStep(Step[VerifyFacts]):
             znodes,
             own,
             self._since_proof(c, look),
-            # It takes as long as the trees are large, so only once all the rest is as it must be.
-            None if self.dependent.behind(c.inventory, own) else self._trees(c, look),
+            # Large trees take long, so only once all the rest is as it must be.
+            None if self.dependent.who_is_behind(c.inventory, own) else self._trees(c, look),
             since,
             now - since,
         )
@@ -150,7 +138,7 @@ class VerifyStep(Step[VerifyFacts]):
         enough = len(f.hosts.in_phase(Phase.OPEN)) >= c.inventory.dest.majority
         if f.hosts.unknown and not enough:
             return Blocked(f.hosts.unknown)
-        # A machine that was put in the place of a dead one knows nothing of this run: idle.
+        # A machine that replaces a dead one knows nothing of this run: it is idle.
         if wrong := f.hosts.outside("verify", Phase.SEALED, Phase.GO, *SERVING, *((IDLE,) if enough else ())):
             return Blocked(wrong)
         if sealed := f.hosts.in_phase(Phase.SEALED):
@@ -158,9 +146,8 @@ class VerifyStep(Step[VerifyFacts]):
         missing = _missing(f)
         limit = c.inventory.policy.open_limit_s + LATE_HOST_S
         if missing and not (enough and f.waited >= limit):
-            # Hosts that serve without it do not wait for ever: the deadline is that of too few.
-            keep = {"since": f.since}
-            late = f"not yet: {', '.join(missing)}"
+            # With a majority the wait ends above; this deadline is for fewer.
+            late, keep = f"not yet: {', '.join(missing)}", {"since": f.since}
             return Waiting("every dest host is open", late, limit + LATE_HOST_S, 1.0, keep)
         needed, d = self._needed_s(c), self.dependent
         if f.settled_for < needed:
@@ -170,24 +157,22 @@ class VerifyStep(Step[VerifyFacts]):
                 needed + 10.0,
                 1.0,
             )
-        if behind := d.behind(c.inventory, f.own):
+        if behind := d.who_is_behind(c.inventory, f.own):
             return Waiting(d.words.all_settled, behind, IN_SYNC_S, 0.5)
         if has_baseline(c):
             compared = same_ownership(d, baseline(c), f.owners, f.znodes, exact=False)
-            same = tuple(_told(d, x) for x in compared)
+            same = tuple(_only_warns(d, x) for x in compared)
         else:
-            same = (without_baseline("verify.baseline", Severity.WARN),)
+            same = (baseline_lost("verify.baseline", Severity.WARN),)
         findings = (
-            *quorum(c, those_serving(f.servers, f.hosts)),
+            *quorum(c, serving_only(f.servers, f.hosts)),
             *same,
             *d.proofs(f.own),
             _strays(f.since_proof),
             *_same_tree(f.trees),
             *_left_out(missing),
         )
-        if any(x.blocks for x in findings):
-            return Blocked(findings)
-        return Done(findings, Verified(tuple(sorted(missing))).encode())
+        return Done.unless_blocked(findings, Verified(tuple(sorted(missing))).encode())
 
     def plan(self, c: Context, f: VerifyFacts, target: str) -> Changes:
         return GoStep(self.dependent).plan(c, GoFacts(f.hosts, ()), target)
@@ -196,8 +181,7 @@ class VerifyStep(Step[VerifyFacts]):
         return ()
 
     def _needed_s(self, c: Context) -> float:
-        """Twice the smallest timeout, and what passed between a server's start and the opening of its
-        door."""
+        """Twice the smallest timeout, plus the seconds from a server's start to the opening of its door."""
         smallest = (
             baseline(c).kept(self.dependent.keeps).smallest_timeout_ms
             if has_baseline(c)
@@ -216,36 +200,31 @@ class VerifyStep(Step[VerifyFacts]):
 
     def _since_proof(self, c: Context, look: Look) -> Reading[DeltaResult]:
         """Source's log from where PROVE stopped to its present end; dest's sessions expire in it."""
-        proved, source = needed(Proved, c), c.inventory.source
+        proved, leader = needed(Proved, c), needed(Surveyed, c).leader
         owners = proved.baseline.owners
-        leader = needed(Surveyed, c).leader
-        try:
-            _, logs = directories(look, leader, source.data_dir, source.txn_dir)
-            return Seen(
-                delta(
-                    logs,
-                    chroot=self.dependent.chroot(c.inventory),
-                    after=proved.delta.last,
-                    upto=None,
-                    owners=owners,
-                    living=owners.keys(),
-                    cursor=proved.cursor,
-                )
-            )
-        except (HostError, ZkDataError) as error:
-            return Unknown("failed", f"{leader}: {error}")
+        _, logs = directories(look, leader, c.inventory.source)
+        return read_disk(
+            lambda: delta(
+                logs,
+                chroot=self.dependent.chroot(c.inventory),
+                after=proved.delta.last,
+                upto=None,
+                owners=owners,
+                living=owners.keys(),
+                cursor=proved.cursor,
+            ),
+            leader,
+        )
 
 
 def _missing(f: VerifyFacts) -> dict[str, str]:
-    """Dest hosts that are not open, each with what it says; but a replaced one that serves is not missing."""
+    """The dest hosts that are not open, each with its state; a replaced one that serves is not missing."""
     modes = f.servers.modes()
-    said = {str(x.target): x.seen for x in f.hosts.unknown}
-    said |= {
+    return {x.target: x.seen for x in f.hosts.unknown} | {
         host: f"phase {status.phase}, server {modes[host]}"
         for host, status in f.hosts.at.items()
         if status.phase != Phase.OPEN and not (status.phase == IDLE and modes[host] in ("leader", "follower"))
     }
-    return said
 
 
 def _left_out(missing: dict[str, str]) -> tuple[Finding, ...]:
@@ -265,10 +244,8 @@ def _left_out(missing: dict[str, str]) -> tuple[Finding, ...]:
 
 
 def _age_s(status: HostStatus) -> float:
-    """How long the server has run, on the host's boot clock, which no correction of its wall clock moves.
-
-    Where the host cannot date its service, the time since it went open stands in.
-    """
+    """Seconds that the server has run, on the host's boot clock, which nobody sets; since the host went open,
+    where its service has no date."""
     return status.uptime_s - (status.unit_since or status.phase_since)
 
 
@@ -280,50 +257,49 @@ def _longest_timeout_ms(c: Context) -> int:
 
 
 def _same_tree(trees: Digests | None) -> tuple[Finding, ...]:
-    """A warning: the move is past its way back. prove names each path that differs."""
+    """Warnings: the move is past its way back."""
     if trees is None:
         return ()
-    source = trees.source.value if isinstance(trees.source, Seen) else None
-    findings = []
-    for host, reading in trees.hosts.items():
-        theirs = reading.value if isinstance(reading, Seen) else None
-        at = f"at {format_zxid(trees.zxid)}"
-        if source is None or theirs is None:
-            held, seen = None, str(trees.source if source is None else reading)
+    zxid, source = trees.zxid, trees.source
+
+    def finding(host: str, reading: Reading[Sums]) -> Finding:
+        held = None
+        if isinstance(source, Seen) and isinstance(reading, Seen):
+            ours, theirs = source.value, reading.value
+            held = ours.sums == theirs.sums
+            seen = f"{theirs.znodes} znodes at {format_zxid(zxid)}, digest {theirs.digest[:DIGITS]}"
+            seen += "" if held else f"; on source {ours.znodes}, digest {ours.digest[:DIGITS]}"
         else:
-            held = source.sums == theirs.sums
-            same = f"{theirs.znodes} znodes {at}, digest {theirs.digest[:DIGITS]}"
-            seen = same if held else f"{same}; on source {source.znodes}, digest {source.digest[:DIGITS]}"
-        findings.append(
-            claim(
-                "verify.same-tree",
-                "the dest disk held the same subtree as source at the cut",
-                held,
-                severity=Severity.WARN,
-                target=host,
-                seen=seen,
-                needed="equal data, ACL, stat fields and owners",
-                moves=("zkmigrate prove digest --after-cut names every path that differs",),
-            )
+            seen = str(reading if isinstance(source, Seen) else source)
+        return claim(
+            "verify.same-tree",
+            "the dest disk held the same subtree as source at the cut",
+            held,
+            severity=Severity.WARN,
+            target=host,
+            seen=seen,
+            needed="equal data, ACL, stat fields and owners",
+            moves=("zkmigrate prove digest --after-cut names every path that differs",),
         )
-    return tuple(findings)
+
+    return tuple(finding(host, reading) for host, reading in trees.hosts.items())
 
 
-def _told(dependent: AnyDependent, found: Finding) -> Finding:
-    """What is known to be another session's now is told and no more; what is not known stops as ever."""
+def _only_warns(dependent: AnyDependent, found: Finding) -> Finding:
+    """A warning where another session is known to own it now; what is not known still blocks."""
     if found.held is not Held.NO:
         return found
     one = dependent.words.one
     moves = (
         f"a {one} that was restarted, or was away for its session's timeout, has a session of its own: it is "
         "registered again, and nothing is left to do",
-        f"else see why the session ended: the report's timeline, the {one}'s log",
+        f"otherwise see why the session ended: the report's timeline, the {one}'s log",
     )
     return replace(found, severity=Severity.WARN, moves=moves)
 
 
 def _strays(reading: Reading[DeltaResult]) -> Finding:
-    """A warning: what is named here was written to source alone, and the move is past its way back."""
+    """A warning about what was written to source alone: the move is past its way back."""
     result = reading.value if isinstance(reading, Seen) else None
     written = [m for m in result.missing if not m.expiry] if result is not None else []
     listed = "; ".join(

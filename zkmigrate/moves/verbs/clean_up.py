@@ -29,9 +29,9 @@ from zkmigrate.model.finding import Finding, Held, blocking
 from zkmigrate.model.look import Look
 from zkmigrate.model.step_record import recorded
 from zkmigrate.moves.dependent import AnyDependent
-from zkmigrate.moves.facts.clean_up import Users, users
 from zkmigrate.moves.facts.records import Stopped
-from zkmigrate.moves.move import moved_by
+from zkmigrate.moves.facts.tenants import Users, users
+from zkmigrate.moves.move import dependent_of
 from zkmigrate.moves.rules import clean_up as rules
 from zkmigrate.moves.rules.clean_up import Node, Subtree
 from zkmigrate.moves.verbs import clean_up_image as image
@@ -73,16 +73,16 @@ class Wishes:
 
 @dataclass(frozen=True)
 class Listed:
-    """What dest holds outside every chroot. of_dest: what must hold whatever is deleted. verdicts: subtree →
-    its own findings."""
+    """What dest holds outside every chroot. dest_findings: what must hold whatever is deleted. verdicts:
+    subtree → its own findings."""
 
     trees: Mapping[str, Subtree]
-    of_dest: tuple[Finding, ...]
+    dest_findings: tuple[Finding, ...]
     verdicts: Mapping[str, tuple[Finding, ...]]
 
     def against(self, path: str) -> tuple[Finding, ...]:
         """What keeps this subtree from being deleted."""
-        return blocking((*self.of_dest, *self.verdicts[path]))
+        return blocking((*self.dest_findings, *self.verdicts[path]))
 
 
 @dataclass
@@ -136,7 +136,7 @@ class Work:
         chroots = {self.dependent.chroot(self.inventory)}
         chroots |= {r.value for r in using.chroots.values() if isinstance(r, Seen)}
         names = {path: self.dest.names(path) for path in rules.ancestors(chroots)}
-        trees = {path: self.summed(path, self.walked(path)) for path in rules.outside(names, chroots)}
+        trees = {path: self.subtree_of(path, self.walked(path)) for path in rules.outside(names, chroots)}
         return self.judged(using, trees)
 
     def walked(self, path: str) -> Iterator[Node]:
@@ -148,23 +148,26 @@ class Work:
                 told = time.monotonic()
                 _say(self, f"{path}: {number} znodes listed")
 
-    def summed(self, path: str, nodes: Iterable[Node]) -> Subtree:
+    def subtree_of(self, path: str, nodes: Iterable[Node]) -> Subtree:
         above = self.dest.node(path.rpartition("/")[0] or "/")
         if above is None:
             raise ChangedError(f"the parent of {path} is not there any more")
-        return rules.summed(path, nodes, above, self.cut(), self.known(path))
+        return rules.subtree_of(path, nodes, above, self.cut(), self.known(path))
 
     def judged(self, using: Users, trees: Mapping[str, Subtree]) -> Listed:
         who = ": ".join(text for text in (f"accepted by {self.by['by']}", self.by["reason"]) if text)
         cut = self.cut()
 
-        def answered(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-            return rules.answered(findings, self.wishes.accept, who)
+        def with_accepted(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+            return rules.with_accepted(findings, self.wishes.accept, who)
 
         return Listed(
             trees,
-            answered(rules.of_dest(using.watches, using.clients, using.chroots)),
-            {path: answered(rules.of_subtree(tree, cut, using.watches)) for path, tree in trees.items()},
+            with_accepted(rules.dest_findings(using.watches, using.clients, using.chroots)),
+            {
+                path: with_accepted(rules.subtree_findings(tree, cut, using.watches))
+                for path, tree in trees.items()
+            },
         )
 
 
@@ -172,7 +175,7 @@ def clean_up(setting: Setting, wishes: Wishes) -> int:
     """List; delete, or put back, what is named. UsageError for a run that is not at its end."""
     _refuse_words(setting, wishes)
     inventory, playbook = read(setting)
-    dependent = moved_by(playbook)
+    dependent = dependent_of(playbook)
     run_dir = existing(setting, wishes.run_id, inventory, playbook)
     clock = RealClock(setting.interrupt)
     with contextlib.ExitStack() as stack:
@@ -310,7 +313,7 @@ def _prove_again(work: Work, path: str, nodes: Sequence[Node]) -> None:
     """All dest servers are asked once more, behind the question and the file. ChangedError where somebody has
     come meanwhile."""
     using = users(work.inventory, work.dependent, work.look)
-    again = work.judged(using, {path: work.summed(path, nodes)})
+    again = work.judged(using, {path: work.subtree_of(path, nodes)})
     if wrong := again.against(path):
         raise ChangedError("; ".join(finding_lines.finding(one) for one in wrong))
 
@@ -383,7 +386,7 @@ def _show(work: Work, listed: Listed) -> None:
             f"  {path}: {tree.znodes} znodes, {tree.bytes} bytes, last written {_time(tree.changed_ms)} "
             f"(newest zxid {format_zxid(tree.newest)}), {len(tree.owned)} ephemerals: {may}{again}",
         )
-    every = (*listed.of_dest, *(f for of_tree in listed.verdicts.values() for f in of_tree))
+    every = (*listed.dest_findings, *(f for of_tree in listed.verdicts.values() for f in of_tree))
     for line in finding_lines.whole([f for f in every if f.held is not Held.YES]):
         _say(work, line)
 
@@ -397,7 +400,7 @@ def _close(work: Work, listed: Listed, code: int) -> None:
             "run": work.history.run,
             "code": code,
             "subtrees": [_body(work, listed, path) for path in listed.trees],
-            "findings": [encode_finding(f) for f in listed.of_dest],
+            "findings": [encode_finding(f) for f in listed.dest_findings],
             "deleted": work.told,
         },
     )

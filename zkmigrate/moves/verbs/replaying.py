@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zkmigrate.moves.facts.replay import Looked
+from zkmigrate.moves.facts.replay import ReplayScope
 from zkmigrate.zookeeper.data.proofs import Held
 from zkmigrate.zookeeper.data.replay import Again
 from zkmigrate.zookeeper.data.session import format_session
@@ -14,13 +14,13 @@ from zkmigrate.zookeeper.disks.prove import NOT_HELD, UNPROVED
 _WORDS: dict[Held, str] = {True: "holds", False: "DOES NOT HOLD", None: "not known"}
 
 
-def code(found: Looked) -> int:
+def code(found: ReplayScope) -> int:
     """0 where all conditions hold, NOT_HELD, or UNPROVED where one is not known and none fails."""
     held = {condition.held for condition in found.conditions}
     return NOT_HELD if False in held else UNPROVED if None in held else 0
 
 
-def text(found: Looked) -> str:
+def text(found: ReplayScope) -> str:
     """For a reader."""
     lines = [
         f"dest went on by itself behind {format_zxid(found.cut)}, up to {format_zxid(found.upto)} "
@@ -37,13 +37,13 @@ def text(found: Looked) -> str:
     return "\n".join(lines)
 
 
-def _standing(found: Looked) -> str:
+def _standing(found: ReplayScope) -> str:
     if code(found):
         return "It may not be replayed as it is: nothing was written."
     return f"It may be replayed: {found.tally.transactions} transactions. Nothing was written."
 
 
-def _kinds(found: Looked) -> list[str]:
+def _kinds(found: ReplayScope) -> list[str]:
     tally = found.tally
     kinds = (
         (tally.creates, "create"),
@@ -77,7 +77,7 @@ def _version(request: Any) -> int | None:
     return version
 
 
-def body(found: Looked) -> dict[str, Any]:
+def body(found: ReplayScope) -> dict[str, Any]:
     """As JSON values."""
     tally, held = found.tally, code(found)
     return {

@@ -16,7 +16,7 @@ from zkmigrate.model.finding import blocking
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Retired
 from zkmigrate.moves.facts.connections import addresses, connections, source_clients
-from zkmigrate.moves.move import moved_by
+from zkmigrate.moves.move import dependent_of
 from zkmigrate.moves.rules.retire import may_retire
 from zkmigrate.runs.open_run import Opening
 from zkmigrate.runs.verb_context import Setting, existing, print_json, reached, read
@@ -53,7 +53,7 @@ def retire(setting: Setting, run_id: str, host: str, reason: str) -> int:
             host, broker.id, tuple(sorted(addresses(broker))), getpass.getuser(), " ".join(reason.split())
         )
         cons = site.look.each(inventory.source_names, lambda name: connections(site.look, name))
-        clients = source_clients(inventory, moved_by(playbook), site.look, cons)
+        clients = source_clients(inventory, dependent_of(playbook), site.look, cons)
         findings = may_retire(gone, site.look.kafka(), clients, inventory.source_names)
         refused = bool(blocking(findings))
         told = [encode_finding(f) for f in findings]

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from zkmigrate.errors import HostError
+from zkmigrate.inventory.inventory import Dest, Source
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look, RandomReader
+from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.reader import Listed
 from zkmigrate.zookeeper.data.tail import Tail, newest
 from zkmigrate.zookeeper.data.txnlog import Cursor
+
+T = TypeVar("T")
 
 VERSION_2 = "version-2"
 
@@ -37,30 +43,42 @@ class HostDirectory:
         return self.look.reader(self.host, f"{self.path}/{name}")
 
 
-def directories(look: Look, host: str, data_dir: str, txn_dir: str) -> tuple[HostDirectory, HostDirectory]:
-    """The snapshot and the log directory (``version-2`` of each) of a host."""
-    data = HostDirectory(look, host, f"{data_dir}/{VERSION_2}")
-    return data, HostDirectory(look, host, f"{txn_dir}/{VERSION_2}")
+def directories(look: Look, host: str, of: Source | Dest) -> tuple[HostDirectory, HostDirectory]:
+    """The snapshot and the log directory (``version-2`` of each) of a host of this ensemble."""
+    data = HostDirectory(look, host, f"{of.data_dir}/{VERSION_2}")
+    return data, HostDirectory(look, host, f"{of.txn_dir}/{VERSION_2}")
 
 
-def listed(look: Look, host: str, data_dir: str, txn_dir: str) -> Reading[tuple[Listed, Listed]]:
-    """Both directories as they are listed now, each once."""
-    data, logs = directories(look, host, data_dir, txn_dir)
+def listed(look: Look, host: str, of: Source | Dest) -> tuple[Listed, Listed]:
+    """Both directories as they are listed now, each once. Raises HostError."""
+    data, logs = directories(look, host, of)
+    snapshots = Listed(data)
+    return snapshots, snapshots if data == logs else Listed(logs)
+
+
+def read_disk(read: Callable[[], T], host: str = "") -> Reading[T]:
+    """What this function reads from a disk; Unknown where it raises HostError or ZkDataError.
+
+    host: named before the reason, where the error does not name it.
+    """
     try:
-        snapshots = Listed(data)
-        return Seen((snapshots, snapshots if data == logs else Listed(logs)))
-    except HostError as error:
-        return Unknown("failed", str(error))
+        return Seen(read())
+    except (HostError, ZkDataError) as error:
+        return Unknown("failed", f"{host}: {error}" if host else str(error))
 
 
 def durable_tail(
-    look: Look, host: str, data_dir: str, txn_dir: str, cursor: Cursor | None = None, check: bool = True
-) -> Tail:
-    """Newest durable zxid of a host's directories; HostError or ZkDataError when it cannot be told.
+    look: Look, host: str, of: Source | Dest, cursor: Cursor | None = None, check: bool = True
+) -> Reading[Tail]:
+    """The newest durable zxid of a host.
 
     cursor: where an earlier read of this host's log ended; without its file the log is read from its start.
+    check: as of :func:`newest`.
     """
-    data, logs = directories(look, host, data_dir, txn_dir)
-    if cursor is not None and cursor.file not in logs.names_with_sizes():
-        cursor = None
-    return newest(data, logs, cursor=cursor, check=check)
+
+    def read() -> Tail:
+        data, logs = directories(look, host, of)
+        known = cursor is not None and cursor.file in logs.names_with_sizes()
+        return newest(data, logs, cursor=cursor if known else None, check=check)
+
+    return read_disk(read)

@@ -43,6 +43,12 @@ class EnsembleView:
             return None
         return leading == 1 or unheard > 0
 
+    @property
+    def leading(self) -> Srvr | None:
+        """The leader's own answer."""
+        reading = self.servers[self.leader] if self.leader is not None else None
+        return reading.value if isinstance(reading, Seen) else None
+
     def zxids(self) -> dict[str, int]:
         """Host → zxid, of the hosts that serve."""
         return {host: int(r.value.zxid) for host, r in self.servers.items() if isinstance(r, Seen)}
@@ -73,6 +79,12 @@ def source_view(inventory: Inventory, look: Look) -> EnsembleView:
 def dest_view(inventory: Inventory, look: Look) -> EnsembleView:
     """Every dest host: observers while joined, participants once reformed."""
     return view(look, inventory.dest_names)
+
+
+def learners(look: Look, view: EnsembleView) -> int | None:
+    """How many learners the leader counts; None where there is no leader, or it does not tell."""
+    mntr = leader_mntr(look, view.leader) if view.leader is not None else None
+    return mntr.value.learners if isinstance(mntr, Seen) else None
 
 
 def leader_mntr(look: Look, host: str) -> Reading[Mntr]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zkmigrate.errors import HostError
-from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.inventory.inventory import Dest, Source
+from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.look import Look
-from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.four_letter_words import Mntr
 from zkmigrate.zookeeper.data.tree import load_tree
-from zkmigrate.zookeeper.facts.disk import directories
+from zkmigrate.zookeeper.facts.disk import directories, read_disk
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class Largest:
 
 
 def largest_znode(
-    look: Look, host: str, data_dir: str, txn_dir: str, whole: Reading[Mntr], enough: int
+    look: Look, host: str, of: Source | Dest, whole: Reading[Mntr], enough: int
 ) -> Reading[Largest]:
     """A bound for the data of the largest znode.
 
@@ -34,12 +33,10 @@ def largest_znode(
         total = _total(whole.value)
         if total is not None and total <= enough:
             return Seen(Largest(total, f"all data together, by mntr of {host}"))
-    data, logs = directories(look, host, data_dir, txn_dir)
-    try:
-        tree = load_tree(data, logs)
-    except (HostError, ZkDataError) as error:
-        return Unknown("failed", f"{host}: {error}")
-    sizes = ((node.data_length, path) for path, node in tree.nodes.items())
+    tree = read_disk(lambda: load_tree(*directories(look, host, of)), host)
+    if not isinstance(tree, Seen):
+        return tree
+    sizes = ((node.data_length, path) for path, node in tree.value.nodes.items())
     size, path = max(sizes, default=(0, "/"))
     return Seen(Largest(size, f"{path}, by the disk of {host}"))
 

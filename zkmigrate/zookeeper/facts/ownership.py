@@ -7,23 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated
 
-from pydantic import PlainSerializer, PlainValidator
-
+from zkmigrate.model.step_record import Hex
 from zkmigrate.zookeeper.data.effect import Owned, changes, is_under, touches
 from zkmigrate.zookeeper.data.txn import CloseSessionTxn, CreateSessionTxn, CreateTxn, DeleteTxn
 from zkmigrate.zookeeper.data.txnlog import Record
-
-
-def _from_hex(text: object) -> int:
-    if not isinstance(text, str):
-        raise ValueError("should be hexadecimal text")
-    return int(text, 16)
-
-
-Hex = Annotated[int, PlainValidator(_from_hex), PlainSerializer(hex)]
-"""A zxid or a session: in the journal hexadecimal text, because it may pass 2^53."""
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from tests.unit.preflight_world import PreflightWorld
 from tests.unit.zkdata_fixtures import create_payload, log_from
+from tests.world.operator import inventory
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import DirEntry
 from zkmigrate.moves.facts.subtree import source_ownership
 
 FOLDER = "/data/version-2"
+SOURCE = inventory().source.model_copy(update={"data_dir": "/data"})
 TRANSACTIONS = 2200
 
 
@@ -36,9 +38,7 @@ def look(step_s: float) -> Slow:
 
 def told_by(look: Slow) -> list[tuple[str, str]]:
     told: list[tuple[str, str]] = []
-    read = source_ownership(
-        look, "source1", "/data", "/data", "/kafka", teller=lambda *words: told.append(words)
-    )
+    read = source_ownership(look, "source1", SOURCE, "/kafka", teller=lambda *words: told.append(words))
     assert isinstance(read, Seen)
     assert read.value[0].upto == TRANSACTIONS
     return told

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.moves.steps.test_check_answers import seen
+from tests.unit.moves.steps.facts import servers
 from tests.world.operator import inventory
 from zkmigrate.model.fact import Absent, Seen, Unknown
 from zkmigrate.model.finding import Held
-from zkmigrate.moves.facts.after_move import Afterwards, Position, Written
+from zkmigrate.moves.facts.after_move import AfterMove, LogPosition, NewWrites
 from zkmigrate.moves.facts.connections import SourceClients
 from zkmigrate.moves.facts.sessions import Sessions
 from zkmigrate.moves.rules.after_move import findings
@@ -25,9 +25,9 @@ REFUSED = Unknown("refused", "connection refused")
 NOW = 2 << 32
 BROKERS = ("broker1", "broker2", "broker3")
 OWNERS = {0x10 + n: (f"/kafka/brokers/ids/{n}",) for n in (1, 2, 3)}
-DEST = seen(dest1=("follower", NOW), dest2=("leader", NOW), dest3=("follower", NOW))
-SOURCE = seen(source1=("follower", 9), source2=("leader", 9), source3=("follower", 9))
-GOOD = Afterwards(
+DEST = servers(dest1=("follower", NOW), dest2=("leader", NOW), dest3=("follower", NOW))
+SOURCE = servers(source1=("follower", 9), source2=("leader", 9), source3=("follower", 9))
+GOOD = AfterMove(
     source=SOURCE,
     dest=DEST,
     leader=Seen(Mntr({"zk_synced_followers": "2"})),
@@ -36,11 +36,11 @@ GOOD = Afterwards(
     at_source={},
     clients=SourceClients({}, dict.fromkeys(BROKERS, ()), ()),
     connect=dict.fromkeys(BROKERS, Seen("10.0.0.11:2181,10.0.0.12:2181/kafka")),
-    written=Seen(Written(5, (), Position("source1", 9))),
+    written=Seen(NewWrites(5, (), LogPosition("source1", 9))),
 )
 
 
-def doubtful(facts: Afterwards, **more: Any) -> dict[str, Held]:
+def doubtful(facts: AfterMove, **more: Any) -> dict[str, Held]:
     """The claims that do not hold, by id and target."""
     found = findings(inventory(), facts, **more)
     return {f"{f.id} {f.target}".strip(): f.held for f in found if f.held is not Held.YES}
@@ -56,8 +56,8 @@ def test_a_whole_move_is_fine() -> None:
     assert doubtful(GOOD) == {}
 
 
-MODES = seen(leader=("leader", NOW), follower=("follower", NOW), standalone=("standalone", NOW))
-OBSERVERS = seen(dest1=("observer", NOW), dest2=("observer", NOW), dest3=("observer", NOW))
+MODES = servers(leader=("leader", NOW), follower=("follower", NOW), standalone=("standalone", NOW))
+OBSERVERS = servers(dest1=("observer", NOW), dest2=("observer", NOW), dest3=("observer", NOW))
 WROTE = DeltaFinding(8, 0, "create", "/kafka/x", 0x99)
 NO, UNKNOWN = Held.NO, Held.UNKNOWN
 WRONG: dict[str, tuple[Mapping[str, Any], dict[str, Held]]] = {
@@ -113,11 +113,11 @@ WRONG: dict[str, tuple[Mapping[str, Any], dict[str, Held]]] = {
     "a stray": ({"source_owners": Seen(Sessions({**OWNERS, 0x99: ("/kafka/x",)}, {}))}, {"watch.strays": NO}),
     "source's owners are not told": ({"source_owners": SILENT}, {"watch.strays": UNKNOWN}),
     "a write on source": (
-        {"written": Seen(Written(5, (WROTE,), Position("source1", 9)))},
+        {"written": Seen(NewWrites(5, (WROTE,), LogPosition("source1", 9)))},
         {"watch.writes": NO},
     ),
     "a hole in source's log": (
-        {"written": Seen(Written(5, (), Position("source1", 9), "a hole"))},
+        {"written": Seen(NewWrites(5, (), LogPosition("source1", 9), "a hole"))},
         {"watch.writes": UNKNOWN},
     ),
     "source's log is not read": ({"written": SILENT}, {"watch.writes": UNKNOWN}),

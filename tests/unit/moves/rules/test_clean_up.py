@@ -10,20 +10,20 @@ import pytest
 
 from zkmigrate.engine.history import History
 from zkmigrate.errors import JournalError
+from zkmigrate.kafka.rules.connect import chroot_in
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Severity, blocking
-from zkmigrate.moves.facts.clean_up import chroot_of
 from zkmigrate.moves.facts.tenants import Tenant, Tenants
 from zkmigrate.moves.rules.clean_up import (
     Node,
     ancestors,
-    answered,
+    dest_findings,
     may_delete_in,
-    of_dest,
-    of_subtree,
     outside,
-    summed,
+    subtree_findings,
+    subtree_of,
+    with_accepted,
 )
 from zkmigrate.moves.verbs import clean_up_image as image
 from zkmigrate.moves.verbs.deletion import Kept
@@ -56,13 +56,13 @@ class Facts:
     known: dict[str, tuple[int, int, int]] | None = None
 
     def against(self, *accepted: str) -> list[str]:
-        tree = summed("/solr", self.nodes, self.above, self.cut, self.known)
+        tree = subtree_of("/solr", self.nodes, self.above, self.cut, self.known)
         watches = {"dest1": Seen({}), "dest2": self.watches}
         found = (
-            *of_dest(watches, self.clients, {"broker1": self.chroot}),
-            *of_subtree(tree, self.cut, watches),
+            *dest_findings(watches, self.clients, {"broker1": self.chroot}),
+            *subtree_findings(tree, self.cut, watches),
         )
-        return [f"{f.id}:{f.target}" for f in blocking(answered(found, accepted, "accepted by me"))]
+        return [f"{f.id}:{f.target}" for f in blocking(with_accepted(found, accepted, "accepted by me"))]
 
 
 GOOD = Facts()
@@ -156,8 +156,8 @@ def test_what_was_seen_in_use_nobody_answers_for(name: str) -> None:
 
 
 def test_who_answers_is_told() -> None:
-    (found,) = (f for f in of_dest({}, Tenants((OTHER,), ()), {}) if f.blocks)
-    (said,) = answered([found], ["clean-up.clients:10.0.0.77"], "accepted by me: moved")
+    (found,) = (f for f in dest_findings({}, Tenants((OTHER,), ()), {}) if f.blocks)
+    (said,) = with_accepted([found], ["clean-up.clients:10.0.0.77"], "accepted by me: moved")
     assert (said.severity, said.accepted) == (Severity.WARN, "accepted by me: moved")
 
 
@@ -174,7 +174,7 @@ def test_what_lies_outside_every_chroot() -> None:
 
 
 def test_a_broker_without_a_chroot_has_everything() -> None:
-    assert [chroot_of(text) for text in ("a:1,b:1/kafka", "a:1/a/kafka/", "a:1", "a:1/")] == [
+    assert [chroot_in(text) for text in ("a:1,b:1/kafka", "a:1/a/kafka/", "a:1", "a:1/")] == [
         "/kafka", "/a/kafka", "/", "/"
     ]  # fmt: skip
 
@@ -186,7 +186,7 @@ def test_who_may_delete_children() -> None:
 
 
 def test_the_sums_of_a_subtree() -> None:
-    tree = summed("/solr", (TOP, LEAF), ABOVE, CUT)
+    tree = subtree_of("/solr", (TOP, LEAF), ABOVE, CUT)
     assert (tree.znodes, tree.bytes, tree.newest, tree.changed_ms) == (2, 10, CUT, 2000)
 
 

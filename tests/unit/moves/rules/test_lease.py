@@ -19,7 +19,7 @@ from zkmigrate.inventory.checks import FENCE_OUTLIVES_CUT_MS
 from zkmigrate.inventory.inventory import Lease
 from zkmigrate.model.change import Cut, Fence, Unseal
 from zkmigrate.model.step import Context
-from zkmigrate.moves.facts.dest_status import Standing, Statuses
+from zkmigrate.moves.facts.dest_status import DestStates, Statuses
 from zkmigrate.moves.facts.records import ChosenLease
 from zkmigrate.moves.rules.lease import Longest, chosen, in_force, longest, needed_ms
 from zkmigrate.moves.rules.window_rules import FIND_DOOR_S, deadlines, expected_way_back_s
@@ -129,7 +129,7 @@ def test_while_no_client_is_at_stake_only_the_policy_bounds_the_lease() -> None:
     assert longest(context(), None) == Longest(POLICY.longest_ms, POLICY.longest_ms)
 
 
-NOWHERE = Standing(Statuses({}, ()), Statuses({}, ()))
+NOWHERE = DestStates(Statuses({}, ()), Statuses({}, ()))
 
 
 def test_steps_send_the_lease_that_was_chosen() -> None:

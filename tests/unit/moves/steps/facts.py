@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from tests.world.operator import inventory
 from zkmigrate.hosts.facts.status import HostStatus
-from zkmigrate.model.fact import Unknown
+from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.step import Blocked, Context, Done, Verdict, Way
-from zkmigrate.moves.facts.dest_status import Standing, Statuses, unknown
+from zkmigrate.moves.facts.dest_status import DestStates, Statuses, unknown
 from zkmigrate.moves.facts.records import Proved, ReadDelta, Surveyed
+from zkmigrate.zookeeper.data.four_letter_words import Srvr, parse_srvr
+from zkmigrate.zookeeper.data.tail import Tail
+from zkmigrate.zookeeper.data.zxid import Zxid
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView
 from zkmigrate.zookeeper.facts.ownership import Ownership
 
 DEST = ("dest1", "dest2", "dest3")
@@ -78,6 +83,11 @@ def proved(**changes: Any) -> dict[str, Any]:
     return replace(PROVED, **changes).encode()
 
 
+def tail(zxid: int) -> Reading[Tail]:
+    """A disk whose newest transaction is this one."""
+    return Seen(Tail(Zxid(zxid), "log", "log.1", 16, 40, False, 0, 0))
+
+
 def context(rehearsal: bool = False, way: Way = Way.FORWARD, **records: Any) -> Context:
     """A run over the model world's inventory; records by step."""
     return Context("run", inventory(), rehearsal=rehearsal, way=way, records=records)
@@ -91,10 +101,39 @@ def statuses(good: HostStatus, silent: str = "", **changes: Any) -> Statuses[Hos
     return Statuses(at, (unknown(f"host.{silent}", silent, SILENT),) if silent else ())
 
 
-def standing(good: HostStatus, silent: str = "", **changes: Any) -> Standing:
+def in_phases(*phases: str) -> Statuses[HostStatus]:
+    """dest1, dest2, dest3 in these phases; ``-`` does not answer."""
+    named = {status.phase: status for status in (ARMED, FENCED, CUT, STOPPED, SEALED, STARTED, OPEN)}
+    named["go"] = replace(SEALED, phase="go")
+    at = {h: named.get(p, replace(STARTED, phase=p)) for h, p in zip(DEST, phases, strict=True) if p != "-"}
+    return Statuses(at, tuple(unknown(f"host.{h}", h, SILENT) for h in DEST if h not in at))
+
+
+def srvr(mode: str, zxid: int = 1 << 32 | 1, outstanding: int = 0) -> Reading[Srvr]:
+    """What a server answers."""
+    text = (
+        "Zookeeper version: 3.5.8-f439ca583e, built on 05/04/2020 15:07 GMT\nLatency min/avg/max: 0/0/3\n"
+        f"Received: 5\nSent: 4\nConnections: 1\nOutstanding: {outstanding}\n"
+        f"Zxid: {zxid:#x}\nMode: {mode}\nNode count: 9\n"
+    )
+    return Seen(parse_srvr(text))
+
+
+def ensemble(answers: Mapping[str, Reading[Srvr]]) -> EnsembleView:
+    """The servers of an ensemble by host."""
+    leading = [h for h, r in answers.items() if isinstance(r, Seen) and r.value.mode == "leader"]
+    return EnsembleView(answers, leading[0] if len(leading) == 1 else None)
+
+
+def servers(**answers: tuple[str, int]) -> EnsembleView:
+    """Servers by host: mode and zxid."""
+    return ensemble({host: srvr(mode, zxid) for host, (mode, zxid) in answers.items()})
+
+
+def dest_states(good: HostStatus, silent: str = "", **changes: Any) -> DestStates:
     """The same as a step of the window sees it."""
     hosts = statuses(good, silent, **changes)
-    return Standing(hosts, hosts)
+    return DestStates(hosts, hosts)
 
 
 def stopped_by(verdict: Verdict) -> list[tuple[str, str]]:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
+from tests.unit.moves.steps import facts
 from tests.unit.moves.steps.facts import ARMED, DEST
 from tests.world.operator import PROPERTIES, inventory
 from zkmigrate.hosts.facts.status import HostStatus
-from zkmigrate.kafka.rules.connect import connect_string, with_connect
+from zkmigrate.kafka.rules.connect import connect_to_dest, with_connect
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, KafkaView, PartitionState
 from zkmigrate.moves.facts.outage import BrokerState, Registered
-from zkmigrate.moves.facts.replay import Batch, Condition, Looked
-from zkmigrate.zookeeper.data.four_letter_words import Srvr, parse_srvr
+from zkmigrate.moves.facts.replay import Batch, Condition, ReplayScope
+from zkmigrate.zookeeper.data.four_letter_words import Srvr
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView
 
 BROKERS = ("broker1", "broker2", "broker3")
 SOURCE = ("source1", "source2", "source3")
 TO_SOURCE = PROPERTIES
-TO_DEST = with_connect(PROPERTIES, connect_string(inventory()))
+TO_DEST = with_connect(PROPERTIES, connect_to_dest(inventory()))
 ENTRY = DirEntry("server.properties", "f", 100, 0, "0640", "kafka", "kafka")
 UP: Reading[HostStatus] = Seen(ARMED)
 DOWN: Reading[HostStatus] = Seen(replace(ARMED, unit_state="inactive", unit_pid=0))
@@ -56,28 +56,16 @@ def registered(
     return Seen(Registered(frozenset(ids), controller, epoch, changed))
 
 
-def srvr(mode: str) -> Reading[Srvr]:
-    text = (
-        "Zookeeper version: 3.5.8-x, built on 05/04/2020 15:53 GMT\nLatency min/avg/max: 0/0/1\nReceived: 1\n"
-        f"Sent: 1\nConnections: 1\nOutstanding: 0\nZxid: 0x100000001\nMode: {mode}\nNode count: 5\n"
-    )
-    return Seen(parse_srvr(text))
-
-
 def ensemble(hosts: tuple[str, ...], *modes: str) -> EnsembleView:
     """Modes by host, an empty one for a host that does not answer."""
     silent: Reading[Srvr] = Unknown("timeout", "no answer")
-    told: Mapping[str, Reading[Srvr]] = {
-        host: srvr(mode) if mode else silent for host, mode in zip(hosts, modes, strict=True)
-    }
-    leading = [host for host, mode in zip(hosts, modes, strict=True) if mode == "leader"]
-    return EnsembleView(told, leading[0] if len(leading) == 1 else None)
+    return facts.ensemble({h: facts.srvr(m) if m else silent for h, m in zip(hosts, modes, strict=True)})
 
 
-def looked(*failing: str, unknown: str = "") -> Seen[Looked]:
+def looked(*failing: str, unknown: str = "") -> Seen[ReplayScope]:
     """Two batches to replay, and every condition holds but for these."""
     ids = ("cut.same", "source.untouched", "source.at-rest", "dest.at-rest", "replay.possible")
-    found = Looked("/kafka", "dest2", 1 << 32 | 9, 2 << 32 | 8)
+    found = ReplayScope("/kafka", "dest2", 1 << 32 | 9, 2 << 32 | 8)
     found.conditions += [
         Condition(id, id, None if id == unknown else id not in failing, "seen") for id in ids
     ]

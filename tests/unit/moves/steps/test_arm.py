@@ -12,7 +12,7 @@ from tests.unit.moves.steps.facts import ARMED, DEST, SILENT, context, statuses,
 from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.step import Blocked, Context, Ready, Verdict, Way
-from zkmigrate.moves.facts.dest_status import Standing, Statuses
+from zkmigrate.moves.facts.dest_status import DestStates, Statuses
 from zkmigrate.moves.steps.arm import ArmFacts, ArmStep, arm_spec
 from zkmigrate.zookeeper.facts.config import ZooConfig
 from zkmigrate.zookeeper.facts.members import Members
@@ -25,7 +25,7 @@ SPEC: Reading[bytes] = Seen(arm_spec(context().inventory, False, MEMBERS).encode
 def facts(silent: str = "", good: HostStatus = ARMED, **fact: Any) -> ArmFacts:
     """All hosts are armed, but for these changes of the second one."""
     at = statuses(good, silent, **fact)
-    return ArmFacts(Standing(at, at), Seen(MEMBERS), dict.fromkeys(DEST, SPEC), dict.fromkeys(DEST, CONFIG))
+    return ArmFacts(DestStates(at, at), Seen(MEMBERS), dict.fromkeys(DEST, SPEC), dict.fromkeys(DEST, CONFIG))
 
 
 def verdict(f: ArmFacts, c: Context | None = None) -> Verdict:
@@ -119,7 +119,7 @@ def test_a_host_without_an_address_that_a_rule_can_hold_blocks() -> None:
 
 def back(hosts: Statuses[HostStatus], unrestored: frozenset[str] = frozenset()) -> Verdict:
     c = replace(context(way=Way.BACK), unrestored=unrestored)
-    return ArmStep().check(c, ArmFacts(Standing(hosts, hosts), Absent("not asked"), {}))
+    return ArmStep().check(c, ArmFacts(DestStates(hosts, hosts), Absent("not asked"), {}))
 
 
 def test_the_way_back_disarms_whoever_is_armed_or_still_holds_a_file_of_ours() -> None:

@@ -16,19 +16,20 @@ from tests.unit.moves.steps.facts import (
     STARTED,
     context,
     proved,
+    servers,
     statuses,
     stopped_by,
     well,
 )
-from tests.unit.moves.steps.test_check_answers import seen
 from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.model.fact import Absent, Reading, Seen
-from zkmigrate.model.finding import Severity
+from zkmigrate.model.finding import Finding, Severity
 from zkmigrate.model.look import Look, Znode
 from zkmigrate.model.step import Done, Ready, Verdict, Waiting, Way
 from zkmigrate.moves.facts.records import Drained
 from zkmigrate.moves.facts.sessions import Sessions
-from zkmigrate.moves.steps.check import NOT_ASKED, CheckFacts, CheckStep, same_ownership
+from zkmigrate.moves.steps.check import NOT_ASKED, CheckFacts, CheckStep, quorum, same_ownership
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView
 from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership
 
 Z = 0x1000000EC
@@ -52,7 +53,7 @@ def znode(czxid: int, owner: int) -> Reading[Znode]:
 ZNODES = {ONE: znode(Z - 9, FIRST), TWO: znode(Z - 5, SECOND)}
 GOOD = CheckFacts(
     statuses(STARTED, phase="checked"),
-    seen(dest1=("follower", Z), dest2=("leader", 2 << 32), dest3=("follower", Z)),
+    servers(dest1=("follower", Z), dest2=("leader", 2 << 32), dest3=("follower", Z)),
     2,
     Seen(Sessions(OWNERS, {})),
     ZNODES,
@@ -85,15 +86,15 @@ def owned(**changes: Any) -> Reading[Sessions]:
 
 WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "two leaders": (
-        {"servers": seen(dest1=("leader", 2 << 32), dest2=("leader", 2 << 32), dest3=("follower", Z))},
+        {"servers": servers(dest1=("leader", 2 << 32), dest2=("leader", 2 << 32), dest3=("follower", Z))},
         ["check.quorum", "check.epoch"],
     ),
     "an observer": (
-        {"servers": seen(dest1=("observer", Z), dest2=("leader", 2 << 32), dest3=("follower", Z))},
+        {"servers": servers(dest1=("observer", Z), dest2=("leader", 2 << 32), dest3=("follower", Z))},
         ["check.quorum"],
     ),
     "source's epoch": (
-        {"servers": seen(dest1=("follower", Z), dest2=("leader", Z + 1), dest3=("follower", Z))},
+        {"servers": servers(dest1=("follower", Z), dest2=("leader", Z + 1), dest3=("follower", Z))},
         ["check.epoch"],
     ),
     "a session owns nothing more": ({"owners": Seen(Sessions({FIRST: (ONE,)}, {}))}, ["check.owners"]),
@@ -158,3 +159,40 @@ def test_an_owner_is_named_as_zookeeper_prints_it() -> None:
     wanted = replace(BASELINE, ephemerals={ONE: Ephemeral(HIGH, Z)}, timeouts={HIGH: 18000})
     found = same_ownership(KAFKA, wanted, Seen(Sessions({}, {})), {}, exact=True)
     assert f"{HIGH_TEXT}: had" in found[0].seen
+
+
+AFTER_DRAIN = context(drain=Drained(Z, None, {}).encode())
+
+
+def held(view: EnsembleView) -> dict[str, str]:
+    findings: tuple[Finding, ...] = quorum(AFTER_DRAIN, view)
+    return {finding.id: finding.held.value for finding in findings}
+
+
+def test_a_follower_may_show_the_old_epoch_until_the_first_transaction_of_the_new_one() -> None:
+    view = servers(dest1=("follower", Z), dest2=("leader", 2 << 32), dest3=("follower", Z))
+    assert held(view) == {"check.quorum": "yes", "check.epoch": "yes"}
+
+
+@pytest.mark.parametrize(
+    ("leader", "follower"),
+    [(Z, Z), (2 << 32, 3 << 32)],
+    ids=["still source's epoch", "a follower beyond its leader"],
+)
+def test_a_wrong_epoch_is_servers(leader: int, follower: int) -> None:
+    view = servers(dest1=("follower", follower), dest2=("leader", leader), dest3=("follower", leader))
+    assert held(view)["check.epoch"] == "no"
+
+
+@pytest.mark.parametrize("odd_one", ["observer", "leader", "standalone"])
+def test_one_leads_and_all_others_follow(odd_one: str) -> None:
+    view = servers(dest1=("follower", 2 << 32), dest2=("leader", 2 << 32), dest3=(odd_one, 2 << 32))
+    assert held(view)["check.quorum"] == "no"
+
+
+def test_what_was_seen_of_several_hosts_is_told_in_words() -> None:
+    view = servers(dest1=("follower", 2 << 32), dest2=("leader", 2 << 32))
+    assert [f.seen for f in quorum(AFTER_DRAIN, view)] == [
+        "dest1: follower; dest2: leader",
+        "epochs dest1: 2; dest2: 2; leader dest2",
+    ]

@@ -14,7 +14,7 @@ from tests.unit.moves.steps.facts import (
     FENCED,
     SILENT,
     context,
-    standing,
+    dest_states,
     stopped_by,
     surveyed,
     well,
@@ -32,7 +32,7 @@ LEARNERS = 5
 
 
 def severed(**fact: Any) -> CutFacts:
-    return CutFacts(standing(CUT, **fact), dict.fromkeys(DEST, REFUSED), LEARNERS - len(DEST), {})
+    return CutFacts(dest_states(CUT, **fact), dict.fromkeys(DEST, REFUSED), LEARNERS - len(DEST), {})
 
 
 def verdict(f: CutFacts) -> Verdict:
@@ -86,7 +86,7 @@ def test_sources_leader_must_have_dropped_its_learners(learners: int | None) -> 
 def test_fenced_hosts_are_to_be_cut_and_no_others() -> None:
     assert verdict(severed(phase="fenced")) == Ready(("dest2",))
     assert stopped_by(verdict(severed(phase="stopped"))) == [("cut.phase", "dest2")]
-    assert stopped_by(verdict(replace(severed(), stand=standing(CUT, silent="dest1")))) == [
+    assert stopped_by(verdict(replace(severed(), states=dest_states(CUT, silent="dest1")))) == [
         ("host.dest1", "dest1")
     ]
 
@@ -99,7 +99,7 @@ def following(mode: str = "observer") -> Reading[Drain]:
 
 
 def back(**changes: Any) -> CutFacts:
-    return CutFacts(standing(FENCED, **changes), {}, None, dict.fromkeys(DEST, following()))
+    return CutFacts(dest_states(FENCED, **changes), {}, None, dict.fromkeys(DEST, following()))
 
 
 def verdict_back(f: CutFacts) -> Verdict:
@@ -125,7 +125,7 @@ def test_a_host_that_does_not_observe_yet_is_waited_for(reading: Reading[Drain])
 
 
 def test_a_silent_host_leaves_the_others_back() -> None:
-    f = CutFacts(standing(FENCED, silent="dest1"), {}, None, {h: following() for h in ("dest2", "dest3")})
+    f = CutFacts(dest_states(FENCED, silent="dest1"), {}, None, {h: following() for h in ("dest2", "dest3")})
     blocked = verdict_back(f)
     assert isinstance(blocked, Blocked)
     assert blocked.others_back
@@ -145,7 +145,7 @@ def test_a_silent_host_leaves_the_others_back() -> None:
 def test_an_observer_is_restarted_where_its_election_would_cost_more(
     changes: dict[str, Any], words: list[str]
 ) -> None:
-    f = CutFacts(standing(ARMED, **changes), {}, None, {})
+    f = CutFacts(dest_states(ARMED, **changes), {}, None, {})
     found = CutStep().undo(context(way=Way.BACK), f, "dest2", ())
     assert [
         c.verb if isinstance(c, HostVerb) else c.action for c in found if isinstance(c, HostVerb | SetService)

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.unit.moves.steps.facts import DEST, context, stopped_by, well
+from tests.unit.moves.steps.facts import DEST, context, stopped_by, tail, well
 from tests.unit.moves.steps.outage import DOWN, SILENT, UNTOLD, UP, broker, brokers, ensemble, services
-from zkmigrate.model.fact import Seen, Unknown
+from zkmigrate.model.fact import Unknown
 from zkmigrate.model.step import Done, Ready, Verdict, Waiting, Way
 from zkmigrate.moves.steps.dest_down import DestDownStep, DestFacts
 
-SAME = {host: Seen(5) for host in DEST}
+SAME = {host: tail(5) for host in DEST}
 
 
 def verdict(way: Way = Way.FORWARD, **facts: Any) -> Verdict:
@@ -41,8 +41,8 @@ def test_who_does_not_tell_blocks_both_ways(status: Any) -> None:
 
 def test_a_majority_must_hold_the_newest_transaction() -> None:
     assert well(verdict())
-    assert well(verdict(tails={**SAME, "dest3": Seen(4)}))
-    assert stopped_by(verdict(tails={**SAME, "dest3": Seen(6)})) == [("dest.tail", "")]
+    assert well(verdict(tails={**SAME, "dest3": tail(4)}))
+    assert stopped_by(verdict(tails={**SAME, "dest3": tail(6)})) == [("dest.tail", "")]
     assert stopped_by(verdict(tails={**SAME, "dest3": Unknown("failed", "torn")})) == [("dest.tail", "dest3")]
 
 

@@ -120,8 +120,8 @@ def test_a_sealed_host_gets_its_go_and_keeps_the_program() -> None:
 def test_on_a_dest_host_rules_and_guard_go_before_the_program_that_removes_them() -> None:
     f = facts(dict.fromkeys(HOSTS, THERE))
     step = FinalizeStep(KAFKA)
-    foreseen = step.forecast(context(), WorldLook(quiet_world())).facts
-    plans = {host: step.plan(context(), foreseen, host) for host in HOSTS}
+    every_host_in = step.forecast(context(), WorldLook(quiet_world())).facts
+    plans = {host: step.plan(context(), every_host_in, host) for host in HOSTS}
     for host in HOSTS:
         first = (HostVerb(host, "finalize"),) if host in DEST else ()
         assert FinalizeStep(KAFKA).plan(context(), f, host) == plans[host] == (*first, UninstallProgram(host))

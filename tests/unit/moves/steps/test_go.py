@@ -11,9 +11,9 @@ from tests.unit.moves.steps.facts import (
     DEST,
     OPEN,
     SEALED,
-    SILENT,
     STARTED,
     context,
+    in_phases,
     proved,
     statuses,
     stopped_by,
@@ -23,7 +23,6 @@ from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.change import Go
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
-from zkmigrate.moves.facts.dest_status import Statuses, unknown
 from zkmigrate.moves.steps.go import GoFacts, GoStep
 
 
@@ -63,57 +62,65 @@ def test_without_proves_record_a_sealed_host_starts_last() -> None:
     assert go.place == "rest"
 
 
-def unheard(c: Context, first: tuple[str, ...] = DEST, **phases: str) -> Verdict:
-    """Of hosts that are sealed or have their GO; who is not named does not answer."""
-    at = {
-        host: replace(SEALED if phase == "sealed" else STARTED, phase=phase) for host, phase in phases.items()
-    }
-    silent = tuple(unknown(f"host.{host}", host, SILENT) for host in DEST if host not in at)
-    return GoStep(KAFKA).check(
-        replace(c, records={"prove": proved(first=first)}), GoFacts(Statuses(at, silent), ())
-    )
+def unheard(c: Context, *phases: str, first: tuple[str, ...] = DEST) -> Verdict:
+    """dest1, dest2, dest3 in these phases; ``-`` does not answer. first: whose disks are the newest."""
+    c = replace(c, records={"prove": proved(first=first)})
+    return GoStep(KAFKA).check(c, GoFacts(in_phases(*phases), ()))
 
 
 def test_before_the_first_go_a_silent_host_stops_the_step() -> None:
-    assert stopped_by(unheard(context(), dest1="sealed", dest3="sealed")) == [("host.dest2", "dest2")]
+    assert stopped_by(unheard(context(), "sealed", "-", "sealed")) == [("host.dest2", "dest2")]
     sent = replace(context(), begun=True)
-    assert unheard(sent, dest1="sealed", dest3="sealed") == Ready(("dest1", "dest3"))
-    assert unheard(context(), dest1="go", dest3="sealed") == Ready(("dest3",)), "one has it, so it was sent"
+    assert unheard(sent, "sealed", "-", "sealed") == Ready(("dest1", "dest3"))
+    assert unheard(context(), "go", "-", "sealed") == Ready(("dest3",)), "one has it, so it was sent"
 
 
 def test_a_rehearsal_goes_on_without_no_host() -> None:
-    rehearsal = replace(context(rehearsal=True), begun=True)
-    assert stopped_by(unheard(rehearsal, dest1="go", dest3="sealed")) == [("host.dest2", "dest2")]
+    for phase in ("sealed", "go"):
+        rehearsal = replace(context(rehearsal=True), begun=True)
+        assert stopped_by(unheard(rehearsal, "go", "-", phase)) == [("host.dest2", "dest2")]
 
 
-def test_hosts_with_their_go_finish_without_a_silent_one_where_they_can_form_the_quorum() -> None:
-    done = unheard(context(), dest1="go", dest3="go")
-    assert well(done)
-    assert isinstance(done, Done)
-    assert [(f.id, f.target) for f in done.findings if f.id == "go.not-heard"] == [("go.not-heard", "dest2")]
-    assert stopped_by(unheard(context(), dest1="go")) == [
-        ("go.majority", ""),
-        ("host.dest2", "dest2"),
-        ("host.dest3", "dest3"),
-    ]
+@pytest.mark.parametrize(
+    ("first", "phases", "enough"),
+    [
+        (DEST, ("go", "-", "go"), True),
+        (DEST, ("go", "-", "-"), False),
+        (("dest1", "dest2"), ("go", "go", "-"), True),
+        (("dest1", "dest2"), ("go", "-", "go"), False),
+        (("dest1",), ("go", "go", "-"), True),
+        (("dest1",), ("go", "-", "go"), False),
+        (("dest3",), ("go", "-", "go"), True),
+        (("dest3",), ("go", "go", "-"), False),
+        (("dest3",), ("-", "go", "go"), False),
+        (("dest3",), ("started", "go", "-"), True),
+        (("dest3",), ("-", "checked", "checked"), True),
+    ],
+)
+def test_hosts_with_go_finish_without_silent_ones_where_they_can_form_the_quorum(
+    first: tuple[str, ...], phases: tuple[str, ...], enough: bool
+) -> None:
+    """Where F is no majority its helper waits for it, and the others never lead; who serves has a quorum."""
+    verdict = unheard(context(), *phases, first=first)
+    silent = [host for host, phase in zip(DEST, phases, strict=True) if phase == "-"]
+    if enough:
+        assert isinstance(verdict, Done)
+        assert well(verdict)
+        assert [f.target for f in verdict.findings if f.id == "go.not-heard"] == silent
+    else:
+        assert stopped_by(verdict) == [("go.majority", ""), *((f"host.{host}", host) for host in silent)]
 
 
-def test_a_majority_without_the_newest_disk_waits_for_it() -> None:
-    """With the newest disk on dest3 alone, dest2 starts behind it: dest1 and dest2 never lead."""
-    assert well(unheard(context(), ("dest3",), dest1="go", dest3="go"))
-    stopped = stopped_by(unheard(context(), ("dest3",), dest2="go", dest3="go"))
-    assert stopped == [("go.majority", ""), ("host.dest1", "dest1")]
-    assert well(unheard(context(), ("dest3",), dest2="checked", dest3="checked")), (
-        "it serves: it has a quorum"
-    )
-
-
-def test_going_back_the_others_leave_a_silent_host_only_where_no_go_was_sent() -> None:
-    c = context(way=Way.BACK)
-    for now, sent in ((c, False), (replace(c, begun=True), True)):
-        stopped = unheard(now, dest1="sealed", dest3="sealed")
-        assert isinstance(stopped, Blocked)
-        assert stopped.others_back is not sent
+@pytest.mark.parametrize(
+    ("phase", "begun", "others_back"),
+    [("sealed", False, True), ("sealed", True, False), ("go", False, False)],
+)
+def test_going_back_the_others_leave_a_silent_host_only_where_no_go_was_sent(
+    phase: str, begun: bool, others_back: bool
+) -> None:
+    stopped = unheard(replace(context(way=Way.BACK), begun=begun), phase, "-", "sealed")
+    assert isinstance(stopped, Blocked)
+    assert stopped.others_back is others_back
 
 
 def back(good: HostStatus, alive: tuple[str, ...] = DEST, **fact: Any) -> Verdict:

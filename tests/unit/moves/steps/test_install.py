@@ -11,7 +11,7 @@ from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.hosts import zkm_host
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.step import Ready, Verdict, Way
-from zkmigrate.moves.steps.install import InstallFacts, InstallStep
+from zkmigrate.moves.steps.install import InstallStep
 
 HOSTS = (*DEST, "broker1", "broker2", "broker3")
 THERE: Reading[bytes] = Seen(zkm_host.program())
@@ -19,9 +19,7 @@ GONE: Reading[bytes] = Absent("zkm-host")
 
 
 def installed(way: Way = Way.FORWARD, all_hosts: Reading[bytes] = THERE, **one: Reading[bytes]) -> Verdict:
-    return InstallStep(KAFKA).check(
-        context(way=way), InstallFacts({**dict.fromkeys(HOSTS, all_hosts), **one})
-    )
+    return InstallStep(KAFKA).check(context(way=way), {**dict.fromkeys(HOSTS, all_hosts), **one})
 
 
 def test_the_same_program_on_every_host_is_installed() -> None:
@@ -46,14 +44,14 @@ def test_going_back_the_program_goes_from_wherever_it_is_whatever_it_holds() -> 
 
 
 def test_a_run_that_keeps_what_it_finds_removes_only_what_it_brought() -> None:
-    facts = InstallFacts({**dict.fromkeys(HOSTS, THERE), "broker2": GONE, "broker3": Seen(b"older")})
+    facts = {**dict.fromkeys(HOSTS, THERE), "broker2": GONE, "broker3": Seen(b"older")}
     step = InstallStep(KAFKA, keep=True)
     fresh = step.check(context(), facts)
     assert fresh == Ready(("broker2", "broker3"), record={"without": ["broker2"]})
-    everywhere = InstallFacts(dict.fromkeys(HOSTS, THERE))
+    everywhere = dict.fromkeys(HOSTS, THERE)
     back = context(way=Way.BACK, install={"without": ["broker2"]})
     assert step.check(back, everywhere) == Ready(("broker2",))
     assert well(step.check(context(way=Way.BACK), everywhere))
     again = replace(context(install={"without": ["broker2"]}), begun=True)
-    half = InstallFacts({**dict.fromkeys(HOSTS, THERE), "broker3": Seen(b"older")})
+    half = {**dict.fromkeys(HOSTS, THERE), "broker3": Seen(b"older")}
     assert step.check(again, half) == Ready(("broker3",), record={"without": ["broker2"]})

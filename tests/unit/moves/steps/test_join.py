@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.moves.steps.facts import ARMED, DEST, SILENT, context, stopped_by, well
-from tests.unit.moves.steps.test_check_answers import seen
+from tests.unit.moves.steps.facts import ARMED, DEST, SILENT, context, servers, stopped_by, well
 from tests.world.operator import inventory
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.look import DirEntry
@@ -21,11 +20,11 @@ from zkmigrate.zookeeper.facts.members import Members
 
 NOW = 0x100000040
 MEMBERS = Members(("server.1=10.0.0.1:2888:3888",))
-SOURCE = seen(source1=("follower", NOW), source2=("leader", NOW), source3=("follower", NOW))
+SOURCE = servers(source1=("follower", NOW), source2=("leader", NOW), source3=("follower", NOW))
 
 
 def serving(mode: str = "observer", zxid: int = NOW) -> Reading[Srvr]:
-    return seen(host=(mode, zxid)).servers["host"]
+    return servers(host=(mode, zxid)).servers["host"]
 
 
 def observer(host: str) -> JoinHost:

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.unit.moves.steps.facts import DEST, OPEN, SEALED, STARTED, context, standing, stopped_by, well
+from tests.unit.moves.steps.facts import DEST, OPEN, SEALED, STARTED, context, dest_states, stopped_by, well
 from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Way
 from zkmigrate.moves.steps.open_door import OpenStep
 
 
 def verdict(good: Any = OPEN, way: Way = Way.FORWARD, silent: str = "", **fact: Any) -> Verdict:
-    return OpenStep(KAFKA).check(context(way=way), standing(good, silent, **fact))
+    return OpenStep(KAFKA).check(context(way=way), dest_states(good, silent, **fact))
 
 
 def test_an_empty_fence_on_every_open_host_is_done() -> None:

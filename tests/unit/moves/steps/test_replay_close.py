@@ -6,14 +6,14 @@ from tests.unit.moves.steps.facts import context, well
 from zkmigrate.model.change import SOURCE, EndReplay
 from zkmigrate.model.fact import Absent, Seen, Unknown
 from zkmigrate.model.step import Done, Ready, Waiting, Way
-from zkmigrate.moves.steps.replay_close import CloseFacts, ReplayCloseStep
+from zkmigrate.moves.steps.replay_close import ReplayCloseStep
 
 
 def test_a_mark_is_removed_and_a_source_that_does_not_tell_is_waited_for() -> None:
     step, c = ReplayCloseStep(), context()
-    there = CloseFacts(Seen("a mark"))
+    there = Seen("a mark")
     assert step.check(c, there) == Ready((SOURCE,))
     assert step.plan(c, there, SOURCE) == (EndReplay(SOURCE, "/kafka"),)
-    assert well(step.check(c, CloseFacts(Absent("none"))))
-    assert isinstance(step.check(c, CloseFacts(Unknown("timeout", "no"))), Waiting)
+    assert well(step.check(c, Absent("none")))
+    assert isinstance(step.check(c, Unknown("timeout", "no")), Waiting)
     assert step.check(context(way=Way.BACK), there) == Done()

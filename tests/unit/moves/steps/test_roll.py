@@ -13,19 +13,19 @@ from zkmigrate.dependents.kafka import KAFKA, Brokers
 from zkmigrate.hosts.facts.status import WrittenFile
 from zkmigrate.inventory.inventory import Window
 from zkmigrate.kafka.facts.recovery import Recovery
-from zkmigrate.kafka.rules.connect import connect_string
+from zkmigrate.kafka.rules.connect import connect_to_dest
 from zkmigrate.kafka.rules.leaders import misled
 from zkmigrate.model.change import KAFKA as CLUSTER
 from zkmigrate.model.change import ElectLeaders
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.look import DirEntry, KafkaView, PartitionState
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
-from zkmigrate.moves.member import MemberFacts
+from zkmigrate.moves.dependent import MemberFacts
 from zkmigrate.moves.steps.roll import WAVE_DEADLINE_S, RollFacts, RollStep
 from zkmigrate.zookeeper.data.four_letter_words import Connection
 
 ID = inventory().kafka.cluster_id
-DEST_FILE: Reading[bytes] = Seen(f"zookeeper.connect={connect_string(inventory())}\n".encode())
+DEST_FILE: Reading[bytes] = Seen(f"zookeeper.connect={connect_to_dest(inventory())}\n".encode())
 SOURCE_FILE: Reading[bytes] = Seen(b"zookeeper.connect=10.0.0.1:2181/kafka\n")
 ON_DEST: Reading[frozenset[str]] = Seen(frozenset({"10.0.0.11"}))
 ON_SOURCE: Reading[frozenset[str]] = Seen(frozenset({"10.0.0.1"}))

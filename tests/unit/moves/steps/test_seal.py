@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.moves.steps.facts import DEST, SEALED, STOPPED, context, standing, stopped_by, well
+from tests.unit.moves.steps.facts import DEST, SEALED, STOPPED, context, dest_states, stopped_by, well
 from zkmigrate.model.change import RestoreImage, Seal, Unseal
 from zkmigrate.model.step import Blocked, Ready, Verdict, Way
 from zkmigrate.moves.facts.records import Stopped
@@ -14,7 +14,7 @@ from zkmigrate.moves.steps.seal import SealStep
 
 
 def verdict(way: Way = Way.FORWARD, silent: str = "", **fact: Any) -> Verdict:
-    return SealStep().check(context(way=way), standing(SEALED, silent, **fact))
+    return SealStep().check(context(way=way), dest_states(SEALED, silent, **fact))
 
 
 def test_a_block_that_is_permanent_on_every_host_is_done() -> None:
@@ -37,7 +37,7 @@ def test_stopped_hosts_are_to_be_sealed_and_no_others() -> None:
 def test_a_seal_compares_what_stop_recorded_of_that_host() -> None:
     stamps, boots = {h: f"stamp of {h}" for h in DEST}, {h: f"boot of {h}" for h in DEST}
     c = context(stop=Stopped({}, stamps, boots).encode())
-    assert SealStep().plan(c, standing(STOPPED), "dest2") == (
+    assert SealStep().plan(c, dest_states(STOPPED), "dest2") == (
         Seal("dest2", "boot of dest2", "stamp of dest2"),
     )
 
@@ -45,12 +45,12 @@ def test_a_seal_compares_what_stop_recorded_of_that_host() -> None:
 def test_the_way_back_unseals_whoever_answers() -> None:
     assert verdict(Way.BACK, silent="dest3") == Ready(("dest1", "dest2"))
     c = context(way=Way.BACK)
-    gone = SealStep().check(c, standing(STOPPED, silent="dest3"))
+    gone = SealStep().check(c, dest_states(STOPPED, silent="dest3"))
     assert isinstance(gone, Blocked)
     assert gone.others_back
-    assert well(SealStep().check(c, standing(STOPPED)))
+    assert well(SealStep().check(c, dest_states(STOPPED)))
 
 
 def test_the_image_is_put_back_before_the_block_can_end() -> None:
-    changes = SealStep().undo(context(way=Way.BACK), standing(SEALED), "dest2", ())
+    changes = SealStep().undo(context(way=Way.BACK), dest_states(SEALED), "dest2", ())
     assert [type(change) for change in changes] == [RestoreImage, Unseal]

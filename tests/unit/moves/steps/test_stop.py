@@ -14,28 +14,25 @@ from tests.unit.moves.steps.facts import (
     SILENT,
     STOPPED,
     context,
-    standing,
+    dest_states,
     stopped_by,
+    tail,
     well,
 )
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Way
 from zkmigrate.moves.facts.records import Drained
 from zkmigrate.moves.steps.stop import StopFacts, StopStep
-from zkmigrate.zookeeper.data.tail import Tail
-from zkmigrate.zookeeper.data.zxid import Zxid
 
 Z, OWN = 0x500000010, 0x500000014
 """Z of source, and what every host had applied when it was drained: it followed on."""
 STAMP: Reading[str] = Seen("0" * 64)
 
 
-def tail(zxid: int) -> Reading[Tail]:
-    return Seen(Tail(Zxid(zxid), "log", "log.500000001", 0, 0, False, 0, 0, (), ()))
-
-
 def facts(disk: int = OWN, **fact: Any) -> StopFacts:
-    return StopFacts(standing(STOPPED, **fact), dict.fromkeys(DEST, tail(disk)), dict.fromkeys(DEST, STAMP))
+    return StopFacts(
+        dest_states(STOPPED, **fact), dict.fromkeys(DEST, tail(disk)), dict.fromkeys(DEST, STAMP)
+    )
 
 
 def verdict(f: StopFacts, z: int = Z, own: int = OWN) -> Verdict:
@@ -93,7 +90,7 @@ def test_a_host_whose_service_still_runs_blocks() -> None:
 def test_hosts_that_are_cut_are_to_be_stopped_and_no_others() -> None:
     assert verdict(facts(phase="cut")) == Ready(("dest2",))
     assert stopped_by(verdict(facts(phase="fenced"))) == [("stop.phase", "dest2")]
-    assert stopped_by(verdict(replace(facts(), stand=standing(STOPPED, silent="dest3")))) == [
+    assert stopped_by(verdict(replace(facts(), states=dest_states(STOPPED, silent="dest3")))) == [
         ("host.dest3", "dest3")
     ]
 
@@ -104,8 +101,8 @@ def back(f: StopFacts) -> Verdict:
 
 def test_the_way_back_starts_whoever_is_down() -> None:
     assert back(facts()) == Ready(DEST)
-    assert back(StopFacts(standing(CUT, unit_state="failed"), {}, {})) == Ready(("dest2",))
-    assert well(back(StopFacts(standing(FENCED), {}, {})))
-    silent = back(StopFacts(standing(FENCED, silent="dest1"), {}, {}))
+    assert back(StopFacts(dest_states(CUT, unit_state="failed"), {}, {})) == Ready(("dest2",))
+    assert well(back(StopFacts(dest_states(FENCED), {}, {})))
+    silent = back(StopFacts(dest_states(FENCED, silent="dest1"), {}, {}))
     assert isinstance(silent, Blocked)
     assert silent.others_back

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.moves.steps.facts import DEST, HIGH, HIGH_TEXT, SILENT, context, stopped_by, well
+from tests.unit.moves.steps.facts import DEST, HIGH, HIGH_TEXT, SILENT, context, stopped_by, tail, well
 from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Blocked, Context, Done, Verdict
@@ -18,10 +18,8 @@ from zkmigrate.moves.facts.tenants import Tenant, Tenants
 from zkmigrate.moves.rules.foreign_clients import foreign
 from zkmigrate.moves.rules.window_rules import FIND_DOOR_S, TO_SEAL
 from zkmigrate.moves.steps.survey import LEAST_TO_SEAL_S, SurveyFacts, SurveyStep
-from zkmigrate.zookeeper.data.tail import Tail
 from zkmigrate.zookeeper.data.tree import Difference
 from zkmigrate.zookeeper.data.txnlog import Cursor
-from zkmigrate.zookeeper.data.zxid import Zxid
 from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership
 
 NOW = 0x100000040
@@ -31,13 +29,12 @@ PLACE = Cursor("log.100000001", 16, NOW)
 
 
 def facts(state: Ownership = STATE, **changes: Any) -> SurveyFacts:
-    tail = Seen(Tail(Zxid(NOW), "log", "log.100000001", 16, 40, False, 0, 0, (), ()))
     good = SurveyFacts(
         "source2",
         1,
         5,
         Seen((state, PLACE)),
-        dict.fromkeys(DEST, tail),
+        dict.fromkeys(DEST, tail(NOW)),
         Seen(Comparison(NOW, 9, dict.fromkeys(DEST, Seen(())))),
         Homes(frozenset({SESSION}), {}, ()),
     )

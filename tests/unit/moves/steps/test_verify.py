@@ -16,12 +16,12 @@ from tests.unit.moves.steps.facts import (
     SILENT,
     context,
     proved,
+    servers,
     statuses,
     stopped_by,
     well,
 )
 from tests.unit.moves.steps.test_check import BASELINE, OWNERS, ZNODES, Z, znode
-from tests.unit.moves.steps.test_check_answers import seen
 from zkmigrate.dependents.kafka import KAFKA, Brokers
 from zkmigrate.model.fact import Absent, Seen
 from zkmigrate.model.look import KafkaView, PartitionState
@@ -41,7 +41,7 @@ READ = DeltaResult(Z, None, Z + 9, 3, (), (), "", None)
 GOOD = VerifyFacts(
     statuses(OPEN),
     100.0,
-    seen(dest1=("follower", NOW), dest2=("leader", NOW), dest3=("follower", NOW)),
+    servers(dest1=("follower", NOW), dest2=("leader", NOW), dest3=("follower", NOW)),
     Seen(Sessions(OWNERS, {})),
     ZNODES,
     Brokers(Seen(VIEW)),
@@ -68,11 +68,11 @@ def test_a_whole_move_is_verified() -> None:
 
 BLOCKS: dict[str, tuple[Mapping[str, Any], list[str]]] = {
     "two leaders": (
-        {"servers": seen(dest1=("leader", NOW), dest2=("leader", NOW), dest3=("follower", NOW))},
+        {"servers": servers(dest1=("leader", NOW), dest2=("leader", NOW), dest3=("follower", NOW))},
         ["check.quorum", "check.epoch"],
     ),
     "source's epoch": (
-        {"servers": seen(dest1=("follower", Z), dest2=("leader", Z), dest3=("follower", Z))},
+        {"servers": servers(dest1=("follower", Z), dest2=("leader", Z), dest3=("follower", Z))},
         ["check.epoch"],
     ),
     "owners are not told": ({"owners": SILENT}, ["check.owners"]),

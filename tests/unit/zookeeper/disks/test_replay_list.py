@@ -23,7 +23,7 @@ from tests.unit.zkdata_fixtures import (
 )
 from tests.unit.zookeeper.disks.test_prove import BROKER, NEW, OLD, OTHER, STRAY, close_payload, disk, history
 from zkmigrate.cli.main import cli
-from zkmigrate.moves.facts.replay import Looked, Looking
+from zkmigrate.moves.facts.replay import ReplayDisks, ReplayScope
 from zkmigrate.moves.facts.replay_disks import Reader
 from zkmigrate.zookeeper.data.replay import Mark
 from zkmigrate.zookeeper.data.zxid import format_zxid
@@ -58,7 +58,7 @@ def failing(found: dict[str, Any]) -> list[str]:
     return [c["id"] for c in found["conditions"] if c["held"] is not True]
 
 
-def left(found: Looked) -> list[str]:
+def left(found: ReplayScope) -> list[str]:
     """What does not hold, beside dest at rest."""
     return [c.id for c in found.conditions if not c.held and c.id != "dest.at-rest"]
 
@@ -210,9 +210,9 @@ def test_a_directory_that_is_named_twice_is_refused(source: Path, tmp_path: Path
     assert (result.exit_code, "given twice" in result.output) == (2, True)
 
 
-def looking(source: Path, dest: Path) -> Looking:
+def looking(source: Path, dest: Path) -> ReplayDisks:
     disks = Disks(None)
-    return Looking(
+    return ReplayDisks(
         lambda: [opened(disks, Place("", str(folder)), None) for folder in (source, dest)], "/kafka"
     )
 
@@ -222,7 +222,7 @@ def test_a_log_that_source_has_begun_meanwhile_and_a_dest_that_went_on_are_seen(
 ) -> None:
     dest = disk(tmp_path / "dest", [*history(), *OWN])
     disks = looking(source, dest)
-    found = disks.look()
+    found = disks.examine()
     name = found.dest
     marker = create_payload(OLD + 12, "/kafka/zkmigrate-replay")
     assert disks.is_of("/kafka/zkmigrate-replay", OLD + 12) is None
@@ -248,7 +248,7 @@ def many(count: int) -> list[bytes]:
 def test_a_batch_is_read_alone_and_has_the_fingerprint_of_all_before_it(source: Path, tmp_path: Path) -> None:
     dest = disk(tmp_path / "dest", [*history(), *many(250)])
     disks = looking(source, dest)
-    found = disks.look()
+    found = disks.examine()
     assert [(batch.upto, batch.count) for batch in found.batches] == [
         (NEW + 100, 100), (NEW + 200, 100), (NEW + 250, 50),
     ]  # fmt: skip
@@ -267,12 +267,12 @@ def test_a_replay_that_has_begun_is_gone_on_with_only_where_dest_did_the_same(
 ) -> None:
     dest = disk(tmp_path / "dest", [*history(), *many(7)])
     side = looking(source, dest).dests[0]
-    cut = looking(source, dest).look().cut
+    cut = looking(source, dest).examine().cut
     reader = Reader("/kafka", lambda _host: (side.data, side.logs))
     begun = Mark(cut, reader.begin("dest", cut), "Ada")
     done = reader.read("dest", cut, cut, NEW + 3)[-1]
     ids = {
-        (mark.done, mark.fingerprint): left(looking(source, dest).look(mark))
+        (mark.done, mark.fingerprint): left(looking(source, dest).examine(mark))
         for mark in (
             begun,
             replace(begun, done=NEW + 3, fingerprint=done[1]),
@@ -283,5 +283,5 @@ def test_a_replay_that_has_begun_is_gone_on_with_only_where_dest_did_the_same(
     assert list(ids.values()) == [[], [], ["replay.mark"], ["replay.mark"]]
     stray = create_payload(OLD + 12, "/kafka/stray", session=STRAY)
     (source / "version-2" / f"log.{OLD + 12:x}").write_bytes(log_from([stray]) + bytes(64))
-    assert left(looking(source, dest).look()) == ["source.untouched"]
-    assert left(looking(source, dest).look(begun)) == []
+    assert left(looking(source, dest).examine()) == ["source.untouched"]
+    assert left(looking(source, dest).examine(begun)) == []

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from zkmigrate.errors import UsageError
-from zkmigrate.moves.facts.after_move import Position, Written, position_from_json, position_to_json
+from zkmigrate.moves.facts.after_move import LogPosition, NewWrites, position_from_json, position_to_json
 
 MOST = 100
 _VERSION = 1
@@ -22,10 +22,10 @@ class Memory:
     migration; a file is not taken for another one's."""
 
     name: str
-    position: Position | None = None
+    position: LogPosition | None = None
     writes: tuple[str, ...] = field(default=())
 
-    def after(self, written: Written, words: Sequence[str]) -> Memory:
+    def after(self, written: NewWrites, words: Sequence[str]) -> Memory:
         """What is kept after a look. A hole in the log does not go away, so the position stays before it."""
         if written.unproved:
             return self

@@ -21,7 +21,7 @@ from zkmigrate.model.finding import Finding, Held, blocking
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context
 from zkmigrate.model.step_record import known
-from zkmigrate.moves.facts.after_move import Position, look_around
+from zkmigrate.moves.facts.after_move import LogPosition, look_after_move
 from zkmigrate.moves.facts.records import Proved, Surveyed
 from zkmigrate.moves.rules import after_move
 from zkmigrate.moves.verbs.watching import memory as memories
@@ -89,14 +89,14 @@ def _run(setting: Setting, wanted: Wanted, inventory: Inventory) -> Path | None:
     return setting.runs / runs.latest(setting.runs, inventory, playbook_files.load(setting.playbook))
 
 
-def _proof_end(run_dir: Path, inventory: Inventory) -> Position | None:
+def _proof_end(run_dir: Path, inventory: Inventory) -> LogPosition | None:
     """Where PROVE stopped reading source's log; None where the run has not opened, or its record is lost."""
     history = journal.read(run_dir)
     c = Context(history.run, inventory, records=history.records())
     proved, survey = known(Proved, c), known(Surveyed, c)
     if "cutover.open" not in history.done or proved is None or survey is None:
         return None
-    return Position(survey.leader, proved.delta.last, proved.cursor)
+    return LogPosition(survey.leader, proved.delta.last, proved.cursor)
 
 
 @dataclass
@@ -188,10 +188,10 @@ class Watch:
         return code
 
     def _once(self) -> int:
-        seen = look_around(self.inventory, KAFKA, self.look, self.memory.position, self.read_log)
+        seen = look_after_move(self.inventory, KAFKA, self.look, self.memory.position, self.read_log)
         findings = after_move.findings(self.inventory, seen, self.memory.writes, self.read_log)
         if isinstance(seen.written, Seen):
-            words = after_move.in_words(seen.written.value, seen.at_source)
+            words = after_move.written_lines(seen.written.value, seen.at_source)
             self.memory = self.memory.after(seen.written.value, words)
             if self.path is not None:
                 memories.save(self.path, self.memory)
