@@ -23,7 +23,8 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "reference" / "findings.md"
 ID = re.compile(r"[a-z][a-z-]*\.[a-z][a-z0-9-]*")
 MAKERS = {
-    "claim", "Finding", "check", "Condition", "unknown", "every", "without_baseline", "_at_rest",
+    "claim", "Finding", "check", "Condition", "unknown", "unanswered", "claims",
+    "baseline_lost", "_at_rest",
 }  # fmt: skip
 """Functions that take the id of a finding, as ``id`` or among the first two arguments."""
 
