@@ -59,8 +59,9 @@ What follows the first seal can be switched off in a server, so its absence is n
 | `.gz` | one gzip member |
 | `.snappy` | `82 53 4e 41 50 50 59 00`, int 1, int 1, blocks: int length, raw snappy of 32 KiB at most |
 
-Seals count uncompressed bytes. **Tree digest**: `digest`, which has the formula. **zoo.cfg** and
-**four-letter answers**: `zoocfg`, `words`.
+Seals count uncompressed bytes. The digest's formula stands with the tests that check it
+(`tests/unit/zookeeper/data/whole_tree.py`). **zoo.cfg**: `zoocfg`; **four-letter answers**:
+`four_letter_words`.
 
 On top of them: `tail` (the newest durable zxid), `effect` (what a transaction does), `tree` (the state of a
 subtree at a zxid), `delta` (what a log holds after a zxid that concerns a subtree), `subtree` (the largest

@@ -14,7 +14,7 @@ from zkmigrate.zookeeper.data.logdir import behind
 from zkmigrate.zookeeper.data.reader import Directory
 from zkmigrate.zookeeper.data.snapname import SnapshotFile
 from zkmigrate.zookeeper.data.snapshot import read_snapshot
-from zkmigrate.zookeeper.data.tree import begun
+from zkmigrate.zookeeper.data.tree import from_best_snapshot
 from zkmigrate.zookeeper.data.txn import CreateContainerTxn, CreateTTLTxn, CreateTxn, DeleteTxn, SetDataTxn
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 
@@ -53,7 +53,7 @@ def contents(
                     found.owned.add(node.path, node.stat.ephemeral_owner)
         return found, newest > upto
 
-    base, _ = begun(data, upto, attempt)
+    base, _ = from_best_snapshot(data, upto, attempt)
     base = base or _Begun(0, root)
     yield from base.znodes
     for record in behind(logs, base.zxid, max_record=max_record):

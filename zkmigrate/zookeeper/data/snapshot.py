@@ -63,7 +63,7 @@ class SnapshotNode:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotDigest:
-    """The digest section of 3.6+: the tree's digest (see digest) at `zxid`, the last transaction applied
+    """The digest section of 3.6+: the tree's digest at `zxid`, the last transaction applied
     when the dump ended. That is at or above the zxid in the name, but below it where the name is an epoch's
     beginning.
 

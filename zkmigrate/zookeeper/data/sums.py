@@ -26,7 +26,7 @@ from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.reader import Directory
 from zkmigrate.zookeeper.data.snapname import SnapshotFile, snapshot_files
 from zkmigrate.zookeeper.data.snapshot import SnapshotNode, read_snapshot
-from zkmigrate.zookeeper.data.tree import Tree, Znode, begun, from_log, from_snapshot, replay
+from zkmigrate.zookeeper.data.tree import Tree, Znode, from_best_snapshot, from_log, from_snapshot, replay
 from zkmigrate.zookeeper.data.txn import CloseSessionTxn
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 
@@ -252,7 +252,7 @@ def read_sums(
             gathered.take(path, node)
         return (tree, gathered), nodes.newer
 
-    found, skipped = begun(data, upto, attempt)
+    found, skipped = from_best_snapshot(data, upto, attempt)
     if found is not None:
         return _sums(*found, skipped)
     tree, gathered = from_log(logs, Tree(chroot), upto, skipped, max_record), _Gathered(view)

@@ -162,7 +162,7 @@ TxnBody = (
 
 @dataclass(frozen=True, slots=True)
 class TxnDigest:
-    """The digest of the whole tree after the transaction (see digest), a signed long."""
+    """The digest of the whole tree after the transaction, a signed long."""
 
     version: int
     tree_digest: int

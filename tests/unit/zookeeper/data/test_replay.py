@@ -31,7 +31,7 @@ BROKER, ADMIN = 0x11, 0x22
 
 
 def node(version: int = 0, aversion: int = 0, owner: int = 0) -> Znode:
-    return Znode(b"\0" * 32, 0, ACL, 1, 1, 1, 1, 1, version, 0, aversion, owner, 0)
+    return Znode(b"\0" * 32, 0, ACL, 1, 1, 1, 1, 1, version, 0, aversion, owner)
 
 
 def delete(zxid: int, path: str) -> bytes:

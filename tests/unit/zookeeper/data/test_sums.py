@@ -29,7 +29,7 @@ from zkmigrate.zookeeper.data.sums import BUCKETS, Sums, bucket_of, hash_of, rea
 from zkmigrate.zookeeper.data.tree import Tree, Znode, load_tree, max_zxid
 from zkmigrate.zookeeper.data.txn import Acl
 
-NODE = Znode(b"\1" * 32, 3, (Acl(31, "world", "anyone"),), 1, 2, 3, 4, 5, 6, 7, 8, 0, 0)
+NODE = Znode(b"\1" * 32, 3, (Acl(31, "world", "anyone"),), 1, 2, 3, 4, 5, 6, 7, 8, 0)
 
 
 def summed(tree: Tree) -> tuple[int, ...]:

@@ -400,7 +400,7 @@ def test_logs_may_live_in_their_own_directory() -> None:
 
 def test_differences_are_told_as_zookeepers_shell_tells_them() -> None:
     def at(**changed: Any) -> Tree:
-        node = Znode(b"\1" * 32, 3, (Acl(31, "world", "anyone"),), 1, 2, 3, 4, 5, 6, 7, 8, 0, 0)
+        node = Znode(b"\1" * 32, 3, (Acl(31, "world", "anyone"),), 1, 2, 3, 4, 5, 6, 7, 8, 0)
         return Tree("/", nodes={"/a": replace(node, **changed)})
 
     def told(**changed: Any) -> tuple[str, str, str]:

@@ -263,7 +263,7 @@ def test_every_difference_is_in_the_file_and_the_first_are_shown(tmp_path: Path)
 
 def test_what_fits_in_memory_and_what_does_not_give_the_same_differences() -> None:
     def node(n: int) -> Znode:
-        return Znode(bytes([n % 251]) * 32, 1, (), n, n, n, 0, 0, 0, 0, 0, 0, 0)
+        return Znode(bytes([n % 251]) * 32, 1, (), n, n, n, 0, 0, 0, 0, 0, 0)
 
     left = {f"/n{n}": node(n) for n in range(900)}
     right = {f"/n{n}": node(n if n % 3 else n + 1) for n in range(100, 1000)}
