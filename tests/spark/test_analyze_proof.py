@@ -115,7 +115,7 @@ def by_one_process(source: Path, dest: Path, given: Asked) -> dict[str, Any]:
     """The proofs of the command line."""
     opened = [Disks(None).directory(parse_place(str(path))) for path in (source, dest)]
     sides = [Side(name, where, where) for name, where in zip(("source", "dest"), opened, strict=True)]
-    proofs = single.Asked(
+    proofs = single.ProofRequest(
         given.chroot, PROOFS, given.zxid, given.after_cut, given.on_dest, given.top, None, MAX_RECORD
     )
     return single.body(single.prove(sides[0], sides[1:], proofs, lambda _line: None))

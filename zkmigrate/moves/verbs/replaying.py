@@ -13,6 +13,8 @@ from zkmigrate.zookeeper.disks.prove import NOT_HELD, UNPROVED
 
 _WORDS: dict[Held, str] = {True: "holds", False: "DOES NOT HOLD", None: "not known"}
 
+_OPERATIONS = {"Create": "create", "SetData": "setData", "Delete": "delete", "SetAcl": "setACL"}
+
 
 def code(found: Looked) -> int:
     """0 where all conditions hold, NOT_HELD, or UNPROVED where one is not known and none fails."""
@@ -45,16 +47,10 @@ def _standing(found: Looked) -> str:
 
 def _kinds(found: Looked) -> list[str]:
     tally = found.tally
-    kinds = (
-        (tally.creates, "create"),
-        (tally.writes, "setData"),
-        (tally.deletes, "delete"),
-        (tally.acls, "setACL"),
-        (tally.counts, "of an ephemeral (its parent's counter)"),
-    )
-    said = ", ".join(f"{count} {word}" for count, word in kinds if count) or "nothing"
+    words = {**_OPERATIONS, "Count": "of an ephemeral (its parent's counter)"}
+    counts = ", ".join(f"{tally.kinds[kind]} {word}" for kind, word in words.items() if tally.kinds[kind])
     return [
-        f"  to replay: {tally.transactions} of them, on {len(tally.paths)} znodes: {said}",
+        f"  to replay: {tally.transactions} of them, on {len(tally.paths)} znodes: {counts or 'nothing'}",
         f"  {found.passed} leave nothing: ephemerals that went",
     ]
 
@@ -92,11 +88,8 @@ def body(found: Looked) -> dict[str, Any]:
         "replay": {
             "transactions": tally.transactions,
             "znodes": len(tally.paths),
-            "create": tally.creates,
-            "setData": tally.writes,
-            "delete": tally.deletes,
-            "setACL": tally.acls,
-            "count": tally.counts,
+            **{word: tally.kinds[kind] for kind, word in _OPERATIONS.items()},
+            "count": tally.kinds["Count"],
         },
         "conditions": [
             {"id": c.id, "claim": c.claim, "held": c.held, "seen": c.seen} for c in found.conditions

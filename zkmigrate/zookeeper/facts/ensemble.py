@@ -1,4 +1,4 @@
-"""An ensemble as its servers answer ``srvr`` and ``mntr``: who leads, what each has applied."""
+"""An ensemble by its servers' answers to ``srvr`` and ``mntr``: who leads, what each has applied."""
 
 from __future__ import annotations
 
@@ -14,23 +14,21 @@ from zkmigrate.zookeeper.facts.four_letter_answers import answer
 
 @dataclass(frozen=True)
 class EnsembleView:
-    """``srvr`` of each host, asked at once; Absent where a server is up but does not serve.
-
-    leader: the one host that says leader or standalone; None when none does or several do.
-    """
+    """``srvr`` of each host; Absent: the server is up but does not serve. leader: the one host in mode leader
+    or standalone; None: none or several."""
 
     servers: Mapping[str, Reading[Srvr]]
     leader: str | None
 
     def modes(self) -> dict[str, str]:
-        """Host → mode, ``not serving``, or why it is unknown."""
+        """Host → mode, ``not serving``, or why that is unknown."""
         return {host: _mode(reading) for host, reading in self.servers.items()}
 
     def has_quorum(self) -> bool | None:
-        """Whether a majority serves under one leader; None when those that were not heard decide it.
+        """Whether a majority serves under one leader; None: hosts that did not answer decide it.
 
-        A host that refuses the connection was heard: nothing serves there. Followers serve only under a
-        leader, so a majority of them is enough while their leader is not heard.
+        A refused connection is an answer: nothing serves there. Followers serve only under a leader, so a
+        majority of them is enough if their leader does not answer.
         """
         modes = self.modes().values()
         leading = sum(mode in ("leader", "standalone") for mode in modes)
@@ -44,7 +42,7 @@ class EnsembleView:
         return leading == 1 or unheard > 0
 
     def zxids(self) -> dict[str, int]:
-        """Host → zxid, of the hosts that serve."""
+        """Zxids of the hosts that serve."""
         return {host: int(r.value.zxid) for host, r in self.servers.items() if isinstance(r, Seen)}
 
 
@@ -55,7 +53,7 @@ def _mode(reading: Reading[Srvr]) -> str:
 
 
 def view(look: Look, hosts: Iterable[str]) -> EnsembleView:
-    """Ask these hosts who they are."""
+    """Ask these hosts at once."""
     servers = look.each(hosts, lambda host: answer(look, host, "srvr", parse_srvr))
     leading = [
         host
@@ -76,5 +74,5 @@ def dest_view(inventory: Inventory, look: Look) -> EnsembleView:
 
 
 def leader_mntr(look: Look, host: str) -> Reading[Mntr]:
-    """``mntr`` of a server, here asked of a leader for its learners."""
+    """``mntr`` of a leader, which has its learners."""
     return answer(look, host, "mntr", parse_mntr)

@@ -1,4 +1,4 @@
-"""Four-letter answers of a host, from ``Look.word``, as readings."""
+"""Four-letter answers of a host, parsed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NOT_SERVING = "the server runs but does not serve: no quorum, or still syncing"
 
 
 def answer(look: Look, host: str, word: str, parse: Callable[[str], T]) -> Reading[T]:
-    """The parsed answer. Absent: the server is up and says that it does not serve. A word that is not in
-    ``4lw.commands.whitelist`` is Unknown (denied), anything that does not parse Unknown (garbled)."""
+    """The parsed answer. Absent: the server is up but does not serve. Unknown: ``denied`` for a word that is
+    not in ``4lw.commands.whitelist``, ``garbled`` for an answer that does not parse."""
     reading = look.word(host, word)
     if not isinstance(reading, Seen):
         return reading

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from tests.unit.zkdata_fixtures import VERSIONS, build_log, create_payload, log_from, payload, recorded, text
-from zkmigrate.zookeeper.data.delta import DeltaResult, delta, due
+from zkmigrate.zookeeper.data.delta import DeltaResult, delta, required_zxid
 from zkmigrate.zookeeper.data.reader import BytesDirectory
 
 OWNER, OTHER = 0x77, 0x99
@@ -258,7 +258,7 @@ def test_recorded_logs_show_what_was_done_to_the_chroot(version: str) -> None:
 def test_no_log_has_to_reach_an_epoch_in_which_nothing_was_proposed() -> None:
     """Of a dest that holds all of the epoch before it, no log of source need hold anything."""
     begun, holds = 2 << 32, 1 << 32 | 9
-    assert (due(begun), due(begun + 1)) == (None, begun + 1)
+    assert (required_zxid(begun), required_zxid(begun + 1)) == (None, begun + 1)
     empty = BytesDirectory({})
-    assert delta(empty, chroot="/kafka", after=holds, upto=due(begun), owners={}).held is True
-    assert delta(empty, chroot="/kafka", after=holds, upto=due(begun + 1), owners={}).held is None
+    assert delta(empty, chroot="/kafka", after=holds, upto=required_zxid(begun), owners={}).held is True
+    assert delta(empty, chroot="/kafka", after=holds, upto=required_zxid(begun + 1), owners={}).held is None

@@ -37,9 +37,9 @@ from zkmigrate.engine.clock import Interrupt, RealClock
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
-from zkmigrate.zookeeper.disks.collect import Asked, Server, collect
-from zkmigrate.zookeeper.disks.collected import filling
-from zkmigrate.zookeeper.disks.location import Place, reached
+from zkmigrate.zookeeper.disks.collect import Request, Server, collect
+from zkmigrate.zookeeper.disks.location import Place, open_disks
+from zkmigrate.zookeeper.disks.manifest import locked_manifest
 
 PADDING = bytes(70_000)
 TREE = snapshot_of({"/kafka": b"x"})
@@ -331,10 +331,10 @@ def test_a_file_that_is_purged_between_the_listing_and_the_reading_is_said(
             side.drop("log.1")
         return False
 
-    asked = Asked(side.out, (Server("zk1", Place(host, str(side.data))),), 1, 0, MAX_RECORD)
+    request = Request(side.out, (Server("zk1", Place(host, str(side.data))),), 1, 0, MAX_RECORD)
     given = SshDraft("", sshd.port, str(sshd.folder / "user_key"), str(sshd.folder / "known_hosts"), "", "")
-    with reached(transport_ssh(given)) as disks:
-        outcome = collect(disks, asked, RealClock(Interrupt()), stop, lambda _line: None)
+    with open_disks(transport_ssh(given)) as disks:
+        outcome = collect(disks, request, RealClock(Interrupt()), stop, lambda _line: None)
     assert outcome.code == 0
     assert [(note.name, note.what) for note in outcome.notes] == [("log.1", "purged")]
     assert side.names() == ["log.6"]
@@ -420,7 +420,7 @@ def test_a_run_that_is_ended_in_the_middle_is_gone_on_with(
     out, err = process.communicate(timeout=60)
     assert process.returncode == (-9 if how is signal.SIGKILL else 130), err
     if how is not signal.SIGKILL:
-        assert b"stopped; the same command goes on" in out
+        assert b"stopped; the same command continues" in out
     assert side.here("log.1") == build_log(1, 4_000)
     assert side.names() == ["log.1", f"{name}.part"]
     code, said = side.verify()
@@ -594,12 +594,12 @@ def test_a_name_stays_with_its_place_and_a_folder_with_one_process(side: Side, t
     moved = run(f"zk1={other.data}", "--out", str(side.out))
     assert (moved.exit_code, f"from {side.data}, not from" in moved.stderr) == (2, True)
     assert run(f"zk1={side.data}/version-2/", "--out", str(side.out)).exit_code == 0
-    with filling(side.out):
+    with locked_manifest(side.out):
         held = run(f"zk1={side.data}", "--out", str(side.out))
     assert (held.exit_code, "is being filled by another process" in held.stderr) == (5, True)
     (side.out / "manifest.json").write_text('{"format": 1, "files": [3]}')
     broken = run(f"zk1={side.data}", "--out", str(side.out))
-    assert (broken.exit_code, "does not read" in broken.stderr) == (8, True)
+    assert (broken.exit_code, "cannot be read" in broken.stderr) == (8, True)
 
 
 def test_a_server_that_is_not_there_does_not_keep_the_others(side: Side, sshd: Sshd) -> None:
@@ -628,4 +628,4 @@ def test_a_manifest_cannot_lead_out_of_its_folder(side: Side, place: str, server
         body["servers"][server] = "host:/data"
     path.write_text(json.dumps(body))
     code, said = side.verify()
-    assert (code, "is no server's name" in said) == (8, True), said
+    assert (code, "is not a server's name" in said) == (8, True), said

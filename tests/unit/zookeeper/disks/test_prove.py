@@ -257,7 +257,7 @@ def test_every_difference_is_in_the_file_and_the_first_are_shown(tmp_path: Path)
 
     again = run("digest", source, dest, more=["--out", str(out)])
     assert again.exit_code == 2
-    assert "the file is there already" in again.stderr
+    assert "the file exists" in again.stderr
     assert len(out.read_text().splitlines()) == 50
 
 
@@ -307,8 +307,8 @@ def test_a_disk_that_cannot_be_read_leaves_a_proof_unmade(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--chroot", "kafka"], "is no path of a znode"),
-        (["--chroot", "/kafka/"], "is no path of a znode"),
+        (["--chroot", "kafka"], "is not a path of a znode"),
+        (["--chroot", "/kafka/"], "is not a path of a znode"),
         (["--zxid", "soon"], "not a zxid: 'soon'"),
         (["--on-dest", "broker1"], "not a session id"),
         (["--dest-log-dir", "/tmp", "--dest-log-dir", "/tmp"], "1 --dest-dir and 2 --dest-log-dir"),

@@ -27,7 +27,7 @@ from zkmigrate.moves.facts.replay import Looked, Looking
 from zkmigrate.moves.facts.replay_disks import Reader
 from zkmigrate.zookeeper.data.replay import Mark
 from zkmigrate.zookeeper.data.zxid import format_zxid
-from zkmigrate.zookeeper.disks.location import Disks, Place, opened
+from zkmigrate.zookeeper.disks.location import Disks, Place, open_side
 
 CUT = OLD + 10
 EXPIRED = close_payload(OLD + 11, BROKER, ["/kafka/ids/1"])
@@ -213,7 +213,7 @@ def test_a_directory_that_is_named_twice_is_refused(source: Path, tmp_path: Path
 def looking(source: Path, dest: Path) -> Looking:
     disks = Disks(None)
     return Looking(
-        lambda: [opened(disks, Place("", str(folder)), None) for folder in (source, dest)], "/kafka"
+        lambda: [open_side(disks, Place("", str(folder)), None) for folder in (source, dest)], "/kafka"
     )
 
 

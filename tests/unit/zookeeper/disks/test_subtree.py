@@ -136,7 +136,7 @@ def test_a_chroot_that_is_not_there_is_told_with_the_part_that_is() -> None:
     with running(TreeServer(TREE)) as server:
         result = run(at(server, chroot="/kafka/no/where"), "--json")
     assert result.exit_code == 8
-    said = f"/kafka/no/where is not there on 127.0.0.1:{server.port}; /kafka is."
+    said = f"/kafka/no/where does not exist on 127.0.0.1:{server.port}; /kafka does."
     assert result.stderr.startswith(f"zkmigrate: {said}")
     assert json.loads(result.stdout)["error"].startswith(said)
 
@@ -162,7 +162,7 @@ HTTP = b"HTTP/1.1 400 Bad Request\r\n\r\n"
     [
         (TreeServer(TREE, greeting=None), "closed the connection and gave no session: it does not serve"),
         (TreeServer(TREE, greeting=EXPIRED), "refused the session: it calls it expired"),
-        (TreeServer(TREE, greeting=CONNECTED[:9]), "is no ZooKeeper: a ConnectResponse of 9 bytes"),
+        (TreeServer(TREE, greeting=CONNECTED[:9]), "is not ZooKeeper: a ConnectResponse of 9 bytes"),
         (TreeServer(TREE, drop_after=0), "connection lost: the server closed it"),
         (TreeServer(TREE, garble=lambda _: HTTP), "a message of 1213486160 bytes, allowed are 0 to "),
         (TreeServer(TREE, garble=lambda _: struct.pack(">i", -9)), "a message of -9 bytes"),
@@ -241,7 +241,7 @@ def test_files_that_lack_the_chroot_or_cannot_be_read_get_one_line(tmp_path: Pat
     folder = placed(tmp_path, VERSIONS[-1], "standalone")
     absent = run("--dir", str(folder), "--chroot", "/nowhere")
     assert absent.exit_code == 8
-    assert f"/nowhere is not there in {folder} at 0x" in absent.stderr
+    assert f"/nowhere does not exist in {folder} at 0x" in absent.stderr
     assert run("--dir", str(tmp_path / "none")).exit_code == 8
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "log.1").write_bytes(b"PK\x03\x04" + bytes(100))
@@ -262,9 +262,9 @@ def test_files_that_lack_the_chroot_or_cannot_be_read_get_one_line(tmp_path: Pat
             "--chroot, --ssh-user does not go where a server",
         ),
         (("--dir", "/data", "--window", "4"), "--window does not go where files are read"),
-        (("h:0/kafka",), "'h:0' in 'h:0/kafka' names no server"),
-        (("h/kafka/",), "'/kafka/' is no path of a znode"),
-        (("--dir", "/data", "--chroot", "kafka"), "'kafka' is no path of a znode"),
+        (("h:0/kafka",), "'h:0' in 'h:0/kafka' is not a server"),
+        (("h/kafka/",), "'/kafka/' is not a path of a znode"),
+        (("--dir", "/data", "--chroot", "kafka"), "'kafka' is not a path of a znode"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(words: tuple[str, ...], said: str) -> None:
@@ -284,7 +284,7 @@ def test_servers_are_named_as_clients_name_them() -> None:
     "text", ["", "/kafka", "a,,b/x", "a:/x", "a:99999/x", "fd77::1/x", "a b/x", "a/x//y", "a/./x"]
 )
 def test_what_names_no_server_or_no_path_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match=r"names no server|no path of a znode"):
+    with pytest.raises(UsageError, match=r"is not a server|not a path of a znode"):
         parse_servers(text)
 
 

@@ -84,7 +84,7 @@ def test_the_answer_names_what_is_out_of_the_ordinary(tmp_path: Path) -> None:
     assert result.exit_code == 0
     first, torn, skipped, strays = result.output.splitlines()
     assert first.startswith("0x4 log.1 at offset ")
-    assert torn.startswith("torn: the newest log ends in a write that was not whole")
+    assert torn.startswith("torn: the newest log ends in an incomplete write")
     assert skipped.endswith(": log.9")
     assert strays.endswith(": notes.txt")
     assert json.loads(run(str(tmp_path), "--json").output)["torn"] is True
@@ -96,8 +96,8 @@ def test_the_answer_names_what_is_out_of_the_ordinary(tmp_path: Path) -> None:
     [
         ("absent", 8, "No such file"),
         ("file", 8, "Not a directory"),
-        ("empty", 2, "is no directory of ZooKeeper's: it holds nothing"),
-        ("foreign", 2, "is no directory of ZooKeeper's: it holds a.txt"),
+        ("empty", 2, "is not a directory of ZooKeeper: it holds nothing"),
+        ("foreign", 2, "is not a directory of ZooKeeper: it holds a.txt"),
         ("nothing-yet", 8, "neither a usable snapshot nor a transaction"),
         ("not-a-log", 8, "log.1 at offset 0: starts with b'PK"),
         ("cut-header", 8, "log.1 at offset 0: 7 bytes, a transaction log starts with 16"),
@@ -152,7 +152,7 @@ def test_a_host_that_cannot_be_reached_or_trusted_is_named(tmp_path: Path, sshd:
     for place in (":/data", "host:", ""):
         wrong = run(place, *reach(sshd))
         assert wrong.exit_code == 2
-        assert "names no directory" in wrong.stderr
+        assert "is not a directory" in wrong.stderr
 
 
 def test_a_path_with_a_colon_behind_a_slash_is_of_this_machine(tmp_path: Path) -> None:
