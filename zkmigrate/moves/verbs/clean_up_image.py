@@ -1,4 +1,4 @@
-"""What a clean-up keeps of a subtree before it deletes it: a file of JSON lines in the run's directory."""
+"""The file in which clean-up keeps a subtree before it deletes it: JSON lines, in the run's directory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zkmigrate.zookeeper.data.txn import Acl
 
 
 def write(path: Path, kept: Iterable[Kept]) -> str:
-    """Write them, parents before their children; durable on return. The file's SHA-256."""
+    """Write the znodes durably, parents first; the file's SHA-256."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     digest = hashlib.sha256()
     with open(fd, "wb") as file:
@@ -36,7 +36,7 @@ def write(path: Path, kept: Iterable[Kept]) -> str:
 
 
 def read(path: Path, digest: str) -> Iterator[Kept]:
-    """The znodes of the file, in its order. JournalError where it is not the file that was written."""
+    """The znodes of the file, in order. Raises JournalError if it is not the file that was written."""
     try:
         with open(path, "rb") as file:
             seen = hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,8 +1,7 @@
-"""Subtrees through one session on dest: list them, read them whole, delete them, create them again.
+"""Subtrees through one session on dest: list, read, delete, and create them again.
 
-A znode is deleted only as it was kept: it is compared before each batch, and each delete carries its
-version. A batch is one multi, so all of it is done or none.
-"""
+A znode is deleted only as it was kept: it is compared before each batch, and each delete names its version. A
+batch is one multi: all of it is done, or nothing."""
 
 from __future__ import annotations
 
@@ -32,14 +31,14 @@ _named = partial(named, "dest")
 
 
 class ChangedError(ZkmigrateError):
-    """A znode is not as it was kept, or may not be touched; nothing of its batch was done."""
+    """A znode differs from the kept one, or may not be touched; nothing of its batch was done."""
 
     exit_code = 6
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A znode as it is put back: its listing and its data. data None: ZooKeeper's own null."""
+    """A znode to put back. data None: ZooKeeper's null."""
 
     node: Node
     data: bytes | None
@@ -52,12 +51,12 @@ class Dest:
     client: Any
 
     def sync(self) -> None:
-        """From here on the session sees everything that dest has committed."""
+        """From now on the session sees everything that dest has committed."""
         with _named("sync"):
             self.client.sync_async("/").get(timeout=ANSWER_S)
 
     def names(self, path: str) -> Sequence[str]:
-        """The names below a znode; none where it is not there."""
+        """The names of a znode's children; none if it does not exist."""
         with _named(path):
             try:
                 found: list[str] = self.client.get_children_async(path).get(timeout=ANSWER_S)
@@ -66,13 +65,13 @@ class Dest:
         return sorted(found)
 
     def node(self, path: str) -> Node | None:
-        """One znode; None where it is not there."""
+        """One znode; None: it does not exist."""
         found = self._looked(path, *self._asked(path))
         return None if found is None else found[0]
 
     def walk(self, root: str) -> Iterator[Node]:
-        """The znodes at and below this one, parents before their children. What goes meanwhile is passed
-        over."""
+        """The znodes at and below this one, parents before their children, without those deleted
+        meanwhile."""
         ahead, asked = deque([root]), deque[tuple[str, Any, Any]]()
         while ahead or asked:
             while ahead and len(asked) < _IN_FLIGHT:
@@ -93,12 +92,12 @@ class Dest:
                 rights = from_kazoo(acl.get(timeout=ANSWER_S)[0])
             except NoNodeError:
                 return None
-            except NoAuthError:  # newer servers do not even tell whether it is there
+            except NoAuthError:  # newer servers do not even say whether it exists
                 return Node(path, 0, 0, 0, 0, 0, 0, 0, 0, None), ()
         return _node(path, stat, rights), sorted(names)
 
     def read(self, nodes: Sequence[Node]) -> Iterator[Kept]:
-        """These znodes with their data. ChangedError for one that is not as it was listed."""
+        """These znodes with their data. Raises ChangedError for one that changed since it was listed."""
         for at in range(0, len(nodes), _IN_FLIGHT):
             some = nodes[at : at + _IN_FLIGHT]
             for node, answer in [(node, self.client.get_async(node.path)) for node in some]:
@@ -112,10 +111,8 @@ class Dest:
                 yield Kept(node, data)
 
     def delete(self, nodes: Sequence[Node]) -> int:
-        """Delete these in this order, children before their parents; how many were still there.
-
-        ChangedError where one is not as it was kept, or has a child, with none of them deleted.
-        """
+        """Delete these in this order, children before their parents; how many still existed. Raises
+        ChangedError if one differs from the kept one, or has a child; then none is deleted."""
         while there := self._as_kept(nodes):
             multi = self.client.transaction()
             for node in there:
@@ -134,7 +131,7 @@ class Dest:
         return 0
 
     def _as_kept(self, nodes: Sequence[Node]) -> list[Node]:
-        """Those that are still there."""
+        """Those that still exist."""
         there = []
         for node, answer in [(node, self.client.exists_async(node.path)) for node in nodes]:
             with _named(node.path):
@@ -150,7 +147,7 @@ class Dest:
         return there
 
     def create(self, kept: Sequence[Kept]) -> int:
-        """Create those that are missing, in this order, parents before their children; how many."""
+        """Create the missing ones in this order, parents before their children; how many."""
         made = 0
         for one in kept:
             path = one.node.path
@@ -197,6 +194,6 @@ def _mark(stat: Any) -> tuple[int, int, int]:
 
 @contextmanager
 def dest(servers: Sequence[Server]) -> Iterator[Dest]:
-    """A session with one of the servers, for as long as the block lasts. Raises HostError."""
+    """A session with one of the servers, for the block. Raises HostError."""
     with connected("dest", servers) as client:
         yield Dest(client)

@@ -186,7 +186,7 @@ def test_watches_by_path() -> None:
         (WCHP[:-1], "the end is missing"),
         ("wchp is not executed because it is not in the whitelist.\n", "4lw.commands.whitelist"),
         ("\t0x1\n\n", "neither a path nor a session"),
-        ("/a\n\tme\n\n", "no session"),
+        ("/a\n\tme\n\n", "not a session"),
         ("2 connections watching 3 paths\n\n", "neither a path nor a session"),
     ],
 )
