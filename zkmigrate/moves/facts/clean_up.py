@@ -14,7 +14,7 @@ from zkmigrate.moves.facts.connections import connections
 from zkmigrate.moves.facts.sessions import dump
 from zkmigrate.moves.facts.tenants import Tenants, foreign_clients
 from zkmigrate.zookeeper.data.four_letter_words import parse_wchp
-from zkmigrate.zookeeper.facts.four_letter_answers import answer
+from zkmigrate.zookeeper.facts.ensemble import answer
 
 
 @dataclass(frozen=True)

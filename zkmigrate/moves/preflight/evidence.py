@@ -33,8 +33,7 @@ from zkmigrate.zookeeper.data.jute import JUTE_MAXBUFFER
 from zkmigrate.zookeeper.data.reader import Listed
 from zkmigrate.zookeeper.facts.config import ZooConfig, zoo_config
 from zkmigrate.zookeeper.facts.disk import Largest, largest_znode, listed
-from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, source_view
-from zkmigrate.zookeeper.facts.four_letter_answers import answer
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView, answer, dest_view, source_view
 
 NOT_ASKED = Unknown("failed", "not looked at for this gate")
 NO_ENSEMBLE = EnsembleView({}, None)

@@ -34,8 +34,7 @@ from zkmigrate.moves.facts.records import Stopped
 from zkmigrate.moves.move import moved_by
 from zkmigrate.moves.rules import clean_up as rules
 from zkmigrate.moves.rules.clean_up import Node, Subtree
-from zkmigrate.moves.verbs import clean_up_image as image
-from zkmigrate.moves.verbs.deletion import ChangedError, Dest, dest
+from zkmigrate.moves.verbs.deletion import ChangedError, Dest, dest, read_kept, write_kept
 from zkmigrate.runs.verb_context import Setting, existing, print_json, reached, read
 from zkmigrate.ui import finding_lines
 from zkmigrate.ui.console import StdConsole
@@ -126,7 +125,7 @@ class Work:
         begun = self.unfinished(path)
         if begun is None:
             return None
-        kept = image.read(self.run_dir / begun["file"], begun["sha256"])
+        kept = read_kept(self.run_dir / begun["file"], begun["sha256"])
         return {one.node.path: one.node.mark for one in kept}
 
     def look_around(self) -> Listed:
@@ -286,7 +285,7 @@ def _delete_nodes(work: Work, path: str, nodes: Sequence[Node]) -> int | None:
 def _keep(work: Work, nodes: Sequence[Node]) -> dict[str, Any]:
     """Write the file from which the subtree can be put back."""
     name = _new_file(work)
-    digest = image.write(work.run_dir / name, work.dest.read(nodes))
+    digest = write_kept(work.run_dir / name, work.dest.read(nodes))
     size = sum(node.size for node in nodes)
     return dict(zip(_KEPT, (name, digest, len(nodes), size), strict=True))
 
@@ -331,7 +330,7 @@ def _put_all_back(work: Work) -> int:
 def _put_back(work: Work, path: str) -> bool:
     """Create the missing znodes, parents first; existing ones stay as they are."""
     begun = work.history.cleaned[path]
-    kept = list(image.read(work.run_dir / begun["file"], begun["sha256"]))
+    kept = list(read_kept(work.run_dir / begun["file"], begun["sha256"]))
     work.record(path, "putting-back", {"znodes": len(kept)})
     progress = _Progress(work, path, len(kept), "put back")
     pace, made = Pace(work.options.rate / _BATCH), 0

@@ -1,15 +1,21 @@
-"""Subtrees through one session on dest: list, read, delete, and create them again.
+"""Subtrees through one session on dest: list, read, delete and create them; and the file that keeps them.
+them.
 
 A znode is deleted only as it was kept: it is compared before each batch, and each delete names its version. A
 batch is one multi: all of it is done, or nothing."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from kazoo.exceptions import (
@@ -20,7 +26,7 @@ from kazoo.exceptions import (
     NotEmptyError,
 )
 
-from zkmigrate.errors import ZkmigrateError
+from zkmigrate.errors import JournalError, ZkmigrateError
 from zkmigrate.moves.rules.clean_up import Node
 from zkmigrate.zookeeper.clients.ensemble import ANSWER_S, NOT_ITS_OWN, connected, from_kazoo, named, to_kazoo
 from zkmigrate.zookeeper.clients.subtree import Server
@@ -197,3 +203,77 @@ def dest(servers: Sequence[Server]) -> Iterator[Dest]:
     """A session with one of the servers, for the block. Raises HostError."""
     with connected("dest", servers) as client:
         yield Dest(client)
+
+
+# -- the file that keeps a subtree before its deletion: JSON lines, in the run's directory
+
+
+def write_kept(path: Path, kept: Iterable[Kept]) -> str:
+    """Write the znodes durably, parents first; the file's SHA-256."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    digest = hashlib.sha256()
+    with open(fd, "wb") as file:
+        for one in kept:
+            line = json.dumps(_body(one), ensure_ascii=False, sort_keys=True).encode() + b"\n"
+            digest.update(line)
+            file.write(line)
+        file.flush()
+        os.fsync(fd)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return digest.hexdigest()
+
+
+def read_kept(path: Path, digest: str) -> Iterator[Kept]:
+    """The znodes of the file, in order. Raises JournalError if it is not the file that was written."""
+    try:
+        with open(path, "rb") as file:
+            seen = hashlib.file_digest(file, "sha256").hexdigest()
+            if seen != digest:
+                raise JournalError(
+                    f"{path} is not the file that was written: SHA-256 {seen[:12]}, needed {digest[:12]}. "
+                    "Possible now: put a copy of it there"
+                )
+            file.seek(0)
+            for line in file:
+                yield _kept(json.loads(line))
+    except OSError as error:
+        raise JournalError(
+            f"cannot read {path}: {error.strerror}. Possible now: put a copy of it there"
+        ) from None
+
+
+def _body(one: Kept) -> dict[str, Any]:
+    node = one.node
+    return {
+        "path": node.path,
+        "data": None if one.data is None else base64.b64encode(one.data).decode(),
+        "acl": [{"perms": a.perms, "scheme": a.scheme, "id": a.id} for a in node.acl or ()],
+        "ephemeralOwner": node.owner,
+        "version": node.version,
+        "czxid": hex(node.czxid),
+        "mzxid": hex(node.mzxid),
+        "pzxid": hex(node.pzxid),
+        "mtime": node.changed_ms,
+        "children": node.children,
+    }
+
+
+def _kept(body: dict[str, Any]) -> Kept:
+    data = None if body["data"] is None else base64.b64decode(body["data"])
+    node = Node(
+        body["path"],
+        int(body["czxid"], 16),
+        int(body["mzxid"], 16),
+        int(body["pzxid"], 16),
+        body["version"],
+        body["ephemeralOwner"],
+        len(data or b""),
+        body["mtime"],
+        body["children"],
+        tuple(Acl(a["perms"], a["scheme"], a["id"]) for a in body["acl"]),
+    )
+    return Kept(node, data)

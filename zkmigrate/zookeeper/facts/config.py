@@ -61,8 +61,7 @@ def setting(config: ZooConfig, flags: Mapping[str, str], key: str) -> str | None
     """A server's value for a key that is also a system property, stripped; None: not set.
 
     QuorumPeerConfig.parseProperties sets the system property ``zookeeper.KEY`` from a key of zoo.cfg that it
-    has no field for, and overrides ``-Dzookeeper.KEY``.
-    """
+    has no field for, and overrides ``-Dzookeeper.KEY``."""
     value = config.values.get(key, flags.get(f"zookeeper.{key}"))
     return None if value is None else value.strip()
 

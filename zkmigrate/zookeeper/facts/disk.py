@@ -61,8 +61,7 @@ def durable_tail(
     """The newest durable zxid of a host's directories. Raises HostError or ZkDataError if it is not known.
 
     cursor: where an earlier read of this host's log ended; if its file is gone, the log is read from its
-    start.
-    """
+    start."""
     data, logs = directories(look, host, data_dir, txn_dir)
     if cursor is not None and cursor.file not in logs.names_with_sizes():
         cursor = None
@@ -84,8 +83,7 @@ def largest_znode(
 
     whole: ``mntr`` of the host: its zk_approximate_data_size, of all data and paths together, bounds every
     znode. Only if that is above ``enough`` bytes, or not known, the newest snapshot and its logs are read
-    from disk, which costs O(tree) outside any window.
-    """
+    from disk, which costs O(tree) outside any window."""
     total = whole.value.number("zk_approximate_data_size") if isinstance(whole, Seen) else None
     if total is not None and total <= enough:
         return Seen(Largest(int(total), f"all data together, by mntr of {host}"))

@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
-from zkmigrate.zookeeper.data.four_letter_words import Mntr, Srvr, parse_mntr, parse_srvr
-from zkmigrate.zookeeper.facts.four_letter_answers import answer
+from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.zookeeper.data.four_letter_words import (
+    Mntr,
+    NotServingError,
+    NotWhitelistedError,
+    Srvr,
+    parse_mntr,
+    parse_srvr,
+)
+
+T = TypeVar("T")
+
+NOT_SERVING = "the server runs but does not serve: no quorum, or still syncing"
+
+
+def answer(look: Look, host: str, word: str, parse: Callable[[str], T]) -> Reading[T]:
+    """The parsed answer. Absent: the server is up but does not serve. Unknown: ``denied`` for a word that is
+    not in ``4lw.commands.whitelist``, ``garbled`` for an answer that does not parse."""
+    reading = look.word(host, word)
+    if not isinstance(reading, Seen):
+        return reading
+    try:
+        return Seen(parse(reading.value))
+    except NotServingError:
+        return Absent(NOT_SERVING)
+    except NotWhitelistedError as error:
+        return Unknown("denied", str(error))
+    except ZkDataError as error:
+        return Unknown("garbled", str(error))
 
 
 @dataclass(frozen=True)
@@ -28,8 +56,7 @@ class EnsembleView:
         """Whether a majority serves under one leader; None: hosts that did not answer decide it.
 
         A refused connection is an answer: nothing serves there. Followers serve only under a leader, so a
-        majority of them is enough if their leader does not answer.
-        """
+        majority of them is enough if their leader does not answer."""
         modes = self.modes().values()
         leading = sum(mode in ("leader", "standalone") for mode in modes)
         serving = leading + sum(mode == "follower" for mode in modes)

@@ -39,8 +39,7 @@ class Ownership:
     """State under ``chroot`` as of ``upto``.
 
     newest: the largest zxid of a transaction that touches the chroot or a session that owns part of it.
-    timeouts: session → timeout in milliseconds, every open session.
-    """
+    timeouts: session → timeout in milliseconds, every open session."""
 
     chroot: str
     upto: Hex

@@ -16,6 +16,7 @@ from tests.unit.zkdata_fixtures import (
     RECORDED,
     VERSIONS,
     create_payload,
+    delete_payload,
     log_from,
     payload,
     recorded,
@@ -146,7 +147,7 @@ def test_what_a_digest_sees_and_what_not() -> None:
         digest(),
         digest(payload(3, 5, text("/a/b") + struct.pack(">i", 1) + b"y" + struct.pack(">i", 1))),
         digest(payload(3, 7, text("/a/b") + acl + struct.pack(">i", 1))),
-        digest(payload(3, 2, text("/a/b"))),
+        digest(delete_payload(3, "/a/b")),
         digest(create_payload(3, "/zookeeper/z", cversion=1)),  # by its parent, which counts
     }
     assert len(seen) == 5

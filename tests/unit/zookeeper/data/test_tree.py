@@ -17,6 +17,7 @@ from tests.unit.zkdata_fixtures import (
     VERSIONS,
     build_log,
     create_payload,
+    delete_payload,
     log_from,
     pack_snappy,
     payload,
@@ -308,9 +309,9 @@ def test_rules_of_replay() -> None:
         create_payload(4, "/kafka/no/parent"),
         payload(5, 5, text("/kafka/a") + struct.pack(">i", 3) + b"two" + struct.pack(">i", 4), time_ms=5000),
         create_payload(6, "/kafka/e", b"", ephemeral=True, session=9, cversion=8),
-        payload(7, 2, text("/kafka/gone")),  # not there: the parent's pzxid all the same
+        delete_payload(7, "/kafka/gone"),  # not there: the parent's pzxid all the same
         payload(8, -10, struct.pack(">i", 4000), session=9),
-        payload(9, 2, text("/other")),
+        delete_payload(9, "/other"),
     )
     assert sorted(tree.nodes) == ["/kafka", "/kafka/a", "/kafka/e"]
     root, a = tree.nodes["/kafka"], tree.nodes["/kafka/a"]
@@ -420,7 +421,7 @@ def test_differences_are_told_as_zookeepers_shell_tells_them() -> None:
 
 def test_a_create_replayed_over_a_later_state_does_not_set_its_parent_back() -> None:
     again = create_payload(2, "/kafka/a", cversion=1)
-    tree = tree_of(create_payload(1, "/kafka"), again, payload(3, 2, text("/kafka/a")))
+    tree = tree_of(create_payload(1, "/kafka"), again, delete_payload(3, "/kafka/a"))
     for record in walk(BytesDirectory({"log.2": log_from([again])})):
         tree.apply(record.txn())
     assert (tree.nodes["/kafka"].cversion, tree.nodes["/kafka"].pzxid) == (1, 3)

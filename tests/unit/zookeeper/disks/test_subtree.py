@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
 from tests.unit.tree_server import CONNECTED, EXPIRED, SYNC, TreeServer, Zxids, running
 from tests.unit.zkdata_fixtures import VERSIONS, create_payload, log_from
-from tests.unit.zookeeper.disks.test_tail import placed, reach
+from tests.unit.zookeeper.disks.test_tail import placed
 from zkmigrate.cli.main import cli
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.zookeeper.clients.session import Limits
@@ -37,13 +37,6 @@ KEYS = [
     "zxid", "complete", "source", "where", "chroot", "znodes", "czxid", "mzxid", "pzxid", "begin", "end",
     "gone", "denied", "requests", "seconds",
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    with daemon.running(tmp_path_factory.mktemp("sshd")) as running_sshd:
-        running_sshd.pin()
-        yield running_sshd
 
 
 def run(*words: str) -> Result:
@@ -213,7 +206,7 @@ def test_a_directory_is_read_alike_from_here_and_from_a_host(
     folder = placed(tmp_path, version, "standalone")
     tree = load_tree(FileDirectory(folder / "version-2"), chroot=chroot)
     here = run("--dir", str(folder), "--chroot", chroot, "--json")
-    there = run("--dir", f"127.0.0.1:{folder}", "--chroot", chroot, "--json", *reach(sshd))
+    there = run("--dir", f"127.0.0.1:{folder}", "--chroot", chroot, "--json", *sshd.options)
     assert (here.exit_code, there.exit_code) == (0, 0), here.output + there.output
     body, other = json.loads(here.stdout), json.loads(there.stdout)
     assert list(body) == KEYS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,21 +18,8 @@ from zkmigrate.zookeeper.data.tail import newest
 KEYS = ["zxid", "source", "file", "offset", "torn", "bytes_read", "reads", "skipped", "strays"]
 
 
-@pytest.fixture(scope="module")
-def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    with daemon.running(tmp_path_factory.mktemp("sshd")) as running:
-        running.pin()
-        yield running
-
-
 def run(*words: str) -> Result:
     return CliRunner().invoke(cli, ["zxid", "tail", *words])
-
-
-def reach(sshd: Sshd) -> tuple[str, ...]:
-    """The options by which the daemon is reached."""
-    key, pins = sshd.folder / "user_key", sshd.folder / "known_hosts"
-    return ("--ssh-port", str(sshd.port), "--ssh-key", str(key), "--known-hosts", str(pins))
 
 
 def placed(folder: Path, version: str, kind: str) -> Path:
@@ -51,7 +37,7 @@ def test_a_directory_of_each_server_is_read_alike_from_here_and_from_a_host(
 ) -> None:
     folder = placed(tmp_path, version, kind)
     expected = newest(FileDirectory(folder / "version-2"))
-    here, there = run(str(folder), "--json"), run(f"127.0.0.1:{folder}", "--json", *reach(sshd))
+    here, there = run(str(folder), "--json"), run(f"127.0.0.1:{folder}", "--json", *sshd.options)
     assert (here.exit_code, there.exit_code) == (0, 0), here.output + there.output
     body = json.loads(here.output)
     assert list(body) == KEYS
@@ -126,7 +112,7 @@ def test_what_is_no_readable_directory_of_zookeepers_gets_one_line(
     if make in files:
         (place / files[make][0]).write_bytes(files[make][1])
     options = ("--json",) if json_too else ()
-    for where, more in ((str(place), ()), (f"127.0.0.1:{place}", reach(sshd))):
+    for where, more in ((str(place), ()), (f"127.0.0.1:{place}", sshd.options)):
         result = run(where, *options, *more)
         assert result.exit_code == code, result.output
         (line,) = result.stderr.splitlines()
@@ -142,15 +128,15 @@ def test_what_is_no_readable_directory_of_zookeepers_gets_one_line(
 
 
 def test_a_host_that_cannot_be_reached_or_trusted_is_named(tmp_path: Path, sshd: Sshd) -> None:
-    refused = run("127.0.0.1:/nowhere", *reach(sshd)[2:], "--ssh-port", str(daemon.free_port()))
+    refused = run("127.0.0.1:/nowhere", *sshd.options[2:], "--ssh-port", str(daemon.free_port()))
     assert refused.exit_code == 8
     assert "127.0.0.1: " in refused.stderr
-    unpinned = run("127.0.0.2:/nowhere", *reach(sshd))
+    unpinned = run("127.0.0.2:/nowhere", *sshd.options)
     assert unpinned.exit_code == 8
     assert "known_hosts has no key for" in unpinned.stderr
     (tmp_path / "none").write_text("")
     for place in (":/data", "host:", ""):
-        wrong = run(place, *reach(sshd))
+        wrong = run(place, *sshd.options)
         assert wrong.exit_code == 2
         assert "is not a directory" in wrong.stderr
 
