@@ -70,7 +70,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Listed:
+class Subtrees:
     """The subtrees of dest outside every chroot. of_dest: findings for any deletion. verdicts: subtree → its
     own findings."""
 
@@ -128,7 +128,7 @@ class Work:
         kept = read_kept(self.run_dir / begun["file"], begun["sha256"])
         return {one.node.path: one.node.mark for one in kept}
 
-    def look_around(self) -> Listed:
+    def look_around(self) -> Subtrees:
         """Look at dest once, and judge every subtree."""
         self.dest.sync()
         using = users(self.inventory, self.dependent, self.look)
@@ -153,14 +153,14 @@ class Work:
             raise ChangedError(f"the parent of {path} is not there any more")
         return rules.summed(path, nodes, above, self.cut(), self.known(path))
 
-    def judged(self, using: Users, trees: Mapping[str, Subtree]) -> Listed:
+    def judged(self, using: Users, trees: Mapping[str, Subtree]) -> Subtrees:
         who = ": ".join(text for text in (f"accepted by {self.by['by']}", self.by["reason"]) if text)
         cut = self.cut()
 
         def answered(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
             return rules.answered(findings, self.options.accept, who)
 
-        return Listed(
+        return Subtrees(
             trees,
             answered(rules.of_dest(using.watches, using.clients, using.chroots)),
             {path: answered(rules.of_subtree(tree, cut, using.watches)) for path, tree in trees.items()},
@@ -369,7 +369,7 @@ def _say(work: Work, text: str) -> None:
     out.flush()
 
 
-def _show(work: Work, listed: Listed) -> None:
+def _show(work: Work, listed: Subtrees) -> None:
     """Print the plan, before the question."""
     cut = work.cut()
     where = "an unknown zxid" if cut is None else format_zxid(cut)
@@ -387,7 +387,7 @@ def _show(work: Work, listed: Listed) -> None:
         _say(work, line)
 
 
-def _close(work: Work, listed: Listed, code: int) -> None:
+def _close(work: Work, listed: Subtrees, code: int) -> None:
     if not work.setting.as_json:
         return
     print_json(
@@ -402,7 +402,7 @@ def _close(work: Work, listed: Listed, code: int) -> None:
     )
 
 
-def _body(work: Work, listed: Listed, path: str) -> dict[str, Any]:
+def _body(work: Work, listed: Subtrees, path: str) -> dict[str, Any]:
     tree = listed.trees[path]
     return {
         "path": path,
