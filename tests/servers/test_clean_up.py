@@ -393,7 +393,7 @@ def test_what_a_brokers_file_names_is_no_subtree(place: Place) -> None:
         pins = daemon.pin(["127.9.0.1"])
         login = f"user: {sshd.user()}, port: {daemon.port}, key: user_key, known_hosts: {pins}"
         place.begin(ssh=login, config=str(config))
-        with pytest.raises(UsageError, match=rf"{place.top} is no subtree.*{place.top}/bin"):
+        with pytest.raises(UsageError, match=rf"{place.top} cannot be chosen.*{place.top}/bin"):
             place.ask(accept=())
         beside = (f"{place.top}/bin", f"{place.top}/null")
         code, said = place.ask(accept=(), subtrees=beside)

@@ -95,14 +95,7 @@ def _cons(body: Mapping[str, Any]) -> str:
 def _connection(c: Mapping[str, Any]) -> str:
     fields = {"queued": c["outstanding_requests"], "recved": c["packets_received"], "sent": c["packets_sent"]}
     if c.get("session_id"):
-        fields |= {
-            "sid": format_session(int(c["session_id"])),
-            "lop": c["last_operation"],
-            "est": c["established"],
-            "to": c["session_timeout"],
-            "lcxid": format_session(int(c["last_cxid"])),
-            "lzxid": format_session(int(c["last_zxid"])),
-        }
+        fields |= {"sid": format_session(int(c["session_id"])), "to": c["session_timeout"]}
     pairs = ",".join(f"{key}={_flat(value)}" for key, value in fields.items())
     return f" /{_flat(c['remote_socket_address'])}[{int(c['interest_ops'])}]({pairs})\n"
 

@@ -2,14 +2,13 @@
 
 Four failures have an error each: nothing came (EmptyAnswerError), the server is up without a quorum
 (NotServingError), the word is not whitelisted (NotWhitelistedError), the text is foreign or cut
-(GarbledAnswerError). "imok" and `isro` do not say whether a server serves.
-"""
+(GarbledAnswerError). "imok" and `isro` do not say whether a server serves."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from zkmigrate.zookeeper.data.errors import MalformedError, ZkDataError
@@ -203,7 +202,7 @@ def parse_mntr(text: str) -> Mntr:
 @dataclass(frozen=True, slots=True)
 class Connection:
     """One line of `cons`. address: the client's, IPv6 in its short form. session None: none yet (a
-    four-letter word, or a client that still connects); the fields after it are None then."""
+    four-letter word, or a client that still connects); timeout_ms is None then."""
 
     address: str
     port: int
@@ -212,10 +211,6 @@ class Connection:
     sent: int
     session: int | None = None
     timeout_ms: int | None = None
-    established_ms: int | None = None
-    last_operation: str | None = None
-    last_cxid: int | None = None
-    last_zxid: int | None = None
 
 
 _CONNECTION = re.compile(r" ?(?P<peer>.*)\[(?P<ops>[0-9a-f]+)\]\((?P<fields>[^()]*)\)")
@@ -246,9 +241,6 @@ def _connection(line: str) -> Connection:
         raise _garbled("cons", "a line is not a connection", line)
     pairs = dict(part.partition("=")[::2] for part in match["fields"].split(","))
 
-    def read(name: str, convert: Callable[[str], int]) -> int | None:
-        return convert(pairs[name]) if name in pairs else None
-
     try:
         address, port = split_peer(match["peer"])
         return Connection(
@@ -257,12 +249,8 @@ def _connection(line: str) -> Connection:
             int(pairs["queued"]),
             int(pairs["recved"]),
             int(pairs["sent"]),
-            read("sid", parse_session),
-            read("to", int),
-            read("est", int),
-            pairs.get("lop"),
-            read("lcxid", parse_session),
-            read("lzxid", parse_session),  # a client that has seen nothing: all ones, -1
+            parse_session(pairs["sid"]) if "sid" in pairs else None,
+            int(pairs["to"]) if "to" in pairs else None,
         )
     except (KeyError, ValueError):
         raise _garbled("cons", "a connection's fields do not parse", line) from None
