@@ -70,7 +70,7 @@ def _looking(options: dict[str, Any]) -> Iterator[Looking]:
     from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
     from zkmigrate.zookeeper.disks.chroot import parse_chroot
     from zkmigrate.zookeeper.disks.location import any_remote, open_disks, open_side, parse_pairs
-    from zkmigrate.zookeeper.disks.prove import ProgressLines
+    from zkmigrate.zookeeper.disks.progress import ProgressLines
 
     chroot = parse_chroot(options["chroot"])
     pairs = parse_pairs(options)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import getpass
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -41,6 +40,7 @@ from zkmigrate.ui.console import StdConsole
 from zkmigrate.zookeeper.clients.ensemble import Pace
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.zxid import format_zxid
+from zkmigrate.zookeeper.disks.progress import Interval
 
 REFUSED = 6
 STOPPED = 130
@@ -140,11 +140,10 @@ class Work:
 
     def walked(self, path: str) -> Iterator[Node]:
         """The znodes of a subtree, with progress."""
-        said = time.monotonic()
+        interval = Interval(_PROGRESS_S)
         for number, node in enumerate(self.dest.walk(path), 1):
             yield node
-            if time.monotonic() - said >= _PROGRESS_S:
-                said = time.monotonic()
+            if interval.due():
                 _say(self, f"{path}: {number} znodes listed")
 
     def summed(self, path: str, nodes: Iterable[Node]) -> Subtree:
@@ -427,12 +426,10 @@ class _Progress:
 
     def __init__(self, work: Work, path: str, total: int, did: str) -> None:
         self._work, self._path, self._total, self._did = work, path, total, did
-        self._began = self._said = time.monotonic()
+        self._interval = Interval(_PROGRESS_S)
 
     def at(self, done: int) -> None:
-        now = time.monotonic()
-        if now - self._said >= _PROGRESS_S and done:
-            self._said = now
-            left = (self._total - done) * (now - self._began) / done
+        if done and self._interval.due():
+            left = (self._total - done) * self._interval.elapsed_s / done
             so_far = f"{done} of {self._total} znodes {self._did}"
             _say(self._work, f"{self._path}: {so_far}, about {left:.0f} s left")

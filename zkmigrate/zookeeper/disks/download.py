@@ -11,11 +11,10 @@ from zkmigrate.engine.clock import Clock
 from zkmigrate.errors import HostError
 from zkmigrate.zookeeper.data.reader import RandomReader
 from zkmigrate.zookeeper.data.txnlog import END_MARK, FRAME
+from zkmigrate.zookeeper.disks.progress import Interval
 
 BLOCK = 256 << 10
 """Bytes of one read, and the burst of the rate limit."""
-
-_PROGRESS_S = 3.0
 
 
 class Bucket:
@@ -63,9 +62,8 @@ class Progress:
     """The bytes still to read, and a line about them every few seconds. say: takes the line."""
 
     def __init__(self, clock: Clock, say: Callable[[str], None]) -> None:
-        self._clock = clock
+        self._interval = Interval(clock=clock.now)
         self._say = say
-        self._began = self._said = clock.now()
         self._planned: dict[str, int] = {}
         self._current = ""
         self._of_current = 0
@@ -89,12 +87,10 @@ class Progress:
         """Count bytes that were read."""
         self.done += count
         self._of_current += count
-        now = self._clock.now()
-        if now - self._said < _PROGRESS_S:
+        if not self._interval.due():
             return
-        self._said = now
         rest = sum(self._planned.values()) - min(self._of_current, self._planned.get(self._current, 0))
-        left = rest * (now - self._began) / max(1, self.done)
+        left = rest * self._interval.elapsed_s / max(1, self.done)
         self._say(
             f"{megabytes(self.done)} of at most {megabytes(self.done + rest)} read, at most {left:.0f} s "
             f"left; now {self._current}"

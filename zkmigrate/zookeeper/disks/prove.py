@@ -29,16 +29,16 @@ from zkmigrate.zookeeper.data.proofs import (
     unread,
 )
 from zkmigrate.zookeeper.data.session import format_session
-from zkmigrate.zookeeper.data.sums import BUCKETS, Sums, Teller, read_sums, znodes
+from zkmigrate.zookeeper.data.sums import BUCKETS, Sums, read_sums, znodes
 from zkmigrate.zookeeper.data.tail import newest
 from zkmigrate.zookeeper.data.tree import Difference, Znode
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 from zkmigrate.zookeeper.data.zxid import format_zxid
+from zkmigrate.zookeeper.disks.progress import ProgressLines
 from zkmigrate.zookeeper.disks.subtree_differences import differing
 
 NOT_HELD = 10
 UNPROVED = 11
-_PROGRESS_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -90,28 +90,6 @@ class ProofResult:
         """0, NOT_HELD, or UNPROVED if no proof failed and one could not be made."""
         values = self.held().values()
         return NOT_HELD if False in values else UNPROVED if None in values else 0
-
-
-class ProgressLines:
-    """Progress of long reads, a line every few seconds. say: takes the line."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._began = self._said = time.monotonic()
-
-    def of(self, name: str = "") -> Teller:
-        """The Teller for this server's disk; without a name, the only one."""
-
-        def tell(what: str, done: int, total: int | None) -> None:
-            now = time.monotonic()
-            if now - self._said < _PROGRESS_S:
-                return
-            self._said = now
-            of = "" if total is None else f" of {total}"
-            whose = f"{name}: " if name else ""
-            self._say(f"{whose}{done}{of} {what} read, {now - self._began:.0f} s")
-
-        return tell
 
 
 def prove(

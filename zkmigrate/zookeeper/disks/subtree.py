@@ -15,6 +15,7 @@ from zkmigrate.zookeeper.data.tree import load_tree
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 from zkmigrate.zookeeper.data.zxid import format_zxid
 from zkmigrate.zookeeper.disks.location import Disks, Place, open_disk
+from zkmigrate.zookeeper.disks.progress import Interval
 
 _SHOWN = 10
 
@@ -44,37 +45,23 @@ class Answer:
 
 
 @dataclass
-class Pace:
-    """Progress of a long walk, a line every ``every_s`` seconds. clock: in seconds."""
+class WalkProgress:
+    """Lines about a long walk."""
 
     say: Callable[[str], None]
-    every_s: float = 5.0
-    clock: Callable[[], float] = time.monotonic
-    _began: float = field(init=False)
-    _next: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._began = self.clock()
-        self._next = self._began + self.every_s
+    interval: Interval = field(default_factory=lambda: Interval(5.0))
 
     def walked(self, walk: Walk) -> None:
         """A line about a walk; the number of znodes is not known before its end."""
-        if self._due():
+        if self.interval.due():
             znodes = walk.extent.znodes
-            rate = znodes / (self.clock() - self._began)
+            rate = znodes / self.interval.elapsed_s
             self.say(f"{znodes} znodes, {rate:.0f} a second; {walk.left} more are known and not answered yet")
 
     def replayed(self, done: int, _total: int | None) -> None:
         """A line about a replay on disk."""
-        if self._due():
+        if self.interval.due():
             self.say(f"the snapshot is read, and {done} transactions after it")
-
-    def _due(self) -> bool:
-        now = self.clock()
-        if now < self._next:
-            return False
-        self._next = now + self.every_s
-        return True
 
 
 def from_server(
@@ -82,8 +69,7 @@ def from_server(
 ) -> Answer:
     """Walk on one of the servers. hint: takes progress. Raises HostError if none answers to the end,
     AbsentError if the chroot does not exist."""
-    pace = Pace(hint)
-    found = walk_subtree(servers, chroot, window, limits, pace.walked, hint)
+    found = walk_subtree(servers, chroot, window, limits, WalkProgress(hint).walked, hint)
     walk = found.walk
     if walk.above is not None:
         raise AbsentError(
@@ -111,7 +97,9 @@ def from_disk(
     began = time.monotonic()
     with open_disk(disks, data, log) as side:
         most = max(largest, MAX_RECORD)
-        tree = load_tree(side.data, side.logs, chroot=chroot, max_record=most, tell=Pace(hint).replayed)
+        tree = load_tree(
+            side.data, side.logs, chroot=chroot, max_record=most, tell=WalkProgress(hint).replayed
+        )
     if chroot not in tree.nodes:
         raise AbsentError(f"{chroot} does not exist in {data} at {format_zxid(tree.zxid)}")
     seconds = time.monotonic() - began

@@ -17,7 +17,7 @@ from zkmigrate.zookeeper.data.session import format_session, unsigned
 from zkmigrate.zookeeper.data.sums import read_sums
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 from zkmigrate.zookeeper.disks.location import Disks, Place, open_disk
-from zkmigrate.zookeeper.disks.prove import ProgressLines
+from zkmigrate.zookeeper.disks.progress import ProgressLines
 
 ANSWER_S = 5.0
 _PLACES = 3

@@ -23,8 +23,9 @@ from zkmigrate.zookeeper.clients.subtree import Server, walk_subtree
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.subtree import Walk
 from zkmigrate.zookeeper.data.tree import load_tree, max_zxid
+from zkmigrate.zookeeper.disks.progress import Interval
 from zkmigrate.zookeeper.disks.servers import parse_servers
-from zkmigrate.zookeeper.disks.subtree import Pace
+from zkmigrate.zookeeper.disks.subtree import WalkProgress
 
 TREE: dict[str, Zxids] = {
     "/": (0, 0, 9),
@@ -281,10 +282,10 @@ def test_what_names_no_server_or_no_path_is_refused(text: str) -> None:
         parse_servers(text)
 
 
-def paced(ticks: list[float]) -> tuple[list[str], Pace]:
+def paced(ticks: list[float]) -> tuple[list[str], WalkProgress]:
     said: list[str] = []
     clock: Callable[[], float] = iter(ticks).__next__
-    return said, Pace(said.append, 5.0, clock)
+    return said, WalkProgress(said.append, Interval(5.0, clock))
 
 
 def test_a_long_walk_tells_how_many_how_fast_and_what_is_left() -> None:
