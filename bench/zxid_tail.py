@@ -33,7 +33,7 @@ from zkmigrate.lab.load.zkloop import settle, turn
 from zkmigrate.zookeeper.data.logdir import log_files, walk
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.tail import newest
-from zkmigrate.zookeeper.disks.location import Place, reached
+from zkmigrate.zookeeper.disks.location import Place, open_disks
 
 IN_FLIGHT = 200
 NO_SNAPSHOT = 1_000_000_000
@@ -127,7 +127,7 @@ def measured(folder: Path, rounds: int, daemon: sshd.Sshd) -> dict[str, Any]:
         return last
 
     ssh = sshd.inventory(daemon).ssh
-    with reached(ssh) as disks:
+    with open_disks(ssh) as disks:
         place = Place("127.0.0.1", str(folder))
         disks.directory(place)  # the connection is open from here on
 

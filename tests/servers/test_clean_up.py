@@ -38,7 +38,7 @@ from zkmigrate.errors import LockedError, UsageError, ZkmigrateError
 from zkmigrate.inventory import inventory as inventories
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.moves.rules.clean_up import Node
-from zkmigrate.moves.verbs.clean_up import Wishes, clean_up
+from zkmigrate.moves.verbs.clean_up import Options, clean_up
 from zkmigrate.moves.verbs.deletion import ChangedError, Dest
 from zkmigrate.report.build import build
 from zkmigrate.report.sources import read
@@ -179,7 +179,7 @@ class Place:
                 interactive=typed is not None,
                 verb="clean-up",
             )
-            code = clean_up(setting, Wishes(RUN, **{**wanted, "yes": typed is None, **wishes}))
+            code = clean_up(setting, Options(RUN, **{**wanted, "yes": typed is None, **wishes}))
         finally:
             os.close(reader)
         return code, out.getvalue()
@@ -281,7 +281,7 @@ def test_it_is_listed_deleted_and_put_back(place: Place) -> None:
 
 
 def test_both_ways_say_how_far_they_are(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zkmigrate.moves.verbs.clean_up._TELL_S", 0.0)
+    monkeypatch.setattr("zkmigrate.moves.verbs.clean_up._PROGRESS_S", 0.0)
     plant(place, many=92)
     place.begin()
     assert len(tree(place.port, place.top)) == 100
@@ -303,10 +303,10 @@ def test_a_run_that_is_not_finalized_is_refused(place: Place) -> None:
 @pytest.mark.parametrize(
     ("wishes", "why"),
     [
-        ({"subtrees": ("/kafka",)}, "/kafka is no subtree that can be chosen"),
-        ({"subtrees": ("/zookeeper",)}, "/zookeeper is no subtree that can be chosen"),
-        ({"subtrees": ("/",)}, "/ is no subtree that can be chosen"),
-        ({"put_back": True}, "/refused is no subtree that can be chosen"),
+        ({"subtrees": ("/kafka",)}, "/kafka cannot be chosen"),
+        ({"subtrees": ("/zookeeper",)}, "/zookeeper cannot be chosen"),
+        ({"subtrees": ("/",)}, "/ cannot be chosen"),
+        ({"put_back": True}, "/refused cannot be chosen"),
         ({"reason": " "}, "--reason is missing"),
         ({"accept": ("clean-up.owned:/a",)}, "cannot be accepted"),
         ({"all": True}, "exclude each other"),
@@ -393,7 +393,7 @@ def test_what_a_brokers_file_names_is_no_subtree(place: Place) -> None:
         pins = daemon.pin(["127.9.0.1"])
         login = f"user: {sshd.user()}, port: {daemon.port}, key: user_key, known_hosts: {pins}"
         place.begin(ssh=login, config=str(config))
-        with pytest.raises(UsageError, match=rf"{place.top} is no subtree.*{place.top}/bin"):
+        with pytest.raises(UsageError, match=rf"{place.top} cannot be chosen.*{place.top}/bin"):
             place.ask(accept=())
         beside = (f"{place.top}/bin", f"{place.top}/null")
         code, said = place.ask(accept=(), subtrees=beside)

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.unit.zkdata_fixtures import VERSIONS, create_payload, log_from, payload, set_payload, text
+from tests.unit.zookeeper.data.whole_tree import load_whole
 from zkmigrate.errors import UsageError
 from zkmigrate.spark import open_sessions
 from zkmigrate.spark.input import Input
@@ -18,7 +19,6 @@ from zkmigrate.spark.request import Asked, Place
 from zkmigrate.spark.sizes import znodes
 from zkmigrate.zookeeper.data.effect import CONTAINER_OWNER, SESSIONS, TTL_OWNER, is_session
 from zkmigrate.zookeeper.data.reader import FileDirectory
-from zkmigrate.zookeeper.data.tree import load_tree
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -28,7 +28,7 @@ def test_subtrees_have_the_znodes_that_stand_at_the_end_of_the_log(
     folder = recorded / version / "standalone"
     found = tenants.run(Input(spark, Asked((Place("a", str(folder)),))))
     directory = FileDirectory(folder / "version-2")
-    tree = load_tree(directory, directory, whole=True)
+    tree = load_whole(directory)
     wanted: Counter[str] = Counter()
     data: Counter[str] = Counter()
     ephemerals: Counter[str] = Counter()

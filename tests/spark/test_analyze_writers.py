@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.unit.zkdata_fixtures import VERSIONS, create_payload, log_from, payload, text
-from tests.unit.zookeeper.data.test_replay import multi
+from tests.unit.zkdata_fixtures import VERSIONS, create_payload, log_from, multi_payload, payload, text
 from zkmigrate.errors import UsageError
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import quiet, writers
@@ -47,7 +46,7 @@ def test_what_a_session_did_last_is_told_by_epoch_zxid_and_place_in_a_multi(
     for n in range(8):
         ends = ("a", "z") if n % 2 else ("z", "a")
         made = [create_payload(0, f"/{n}/{end}") for end in (*ends, *ends)]
-        multis.append(multi(epochs[1] | 2 + n, *made, session=n + 1))
+        multis.append(multi_payload(epochs[1] | 2 + n, *made, session=n + 1))
     folder = tmp_path / "version-2"
     folder.mkdir()
     (folder / "log.100000009").write_bytes(log_from([*registered, *multis]))

@@ -44,6 +44,12 @@ class Sshd:
         path.chmod(0o600)
         return path
 
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options by which a verb reaches the daemon."""
+        key, pins = self.folder / "user_key", self.folder / "known_hosts"
+        return ("--ssh-port", str(self.port), "--ssh-key", str(key), "--known-hosts", str(pins))
+
     def program(self, name: str, text: str) -> None:
         """Put an executable first on the PATH of every session."""
         path = self.programs / name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import struct
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import cramjam
@@ -72,6 +72,27 @@ def build_log(first: int, count: int, path: str = "/kafka/n") -> bytes:
 def set_payload(zxid: int, path: str, data: bytes, version: int = 1) -> bytes:
     """A setData of one znode."""
     return payload(zxid, 5, text(path) + struct.pack(">i", len(data)) + data + struct.pack(">i", version))
+
+
+def delete_payload(zxid: int, path: str) -> bytes:
+    return payload(zxid, 2, text(path))
+
+
+def acl_payload(zxid: int, path: str, version: int = 1, session: int = 0x77) -> bytes:
+    """A setACL: it leaves no zxid in the tree."""
+    return payload(zxid, 7, text(path) + OPEN_ACL + struct.pack(">i", version), session)
+
+
+def close_payload(zxid: int, session: int, paths: Sequence[str] | None = None, cxid: int = 0) -> bytes:
+    """A closeSession. paths None: as 3.4 and 3.5 log it."""
+    named = b"" if paths is None else struct.pack(">i", len(paths)) + b"".join(map(text, paths))
+    return payload(zxid, -11, named, session, cxid)
+
+
+def multi_payload(zxid: int, *operations: bytes, session: int = 0x77) -> bytes:
+    """operations: payloads, of which the type and the body count."""
+    parts = b"".join(one[28:32] + struct.pack(">i", len(one) - 32) + one[32:] for one in operations)
+    return payload(zxid, 14, struct.pack(">i", len(operations)) + parts, session)
 
 
 def snapshot_of(nodes: Mapping[str, bytes]) -> bytes:

@@ -327,7 +327,7 @@ def test_a_tree_that_was_another_at_the_cut_is_told_with_both_digests(tmp_path: 
     leader = next(iter(world.inventory.source_names))
     trees = digests(WorldLook(world), world.inventory, "/kafka", leader, world.source.zxid)
     assert isinstance(trees.source, Seen)
-    znode = hash_of("/kafka/own", Znode(b"", 0, None, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0))
+    znode = hash_of("/kafka/own", Znode(b"", 0, None, 1, 1, 1, 0, 0, 0, 0, 0, 0))
     sums = (trees.source.value.sums[0] + znode, *trees.source.value.sums[1:])
     other = replace(trees, hosts={**trees.hosts, "dest2": Seen(replace(trees.source.value, sums=sums))})
     found = {f.target: f for f in _same_tree(other)}

@@ -25,7 +25,7 @@ from zkmigrate.model.step import Records, Retired, Way
 from zkmigrate.moves.facts.connections import SourceClients
 from zkmigrate.moves.rules.retire import may_retire
 from zkmigrate.moves.verbs.retire import retire
-from zkmigrate.moves.verbs.watching.verb import Wanted, watch
+from zkmigrate.moves.verbs.watch import Options, watch
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.report.build import build
 from zkmigrate.report.sources import read
@@ -121,7 +121,7 @@ def test_the_move_goes_on_without_a_broker_that_was_retired_in_the_roll(night: N
     assert [(d.where, d.by) for d in told] == [(GONE, by)]
     assert "its disk is broken" in told[0].what
     assert "not registered" in told[0].what
-    assert watch(night.setting(), Wanted(True, 30.0, 60.0, "run")) == 0, "nobody waits for its answer later"
+    assert watch(night.setting(), Options(True, 30.0, 60.0, "run")) == 0, "nobody waits for its answer later"
 
 
 @pytest.fixture

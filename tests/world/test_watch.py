@@ -24,9 +24,8 @@ from zkmigrate.model.finding import Held
 from zkmigrate.model.look import Look
 from zkmigrate.moves.facts.after_move import LogPosition, look_after_move
 from zkmigrate.moves.rules import after_move
-from zkmigrate.moves.verbs.watching import memory, verb
-from zkmigrate.moves.verbs.watching.memory import Memory
-from zkmigrate.moves.verbs.watching.verb import Screen, Wanted, Watch
+from zkmigrate.moves.verbs import watch as verb
+from zkmigrate.moves.verbs.watch import Memory, Options, Screen, Watch
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.moves.world.world import WRITER, World
 
@@ -245,7 +244,7 @@ def loop(
     clock = Clock(desk.world, at)
     screen = Screen(out, as_json, once=False)
     made = Watch(inventory, look, clock, interrupt, None, Memory(inventory.name), screen)
-    return made.run(Wanted(every=30, for_s=300)), out.getvalue()
+    return made.run(Options(every=30, for_s=300)), out.getvalue()
 
 
 def test_a_watch_tells_what_changes_and_nothing_else(moved: WatchDesk) -> None:
@@ -280,11 +279,11 @@ def test_a_state_file_that_is_none_is_refused(tmp_path: Path, content: str) -> N
     file = tmp_path / "state.json"
     file.write_text(content)
     with pytest.raises(UsageError, match=r"is not what watch keeps for world .*--from-now"):
-        memory.load(file, "world")
+        verb.load(file, "world")
 
 
 def test_times_are_read_with_their_units_and_others_refused() -> None:
     assert [verb.seconds(text) for text in ("30s", "1.5m", "2h", "3d", "7")] == [30, 90, 7200, 259200, 7]
     for text in ("", "0s", "-1", "x", "nan", "inf", "1w", "s"):
-        with pytest.raises(UsageError, match="is no time"):
+        with pytest.raises(UsageError, match="is not a time"):
             verb.seconds(text)

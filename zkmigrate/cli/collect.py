@@ -13,10 +13,10 @@ import click
 
 from zkmigrate.cli import flags
 from zkmigrate.cli.zxid import ssh_of
-from zkmigrate.zookeeper.disks.collected import SERVER
+from zkmigrate.zookeeper.disks.manifest import SERVER
 
 if TYPE_CHECKING:
-    from zkmigrate.zookeeper.disks.collect import Asked, Server
+    from zkmigrate.zookeeper.disks.collect import Request, Server
     from zkmigrate.zookeeper.disks.location import Place
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)([kKMG]?)")
@@ -79,20 +79,20 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 def _collect(options: dict[str, Any]) -> int:
     from zkmigrate.engine.clock import Interrupt, RealClock
     from zkmigrate.zookeeper.disks import collect as verb
-    from zkmigrate.zookeeper.disks.location import distant, reached
+    from zkmigrate.zookeeper.disks.location import any_remote, open_disks
 
-    asked = _asked(options)
-    ssh = ssh_of(options) if distant([(one.data, one.log) for one in asked.servers]) else None
+    request = _request(options)
+    ssh = ssh_of(options) if any_remote([(one.data, one.log) for one in request.servers]) else None
     interrupt = Interrupt()
-    with reached(ssh) as disks, interrupt.listening():
-        found = verb.collect(disks, asked, RealClock(interrupt), lambda: interrupt.wanted, flags.hint)
+    with open_disks(ssh) as disks, interrupt.listening():
+        found = verb.collect(disks, request, RealClock(interrupt), lambda: interrupt.wanted, flags.hint)
     click.echo(json.dumps(verb.body(found)) if options["as_json"] else verb.text(found))
     return found.code
 
 
 def _verify(options: dict[str, Any]) -> int:
     from zkmigrate.errors import UsageError
-    from zkmigrate.zookeeper.disks.collected import counted, verify
+    from zkmigrate.zookeeper.disks.manifest import plural, verify
 
     if options["places"] or options["out"] or options["log_dirs"]:
         raise UsageError("--verify DIR reads only this folder; it takes only --json")
@@ -105,21 +105,21 @@ def _verify(options: dict[str, Any]) -> int:
     for name in found.unfinished:
         click.echo(f"{name}: unfinished; the next call continues it")
     said = "the folder differs" if found.problems else "the folder matches"
-    click.echo(f"{counted(found.files, 'file')}, {counted(found.bytes, 'byte')} in the manifest: {said}")
+    click.echo(f"{plural(found.files, 'file')}, {plural(found.bytes, 'byte')} in the manifest: {said}")
     return found.code
 
 
-def _asked(options: dict[str, Any]) -> Asked:
+def _request(options: dict[str, Any]) -> Request:
     """The options as a request. Raises UsageError."""
     from zkmigrate.errors import UsageError
     from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
-    from zkmigrate.zookeeper.disks.collect import Asked
+    from zkmigrate.zookeeper.disks.collect import Request
 
     out: Path | None = options["out"]
     if out is None or not options["places"]:
         raise UsageError("needed: [NAME=]HOST:DIR... and --out DIR, or --verify DIR")
     zxid, hours = _since(options["since"])
-    return Asked(
+    return Request(
         out,
         servers(options["places"], options["log_dirs"]),
         options["newest_snapshots"],

@@ -297,7 +297,7 @@ def clean_up(run_id: str, all_: bool, **options: Any) -> None:
 
     names = ("yes", "subtrees", "reason", "accept", "put_back", "rate")
     wishes = {name: options.pop(name) for name in names}
-    _do(lambda: cleaning.clean_up(_setting(options), cleaning.Wishes(run_id=run_id, all=all_, **wishes)))
+    _do(lambda: cleaning.clean_up(_setting(options), cleaning.Options(run_id=run_id, all=all_, **wishes)))
 
 
 @cli.command()
@@ -465,10 +465,10 @@ def watch(
     _say_first("watch", options)
 
     def look() -> int:
-        from zkmigrate.moves.verbs.watching import verb
+        from zkmigrate.moves.verbs import watch as verb
 
-        wanted = verb.Wanted(once, verb.seconds(every), verb.seconds(for_), run_id, state, from_now)
-        return verb.watch(_setting(options), wanted)
+        chosen = verb.Options(once, verb.seconds(every), verb.seconds(for_), run_id, state, from_now)
+        return verb.watch(_setting(options), chosen)
 
     _do(look)
 

@@ -49,12 +49,12 @@ def _prove(options: dict[str, Any]) -> int:
     from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
     from zkmigrate.zookeeper.disks import prove as verb
     from zkmigrate.zookeeper.disks.chroot import parse_chroot
-    from zkmigrate.zookeeper.disks.location import distant, opened, paired, reached
+    from zkmigrate.zookeeper.disks.location import any_remote, open_disks, open_side, parse_pairs
 
-    pairs = paired(options)
+    pairs = parse_pairs(options)
     chroot = parse_chroot(options["chroot"])
     zxid, on_dest = compared(options)
-    asked = verb.Asked(
+    asked = verb.ProofRequest(
         chroot,
         PROOFS if options["proof"] == "all" else (options["proof"],),
         zxid,
@@ -64,8 +64,8 @@ def _prove(options: dict[str, Any]) -> int:
         options["out"],
         max(2 * (options["jute_maxbuffer"] + 1), MAX_RECORD),
     )
-    with reached(ssh_of(options) if distant(pairs) else None) as disks:
-        sides = [opened(disks, *pair) for pair in pairs]
+    with open_disks(ssh_of(options) if any_remote(pairs) else None) as disks:
+        sides = [open_side(disks, *pair) for pair in pairs]
         found = verb.prove(sides[0], sides[1:], asked, flags.hint)
     click.echo(json.dumps(verb.body(found)) if options["as_json"] else verb.text(found))
     return found.code

@@ -49,18 +49,18 @@ def _looking(options: dict[str, Any]) -> Iterator[ReplayDisks]:
     from zkmigrate.moves.facts.replay import ReplayDisks
     from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
     from zkmigrate.zookeeper.disks.chroot import parse_chroot
-    from zkmigrate.zookeeper.disks.location import distant, opened, paired, reached
-    from zkmigrate.zookeeper.disks.prove import Telling
+    from zkmigrate.zookeeper.disks.location import any_remote, open_disks, open_side, parse_pairs
+    from zkmigrate.zookeeper.disks.progress import ProgressLines
 
     chroot = parse_chroot(options["chroot"])
-    pairs = paired(options)
-    with reached(ssh_of(options) if distant(pairs) else None) as disks:
+    pairs = parse_pairs(options)
+    with open_disks(ssh_of(options) if any_remote(pairs) else None) as disks:
         yield ReplayDisks(
-            lambda: [opened(disks, *pair) for pair in pairs],
+            lambda: [open_side(disks, *pair) for pair in pairs],
             chroot,
             options["lines"],
             max(2 * (options["jute_maxbuffer"] + 1), MAX_RECORD),
-            Telling(flags.hint).of,
+            ProgressLines(flags.hint).of,
         )
 
 

@@ -46,7 +46,7 @@ def _writers(options: dict[str, Any]) -> int:
     from zkmigrate.errors import UsageError
     from zkmigrate.zookeeper.disks import writer_addresses as verb
     from zkmigrate.zookeeper.disks.chroot import parse_chroot
-    from zkmigrate.zookeeper.disks.location import reached
+    from zkmigrate.zookeeper.disks.location import open_disks
     from zkmigrate.zookeeper.disks.servers import parse_servers
 
     chroot = parse_chroot(options["chroot"])
@@ -56,8 +56,8 @@ def _writers(options: dict[str, Any]) -> int:
             f"--servers {options['servers']} ends in {below}. Needed: HOST[:PORT],... without a path"
         )
     data, log, ssh = places_of(options)
-    with reached(ssh) as disks:
-        return verb.told(
+    with open_disks(ssh) as disks:
+        return verb.print_writers(
             disks,
             data,
             log,

@@ -112,10 +112,10 @@ def compared(options: dict[str, Any]) -> tuple[int | None, tuple[int, ...]]:
 
 def _tail(options: dict[str, Any]) -> int:
     from zkmigrate.zookeeper.disks import tail as verb
-    from zkmigrate.zookeeper.disks.location import reached
+    from zkmigrate.zookeeper.disks.location import open_disks
 
     data, log, ssh = places_of(options)
-    with reached(ssh) as disks:
+    with open_disks(ssh) as disks:
         return verb.tail(
             disks,
             data,
@@ -131,7 +131,7 @@ def _subtree(options: dict[str, Any]) -> int:
     from zkmigrate.zookeeper.clients.session import Limits
     from zkmigrate.zookeeper.disks import subtree as verb
     from zkmigrate.zookeeper.disks.chroot import parse_chroot
-    from zkmigrate.zookeeper.disks.location import reached
+    from zkmigrate.zookeeper.disks.location import open_disks
     from zkmigrate.zookeeper.disks.servers import parse_servers
 
     _fitting(options)
@@ -143,9 +143,9 @@ def _subtree(options: dict[str, Any]) -> int:
         data, log, ssh = places_of(options)
         chroot = parse_chroot(options["chroot"] or "/")
         largest = 2 * ((options["jute_maxbuffer"] or JUTE_MAXBUFFER) + 1)
-        with reached(ssh) as disks:
+        with open_disks(ssh) as disks:
             answer = verb.from_disk(disks, data, log, chroot, largest, flags.hint)
-    return verb.told(answer, click.echo, flags.hint, as_json=options["as_json"])
+    return verb.print_answer(answer, click.echo, flags.hint, as_json=options["as_json"])
 
 
 def _fitting(options: dict[str, Any]) -> None:
@@ -163,8 +163,8 @@ def _fitting(options: dict[str, Any]) -> None:
 
 def places_of(options: dict[str, Any]) -> tuple[Place, Place | None, Ssh | None]:
     """The dataDir; the dataLogDir if given; how to reach hosts if either is on a host."""
-    from zkmigrate.zookeeper.disks.location import distant, parse_place
+    from zkmigrate.zookeeper.disks.location import any_remote, parse_place
 
     data = parse_place(options["place"])
     log = parse_place(options["log_dir"]) if options["log_dir"] else None
-    return data, log, ssh_of(options) if distant([(data, log)]) else None
+    return data, log, ssh_of(options) if any_remote([(data, log)]) else None

@@ -45,7 +45,7 @@ from zkmigrate.zookeeper.data.effect import SYSTEM_ROOT, TTL_OWNER, is_under
 from zkmigrate.zookeeper.data.errors import CorruptError, NoDataError
 from zkmigrate.zookeeper.data.logdir import hole
 from zkmigrate.zookeeper.data.snapname import SnapshotFile
-from zkmigrate.zookeeper.data.tree import Tree, Znode, begun
+from zkmigrate.zookeeper.data.tree import Tree, Znode, from_best_snapshot
 from zkmigrate.zookeeper.data.txn import (
     Acl,
     CloseSessionTxn,
@@ -124,7 +124,7 @@ def rolled(spark: SparkSession, disk: Disk, chroot: str, upto: int) -> Rolled:
         newer = newest > upto and first_behind(spark, disk, upto) is not None
         return replace(found, snapshot=file.name), newer
 
-    found, skipped = begun(disk, upto, attempt)
+    found, skipped = from_best_snapshot(disk, upto, attempt)
     if found is None:
         blank = [path for path in ("/", SYSTEM_ROOT, f"{SYSTEM_ROOT}/quota") if Tree(chroot).holds(path)]
         found = _replayed(spark, disk, chroot, (0, upto), _blank(spark, blank))
@@ -142,7 +142,7 @@ def holds(path: Column, chroot: str) -> Column:
 def znode(row: Row | Plain) -> Znode:
     """A row with FIELDS as a value."""
     known = {"acl": _rights(row), "data_sha256": bytes(row.data_sha256)}
-    return Znode(**{name: getattr(row, name) for name in FIELDS} | known, content_crc32=0)
+    return Znode(**{name: getattr(row, name) for name in FIELDS} | known)
 
 
 @dataclass(frozen=True)

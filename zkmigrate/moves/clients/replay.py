@@ -1,12 +1,10 @@
-"""Requests of `zookeeper.data.replay` on a live ensemble, each transaction once, however often this is begun
-again.
+"""Requests of `zookeeper.data.replay` on a live ensemble, each transaction exactly once, even after a
+restart.
 
-How far it is stands in the ensemble itself: a marker znode under the chroot, written in the same multi as
-the transaction's own requests and bound to its own version. So a transaction and the mark that it is done are
-one, and requests that are sent ahead of their replies fail one and all behind the first that fails. Only a
-setACL is not allowed in a multi: it goes alone, with nothing else under way, and is looked for when this is
-begun again.
-"""
+A marker znode under the chroot says how far the replay is. It is written in the same multi as a transaction's
+requests, and expects its own version. So a transaction and its mark are one, and after a failed multi all
+multis in flight fail too. Only a setACL is not allowed in a multi: it is sent alone, with nothing in flight;
+after a restart it is looked for first."""
 
 from __future__ import annotations
 
@@ -18,11 +16,7 @@ from functools import partial
 from typing import Any
 
 from kazoo.client import TransactionRequest
-from kazoo.exceptions import (
-    BadVersionError,
-    NodeExistsError,
-    NoNodeError,
-)
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.serialization import Delete as DeleteRequest
 from kazoo.protocol.serialization import SetData as SetDataRequest
@@ -59,13 +53,13 @@ from zkmigrate.zookeeper.data.zxid import format_zxid, parse_zxid
 _IN_FLIGHT = 32
 _BYTES_IN_FLIGHT = 4 << 20
 _RATE = 200.0
-"""Transactions a second, for the sake of the ensemble's other clients."""
+"""Transactions a second, to spare the ensemble's other clients."""
 
 _named = partial(named, "source")
 
 
 class RefusedError(ZkmigrateError):
-    """The ensemble is not as the replay needs it; what was done until then stands in the marker."""
+    """The ensemble is not as the replay needs it; the marker says what was done."""
 
     exit_code = 6
 
@@ -78,8 +72,7 @@ class Ensemble:
     chroot: str
 
     def mark(self) -> Mark | None:
-        """The marker; None where there is none. Raises RefusedError for a znode of its name that is not one,
-        HostError."""
+        """The marker; None: no marker. Raises RefusedError for another znode of its name, HostError."""
         path = marker_of(self.chroot)
         with _named(path):
             try:
@@ -89,21 +82,21 @@ class Ensemble:
         try:
             return Mark.decode(data, stat.version, stat.czxid)
         except ValueError as error:
-            raise RefusedError(f"{path}: {error}. Needed: whose it is, and that it goes") from None
+            raise RefusedError(f"{path}: {error}. Needed: find its owner, and delete it") from None
 
     def begin(self, mark: Mark) -> None:
-        """Write the marker. Raises RefusedError where the chroot is not there or the marker is."""
+        """Write the marker. Raises RefusedError if the chroot does not exist, or the marker does."""
         path = marker_of(self.chroot)
         with _named(path):
             try:
                 self.client.create_async(path, mark.encode()).get(timeout=ANSWER_S)
             except NodeExistsError:
-                raise RefusedError(f"{path} is there: another replay has begun") from None
+                raise RefusedError(f"{path} exists: another replay has begun") from None
             except NoNodeError:
-                raise RefusedError(f"{self.chroot} is not there on source") from None
+                raise RefusedError(f"{self.chroot} does not exist on source") from None
 
     def end(self, mark: Mark) -> None:
-        """Remove the marker, as it is known."""
+        """Delete the marker. Raises RefusedError if it has changed."""
         path = marker_of(self.chroot)
         with _named(path):
             try:
@@ -112,21 +105,19 @@ class Ensemble:
                 raise RefusedError(f"{path} was changed by somebody else: {type(error).__name__}") from None
 
     def replay(self, transactions: Iterable[tuple[Again, str]], mark: Mark, pace: Pace) -> Mark:
-        """Request all of them, which are behind ``mark.done``, each with the fingerprint up to it. The mark
-        that it comes to.
+        """Replay transactions after ``mark.done``, each with the fingerprint up to it; the new mark.
 
-        Raises RefusedError at the first that does not find what it needs, with nothing of it done; HostError
-        where the ensemble is lost, and nobody knows how far: `mark` tells.
-        """
-        under_way = _UnderWay(self.client, marker_of(self.chroot), mark)
+        Raises RefusedError at the first that does not fit, with nothing of it done; HostError if the ensemble
+        is lost: then only `mark` tells how far the replay is."""
+        in_flight = _InFlight(self.client, marker_of(self.chroot), mark)
         for again, fingerprint in transactions:
             pace.wait()
             if any(isinstance(request, SetAcl) for request in again.requests):
-                under_way.settle()
+                in_flight.settle()
                 self._set_acls(again)
-            under_way.send(again, fingerprint)
-        under_way.settle()
-        return under_way.mark
+            in_flight.send(again, fingerprint)
+        in_flight.settle()
+        return in_flight.mark
 
     def _set_acls(self, again: Again) -> None:
         for request in again.requests:
@@ -135,7 +126,7 @@ class Ensemble:
             with _named(f"{format_zxid(again.zxid)} {request.path}"):
                 acls, stat = self.client.get_acls_async(request.path).get(timeout=ANSWER_S)
                 if stat.aversion == request.aversion + 1 and from_kazoo(acls) == request.acl:
-                    continue  # done before this was begun again
+                    continue  # done before a restart
                 try:
                     self.client.set_acls_async(
                         request.path, to_kazoo(request.acl), version=request.aversion
@@ -145,8 +136,8 @@ class Ensemble:
 
 
 @dataclass
-class _UnderWay:
-    """What was sent and is not answered yet, oldest first. mark: after the newest that was sent."""
+class _InFlight:
+    """Transactions without an answer yet, oldest first. mark: after the newest that was sent."""
 
     client: Any
     marker: str
@@ -160,7 +151,7 @@ class _UnderWay:
         operations.append(SetDataRequest(self.marker, after.encode(), self.mark.version))
         size = sum(len(getattr(op, "data", None) or b"") for op in operations)
         while self._sent and (len(self._sent) >= _IN_FLIGHT or self._bytes + size > _BYTES_IN_FLIGHT):
-            self._answered()
+            self._take_answer()
         multi = TransactionRequest(self.client)
         multi.operations.extend(operations)
         with _named(format_zxid(again.zxid)):
@@ -171,19 +162,18 @@ class _UnderWay:
     def settle(self) -> None:
         """Wait for all answers."""
         while self._sent:
-            self._answered()
+            self._take_answer()
 
-    def _answered(self) -> None:
+    def _take_answer(self) -> None:
         again, size, answer = self._sent.popleft()
         self._bytes -= size
         with _named(format_zxid(again.zxid)):
             results = answer.get(timeout=ANSWER_S)
-        wrong = [result for result in results if isinstance(result, Exception)]
-        if wrong:
+        if any(isinstance(result, Exception) for result in results):
             raise RefusedError(self._why(again, results))
 
     def _why(self, again: Again, results: Sequence[object]) -> str:
-        """Which request of the transaction failed: the one whose error is its own."""
+        """The request that failed: the one whose error is its own."""
         owners = [request for request in again.requests for _ in _operations(request)]
         for request, result in zip(owners, results, strict=False):
             if isinstance(result, Exception) and not isinstance(result, NOT_ITS_OWN):
@@ -195,8 +185,8 @@ class _UnderWay:
 def _unfit(again: Again, request: Request, error: Exception) -> str:
     kind = type(request).__name__
     return (
-        f"{format_zxid(again.zxid)}: {kind} {request.path}: {type(error).__name__}. Source is not as dest "
-        "was there; nothing of this transaction was done. Needed: nobody else who writes under the chroot"
+        f"{format_zxid(again.zxid)}: {kind} {request.path}: {type(error).__name__}. Source differs from what "
+        "dest was then; nothing of this transaction was done. Needed: no other writer under the chroot"
     )
 
 
@@ -218,21 +208,21 @@ def _operations(request: Request) -> list[Any]:
 
 @contextmanager
 def ensemble(servers: Sequence[Server], chroot: str) -> Iterator[Ensemble]:
-    """A session with one of the servers, for as long as the block lasts. Raises HostError."""
+    """A session with one of the servers, for the block. Raises HostError."""
     with connected("source", servers) as client:
         yield Ensemble(client, chroot)
 
 
 @dataclass(frozen=True)
 class Alter:
-    """Sends changes to the ensemble of these servers, each over a session of its own. reader: of dest's
+    """Sends changes to the ensemble of these servers, each over its own session. reader: of dest's
     transactions."""
 
     servers: Sequence[Server]
     reader: Reader
 
     def __call__(self, change: ClusterChange) -> tuple[int, str]:
-        """As :func:`alter`."""
+        """See :func:`alter`."""
         return alter(self.servers, self.reader, change)
 
     def close(self) -> None:
@@ -241,15 +231,15 @@ class Alter:
 
 def alterer(inventory: Inventory, look: Look) -> Alter:
     """What sends changes to source. look: reads dest's disks."""
-    doors = [Server(host.address, inventory.source.ports.client) for host in inventory.source.hosts]
-    return Alter(doors, reader(inventory, look))
+    servers = [Server(host.address, inventory.source.ports.client) for host in inventory.source.hosts]
+    return Alter(servers, reader(inventory, look))
 
 
 def alter(servers: Sequence[Server], reader: Reader, change: ClusterChange) -> tuple[int, str]:
-    """Send one change to the ensemble of these servers: 0 and what came of it, or 1 and why no more of it was
-    done. HostError where what came of it is not known. reader: of dest's transactions."""
+    """Send one change to the ensemble of these servers: 0 and the result, or 1 and why no more of it was
+    done. Raises HostError if the result is not known. reader: of dest's transactions."""
     if not isinstance(change, BeginReplay | ReplayTransactions | EndReplay):
-        return 1, f"nothing was sent: {change.describe()} is no change of an ensemble"
+        return 1, f"nothing was sent: {change.describe()} is not a change of an ensemble"
     try:
         with ensemble(servers, change.chroot) as source:
             return 0, _altered(source, reader, change)
@@ -269,7 +259,7 @@ def _altered(source: Ensemble, reader: Reader, change: BeginReplay | ReplayTrans
             source.begin(Mark(cut, reader.begin(change.disk, cut), change.consent))
         return "the mark is there"
     if mark is None:
-        raise RefusedError(f"{marker_of(change.chroot)} is not there: no replay has begun")
+        raise RefusedError(f"{marker_of(change.chroot)} does not exist: no replay has begun")
     upto = parse_zxid(change.upto)
     if mark.done >= upto:
         return f"{mark.version} transactions are done"

@@ -94,4 +94,4 @@ def recent_writes(
 def _described(one: Writer, address: str) -> str:
     where = f" from {address}" if address else " by a session that has ended" if one.ended_ms else ""
     changes = "1 change" if one.changes == 1 else f"{one.changes} changes"
-    return f"{changes}{where} to {one.places_told(_PLACES)}"
+    return f"{changes}{where} to {one.places_text(_PLACES)}"

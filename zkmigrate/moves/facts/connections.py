@@ -11,7 +11,7 @@ from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.moves.dependent import AnyDependent, Member
 from zkmigrate.zookeeper.data.four_letter_words import Connection, parse_cons
-from zkmigrate.zookeeper.facts.four_letter_answers import answer
+from zkmigrate.zookeeper.facts.ensemble import answer
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from zkmigrate.model.look import Look
 from zkmigrate.moves.facts.connections import connections_of
 from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump, parse_dump
 from zkmigrate.zookeeper.data.session import unsigned
-from zkmigrate.zookeeper.facts.four_letter_answers import answer
+from zkmigrate.zookeeper.facts.ensemble import answer
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from zkmigrate.moves.facts.after_move import broker_connect
 from zkmigrate.moves.facts.connections import addresses, connections_of, numeric
 from zkmigrate.moves.facts.sessions import dumps_of
 from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump, parse_wchp
-from zkmigrate.zookeeper.facts.four_letter_answers import answer
+from zkmigrate.zookeeper.facts.ensemble import answer
 
 LISTED = 5
 

@@ -37,10 +37,8 @@ from zkmigrate.zookeeper.data.four_letter_words import Conf, Connection, Dump, M
 from zkmigrate.zookeeper.data.jute import JUTE_MAXBUFFER
 from zkmigrate.zookeeper.data.reader import Listed
 from zkmigrate.zookeeper.facts.config import ZooConfig, zoo_config
-from zkmigrate.zookeeper.facts.disk import listed, read_disk
-from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, source_view
-from zkmigrate.zookeeper.facts.four_letter_answers import answer
-from zkmigrate.zookeeper.facts.largest_znode import Largest, largest_znode
+from zkmigrate.zookeeper.facts.disk import Largest, largest_znode, listed, read_disk
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView, answer, dest_view, source_view
 
 NOT_ASKED = Unknown("failed", "not looked at for this gate")
 NO_ENSEMBLE = EnsembleView({}, None)

@@ -27,7 +27,7 @@ from zkmigrate.model.step_record import needed
 from zkmigrate.moves.dependent import OfDependent, Words
 from zkmigrate.moves.facts.records import Drained, Proved, ReadDelta, Stopped, Surveyed
 from zkmigrate.moves.rules.start_order import freshest
-from zkmigrate.zookeeper.data.delta import DeltaResult, delta, due
+from zkmigrate.zookeeper.data.delta import DeltaResult, delta, required_zxid
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.session import format_session
@@ -87,7 +87,7 @@ class ProveStep(OfDependent, Reads[ProveFacts]):
                 logs,
                 chroot=self.dependent.chroot(c.inventory),
                 after=lowest,
-                upto=due(before[1]),
+                upto=required_zxid(before[1]),
                 owners=state.owners,
                 living=self._living(survey, state),
                 highest=highest,

@@ -115,11 +115,11 @@ def cost(replay: Reading[ReplayScope]) -> str:
     if not isinstance(replay, Seen):
         return "every broker is down until the end; how much there is to replay is not known"
     tally = replay.value.tally
-    seconds = tally.transactions / PACE
+    took, ephemerals = tally.transactions / PACE, tally.kinds["Count"] + replay.value.passed
     return (
         "every broker is down from the last one's stop until source serves the first one again; "
-        f"{tally.transactions} transactions are replayed meanwhile, in about {seconds:.0f} s. Lost for good: "
-        f"dest's zxids and times, {tally.counts + replay.value.passed} transactions of ephemerals, and what "
+        f"{tally.transactions} transactions are replayed meanwhile, in about {took:.0f} s. Lost for good: "
+        f"dest's zxids and times, {ephemerals} transactions of ephemerals, and what "
         "others than Kafka keep on dest"
     )
 

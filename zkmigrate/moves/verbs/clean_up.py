@@ -1,14 +1,13 @@
-"""The verb clean-up: after the end of a run, list what other tenants of source left on dest, and delete it.
+"""The verb clean-up: after a run, list what other tenants of source left on dest, and delete it.
 
-Nothing is deleted that was not named, kept in a file and journaled first. Begun again it goes on.
-"""
+Only subtrees that the operator names are deleted, after they are kept in a file and journaled. A later call
+continues an interrupted one."""
 
 from __future__ import annotations
 
 import contextlib
 import getpass
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -34,28 +33,27 @@ from zkmigrate.moves.facts.tenants import Users, users
 from zkmigrate.moves.move import dependent_of
 from zkmigrate.moves.rules import clean_up as rules
 from zkmigrate.moves.rules.clean_up import Node, Subtree
-from zkmigrate.moves.verbs import clean_up_image as image
-from zkmigrate.moves.verbs.deletion import ChangedError, Dest, dest
+from zkmigrate.moves.verbs.deletion import ChangedError, Dest, dest, read_kept, write_kept
 from zkmigrate.runs.verb_context import Setting, existing, print_json, reached, read
 from zkmigrate.ui import finding_lines
 from zkmigrate.ui.console import StdConsole
 from zkmigrate.zookeeper.clients.ensemble import Pace
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.zxid import format_zxid
+from zkmigrate.zookeeper.disks.progress import Interval
 
 REFUSED = 6
 STOPPED = 130
 _BATCH = 50
-_TELL_S = 3.0
+_PROGRESS_S = 3.0
 _CUT = "cutover.stop"
 _KEPT = ("file", "sha256", "znodes", "bytes")
-"""What the journal tells of a file that was kept."""
+"""The journal's values of a kept file."""
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """The options of clean-up. accept: findings that somebody answers for, as ``ID:TARGET``. rate: znodes a
-    second."""
+class Options:
+    """accept: findings that the operator accepts, as ``ID:TARGET``. rate: znodes a second."""
 
     run_id: str = ""
     subtrees: tuple[str, ...] = ()
@@ -72,32 +70,32 @@ class Wishes:
 
 
 @dataclass(frozen=True)
-class Listed:
-    """What dest holds outside every chroot. dest_findings: what must hold whatever is deleted. verdicts:
+class Subtrees:
+    """The subtrees of dest outside every chroot. dest_findings: findings for any deletion. verdicts:
     subtree → its own findings."""
 
     trees: Mapping[str, Subtree]
     dest_findings: tuple[Finding, ...]
     verdicts: Mapping[str, tuple[Finding, ...]]
 
-    def against(self, path: str) -> tuple[Finding, ...]:
-        """What keeps this subtree from being deleted."""
+    def reasons_against(self, path: str) -> tuple[Finding, ...]:
+        """The findings that forbid a deletion of this subtree."""
         return blocking((*self.dest_findings, *self.verdicts[path]))
 
 
 @dataclass
 class Work:
-    """One call of the verb, with everything open. told: what came of each subtree, for ``--json``."""
+    """One call of the verb, with everything open. results: by subtree, for ``--json``."""
 
     setting: Setting
-    wishes: Wishes
+    options: Options
     inventory: Inventory
     dependent: AnyDependent
     look: Look
     journal: Journal
     dest: Dest
     run_dir: Path
-    told: dict[str, dict[str, Any]] = field(default_factory=dict)
+    results: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def history(self) -> History:
@@ -105,32 +103,33 @@ class Work:
 
     @property
     def by(self) -> dict[str, str]:
-        return {"by": getpass.getuser(), "reason": " ".join(self.wishes.reason.split())}
+        return {"by": getpass.getuser(), "reason": " ".join(self.options.reason.split())}
 
     def cut(self) -> int | None:
-        """The last zxid that dest had from source: the newest on its disks when they stood still."""
+        """The last zxid that dest had from source: the newest on its disks when it was stopped."""
         body = self.history.records().get(_CUT)
         tails = recorded(Stopped, body, self.history.run).tails if body else {}
         return max(tails.values(), default=None)
 
     def unfinished(self, path: str) -> Mapping[str, Any] | None:
-        """The begin of a deletion that did not come to its end."""
+        """The journaled begin of an unfinished deletion."""
         begun = self.history.cleaned.get(path)
         return begun if begun is not None and begun["event"] in ("begin", "stopped") else None
 
-    def journaled(self, path: str, event: str, body: Mapping[str, Any]) -> None:
+    def record(self, path: str, event: str, body: Mapping[str, Any]) -> None:
         self.journal.append("cleaned", {"subtree": path, "event": event, **self.by, **body})
-        self.told[path] = {"event": event, **body}
+        self.results[path] = {"event": event, **body}
 
     def known(self, path: str) -> rules.Marks | None:
+        """The marks of the znodes that an unfinished deletion kept."""
         begun = self.unfinished(path)
         if begun is None:
             return None
-        kept = image.read(self.run_dir / begun["file"], begun["sha256"])
+        kept = read_kept(self.run_dir / begun["file"], begun["sha256"])
         return {one.node.path: one.node.mark for one in kept}
 
-    def listed(self) -> Listed:
-        """Look at dest once."""
+    def look_around(self) -> Subtrees:
+        """Look at dest once, and judge every subtree."""
         self.dest.sync()
         using = users(self.inventory, self.dependent, self.look)
         chroots = {self.dependent.chroot(self.inventory)}
@@ -140,12 +139,11 @@ class Work:
         return self.judged(using, trees)
 
     def walked(self, path: str) -> Iterator[Node]:
-        """The znodes of a subtree. Says now and then how many it has listed."""
-        told = time.monotonic()
+        """The znodes of a subtree, with progress."""
+        interval = Interval(_PROGRESS_S)
         for number, node in enumerate(self.dest.walk(path), 1):
             yield node
-            if time.monotonic() - told >= _TELL_S:
-                told = time.monotonic()
+            if interval.due():
                 _say(self, f"{path}: {number} znodes listed")
 
     def subtree_of(self, path: str, nodes: Iterable[Node]) -> Subtree:
@@ -154,14 +152,14 @@ class Work:
             raise ChangedError(f"the parent of {path} is not there any more")
         return rules.subtree_of(path, nodes, above, self.cut(), self.known(path))
 
-    def judged(self, using: Users, trees: Mapping[str, Subtree]) -> Listed:
+    def judged(self, using: Users, trees: Mapping[str, Subtree]) -> Subtrees:
         who = ": ".join(text for text in (f"accepted by {self.by['by']}", self.by["reason"]) if text)
         cut = self.cut()
 
         def with_accepted(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-            return rules.with_accepted(findings, self.wishes.accept, who)
+            return rules.with_accepted(findings, self.options.accept, who)
 
-        return Listed(
+        return Subtrees(
             trees,
             with_accepted(rules.dest_findings(using.watches, using.clients, using.chroots)),
             {
@@ -171,12 +169,12 @@ class Work:
         )
 
 
-def clean_up(setting: Setting, wishes: Wishes) -> int:
-    """List; delete, or put back, what is named. UsageError for a run that is not at its end."""
-    _refuse_words(setting, wishes)
+def clean_up(setting: Setting, options: Options) -> int:
+    """List; delete, or put back, the named subtrees. Raises UsageError for a run that has not ended."""
+    _check(setting, options)
     inventory, playbook = read(setting)
     dependent = dependent_of(playbook)
-    run_dir = existing(setting, wishes.run_id, inventory, playbook)
+    run_dir = existing(setting, options.run_id, inventory, playbook)
     clock = RealClock(setting.interrupt)
     with contextlib.ExitStack() as stack:
         alone = LocalLock(run_dir, setting.verb)
@@ -194,29 +192,29 @@ def clean_up(setting: Setting, wishes: Wishes) -> int:
         site = stack.enter_context(reached(setting, left, run_dir.name))
         servers = [Server(host.address, inventory.dest.ports.client) for host in inventory.dest.hosts]
         there = stack.enter_context(dest(servers))
-        work = Work(setting, wishes, left, dependent, site.look, journal, there, run_dir)
-        return _put_back(work) if wishes.put_back else _delete(work)
+        work = Work(setting, options, left, dependent, site.look, journal, there, run_dir)
+        return _put_all_back(work) if options.put_back else _delete_all(work)
 
 
-def _refuse_words(setting: Setting, wishes: Wishes) -> None:
-    if wishes.all and wishes.subtrees:
+def _check(setting: Setting, options: Options) -> None:
+    if options.all and options.subtrees:
         raise UsageError("--all and --subtree exclude each other")
-    if wishes.put_back and not wishes.chooses:
+    if options.put_back and not options.chooses:
         raise UsageError("--put-back needs --subtree PATH, or --all")
-    wrong = [word for word in wishes.accept if word.partition(":")[0] not in rules.ACCEPTABLE]
+    wrong = [word for word in options.accept if word.partition(":")[0] not in rules.ACCEPTABLE]
     if wrong:
         possible = ", ".join(f"{id}:TARGET" for id in rules.ACCEPTABLE)
         raise UsageError(f"--accept {wrong[0]} cannot be accepted. Possible: {possible}")
-    if wishes.chooses and not wishes.reason.strip():
-        raise UsageError("--reason is missing; needed: why, for whoever reads the report")
-    if wishes.chooses and not wishes.yes and (setting.as_json or not setting.interactive):
+    if options.chooses and not options.reason.strip():
+        raise UsageError("--reason is missing; needed: why, for the report")
+    if options.chooses and not options.yes and (setting.as_json or not setting.interactive):
         raise UsageError("nobody can be asked here: give --yes, or run it on a terminal without --json")
 
 
-def _delete(work: Work) -> int:
-    listed = work.listed()
+def _delete_all(work: Work) -> int:
+    listed = work.look_around()
     chosen = _chosen(work, {*listed.trees, *(p for p in work.history.cleaned if work.unfinished(p))})
-    wrong = [path for path in chosen if path in listed.trees and listed.against(path)]
+    wrong = [path for path in chosen if path in listed.trees and listed.reasons_against(path)]
     _show(work, listed)
     code = REFUSED if wrong else 0
     if wrong:
@@ -224,13 +222,13 @@ def _delete(work: Work) -> int:
     elif chosen and not _agreed(work, "delete", chosen):
         code = STOPPED
     elif chosen:
-        code = _each(work, chosen, lambda path: _deleted(work, path))
+        code = _each(work, chosen, lambda path: _delete(work, path))
     _close(work, listed, code)
     return code
 
 
 def _each(work: Work, chosen: Sequence[str], act: Callable[[str], bool]) -> int:
-    """One subtree after the other. act: False where somebody asked to stop. One that is refused does not keep
+    """One subtree after the other. act: False: the operator asked to stop. A refused subtree does not stop
     the others."""
     refused = False
     for path in chosen:
@@ -239,69 +237,69 @@ def _each(work: Work, chosen: Sequence[str], act: Callable[[str], bool]) -> int:
                 return STOPPED
         except ChangedError as error:
             refused = True
-            work.told.setdefault(path, {})["why"] = str(error)
+            work.results.setdefault(path, {})["why"] = str(error)
             _say(work, f"{path} was stopped: {error}")
     return REFUSED if refused else 0
 
 
-def _deleted(work: Work, path: str) -> bool:
-    """Keep, prove again, journal, delete. ChangedError where the proof or a delete is refused."""
+def _delete(work: Work, path: str) -> bool:
+    """Keep, prove again, journal, delete. Raises ChangedError if the proof or a delete is refused."""
     work.dest.sync()
     nodes = list(work.walked(path))
     begun = work.unfinished(path)
     if begun is None and not nodes:
         raise ChangedError(f"{path} is not there any more")
-    with _unless_refused(work) if begun is None else contextlib.nullcontext():
-        begun = {key: begun[key] for key in _KEPT} if begun else _kept(work, nodes)
+    with _dropping_file(work) if begun is None else contextlib.nullcontext():
+        begun = {key: begun[key] for key in _KEPT} if begun else _keep(work, nodes)
         if nodes:
             _prove_again(work, path, nodes)
     if nodes:
-        work.journaled(path, "begin", {**begun, "accepted": list(work.wishes.accept)})
+        work.record(path, "begin", {**begun, "accepted": list(work.options.accept)})
     with work.setting.interrupt.listening():  # from here on Ctrl-C waits for the end of a batch
-        done = _bottom_up(work, path, nodes)
+        done = _delete_nodes(work, path, nodes)
     if done is None:
         return False
     gone = begun["znodes"] - done
-    work.journaled(path, "done", {"znodes": done, "gone": gone})
+    work.record(path, "done", {"znodes": done, "gone": gone})
     _say(work, f"{path} is deleted: {done} znodes now, {gone} were gone; kept in {begun['file']}")
     return True
 
 
-def _bottom_up(work: Work, path: str, nodes: Sequence[Node]) -> int | None:
-    """Delete these, the last first; how many were there, None where somebody asked to stop."""
-    told = _Told(work, path, len(nodes), "deleted")
-    pace, done, order = Pace(work.wishes.rate / _BATCH), 0, nodes[::-1]
+def _delete_nodes(work: Work, path: str, nodes: Sequence[Node]) -> int | None:
+    """Delete these, the last first; how many existed, None: the operator asked to stop."""
+    progress = _Progress(work, path, len(nodes), "deleted")
+    pace, done, order = Pace(work.options.rate / _BATCH), 0, nodes[::-1]
     try:
         for at in range(0, len(order), _BATCH):
             pace.wait()
             if work.setting.interrupt.wanted:
-                work.journaled(path, "stopped", {"znodes": done, "why": "asked to stop"})
+                work.record(path, "stopped", {"znodes": done, "why": "asked to stop"})
                 _say(work, f"{path}: {done} of {len(nodes)} znodes deleted; the same command goes on")
                 return None
             done += work.dest.delete(order[at : at + _BATCH])
-            told.at(done)
+            progress.at(done)
     except ChangedError as error:
-        work.journaled(path, "stopped", {"znodes": done, "why": str(error)})
+        work.record(path, "stopped", {"znodes": done, "why": str(error)})
         raise
     return done
 
 
-def _kept(work: Work, nodes: Sequence[Node]) -> dict[str, Any]:
-    """Write the file that the subtree can be put back from."""
+def _keep(work: Work, nodes: Sequence[Node]) -> dict[str, Any]:
+    """Write the file from which the subtree can be put back."""
     name = _new_file(work)
-    digest = image.write(work.run_dir / name, work.dest.read(nodes))
+    digest = write_kept(work.run_dir / name, work.dest.read(nodes))
     size = sum(node.size for node in nodes)
     return dict(zip(_KEPT, (name, digest, len(nodes), size), strict=True))
 
 
 def _new_file(work: Work) -> str:
-    """A name that no line of the journal tells of."""
+    """A name that is not in the journal."""
     return f"clean-up-{work.history.entries}.jsonl"
 
 
 @contextlib.contextmanager
-def _unless_refused(work: Work) -> Iterator[None]:
-    """Leaves no file of a subtree that was not begun."""
+def _dropping_file(work: Work) -> Iterator[None]:
+    """Remove the file of a subtree whose deletion is refused before it begins."""
     try:
         yield
     except ChangedError:
@@ -310,52 +308,52 @@ def _unless_refused(work: Work) -> Iterator[None]:
 
 
 def _prove_again(work: Work, path: str, nodes: Sequence[Node]) -> None:
-    """All dest servers are asked once more, behind the question and the file. ChangedError where somebody has
-    come meanwhile."""
+    """Ask all dest servers once more, after the question and the file. Raises ChangedError if a user of the
+    subtree has come."""
     using = users(work.inventory, work.dependent, work.look)
     again = work.judged(using, {path: work.subtree_of(path, nodes)})
-    if wrong := again.against(path):
+    if wrong := again.reasons_against(path):
         raise ChangedError("; ".join(finding_lines.finding(one) for one in wrong))
 
 
-def _put_back(work: Work) -> int:
+def _put_all_back(work: Work) -> int:
     chosen = _chosen(work, work.history.cleaned)
     for path in chosen:
         begun = work.history.cleaned[path]
         _say(work, f"{path}: {begun['znodes']} znodes, {begun['bytes']} bytes, from {begun['file']}")
     if not _agreed(work, "put back", chosen):
         return STOPPED
-    code = _each(work, chosen, lambda path: _restored(work, path))
+    code = _each(work, chosen, lambda path: _put_back(work, path))
     if work.setting.as_json:
-        print_json(work.setting, {"run": work.history.run, "code": code, "put_back": work.told})
+        print_json(work.setting, {"run": work.history.run, "code": code, "put_back": work.results})
     return code
 
 
-def _restored(work: Work, path: str) -> bool:
-    """Create what is missing, parents first; what is there stays as it is."""
+def _put_back(work: Work, path: str) -> bool:
+    """Create the missing znodes, parents first; existing ones stay as they are."""
     begun = work.history.cleaned[path]
-    kept = list(image.read(work.run_dir / begun["file"], begun["sha256"]))
-    work.journaled(path, "putting-back", {"znodes": len(kept)})
-    told = _Told(work, path, len(kept), "put back")
-    pace, made = Pace(work.wishes.rate / _BATCH), 0
+    kept = list(read_kept(work.run_dir / begun["file"], begun["sha256"]))
+    work.record(path, "putting-back", {"znodes": len(kept)})
+    progress = _Progress(work, path, len(kept), "put back")
+    pace, made = Pace(work.options.rate / _BATCH), 0
     for at in range(0, len(kept), _BATCH):
         pace.wait()
         made += work.dest.create(batch := kept[at : at + _BATCH])
-        told.at(at + len(batch))
-    work.journaled(path, "put-back", {"znodes": made, "there": len(kept) - made})
+        progress.at(at + len(batch))
+    work.record(path, "put-back", {"znodes": made, "there": len(kept) - made})
     _say(work, f"{path} is put back: {made} znodes created, {len(kept) - made} were there")
     return True
 
 
 def _chosen(work: Work, possible: Any) -> tuple[str, ...]:
-    if unknown := sorted(set(work.wishes.subtrees) - set(possible)):
+    if unknown := sorted(set(work.options.subtrees) - set(possible)):
         listed = ", ".join(sorted(possible)) or "none"
-        raise UsageError(f"{unknown[0]} is no subtree that can be chosen. Possible: {listed}")
-    return tuple(sorted(possible if work.wishes.all else set(work.wishes.subtrees)))
+        raise UsageError(f"{unknown[0]} cannot be chosen. Possible: {listed}")
+    return tuple(sorted(possible if work.options.all else set(work.options.subtrees)))
 
 
 def _agreed(work: Work, what: str, chosen: Sequence[str]) -> bool:
-    if work.wishes.yes or not chosen:
+    if work.options.yes or not chosen:
         return True
     setting, names = work.setting, " ".join(chosen)
     console = StdConsole(setting.stdin, setting.out)
@@ -373,13 +371,13 @@ def _say(work: Work, text: str) -> None:
     out.flush()
 
 
-def _show(work: Work, listed: Listed) -> None:
-    """The plan, before anybody is asked."""
+def _show(work: Work, listed: Subtrees) -> None:
+    """Print the plan, before the question."""
     cut = work.cut()
-    where = "not known" if cut is None else format_zxid(cut)
+    where = "an unknown zxid" if cut is None else format_zxid(cut)
     _say(work, f"subtrees of dest outside every chroot: {len(listed.trees)}; the cut was at {where}")
     for path, tree in listed.trees.items():
-        may = "may NOT go" if listed.against(path) else "may go"
+        may = "may NOT go" if listed.reasons_against(path) else "may go"
         again = ", its deletion has begun" if work.unfinished(path) else ""
         _say(
             work,
@@ -391,7 +389,7 @@ def _show(work: Work, listed: Listed) -> None:
         _say(work, line)
 
 
-def _close(work: Work, listed: Listed, code: int) -> None:
+def _close(work: Work, listed: Subtrees, code: int) -> None:
     if not work.setting.as_json:
         return
     print_json(
@@ -401,16 +399,16 @@ def _close(work: Work, listed: Listed, code: int) -> None:
             "code": code,
             "subtrees": [_body(work, listed, path) for path in listed.trees],
             "findings": [encode_finding(f) for f in listed.dest_findings],
-            "deleted": work.told,
+            "deleted": work.results,
         },
     )
 
 
-def _body(work: Work, listed: Listed, path: str) -> dict[str, Any]:
+def _body(work: Work, listed: Subtrees, path: str) -> dict[str, Any]:
     tree = listed.trees[path]
     return {
         "path": path,
-        "may_go": not listed.against(path),
+        "may_go": not listed.reasons_against(path),
         "begun": work.unfinished(path) is not None,
         "znodes": tree.znodes,
         "bytes": tree.bytes,
@@ -426,17 +424,15 @@ def _time(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-class _Told:
-    """Says now and then how far it is, and how long the rest will take."""
+class _Progress:
+    """Prints now and then how much is done, and how long the rest will take."""
 
     def __init__(self, work: Work, path: str, total: int, did: str) -> None:
         self._work, self._path, self._total, self._did = work, path, total, did
-        self._began = self._told = time.monotonic()
+        self._interval = Interval(_PROGRESS_S)
 
     def at(self, done: int) -> None:
-        now = time.monotonic()
-        if now - self._told >= _TELL_S and done:
-            self._told = now
-            left = (self._total - done) * (now - self._began) / done
-            far = f"{done} of {self._total} znodes {self._did}"
-            _say(self._work, f"{self._path}: {far}, about {left:.0f} s left")
+        if done and self._interval.due():
+            left = (self._total - done) * self._interval.elapsed_s / done
+            so_far = f"{done} of {self._total} znodes {self._did}"
+            _say(self._work, f"{self._path}: {so_far}, about {left:.0f} s left")

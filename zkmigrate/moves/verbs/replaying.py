@@ -1,4 +1,4 @@
-"""What ``replay list`` says: for a reader, and as JSON."""
+"""The output of ``replay list``."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from typing import Any
 
 from zkmigrate.moves.facts.replay import ReplayScope
 from zkmigrate.zookeeper.data.proofs import Held
-from zkmigrate.zookeeper.data.replay import Again
+from zkmigrate.zookeeper.data.replay import Again, Request
 from zkmigrate.zookeeper.data.session import format_session
 from zkmigrate.zookeeper.data.zxid import format_zxid
 from zkmigrate.zookeeper.disks.prove import NOT_HELD, UNPROVED
 
 _WORDS: dict[Held, str] = {True: "holds", False: "DOES NOT HOLD", None: "not known"}
 
+_OPERATIONS = {"Create": "create", "SetData": "setData", "Delete": "delete", "SetAcl": "setACL"}
+
 
 def code(found: ReplayScope) -> int:
-    """0 where all conditions hold, NOT_HELD, or UNPROVED where one is not known and none fails."""
+    """0 if all conditions hold, NOT_HELD, or UNPROVED if one is not known and none fails."""
     held = {condition.held for condition in found.conditions}
     return NOT_HELD if False in held else UNPROVED if None in held else 0
 
@@ -23,39 +25,30 @@ def code(found: ReplayScope) -> int:
 def text(found: ReplayScope) -> str:
     """For a reader."""
     lines = [
-        f"dest went on by itself behind {format_zxid(found.cut)}, up to {format_zxid(found.upto)} "
+        f"dest has transactions of its own after {format_zxid(found.cut)}, up to {format_zxid(found.upto)} "
         f"({found.dest}): {found.under} transactions under {found.chroot}"
     ]
-    lines += _kinds(found)
+    lines += _counts(found)
     for condition in found.conditions:
         lines.append(f"  {condition.id:18} {_WORDS[condition.held]}: {condition.claim}: {condition.seen}")
     lines += [f"  {line}" for again in found.first for line in shown(again)]
     left = found.tally.transactions - len(found.first)
     if left > 0:
         lines.append(f"  and {left} transactions more; --lines N shows more")
-    lines.append(_standing(found))
+    if code(found):
+        lines.append("It may not be replayed as it is: nothing was written.")
+    else:
+        lines.append(f"It may be replayed: {found.tally.transactions} transactions. Nothing was written.")
     return "\n".join(lines)
 
 
-def _standing(found: ReplayScope) -> str:
-    if code(found):
-        return "It may not be replayed as it is: nothing was written."
-    return f"It may be replayed: {found.tally.transactions} transactions. Nothing was written."
-
-
-def _kinds(found: ReplayScope) -> list[str]:
+def _counts(found: ReplayScope) -> list[str]:
     tally = found.tally
-    kinds = (
-        (tally.creates, "create"),
-        (tally.writes, "setData"),
-        (tally.deletes, "delete"),
-        (tally.acls, "setACL"),
-        (tally.counts, "of an ephemeral (its parent's counter)"),
-    )
-    said = ", ".join(f"{count} {word}" for count, word in kinds if count) or "nothing"
+    words = {**_OPERATIONS, "Count": "of an ephemeral (its parent's counter)"}
+    counts = ", ".join(f"{tally.kinds[kind]} {word}" for kind, word in words.items() if tally.kinds[kind])
     return [
-        f"  to replay: {tally.transactions} of them, on {len(tally.paths)} znodes: {said}",
-        f"  {found.passed} leave nothing: ephemerals that went",
+        f"  to replay: {tally.transactions} of them, on {len(tally.paths)} znodes: {counts or 'nothing'}",
+        f"  {found.passed} leave nothing: deleted ephemerals",
     ]
 
 
@@ -65,14 +58,14 @@ def shown(again: Again) -> list[str]:
     return [f"{head} {_words(request)}" for request in again.requests]
 
 
-def _words(request: Any) -> str:
+def _words(request: Request) -> str:
     version = _version(request)
     bound = "" if version is None else f" at version {version}"
     return f"{type(request).__name__} {request.path}{bound}"
 
 
-def _version(request: Any) -> int | None:
-    """That which the request is bound to; None for a create."""
+def _version(request: Request) -> int | None:
+    """The version that the request expects; None for a create."""
     version: int | None = getattr(request, "version", getattr(request, "aversion", None))
     return version
 
@@ -92,11 +85,8 @@ def body(found: ReplayScope) -> dict[str, Any]:
         "replay": {
             "transactions": tally.transactions,
             "znodes": len(tally.paths),
-            "create": tally.creates,
-            "setData": tally.writes,
-            "delete": tally.deletes,
-            "setACL": tally.acls,
-            "count": tally.counts,
+            **{word: tally.kinds[kind] for kind, word in _OPERATIONS.items()},
+            "count": tally.kinds["Count"],
         },
         "conditions": [
             {"id": c.id, "claim": c.claim, "held": c.held, "seen": c.seen} for c in found.conditions
@@ -111,11 +101,6 @@ def _transaction(again: Again) -> dict[str, Any]:
         "time_ms": again.time_ms,
         "session": format_session(again.session),
         "requests": [
-            {
-                "kind": type(r).__name__,
-                "path": r.path,
-                "version": getattr(r, "version", getattr(r, "aversion", None)),
-            }
-            for r in again.requests
+            {"kind": type(r).__name__, "path": r.path, "version": _version(r)} for r in again.requests
         ],
     }

@@ -1,4 +1,4 @@
-"""The verb retire: leave a broker that is gone for good out of a run, with who says so and why."""
+"""The verb retire: leave a broker that is gone for good out of a run; the journal takes who and why."""
 
 from __future__ import annotations
 
@@ -28,13 +28,12 @@ REFUSED = 6
 def retire(setting: Setting, run_id: str, host: str, reason: str) -> int:
     """Prove that the broker serves nothing and has left source, then journal that it is left out.
 
-    6 where that is not proved. UsageError for a host that cannot be retired, or a run that is no place for
-    it.
-    """
+    6 if that is not proved. Raises UsageError for a host that cannot be retired, or a run that does not allow
+    it now."""
     inventory, playbook = read(setting)
     _refuse_no_broker(inventory, playbook, host)
     if not reason.strip():
-        raise UsageError("--reason is empty; needed: why this host is left out, for whoever reads the report")
+        raise UsageError("--reason is empty; needed: why this host is left out, for the report")
     run_dir = existing(setting, run_id, inventory, playbook)
     clock = RealClock(setting.interrupt)
     with contextlib.ExitStack() as stack:
@@ -56,12 +55,12 @@ def retire(setting: Setting, run_id: str, host: str, reason: str) -> int:
         clients = source_clients(inventory, dependent_of(playbook), site.look, cons)
         findings = may_retire(gone, site.look.kafka(), clients, inventory.source_names)
         refused = bool(blocking(findings))
-        told = [encode_finding(f) for f in findings]
+        encoded = [encode_finding(f) for f in findings]
         if not refused:
             body = {"host": host, "id": gone.id, "addresses": list(gone.addresses)}
-            journal.append("retired", {**body, "by": gone.by, "reason": gone.reason, "findings": told})
+            journal.append("retired", {**body, "by": gone.by, "reason": gone.reason, "findings": encoded})
     if setting.as_json:
-        print_json(setting, {"retired": not refused, "host": host, "findings": told})
+        print_json(setting, {"retired": not refused, "host": host, "findings": encoded})
     else:
         end = f"{host} is not retired: nothing was changed" if refused else gone.words
         setting.out.write("".join(f"{line}\n" for line in (*finding_lines.whole(findings), end)))

@@ -28,7 +28,7 @@ from zkmigrate.spark.section import Section
 from zkmigrate.spark.subtree_at import continuity
 from zkmigrate.spark.subtree_differences import first, unequal
 from zkmigrate.spark.verb import reason
-from zkmigrate.zookeeper.data.delta import DeltaFinding, due, judged, short
+from zkmigrate.zookeeper.data.delta import DeltaFinding, delta_held, not_reached, required_zxid
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.proofs import PROOFS, WORDS, Held, Reach, all_held, cut_over, highest, tail_held
 from zkmigrate.zookeeper.data.zxid import format_zxid
@@ -109,7 +109,7 @@ class _Proofs:
             "after": format_zxid(where.zxid), "upto": format_zxid(upto), "records": 0, "missing": [],
             "missing_count": 0, "allowed": [], "allowed_count": 0, _UNPROVED: where.unproved,
         }  # fmt: skip
-        reached = due(upto)
+        reached = required_zxid(upto)
         if where.unproved or (reached is not None and where.zxid >= reached):
             return _Proof(None if where.unproved else True, body)
         if where.zxid not in self._deltas:
@@ -120,7 +120,7 @@ class _Proofs:
         sides, after, top = self._sides, where.zxid, self._sides.asked.top
         try:
             walked = continuity(sides.spark, sides.source, after, None)
-            unproved = str(walked.broken or "") or short(walked.last, after, due(sides.upto))
+            unproved = str(walked.broken or "") or not_reached(walked.last, after, required_zxid(sides.upto))
             log = sides.source.log(sides.spark, after, zxids=(after + 1, (1 << 63) - 1))
             frame = None
             missing, allowed = [], []
@@ -142,7 +142,7 @@ class _Proofs:
             "records": walked.records, "missing": missing, "missing_count": counted[False],
             "allowed": allowed, "allowed_count": counted[True], _UNPROVED: unproved,
         }  # fmt: skip
-        return _Proof(judged(counted[False], unproved), body | more, frame)
+        return _Proof(delta_held(counted[False], unproved), body | more, frame)
 
     def _living(self, owners: DataFrame, reach: Mapping[str, Reach]) -> DataFrame:
         """With whether the session lives on dest, as `zookeeper.data.proofs.delta_proof` says: every dest

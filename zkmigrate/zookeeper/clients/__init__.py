@@ -1,1 +1,1 @@
-"""Clients of ZooKeeper and Kafka as seen from the operator: four-letter words, sessions, admin, canary."""
+"""Clients of ZooKeeper on the operator's machine: four-letter words, AdminServer, sessions."""

@@ -1,24 +1,34 @@
-"""AdminServer, ZooKeeper's own HTTP server (3.5 and later, port 8080, on by default): what it answers, as the
-four-letter word that says the same.
+"""AdminServer, ZooKeeper's own HTTP server (3.5 and later, port 8080, on by default).
 
-A server that allows only ``srvr`` (the default since 3.5.3) tells the rest here, without a restart.
+A server that allows only ``srvr`` (the default since 3.5.3) answers other words here, without a restart. The
+JSON is turned into the text of the four-letter word, so that one parser reads both. ``conf`` is left out:
+AdminServer omits the members and their version. ``dump`` of a learner has no timeouts here; ``cons`` has
+those of connected sessions.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.zookeeper.clients.four_letter_client import conversation, four_letter_word
-from zkmigrate.zookeeper.data.adminserver import COMMANDS, as_word
 from zkmigrate.zookeeper.data.four_letter_words import not_allowed
+from zkmigrate.zookeeper.data.session import format_session
 
 ADMIN_PORT = 8080
 """ZooKeeper's default of ``admin.serverPort``."""
 
+COMMANDS = {"mntr": "monitor", "cons": "connections", "dump": "dump"}
+"""Four-letter word → command of AdminServer."""
+
+_NOT_LISTED = "org.apache.zookeeper.server.quorum.LearnerSessionTracker@0"
+"""The line of a learner that does not list its sessions."""
+
 
 def allowed_word(address: str, port: int, admin_port: int, word: str, deadline_s: float) -> Reading[str]:
-    """The answer to a four-letter word, from AdminServer where the server does not allow the word."""
+    """The answer to a four-letter word, from AdminServer if the server does not allow the word."""
     answer = four_letter_word(address, port, word, deadline_s)
     if not (isinstance(answer, Seen) and not_allowed(answer.value)):
         return answer
@@ -26,7 +36,8 @@ def allowed_word(address: str, port: int, admin_port: int, word: str, deadline_s
 
 
 def word_refused(address: str, admin_port: int, word: str, deadline_s: float) -> Reading[str]:
-    """AdminServer's answer for a word that its server does not allow. Unknown (timeout, denied) says both."""
+    """AdminServer's answer for a word that its server does not allow. Unknown (timeout, denied) names both
+    failures."""
     answer = admin_word(address, admin_port, word, deadline_s)
     if not isinstance(answer, Unknown):
         return answer
@@ -35,8 +46,8 @@ def word_refused(address: str, admin_port: int, word: str, deadline_s: float) ->
 
 
 def admin_word(address: str, port: int, word: str, deadline_s: float) -> Reading[str]:
-    """The answer to a four-letter word, asked from AdminServer. Unknown (denied) for a word that AdminServer
-    does not answer as a whole; else as ``clients.words.four_letter_word``."""
+    """AdminServer's answer to a four-letter word. Unknown (denied) for a word without a full equivalent; else
+    as `four_letter_word`."""
     place = f"AdminServer at {address}:{port}"
     command = COMMANDS.get(word)
     if command is None:
@@ -53,5 +64,49 @@ def admin_word(address: str, port: int, word: str, deadline_s: float) -> Reading
     try:
         return Seen(as_word(word, json.loads(body)))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        why = f"{command} answered what is not understood ({type(error).__name__})"
+        why = f"the answer to {command} is not understood ({type(error).__name__})"
         return Unknown("garbled", f"{place}: {why}")
+
+
+def as_word(word: str, body: Mapping[str, Any]) -> str:
+    """The text of a four-letter word. Raises KeyError, TypeError, ValueError or AttributeError for JSON that
+    does not answer this command."""
+    if body["command"] != COMMANDS[word]:
+        raise ValueError(f"an answer to {body['command']!r}")
+    if error := body["error"]:
+        return f"{error}\n"
+    return {"mntr": _mntr, "cons": _cons, "dump": _dump}[word](body)
+
+
+def _mntr(body: Mapping[str, Any]) -> str:
+    lines = (f"zk_{key}\t{_flat(value)}\n" for key, value in body.items() if key not in ("command", "error"))
+    return "".join(lines)
+
+
+def _flat(value: object) -> str:
+    """A value on one line: no text of a server begins a line of its own."""
+    return " ".join(str(value).split())
+
+
+def _cons(body: Mapping[str, Any]) -> str:
+    return "".join(_connection(c) for c in (*body["connections"], *body["secure_connections"])) + "\n"
+
+
+def _connection(c: Mapping[str, Any]) -> str:
+    fields = {"queued": c["outstanding_requests"], "recved": c["packets_received"], "sent": c["packets_sent"]}
+    if c.get("session_id"):
+        fields |= {"sid": format_session(int(c["session_id"])), "to": c["session_timeout"]}
+    pairs = ",".join(f"{key}={_flat(value)}" for key, value in fields.items())
+    return f" /{_flat(c['remote_socket_address'])}[{int(c['interest_ops'])}]({pairs})\n"
+
+
+def _dump(body: Mapping[str, Any]) -> str:
+    sessions = [id for ids in body["expiry_time_to_session_ids"].values() for id in ids]
+    owners = body["session_id_to_ephemeral_paths"]
+    listed = "".join(f"\t{format_session(int(id))}\n" for id in sessions) if sessions else f"{_NOT_LISTED}\n"
+    held = "".join(
+        f"{format_session(int(id))}:\n" + "".join(f"\t{_flat(path)}\n" for path in paths)
+        for id, paths in owners.items()
+    )
+    ephemerals = f"Sessions with Ephemerals ({len(owners)}):\n{held}"
+    return f"SessionTracker dump:\n{listed}ephemeral nodes dump:\n{ephemerals}"

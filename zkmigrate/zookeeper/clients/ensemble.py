@@ -1,4 +1,4 @@
-"""A session of kazoo's with an ensemble: how it is opened and closed, and what its errors are called."""
+"""A kazoo session with an ensemble: opened, closed, and its errors as HostError."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from zkmigrate.errors import HostError
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.txn import Acl
 
-logging.getLogger("kazoo").addHandler(logging.NullHandler())  # what matters is in its errors
+logging.getLogger("kazoo").addHandler(logging.NullHandler())  # its errors say what matters
 
 ANSWER_S = 30.0
-"""How long one answer may take."""
+"""The time limit of one answer."""
 
 NOT_ITS_OWN = (RolledBackError, RuntimeInconsistency)
-"""What the other operations of a failed multi answer."""
+"""The errors of the other operations in a failed multi."""
 
 _CONNECT_S, _SESSION_S = 10.0, 30.0
 
 
 @contextmanager
 def named(ensemble: str, what: str) -> Iterator[None]:
-    """Turns what kazoo raises into HostError that says of which ensemble, and at what."""
+    """Turn kazoo's errors into HostError with the names of the ensemble and of the operation (what)."""
     try:
         yield
     except (KazooTimeoutError, OSError) as error:
@@ -42,8 +42,8 @@ def named(ensemble: str, what: str) -> Iterator[None]:
 
 
 def unconnected(hosts: str, timeout_s: float) -> KazooClient:
-    """A client of these servers, ``address:port`` by comma, that tries no request twice; not started.
-    timeout_s: of its session."""
+    """A client of these servers (``address:port,…``) that never repeats a request; not started. timeout_s: of
+    its session."""
     return KazooClient(
         hosts=hosts,
         timeout=timeout_s,
@@ -54,7 +54,7 @@ def unconnected(hosts: str, timeout_s: float) -> KazooClient:
 
 
 def closed(client: KazooClient) -> None:
-    """End the client's session, whatever it answers."""
+    """End the client's session, and ignore errors."""
     with suppress(KazooException, OSError):
         client.stop()
         client.close()
@@ -62,8 +62,7 @@ def closed(client: KazooClient) -> None:
 
 @contextmanager
 def connected(ensemble: str, servers: Sequence[Server]) -> Iterator[KazooClient]:
-    """A session with one of the servers, for as long as the block lasts. ensemble: its name, for messages.
-    Raises HostError."""
+    """A session with one of the servers, for the block. ensemble: its name for messages. Raises HostError."""
     hosts = ",".join(map(str, servers))
     client = unconnected(hosts, _SESSION_S)
     try:
@@ -75,24 +74,24 @@ def connected(ensemble: str, servers: Sequence[Server]) -> Iterator[KazooClient]
 
 
 def to_kazoo(acl: Iterable[Acl]) -> list[Any]:
-    """An ACL as kazoo takes it."""
+    """An ACL for kazoo."""
     return [ACL(one.perms, Id(one.scheme, one.id)) for one in acl]
 
 
 def from_kazoo(acl: Iterable[Any]) -> tuple[Acl, ...]:
-    """An ACL as kazoo gives it."""
+    """An ACL from kazoo."""
     return tuple(Acl(one.perms, one.id.scheme, one.id.id) for one in acl)
 
 
 @dataclass
 class Pace:
-    """At most so many batches a second, for the sake of the other clients; 0: as fast as it goes."""
+    """At most so many batches a second, to spare the other clients; 0: no limit."""
 
     per_s: float
     _next: float = field(default=0.0, init=False)
 
     def wait(self) -> None:
-        """Wait for the turn of the next."""
+        """Wait until the next batch may start."""
         if self.per_s <= 0:
             return
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""Four-letter words over TCP, as ZooKeeper's own ``nc`` recipe does it: send the word, read until close.
+"""Four-letter words over TCP, as with ``nc``: send the word, read until close.
 
 Source: ZooKeeper Administrator's Guide, "The Four Letter Words".
 """
@@ -12,29 +12,28 @@ from zkmigrate.hosts.transport.failure import socket_cause, socket_text
 from zkmigrate.model.fact import Reading, Seen, Unknown
 
 NOT_SERVING = b"not currently serving requests\n"
-"""How the answer of a server ends that has begun its start.  One that stands alone may leave that connection
-open for ever, so nobody waits for its close (ZOOKEEPER-5051, measured on 3.8.4)."""
+"""The end of the answer of a server that is still starting. A standalone one may never close that connection,
+so we do not wait for it (ZOOKEEPER-5051, measured on 3.8.4)."""
 LIMIT = 8 << 20
-"""The largest answer that is read, in bytes; ``dump`` and ``cons`` of a busy server stay far below."""
+"""The largest accepted answer in bytes; ``dump`` and ``cons`` of a busy server stay far below."""
 
 
 def four_letter_word(address: str, port: int, word: str, deadline_s: float) -> Reading[str]:
-    """The whole answer to a four-letter word, as :func:`conversation` gives it."""
+    """The whole answer to a four-letter word; see :func:`conversation`."""
     return conversation(address, port, word, f"{word} to {address}:{port}", deadline_s)
 
 
-def conversation(address: str, port: int, said: str, place: str, deadline_s: float) -> Reading[str]:
-    """The whole answer to what is said, once the server has closed the connection after it or does not serve.
+def conversation(address: str, port: int, request: str, place: str, deadline_s: float) -> Reading[str]:
+    """The whole answer to a request, up to the close of the connection or to NOT_SERVING.
 
-    Unknown ``timeout`` when it has not closed within ``deadline_s`` seconds, whatever came until then;
-    ``garbled`` when the answer exceeds ``LIMIT``; ``failed`` when there is none at all, which is what a
-    server does that is not able to answer, and never what a healthy one says. place: for messages.
+    Unknown: ``timeout`` without that within ``deadline_s`` seconds; ``garbled`` for an answer above
+    ``LIMIT``; ``failed`` for none at all, which a healthy server never gives. place: for messages.
     """
     end = time.monotonic() + deadline_s
     answer = bytearray()
     try:
         with socket.create_connection((address, port), timeout=deadline_s) as sock:
-            sock.sendall(said.encode("ascii"))
+            sock.sendall(request.encode("ascii"))
             while not answer.endswith(NOT_SERVING):
                 left = end - time.monotonic()
                 if left <= 0:

@@ -1,8 +1,7 @@
-"""One ZooKeeper session over one connection, with requests sent ahead of their replies.
+"""One ZooKeeper session over one connection, with many requests in flight.
 
-A session that is opened and closed is two transactions of the ensemble (createSession, closeSession), unless
-the server keeps local sessions; one that is not closed ends by itself after its timeout, as a transaction
-too.
+A session costs the ensemble two transactions (createSession, closeSession), unless the server keeps local
+sessions. One that is not closed ends after its timeout, with the same transaction.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ _CONNECT_RESPONSE_LIMIT = 1024
 
 
 class SessionError(Exception):
-    """There is no session, or no more; its text says why, without the server's name."""
+    """The session failed or was lost; the text says why, without the server's name."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """connect_s: for the connection, and again for the session. timeout_ms: of the session, as it is asked
-    for. largest: bytes that one reply may have."""
+    """connect_s: for the connection, and again for the session. timeout_ms: of the session, as requested.
+    largest: of one reply, in bytes."""
 
     connect_s: float = 5.0
     timeout_ms: int = 30_000
@@ -45,8 +44,8 @@ class Limits:
 
 
 class Session:
-    """Opened by `session`. silence_s: how long a reply may take, two thirds of the granted timeout as in
-    ZooKeeper's own client: requests under way keep the session alive, there are no pings."""
+    """Opened by `session`. silence_s: the time limit of a reply, two thirds of the granted timeout, as in
+    ZooKeeper's client. Requests keep the session alive; there are no pings."""
 
     def __init__(self, sock: socket.socket, silence_s: float, largest: int) -> None:
         self._sock = sock
@@ -55,7 +54,7 @@ class Session:
         sock.settimeout(silence_s)
 
     def send(self, requests: bytes) -> None:
-        """Send framed requests. Raises SessionError where the connection is lost."""
+        """Send framed requests. Raises SessionError if the connection is lost."""
         try:
             self._sock.sendall(requests)
         except OSError as error:
@@ -63,8 +62,8 @@ class Session:
             raise SessionError(f"connection lost: {socket_text(error)}") from error
 
     def receive(self) -> list[bytes]:
-        """Wait for bytes; the replies that are whole by then, without their lengths. Raises SessionError
-        where the connection is lost, or what came is no reply."""
+        """Wait for bytes; the complete replies, without their lengths. Raises SessionError if the connection
+        is lost, or the bytes are not a reply."""
         try:
             data = self._sock.recv(_AT_ONCE)
             if not data:
@@ -75,11 +74,10 @@ class Session:
             raise SessionError(f"connection lost: {socket_text(error)}") from error
         except MalformedError as error:
             self._broken = True
-            raise SessionError(f"{error}: a reply larger than --max-reply, or no ZooKeeper's") from error
+            raise SessionError(f"{error}: a reply larger than --max-reply, or not from ZooKeeper") from error
 
     def close(self) -> None:
-        """End the session, so that nothing of it stays until its timeout; for as long as `_CLOSE_S`. What is
-        still under way is read and dropped."""
+        """End the session now, not at its timeout; wait at most `_CLOSE_S`. Later replies are dropped."""
         if self._broken:
             return
         end = time.monotonic() + _CLOSE_S
@@ -93,7 +91,7 @@ class Session:
 
 @contextmanager
 def session(address: str, port: int, limits: Limits) -> Iterator[Session]:
-    """A new session with this server for as long as the block lasts. Raises SessionError."""
+    """A new session with this server, for the block. Raises SessionError."""
     try:
         sock = socket.create_connection((address, port), timeout=limits.connect_s)
     except OSError as error:
@@ -108,7 +106,7 @@ def session(address: str, port: int, limits: Limits) -> Iterator[Session]:
 
 
 def _granted_ms(sock: socket.socket, limits: Limits) -> int:
-    """Ask for a session; the timeout that the server grants it."""
+    """Request a session; the timeout that the server grants."""
     frames = Frames(_CONNECT_RESPONSE_LIMIT)
     end = time.monotonic() + limits.connect_s
     whole: list[bytes] = []
@@ -119,15 +117,15 @@ def _granted_ms(sock: socket.socket, limits: Limits) -> int:
             data = sock.recv(_AT_ONCE)
             if not data:
                 raise SessionError(
-                    "closed the connection and gave no session: it does not serve, or takes no more "
-                    "connections from this address (maxClientCnxns), or is no ZooKeeper"
+                    "closed the connection and gave no session: it does not serve, or accepts no more "
+                    "connections from this address (maxClientCnxns), or is not ZooKeeper"
                 )
             whole = frames.feed(data)
         granted = connect_response(whole[0])
     except OSError as error:
         raise SessionError(f"connected, and gave no session: {socket_text(error)}") from error
     except MalformedError as error:
-        raise SessionError(f"is no ZooKeeper: {error}") from error
+        raise SessionError(f"is not ZooKeeper: {error}") from error
     if granted.timeout_ms <= 0:
         raise SessionError("refused the session: it calls it expired")
     return granted.timeout_ms

@@ -1,4 +1,4 @@
-"""A walk over a subtree on one server of several: the sockets of `zookeeper.data.subtree`."""
+"""A walk over a subtree on one of several servers: the connection of `zookeeper.data.subtree`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Walked:
-    """A walk that came to its end. server: whose answers these are, all of them. seconds: from the connection
-    to the last answer."""
+    """A complete walk. server: it gave all answers. seconds: from the connection to the last answer."""
 
     server: Server
     walk: Walk
@@ -41,10 +40,10 @@ def walk_subtree(
     tell: Callable[[Walk], None],
     failed: Callable[[str], None],
 ) -> Walked:
-    """Walk on the first server that answers to the end. Each is tried once, in this order; where a walk
-    breaks off, it begins anew on the next: what two servers say is not mixed, one of them may lag.
+    """Walk on the first server that answers to the end. Each is tried once, in this order. A broken walk
+    begins anew on the next server: answers of two servers are not mixed, because one may lag.
 
-    tell: shown the walk whenever something was taken in. failed: told of each server that failed. Raises
+    tell: receives the walk after each read. failed: receives a line for each server that failed. Raises
     HostError, which names them all.
     """
     failures = []
@@ -68,5 +67,5 @@ def walk_subtree(
             failed(failures[-1])
     raise HostError(
         f"no server was walked to the end. {'; '.join(failures)}. Needed: a server that serves clients in "
-        "the clear. Next: name others, or read the files of one with --dir"
+        "the clear (without TLS). Next: name others, or read the files of one with --dir"
     )

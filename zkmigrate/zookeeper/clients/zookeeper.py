@@ -1,7 +1,7 @@
-"""Znodes through one ZooKeeper host at a time: one client session per host, kept open and closed at the end.
+"""Znodes as one ZooKeeper host shows them: one session per host, kept open.
 
-A session never moves to another server, so an answer is always that of the host that was asked. Servers in
-read-only mode are not accepted: cut off from their quorum, what they show proves nothing about the ensemble.
+A session never moves to another server, so an answer always comes from the host that was asked. Servers in
+read-only mode are refused: without their quorum, their data proves nothing about the ensemble.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class ZnodeReader:
         self._hosts = {name: _Host(Server(*where)) for name, where in addresses.items()}
 
     def read(self, host: str, path: str) -> Reading[Znode]:
-        """One znode with its children, both of the same state of it."""
+        """One znode with its children, of the same moment."""
         return self._asked(host, path, lambda client: self._znode(client, path))
 
     def modified(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, int]]:
-        """mtime of each znode that is there, in milliseconds; ``_IN_FLIGHT`` reads are under way at once."""
+        """mtime of each existing znode, in milliseconds; ``_IN_FLIGHT`` reads run at once."""
 
         def ask(client: KazooClient) -> Reading[Mapping[str, int]]:
             found: dict[str, int] = {}
@@ -63,7 +63,7 @@ class ZnodeReader:
         return self._asked(host, f"{len(paths)} znodes", ask)
 
     def _asked(self, host: str, path: str, ask: Callable[[KazooClient], Reading[T]]) -> Reading[T]:
-        """A question in the host's session, and what its failures mean; path: what is read, in words."""
+        """Ask in the host's session, and turn failures into readings. path: what is read, in words."""
         held = self._hosts[host]
         if not held.turn.acquire(timeout=deadline.remaining(math.inf) if deadline.bounded() else -1):
             return Unknown("timeout", f"{host}: the read before this one has not been answered yet")
@@ -97,7 +97,7 @@ class ZnodeReader:
         if held.client is not None and held.client.state != KazooState.CONNECTED:
             held.drop()
         if held.client is None:
-            # kazoo tells a closed port from a silent one only by its log; this tells it by the error.
+            # kazoo tells a closed port from a silent one only in its log; this connection raises it.
             where = held.server.host, held.server.port
             socket.create_connection(where, timeout=deadline.remaining(self._connect_s)).close()
             client = unconnected(str(held.server), _SESSION_S)

@@ -1,8 +1,7 @@
-"""ZooKeeper's own data, read without ZooKeeper: pure functions over bytes and random-access readers.
+"""ZooKeeper's own files, messages and answers, read without ZooKeeper.
 
-Formats of ZooKeeper 3.4 to 3.9, as its servers write them. All integers are big-endian; string, buffer and
-vector are an int length or count (-1: null), then UTF-8 text, bytes or items (see `jute`). Names of records
-and fields are those of ZooKeeper's `zookeeper.jute`.
+Formats of ZooKeeper 3.4 to 3.9, as its servers write them, encoded as in `jute`. Names of records and fields
+are those of ZooKeeper's `zookeeper.jute`.
 
 **Transaction log**, `log.<hex zxid of its first record>` (`txnlog` reads one, `logdir` a directory of them)
 
@@ -31,8 +30,8 @@ and fields are those of ZooKeeper's `zookeeper.jute`.
 | | TxnDigest | int version 2, long treeDigest; behind every type but error | 3.6 |
 | | ACL | int perms, string scheme, string id | |
 
-A multi with an error in it is wholly without effect. Its operations have no zxid of their own. Logs do not
-say which ephemerals a closeSession of 3.4 or 3.5 deleted: `effect` derives them.
+A multi with an error in it has no effect. Its operations have no zxid of their own. Logs do not name the
+ephemerals that a closeSession of 3.4 or 3.5 deleted: `effect` derives them.
 
 **Snapshot**, `snapshot.<hex zxid>`, or with `.gz` or `.snappy` behind it (`snapname`, `snapstream`);
 `snapshot` reads it, `seal` only checks it
@@ -51,7 +50,7 @@ say which ephemerals a closeSession of 3.4 or 3.5 deleted: `effect` derives them
 | last zxid, seal | long lastProcessedZxid | 3.9 |
 
 ephemeralOwner is a session, 0, 1 << 63 for a container, or for a TTL the bytes ff 00 00 and 5 bytes of ms.
-What follows the first seal can be switched off in a server, so its absence is no damage.
+A server can switch off everything after the first seal, so its absence is no damage.
 
 | name ends in | the file is (3.6+, `snapshot.compression.method`) |
 |---|---|
@@ -59,19 +58,18 @@ What follows the first seal can be switched off in a server, so its absence is n
 | `.gz` | one gzip member |
 | `.snappy` | `82 53 4e 41 50 50 59 00`, int 1, int 1, blocks: int length, raw snappy of 32 KiB at most |
 
-Seals count uncompressed bytes. **Tree digest**: `digest`, which has the formula. **zoo.cfg** and
-**four-letter answers**: `zoocfg`, `words`.
+Seals count uncompressed bytes. The digest's formula stands with the tests that check it
+(`tests/unit/zookeeper/data/whole_tree.py`). **zoo.cfg**: `zoocfg`; **four-letter answers**:
+`four_letter_words`.
 
-On top of them: `tail` (the newest durable zxid), `effect` (what a transaction does), `tree` (the state of a
-subtree at a zxid), `delta` (what a log holds after a zxid that concerns a subtree), `subtree` (the largest
-zxids that a subtree's znodes carry, also by asking a server: `messages`), `sums` (a subtree in bounded
-memory), `histories` (two logs side by side), `proofs` (that dest holds what source holds).
+On top of them: `tail` (the newest durable zxid), `effect` (what a transaction does), `tree` (a subtree at a
+zxid), `delta` (a log's changes of a subtree after a zxid), `subtree` (the largest zxids of a subtree's
+znodes, also from a server: `messages`), `sums` (a subtree in bounded memory), `histories` (two logs
+compared), `proofs` (that dest holds what source holds).
 
-Every error is an `errors.ZkDataError` that names file and offset, or line: TruncatedHeaderError (the file
-ends in its own header), ForeignFileError (it is none of these files), CorruptError (damage no crash
-explains), MalformedError (a record that does not decode). What a crash does explain is no error but how a
-log ends (`txnlog.EndKind`): exactly behind a record, in zero padding, or torn. Zxids are plain integers
-(`zxid`); session ids are signed longs, as records carry them (`session`).
+Errors are those of `errors`. What a crash explains is no error, but one of the ends of a log
+(`txnlog.EndKind`): exactly after a record, in zero padding, or torn. Zxids are plain integers (`zxid`);
+session ids are signed longs, as in records (`session`).
 
 Sources: zookeeper.jute, FileTxnLog, FileSnap, SnapStream, SerializeUtils and DataTree of Apache ZooKeeper,
 and directories of real servers of each of these versions, which the tests read.

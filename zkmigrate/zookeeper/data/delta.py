@@ -1,10 +1,10 @@
 """The delta proof: nothing in source's log after dest's zxid concerns our part of the tree.
 
-Over the log of source's leader, for the zxids after D (`after`) up to S (`upto`): every transaction that
-changes a path at or under the chroot or deletes an ancestor of it, and the opening and closing of sessions
-that own ephemerals there. Only the expiry of a session that lives on dest is allowed, and only where no
-dest host has it in its log: dest keeps that session and its ephemerals. The claim needs the log to be
-continuous from D on; a hole makes it unproved, which is not the same as false.
+It reads the log of source's leader, for the zxids after D (`after`) up to S (`upto`). It reports every
+transaction that changes a path at or under the chroot or deletes an ancestor of it, and the opening and
+closing of sessions that own ephemerals there. Allowed is only the expiry of a session that lives on dest, and
+only where no dest host has it in its log: dest keeps that session and its ephemerals. The claim needs a
+continuous log from D on; a hole makes it unproved, which is not the same as false.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from zkmigrate.zookeeper.data.zxid import counter, format_zxid
 
 @dataclass(frozen=True, slots=True)
 class DeltaFinding:
-    """One change that dest lacks. path is "" for the opening of a session. expiry: the server ended the
-    session (cxid 0), no client asked for it."""
+    """One change that dest lacks. path: "" for the opening of a session. expiry: the server ended the session
+    (cxid 0), not a client."""
 
     zxid: int
     time_ms: int
@@ -36,10 +36,9 @@ class DeltaFinding:
 
 @dataclass(frozen=True, slots=True)
 class DeltaResult:
-    """missing: what must not be there. allowed: expiries of sessions that live on dest. unproved: names the
-    hole (or the damage) that leaves the claim open, "" when the log was continuous. last: the last zxid
-    read; records: how many were read after D. cursor: where to go on; None when no record was read and no
-    cursor given."""
+    """missing: changes that dest lacks. allowed: expiries of sessions that live on dest. unproved: the hole
+    or damage that leaves the claim open, "" for none. last: the last zxid read; records: how many were read
+    after D. cursor: where to continue; None when no record was read and no cursor given."""
 
     after: int
     upto: int | None
@@ -52,41 +51,39 @@ class DeltaResult:
 
     @property
     def held(self) -> bool | None:
-        """As `judged`."""
-        return judged(len(self.missing), self.unproved)
+        """See `delta_held`."""
+        return delta_held(len(self.missing), self.unproved)
 
 
-def judged(missing: int, unproved: str) -> bool | None:
-    """The claim. True: proved. False: something is missing on dest, whatever else is unproved. None: cannot
-    say."""
+def delta_held(missing: int, unproved: str) -> bool | None:
+    """The claim. True: proved. False: dest lacks something, whatever else is unproved. None: not known."""
     if missing:
         return False
     return None if unproved else True
 
 
-def due(zxid: int) -> int | None:
-    """How far a log must reach for the zxid that its server is at. None: only to its end, where the leader of
-    a new epoch has proposed nothing yet."""
+def required_zxid(zxid: int) -> int | None:
+    """How far a log must reach if its server is at `zxid`. None: to its end, because the leader of a new
+    epoch has proposed nothing yet."""
     return zxid if counter(zxid) else None
 
 
 class Judge:
-    """Collects the findings, and keeps who owns what under the chroot as the log goes on. Arguments as of
-    `delta`."""
+    """Collects the findings, and tracks who owns what under the chroot. Arguments: see `delta`."""
 
     def __init__(
         self, chroot: str, owners: Mapping[int, Collection[str]], living: Collection[int], highest: int
     ) -> None:
         self._chroot = chroot
         self._highest = highest
-        self._owned = Owned.of(owners, chroot)
+        self._owned = Owned.from_owners(owners, chroot)
         self._living = frozenset(living)
         self._opened: dict[int, DeltaFinding] = {}
         self.missing: list[DeltaFinding] = []
         self.allowed: list[DeltaFinding] = []
 
     def take(self, txn: Txn) -> None:
-        """The next transaction behind `after`."""
+        """Judge the next transaction."""
         head = txn.header
         found = [change for change in changes(self._owned.take(txn)) if touches(change, self._chroot)]
         if head.type is TxnType.closeSession:
@@ -100,7 +97,7 @@ class Judge:
 
     def _closed(self, head: TxnHeader, paths: list[str]) -> None:
         self._opened.pop(head.session, None)
-        expiry = head.cxid == 0  # the server asks for it with cxid 0, a client's request has its own number
+        expiry = head.cxid == 0  # a server's own request has cxid 0, a client's has a number
         allowed = expiry and head.session in self._living and head.zxid > self._highest
         found = self.allowed if allowed else self.missing
         found += (_finding(head, head.type, path, expiry=expiry) for path in paths)
@@ -126,12 +123,11 @@ def delta(
 
     after: dest's newest zxid, the lowest over its hosts. highest: the highest over its hosts; an expiry at or
     below it is in the log of one host and not of another, so dest does not keep that session. upto: the
-    leader's zxid S that the log must reach; None reads to the end and asks for no more than continuity.
-    owners: session → its ephemerals under the chroot, as they stood at the later of `after` and the cursor:
-    what 3.4 and 3.5 do not log with a closeSession. living: sessions that live on dest. cursor: an earlier
-    result's place; only the rest is read. It must stand at or below `after`, or be the cursor of a delta that
-    held from the same `after`. Damage and holes do not raise: they are `unproved`. Errors of the directory
-    itself (OSError …) do.
+    leader's zxid S, which the log must reach; None: read to the end, only continuity is required. owners:
+    session → its ephemerals under the chroot at the later of `after` and the cursor (3.4 and 3.5 do not log
+    them with a closeSession). living: sessions that live on dest. cursor: of an earlier result; only the rest
+    is read. It must stand at or below `after`, or come from a delta that held from the same `after`. Damage
+    and holes give `unproved`; errors of the directory (OSError …) raise.
     """
     if upto is not None and after >= upto:
         return DeltaResult(after, upto, after, 0, (), (), "", cursor)
@@ -153,17 +149,24 @@ def delta(
             last = record.zxid
     except ZkDataError as error:
         unproved = unproved or str(error)
-    unproved = unproved or short(last, start, upto)
-    place = cursor if steps is None else steps.cursor
-    found, allowed = tuple(judge.missing), tuple(judge.allowed)
-    return DeltaResult(after, upto, start if last is None else last, records, found, allowed, unproved, place)
+    unproved = unproved or not_reached(last, start, upto)
+    return DeltaResult(
+        after,
+        upto,
+        start if last is None else last,
+        records,
+        tuple(judge.missing),
+        tuple(judge.allowed),
+        unproved,
+        cursor if steps is None else steps.cursor,
+    )
 
 
-def short(last: int | None, start: int, upto: int | None) -> str:
-    """Why the log does not reach `upto`, "" when it does."""
+def not_reached(last: int | None, start: int, upto: int | None) -> str:
+    """Why the log does not reach `upto`; "" when it does."""
     reached = start if last is None else max(last, start)
     if upto is None or reached >= upto:
         return ""
     if counter(upto) == 0 and last is not None:
-        return ""  # a leader elected into a new epoch that has proposed nothing in it yet
+        return ""  # the leader of a new epoch has proposed nothing yet
     return f"the log ends at {format_zxid(reached)}, the leader is at {format_zxid(upto)}"

@@ -1,33 +1,32 @@
-"""What a transaction does, whoever asks: the operations it comes to, the znodes it concerns, who owns what.
+"""The effect of a transaction: its operations, the znodes they concern, and who owns which ephemerals.
 
-Every reader of a log that follows the tree folds over these operations: `tree` (stat fields, to which it adds
-what a create or a delete does to the parent), `delta`, `replay`, `contents`, `writers`, and who owns part of
-a subtree (`Owned`). They are those of `txn`, in order, each with its type:
+Every reader of a log uses these operations: `tree` (which adds what a create or delete does to the parent),
+`delta`, `replay`, `contents`, `log_writers`, and `Owned`. They are those of `txn`, in order, with their type:
 
 | transaction | operations |
 |---|---|
 | create, delete, setData, reconfig, setACL, createSession | itself |
-| multi | its own but for checks; none at all where one of them is an error |
+| multi | its own except checks; none at all where one of them is an error |
 | closeSession | for each ephemeral of the session a delete, of type closeSession; then itself |
 | error, check | none |
 
-The ephemerals of a closing session are those that the log names (3.6 and later) and those that the session is
-known to own: 3.4 and 3.5 name none. Their order means nothing; here it is the log's, then by path.
+The ephemerals of a closing session are those that the log names (3.6 and later; 3.4 and 3.5 name none) and
+those that the session is known to own. Their order means nothing; here it is the log's, then by path.
 
-**ephemeralOwner** says who ends a znode, as a signed long:
+**ephemeralOwner** says who deletes a znode, as a signed long:
 
-| what | value | is set by |
+| who | value | set by |
 |---|---|---|
 | nobody | 0 | create |
 | a session | any other | create of an ephemeral |
-| a container | 1 << 63 | createContainer |
-| its TTL | the bytes ff 00 00, then 5 bytes of ms | createTTL |
+| the server: a container | 1 << 63 | createContainer |
+| the server: a TTL znode | the bytes ff 00 00, then 5 bytes of ms | createTTL |
 
-A server with these extended types hands out no session whose id looks like one of the last two.
+A server with these extended types gives no session an id that looks like one of the last two.
 
-Sources: DataTree.processTxn and killSession, PrepRequestProcessor and EphemeralType of Apache ZooKeeper. Two
-state a part of it another way, for many records at once: `spark.sources.columns`, which a test over random
-logs holds to this module, and the jobs of `spark`, which tests hold to it over logs of real servers.
+Sources: DataTree.processTxn and killSession, PrepRequestProcessor and EphemeralType of Apache ZooKeeper.
+`spark.sources.columns` and the jobs of `spark` repeat parts for many records at once; tests compare them with
+this module over random logs and logs of real servers.
 """
 
 from __future__ import annotations
@@ -51,14 +50,14 @@ from zkmigrate.zookeeper.data.txn import (
 
 CREATES = (TxnType.create, TxnType.create2, TxnType.createContainer, TxnType.createTTL)
 DELETES = (TxnType.delete, TxnType.deleteContainer)
-"""Those that were asked for, or by a server for a container or a TTL."""
+"""Requested by a client, or by a server for a container or a TTL znode."""
 
 WRITES = (TxnType.setData, TxnType.reconfig)
-"""Those that carry data and create nothing."""
+"""They carry data and create nothing."""
 
 CONTAINER_OWNER = -(1 << 63)
 TTL_OWNER = -(1 << 56)
-"""The mark of a TTL; its milliseconds are the lower bits."""
+"""The mark of a TTL znode; its milliseconds are the lower bits."""
 
 SESSIONS = (range(1, 1 << 63), range(CONTAINER_OWNER + 1, TTL_OWNER))
 """The ephemeralOwners that are sessions."""
@@ -108,15 +107,15 @@ def owner_of(create: CreateTxn | CreateContainerTxn | CreateTTLTxn, session: int
 
 @dataclass(slots=True)
 class Owned:
-    """Which session owns which ephemerals at and under `root`, kept current as transactions go by."""
+    """Which session owns which ephemerals at and under `root`, updated by each transaction."""
 
     root: str = "/"
     _paths: dict[int, set[str]] = field(default_factory=dict)
     _owner: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, owners: Mapping[int, Collection[str]], root: str) -> Owned:
-        """As it stands: session → its ephemerals."""
+    def from_owners(cls, owners: Mapping[int, Collection[str]], root: str) -> Owned:
+        """owners: session → its ephemerals."""
         found = cls(root)
         for session, paths in owners.items():
             for path in paths:
@@ -124,13 +123,13 @@ class Owned:
         return found
 
     def add(self, path: str, session: int) -> None:
-        """An ephemeral is there now."""
+        """An ephemeral was created."""
         self.drop(path)
         self._owner[path] = session
         self._paths.setdefault(session, set()).add(path)
 
     def drop(self, path: str) -> None:
-        """A znode is there no more."""
+        """A znode was deleted."""
         session = self._owner.pop(path, None)
         if session is not None:
             paths = self._paths[session]
@@ -139,7 +138,7 @@ class Owned:
                 del self._paths[session]
 
     def take(self, txn: Txn) -> tuple[Operation, ...]:
-        """The next transaction: its `operations`, once they have happened."""
+        """Apply the next transaction; its `operations`."""
         found = operations(txn, self)
         for _, body in found:
             if isinstance(body, DeleteTxn):
@@ -149,7 +148,7 @@ class Owned:
         return found
 
     def paths(self, session: int) -> Set[str]:
-        """What a session owns."""
+        """The ephemerals of a session."""
         return self._paths.get(session, frozenset())
 
     @property
@@ -164,7 +163,7 @@ Operation = tuple[TxnType, TxnBody]
 
 
 def operations(txn: Txn, owned: Owned | None = None) -> tuple[Operation, ...]:
-    """What the transaction comes to, see the module. owned: before it, for what 3.4 and 3.5 do not log."""
+    """The operations of a transaction. owned: before it, for what 3.4 and 3.5 do not log."""
     kind, body = txn.header.type, txn.body
     match body:
         case MultiTxn():
@@ -181,7 +180,7 @@ def operations(txn: Txn, owned: Owned | None = None) -> tuple[Operation, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PathChange:
-    """What an operation does to one znode. `deletes` tells the kinds after which the znode is gone."""
+    """What an operation does to one znode. deletes: the znode is gone afterwards."""
 
     path: str
     type: TxnType
@@ -200,7 +199,7 @@ def changes(found: Iterable[Operation]) -> tuple[PathChange, ...]:
 
 
 def path_changes(txn: Txn) -> tuple[PathChange, ...]:
-    """Every znode that the transaction says it changes; not what a closeSession of 3.4 or 3.5 deletes."""
+    """Every znode that the transaction names as changed; not what a closeSession of 3.4 or 3.5 deletes."""
     return changes(operations(txn))
 
 

@@ -1,13 +1,11 @@
-"""The errors of the readers: each says what is wrong, and names file and offset where it has them."""
+"""The errors of the readers, with file and offset if known."""
 
 from __future__ import annotations
 
 
 class ZkDataError(ValueError):
-    """Bytes or text that do not say what ZooKeeper would have written.
-
-    `file` and `offset` (bytes from the file's start) are None until the reader that knows them fills them in.
-    """
+    """Bytes or text that ZooKeeper would not have written. file, offset (bytes from the file's start): None
+    until a reader that knows them sets them."""
 
     def __init__(self, reason: str, file: str | None = None, offset: int | None = None) -> None:
         super().__init__(reason)
@@ -31,7 +29,7 @@ class TruncatedHeaderError(ZkDataError):
 
 
 class ForeignFileError(ZkDataError):
-    """A file that is named like ZooKeeper's but does not start as one, or has an unknown version."""
+    """A file with a name of ZooKeeper's but another beginning, or an unknown version."""
 
 
 class CorruptError(ZkDataError):
@@ -39,8 +37,8 @@ class CorruptError(ZkDataError):
 
 
 class NoDataError(ZkDataError):
-    """A directory that holds neither a usable snapshot nor a transaction."""
+    """A directory without a usable snapshot or transaction."""
 
 
 class CursorError(ZkDataError):
-    """A cursor that no longer fits its directory: the file is gone, shorter, or changed before the cursor."""
+    """A cursor that no longer fits: its file is gone, shorter, or changed before the cursor."""

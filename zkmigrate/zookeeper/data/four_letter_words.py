@@ -1,15 +1,14 @@
-"""Parsers of ZooKeeper's four-letter answers, 3.4 to 3.9, from the raw text.
+"""Parsers of ZooKeeper's four-letter answers, 3.4 to 3.9.
 
-Four things that are not an answer are told apart, each with its own error: nothing came (EmptyAnswerError),
-the server is up but has no quorum (NotServingError), the word is not whitelisted (NotWhitelistedError), and
-text that is none of ZooKeeper's or was cut (GarbledAnswerError). "imok" and `isro` say nothing of serving.
-"""
+Four failures have an error each: nothing came (EmptyAnswerError), the server is up without a quorum
+(NotServingError), the word is not whitelisted (NotWhitelistedError), the text is foreign or cut
+(GarbledAnswerError). "imok" and `isro` do not say whether a server serves."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from zkmigrate.zookeeper.data.errors import MalformedError, ZkDataError
@@ -18,7 +17,7 @@ from zkmigrate.zookeeper.data.zxid import Zxid, parse_zxid
 
 
 class WordError(ZkDataError):
-    """A four-letter word that brought no usable answer."""
+    """A four-letter word without a usable answer."""
 
 
 class EmptyAnswerError(WordError):
@@ -34,7 +33,7 @@ class NotWhitelistedError(WordError):
 
 
 class GarbledAnswerError(WordError):
-    """Text that this word's answer cannot be, whole or in part."""
+    """Text that is not a whole answer to this word."""
 
 
 _NOT_SERVING = "This ZooKeeper instance is not currently serving requests"
@@ -42,7 +41,7 @@ _NOT_WHITELISTED = "is not executed because it is not in the whitelist"
 
 
 def check_answer(word: str, text: str) -> None:
-    """Raise the error that fits when `text` is no answer to `word` at all."""
+    """Raise the error that fits if `text` does not answer `word`."""
     if not text.strip():
         raise EmptyAnswerError(f"{word}: the answer is empty")
     if _NOT_SERVING in text:
@@ -62,7 +61,7 @@ def _garbled(word: str, what: str, seen: str) -> GarbledAnswerError:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A server's version: `text` as printed ("3.8.4-9316…, built on …"), and its numbers (3, 8, 4)."""
+    """text: as printed ("3.8.4-9316…, built on …"); numbers: (3, 8, 4)."""
 
     text: str
     numbers: tuple[int, ...]
@@ -83,10 +82,8 @@ def _version(word: str, text: str) -> Version:
 @dataclass(frozen=True, slots=True)
 class Srvr:
     """`srvr` (and the server part of `stat`). mode: leader, follower, observer, standalone or read-only.
-
-    zxid: the last processed; above every transaction when a leader was elected and wrote nothing (epoch <<
-    32). latency_ms: least, average, largest.
-    """
+    zxid: the last processed; epoch << 32, above every transaction, if a leader was elected and wrote nothing
+    yet. latency_ms: least, average, largest."""
 
     version: Version
     mode: str
@@ -103,7 +100,7 @@ _MODES = frozenset({"leader", "follower", "observer", "standalone", "read-only"}
 
 
 def parse_srvr(text: str, word: str = "srvr") -> Srvr:
-    """Parse `srvr`, or `stat` with its list of clients passed over. Raises WordError."""
+    """Parse `srvr`, or `stat` without its list of clients. Raises WordError."""
     check_answer(word, text)
     values: dict[str, str] = {}
     for line in text.splitlines():
@@ -150,7 +147,7 @@ class Mntr:
         return _version("mntr", self._text("zk_version"))
 
     def number(self, name: str) -> float | None:
-        """A value as a number; None when this version or role does not print it (3.6+ also prints "NaN")."""
+        """A value as a number; None: this version or role does not print it (3.6+ also prints "NaN")."""
         text = self.values.get(name)
         if text is None:
             return None
@@ -172,19 +169,18 @@ class Mntr:
     @property
     def outstanding(self) -> int:
         """zk_outstanding_requests: received and not answered yet."""
-        found = self._count("zk_outstanding_requests")
-        if found is None:
+        if (found := self._count("zk_outstanding_requests")) is None:
             raise _garbled("mntr", "no zk_outstanding_requests", " ".join(self.values))
         return found
 
     @property
     def synced_followers(self) -> int | None:
-        """Voting followers in sync; printed by a leader only."""
+        """Voting followers in sync; only a leader prints them."""
         return self._count("zk_synced_followers")
 
     @property
     def learners(self) -> int | None:
-        """Followers and observers connected; printed by a leader only (zk_learners since 3.6, before
+        """Connected followers and observers; only a leader prints them (zk_learners since 3.6, before
         zk_followers)."""
         return self._count("zk_learners", "zk_followers")
 
@@ -206,8 +202,7 @@ def parse_mntr(text: str) -> Mntr:
 @dataclass(frozen=True, slots=True)
 class Connection:
     """One line of `cons`. address: the client's, IPv6 in its short form. session None: none yet (a
-    four-letter word or a client that is still connecting). timeout_ms, last_cxid, last_zxid,
-    last_operation: None without session."""
+    four-letter word, or a client that still connects); timeout_ms is None then."""
 
     address: str
     port: int
@@ -216,10 +211,6 @@ class Connection:
     sent: int
     session: int | None = None
     timeout_ms: int | None = None
-    established_ms: int | None = None
-    last_operation: str | None = None
-    last_cxid: int | None = None
-    last_zxid: int | None = None
 
 
 _CONNECTION = re.compile(r" ?(?P<peer>.*)\[(?P<ops>[0-9a-f]+)\]\((?P<fields>[^()]*)\)")
@@ -239,7 +230,7 @@ def split_peer(text: str) -> tuple[str, int]:
 
 
 def parse_cons(text: str) -> tuple[Connection, ...]:
-    """Parse `cons`. The asking connection itself is in the list, without a session. Raises WordError."""
+    """Parse `cons`; it lists the asking connection too, without a session. Raises WordError."""
     check_answer("cons", text)
     return tuple(_connection(line) for line in text.splitlines() if line.strip())
 
@@ -247,11 +238,8 @@ def parse_cons(text: str) -> tuple[Connection, ...]:
 def _connection(line: str) -> Connection:
     match = _CONNECTION.fullmatch(line.rstrip())
     if not match:
-        raise _garbled("cons", "a line is no connection", line)
+        raise _garbled("cons", "a line is not a connection", line)
     pairs = dict(part.partition("=")[::2] for part in match["fields"].split(","))
-
-    def read(name: str, convert: Callable[[str], int]) -> int | None:
-        return convert(pairs[name]) if name in pairs else None
 
     try:
         address, port = split_peer(match["peer"])
@@ -261,12 +249,8 @@ def _connection(line: str) -> Connection:
             int(pairs["queued"]),
             int(pairs["recved"]),
             int(pairs["sent"]),
-            read("sid", parse_session),
-            read("to", int),
-            read("est", int),
-            pairs.get("lop"),
-            read("lcxid", parse_session),
-            read("lzxid", parse_session),  # a client that has seen nothing: all ones, -1
+            parse_session(pairs["sid"]) if "sid" in pairs else None,
+            int(pairs["to"]) if "to" in pairs else None,
         )
     except (KeyError, ValueError):
         raise _garbled("cons", "a connection's fields do not parse", line) from None
@@ -274,15 +258,15 @@ def _connection(line: str) -> Connection:
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """`dump`. sessions: id → timeout in ms; a leader or standalone server lists ids without timeouts
-    (None); None as a whole where the server does not list them (learners of 3.4). ephemerals: id → paths,
-    on every server."""
+    """`dump`. sessions: id → timeout in ms; a leader or standalone server lists ids without timeouts (None);
+    None as a whole: the server does not list them (learners of 3.4). ephemerals: id → paths, on every server.
+    """
 
     sessions: Mapping[int, int | None] | None
     ephemerals: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     def owner(self, path: str) -> int | None:
-        """The session that owns an ephemeral path; None when the dump does not list it."""
+        """The session that owns an ephemeral path; None: not in the dump."""
         return next((session for session, paths in self.ephemerals.items() if path in paths), None)
 
 
@@ -337,14 +321,14 @@ def _dumped_ephemerals(text: str) -> dict[int, tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Conf:
-    """`conf`: the values as printed; servers: the membership lines (3.5+), "server.1" →
-    "host:2888:3888:participant". dataDir and dataLogDir are printed with `/version-2` at the end."""
+    """`conf`: the values as printed, dataDir and dataLogDir with `/version-2` at the end; servers: the
+    membership lines (3.5+), "server.1" → "host:2888:3888:participant"."""
 
     values: Mapping[str, str]
     servers: Mapping[str, str]
 
     def number(self, name: str) -> int | None:
-        """A value as an integer; None when it is not printed."""
+        """A value as an integer; None: not printed."""
         text = self.values.get(name)
         if text is None:
             return None
@@ -355,8 +339,8 @@ class Conf:
 
 
 def parse_wchp(text: str) -> dict[str, tuple[int, ...]]:
-    """Parse `wchp`: the sessions, signed, that watch the data or the existence of a path, by path. Watches of
-    children are not in the answer, nor those of sessions that another server holds. Raises WordError."""
+    """Parse `wchp`: path → the sessions, signed, that watch its data or existence. Watches of children are
+    not in the answer, nor those of sessions on another server. Raises WordError."""
     if text == "\n":
         return {}
     check_answer("wchp", text)
@@ -371,20 +355,18 @@ def parse_wchp(text: str) -> dict[str, tuple[int, ...]]:
             try:
                 sessions.append(parse_session(line.strip()))
             except MalformedError as error:
-                raise _garbled("wchp", "a line is no session", line) from error
+                raise _garbled("wchp", "a line is not a session", line) from error
         elif line:
             raise _garbled("wchp", "a line is neither a path nor a session", line)
-    return {path: tuple(of) for path, of in found.items()}
+    return {path: tuple(watching) for path, watching in found.items()}
 
 
 def parse_conf(text: str) -> Conf:
     """Parse `conf`. Raises WordError."""
     check_answer("conf", text)
-    pairs = [
-        line.partition("=") for line in text.splitlines() if line.strip() and line.strip() != "membership:"
-    ]
-    if not all(equals for _key, equals, _value in pairs) or "clientPort" not in {key for key, _, _ in pairs}:
+    lines = [line for line in text.splitlines() if line.strip() not in ("", "membership:")]
+    values = dict(line.partition("=")[::2] for line in lines)
+    if not all("=" in line for line in lines) or "clientPort" not in values:
         raise _garbled("conf", "lines are not key=value with a clientPort", text)
-    values = {key: value for key, _, value in pairs}
     servers = {key: values.pop(key) for key in list(values) if key.startswith("server.")}
     return Conf(values, servers)

@@ -1,9 +1,9 @@
-"""Two logs side by side: up to where two servers hold the same transactions under the same numbers.
+"""Two logs compared: up to which zxid two servers hold the same transactions.
 
 Servers of one ensemble, observers included, log the same transaction under the same zxid. Two logs part where
-one holds another transaction under a number, as after a cut-over, when each side goes on by itself. A server
-that joins again afterwards is synchronised by number only, so its log may agree once more behind the place
-where it parted: the zxids are healthy, the trees are not.
+they hold different transactions under one zxid, as after a cut-over, when each side continues alone. A server
+that joins again later is synchronised by zxid only. So its log may agree again after the parting: the zxids
+match, the trees do not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """The first number under which the two logs hold different transactions, each in words."""
+    """The first zxid under which the two logs hold different transactions, each in words."""
 
     zxid: int
     source: str
@@ -35,9 +35,9 @@ class Parting:
 
 @dataclass(frozen=True, slots=True)
 class Histories:
-    """common: the newest zxid that both logs hold alike, None where they share none. compared: how many they
-    share by number. parting: None where they agree as far as they overlap. rejoined: they agree again behind
-    it. own: dest's first zxid behind `common`, None for none."""
+    """common: the newest zxid with the same transaction in both logs, None for none. compared: how many zxids
+    both hold. parting: None: they agree where they overlap. rejoined: they agree again after the parting.
+    own: dest's first zxid after `common`, None for none."""
 
     common: int | None
     compared: int
@@ -47,11 +47,11 @@ class Histories:
 
 
 def compare(source: Directory, dest: Directory, *, max_record: int = MAX_RECORD) -> Histories:
-    """Walk two log directories side by side. Raises what `logdir.walk` raises."""
+    """Compare two log directories. Raises what `logdir.walk` raises."""
     common: int | None = None
+    own: int | None = None
     parting: Parting | None = None
     compared, rejoined = 0, False
-    own: int | None = None
     left, right = walk(source, max_record=max_record), walk(dest, max_record=max_record)
     a, b = next(left, None), next(right, None)
     while b is not None:
@@ -60,7 +60,7 @@ def compare(source: Directory, dest: Directory, *, max_record: int = MAX_RECORD)
             continue
         if a is not None and a.zxid == b.zxid:
             compared += 1
-            if _alike(a, b):
+            if _same(a, b):
                 common, own, rejoined = b.zxid, None, parting is not None
                 a, b = next(left, None), next(right, None)
                 continue
@@ -71,17 +71,16 @@ def compare(source: Directory, dest: Directory, *, max_record: int = MAX_RECORD)
     return Histories(common, compared, parting, rejoined, own)
 
 
-def _alike(a: Record, b: Record) -> bool:
-    """Whether two records of one number are one transaction. Bytes may differ where versions do: the tree's
-    digest is logged since 3.6, the paths of a closeSession likewise, and an observer of 3.5 logs the
-    operations of a failed multi as it finds them."""
+def _same(a: Record, b: Record) -> bool:
+    """Whether two records of one zxid are one transaction. Bytes may differ between versions: the tree's
+    digest and the paths of a closeSession are logged since 3.6, and an observer of 3.5 logs the operations of
+    a failed multi as it finds them."""
     if a.payload == b.payload:
         return True
     left, right = a.txn(), b.txn()
     if left.header != right.header:
         return False
-    bodies = (left.body, right.body)
-    if any(isinstance(body, CloseSessionTxn) and body.paths is None for body in bodies):
+    if any(isinstance(txn.body, CloseSessionTxn) and txn.body.paths is None for txn in (left, right)):
         return True
     return left.body == right.body or (_failed(left) and _failed(right))
 
@@ -96,6 +95,6 @@ def _words(record: Record) -> str:
 
 
 def words(kind: str, paths: Sequence[str]) -> str:
-    """A transaction as `Parting` tells it: its type and the paths that it changes."""
+    """A transaction for `Parting`: its type and the first paths that it changes."""
     more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
     return " ".join((kind, *paths[:_SHOWN])) + more

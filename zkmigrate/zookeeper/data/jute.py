@@ -1,15 +1,10 @@
-"""Jute, ZooKeeper's record encoding: big-endian, no tags, no padding.
+"""Jute, ZooKeeper's record encoding: big-endian, signed, no tags, no padding.
 
-| jute | bytes |
-|---|---|
-| boolean | 1 byte, 0 or 1 |
-| int, long | 4, 8 bytes, signed |
-| ustring, buffer | int length (-1 = null), then UTF-8 text or raw bytes |
-| vector | int count (-1 = null), then the items |
+A boolean is 1 byte, 0 or 1; an int 4 bytes; a long 8. A ustring or buffer is an int length (-1: null), then
+UTF-8 text or raw bytes. A vector is an int count (-1: null), then the items.
 
-Source: org.apache.jute.BinaryInputArchive / BinaryOutputArchive. That writer encodes each UTF-16 unit by
-itself, so a character outside the basic plane becomes two three-byte surrogates: they are read back as
-surrogates, not refused.
+Source: org.apache.jute.BinaryInputArchive and BinaryOutputArchive. That writer encodes each UTF-16 unit by
+itself: a character outside the basic plane becomes two three-byte surrogates, which are read as surrogates.
 """
 
 from __future__ import annotations
@@ -26,7 +21,7 @@ _LONG = struct.Struct(">q")
 
 
 class JuteInput:
-    """A bounded cursor over one record. Every read checks what is left first; MalformedError carries the
+    """A bounded cursor over one record. Every read checks first what is left; MalformedError has the
     offset."""
 
     __slots__ = ("_data", "end", "pos")
@@ -54,12 +49,12 @@ class JuteInput:
         return int(_LONG.unpack_from(self._data, self._take(8, "long"))[0])
 
     def rest(self) -> bytes:
-        """Everything that was not read yet."""
+        """Take all remaining bytes."""
         start, self.pos = self.pos, self.end
         return self._data[start : self.end]
 
     def peek_int(self) -> int | None:
-        """The next int without taking it; None when fewer than 4 bytes are left."""
+        """The next int, not taken; None: fewer than 4 bytes are left."""
         if self.remaining() < 4:
             return None
         return int(_INT.unpack_from(self._data, self.pos)[0])
@@ -72,7 +67,7 @@ class JuteInput:
         return value == 1
 
     def buffer(self) -> bytes | None:
-        """Raw bytes; None for a null buffer, which is not the same as an empty one."""
+        """Raw bytes; None: a null buffer, which differs from an empty one."""
         length = self.int32()
         if length == -1:
             return None
@@ -82,7 +77,7 @@ class JuteInput:
         return self._data[start : start + length]
 
     def string(self) -> str:
-        """UTF-8 text; null is refused, no field read here may be null."""
+        """UTF-8 text; null is refused, because no field read here may be null."""
         at = self.pos
         raw = self.buffer()
         if raw is None:
@@ -93,8 +88,8 @@ class JuteInput:
             raise MalformedError(f"string is not UTF-8: {error.reason}", offset=at + 4) from None
 
     def count(self, least_item_size: int) -> int:
-        """The count of a vector (null reads as 0), refused when its items, each at least `least_item_size`
-        bytes, could not be in what is left: a damaged count never makes a huge list."""
+        """The count of a vector (null reads as 0). Refused if that many items of `least_item_size` bytes do
+        not fit in what is left: a damaged count never makes a huge list."""
         value = self.int32()
         if value == -1:
             return 0

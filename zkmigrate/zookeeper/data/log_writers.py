@@ -1,8 +1,8 @@
-"""Who wrote under a chroot: the sessions in ZooKeeper's own log, what each changed, how often and until when.
+"""Who wrote under a chroot: the sessions in ZooKeeper's log, what each changed, how often and until when.
 
-A session says nothing of its client's name or address; it is a broker's where it made `brokers/ids/N` below
-the chroot, or wrote what only brokers write: leaders and ISRs, the controller, their notices to each other.
-What it is otherwise, an admin tool or an old consumer, shows in the paths that it wrote to.
+The log has no name or address of a client. A session is a broker's if it created `brokers/ids/N` below the
+chroot, or wrote what only brokers write: leaders and ISRs, the controller, their notices to each other. The
+paths show what another session is: an admin tool, or an old consumer.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ from zkmigrate.zookeeper.data.txn import CloseSessionTxn, CreateSessionTxn, Txn
 from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE, MAX_RECORD, Gap, scan
 
 PLACE_DEPTH = 2
-_TOLD_EVERY = 20_000
+_PROGRESS_EVERY = 20_000
 BROKERS_OWN = re.compile(
     r"/(controller(_epoch)?|brokers/(ids|seqid|topics/[^/]+/partitions)|isr_change_notification"
     r"|log_dir_event_notification|latest_producer_id_block)(/.*)?"
 )
-"""What Kafka's own tools do not write to (Kafka 2.3 to 3.9: kafka.zk.ZkData and its users)."""
+"""Paths that Kafka's tools do not write to (Kafka 2.3 to 3.9: kafka.zk.ZkData and its users)."""
 
 
 @dataclass(slots=True)
 class Writer:
-    """One session that changed something at or under the chroot. changes: transactions; first_ms, last_ms: of
-    those, by the leader's clock; types: by kind of operation; places: by the first two elements below the
-    chroot. brokers_own: it wrote what only brokers write. timeout_ms: None where the log does not hold its
-    opening; ended_ms: None while it is open."""
+    """One session that changed something at or under the chroot.
+
+    changes: its transactions; first_ms, last_ms: their times, by the leader's clock; types: by kind of
+    operation; places: by the first two path elements below the chroot. brokers_own: it wrote what only
+    brokers write. timeout_ms: None: the log does not hold its opening; ended_ms: None while it is open.
+    """
 
     session: int
     changes: int = 0
@@ -48,20 +50,20 @@ class Writer:
 
     @property
     def is_broker(self) -> bool:
-        """Whether the log shows that it is one, by its number or without."""
+        """Whether the log shows that it is a broker, with or without its number."""
         return self.broker is not None or self.brokers_own
 
-    def places_told(self, most: int) -> str:
-        """The places with their counts, those written to most often first, no more than so many by name."""
-        told = ", ".join(f"{place} ({count})" for place, count in self.places.most_common(most))
-        return told + (f" and {len(self.places) - most} more" if len(self.places) > most else "")
+    def places_text(self, most: int) -> str:
+        """The places with their counts, most written first, at most `most` by name."""
+        named = ", ".join(f"{place} ({count})" for place, count in self.places.most_common(most))
+        return named + (f" and {len(self.places) - most} more" if len(self.places) > most else "")
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
-    """What the log tells. since_ms, until_ms: the time of the first transaction that was taken and of the
-    last; 0 where there is none. records: how many of all tenants were read in it; under: those that changed
-    the chroot. gaps: holes in the zxids, over which writers may be missing."""
+class WriterList:
+    """since_ms, until_ms: the time of the first and last transaction read; 0 for none. records: transactions
+    read, of all tenants; under: those that changed the chroot. gaps: holes in the zxids, where writers may be
+    missing."""
 
     chroot: str
     since_ms: int
@@ -81,27 +83,24 @@ def writers(
     owners: Mapping[int, tuple[str, ...]] | None = None,
     max_record: int = MAX_RECORD,
     tell: Callable[[int], None] = lambda _done: None,
-) -> Writing:
-    """Read a log (`version-2` of a dataLogDir), or the last `span_ms` of it.
+) -> WriterList:
+    """The writers in a log (`version-2` of a dataLogDir), most changes first.
 
-    The time counts back from the newest transaction. at_most: so many bytes of whole files, and the newest
-    file in any case; what came before is left out, `since_ms` tells. owners: session → its ephemerals now,
-    for brokers that registered before the part that is read. tell: told now and then how many records were
-    read. Writers come with most changes first. Raises what `logdir.walk` raises.
+    span_ms: read so much, back from the newest transaction; None: all. at_most: bytes of whole files to read,
+    at least the newest file. owners: session → its ephemerals now, for brokers that registered before the
+    part that is read. tell: receives the number of records read. Raises what `logdir.walk` raises.
     """
     files = [file for file in log_files(logs) if file.size > FILE_HEADER_SIZE]
-    start = None
-    since = 0
+    start, since = -1, 0
     if span_ms is not None and files:
         since = _newest_ms(logs, files, max_record) - span_ms
-        start = _first_file(logs, files, since, max_record)
+        start = _first_since(logs, files, since, max_record)
     if at_most is not None and files:
-        within = _first_within(files, at_most)
-        start = within if start is None or within.zxid > start.zxid else start
+        start = max(start, _first_within(files, at_most))
     found: dict[int, Writer] = {}
     timeouts: dict[int, int] = {}
     records = under = first = last = 0
-    steps = walk(logs, after=None if start is None else start.zxid - 1, max_record=max_record)
+    steps = walk(logs, after=None if start < 0 else start - 1, max_record=max_record)
     for record in steps:
         txn = record.txn()
         if isinstance(txn.body, CreateSessionTxn):
@@ -109,13 +108,13 @@ def writers(
         if record.time_ms < since:
             continue
         records += 1
-        if records % _TOLD_EVERY == 0:
+        if records % _PROGRESS_EVERY == 0:
             tell(records)
         first, last = first or record.time_ms, record.time_ms
         changes = [change for change in path_changes(txn) if touches(change, chroot)]
         if changes and not isinstance(txn.body, CloseSessionTxn):
             under += 1
-            _took(found.setdefault(record.session, Writer(record.session)), txn, changes, chroot)
+            _count(found.setdefault(record.session, Writer(record.session)), txn, changes, chroot)
         if isinstance(txn.body, CloseSessionTxn) and record.session in found:
             found[record.session].ended_ms = record.time_ms
     for session, writer in found.items():
@@ -123,28 +122,27 @@ def writers(
         for path in (owners or {}).get(session, ()):
             writer.broker = broker_of(path, chroot) if writer.broker is None else writer.broker
     ordered = sorted(found.values(), key=lambda writer: (-writer.changes, writer.session))
-    return Writing(chroot, first, last, records, under, tuple(ordered), tuple(steps.gaps))
+    return WriterList(chroot, first, last, records, under, tuple(ordered), tuple(steps.gaps))
 
 
-def _took(writer: Writer, txn: Txn, changes: list[PathChange], chroot: str) -> None:
+def _count(writer: Writer, txn: Txn, changes: list[PathChange], chroot: str) -> None:
     writer.changes += 1
     writer.first_ms = writer.first_ms or txn.header.time_ms
     writer.last_ms = txn.header.time_ms
+    root = chroot.rstrip("/")
     for change in changes:
         writer.types[change.type.name] += 1
         writer.places[_place(change.path, chroot)] += 1
         writer.last_path = change.path
         if not change.deletes and (broker := broker_of(change.path, chroot)) is not None:
             writer.broker = broker
-        root = "" if chroot == "/" else chroot
         if is_under(change.path, chroot) and BROKERS_OWN.fullmatch(change.path[len(root) :]):
             writer.brokers_own = True
 
 
 def broker_of(path: str, chroot: str) -> int | None:
     """The broker whose registration this znode is."""
-    root = "" if chroot == "/" else chroot
-    match = re.fullmatch(rf"{re.escape(root)}/brokers/ids/(\d+)", path)
+    match = re.fullmatch(rf"{re.escape(chroot.rstrip('/'))}/brokers/ids/(\d+)", path)
     return int(match[1]) if match else None
 
 
@@ -152,15 +150,9 @@ def _place(path: str, chroot: str) -> str:
     """A path cut to its first elements below the chroot."""
     if not is_under(path, chroot):
         return path
-    root = "" if chroot == "/" else chroot
+    root = chroot.rstrip("/")
     below = [part for part in path[len(root) :].split("/") if part][:PLACE_DEPTH]
     return "/".join([root, *below]) or "/"
-
-
-def _first_ms(logs: Directory, file: LogFile, max_record: int) -> int | None:
-    """The time of a log's first record; None where it holds none."""
-    record = next(scan(logs.open(file.name), file.name, max_record=max_record), None)
-    return None if record is None else record.time_ms
 
 
 def _newest_ms(logs: Directory, files: list[LogFile], max_record: int) -> int:
@@ -173,22 +165,22 @@ def _newest_ms(logs: Directory, files: list[LogFile], max_record: int) -> int:
     return newest
 
 
-def _first_within(files: list[LogFile], at_most: int) -> LogFile:
-    """The oldest file from which on all together have no more bytes; the newest, if that has more."""
-    left = at_most
-    first = files[-1]
+def _first_within(files: list[LogFile], at_most: int) -> int:
+    """The zxid of the oldest file from which all files together have at most so many bytes; at least the
+    newest file."""
+    first, left = files[-1].zxid, at_most
     for file in reversed(files):
         left -= file.size
         if left < 0:
             break
-        first = file
+        first = file.zxid
     return first
 
 
-def _first_file(logs: Directory, files: list[LogFile], since: int, max_record: int) -> LogFile | None:
-    """The newest file that begins no later than `since`; None: the oldest there is."""
+def _first_since(logs: Directory, files: list[LogFile], since: int, max_record: int) -> int:
+    """The zxid of the newest file that begins no later than `since`; -1: begin with the oldest."""
     for file in reversed(files):
-        began = _first_ms(logs, file, max_record)
-        if began is not None and began <= since:
-            return file
-    return None
+        first = next(scan(logs.open(file.name), file.name, max_record=max_record), None)
+        if first is not None and first.time_ms <= since:
+            return file.zxid
+    return -1

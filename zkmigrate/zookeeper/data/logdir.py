@@ -1,4 +1,4 @@
-"""Walking the transaction logs of one directory in order, from the start, from a zxid, or from a cursor."""
+"""The transaction logs of one directory, read in order from the start, from a zxid, or from a cursor."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from zkmigrate.zookeeper.data.errors import CorruptError, CursorError
 from zkmigrate.zookeeper.data.reader import Directory
 from zkmigrate.zookeeper.data.snapname import snapshot_zxid
 from zkmigrate.zookeeper.data.txnlog import (
-    BLOCK,
     FILE_HEADER_SIZE,
     MAX_RECORD,
     Cursor,
-    EndKind,
     Gap,
     LogEnd,
     LogScan,
@@ -36,7 +34,7 @@ class LogFile:
 
 
 def log_files(directory: Directory) -> tuple[LogFile, ...]:
-    """The logs of a directory, oldest first; empty files included, strays and directories not."""
+    """The logs of a directory, oldest first, empty files included."""
     found = [
         LogFile(name, zxid, size)
         for name, size in directory.names_with_sizes().items()
@@ -51,8 +49,8 @@ def is_log_or_snapshot(name: str) -> bool:
 
 
 def strays(directory: Directory) -> tuple[str, ...]:
-    """Names that are neither log nor snapshot nor epoch file. Some servers (3.6 to 3.9) take `log.X.bak` or
-    `snapshot.X.tmp` for real, others do not; a directory with a log's name stops every server."""
+    """Names that are neither log nor snapshot nor epoch file. Some servers (3.6 to 3.9) read `log.X.bak` or
+    `snapshot.X.tmp` as real, others do not; a directory with a log's name stops every server."""
     return tuple(
         sorted(
             name
@@ -65,13 +63,11 @@ def strays(directory: Directory) -> tuple[str, ...]:
 class LogWalk(Iterator[Record]):
     """Iterate the records of several logs in order.
 
-    after: start in the newest file whose name is not above after + 1 (records at or below `after` in that
-    file are still yielded: they anchor continuity). cursor: go on where an earlier walk stopped; new files
-    are noticed. Holes behind `after` (inside a file, or between one file's last and the next file's first
-    record) are listed in `gaps`; what covers them, a snapshot, is for the caller to know. `ends` gives each
-    finished file's end; `skipped` the files without any record: 0 bytes, or a header only. Raises what
-    LogScan raises; also CorruptError where zxids do not rise from file to file, CursorError where the
-    cursor's file is gone.
+    after: start in the newest file whose name is not above after + 1; its records at or below `after` come
+    too, they anchor continuity. cursor: continue where an earlier walk stopped; new files are noticed.
+    `gaps`: holes after `after`, inside a file or between two files; the caller knows whether a snapshot
+    covers them. `ends`: each finished file's end. Raises as LogScan; also CorruptError where zxids do not
+    rise from file to file, CursorError where the cursor's file is gone.
     """
 
     def __init__(
@@ -82,21 +78,19 @@ class LogWalk(Iterator[Record]):
         cursor: Cursor | None = None,
         full: bool = False,
         max_record: int = MAX_RECORD,
-        block: int = BLOCK,
     ) -> None:
         self._directory = directory
         self._full = full
         self._max_record = max_record
-        self._block = block
         self._known = -1 if after is None else after + 1
-        self._cursor = cursor
+        self.cursor = cursor
+        """The place after the last record read, or where this walk began; None before any record."""
         self._pending = self._choose(log_files(directory), after, cursor)
         self._scan: LogScan | None = None
         self._last: int | None = None if cursor is None else cursor.zxid
         self._resume = cursor
         self.gaps: list[Gap] = []
         self.ends: dict[str, LogEnd] = {}
-        self.skipped: list[str] = []
 
     @staticmethod
     def _choose(files: tuple[LogFile, ...], after: int | None, cursor: Cursor | None) -> list[LogFile]:
@@ -112,13 +106,12 @@ class LogWalk(Iterator[Record]):
 
     def __next__(self) -> Record:
         while True:
-            if self._scan is None:
+            scan = self._scan
+            if scan is None:
                 if not self._pending:
                     raise StopIteration
                 self._scan = self._open(self._pending.pop(0))
-                if self._scan is None:
-                    continue
-            scan = self._scan
+                continue
             known_gaps = len(scan.gaps)
             first = scan.last_zxid is None
             record = next(scan, None)
@@ -130,33 +123,22 @@ class LogWalk(Iterator[Record]):
             if first:
                 self._join(record)
             self._last = record.zxid
-            self._cursor = scan.cursor
+            self.cursor = scan.cursor
             return record
 
     def _open(self, file: LogFile) -> LogScan | None:
         if file.size == 0:
-            self.skipped.append(file.name)
             return None
         cursor, self._resume = self._resume, None
-        return LogScan(
-            self._directory.open(file.name),
-            file.name,
-            cursor,
-            full=self._full,
-            max_record=self._max_record,
-            block=self._block,
-        )
+        reader = self._directory.open(file.name)
+        return LogScan(reader, file.name, cursor, full=self._full, max_record=self._max_record)
 
     def _close(self, scan: LogScan) -> None:
-        here = scan.cursor
-        if scan.end is not None:
-            self.ends[here.file] = scan.end
-            if scan.end.bad_checksum and any(file.size > FILE_HEADER_SIZE for file in self._pending):
-                raise CorruptError(
-                    f"{scan.end.detail}, in a log that is not the newest", here.file, scan.end.offset
-                )
-        if scan.last_zxid is None and here.offset == FILE_HEADER_SIZE:
-            self.skipped.append(here.file)
+        end, name = scan.end, scan.cursor.file
+        if end is not None:
+            self.ends[name] = end
+            if end.bad_checksum and any(file.size > FILE_HEADER_SIZE for file in self._pending):
+                raise CorruptError(f"{end.detail}, in a log that is not the newest", name, end.offset)
 
     def _join(self, record: Record) -> None:
         """Check the first record of a file against the last of the file before."""
@@ -171,28 +153,13 @@ class LogWalk(Iterator[Record]):
         if not follows(self._last, record.zxid):
             self.gaps.append(Gap(record.file, record.offset, self._last, record.zxid))
 
-    @property
-    def cursor(self) -> Cursor | None:
-        """The place after the last record read (or the cursor this walk began from); None before any
-        record."""
-        return self._cursor
-
-    @property
-    def torn(self) -> LogEnd | None:
-        """The torn end of the newest file read so far, if it has one."""
-        if not self.ends:
-            return None
-        end = self.ends[max(self.ends, key=lambda name: log_zxid(name) or 0)]
-        return end if end.kind is EndKind.TORN else None
-
 
 walk = LogWalk
 """Walk a directory's logs in order."""
 
 
-def behind(directory: Directory, after: int, *, max_record: int = MAX_RECORD) -> Iterator[Record]:
-    """The records behind `after`, up to the newest. Raises, from `next`, CorruptError for a hole between
-    `after` and the newest, and what LogWalk raises."""
+def records_after(directory: Directory, after: int, *, max_record: int = MAX_RECORD) -> Iterator[Record]:
+    """The records after `after`. `next` raises CorruptError for a hole after `after`, and as LogWalk."""
     last: int | None = None
     for record in walk(directory, after=after, max_record=max_record):
         if record.zxid > after:
@@ -205,11 +172,10 @@ def behind(directory: Directory, after: int, *, max_record: int = MAX_RECORD) ->
 def hole(last: int | None, start: int, zxid: int) -> str:
     """Why `zxid`, the record after `last`, does not continue a log from `start` on; "" when it does.
 
-    start: the zxid already known (dest's, a snapshot's, a cursor's). last: the record read before, None
-    when the log shows nothing at or below `start`. What the log lacks below `start` is known already: a
-    server that was away and was sent a snapshot goes on in the same log. Into a new epoch only a log that
-    shows what stood before it shows that nothing more was there; a `start` with counter 0 is an epoch's
-    beginning, at which no transaction stands.
+    start: the zxid already known (dest's, a snapshot's, a cursor's). last: the record read before; None: the
+    log shows nothing at or below `start`. What the log lacks below `start` is known: a server that was away
+    and received a snapshot continues in the same log. A step into a new epoch is proved only by a log that
+    shows the record before it. A `start` with counter 0 is the beginning of an epoch: no transaction has it.
     """
     if zxid == start + 1:
         return ""

@@ -1,9 +1,8 @@
-"""ZooKeeper's client messages, as far as a reader of znodes needs them: pure bytes to values and back.
+"""ZooKeeper's client messages that a reader of znodes needs, from bytes to values and back.
 
-Each message is framed by an int, its length in bytes. The first of a connection are ConnectRequest and
-ConnectResponse; after them a request is a RequestHeader (int xid, int type) and its record, a reply a
-ReplyHeader (int xid, long zxid, int err) and, where err is 0, its record. One connection's replies come in
-the order of its requests.
+Each message follows its length in bytes, an int. A connection begins with ConnectRequest and ConnectResponse.
+Then a request is a RequestHeader (int xid, int type) and its record; a reply is a ReplyHeader (int xid, long
+zxid, int err) and, if err is 0, its record. Replies come in the order of the requests.
 
 Source: zookeeper.jute, and the constants of ZooDefs.OpCode and KeeperException.Code. Encoding: see `jute`.
 """
@@ -34,14 +33,14 @@ _CONNECTED = 36, 37  # without and with readOnly, which 3.3 and before leave out
 
 
 class ConnectResponse(NamedTuple):
-    """timeout_ms: as the server grants it; 0 or less where it does not take the session. session: signed."""
+    """timeout_ms: as granted; 0 or less: the server refuses the session. session: signed."""
 
     timeout_ms: int
     session: int
 
 
 class ReplyHeader(NamedTuple):
-    """zxid: the newest transaction that the server had applied when it answered."""
+    """zxid: the newest transaction that the server had applied."""
 
     xid: int
     zxid: int
@@ -65,7 +64,7 @@ class Stat(NamedTuple):
 
 
 def error_name(code: int) -> str:
-    """An error code as ZooKeeper calls it."""
+    """ZooKeeper's name of an error code."""
     return ERRORS.get(code, f"error {code}")
 
 
@@ -74,7 +73,7 @@ def framed(message: bytes) -> bytes:
 
 
 def connect_request(timeout_ms: int) -> bytes:
-    """ConnectRequest for a new session, framed. readOnly is false: a server without its quorum refuses it."""
+    """ConnectRequest for a new session, framed. readOnly is false: a server without a quorum refuses it."""
     head = _CONNECT.pack(0, 0, timeout_ms, 0)
     return framed(head + struct.pack(">i", len(_PASSWORD)) + _PASSWORD + b"\0")
 
@@ -88,12 +87,12 @@ def request(xid: int, kind: int, path: str) -> bytes:
 
 
 def close_request(xid: int) -> bytes:
-    """The request that ends the session, framed; it has no record."""
+    """The request that ends the session, framed, without a record."""
     return framed(_HEADER.pack(xid, CLOSE_SESSION))
 
 
 def connect_response(frame: bytes) -> ConnectResponse:
-    """Raises MalformedError for what is none."""
+    """Raises MalformedError for another message."""
     if len(frame) not in _CONNECTED:
         raise MalformedError(f"a ConnectResponse of {len(frame)} bytes, expected {_CONNECTED[-1]}")
     cursor = JuteInput(frame)
@@ -106,12 +105,12 @@ def connect_response(frame: bytes) -> ConnectResponse:
 
 
 def reply_header(cursor: JuteInput) -> ReplyHeader:
-    """Raises MalformedError where the frame is shorter."""
+    """Raises MalformedError for a shorter frame."""
     return ReplyHeader(cursor.int32(), cursor.int64(), cursor.int32())
 
 
 def get_children2_response(cursor: JuteInput) -> tuple[list[str], Stat]:
-    """The names of the children, in no order, and the znode's own Stat. Raises MalformedError."""
+    """The names of the children, in any order, and the znode's Stat. Raises MalformedError."""
     names = [cursor.string() for _ in range(cursor.count(LENGTH_SIZE))]
     if cursor.remaining() != _STAT.size:
         raise MalformedError(
@@ -121,15 +120,15 @@ def get_children2_response(cursor: JuteInput) -> tuple[list[str], Stat]:
 
 
 class Frames:
-    """Cuts what a connection brings into messages. largest: bytes that one message may have."""
+    """Cuts a connection's bytes into messages. largest: of one message, in bytes."""
 
     def __init__(self, largest: int) -> None:
         self._largest = largest
         self._data = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Every message that is whole now. Raises MalformedError, as soon as it is known, for a length that
-        is negative or above `largest`: what follows cannot be told apart any more."""
+        """Every message that is complete now. Raises MalformedError at once for a length that is negative or
+        above `largest`: the messages after it cannot be separated."""
         self._data += data
         whole = []
         at = 0

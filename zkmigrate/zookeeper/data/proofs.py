@@ -1,12 +1,12 @@
 """The three proofs that dest holds what source holds of a subtree, from their disks alone.
 
-tail: no dest disk is behind the newest transaction that left its mark in source's subtree. delta: source's
-log holds nothing behind dest's newest transaction that touches the subtree (`delta`). digest: the two
-subtrees are equal at one zxid (`sums`).
+tail: no dest disk is behind the newest transaction that left a zxid in source's subtree. delta: after dest's
+newest transaction source's log holds none that touches the subtree (`delta`). digest: the two subtrees are
+equal at one zxid (`sums`).
 
-What is compared is what both sides hold alike. Before a cut-over that is all that dest has; afterwards dest
-has transactions of its own, and only somebody who knows that it was cut over may pass over them
-(`after_cut`): by their numbers alone they cannot be told from a log that went another way by mistake.
+Compared are the transactions that both sides share. Before a cut-over dest has no others. Afterwards dest has
+its own; `after_cut` says that the operator knows of the cut-over, because zxids alone do not tell such a log
+from one that diverged by mistake.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from zkmigrate.zookeeper.data.delta import DeltaResult, delta, due
+from zkmigrate.zookeeper.data.delta import DeltaResult, delta, required_zxid
 from zkmigrate.zookeeper.data.histories import Histories, compare
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.reader import Directory, Listed
@@ -33,14 +33,14 @@ AFTER_CUT = "if it was cut over, say --after-cut"
 
 
 def all_held(claims: Iterable[Held]) -> Held:
-    """Of several claims together: one that does not hold decides, then one that cannot be told."""
+    """Several claims as one: False if one is False, else None if one is not known."""
     known = set(claims)
     return False if False in known else None if None in known else True
 
 
 @dataclass(frozen=True)
 class Side:
-    """One server's disk: its name in what is said, and the `version-2` of its dataDir and dataLogDir."""
+    """One server's disk: its name for messages, and the `version-2` of its dataDir and dataLogDir."""
 
     name: str
     data: Directory
@@ -49,8 +49,8 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far one dest disk goes with source. newest: its newest durable zxid; zxid: the newest that it holds
-    with source, 0 where that is not known. unproved: why nothing can be said from here on, "" when it can."""
+    """How far one dest disk agrees with source. newest: its newest durable zxid; zxid: the newest that it
+    shares with source, 0: not known. unproved: why that is not known; "" when it is."""
 
     newest: int
     zxid: int
@@ -59,13 +59,13 @@ class Reach:
 
 
 def unread(why: str) -> Reach:
-    """A disk of which nothing is known."""
+    """The Reach of a disk that cannot be read."""
     return Reach(0, 0, Histories(None, 0, None, False, None), why)
 
 
 @dataclass(frozen=True, slots=True)
 class TailProof:
-    """needed: the largest zxid in source's subtree and path, the znode that has it; reach: by dest's name."""
+    """needed, path: the largest zxid in source's subtree and the znode that has it; reach: by dest's name."""
 
     held: Held
     needed: int
@@ -75,8 +75,8 @@ class TailProof:
 
 @dataclass(frozen=True, slots=True)
 class DigestProof:
-    """One dest's subtree beside source's at `zxid`. buckets: those in which they differ. dest None: not read,
-    `unproved` says why."""
+    """One dest's subtree and source's at `zxid`. buckets: those that differ. dest None: not read; `unproved`
+    says why."""
 
     held: Held
     zxid: int
@@ -87,16 +87,15 @@ class DigestProof:
 
 
 def reach_of(source: Side, upto: int, dest: Side, *, after_cut: bool, max_record: int = MAX_RECORD) -> Reach:
-    """How far a dest disk goes with source's, whose newest durable zxid is `upto`. Raises what reading
-    raises."""
+    """How far a dest disk agrees with source's, whose newest durable zxid is `upto`. Raises as reading
+    does."""
     at = newest(dest.data, dest.logs, max_record=max_record).zxid
     found = compare(source.logs, dest.logs, max_record=max_record)
     return reach_by(found, at, upto, dest, after_cut=after_cut)
 
 
 def reach_by(found: Histories, at: int, upto: int, dest: Side, *, after_cut: bool) -> Reach:
-    """`reach_of` where the logs are compared already. at, upto: the newest durable zxid of dest and of
-    source."""
+    """`reach_of` with the logs compared already. at, upto: the newest durable zxid of dest and of source."""
     if found.rejoined:
         return Reach(
             at, 0, found, f"the logs parted and agree again at {_hex(found.common)}: {found.parting}"
@@ -104,27 +103,22 @@ def reach_by(found: Histories, at: int, upto: int, dest: Side, *, after_cut: boo
     if found.parting is None and (at <= upto or found.common == upto):
         return Reach(at, at, found, "")
     if not after_cut:
-        parted = f"the logs part: {found.parting}" if found.parting else _beyond(at, upto)
+        ahead = f"it is at {format_zxid(at)}, source at {format_zxid(upto)}, and no log shows both"
+        parted = f"the logs part: {found.parting}" if found.parting else ahead
         return Reach(at, 0, found, f"{parted}; {AFTER_CUT}")
     zxid = found.common if found.common is not None else _snapshot_of(dest, epoch(upto))
     if zxid is None:
-        return Reach(at, 0, found, "no transaction and no snapshot of its is of the time before a cut-over")
+        return Reach(at, 0, found, "it holds no transaction and no snapshot from before a cut-over")
     if found.own is None:
         return Reach(at, zxid, found, "")
     if epoch(found.own) <= epoch(zxid):
-        unlike = (
-            f"its own transactions begin with {_hex(found.own)}, in the epoch of {_hex(zxid)}: no cut-over"
-        )
-        return Reach(at, 0, found, unlike)
+        why = f"its own transactions begin with {_hex(found.own)}, in the epoch of {_hex(zxid)}: no cut-over"
+        return Reach(at, 0, found, why)
     return Reach(at, zxid, found, "")
 
 
-def _beyond(at: int, upto: int) -> str:
-    return f"it is at {format_zxid(at)}, source at {format_zxid(upto)}, and no log shows both"
-
-
 def _snapshot_of(dest: Side, last_epoch: int) -> int | None:
-    """The newest whole snapshot that is not of a later epoch."""
+    """The zxid of the newest whole snapshot up to this epoch."""
     listed = Listed(dest.data)
     for file in snapshot_files(listed):
         if epoch(file.zxid) <= last_epoch and not check_snapshot(listed.open(file.name), file.name):
@@ -133,8 +127,8 @@ def _snapshot_of(dest: Side, last_epoch: int) -> int | None:
 
 
 def covers(zxid: int, needed: int) -> bool:
-    """The claim of the tail proof. zxid: the newest that a dest disk holds with source; needed: the newest of
-    source that left its mark in the subtree."""
+    """The claim of the tail proof. zxid: the newest that a dest disk shares with source; needed: the largest
+    zxid in source's subtree."""
     return zxid >= needed
 
 
@@ -144,23 +138,24 @@ def tail_held(where: Reach, needed: int) -> Held:
 
 
 def tail_proof(subtree: Sums, reach: Mapping[str, Reach]) -> TailProof:
-    """subtree: source's at its newest zxid."""
+    """subtree: source's, at its newest zxid."""
     held = all_held(tail_held(where, subtree.largest) for where in reach.values())
     return TailProof(held, subtree.largest, subtree.largest_path, reach)
 
 
 def highest(reach: Mapping[str, Reach]) -> int:
-    """What an expiry must be above to be in no dest disk's log."""
+    """An expiry above this zxid is in no dest disk's log."""
     return max(where.zxid for where in reach.values())
 
 
 def cut_over(reach: Mapping[str, Reach]) -> bool:
-    """Whether every dest disk is known to have gone on by itself: what dest has not closed lives there."""
+    """Whether every dest disk has transactions of its own: then sessions that dest has not closed live on
+    it."""
     return all(not where.unproved and where.histories.own is not None for where in reach.values())
 
 
 def compared_at(where: Reach, upto: int) -> int:
-    """Where two trees are compared: at the newest that both hold. upto: source's newest."""
+    """The zxid at which two trees are compared: the newest that both hold. upto: source's newest."""
     return min(upto, where.newest if where.unproved else where.zxid)
 
 
@@ -174,8 +169,9 @@ def delta_proof(
     on_dest: Collection[int] = (),
     max_record: int = MAX_RECORD,
 ) -> DeltaResult:
-    """Source's log behind the least that a dest disk holds with it. at: source's subtree there. on_dest:
-    sessions known to be clients of dest; after a cut-over also those that dest itself has not closed."""
+    """Source's log after the lowest zxid that a dest disk shares with it. at: source's subtree there.
+    on_dest: sessions known to be clients of dest; after a cut-over those that dest has not closed are
+    added."""
     lowest = min(where.zxid for where in reach.values())
     unproved = "; ".join(f"{name}: {where.unproved}" for name, where in reach.items() if where.unproved)
     if unproved:
@@ -188,7 +184,7 @@ def delta_proof(
         source.logs,
         chroot=at.chroot,
         after=lowest,
-        upto=due(upto),
+        upto=required_zxid(upto),
         owners=at.owners,
         living=living,
         highest=highest(reach),
@@ -197,13 +193,13 @@ def delta_proof(
 
 
 def _closed(dest: Side, after: int, max_record: int) -> set[int]:
-    """The sessions that dest closed behind `after`."""
+    """The sessions that dest closed after `after`."""
     records = (r for r in walk(dest.logs, after=after, max_record=max_record) if r.zxid > after)
     return {r.session for r in records if isinstance(r.txn().body, CloseSessionTxn)}
 
 
 def digest_proof(source: Sums, dest: Side, *, max_record: int = MAX_RECORD, tell: Teller) -> DigestProof:
-    """source: its subtree at the zxid at which to compare. Raises what reading raises."""
+    """source: its subtree at the zxid to compare at. Raises as reading does."""
     theirs = read_sums(
         dest.data, dest.logs, chroot=source.chroot, upto=source.zxid, max_record=max_record, tell=tell
     )

@@ -1,7 +1,4 @@
-"""Random access to bytes and to directories of files: the only way in which the readers see the world.
-
-The same reader code runs over bytes in tests, over local files, and over ranged reads on a remote host.
-"""
+"""Random access to bytes and directories: the same readers work on bytes, local files, and remote files."""
 
 from __future__ import annotations
 
@@ -12,14 +9,14 @@ from typing import Protocol
 
 
 class RandomReader(Protocol):
-    """One file. Whoever made the reader gives its handle back, if it holds one."""
+    """One file. Whoever made the reader closes its handle, if it has one."""
 
     def size(self) -> int:
         """Length in bytes at the time of the call."""
         ...
 
     def read(self, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`; fewer only where the file ends."""
+        """`length` bytes from `offset`; fewer only at the end of the file."""
         ...
 
 
@@ -27,7 +24,7 @@ class Directory(Protocol):
     """One directory (`version-2` of a dataDir or dataLogDir), flat."""
 
     def names_with_sizes(self) -> Mapping[str, int]:
-        """Every entry and its size in bytes; -1 for what is not a regular file."""
+        """Every entry and its size in bytes; -1: not a regular file."""
         ...
 
     def open(self, name: str) -> RandomReader:
@@ -62,7 +59,7 @@ class BytesDirectory:
 
 
 class FileReader:
-    """A reader over a local file. It opens the file for each read, so nothing is held between them."""
+    """A reader over a local file, which it opens for each read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -71,20 +68,17 @@ class FileReader:
         return self._path.stat().st_size
 
     def read(self, offset: int, length: int) -> bytes:
+        chunks: list[bytes] = []
         with self._path.open("rb", buffering=0) as file:
             file.seek(offset)
-            chunks: list[bytes] = []
-            while length > 0:
-                chunk = file.read(length)
-                if not chunk:
-                    break
+            while length > 0 and (chunk := file.read(length)):
                 chunks.append(chunk)
                 length -= len(chunk)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 class FileDirectory:
-    """A local directory; raises OSError (FileNotFoundError, PermissionError …) as the system does."""
+    """A local directory; raises the system's OSError."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -94,7 +88,7 @@ class FileDirectory:
         for entry in self._path.iterdir():
             try:
                 info = entry.stat()
-            except FileNotFoundError:  # purged between listing and looking
+            except FileNotFoundError:  # purged after the listing
                 continue
             found[entry.name] = info.st_size if stat.S_ISREG(info.st_mode) else -1
         return found
@@ -104,8 +98,7 @@ class FileDirectory:
 
 
 class Listed:
-    """A directory whose entries are those of one listing, so that what is asked of them fits together, and a
-    distant directory is listed once."""
+    """A directory that was listed once, so that all answers about its entries agree."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
@@ -119,7 +112,7 @@ class Listed:
 
 
 class CountingReader:
-    """Counts what is read through it; the figures of a tail read come from here."""
+    """Counts the reads through it, and their bytes."""
 
     def __init__(self, inner: RandomReader) -> None:
         self._inner = inner

@@ -1,21 +1,21 @@
-"""What an ensemble did to a subtree by itself, as requests that do the same on the one it was cut from.
+"""The transactions of dest after the cut-over, as requests that have the same effect on source.
 
-Both trees were equal at one zxid. Behind it dest's log says what became of its own; each transaction becomes
-the requests that have the same effect on the znodes that stay: path, data, ACL, and the versions, each
-request bound to the version that it finds there. Zxids, times and sessions cannot be given back to another
-ensemble.
+Both trees were equal at one zxid. After it, each transaction in dest's log becomes requests with the same
+effect on the znodes that stay: path, data, ACL, and versions. Each request names the version that it expects.
+Zxids, times and sessions cannot be carried to another ensemble.
 
-Ephemerals belong to sessions of dest, which source does not have. Nothing of them stays, but for one thing: a
-create moves on the number from which their parent names sequential znodes (its cversion, which counts
-creates, see `tree`). So their create becomes a create that is deleted at once.
+Ephemerals belong to sessions of dest, which source does not have. Only one effect of them stays: their create
+advances the number for sequential names in their parent (its cversion, see `tree`). So it becomes a create
+that is deleted at once. TTL znodes and containers are refused: a server deletes those by itself.
 
-TTL znodes and containers are refused: a server deletes those by itself.
+The fingerprint covers the repr of `Again` and its requests: a renamed class or field makes another one.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Self, TypeAlias
@@ -30,7 +30,7 @@ from zkmigrate.zookeeper.data.effect import (
     touches,
 )
 from zkmigrate.zookeeper.data.errors import ZkDataError
-from zkmigrate.zookeeper.data.logdir import behind, walk
+from zkmigrate.zookeeper.data.logdir import records_after, walk
 from zkmigrate.zookeeper.data.reader import Directory
 from zkmigrate.zookeeper.data.tree import Znode
 from zkmigrate.zookeeper.data.txn import (
@@ -51,15 +51,15 @@ MARKER = "zkmigrate-replay"
 
 
 def marker_of(chroot: str) -> str:
-    """Where the mark stands, on the ensemble that takes the requests."""
+    """The path of the mark, on the ensemble that takes the requests."""
     return f"{chroot.rstrip('/')}/{MARKER}"
 
 
 @dataclass(frozen=True)
 class Mark:
-    """How far a replay is. done: dest's newest transaction that was done again, the cut before the first.
-    fingerprint: of all requests up to there, so that whoever goes on knows that it is the same replay.
-    consent: who agreed. version: how many transactions that are; created: its czxid."""
+    """How far a replay is. done: dest's newest replayed transaction; before the first, the cut. fingerprint:
+    of all requests up to there, which identifies the replay. consent: who agreed. version: how many
+    transactions are replayed (the znode's version); created: the znode's czxid."""
 
     done: int
     fingerprint: str
@@ -68,23 +68,23 @@ class Mark:
     created: int = 0
 
     def encode(self) -> bytes:
-        """What the znode holds."""
+        """The data of the znode."""
         body = {"done": format_zxid(self.done), "fingerprint": self.fingerprint, "consent": self.consent}
         return json.dumps(body, ensure_ascii=False).encode()
 
     @classmethod
     def decode(cls, data: bytes, version: int, created: int) -> Self:
-        """From the znode and its stat. Raises ValueError for a znode that is none."""
+        """From the znode and its stat. Raises ValueError for a znode that is not a mark."""
         try:
             body = json.loads(data)
             done = parse_zxid(body["done"])
             return cls(done, str(body["fingerprint"]), str(body["consent"]), version, created)
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"it is no mark of a replay: {error!r}") from None
+            raise ValueError(f"it is not a mark of a replay: {error!r}") from None
 
 
 class ReplayError(ZkDataError):
-    """A transaction that cannot be done again elsewhere, or does not fit the tree it is said to follow."""
+    """A transaction that cannot be replayed elsewhere, or does not fit the tree that it should follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A create that is deleted at once: what an ephemeral leaves behind in its parent."""
+    """A create that is deleted at once: it counts in the parent, as an ephemeral did."""
 
     path: str
     acl: tuple[Acl, ...]
@@ -106,7 +106,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """version: the znode's, as it is found."""
+    """version: the znode's before the request."""
 
     path: str
     version: int
@@ -114,7 +114,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class SetData:
-    """version: as it is found; one more afterwards."""
+    """version: before the request."""
 
     path: str
     data: bytes | None
@@ -123,7 +123,7 @@ class SetData:
 
 @dataclass(frozen=True, slots=True)
 class SetAcl:
-    """aversion: as it is found; one more afterwards."""
+    """aversion: before the request."""
 
     path: str
     acl: tuple[Acl, ...]
@@ -135,7 +135,7 @@ Request: TypeAlias = Create | Count | Delete | SetData | SetAcl
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """One transaction of dest: what is to be requested for it, in order; at least one. session: dest's."""
+    """One transaction of dest, and its requests in order, at least one. session: dest's."""
 
     zxid: int
     time_ms: int
@@ -145,7 +145,7 @@ class Again:
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of one znode at this place of the log."""
+    """One znode at this place of the log."""
 
     version: int
     aversion: int
@@ -153,14 +153,13 @@ class _Known:
 
 
 class Replay(Iterator[Again]):
-    """The transactions behind `after` that leave something in the subtree, in order, as requests.
+    """The transactions after `after` that leave something in the subtree, in order, as requests.
 
-    logs: dest's `version-2`. at_cut: the znodes that `needed` names, as they were at `after`; those that are
-    not in it were not there. owners: session → its ephemerals then.
+    logs: dest's `version-2`. at_cut: the znodes that `needed` names, as they were at `after`; a missing one
+    did not exist. owners: session → its ephemerals then.
 
-    As it goes: `upto`: the newest zxid that was read; `under`: transactions that changed the subtree;
-    `passed`: those of them that leave nothing. `fingerprint` stands for all that was yielded so far.
-    Raises ReplayError, CorruptError for a hole in the log behind `after`, and what `walk` raises.
+    `upto`: the newest zxid read; `under`: transactions that changed the subtree; `passed`: those of them that
+    leave nothing. Raises ReplayError, CorruptError for a hole in the log after `after`, and as `walk`.
     """
 
     def __init__(
@@ -174,19 +173,19 @@ class Replay(Iterator[Again]):
         max_record: int = MAX_RECORD,
     ) -> None:
         self._chroot = chroot
-        self._records = behind(logs, after, max_record=max_record)
+        self._records = records_after(logs, after, max_record=max_record)
         self._known = {
             path: _Known(node.version, node.aversion, is_session(node.ephemeral_owner))
             for path, node in at_cut.items()
         }
-        self._owned = Owned.of(owners, chroot)
+        self._owned = Owned.from_owners(owners, chroot)
         self._sum = hashlib.sha256(f"{chroot}\n{after:x}\n".encode("utf-8", "surrogatepass"))
         self.upto = after
         self.under = self.passed = 0
 
     @property
     def fingerprint(self) -> str:
-        """32 hex digits that differ where another request was yielded, or one more or less."""
+        """32 hex digits over all requests so far."""
         return self._sum.hexdigest()[:32]
 
     def __next__(self) -> Again:
@@ -224,7 +223,7 @@ class Replay(Iterator[Again]):
                 yield self._create(body)
             case CreateContainerTxn() | CreateTTLTxn() if is_part(body.path, self._chroot):
                 kind_of = "container" if isinstance(body, CreateContainerTxn) else "TTL znode"
-                raise ReplayError(f"{body.path} was created as a {kind_of}, which is not done again")
+                raise ReplayError(f"{body.path} was created as a {kind_of}, which cannot be replayed")
             case DeleteTxn() if is_part(body.path, self._chroot):
                 was = self._there(body.path, "deleted")
                 del self._known[body.path]
@@ -264,7 +263,7 @@ def _one_more(path: str, field_name: str, was: int, becomes: int) -> None:
 
 
 def needed(logs: Directory, *, chroot: str, after: int, max_record: int = MAX_RECORD) -> frozenset[str]:
-    """The paths of the subtree that the log behind `after` changes. Raises what `walk` raises."""
+    """The paths of the subtree that the log after `after` changes. Raises as `walk`."""
     found: set[str] = set()
     for record in walk(logs, after=after, max_record=max_record):
         if record.zxid > after:
@@ -274,29 +273,14 @@ def needed(logs: Directory, *, chroot: str, after: int, max_record: int = MAX_RE
 
 @dataclass(slots=True)
 class Tally:
-    """How many requests of each kind."""
+    """kinds: how many requests of each class, by its name. paths: those that the requests name."""
 
-    creates: int = 0
-    counts: int = 0
-    deletes: int = 0
-    writes: int = 0
-    acls: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
     transactions: int = 0
     paths: set[str] = field(default_factory=set)
 
     def take(self, again: Again) -> None:
         """Count one transaction."""
         self.transactions += 1
-        for request in again.requests:
-            self.paths.add(request.path)
-            match request:
-                case Create():
-                    self.creates += 1
-                case Count():
-                    self.counts += 1
-                case Delete():
-                    self.deletes += 1
-                case SetData():
-                    self.writes += 1
-                case SetAcl():
-                    self.acls += 1
+        self.paths.update(request.path for request in again.requests)
+        self.kinds.update(type(request).__name__ for request in again.requests)

@@ -1,9 +1,7 @@
 """Whether a snapshot is whole, without parsing its tree.
 
-A snapshot is a stream of sections, each closed by a seal of 13 bytes: long Adler-32 of everything before
-it (uncompressed), then the string "/". 3.4 and 3.5 write one seal; 3.6+ (digests on) add long zxid, int
-version, long digest and a second; 3.9 adds long lastProcessedZxid and a third. Because each seal covers all
-earlier bytes, the last one proves the file.
+Each section of a snapshot ends in a seal of 13 bytes: long Adler-32 of everything before it (uncompressed),
+then the string "/". Because each seal covers all earlier bytes, the last one proves the file.
 """
 
 from __future__ import annotations
@@ -23,8 +21,8 @@ MAGIC = b"ZKSN"
 
 
 def check_snapshot(reader: RandomReader, name: str, *, whole: bool = True) -> str:
-    """Why a snapshot is not usable, "" when it is: its magic, and its last seal over all bytes. With
-    whole=False only what the server itself tests (plain: the last five bytes; gzip, snappy: the magic)."""
+    """Why a snapshot is not usable, "" when it is: by its magic, and its last seal over all bytes.
+    whole=False: only the server's own test (plain: the last five bytes; gzip, snappy: the magic)."""
     if not whole:
         return _quick_problem(reader, snapshot_codec(name))
     try:

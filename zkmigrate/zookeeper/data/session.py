@@ -1,4 +1,4 @@
-"""Session ids: 64 bits, shown as hex without a sign, stored (logs, snapshots, ephemeralOwner) as a signed
+"""Session ids: 64 bits, printed as unsigned hex, stored (logs, snapshots, ephemeralOwner) as a signed
 long."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ _BITS = 64
 
 
 def parse_session(text: str) -> int:
-    """Read "0x10000152e070000" into the signed value that records carry. Raises MalformedError."""
+    """Read "0x10000152e070000" into the signed value of records. Raises MalformedError."""
     try:
         value = int(text.removeprefix("0x"), 16)
     except ValueError:
@@ -25,11 +25,11 @@ def format_session(session: int) -> str:
 
 
 def signed(session: int) -> int:
-    """The id as records carry it, from either form."""
+    """The id as in records, from either form."""
     value = unsigned(session)
     return value - (1 << _BITS) if value >> (_BITS - 1) else value
 
 
 def unsigned(session: int) -> int:
-    """The id without a sign, from either form: four-letter words print it so."""
+    """The id without a sign, as four-letter words print it, from either form."""
     return session & (1 << _BITS) - 1

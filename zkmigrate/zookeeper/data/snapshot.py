@@ -1,12 +1,8 @@
-"""Reading a snapshot as a stream: sessions, ACL table, nodes; every seal checked (ZooKeeper 3.4 to 3.9).
+"""A snapshot read as a stream: sessions, ACL table, nodes; every seal is checked. The format: see the
+package.
 
-`ZKSN`, int version 2, long dbid; int n, n × (long session, int timeout in ms); int n, n × (long id, ACL
-vector); nodes in pre-order, each string path (the root is ""), buffer data, long ACL id, StatPersisted of
-60 bytes; the path "/" ends them. ACL id -1 means world:anyone with all rights. Seals and what follows the
-first: see `seal`.
-
-A snapshot is fuzzy: its content may hold changes newer than the zxid in its name, and not all of them. What
-the name says is surely in it.
+A snapshot is fuzzy: its content surely holds everything up to the zxid in its name, and may hold some newer
+changes.
 """
 
 from __future__ import annotations
@@ -36,8 +32,8 @@ _LEAST_ITEM = 12
 
 @dataclass(frozen=True, slots=True)
 class StatPersisted:
-    """A znode's stat as stored: cversion counts creations only, ephemeral_owner is a session id, or marks a
-    container or TTL znode. Times are milliseconds since 1970."""
+    """A znode's stat as stored. cversion counts creations only; ephemeral_owner: see `effect`; times are
+    milliseconds since 1970."""
 
     czxid: int
     mzxid: int
@@ -52,8 +48,8 @@ class StatPersisted:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotNode:
-    """path: "/" for the root. acl None: its id is missing in the table, as a fuzzy dump can leave it; the
-    transaction that created the znode has it."""
+    """path: "/" for the root. acl None: a fuzzy dump can miss its id in the table; the transaction that
+    created the znode has it."""
 
     path: str
     data: bytes | None
@@ -63,13 +59,9 @@ class SnapshotNode:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotDigest:
-    """The digest section of 3.6+: the tree's digest (see digest) at `zxid`, the last transaction applied
-    when the dump ended. That is at or above the zxid in the name, but below it where the name is an epoch's
-    beginning.
-
-    zxid 0: nothing is known. A server that has applied no transaction since it loaded a snapshot, or got one
-    from its leader, writes version 2 and digest 0.
-    """
+    """The digest section of 3.6+: the tree's digest at `zxid`, the last transaction applied when the dump
+    ended: at or above the zxid in the name, but below it where the name is the beginning of an epoch. zxid 0:
+    not known; a server that has applied no transaction since it loaded or received a snapshot writes that."""
 
     zxid: int
     version: int
@@ -77,13 +69,12 @@ class SnapshotDigest:
 
 
 class Snapshot(Iterator[SnapshotNode]):
-    """Iterate the nodes of one snapshot. sessions (id → timeout in ms) and acls stand at once; digest and
-    last_processed (3.9) when the iteration has ended, which is also when the seals have been checked:
-    nothing read from a snapshot counts before.
+    """Iterate the nodes of one snapshot. sessions (id → timeout in ms) and acls are known at once; digest and
+    last_processed (3.9) at the end. The seals are checked there: trust nothing from a snapshot before.
 
     Memory: sessions, the ACL table and one node. Raises ForeignFileError, TruncatedHeaderError, CorruptError
-    with file and offset: in the file where the compressed stream itself is wrong, else in the content, which
-    the reason then says.
+    with file and offset: in the file where the compressed stream is wrong, else in the content (the reason
+    says so).
     """
 
     def __init__(self, reader: RandomReader, name: str, *, max_record: int = MAX_RECORD) -> None:
@@ -109,7 +100,7 @@ class Snapshot(Iterator[SnapshotNode]):
         return CorruptError(reason, self._name, self._base + self._pos)
 
     def _fill(self, length: int) -> bool:
-        """Have `length` bytes behind `_pos`; False when the content ends first."""
+        """Buffer `length` bytes after `_pos`; False when the content ends first."""
         while len(self._buffer) - self._pos < length:
             block = next(self._blocks, None)
             if block is None:
@@ -127,7 +118,7 @@ class Snapshot(Iterator[SnapshotNode]):
         return start
 
     def _settle(self, start: int) -> None:
-        """Add the bytes from `start` to `_pos` to the checksum, and let go of what is behind."""
+        """Add the bytes from `start` to `_pos` to the checksum, and drop what was read."""
         with memoryview(self._buffer) as view:
             self._summed = zlib.adler32(view[start : self._pos], self._summed)
         if self._pos >= BLOCK:
@@ -180,8 +171,8 @@ class Snapshot(Iterator[SnapshotNode]):
         return count
 
     def _expect(self, count: int, what: str) -> None:
-        """Refuse more items than a file of this size can hold. Items differ, so that each takes a byte at
-        least, however well it is compressed: a few kilobytes never make millions of sessions or znodes."""
+        """Refuse more items than a file of this size can hold. Items differ, so each takes at least one byte,
+        even compressed: a few kilobytes never hold millions of sessions or znodes."""
         self._items += count
         least = 1 if snapshot_codec(self._name) else _LEAST_ITEM
         if self._items > _FEW and self._items * least > self._size:
@@ -239,8 +230,7 @@ class Snapshot(Iterator[SnapshotNode]):
         return SnapshotNode(path or "/", data, acl, stat)
 
     def blocks(self) -> Iterator[bytes]:
-        """The content from here on, in blocks, for who reads it otherwise; with that the iteration and its
-        checks are at an end."""
+        """The rest of the content, in blocks, for another reader; ends the iteration and its checks."""
         self._done = True
         yield bytes(self._buffer[self._pos :])
         yield from self._blocks

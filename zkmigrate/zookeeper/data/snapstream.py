@@ -1,16 +1,8 @@
 """The content of a snapshot file, uncompressed: plain, gzip, snappy (`snapshot.compression.method`, 3.6+).
 
-The name's ending tells which. gzip: one member, nothing behind it. snappy: the stream of snappy-java's
-SnappyOutputStream, which is neither the official framing nor Hadoop's:
-
-| field | bytes |
-|---|---|
-| magic | `82 53 4e 41 50 50 59 00` |
-| version, lowest compatible version | int 1, int 1 |
-| blocks, up to the end of the file | int compressed length, then one raw snappy block |
-
-A raw block begins with its uncompressed length; the writer cuts its input every 32 KiB. Neither the stream
-nor a block carries a checksum: the snapshot's own seals do that.
+The name's ending tells which; the package has the formats. snappy is the stream of snappy-java's
+SnappyOutputStream, neither the official framing nor Hadoop's. Its second int is the lowest compatible
+version; a raw block begins with its uncompressed length. It carries no checksum: the snapshot's own seals do.
 
 Sources: org.apache.zookeeper.server.persistence.SnapStream, org.xerial.snappy.SnappyOutputStream and
 SnappyCodec; checked on snapshots of 3.6, 3.7, 3.8 and 3.9.
@@ -35,19 +27,19 @@ _MAX_PACKED = 32 + MAX_SNAPPY_BLOCK + MAX_SNAPPY_BLOCK // 6  # snappy's own boun
 _LARGEST = 4 + _MAX_PACKED  # a block with its length: with that much at hand, what is short is the file's end
 _GZIP_HEADER_SIZE = 10
 _MOST_TIMES = 200
-"""Uncompressed bytes for each byte of a gzip file. gzip reaches 1032; a snapshot stays far below this, for
-each znode stores a path and times of its own."""
+"""Uncompressed bytes for each byte of a gzip file. gzip reaches 1032; a snapshot stays far below 200, because
+each znode has its own path and times."""
 
 _ALWAYS_FINE = 64 << 20
-"""Uncompressed bytes that a file may hold however small it is: one znode may be as large as a record."""
+"""Uncompressed bytes that even a small file may hold: one znode may be as large as a record."""
 
 
 def raw_blocks(reader: RandomReader, name: str) -> Iterator[bytes]:
     """The uncompressed bytes of a snapshot, in blocks of at most MAX_SNAPPY_BLOCK bytes.
 
-    Raises, with the offset in the file as it lies on the disk: TruncatedHeaderError and ForeignFileError
-    where the compressed stream does not begin as one, CorruptError where it is damaged, cut, followed by
-    anything, or expands to more than a snapshot does. Plain bytes are passed on as they are.
+    Raises, with the offset in the file on disk: TruncatedHeaderError and ForeignFileError for a compressed
+    stream with a wrong beginning, CorruptError for one that is damaged, cut, followed by anything, or that
+    expands to more than a snapshot does. Plain bytes are not checked.
     """
     codec = snapshot_codec(name)
     if codec == "gz":
@@ -125,7 +117,7 @@ def _snappy(reader: RandomReader, name: str) -> Iterator[bytes]:
 
 
 def _unpack(packed: bytes, name: str, offset: int) -> bytes:
-    """Decode one raw block. Its declared length is looked at first: the decoder allocates that much."""
+    """Decode one raw block, after a check of its declared length, which the decoder allocates."""
     import cramjam  # here: a machine that reads no such snapshot can be without it
 
     try:

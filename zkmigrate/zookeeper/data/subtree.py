@@ -1,12 +1,11 @@
-"""The largest zxids that a subtree's znodes carry: found by a walk over a server's answers, or in a `Tree`.
+"""The largest zxids of a subtree's znodes, by a walk over a server's answers, or from a `Tree`.
 
-A znode carries the zxid of its creation (czxid), of the last change of its data (mzxid), and of the last
-creation or deletion of a child (pzxid). What leaves none of them is not seen: setACL, a deletion of the
-subtree's own root, and whatever concerns another part of the tree.
+A znode has the zxid of its creation (czxid), of the last change of its data (mzxid), and of the last creation
+or deletion of a child (pzxid). setACL and the deletion of the subtree's own root leave none of them.
 
-`Walk` plans and takes in; it sends nothing itself. Each znode is asked once, by getChildren2: its answer has
-the znode's Stat and the names of the children, which are asked next. No more than `window` requests are under
-way.
+`Walk` makes requests and reads replies; it sends nothing itself. It asks for each znode once, by
+getChildren2, which returns the znode's Stat and the names of its children. At most `window` requests are in
+flight.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ from zkmigrate.zookeeper.data.tree import Tree
 
 
 class RefusedError(ZkDataError):
-    """A server's answer that ends the walk: an error that is neither of the znode nor of its ACL."""
+    """A server's answer that ends the walk: an error that neither the znode nor its ACL explains."""
 
 
 @dataclass(slots=True)
 class Largest:
-    """A zxid and the path that carries it; of several paths with the same zxid the first in order."""
+    """A zxid and its path; of several paths with the same zxid the first in order."""
 
     zxid: int = -1
     path: str = ""
@@ -49,7 +48,7 @@ class Largest:
 
 
 class Extent:
-    """What was found so far: the number of znodes, and the largest of each of the three zxids."""
+    """The number of znodes, and the largest of each of the three zxids."""
 
     __slots__ = ("czxid", "mzxid", "pzxid", "znodes")
 
@@ -58,7 +57,7 @@ class Extent:
         self.czxid, self.mzxid, self.pzxid = Largest(), Largest(), Largest()
 
     def take(self, path: str, czxid: int, mzxid: int, pzxid: int) -> None:
-        """One znode more."""
+        """Add a znode."""
         self.znodes += 1
         self.czxid.take(czxid, path)
         self.mzxid.take(mzxid, path)
@@ -66,12 +65,15 @@ class Extent:
 
     @property
     def largest(self) -> Largest:
-        """Of all three; of equals that which comes first in the order czxid, mzxid, pzxid."""
-        return max((self.czxid, self.mzxid, self.pzxid), key=lambda each: each.zxid)
+        """The largest of the three; of equals the first in the order czxid, mzxid, pzxid."""
+        return max(self.by_name().values(), key=lambda each: each.zxid)
+
+    def by_name(self) -> dict[str, Largest]:
+        return {"czxid": self.czxid, "mzxid": self.mzxid, "pzxid": self.pzxid}
 
 
 def extent_of(tree: Tree) -> Extent:
-    """The same of a tree that was read from disk."""
+    """The Extent of a tree that was read from disk."""
     found = Extent()
     for path, node in tree.nodes.items():
         found.take(path, node.czxid, node.mzxid, node.pzxid)
@@ -81,11 +83,11 @@ def extent_of(tree: Tree) -> Extent:
 class Walk:
     """A walk over the subtree at `root`, parents before their children.
 
-    extent: what was found. begin, end: the newest zxid that the server had applied before the first znode was
-    read, and when the last one was; -1 before. Equal, they say that all answers are of one state of the tree.
-    gone: znodes that were deleted after their parent was read. denied: those whose ACL lets this client not
-    read them: what lies below them is not known. above: where the root is not there, its nearest ancestor
-    that is; None else. `/zookeeper` is left out unless the root lies in it, as in `tree`.
+    begin, end: the newest zxid that the server had applied before the first znode was read, and when the last
+    one was; -1 before. If they are equal, all answers show one state of the tree. gone: znodes deleted after
+    their parent was read. denied: those that this client may not read: the znodes below are not known. above:
+    the nearest existing ancestor of a root that does not exist; else None. `/zookeeper` is left out unless
+    the root lies in it, as in `tree`.
     """
 
     def __init__(self, root: str, window: int) -> None:
@@ -103,7 +105,7 @@ class Walk:
 
     @property
     def left(self) -> int:
-        """Znodes known and not answered yet."""
+        """Known znodes without an answer yet."""
         return len(self._left) + len(self._asked)
 
     @property
@@ -111,7 +113,7 @@ class Walk:
         return not self._left and not self._asked
 
     def requests_to_send(self) -> bytes:
-        """As many requests as the window has room for, framed; empty when there is none to send."""
+        """As many requests as the window allows, framed; empty: none to send."""
         out = []
         while self._left and len(self._asked) < self._window:
             kind, path = self._left.pop()
@@ -121,7 +123,7 @@ class Walk:
         return b"".join(out)
 
     def take(self, frame: bytes) -> None:
-        """One reply. Raises MalformedError for bytes that are not the reply to the oldest request under way,
+        """Read one reply. Raises MalformedError for bytes that do not answer the oldest request in flight,
         RefusedError for an error that ends the walk."""
         cursor = JuteInput(frame)
         header = reply_header(cursor)

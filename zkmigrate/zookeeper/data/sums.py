@@ -1,15 +1,13 @@
 """A subtree at one zxid as sums over its znodes, in memory that does not grow with the tree.
 
-Two trees are compared without holding either: every znode is hashed with its path (BLAKE2b, 256 bits), and
-the hashes of one bucket are added modulo 2^256; a path decides its bucket. Equal sums mean equal znodes,
-whatever the order in which they were read (an additive multiset hash: Clarke et al., "Incremental Multiset
-Hash Functions", 2003; against accident and error, not against somebody who computes collisions). Where sums
-differ, only the znodes of those buckets have to be looked at.
+Two trees are compared without holding either. Every znode is hashed with its path (BLAKE2b, 256 bits), the
+path decides the bucket, and the hashes of one bucket are added modulo 2^256. Equal sums mean equal znodes in
+any order (an additive multiset hash: Clarke et al., "Incremental Multiset Hash Functions", 2003). This finds
+accidents and errors, not computed collisions. Where sums differ, only those buckets need a closer look.
 
-A znode that no transaction behind the snapshot touches is as the snapshot says, so it is hashed as it comes
-by. What is held are the znodes that transactions touch, their parents, and the ephemerals of sessions that
-close: as much as the log behind the snapshot changes (ZooKeeper rolls both after at most 100,000 transactions
-unless told otherwise), and every path of an ephemeral, which is what says who owns what.
+A znode that no later transaction touches is as the snapshot says, so it is hashed while it is read. Kept in
+memory are the znodes that transactions touch, their parents, the ephemerals of sessions that close (by
+default ZooKeeper writes a new snapshot after at most 100,000 transactions), and the path of every ephemeral.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from zkmigrate.zookeeper.data.effect import is_session, parent_of, path_changes
@@ -25,39 +23,38 @@ from zkmigrate.zookeeper.data.errors import NoDataError
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.reader import Directory
 from zkmigrate.zookeeper.data.snapname import SnapshotFile, snapshot_files
-from zkmigrate.zookeeper.data.snapshot import SnapshotNode, read_snapshot
-from zkmigrate.zookeeper.data.tree import Tree, Znode, begun, from_log, from_snapshot, replay
+from zkmigrate.zookeeper.data.snapshot import read_snapshot
+from zkmigrate.zookeeper.data.tree import Tree, Znode, from_best_snapshot, from_log, from_snapshot, replay
 from zkmigrate.zookeeper.data.txn import CloseSessionTxn
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 
 BUCKETS = 4096
 TOLD_EVERY = 20_000
-"""Znodes between two tellings."""
+"""Znodes between two calls of a Teller."""
 
 _BITS = 256
 _MASK = (1 << _BITS) - 1
 _STAT = struct.Struct(">32sqqqqqqiiiq")
 
 Teller = Callable[[str, int, int | None], None]
-"""``tell(what, done, total)``: "znodes" or "transactions"; total None where it is not known."""
+"""Reports progress: ``tell(what, done, total)``; what: "znodes" or "transactions"; total None: unknown."""
 
 View = Callable[[str, Znode], Znode | None]
-"""What of a znode is compared; None: nothing of it."""
+"""The part of a znode that is compared; None: leave it out."""
 
 
 def whole(_path: str, node: Znode) -> Znode:
-    """All of every znode."""
+    """The View that compares everything."""
     return node
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What stands at and under `chroot` at `zxid`, by what a view shows of it.
+    """The znodes at and under `chroot` at `zxid`, as a View shows them.
 
-    znodes: how many are shown; largest: the largest czxid, mzxid or pzxid of all, 0 for none, and the path
-    that has it. sums: BUCKETS integers below 2^256. owners: session → its ephemerals, sorted; sessions: id →
-    timeout in ms, of all that are open. snapshot and skipped as of `tree.Tree`. held: how many znodes had to
-    be kept.
+    znodes: how many the View shows; largest: the largest czxid, mzxid or pzxid of all (0: none), and its
+    path. sums: BUCKETS integers below 2^256. owners: session → its ephemerals, sorted; sessions: id → timeout
+    in ms, all open ones. snapshot, skipped: see `tree.Tree`. held: znodes kept in memory.
     """
 
     chroot: str
@@ -92,26 +89,23 @@ def unequal(left: Sums, right: Sums) -> frozenset[int]:
 
 
 def hash_of(path: str, node: Znode) -> int:
-    """The 256 bits that stand for a znode at its path. Every part has its length before it, or a fixed one,
-    so that no two znodes read the same."""
+    """The 256-bit hash of a znode at its path. Every part has a fixed length or follows its length, so no two
+    znodes give the same bytes."""
     name = path.encode("utf-8", "surrogatepass")
     taken = hashlib.blake2b(struct.pack(">i", len(name)) + name, digest_size=_BITS // 8)
     stat = (node.data_length, node.czxid, node.mzxid, node.pzxid, node.ctime, node.mtime)
     versions = (node.version, node.cversion, node.aversion)
     taken.update(_STAT.pack(node.data_sha256, *stat, *versions, node.ephemeral_owner))
-    if node.acl is None:
-        taken.update(struct.pack(">i", -1))
-    else:
-        taken.update(struct.pack(">i", len(node.acl)))
-        for acl in node.acl:
-            scheme, name = (part.encode("utf-8", "surrogatepass") for part in (acl.scheme, acl.id))
-            taken.update(struct.pack(">iii", acl.perms, len(scheme), len(name)) + scheme + name)
+    taken.update(struct.pack(">i", -1 if node.acl is None else len(node.acl)))
+    for acl in node.acl or ():
+        scheme, name = (part.encode("utf-8", "surrogatepass") for part in (acl.scheme, acl.id))
+        taken.update(struct.pack(">iii", acl.perms, len(scheme), len(name)) + scheme + name)
     return int.from_bytes(taken.digest(), "big")
 
 
 @dataclass(slots=True)
 class _Gathered:
-    """What is summed up as znodes come by."""
+    """The running sums."""
 
     view: View = whole
     sums: list[int] = field(default_factory=lambda: [0] * BUCKETS)
@@ -119,6 +113,13 @@ class _Gathered:
     largest: int = 0
     largest_path: str = ""
     owners: dict[int, list[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, nodes: Iterable[tuple[str, Znode]], view: View) -> _Gathered:
+        found = cls(view)
+        for path, node in nodes:
+            found.take(path, node)
+        return found
 
     def take(self, path: str, node: Znode) -> None:
         seen = self.view(path, node)
@@ -133,12 +134,11 @@ class _Gathered:
             self.owners.setdefault(node.ephemeral_owner, []).append(path)
 
 
-class _Pass(Iterator[tuple[str, Znode]]):
-    """The znodes of one subtree at `upto`, from one snapshot and the log behind it, each once.
+class _Pass(Iterable[tuple[str, Znode]]):
+    """The znodes of one subtree at `upto`, each once, from one snapshot and the log after it.
 
-    Raises from `next` what reading raises; whatever came before counts for nothing then. After the end:
-    `tree` (its zxid, sessions and the znodes that were held), `newer`: whether the snapshot's content may
-    be newer than `upto`.
+    `next` raises reading errors; discard the earlier znodes then. After the end: `tree` (its zxid, sessions
+    and the znodes kept in memory), `newer`: whether the snapshot's content may be newer than `upto`.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class _Pass(Iterator[tuple[str, Znode]]):
         self.newer = False
         self._touched, self._closed, unnamed = _touched(logs, file.zxid, upto, max_record)
         if unnamed:
-            # Parents stand before their children, so only a reading of its own knows them in time.
+            # Parents come before their children, so only an extra reading knows them in time.
             self._touched |= {
                 parent_of(node.path)
                 for node in read_snapshot(data.open(file.name), file.name, max_record=max_record)
@@ -169,19 +169,15 @@ class _Pass(Iterator[tuple[str, Znode]]):
         self._newest = 0
         self._snapshot = read_snapshot(data.open(file.name), file.name, max_record=max_record)
         tree.sessions = dict(self._snapshot.sessions)
-        self._nodes = self._all()
 
-    def __next__(self) -> tuple[str, Znode]:
-        return next(self._nodes)
-
-    def _all(self) -> Iterator[tuple[str, Znode]]:
+    def __iter__(self) -> Iterator[tuple[str, Znode]]:
         for number, node in enumerate(self._snapshot, 1):
             if number % TOLD_EVERY == 0:
                 self._tell("znodes", number, None)
             if not self.tree.holds(node.path):
                 continue
             self._newest = max(self._newest, node.stat.czxid, node.stat.mzxid, node.stat.pzxid)
-            if self._is_touched(node):
+            if node.path in self._touched or node.stat.ephemeral_owner in self._closed:
                 self.tree.put(node.path, from_snapshot(node))
             else:
                 yield node.path, from_snapshot(node)
@@ -197,15 +193,12 @@ class _Pass(Iterator[tuple[str, Znode]]):
         self.newer = ahead and self._upto is not None and self._newest > self._upto
         yield from self.tree.nodes.items()
 
-    def _is_touched(self, node: SnapshotNode) -> bool:
-        return node.path in self._touched or node.stat.ephemeral_owner in self._closed
-
 
 def _touched(
     logs: Directory, after: int, upto: int | None, max_record: int
 ) -> tuple[set[str], set[int], set[int]]:
-    """The paths whose znodes the transactions after `after` are seen to change, the sessions that they close,
-    and those of them whose ephemerals the log does not name (3.4, 3.5)."""
+    """What the transactions after `after` change: paths, sessions closed, and those of these sessions whose
+    ephemerals the log does not name (3.4, 3.5)."""
     paths: set[str] = set()
     closed: set[int] = set()
     unnamed: set[int] = set()
@@ -224,8 +217,8 @@ def _touched(
     return paths, closed, unnamed
 
 
-def _untold(_what: str, _done: int, _total: int | None) -> None:
-    """Nobody listens."""
+def _silent(_what: str, _done: int, _total: int | None) -> None:
+    """Report nothing."""
 
 
 def read_sums(
@@ -236,32 +229,21 @@ def read_sums(
     upto: int | None = None,
     view: View = whole,
     max_record: int = MAX_RECORD,
-    tell: Teller = _untold,
+    tell: Teller = _silent,
 ) -> Sums:
     """The sums of the subtree as the directories (`version-2` of dataDir and dataLogDir) hold it at `upto`,
-    or at their newest zxid. Which snapshot it begins from, and what it raises, is as of `tree.load_tree`.
-
-    Memory: what the log behind the snapshot touches, the paths of ephemerals, and BUCKETS integers.
-    """
+    or at their newest zxid. Chooses the snapshot, and raises, as `tree.load_tree`."""
     logs = log or data
 
     def attempt(file: SnapshotFile) -> tuple[tuple[Tree, _Gathered], bool]:
-        tree, gathered = Tree(chroot, snapshot=file.name), _Gathered(view)
-        nodes = _Pass(data, logs, file, tree, upto, max_record, tell)
-        for path, node in nodes:
-            gathered.take(path, node)
-        return (tree, gathered), nodes.newer
+        nodes = _Pass(data, logs, file, Tree(chroot, snapshot=file.name), upto, max_record, tell)
+        return (nodes.tree, _Gathered.of(nodes, view)), nodes.newer
 
-    found, skipped = begun(data, upto, attempt)
-    if found is not None:
-        return _sums(*found, skipped)
-    tree, gathered = from_log(logs, Tree(chroot), upto, skipped, max_record), _Gathered(view)
-    for path, node in tree.nodes.items():
-        gathered.take(path, node)
-    return _sums(tree, gathered, skipped)
-
-
-def _sums(tree: Tree, gathered: _Gathered, skipped: Mapping[str, str]) -> Sums:
+    found, skipped = from_best_snapshot(data, upto, attempt)
+    if found is None:
+        whole_tree = from_log(logs, Tree(chroot), upto, skipped, max_record)
+        found = whole_tree, _Gathered.of(whole_tree.nodes.items(), view)
+    tree, gathered = found
     return Sums(
         tree.chroot,
         tree.zxid,
@@ -283,10 +265,10 @@ def znodes(
     found: Sums,
     *,
     max_record: int = MAX_RECORD,
-    tell: Teller = _untold,
+    tell: Teller = _silent,
 ) -> Iterator[tuple[str, Znode]]:
-    """The znodes that `found` was summed from, whole, read once more, in no order. Raises as `read_sums`,
-    NoDataError where the snapshot is gone since."""
+    """The znodes that `found` sums up, read again, in no order. Raises as `read_sums`; NoDataError where the
+    snapshot is gone."""
     logs = log or data
     if not found.snapshot:
         yield from from_log(logs, Tree(found.chroot), found.zxid, {}, max_record).nodes.items()

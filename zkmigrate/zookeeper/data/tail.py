@@ -1,18 +1,18 @@
 """The newest durable zxid of a ZooKeeper directory, in O(1) reads where the newest log ends in a whole
 record.
 
-newest = max(newest valid snapshot, last valid record of the newest log that holds one). The log's end is
-found by bisection over zero / non-zero windows (the server grows the file with zeros ahead of its writes),
-then the last record by searching backward for the frame whose length ends exactly there and whose checksum
-holds. A payload may hold whole records, and where the outer record was torn just behind one of them it
-looks like the last; so the bytes before are searched for a frame that would enclose it, as far back as one
-can begin (`reach`). Where any of this fails (a torn last write, zeros in a payload that fooled the bisection,
-a possible enclosing frame) the file is walked forward, from its start or from a cursor already proved: only
-such a walk tells a record from a copy of one.
+newest = max(newest valid snapshot, last valid record of the newest log that holds one). Bisection over zero /
+non-zero windows finds the log's end (the server grows the file with zeros ahead of its writes). A backward
+search finds the last record: the frame whose length ends exactly there and whose checksum holds. A payload
+may hold whole records, and where the outer record was torn just after one of them, that one looks like the
+last. So the bytes before are searched for a frame that would enclose it, as far back as one can begin
+(`enclosing_span`). Where any of this fails (a torn last write, zeros in a payload that misled the bisection,
+a possible enclosing frame) the file is read forward, from its start or from a proved cursor: only that tells
+a record from a copy of one.
 
-What this cannot see, which is why the tail is the fast answer and never the whole proof: a hole of zeros,
-or damage, in the middle of the log with whole records behind it. Then it may name a later record than
-ZooKeeper would recover. A scan with `full=True` refuses such a log.
+The tail is the fast answer and never the whole proof. It does not see a hole of zeros, or damage, in the
+middle of the log with whole records after it; then it may name a later record than ZooKeeper would recover. A
+scan with `full=True` refuses such a log.
 """
 
 from __future__ import annotations
@@ -41,23 +41,22 @@ from zkmigrate.zookeeper.data.txnlog import (
     check_header,
 )
 
-WINDOW = 4096  # the server keeps at least this much padding while it pre-allocates
-_STOP_WIDTH = 256 << 10  # bisection ends here: so much more in the read that follows costs less than a trip
+WINDOW = 4096  # the least padding that the server keeps while it pre-allocates
+_STOP_WIDTH = 256 << 10  # bisection ends here: reading this much more costs less than another round trip
 
 _ZEROS = bytes(WINDOW)
 _END_MARK = bytes([END_MARK])
-_FAR = 64 << 10  # a frame farther off than this must have a length with one of its high two bytes set
+_FAR = 64 << 10  # the length in a frame farther off has one of its two high bytes set
 _FRAME = re.compile(rb"B\0\0\0\0")
 _FRAME_OF_A_LARGE = re.compile(rb"B\0\0\0\0.{4}(?!\0\0)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """zxid: the newest durable one. source: "log" or "snapshot"; file and offset: where it stands (offset
-    of the record, 0 for a snapshot). torn: the newest log ends in a write that was not whole. end: where
-    the next record of the log would start, 0 for a snapshot. bytes_read and reads: what it cost. skipped:
-    logs without a record and snapshots that did not pass; strays: names no ZooKeeper of ours wrote (see
-    logdir.strays)."""
+    """zxid: the newest durable one. source: "log" or "snapshot"; file, offset: where it is (offset of the
+    record, 0 for a snapshot). torn: the newest log ends in an incomplete write. end: where the log's next
+    record would start, 0 for a snapshot. bytes_read, reads: the cost. skipped: logs without a record and
+    snapshots that did not pass; strays: see `logdir.strays`."""
 
     zxid: int
     source: str
@@ -72,13 +71,13 @@ class Tail:
 
     @property
     def cursor(self) -> Cursor | None:
-        """The log cursor after this record; None when the zxid came from a snapshot."""
+        """The place after this record; None for a snapshot."""
         return Cursor(self.file, self.end, self.zxid) if self.source == "log" else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """The last record of one log; zxid is None when the log holds none."""
+    """The last record of one log; zxid None: the log holds none."""
 
     zxid: int | None
     offset: int
@@ -95,13 +94,13 @@ def newest(
     jute_maxbuffer: int = JUTE_MAXBUFFER,
     check: bool = True,
 ) -> Tail:
-    """The newest durable zxid of a dataDir's and dataLogDir's `version-2` (the same one when `log` is None).
+    """The newest durable zxid in the `version-2` of a dataDir and dataLogDir (`log` None: the same
+    directory).
 
-    cursor: a proved place; records are read from there on, so that nothing inside a payload can mislead.
-    jute_maxbuffer: the servers'; from it follows how many bytes before the last record are searched for a
-    frame that encloses it. check: verify every seal of the snapshot that decides (reads it whole); without
-    it, the server's own quick test. Raises NoDataError, and what LogScan raises where the newest log is
-    damaged.
+    cursor: a proved place; records are read from there on, so nothing inside a payload can mislead.
+    jute_maxbuffer: the servers' limit, from which `enclosing_span` follows. check: verify the deciding
+    snapshot's seals (reads it whole), else only the server's quick test. Raises NoDataError, and as LogScan
+    where the newest log is damaged.
     """
     data = Listed(data)
     logs = data if log is None else Listed(log)
@@ -110,7 +109,7 @@ def newest(
     last = _Last(None, 0, 0, False)
     name, torn = "", False
     for file in reversed(log_files(logs)):
-        last = _last_of(logs, file, cursor, (max_record, reach(jute_maxbuffer)), cost)
+        last = _last_of(logs, file, cursor, (max_record, enclosing_span(jute_maxbuffer)), cost)
         torn = torn or last.torn
         if last.zxid is not None:
             name = file.name
@@ -129,19 +128,19 @@ def newest(
     return Tail(floor, "log", name, last.offset, last.end, *figures)
 
 
-def reach(jute_maxbuffer: int) -> int:
-    """How many bytes before its end a record can begin that holds other records as data.
+def enclosing_span(jute_maxbuffer: int) -> int:
+    """The size in bytes of the largest record that may hold other records as data.
 
-    A server takes no request larger than jute.maxbuffer, and logs what it was asked: the largest setData of
-    3.5.8 made a record of 1.00002 times that; the largest multi of sequential creates, whose names become
-    longer, one of 1.2 times. Left out: a multi of thousands of creates with an ACL by "auth", of which each
-    takes on all of the session's identities (2.05 times with one identity), and which holds records as well.
+    A server refuses a request larger than jute.maxbuffer, and logs the request: the largest setData of 3.5.8
+    made a record of 1.00002 times that size; the largest multi of sequential creates, whose names become
+    longer, one of 1.2 times. Not covered: a multi of thousands of creates with an ACL by "auth", each of
+    which takes on all identities of the session (2.05 times with one identity), and which also holds records.
     """
     return (jute_maxbuffer + 1) * 5 // 4
 
 
 class _Cost:
-    """Adds up the readers' figures."""
+    """The cost of all reads."""
 
     def __init__(self) -> None:
         self._readers: list[CountingReader] = []
@@ -163,10 +162,7 @@ class _Cost:
 def _snapshot_above(
     data: Directory, floor: int, check: bool, cost: _Cost, skipped: list[str]
 ) -> tuple[str, int] | None:
-    """The newest snapshot that passes and stands above `floor`, with its zxid.
-
-    Only the name counts, not the lastProcessedZxid of 3.9: what the name says is surely in the content.
-    """
+    """The newest valid snapshot above `floor`, and the zxid of its name, which its content surely holds."""
     for file in snapshot_files(data):
         if file.zxid <= floor:
             return None
@@ -198,8 +194,8 @@ def _last_of(
 
 
 class _Ending:
-    """What was read of a file's end. data: its bytes from `base` on, some zeros behind `end` among them; end:
-    the offset after the last byte that is not zero."""
+    """The end of a file. data: its bytes from offset `base` on, some zeros included; end: the offset after
+    the last byte that is not zero."""
 
     def __init__(self, base: int, data: bytes) -> None:
         self.base = base
@@ -207,7 +203,7 @@ class _Ending:
         self.end = base + _unpadded(data)
 
     def extend(self, reader: RandomReader, base: int) -> None:
-        """Have the bytes from `base` on as well."""
+        """Read the bytes from `base` on too."""
         if base < self.base:
             self.data = reader.read(base, self.base - base) + self.data
             self.base = base
@@ -216,13 +212,13 @@ class _Ending:
 def _may_be_enclosed(
     reader: RandomReader, ending: _Ending, last: _Last, limits: tuple[int, int], least_zxid: int
 ) -> bool:
-    """Whether some frame in the bytes before the record claims to go on at least to the record's end, and its
-    payload to begin as a transaction does. limits: as of `_last_of`."""
+    """Whether a frame before the record claims to reach at least the record's end, with a payload that begins
+    as a transaction does."""
     max_record, before = limits
     if last.offset == FILE_HEADER_SIZE:
         return False
     first = max(FILE_HEADER_SIZE, last.offset - before)
-    # The frame of a record there, and its header, may themselves reach into the last record.
+    # The frame and header of a record there may themselves reach into the last record.
     ending.extend(reader, first - 1)
     base, data = ending.base, ending.data
 
@@ -232,10 +228,10 @@ def _may_be_enclosed(
         reaches = length <= max_record and offset + length + FRAME_SIZE >= last.end
         return reaches and _begins(data, at + 12, least_zxid)
 
-    if first == FILE_HEADER_SIZE and encloses(first):  # no end mark stands before it
+    if first == FILE_HEADER_SIZE and encloses(first):  # no end mark before it
         return True
     near = max(first, last.offset - _FAR) - 1
-    stops = near + 10, last.offset + 3  # a pattern that begins before them must not be cut
+    stops = near + 10, last.offset + 3  # so that no pattern that begins before them is cut
     for pattern, start, stop in ((_FRAME_OF_A_LARGE, first - 1, stops[0]), (_FRAME, near, stops[1])):
         hit = pattern.search(data, start - base, stop - base)
         while hit is not None:
@@ -246,14 +242,14 @@ def _may_be_enclosed(
 
 
 def _begins(data: bytes, at: int, least_zxid: int) -> bool:
-    """Whether a transaction's header may stand here. Numbers inside a record look like a frame now and then,
-    for example a cxid and a zxid that end in 0x4200; then no type follows that there is."""
+    """Whether a transaction's header may stand here. Numbers inside a record sometimes look like a frame (a
+    cxid and a zxid that end in 0x4200); then no known type follows."""
     zxid, kind = struct.unpack_from(">q", data, at + 12)[0], struct.unpack_from(">i", data, at + 28)[0]
     return zxid >= least_zxid and kind in KNOWN_TYPES
 
 
 def _walk(reader: CountingReader, name: str, cursor: Cursor | None, max_record: int) -> _Last:
-    """The server's own way: forward to the end. Raises CorruptError for what the server would refuse or
+    """Read forward to the end, as the server does. Raises CorruptError for what the server would refuse or
     lose."""
     scan = LogScan(reader, name, cursor, max_record=max_record)
     offset = 0 if cursor is None else cursor.offset
@@ -264,14 +260,14 @@ def _walk(reader: CountingReader, name: str, cursor: Cursor | None, max_record: 
 
 
 def data_end(reader: RandomReader) -> int:
-    """The offset after the last non-zero byte, by bisection. Exact unless a window inside the data is all
+    """The offset after the last non-zero byte, by bisection; exact unless a window inside the data is
     zeros."""
     return _ending(reader, 0).end
 
 
 def _ending(reader: RandomReader, before: int) -> _Ending:
-    """The end of the data, with what bisection left to look through and `before` bytes more."""
-    low, high = 0, max(0, reader.size() - WINDOW)  # data at or after low; from high on zeros, as far as seen
+    """The end of the data, with `before` bytes more than bisection left."""
+    low, high = 0, max(0, reader.size() - WINDOW)  # data at or after low; only zeros seen from high on
     last = reader.read(high, WINDOW)
     if _unpadded(last):
         ending = _Ending(high, last)
@@ -288,7 +284,7 @@ def _ending(reader: RandomReader, before: int) -> _Ending:
 
 
 def _unpadded(data: bytes) -> int:
-    """How many bytes are left without the zeros at the end."""
+    """The length without the zeros at the end."""
     end = len(data)
     while end > 0:
         start = max(0, end - WINDOW)
@@ -300,7 +296,7 @@ def _unpadded(data: bytes) -> int:
 
 
 def _last_record(reader: RandomReader, ending: _Ending, least_zxid: int, max_record: int) -> _Last | None:
-    """The whole record that ends at the data's end; None when there is none within `max_record`."""
+    """The whole record that ends at the data's end; None: no such record within `max_record`."""
     end = ending.end
     if ending.data[end - ending.base - 1 : end - ending.base] != _END_MARK:
         return None
@@ -313,7 +309,7 @@ def _last_record(reader: RandomReader, ending: _Ending, least_zxid: int, max_rec
 
 
 def _frame_in(data: bytes, end: int, least_zxid: int) -> tuple[int, int] | None:
-    """Position in `data` and zxid of a record that ends exactly at `end`, nearest to the end first."""
+    """Position in `data` and zxid of the nearest record that ends exactly at `end`."""
     high = end - FRAME_SIZE - HEADER_SIZE
     while high >= 0:
         at = data.rfind(b"\0\0\0\0", 0, high + 4)

@@ -1,19 +1,17 @@
-"""The state of one subtree: a snapshot, then every transaction after the zxid in its name, replayed as the
-server does. The operations of a transaction are those of `effect`.
+"""The state of one subtree: a snapshot, then every transaction after the zxid in its name (see `effect`).
 
 Replay over a fuzzy snapshot must end where the live tree stood, so the rules are those of ZooKeeper's
-DataTree: a create of a znode that is there already only raises its parent's cversion; a parent's cversion
-and pzxid are set by a create when its parentCVersion is larger than what is there; a delete raises the
-parent's pzxid, also when the child is gone already; setData and setACL set the versions that the
-transaction carries. `/zookeeper` (quota figures, which change without a transaction, and each server's own
-config) is left out unless the chroot lies in it, or the whole tree is asked for.
+DataTree. A create of a znode that exists only raises its parent's cversion. A create sets the parent's
+cversion and pzxid when its parentCVersion is larger. A delete raises the parent's pzxid, even when the child
+is already gone. setData and setACL set the versions that the transaction carries. `/zookeeper` holds quota
+figures, which change without a transaction, and each server's own config: it is left out unless the chroot
+lies in it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
@@ -53,15 +51,17 @@ from zkmigrate.zookeeper.data.zxid import epoch, format_zxid
 
 T = TypeVar("T")
 
-_TOLD_EVERY = 500
-_SHOWN_OF_SHA = 16
+Progress = Callable[[int, int | None], None]
+"""``tell(done, total)``, in transactions; total None while it is not known."""
+
+_PROGRESS_EVERY = 500
+_SHA_DIGITS_SHOWN = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Znode:
-    """One znode at one zxid. data_sha256: raw digest of the data; data_length: -1 for null data, which is
-    not the same as empty. acl None: not known (see SnapshotNode). content_crc32: CRC-32 over path and data,
-    from which the tree's digest goes on (see digest). The rest as in StatPersisted."""
+    """One znode at one zxid. data_sha256: raw digest; data_length: -1 for null data, 0 for empty data. acl
+    None: not known (see SnapshotNode). The rest: StatPersisted."""
 
     data_sha256: bytes
     data_length: int
@@ -75,7 +75,6 @@ class Znode:
     cversion: int
     aversion: int
     ephemeral_owner: int
-    content_crc32: int = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +92,7 @@ class Difference:
 class Tree:
     """The znodes at and under `chroot`, and every open session (id → timeout in ms), at `zxid`.
 
-    whole: everything, `/zookeeper` included; chroot is "/" then, ValueError otherwise. snapshot: the file it
-    began from, "" for none; skipped: newer snapshots that could not be used, with the reason.
+    snapshot: the file it began from, "" for none; skipped: unusable newer snapshots, with the reason.
     """
 
     chroot: str
@@ -103,19 +101,14 @@ class Tree:
     sessions: dict[int, int] = field(default_factory=dict)
     snapshot: str = ""
     skipped: dict[str, str] = field(default_factory=dict)
-    whole: bool = False
     _owned: Owned = field(default_factory=Owned)
-
-    def __post_init__(self) -> None:
-        if self.whole and self.chroot != "/":
-            raise ValueError(f"a whole tree begins at /, not at {self.chroot}")
 
     def holds(self, path: str) -> bool:
         """Whether the path is part of this tree."""
-        return self.whole or is_part(path, self.chroot)
+        return is_part(path, self.chroot)
 
     def load(self, snapshot: Snapshot, zxid: int) -> None:
-        """Take a snapshot's content, to its end (its seals are checked there)."""
+        """Take a snapshot's content, to its end, where its seals are checked."""
         self.sessions = dict(snapshot.sessions)
         for node in snapshot:
             if self.holds(node.path):
@@ -134,23 +127,18 @@ class Tree:
                 self._create(head, body)
             case DeleteTxn():
                 self._delete(body.path, head.zxid)
-            case SetDataTxn():
-                node = self.nodes.get(body.path)
-                if node is not None:
-                    digest, length, crc = _digest(body.path, body.data)
-                    self.nodes[body.path] = replace(
-                        node,
-                        data_sha256=digest,
-                        data_length=length,
-                        content_crc32=crc,
-                        version=body.version,
-                        mzxid=head.zxid,
-                        mtime=head.time_ms,
-                    )
-            case SetACLTxn():
-                node = self.nodes.get(body.path)
-                if node is not None:
-                    self.nodes[body.path] = replace(node, acl=body.acl, aversion=body.version)
+            case SetDataTxn() if node := self.nodes.get(body.path):
+                digest, length = _digest(body.data)
+                self.nodes[body.path] = replace(
+                    node,
+                    data_sha256=digest,
+                    data_length=length,
+                    version=body.version,
+                    mzxid=head.zxid,
+                    mtime=head.time_ms,
+                )
+            case SetACLTxn() if node := self.nodes.get(body.path):
+                self.nodes[body.path] = replace(node, acl=body.acl, aversion=body.version)
             case CreateSessionTxn():
                 self.sessions[head.session] = body.timeout_ms
             case CloseSessionTxn():
@@ -160,12 +148,11 @@ class Tree:
         if not self.holds(body.path):
             return
         zxid, time_ms = head.zxid, head.time_ms
-        owner = owner_of(body, head.session)
         if body.path != self.chroot:
             parent_path = parent_of(body.path)
             parent = self.nodes.get(parent_path)
             if parent is None:
-                return  # a parent that was gone before the dump came to it: its deletion follows
+                return  # gone before the dump reached it: its deletion follows
             cversion = parent.cversion + 1 if body.parent_cversion == -1 else body.parent_cversion
             if cversion > parent.cversion:
                 self.nodes[parent_path] = replace(parent, cversion=cversion, pzxid=zxid)
@@ -174,11 +161,9 @@ class Tree:
             if there.acl is None:
                 self.nodes[body.path] = replace(there, acl=body.acl)
             return
-        digest, length, crc = _digest(body.path, body.data)
-        self.put(
-            body.path,
-            Znode(digest, length, body.acl, zxid, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner, crc),
-        )
+        owner = owner_of(body, head.session)
+        stat = zxid, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner
+        self.put(body.path, Znode(*_digest(body.data), body.acl, *stat))
 
     def put(self, path: str, node: Znode) -> None:
         """Take a znode as it is."""
@@ -202,31 +187,22 @@ class Tree:
 
     @property
     def smallest_timeout_ms(self) -> int | None:
-        """The smallest timeout of the sessions that own a part; None when nobody does, or none is known."""
+        """The smallest timeout of the sessions that own a part; None when none does, or none is known."""
         return min((self.sessions[owner] for owner in self.owners if owner in self.sessions), default=None)
 
 
-def _digest(path: str, data: bytes | None) -> tuple[bytes, int, int]:
-    """data_sha256, data_length and content_crc32 of a znode."""
-    raw = data or b""
-    name = b"" if path == "/" else path.encode("utf-8", "surrogatepass")
-    crc = zlib.crc32(raw, zlib.crc32(name))
-    return hashlib.sha256(raw).digest(), -1 if data is None else len(data), crc
-
-
-def _blank(path: str) -> Znode:
-    """A znode that a server makes by itself when it starts with nothing."""
-    digest, length, crc = _digest(path, b"")
-    return Znode(digest, length, None, 0, 0, 0, 0, 0, 0, 0, 0, 0, crc)
+def _digest(data: bytes | None) -> tuple[bytes, int]:
+    """data_sha256 and data_length."""
+    return hashlib.sha256(data or b"").digest(), -1 if data is None else len(data)
 
 
 def from_snapshot(node: SnapshotNode) -> Znode:
     """A znode as a snapshot holds it."""
-    digest, length, crc = _digest(node.path, node.data)
+    digest, length = _digest(node.data)
     s = node.stat
     zxids_and_times = s.czxid, s.mzxid, s.pzxid, s.ctime, s.mtime
     versions = s.version, s.cversion, s.aversion
-    return Znode(digest, length, node.acl, *zxids_and_times, *versions, s.ephemeral_owner, crc)
+    return Znode(digest, length, node.acl, *zxids_and_times, *versions, s.ephemeral_owner)
 
 
 def load_tree(
@@ -234,44 +210,40 @@ def load_tree(
     log: Directory | None = None,
     *,
     chroot: str = "/",
-    whole: bool = False,
     upto: int | None = None,
     max_record: int = MAX_RECORD,
-    tell: Callable[[int, int | None], None] | None = None,
+    tell: Progress | None = None,
 ) -> Tree:
     """The subtree as the directories (`version-2` of dataDir and dataLogDir) hold it, at `upto` or at their
     newest zxid.
 
-    A snapshot's content may be newer than its name. Where the log goes on after `upto`, a snapshot is used
-    only when a later one, also not above `upto`, shows that its dump had ended; failing that, when no stat
-    in it is above. whole: `/zookeeper` too (see Tree). tell: now and then told how many transactions were
-    replayed, and of how many; None while that is not known. Raises NoDataError (no snapshot and no log from
-    the first transaction on, or none old enough for `upto`), CorruptError where the log between snapshot and
-    end has a hole or damage, or a damaged newest log.
+    A snapshot's content may be newer than its name. Where the log continues after `upto`, a snapshot is used
+    only when a later one, also not above `upto`, shows that its dump had ended; else when no stat in it is
+    above `upto`. Raises NoDataError (no snapshot and no log from the first transaction on, or none old enough
+    for `upto`), CorruptError (a hole or damage in the log between snapshot and end, or a damaged newest log).
     """
     logs = log or data
 
     def attempt(file: SnapshotFile) -> tuple[Tree, bool]:
-        tree = Tree(chroot, snapshot=file.name, whole=whole)
+        tree = Tree(chroot, snapshot=file.name)
         tree.load(read_snapshot(data.open(file.name), file.name, max_record=max_record), file.zxid)
         newest = max_zxid(tree)
         ahead = replay(tree, logs, file.zxid, upto, max_record, tell)
         return tree, ahead and upto is not None and newest > upto
 
-    found, skipped = begun(data, upto, attempt)
-    tree = found or from_log(logs, Tree(chroot, whole=whole), upto, skipped, max_record, tell)
+    found, skipped = from_best_snapshot(data, upto, attempt)
+    tree = found or from_log(logs, Tree(chroot), upto, skipped, max_record, tell)
     tree.skipped = skipped
     return tree
 
 
-def begun(
+def from_best_snapshot(
     data: Directory, upto: int | None, attempt: Callable[[SnapshotFile], tuple[T, bool]]
 ) -> tuple[T | None, dict[str, str]]:
-    """What ``attempt`` makes of the best snapshot to begin from, and those that could not be used, with the
-    reason; None where there is none to use.
+    """What ``attempt`` makes of the best usable snapshot (None: no such), and the unusable ones with reasons.
 
-    attempt: gives its result, and whether the snapshot's content may be newer than `upto`. Raises what it
-    raises, but for damage of the snapshot, and of a log to which an older snapshot does not reach.
+    attempt: returns its result, and whether the snapshot's content may be newer than `upto`. Raises what it
+    raises, except for damage in the snapshot, or in a log that does not reach back to an older snapshot.
     """
     skipped: dict[str, str] = {}
     broken: CorruptError | NoDataError | None = None
@@ -282,8 +254,7 @@ def begun(
             if error.file != file.name:
                 if not isinstance(error, CorruptError | NoDataError):
                     raise
-                # After a SNAP sync the log does not reach back to an older snapshot, or there is none at
-                # all; a newer one may still do.
+                # After a SNAP sync the log does not reach back to an older snapshot; a newer one may do.
                 broken = broken or error
             skipped[file.name] = str(error)
             continue
@@ -302,13 +273,13 @@ def from_log(
     upto: int | None,
     skipped: Mapping[str, str],
     max_record: int = MAX_RECORD,
-    tell: Callable[[int, int | None], None] | None = None,
+    tell: Progress | None = None,
 ) -> Tree:
     """The subtree from a log that reaches back to the first transaction, into an empty tree. Raises as
     `load_tree`."""
-    for path in ("/", SYSTEM_ROOT, f"{SYSTEM_ROOT}/quota"):
+    for path in ("/", SYSTEM_ROOT, f"{SYSTEM_ROOT}/quota"):  # a server creates these when it starts empty
         if tree.holds(path):
-            tree.nodes[path] = _blank(path)
+            tree.nodes[path] = Znode(*_digest(b""), None, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     replay(tree, logs, 0, upto, max_record, tell)
     if tree.zxid == 0:
         raise NoDataError("; ".join(skipped.values()) or "no snapshot and no transaction to begin from")
@@ -316,11 +287,11 @@ def from_log(
 
 
 def _candidates(snapshots: Iterable[SnapshotFile], upto: int | None) -> Iterator[tuple[SnapshotFile, bool]]:
-    """Snapshots to begin from, best first, and whether the dump had surely ended at `upto`."""
-    usable = [file for file in snapshots if upto is None or file.zxid <= upto]
+    """Snapshots to begin from, best first, and whether the dump had certainly ended at `upto`."""
     if upto is None:
-        yield from ((file, True) for file in usable)
+        yield from ((file, True) for file in snapshots)
         return
+    usable = [file for file in snapshots if file.zxid <= upto]
     yield from ((file, True) for file in usable[1:2])
     yield from ((file, False) for file in usable[:1])
     yield from ((file, True) for file in usable[2:])
@@ -332,17 +303,16 @@ def replay(
     start: int,
     upto: int | None,
     max_record: int,
-    tell: Callable[[int, int | None], None] | None,
+    tell: Progress | None,
 ) -> bool:
-    """Apply what follows `start`, up to `upto`. True when the log goes on behind `upto`. Raises as
-    `load_tree`."""
+    """Apply what follows `start`, up to `upto`. True when the log continues. Raises as `load_tree`."""
     last: int | None = None
     total = upto - start if upto is not None and epoch(upto) == epoch(start) else None
     done = 0
     for record in walk(logs, after=start, max_record=max_record):
         missing = hole(last, start, record.zxid) if record.zxid > start else ""
         if upto is not None and record.zxid > upto:
-            # What follows a hole does not show that nothing was between: a snapshot may have been received.
+            # Behind a hole transactions may be missing: the server may have received a snapshot.
             if missing and tree.zxid < upto:
                 raise CorruptError(missing, record.file, record.offset)
             return True
@@ -351,18 +321,17 @@ def replay(
                 raise CorruptError(missing, record.file, record.offset)
             tree.apply(record.txn())
             done += 1
-            if tell is not None and done % _TOLD_EVERY == 0:
+            if tell is not None and done % _PROGRESS_EVERY == 0:
                 tell(done, total)
         last = record.zxid
     if upto is not None and tree.zxid < upto:
-        tree_end = f"the directories end at 0x{tree.zxid:x}"
-        raise NoDataError(f"{tree_end}, the state at 0x{upto:x} was asked for")
+        raise NoDataError(f"the directories end at 0x{tree.zxid:x}, the state at 0x{upto:x} was asked for")
     return False
 
 
 def max_zxid(tree: Tree, chroot: str = "/") -> int:
-    """The largest czxid, mzxid or pzxid at and under `chroot`, 0 for none. It does not see setACL, nor the
-    deletion of the root itself."""
+    """The largest czxid, mzxid or pzxid at and under `chroot`, 0 for none. setACL and the deletion of the
+    root itself leave none."""
     return max(
         (max(n.czxid, n.mzxid, n.pzxid) for path, n in tree.nodes.items() if is_under(path, chroot)),
         default=0,
@@ -373,8 +342,7 @@ _COMPARED = tuple(f.name for f in fields(Znode))
 
 
 def diff(left: Tree, right: Tree, limit: int = 100) -> tuple[Difference, ...]:
-    """The paths that differ, sorted, at most `limit`; () when the trees are equal. Sessions are not
-    compared: see `Tree.owners` and `Tree.sessions`."""
+    """The paths that differ, sorted, at most `limit`; () when the trees are equal, sessions apart."""
     return tuple(itertools.islice(differences(left.nodes, right.nodes), limit))
 
 
@@ -397,7 +365,7 @@ def shown(name: str, value: Any) -> str:
         return format_session(value)
     if name == "acl":
         return "not known" if value is None else ",".join(_rights(acl) for acl in value) or "nobody"
-    return value.hex()[:_SHOWN_OF_SHA] if isinstance(value, bytes) else str(value)
+    return value.hex()[:_SHA_DIGITS_SHOWN] if isinstance(value, bytes) else str(value)
 
 
 def _rights(acl: Acl) -> str:

@@ -1,10 +1,8 @@
-"""One record of a ZooKeeper transaction log: header, body, digest (ZooKeeper 3.4 to 3.9).
+"""The payload of one record in a transaction log: header, body, digest. Formats: see the package.
 
-Payload = TxnHeader (32 bytes: long session, int cxid, long zxid, long time in ms, int type), the body by
-type, then 0 or 12 bytes of TxnDigest (int version, long treeDigest; ZooKeeper 3.6+ with digests on). Names
-as in ZooKeeper's own `zookeeper.jute`. Two rules are not in that file and were seen on real servers: a
-failed multi is logged with its earlier operations intact followed by error entries, and is wholly without
-effect; closeSession has no body in 3.4 and 3.5, and a vector of the deleted paths since 3.6.
+Two rules are not in `zookeeper.jute` and were seen on real servers: a failed multi is logged with its earlier
+operations intact and error entries after them, and has no effect at all; closeSession has no body in 3.4 and
+3.5, and a vector of the deleted paths since 3.6.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ DIGEST_SIZE = 12
 
 
 class TxnType(enum.IntEnum):
-    """ZooDefs.OpCode, as far as it appears in logs; names as ZooKeeper prints them."""
+    """ZooDefs.OpCode, those in logs; names as ZooKeeper prints them."""
 
     create = 1
     delete = 2
@@ -41,7 +39,7 @@ class TxnType(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """One access right: permission bits (1 read, 2 write, 4 create, 8 delete, 16 admin), scheme, id."""
+    """One access right. perms: bits (1 read, 2 write, 4 create, 8 delete, 16 admin)."""
 
     perms: int
     scheme: str
@@ -50,7 +48,7 @@ class Acl:
 
 @dataclass(frozen=True, slots=True)
 class TxnHeader:
-    """session: owner of the request; time_ms: the leader's clock, milliseconds since 1970."""
+    """session: of the request; time_ms: the leader's clock, milliseconds since 1970."""
 
     session: int
     cxid: int
@@ -141,7 +139,7 @@ class MultiTxn:
 
     @property
     def failed(self) -> bool:
-        """True when any entry is an error: then none of the others happened."""
+        """Whether any entry is an error: then none of the others happened."""
         return any(sub.type is TxnType.error for sub in self.txns)
 
 
@@ -162,7 +160,7 @@ TxnBody = (
 
 @dataclass(frozen=True, slots=True)
 class TxnDigest:
-    """The digest of the whole tree after the transaction (see digest), a signed long."""
+    """The digest of the whole tree after the transaction, a signed long."""
 
     version: int
     tree_digest: int
@@ -181,8 +179,8 @@ def read_acl(src: JuteInput) -> tuple[Acl, ...]:
 
 
 def _close_session(src: JuteInput) -> CloseSessionTxn:
-    # A body-less closeSession may be followed by a digest, whose first int is its version, 2. Twelve bytes
-    # of paths start with a count of 1: two paths need more room.
+    # Without a body a digest may follow, whose first int is its version, 2. Twelve bytes of paths start with
+    # a count of 1: two paths need more room.
     if src.remaining() == 0 or (src.remaining() == DIGEST_SIZE and src.peek_int() == 2):
         return CloseSessionTxn(None)
     return CloseSessionTxn(tuple(src.string() for _ in range(src.count(4))))
@@ -202,8 +200,8 @@ def _multi(src: JuteInput) -> MultiTxn:
             body = _BODIES[kind](inner)
         except MalformedError as error:
             raise MalformedError(error.reason, offset=at + 8 + (error.offset or 0)) from None
-        # An observer applies a transaction while it logs it, and applying a failed multi turns its other
-        # operations' types into -1 in place: their old bodies then stand behind a -1 (seen with 3.5.8).
+        # An observer applies a transaction while it logs it. Applying a failed multi turns the types of its
+        # other operations into -1 in place: their old bodies then follow a -1 (seen with 3.5.8).
         if inner.remaining() and kind is not TxnType.error:
             raise MalformedError(f"{inner.remaining()} bytes left in a multi's {kind.name}", offset=at)
         subs.append(SubTxn(kind, body))
@@ -246,26 +244,19 @@ IN_MULTI = frozenset({1, 2, 5, 13, 15, 19, 20, 21, -1})
 KNOWN_TYPES = frozenset(int(kind) for kind in TxnType)
 
 
-def _txn_header(src: JuteInput) -> TxnHeader:
-    session, cxid, zxid, time_ms = src.int64(), src.int32(), src.int64(), src.int64()
-    at = src.pos
-    code = src.int32()
-    if code not in KNOWN_TYPES:
-        raise MalformedError(f"unknown transaction type {code}", offset=at)
-    return TxnHeader(session, cxid, zxid, time_ms, TxnType(code))
-
-
 def decode_txn(payload: bytes) -> Txn:
     """Decode one record's payload. Raises MalformedError with the offset inside the payload."""
     src = JuteInput(payload)
-    header = _txn_header(src)
+    session, cxid, zxid, time_ms = src.int64(), src.int32(), src.int64(), src.int64()
+    code = src.int32()
+    if code not in KNOWN_TYPES:
+        raise MalformedError(f"unknown transaction type {code}", offset=src.pos - 4)
+    header = TxnHeader(session, cxid, zxid, time_ms, TxnType(code))
     body = _BODIES[header.type](src)
     digest: TxnDigest | None = None
     if src.remaining() == DIGEST_SIZE:
         digest = TxnDigest(src.int32(), src.int64())
-    elif src.remaining():
-        raise MalformedError(
-            f"{src.remaining()} bytes after the {header.type.name}, expected 0 or {DIGEST_SIZE}",
-            offset=src.pos,
-        )
+    elif left := src.remaining():
+        why = f"{left} bytes after the {header.type.name}, expected 0 or {DIGEST_SIZE}"
+        raise MalformedError(why, offset=src.pos)
     return Txn(header, body, digest)

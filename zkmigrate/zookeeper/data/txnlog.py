@@ -1,9 +1,7 @@
-"""Scanning one transaction log forward (ZooKeeper 3.4 to 3.9).
+"""One transaction log, read forward. The format: see the package.
 
-A log is `log.<hex>` (hex = zxid of its first record): header `ZKLG`, int version 2, long dbid; then records
-of long crc (Adler-32 over the payload), int length, payload, byte 0x42; then zeros, because the server
-grows the file ahead of its writes. A scan tells apart how a file ends (`EndKind`) and raises for what no
-crash explains. It yields headers; `decode_txn(record.payload)` gives the body.
+A scan tells how a file ends (`EndKind`), and raises for what no crash explains. `Record.txn()` decodes a
+payload.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ TXN_HEADER = struct.Struct(">qiqqi")
 
 
 class EndKind(enum.Enum):
-    """How a log file ends. TORN: the last write was not whole, everything before it stands."""
+    """How a log file ends. TORN: the last write is incomplete, everything before it is valid."""
 
     EXACT = "exact"
     PADDING = "padding"
@@ -52,11 +50,8 @@ class EndKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """offset: where the next record would start; detail: what made the end torn, empty otherwise.
-
-    bad_checksum: the torn record is whole but for its checksum. A server refuses to start on that, so it
-    may only stand at the end of the newest log.
-    """
+    """offset: where the next record would start; detail: why the end is torn, else empty. bad_checksum: only
+    the torn record's checksum is wrong. A server refuses to start on that, except in the newest log."""
 
     kind: EndKind
     offset: int
@@ -66,10 +61,8 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A place in a directory of logs up to which everything has been read and checked.
-
-    offset: the end of the last good record in `file`; zxid: that record's, or the one the file follows.
-    """
+    """A place in a directory of logs; everything before it was read and checked. offset: the end of the last
+    good record in `file`; zxid: that record's, or the one before the file."""
 
     file: str
     offset: int
@@ -77,10 +70,10 @@ class Cursor:
 
 
 def cursor_to_json(cursor: Cursor | None) -> dict[str, Any] | None:
-    """As it is kept: in a journal, between two looks."""
-    return (
-        None if cursor is None else {"file": cursor.file, "offset": cursor.offset, "zxid": hex(cursor.zxid)}
-    )
+    """As JSON values."""
+    if cursor is None:
+        return None
+    return {"file": cursor.file, "offset": cursor.offset, "zxid": hex(cursor.zxid)}
 
 
 def cursor_from_json(body: object) -> Cursor | None:
@@ -95,7 +88,7 @@ def cursor_from_json(body: object) -> Cursor | None:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A hole in the zxids: `before` is directly followed by `after`, first seen at file and offset."""
+    """A hole in the zxids: the record at file and offset has zxid `after`, the one before it `before`."""
 
     file: str
     offset: int
@@ -110,8 +103,7 @@ class Gap:
 
 
 class Record(NamedTuple):
-    """One whole, checksummed record. offset and end: bytes in `file`; the header fields stand beside the
-    payload."""
+    """One whole, checksummed record: its place in `file` in bytes, its header's fields, its payload."""
 
     file: str
     offset: int
@@ -164,14 +156,13 @@ def check_header(data: bytes, name: str) -> None:
 
 
 class LogScan(Iterator[Record]):
-    """Iterate the records of one log; afterwards `end` says how the file ended and `gaps` lists holes in
-    its zxids.
+    """Iterate the records of one log; afterwards `end` says how the file ended, and `gaps` lists holes in its
+    zxids.
 
-    cursor: start at cursor.offset, after cursor.zxid, instead of at the header. full: also read what lies
-    behind the end and raise CorruptError if it is not all zeros; without it a length of zero ends the scan
-    at once, as it does for the server. Raises (from `next`): TruncatedHeaderError, ForeignFileError,
-    CorruptError, CursorError, each with file and offset. Reads `block` bytes at a time; memory is bounded
-    by max_record + block.
+    cursor: start there instead of at the header. full: also read what follows the end, and raise CorruptError
+    if it is not all zeros; otherwise a length of zero ends the scan, as it does for the server. Raises (from
+    `next`): TruncatedHeaderError, ForeignFileError, CorruptError, CursorError, each with file and offset.
+    Reads `block` bytes at a time; memory is bounded by max_record + block.
     """
 
     def __init__(
@@ -212,7 +203,7 @@ class LogScan(Iterator[Record]):
         self.offset = cursor.offset
 
     def _view(self, offset: int, length: int) -> bytes:
-        """Bytes of the file through one buffered block; short at the end of the file."""
+        """Bytes of the file, through one buffered block; fewer at the end of the file."""
         at = offset - self._base
         if at < 0 or at + length > len(self._buffer):
             self._buffer = self._reader.read(offset, max(length, self._block))
@@ -229,8 +220,8 @@ class LogScan(Iterator[Record]):
         return record
 
     def _read_settled(self) -> Record | None:
-        """As `_read_record`; but a log that is being written may change between two reads of it, so damage
-        counts only when a second look, past everything buffered, still shows it."""
+        """As `_read_record`; but a log that is being written may change between two reads, so damage counts
+        only if a second, unbuffered read shows it too."""
         try:
             return self._read_record()
         except CorruptError:
@@ -238,7 +229,7 @@ class LogScan(Iterator[Record]):
             return self._read_record()
 
     def _read_record(self) -> Record | None:
-        """The record at `offset`; None where the log ends, which sets `end`."""
+        """The record at `offset`; None at the log's end, which sets `end`."""
         start = self.offset
         frame = self._view(start, 12)
         if len(frame) < 12:
@@ -271,7 +262,7 @@ class LogScan(Iterator[Record]):
         return None
 
     def _stop_at_zero(self, start: int, crc: int) -> None:
-        """A length of zero: where the server stops, whatever follows."""
+        """A length of zero: the server stops here, whatever follows."""
         if crc:
             self._tear(start, "a checksum without a length", beyond=start + 12)
             return
@@ -280,15 +271,14 @@ class LogScan(Iterator[Record]):
         self.end = LogEnd(EndKind.PADDING, start)
 
     def _tear(self, start: int, detail: str, beyond: int | None = None) -> None:
-        """End here as torn; but when bytes follow the broken record it is damage in the middle of the log."""
+        """End here as torn; but bytes after the broken record mean damage in the middle of the log."""
         if beyond is not None:
             self._require_zeros(beyond, start, detail)
         self.end = LogEnd(EndKind.TORN, start, detail, bad_checksum=detail is _BAD_CHECKSUM)
 
     def _refuse_if_continued(self, start: int, body: bytes) -> None:
-        """A length that points behind the end of the file is a torn write, unless later transactions stand
-        inside that stretch: then the length is damaged, and everything behind it would be lost in
-        silence."""
+        """A length that points past the end of the file is a torn write, unless later transactions stand in
+        that range: then the length is damaged, and everything after it would be lost silently."""
         least = self.last_zxid if self.last_zxid is not None else (self._first or 0) - 1
         most = least + 1 + len(body) // (HEADER_SIZE + FRAME_SIZE)
         hit = body.find(FRAME_START)
@@ -308,7 +298,7 @@ class LogScan(Iterator[Record]):
         return CorruptError(reason, self._name, offset)
 
     def _require_zeros(self, offset: int, start: int, detail: str = "") -> None:
-        # A log ends with up to 64 MB of them: comparing takes a fraction of looking for the first other byte.
+        # A log ends with up to 64 MB of zeros: comparing is much faster than a search for another byte.
         while block := self._reader.read(offset, self._block):
             if block != bytes(len(block)):
                 at = offset + len(block) - len(block.lstrip(b"\0"))
@@ -335,7 +325,8 @@ class LogScan(Iterator[Record]):
 
     @property
     def cursor(self) -> Cursor:
-        """The place after the last record read. Before any record of the file: its start, zxid = name − 1."""
+        """The place after the last record read; before any: the file's start, with the zxid of its name −
+        1."""
         zxid = self.last_zxid
         if zxid is None:
             zxid = (log_zxid(self._name) or 1) - 1

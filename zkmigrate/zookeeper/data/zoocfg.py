@@ -1,13 +1,13 @@
-"""zoo.cfg as text that stays what it is, and as typed values.
+"""zoo.cfg as typed values.
 
-ZooKeeper reads the file as Java properties (ISO-8859-1; `#` and `!` comments; `=`, `:` or blanks between
-key and value; a trailing backslash continues a line; the last of equal keys wins). Parsing and rendering
-gives the same text, comments, order, blanks and line ends included.
+ZooKeeper reads the file as Java properties (ISO-8859-1; `#` and `!` comments; `=`, `:` or blanks between key
+and value; a trailing backslash continues a line; the last of equal keys wins).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkmigrate.zookeeper.data.errors import ZkDataError
@@ -15,11 +15,12 @@ from zkmigrate.zookeeper.data.errors import ZkDataError
 _SEPARATOR = re.compile(
     r"(?P<key>(?:\\.|[^\\=:\s])+)(?:[ \t\f]*[=:][ \t\f]*|[ \t\f]+)(?P<value>.*)", re.DOTALL
 )
+_BLANKS = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class ZooCfgError(ZkDataError):
-    """A line or value that cannot be meant; says file, line, what was seen and what is possible."""
+    """An invalid line or value, with file, line, what was seen and what is valid."""
 
     def __init__(self, file: str, line: int, reason: str) -> None:
         super().__init__(reason, file)
@@ -31,37 +32,59 @@ class ZooCfgError(ZkDataError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One logical line: `raw` as it stands, line end included; key None for comments and blank lines."""
+    """The last line of a key, which counts. line: where it begins."""
 
-    raw: str
+    key: str
+    value: str
     line: int
-    key: str | None = None
-    value: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ZooCfg:
-    """One file, every byte of it in one of the entries."""
+    """entries: by key."""
 
-    entries: tuple[Entry, ...]
+    entries: Mapping[str, Entry]
     file: str = "zoo.cfg"
 
-    def render(self) -> str:
-        """The whole text; encode it as ISO-8859-1."""
-        return "".join(entry.raw for entry in self.entries)
-
-    def entry(self, key: str) -> Entry | None:
-        """The line that counts for a key: the last one."""
-        return next((entry for entry in reversed(self.entries) if entry.key == key), None)
-
     def get(self, key: str) -> str | None:
-        """A key's value; None when no line sets it."""
-        found = self.entry(key)
+        """A key's value; None: not set."""
+        found = self.entries.get(key)
         return None if found is None else found.value
 
     def values(self) -> dict[str, str]:
-        """Every key with the value that counts."""
-        return {entry.key: entry.value for entry in self.entries if entry.key is not None}
+        """The value of every key."""
+        return {key: entry.value for key, entry in self.entries.items()}
+
+
+def parse_zoocfg(text: str, file: str = "zoo.cfg") -> ZooCfg:
+    """Parse a file's text (decoded as ISO-8859-1). Raises ZooCfgError for a line without a value, which
+    ZooKeeper silently reads as an empty one."""
+    entries: dict[str, Entry] = {}
+    pending, start = "", 1
+    lines = re.split(r"\r\n|\n|\r", text)
+    for number, line in enumerate(lines, 1):
+        start = start if pending else number
+        pending += line
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2 and number < len(lines) and not pending.lstrip(_BLANKS).startswith(("#", "!")):
+            pending += "\n"
+            continue
+        if entry := _entry(pending, start, file):
+            entries[entry.key] = entry
+        pending = ""
+    return ZooCfg(entries, file)
+
+
+def _entry(raw: str, line: int, file: str) -> Entry | None:
+    """A logical line; None: a comment, or blank."""
+    body = raw.rstrip("\n").lstrip(_BLANKS)
+    if not body or body.startswith(("#", "!")):
+        return None
+    match = _SEPARATOR.fullmatch(body)
+    if not match:
+        raise ZooCfgError(file, line, f"{body!r} is not key=value, a comment or a blank line")
+    # QuorumPeerConfig trims both; Java's properties keep blanks at the end.
+    return Entry(_unescape(match["key"]).strip(), _unescape(match["value"]).strip(), line)
 
 
 def _unescape(text: str) -> str:
@@ -69,43 +92,8 @@ def _unescape(text: str) -> str:
         code = match[1]
         return chr(int(code[1:], 16)) if len(code) == 5 else _ESCAPES.get(code, code)
 
-    joined = re.sub(r"\\(?:\r\n|\n|\r)[ \t\f]*", "", text)
+    joined = re.sub(r"\\\n[ \t\f]*", "", text)
     return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", one, joined)
-
-
-def parse_zoocfg(text: str, file: str = "zoo.cfg") -> ZooCfg:
-    """Parse a file's text (decoded as ISO-8859-1). Raises ZooCfgError, with file and line, for a line that
-    sets no value; ZooKeeper would take it for an empty one in silence."""
-    entries: list[Entry] = []
-    pending, start = "", 1
-    for number, line in enumerate(re.findall(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+\Z", text), 1):
-        if not pending:
-            start = number
-        pending += line
-        body = line.rstrip("\r\n")
-        backslashes = len(body) - len(body.rstrip("\\"))
-        if (
-            backslashes % 2
-            and line.endswith(("\n", "\r"))
-            and not pending.lstrip(" \t\f").startswith(("#", "!"))
-        ):
-            continue
-        entries.append(_entry(pending, start, file))
-        pending = ""
-    if pending:
-        entries.append(_entry(pending, start, file))
-    return ZooCfg(tuple(entries), file)
-
-
-def _entry(raw: str, line: int, file: str) -> Entry:
-    body = raw.rstrip("\r\n").lstrip(" \t\f")
-    if not body or body.startswith(("#", "!")):
-        return Entry(raw, line)
-    match = _SEPARATOR.fullmatch(body)
-    if not match:
-        raise ZooCfgError(file, line, f"{body!r} is not key=value, a comment or a blank line")
-    # QuorumPeerConfig trims both again, where Java's properties keep blanks at the end.
-    return Entry(raw, line, _unescape(match["key"]).strip(), _unescape(match["value"]).strip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +111,7 @@ class ServerLine:
     role_given: bool = False
 
     def render(self) -> str:
-        """The value, as it stands behind `server.SID=`."""
+        """The value of `server.SID=`."""
         text = f"{_bracketed(self.host)}:{self.quorum_port}:{self.election_port}"
         if self.role_given or self.role != "participant":
             text += f":{self.role}"
@@ -181,8 +169,7 @@ def parse_server_line(key: str, value: str, file: str = "zoo.cfg", line: int = 0
 
 @dataclass(frozen=True, slots=True)
 class ZooSettings:
-    """What ZooKeeper makes of the file. Limits are in ticks; None where the file does not say and ZooKeeper
-    has no default."""
+    """Limits are in ticks; None: not set, and ZooKeeper has no default."""
 
     init_limit: int | None
     sync_limit: int | None
@@ -190,7 +177,7 @@ class ZooSettings:
 
 
 def settings(cfg: ZooCfg) -> ZooSettings:
-    """The typed view. Raises ZooCfgError with file and line for a value that ZooKeeper would refuse."""
+    """The typed values. Raises ZooCfgError for a value that ZooKeeper would refuse."""
     read = _Reader(cfg)
     if cfg.get("dataDir") is None:
         raise ZooCfgError(cfg.file, 0, "dataDir is not set")
@@ -218,7 +205,7 @@ class _Reader:
         return ZooCfgError(self._cfg.file, entry.line, f"{entry.key}={entry.value!r}, needed is {needed}")
 
     def number(self, key: str, default: int | None = None) -> int | None:
-        entry = self._cfg.entry(key)
+        entry = self._cfg.entries.get(key)
         if entry is None:
             return default
         if not re.fullmatch(r"[+-]?\d+", entry.value):
@@ -226,17 +213,14 @@ class _Reader:
         return int(entry.value)
 
     def one_of(self, key: str, words: tuple[str, ...], needed: str) -> None:
-        entry = self._cfg.entry(key)
+        entry = self._cfg.entries.get(key)
         if entry is not None and entry.value.lower() not in words:
             raise self._fail(entry, needed)
 
     def servers(self) -> dict[int, ServerLine]:
         found: dict[int, ServerLine] = {}
-        for key in self._cfg.values():
-            if not key.startswith("server."):
-                continue
-            entry = self._cfg.entry(key)
-            if entry is not None:
+        for key, entry in self._cfg.entries.items():
+            if key.startswith("server."):
                 server = parse_server_line(key, entry.value, self._cfg.file, entry.line)
                 if server.sid in found:
                     raise self._fail(entry, f"one line for server {server.sid}")

@@ -1,4 +1,4 @@
-"""A directory of ZooKeeper's files, named as ``DIR`` on this machine or ``HOST:DIR``, as scp(1) does."""
+"""A directory of ZooKeeper's files, written as ``DIR`` on this machine or ``HOST:DIR``, as for scp(1)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VERSION_2 = "version-2"
 
 
 class DiskError(ZkmigrateError):
-    """ZooKeeper's files are there and cannot be read as such."""
+    """The files there cannot be read as ZooKeeper's."""
 
     exit_code = 8
 
@@ -39,29 +39,29 @@ class Place:
         return f"{self.host}:{self.path}" if self.host else self.path
 
     def inside(self, name: str) -> Place:
-        """The directory of this name in it."""
+        """A directory in it."""
         return Place(self.host, f"{self.path.rstrip('/')}/{name}")
 
 
 def parse_place(text: str) -> Place:
-    """A colon before any slash ends the name of a host. UsageError where either part is empty."""
+    """A colon before any slash ends a host name. Raises UsageError if either part is empty."""
     head, colon, rest = text.partition(":")
     host, path = (head, rest) if colon and "/" not in head else ("", text)
     if not path or (colon and not head):
         raise UsageError(
-            f"{text!r} names no directory. Needed: DIR, or HOST:DIR; a DIR of this machine that has a colon "
-            "before its first slash begins with ./"
+            f"{text!r} is not a directory. Needed: DIR, or HOST:DIR; put ./ before a local DIR that has a "
+            "colon before its first slash"
         )
     return Place(host, path)
 
 
 Pair = tuple[Place, Place | None]
-"""A dataDir, and the dataLogDir where it is another."""
+"""A dataDir, and the dataLogDir; None: the same directory."""
 
 
-def paired(options: dict[str, Any]) -> list[Pair]:
-    """Source's, then those of dest, from ``source_dir``, ``source_log_dir``, ``dest_dirs``,
-    ``dest_log_dirs``. Raises UsageError where the lists do not fit each other."""
+def parse_pairs(options: dict[str, Any]) -> list[Pair]:
+    """Source's pair, then dest's, from ``source_dir``, ``source_log_dir``, ``dest_dirs``, ``dest_log_dirs``.
+    Raises UsageError if the lists differ in length."""
     dests, logs = options["dest_dirs"], options["dest_log_dirs"]
     if logs and len(logs) != len(dests):
         raise UsageError(
@@ -72,40 +72,40 @@ def paired(options: dict[str, Any]) -> list[Pair]:
     return [(parse_place(data), parse_place(log) if log else None) for data, log in named]
 
 
-def distant(pairs: list[Pair]) -> bool:
-    """Whether any of them is on a host."""
+def any_remote(pairs: list[Pair]) -> bool:
+    """Whether any place is on another host."""
     return any(place.host for pair in pairs for place in pair if place is not None)
 
 
 @dataclass(frozen=True)
 class RemoteDirectory:
-    """``zookeeper.data``'s Directory by SFTP. Raises TransportError, and OSError as the host says."""
+    """A Directory over SFTP. Raises TransportError, and OSError as the host reports it."""
 
     transport: Transport
     place: Place
 
     def names_with_sizes(self) -> dict[str, int]:
-        """Every entry and its size in bytes; -1 for what is no regular file."""
+        """Every entry and its size in bytes; -1: not a regular file."""
         connection = self.transport.connection(self.place.host)
         entries = connection.list_directory(self.place.path, self.transport.file_s)
         return {entry.name: entry.size if entry.kind == "f" else -1 for entry in entries}
 
     def open(self, name: str) -> SftpReader:
-        """Random access to one file."""
+        """One file."""
         return SftpReader(self.transport, self.place.host, f"{self.place.path.rstrip('/')}/{name}")
 
 
 class Disks:
-    """Opens places. transport: the way to hosts, None where there is none."""
+    """Opens places. transport: to other hosts; None: only this machine."""
 
     def __init__(self, transport: Transport | None) -> None:
         self._transport = transport
 
     def directory(self, place: Place) -> Listed:
-        """What holds the place's snapshots or logs, as listed now: its ``version-2``, or the place itself if
-        it has such files or that name.
+        """The directory with the place's snapshots or logs, listed now: its ``version-2``, or the place
+        itself if it has such files or that name.
 
-        Raises UsageError for anything that is neither, OSError and TransportError where it cannot be listed.
+        Raises UsageError for any other place, OSError and TransportError if it cannot be listed.
         """
         here = Listed(self._at(place))
         names = here.names_with_sizes()
@@ -115,7 +115,7 @@ class Disks:
             return here
         shown = ", ".join(sorted(names)[:3]) or "nothing"
         raise UsageError(
-            f"{place} is not a directory of ZooKeeper's: it holds {shown}. Needed: a dataDir or dataLogDir "
+            f"{place} is not a directory of ZooKeeper: it holds {shown}. Needed: a dataDir or dataLogDir "
             f"with its {VERSION_2}, or that folder itself"
         )
 
@@ -128,8 +128,8 @@ class Disks:
 
 
 @contextmanager
-def reached(ssh: Ssh | None) -> Iterator[Disks]:
-    """Places of this machine and, with ``ssh``, of hosts, for as long as the block lasts."""
+def open_disks(ssh: Ssh | None) -> Iterator[Disks]:
+    """Disks of this machine and, with ``ssh``, of other hosts, for the block."""
     if ssh is None:
         yield Disks(None)
         return
@@ -140,19 +140,18 @@ def reached(ssh: Ssh | None) -> Iterator[Disks]:
         transport.close()
 
 
-def opened(disks: Disks, data: Place, log: Place | None) -> Side:
-    """Raises as `Disks.directory`."""
+def open_side(disks: Disks, data: Place, log: Place | None) -> Side:
+    """A server's disk. Raises as `Disks.directory`."""
     snapshots = disks.directory(data)
     return Side(str(data), snapshots, disks.directory(log) if log else snapshots)
 
 
 @contextmanager
-def read(disks: Disks, data: Place, log: Place | None) -> Iterator[Side]:
-    """Open a server's disk for as long as the block lasts. log: where the logs are, if not beside the
-    snapshots. Raises DiskError for files that cannot be read as ZooKeeper's, UsageError for a place that has
-    none."""
+def open_disk(disks: Disks, data: Place, log: Place | None) -> Iterator[Side]:
+    """A server's disk for the block. log: the place of the logs, if not beside the snapshots. Raises
+    DiskError for files that cannot be read as ZooKeeper's, UsageError for a place without any."""
     try:
-        yield opened(disks, data, log)
+        yield open_side(disks, data, log)
     except ZkDataError as error:
         raise DiskError(f"{data}: {error}") from error
     except OSError as error:

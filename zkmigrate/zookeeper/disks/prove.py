@@ -1,4 +1,4 @@
-"""``prove tail|delta|digest|all``: that dest's disks hold what source's holds of a subtree."""
+"""``prove tail|delta|digest|all``: prove that dest's disks hold what source's holds of a subtree."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -32,21 +31,20 @@ from zkmigrate.zookeeper.data.proofs import (
 from zkmigrate.zookeeper.data.session import format_session
 from zkmigrate.zookeeper.data.sums import BUCKETS, Sums, read_sums, znodes
 from zkmigrate.zookeeper.data.tail import newest
-from zkmigrate.zookeeper.data.tree import Difference
+from zkmigrate.zookeeper.data.tree import Difference, Znode
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 from zkmigrate.zookeeper.data.zxid import format_zxid
+from zkmigrate.zookeeper.disks.progress import ProgressLines
 from zkmigrate.zookeeper.disks.subtree_differences import differing
 
 NOT_HELD = 10
 UNPROVED = 11
-_TELL_S = 3.0
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is to be proved. zxid: where the trees are compared; None: the newest that both hold. on_dest:
-    sessions known to be clients of dest. lines: how many differences are shown; out: takes all of them, as
-    JSON lines."""
+class ProofRequest:
+    """zxid: where to compare the trees; None: the newest that both hold. on_dest: sessions known to be
+    clients of dest. lines: how many differences to show; out: a file for all of them, as JSON lines."""
 
     chroot: str
     proofs: tuple[str, ...]
@@ -60,17 +58,17 @@ class Asked:
 
 @dataclass
 class Differences:
-    """Those of one dest: the first of them, and how many in all."""
+    """The differences of one dest: the first ones, and how many in all."""
 
     first: list[Difference] = field(default_factory=list)
     count: int = 0
 
 
 @dataclass
-class Proven:
-    """What came of it. tail and delta None: not asked for. digests: by dest's name."""
+class ProofResult:
+    """tail, delta None: not requested. digests, differences: by dest's name."""
 
-    asked: Asked
+    request: ProofRequest
     source: str
     tail: TailProof | None = None
     delta: DeltaResult | None = None
@@ -79,168 +77,143 @@ class Proven:
     seconds: float = 0.0
 
     def held(self) -> dict[str, Held]:
-        """By proof, of those that were asked for."""
+        """By requested proof."""
         held: dict[str, Held] = {
             "tail": self.tail.held if self.tail else None,
             "delta": self.delta.held if self.delta else None,
             "digest": all_held(proof.held for proof in self.digests.values()),
         }
-        return {name: held[name] for name in self.asked.proofs}
+        return {name: held[name] for name in self.request.proofs}
 
     @property
     def code(self) -> int:
-        """0, NOT_HELD, or UNPROVED where no proof failed and one could not be made."""
+        """0, NOT_HELD, or UNPROVED if no proof failed and one could not be made."""
         values = self.held().values()
         return NOT_HELD if False in values else UNPROVED if None in values else 0
 
 
-class Telling:
-    """Progress of long reads, a line every few seconds. say: takes a line."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._began = self._told = time.monotonic()
-
-    def of(self, name: str = "") -> Callable[[str, int, int | None], None]:
-        """What the readers tell while they read this server's disk; without a name, the only one."""
-
-        def tell(what: str, done: int, total: int | None) -> None:
-            now = time.monotonic()
-            if now - self._told < _TELL_S:
-                return
-            self._told = now
-            of = "" if total is None else f" of {total}"
-            whose = f"{name}: " if name else ""
-            self._say(f"{whose}{done}{of} {what} read, {now - self._began:.0f} s")
-
-        return tell
-
-
-def prove(source: Side, dests: Sequence[Side], asked: Asked, say: Callable[[str], None]) -> Proven:
+def prove(
+    source: Side, dests: Sequence[Side], request: ProofRequest, say: Callable[[str], None]
+) -> ProofResult:
     """Read the disks and make the proofs. say: takes lines of progress.
 
-    Raises UsageError for names that are given twice, a subtree that source does not have, and an ``out`` that
-    cannot be written or is there; HostError and OSError where a disk cannot be reached. What a disk holds is
-    never an error: it leaves a proof unmade.
+    Raises UsageError for a directory given twice, a subtree that source does not have, and an ``out`` that
+    exists or cannot be written; HostError and OSError for a disk that cannot be reached. Damage on a disk is
+    no error: it leaves a proof unproved.
     """
     if len({dest.name for dest in dests}) < len(dests):
         raise UsageError("a directory of dest is given twice; each has to be given once")
-    if asked.out is not None and asked.out.exists():
-        raise UsageError(f"--out {asked.out}: the file is there already. Needed: the name of a new one")
+    if request.out is not None and request.out.exists():
+        raise UsageError(f"--out {request.out}: the file exists. Needed: the name of a new file")
     began = time.monotonic()
-    found = Proven(asked, source.name)
-    tell = Telling(say)
-    read = _Reading(source, asked, tell)
+    found = ProofResult(request, source.name)
+    progress = ProgressLines(say)
+    subtrees = _SourceSubtrees(source, request, progress)
     try:
-        upto = newest(source.data, source.logs, max_record=asked.max_record).zxid
-        reach = {dest.name: _reach(source, upto, dest, asked) for dest in dests}
-        if "tail" in asked.proofs:
-            found.tail = tail_proof(read.at(upto), reach)
-        if "delta" in asked.proofs:
-            lowest = min(min(where.zxid, upto) for where in reach.values())
-            blank = any(where.unproved for where in reach.values())
-            at = read.at(upto) if blank else read.at(lowest)
-            found.delta = delta_proof(
-                source, upto, at, dests, reach, on_dest=asked.on_dest, max_record=asked.max_record
-            )
+        upto = newest(source.data, source.logs, max_record=request.max_record).zxid
+        reach = {dest.name: _reach(source, upto, dest, request) for dest in dests}
+        if "tail" in request.proofs:
+            found.tail = tail_proof(subtrees.at(upto), reach)
+        if "delta" in request.proofs:
+            known = not any(where.unproved for where in reach.values())
+            lowest = min(where.zxid for where in reach.values()) if known else upto
+            at, more = subtrees.at(min(lowest, upto)), {"max_record": request.max_record}
+            found.delta = delta_proof(source, upto, at, dests, reach, on_dest=request.on_dest, **more)
     except ZkDataError as error:
         _unread(found, dests, f"{source.name}: {error}")
         return found
-    if "digest" in asked.proofs:
-        with _opened(asked.out) as out:
+    if "digest" in request.proofs:
+        with _open_new(request.out) as out:
             for dest in dests:
-                where = reach[dest.name]
-                _digest(found, read, dest, asked.zxid or compared_at(where, upto), tell, out)
+                zxid = request.zxid or compared_at(reach[dest.name], upto)
+                _digest(found, subtrees, dest, zxid, progress, out)
     found.seconds = time.monotonic() - began
     return found
 
 
-class _Reading:
+class _SourceSubtrees:
     """Source's subtree at some zxids, each read once."""
 
-    def __init__(self, source: Side, asked: Asked, tell: Telling) -> None:
+    def __init__(self, source: Side, request: ProofRequest, progress: ProgressLines) -> None:
         self._source = source
-        self._asked = asked
-        self._tell = tell
+        self._request = request
+        self._tell = progress.of(source.name)
         self._read: dict[int, Sums] = {}
 
     def at(self, zxid: int) -> Sums:
-        """Raises UsageError where there is no such subtree: nothing is proved of nothing."""
-        source = self._source
+        """Raises UsageError if there is no such subtree: a proof about nothing proves nothing."""
+        source, request = self._source, self._request
         if zxid not in self._read:
             self._read[zxid] = read_sums(
                 source.data,
                 source.logs,
-                chroot=self._asked.chroot,
+                chroot=request.chroot,
                 upto=zxid,
-                max_record=self._asked.max_record,
-                tell=self._tell.of(source.name),
+                max_record=request.max_record,
+                tell=self._tell,
             )
         if not self._read[zxid].znodes:
-            raise no_subtree(source.name, self._asked.chroot, zxid)
+            raise no_subtree(source.name, request.chroot, zxid)
         return self._read[zxid]
 
-    def znodes(self, found: Sums) -> Iterator[Any]:
-        source = self._source
-        return znodes(
-            source.data,
-            source.logs,
-            found,
-            max_record=self._asked.max_record,
-            tell=self._tell.of(source.name),
-        )
+    def znodes(self, found: Sums) -> Iterator[tuple[str, Znode]]:
+        source, max_record = self._source, self._request.max_record
+        return znodes(source.data, source.logs, found, max_record=max_record, tell=self._tell)
 
 
 def no_subtree(server: str, chroot: str, zxid: int) -> UsageError:
-    """Nothing is proved of nothing."""
+    """The error for a chroot without a znode."""
     return UsageError(
         f"{server} holds no znode {chroot} at {format_zxid(zxid)}. Needed: --chroot as zookeeper.connect of "
         "the brokers ends"
     )
 
 
-def _reach(source: Side, upto: int, dest: Side, asked: Asked) -> Reach:
+def _reach(source: Side, upto: int, dest: Side, request: ProofRequest) -> Reach:
     try:
-        return reach_of(source, upto, dest, after_cut=asked.after_cut, max_record=asked.max_record)
+        return reach_of(source, upto, dest, after_cut=request.after_cut, max_record=request.max_record)
     except ZkDataError as error:
         return unread(str(error))
 
 
-def _unread(found: Proven, dests: Sequence[Side], why: str) -> None:
-    """Source cannot be read: nothing is proved."""
+def _unread(found: ProofResult, dests: Sequence[Side], why: str) -> None:
+    """Leave every proof unproved, because source cannot be read."""
     found.tail = TailProof(None, 0, "", {dest.name: unread(why) for dest in dests})
     found.delta = DeltaResult(0, None, 0, 0, (), (), why, None)
     found.digests = {dest.name: DigestProof(None, 0, None, None, unproved=why) for dest in dests}
 
 
-def _digest(found: Proven, read: _Reading, dest: Side, zxid: int, tell: Telling, out: TextIO | None) -> None:
-    asked = found.asked
+def _digest(
+    found: ProofResult,
+    subtrees: _SourceSubtrees,
+    dest: Side,
+    zxid: int,
+    progress: ProgressLines,
+    out: TextIO | None,
+) -> None:
+    request, tell = found.request, progress.of(dest.name)
     try:
-        source = read.at(zxid)
-        proof = digest_proof(source, dest, max_record=asked.max_record, tell=tell.of(dest.name))
+        source = subtrees.at(zxid)
+        proof = digest_proof(source, dest, max_record=request.max_record, tell=tell)
         found.digests[dest.name] = proof
         if proof.dest is None or not proof.buckets:
             return
-        theirs = znodes(
-            dest.data, dest.logs, proof.dest, max_record=asked.max_record, tell=tell.of(dest.name)
-        )
+        theirs = znodes(dest.data, dest.logs, proof.dest, max_record=request.max_record, tell=tell)
         expected = (source.znodes + proof.dest.znodes) * len(proof.buckets) // BUCKETS
-        every = differing(read.znodes(source), theirs, proof.buckets, expected)
         some = found.differences[dest.name] = Differences()
-        some.first = list(islice(every, asked.lines))
-        some.count = len(some.first)
-        for one in some.first:
-            _write(out, dest.name, one)
-        for one in every:
+        for one in differing(subtrees.znodes(source), theirs, proof.buckets, expected):
             some.count += 1
-            _write(out, dest.name, one)
+            if some.count <= request.lines:
+                some.first.append(one)
+            if out is not None:
+                out.write(json.dumps({"disk": dest.name, **difference(one)}) + "\n")
     except ZkDataError as error:
         found.digests[dest.name] = DigestProof(None, zxid, None, None, unproved=str(error))
 
 
 @contextmanager
-def _opened(path: Path | None) -> Iterator[TextIO | None]:
-    """The file that takes every difference, if one is asked for."""
+def _open_new(path: Path | None) -> Iterator[TextIO | None]:
+    """The new file for all differences, if one is requested."""
     if path is None:
         yield None
         return
@@ -252,30 +225,25 @@ def _opened(path: Path | None) -> Iterator[TextIO | None]:
         yield file
 
 
-def _write(out: TextIO | None, dest: str, one: Difference) -> None:
-    if out is not None:
-        out.write(json.dumps({"disk": dest, **difference(one)}) + "\n")
-
-
 def difference(one: Difference) -> dict[str, str]:
     """As JSON values: left is source, right is dest."""
     kinds = {"only left": "only on source", "only right": "only on dest"}
     return {"path": one.path, "kind": kinds.get(one.kind, one.kind), "source": one.left, "dest": one.right}
 
 
-def told(one: Difference) -> str:
-    """One difference in words."""
+def difference_line(one: Difference) -> str:
+    """For a reader."""
     body = difference(one)
     values = f": {body['source']} on source, {body['dest']} on dest" if body["source"] or body["dest"] else ""
     return f"{body['path']} {body['kind']}{values}"
 
 
-def body(found: Proven) -> dict[str, Any]:
-    """What was proved, as JSON values."""
+def body(found: ProofResult) -> dict[str, Any]:
+    """As JSON values."""
     held = found.held()
     whole: dict[str, Any] = {
         "held": all_held(held.values()),
-        "chroot": found.asked.chroot,
+        "chroot": found.request.chroot,
         "source": found.source,
     }
     if "tail" in held and found.tail:
@@ -331,7 +299,7 @@ def finding(one: DeltaFinding) -> dict[str, Any]:
     }
 
 
-def _digest_body(found: Proven, name: str, proof: DigestProof) -> dict[str, Any]:
+def _digest_body(found: ProofResult, name: str, proof: DigestProof) -> dict[str, Any]:
     some = found.differences.get(name)
     return {
         "held": proof.held,
@@ -344,14 +312,14 @@ def _digest_body(found: Proven, name: str, proof: DigestProof) -> dict[str, Any]
     }
 
 
-def text(found: Proven) -> str:
-    """For a reader: a line for each proof, and what stands behind it."""
+def text(found: ProofResult) -> str:
+    """For a reader: a line for each proof, and its details."""
     held = found.held()
     lines: list[str] = []
     if "tail" in held and found.tail:
         lines += _tail_lines(found.tail)
     if "delta" in held and found.delta:
-        lines += _delta_lines(found.delta, found.asked)
+        lines += _delta_lines(found.delta, found.request)
     if "digest" in held:
         for name, proof in found.digests.items():
             lines += _digest_lines(found, name, proof)
@@ -359,29 +327,30 @@ def text(found: Proven) -> str:
 
 
 def _tail_lines(tail: TailProof) -> list[str]:
-    needed = f"source's newest mark is {format_zxid(tail.needed)}"
+    needed = f"the largest zxid in source's subtree is {format_zxid(tail.needed)}"
     lines = [f"tail    {WORDS[tail.held]}: {needed}{f' at {tail.path}' if tail.path else ''}"]
     for name, where in tail.reach.items():
-        with_source = f", with source up to {format_zxid(where.zxid)}" if where.zxid != where.newest else ""
-        said = where.unproved or f"at {format_zxid(where.newest)}{with_source}"
-        lines.append(f"        {name}: {said}")
+        with_source = (
+            f", shared with source up to {format_zxid(where.zxid)}" if where.zxid != where.newest else ""
+        )
+        lines.append(f"        {name}: {where.unproved or f'at {format_zxid(where.newest)}{with_source}'}")
     return lines
 
 
-def _delta_lines(result: DeltaResult, asked: Asked) -> list[str]:
+def _delta_lines(result: DeltaResult, request: ProofRequest) -> list[str]:
     span = f"{result.records} transactions of source after {format_zxid(result.after)}"
     lines = [f"delta   {WORDS[result.held]}: {result.unproved or span}"]
     for word, some in (("missing on dest", result.missing), ("allowed, an expiry", result.allowed)):
         lines += [
             f"        {word}: {format_zxid(one.zxid)} {one.type} {one.path} by {format_session(one.session)}"
-            for one in some[: asked.lines]
+            for one in some[: request.lines]
         ]
-        if len(some) > asked.lines:
-            lines.append(f"        {word}: {len(some) - asked.lines} more; --json has all")
+        if len(some) > request.lines:
+            lines.append(f"        {word}: {len(some) - request.lines} more; --json has all")
     return lines
 
 
-def _digest_lines(found: Proven, name: str, proof: DigestProof) -> list[str]:
+def _digest_lines(found: ProofResult, name: str, proof: DigestProof) -> list[str]:
     if proof.source is None or proof.dest is None:
         return [f"digest  unproved: {name}: {proof.unproved}"]
     counted = f"{proof.source.znodes} znodes at {format_zxid(proof.zxid)}"
@@ -389,8 +358,8 @@ def _digest_lines(found: Proven, name: str, proof: DigestProof) -> list[str]:
         return [f"digest  held: {name}: {counted}, digest {proof.dest.digest[:16]}"]
     some = found.differences[name]
     lines = [f"digest  NOT HELD: {name}: {some.count} of {counted} on source differ"]
-    lines += [f"        {told(one)}" for one in some.first]
+    lines += [f"        {difference_line(one)}" for one in some.first]
     if some.count > len(some.first):
-        all_in = f"all are in {found.asked.out}" if found.asked.out else "--out FILE takes all"
+        all_in = f"all are in {found.request.out}" if found.request.out else "--out FILE takes all"
         lines.append(f"        and {some.count - len(some.first)} more; {all_in}")
     return lines

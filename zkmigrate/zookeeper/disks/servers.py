@@ -1,4 +1,4 @@
-"""Servers and a chroot, named as clients name them: ``HOST[:PORT][,HOST...]/chroot``."""
+"""Servers and a chroot, written as a connect string: ``HOST[:PORT][,HOST...]/chroot``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.disks.chroot import parse_chroot
 
 CLIENT_PORT = 2181
-"""ZooKeeper's own, where none is said."""
+"""ZooKeeper's default."""
 
 _SERVER = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]]+))(?::(\d{1,5}))?")
 
 
 def parse_servers(text: str) -> tuple[tuple[Server, ...], str]:
-    """The servers, in this order, and the chroot, ``/`` where none is said. Raises UsageError."""
+    """The servers in this order, and the chroot, ``/`` by default. Raises UsageError."""
     hosts, slash, below = text.partition("/")
     return tuple(_server(part, text) for part in hosts.split(",")), parse_chroot(slash + below or "/")
 
@@ -25,7 +25,7 @@ def _server(part: str, text: str) -> Server:
     port = int(match[3] or CLIENT_PORT) if match else 0
     if match is None or not 0 < port < 1 << 16:
         raise UsageError(
-            f"{part!r} in {text!r} names no server. Needed: HOST[:PORT][,HOST[:PORT]...]/chroot; an IPv6 "
-            "address stands in brackets"
+            f"{part!r} in {text!r} is not a server. Needed: HOST[:PORT][,HOST[:PORT]...]/chroot; IPv6 in "
+            "brackets"
         )
     return Server(match[1] or match[2], port)

@@ -1,7 +1,7 @@
 """The znodes in which two large subtrees differ, found with bounded memory.
 
-Only the znodes of the buckets whose sums differ are looked at (``zookeeper.data.sums``). Few are compared in
-memory; many are laid down first in temporary files, some buckets to a file, and compared a file at a time.
+Only the buckets whose sums differ are read (``zookeeper.data.sums``). A few znodes are compared in memory;
+many are first written to temporary files, some buckets per file, and compared file by file.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ Znodes = Iterable[tuple[str, Znode]]
 def differing(
     left: Znodes, right: Znodes, buckets: frozenset[int], expected: int, *, in_memory: int = IN_MEMORY
 ) -> Iterator[Difference]:
-    """Every path that differs, in the order of paths within each group of buckets.
+    """Every path that differs, sorted within each group of buckets.
 
-    left, right: the znodes of both sides, in no order. expected: how many of them are in ``buckets``. Raises
-    what reading them raises, and OSError where temporary files find no room.
+    left, right: the znodes of both sides, in any order. expected: how many of them are in ``buckets``. Raises
+    as reading them does, and OSError if temporary files find no room.
     """
     groups = min(BUCKETS, expected // in_memory + 1)
     if groups == 1:
         yield from differences(_only(left, buckets), _only(right, buckets))
         return
     with tempfile.TemporaryDirectory(prefix="zkmigrate-differences-") as directory:
-        sides = [_laid_down(side, buckets, groups, Path(directory), name) for name, side in
-                 (("left", left), ("right", right))]  # fmt: skip
-        for one, other in zip(*sides, strict=True):
-            yield from differences(_taken_up(one), _taken_up(other))
+        folder = Path(directory)
+        lefts = _write_groups(left, buckets, groups, folder, "left")
+        rights = _write_groups(right, buckets, groups, folder, "right")
+        for one, other in zip(lefts, rights, strict=True):
+            yield from differences(_read_group(one), _read_group(other))
             one.unlink()
             other.unlink()
 
@@ -47,7 +48,7 @@ def _only(znodes: Znodes, buckets: frozenset[int]) -> dict[str, Znode]:
     return {path: node for path, node in znodes if bucket_of(path) in buckets}
 
 
-def _laid_down(
+def _write_groups(
     znodes: Znodes, buckets: frozenset[int], groups: int, directory: Path, side: str
 ) -> list[Path]:
     names = [directory / f"{side}.{group}" for group in range(groups)]
@@ -60,8 +61,8 @@ def _laid_down(
     return names
 
 
-def _taken_up(name: Path) -> dict[str, Znode]:
-    """What :func:`_laid_down` wrote, in this process."""
+def _read_group(name: Path) -> dict[str, Znode]:
+    """Read what :func:`_write_groups` wrote."""
     found: dict[str, Znode] = {}
     with name.open("rb") as file:
         while True:

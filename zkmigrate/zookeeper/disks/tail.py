@@ -8,7 +8,7 @@ from collections.abc import Callable
 from zkmigrate.zookeeper.data.tail import Tail, newest
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 from zkmigrate.zookeeper.data.zxid import format_zxid
-from zkmigrate.zookeeper.disks.location import Disks, Place, read
+from zkmigrate.zookeeper.disks.location import Disks, Place, open_disk
 
 
 def tail(
@@ -21,9 +21,9 @@ def tail(
     quick: bool,
     as_json: bool,
 ) -> int:
-    """Say the newest durable zxid; 0. jute_maxbuffer: the servers'. quick: as ``newest`` without ``check``.
-    log, and what it raises: as of `place.read`."""
-    with read(disks, data, log) as side:
+    """Print the newest durable zxid; 0. quick: ``newest`` without ``check``. Opens the disk, and raises, as
+    `open_disk`."""
+    with open_disk(disks, data, log) as side:
         found = newest(
             side.data,
             side.logs if log else None,
@@ -36,7 +36,7 @@ def tail(
 
 
 def body(found: Tail) -> dict[str, object]:
-    """The answer as JSON values."""
+    """As JSON values."""
     return {
         "zxid": format_zxid(found.zxid),
         "source": found.source,
@@ -51,15 +51,13 @@ def body(found: Tail) -> dict[str, object]:
 
 
 def text(found: Tail) -> str:
-    """The answer for a reader: one line, and one for each thing out of the ordinary."""
+    """For a reader: one line, and one for each unusual thing."""
     where = f"{found.file} at offset {found.offset}" if found.source == "log" else found.file
     lines = [f"{format_zxid(found.zxid)} {where} ({found.bytes_read} bytes in {found.reads} reads)"]
     if found.torn:
-        lines.append(
-            "torn: the newest log ends in a write that was not whole, as after a crash; it is not counted"
-        )
+        lines.append("torn: the newest log ends in an incomplete write, as after a crash; it does not count")
     if found.source == "snapshot":
-        lines.append("no log holds it: it is the zxid that the snapshot is named after")
+        lines.append("no log holds it: it is the zxid in the snapshot's name")
     if found.skipped:
         lines.append(f"skipped, without a usable record or content: {', '.join(found.skipped)}")
     if found.strays:

@@ -12,18 +12,18 @@ from zkmigrate.model.fact import Seen
 from zkmigrate.zookeeper.clients.admin import ADMIN_PORT, allowed_word
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.four_letter_words import WordError, parse_cons
-from zkmigrate.zookeeper.data.log_writers import Writer, Writing, writers
+from zkmigrate.zookeeper.data.log_writers import Writer, WriterList, writers
 from zkmigrate.zookeeper.data.session import format_session, unsigned
 from zkmigrate.zookeeper.data.sums import read_sums
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
-from zkmigrate.zookeeper.disks.location import Disks, Place, read
-from zkmigrate.zookeeper.disks.prove import Telling
+from zkmigrate.zookeeper.disks.location import Disks, Place, open_disk
+from zkmigrate.zookeeper.disks.progress import ProgressLines
 
 ANSWER_S = 5.0
 _PLACES = 3
 
 
-def told(
+def print_writers(
     disks: Disks,
     data: Place,
     log: Place | None,
@@ -36,25 +36,28 @@ def told(
     largest: int,
     as_json: bool,
 ) -> int:
-    """Say who wrote; 0. log, and what it raises: as of `place.read`. servers: asked with ``cons`` for the
-    addresses of sessions that are connected now. hint: takes progress, and what could not be asked."""
+    """Print who wrote; 0. log, and errors: see `open_disk`. servers: asked with ``cons`` for the addresses of
+    connected sessions. hint: takes progress, and servers that did not answer."""
     limit = max(largest, MAX_RECORD)
-    teller = Telling(hint).of()
-
-    def tell(done: int) -> None:
-        teller("transactions", done, None)
-
-    with read(disks, data, log) as side:
+    progress = ProgressLines(hint).of()
+    with open_disk(disks, data, log) as side:
         owners = read_sums(side.data, side.logs, chroot=chroot, max_record=limit).owners
         span = None if hours is None else round(hours * 3_600_000)
-        found = writers(side.logs, chroot=chroot, span_ms=span, owners=owners, max_record=limit, tell=tell)
+        found = writers(
+            side.logs,
+            chroot=chroot,
+            span_ms=span,
+            owners=owners,
+            max_record=limit,
+            tell=lambda done: progress("transactions", done, None),
+        )
     at = addresses(servers, hint)
     say(json.dumps(body(found, at)) if as_json else text(found, at, asked=bool(servers)))
     return 0
 
 
 def addresses(servers: Sequence[Server], hint: Callable[[str], None]) -> Mapping[int, str]:
-    """Session, unsigned → address of its client, of those that are connected to one of the servers now."""
+    """Session, unsigned → its client's address, for sessions connected to one of the servers now."""
     found: dict[int, str] = {}
     for server in servers:
         answer = allowed_word(server.host, server.port, ADMIN_PORT, "cons", ANSWER_S)
@@ -69,8 +72,8 @@ def addresses(servers: Sequence[Server], hint: Callable[[str], None]) -> Mapping
     return found
 
 
-def body(found: Writing, at: Mapping[int, str]) -> dict[str, Any]:
-    """What was found as JSON values; times are milliseconds since 1970, None for what is not known."""
+def body(found: WriterList, at: Mapping[int, str]) -> dict[str, Any]:
+    """As JSON values; times are milliseconds since 1970, None: not known."""
     return {
         "chroot": found.chroot,
         "since_ms": found.since_ms or None,
@@ -99,8 +102,8 @@ def _writer(one: Writer, at: Mapping[int, str]) -> dict[str, Any]:
     }
 
 
-def text(found: Writing, at: Mapping[int, str], *, asked: bool) -> str:
-    """For a reader: a line for each writer, those that are no brokers first."""
+def text(found: WriterList, at: Mapping[int, str], *, asked: bool) -> str:
+    """For a reader: two lines for each writer, brokers last."""
     others = [one for one in found.writers if not one.is_broker]
     brokers = [one for one in found.writers if one.is_broker]
     span = f"{_when(found.since_ms)} to {_when(found.until_ms)}" if found.records else "nothing"
@@ -116,7 +119,7 @@ def text(found: Writing, at: Mapping[int, str], *, asked: bool) -> str:
         lines += [
             f"{format_session(one.session)} {who}{f', {where}' if where else ''}: {one.changes} changes, "
             f"last {_when(one.last_ms)}{ended}",
-            f"    {inline(one.places_told(_PLACES))}",
+            f"    {inline(one.places_text(_PLACES))}",
         ]
     lines += [f"the log has a hole, writers may be missing: {gap}" for gap in found.gaps]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""zoo.cfg of a host, as typed: its settings and server lines, those of its dynamic file included."""
+"""zoo.cfg of a host: settings and server lines, including those of its dynamic file."""
 
 from __future__ import annotations
 
@@ -18,10 +18,8 @@ _SUFFIX = re.compile(r".*\.([0-9a-fA-F]{1,16})")
 
 @dataclass(frozen=True)
 class ZooConfig:
-    """A config. values: every key that is no server line, with the value that counts. servers: by myid.
-
-    odd: lines that are not supported here, as typed: several addresses for one server, groups and weights.
-    """
+    """values: every key except server lines, with the value that counts. servers: by myid. odd: unsupported
+    lines (several addresses for one server, groups, weights)."""
 
     values: Mapping[str, str]
     servers: Mapping[int, ServerLine]
@@ -29,8 +27,8 @@ class ZooConfig:
 
     @property
     def version(self) -> int:
-        """The version of its members: the hexadecimal suffix of its dynamic file's name, else what a line
-        ``version`` says; 0 where neither is a number, as ZooKeeper takes it."""
+        """The version of its members: the hexadecimal suffix of its dynamic file's name, else the line
+        ``version``; 0 if neither is a number, as in ZooKeeper."""
         if DYNAMIC in self.values:
             suffix = _SUFFIX.fullmatch(self.values[DYNAMIC].strip())
             return int(suffix[1], 16) if suffix else 0
@@ -39,8 +37,8 @@ class ZooConfig:
 
     @property
     def session_bounds_ms(self) -> tuple[int, int] | None:
-        """Least and largest session timeout this server grants: 2 and 20 ticks unless set; None when a value
-        is not a number."""
+        """The least and largest session timeout that this server grants: 2 and 20 ticks by default; None: a
+        value is not a number."""
         tick = self._number("tickTime", DEFAULT_TICK_MS)
         low, high = self._number("minSessionTimeout", -1), self._number("maxSessionTimeout", -1)
         if tick is None or low is None or high is None:
@@ -49,8 +47,8 @@ class ZooConfig:
 
     @property
     def init_ms(self) -> int | None:
-        """How long a leader waits for a learner to take its snapshot: initLimit ticks; None when that is not
-        set, or no number."""
+        """How long a leader waits for a learner to load its snapshot: initLimit ticks; None: not set, or not
+        a number."""
         tick, limit = self._number("tickTime", DEFAULT_TICK_MS), self._number("initLimit", 0)
         return tick * limit if tick and limit else None
 
@@ -60,26 +58,25 @@ class ZooConfig:
 
 
 def setting(config: ZooConfig, flags: Mapping[str, str], key: str) -> str | None:
-    """What a server goes by for a key that is also a system property, stripped; None where neither says it.
+    """A server's value for a key that is also a system property, stripped; None: not set.
 
-    QuorumPeerConfig.parseProperties makes the system property ``zookeeper.KEY`` of a key of zoo.cfg that it
-    has no field for, over what ``-Dzookeeper.KEY`` had said.
-    """
+    QuorumPeerConfig.parseProperties sets the system property ``zookeeper.KEY`` from a key of zoo.cfg that it
+    has no field for, and overrides ``-Dzookeeper.KEY``."""
     value = config.values.get(key, flags.get(f"zookeeper.{key}"))
     return None if value is None else value.strip()
 
 
 def zoo_config(look: Look, host: str, path: str) -> Reading[ZooConfig]:
-    """The config of a host; its dynamicConfigFile is read too where the config names one."""
+    """The config of a host, with its dynamicConfigFile if it names one."""
     static = _config(look, host, path)
     if not isinstance(static, Seen) or DYNAMIC not in static.value.values:
         return static
     name = static.value.values[DYNAMIC]
-    more = _config(look, host, name)
-    if not isinstance(more, Seen):
-        return Unknown("failed", f"dynamicConfigFile {name}: {more}")
-    servers = {**static.value.servers, **more.value.servers}
-    return Seen(ZooConfig(static.value.values, servers, static.value.odd + more.value.odd))
+    dynamic = _config(look, host, name)
+    if not isinstance(dynamic, Seen):
+        return Unknown("failed", f"dynamicConfigFile {name}: {dynamic}")
+    servers = {**static.value.servers, **dynamic.value.servers}
+    return Seen(ZooConfig(static.value.values, servers, static.value.odd + dynamic.value.odd))
 
 
 def _config(look: Look, host: str, path: str) -> Reading[ZooConfig]:

@@ -11,8 +11,10 @@ from zkmigrate.inventory.inventory import Dest, Source
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look, RandomReader
 from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.zookeeper.data.four_letter_words import Mntr
 from zkmigrate.zookeeper.data.reader import Listed
 from zkmigrate.zookeeper.data.tail import Tail, newest
+from zkmigrate.zookeeper.data.tree import load_tree
 from zkmigrate.zookeeper.data.txnlog import Cursor
 
 T = TypeVar("T")
@@ -82,3 +84,31 @@ def durable_tail(
         return newest(data, logs, cursor=cursor if known else None, check=check)
 
     return read_disk(read)
+
+
+@dataclass(frozen=True)
+class Largest:
+    """No znode has more than ``size`` bytes. where: its path, or the source of the bound."""
+
+    size: int
+    where: str
+
+
+def largest_znode(
+    look: Look, host: str, of: Source | Dest, whole: Reading[Mntr], enough: int
+) -> Reading[Largest]:
+    """A bound for the data of the largest znode, as cheap as possible.
+
+    whole: ``mntr`` of the host: its zk_approximate_data_size, of all data and paths together, bounds every
+    znode. Only if that is above ``enough`` bytes, or not known, the newest snapshot and its logs are read
+    from disk, which costs O(tree) outside any window.
+    """
+    total = whole.value.number("zk_approximate_data_size") if isinstance(whole, Seen) else None
+    if total is not None and total <= enough:
+        return Seen(Largest(int(total), f"all data together, by mntr of {host}"))
+    tree = read_disk(lambda: load_tree(*directories(look, host, of)), host)
+    if not isinstance(tree, Seen):
+        return tree
+    sizes = ((node.data_length, path) for path, node in tree.value.nodes.items())
+    size, path = max(sizes, default=(0, "/"))
+    return Seen(Largest(size, f"{path}, by the disk of {host}"))

@@ -1,37 +1,62 @@
-"""An ensemble as its servers answer ``srvr`` and ``mntr``: who leads, what each has applied."""
+"""An ensemble by its servers' answers to ``srvr`` and ``mntr``: who leads, what each has applied."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
-from zkmigrate.zookeeper.data.four_letter_words import Mntr, Srvr, parse_mntr, parse_srvr
-from zkmigrate.zookeeper.facts.four_letter_answers import answer
+from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.zookeeper.data.four_letter_words import (
+    Mntr,
+    NotServingError,
+    NotWhitelistedError,
+    Srvr,
+    parse_mntr,
+    parse_srvr,
+)
+
+T = TypeVar("T")
+
+NOT_SERVING = "the server runs but does not serve: no quorum, or still syncing"
+
+
+def answer(look: Look, host: str, word: str, parse: Callable[[str], T]) -> Reading[T]:
+    """The parsed answer. Absent: the server is up but does not serve. Unknown: ``denied`` for a word that is
+    not in ``4lw.commands.whitelist``, ``garbled`` for an answer that does not parse."""
+    reading = look.word(host, word)
+    if not isinstance(reading, Seen):
+        return reading
+    try:
+        return Seen(parse(reading.value))
+    except NotServingError:
+        return Absent(NOT_SERVING)
+    except NotWhitelistedError as error:
+        return Unknown("denied", str(error))
+    except ZkDataError as error:
+        return Unknown("garbled", str(error))
 
 
 @dataclass(frozen=True)
 class EnsembleView:
-    """``srvr`` of each host, asked at once; Absent where a server is up but does not serve.
-
-    leader: the one host that says leader or standalone; None when none does or several do.
-    """
+    """``srvr`` of each host; Absent: the server is up but does not serve. leader: the one host in mode leader
+    or standalone; None: none or several."""
 
     servers: Mapping[str, Reading[Srvr]]
     leader: str | None
 
     def modes(self) -> dict[str, str]:
-        """Host → mode, ``not serving``, or why it is unknown."""
+        """Host → mode, ``not serving``, or why that is unknown."""
         return {host: _mode(reading) for host, reading in self.servers.items()}
 
     def has_quorum(self) -> bool | None:
-        """Whether a majority serves under one leader; None when those that were not heard decide it.
+        """Whether a majority serves under one leader; None: hosts that did not answer decide it.
 
-        A host that refuses the connection was heard: nothing serves there. Followers serve only under a
-        leader, so a majority of them is enough while their leader is not heard.
-        """
+        A refused connection is an answer: nothing serves there. Followers serve only under a leader, so a
+        majority of them is enough if their leader does not answer."""
         modes = self.modes().values()
         leading = sum(mode in ("leader", "standalone") for mode in modes)
         serving = leading + sum(mode == "follower" for mode in modes)
@@ -50,7 +75,7 @@ class EnsembleView:
         return reading.value if isinstance(reading, Seen) else None
 
     def zxids(self) -> dict[str, int]:
-        """Host → zxid, of the hosts that serve."""
+        """Zxids of the hosts that serve."""
         return {host: int(r.value.zxid) for host, r in self.servers.items() if isinstance(r, Seen)}
 
 
@@ -61,7 +86,7 @@ def _mode(reading: Reading[Srvr]) -> str:
 
 
 def view(look: Look, hosts: Iterable[str]) -> EnsembleView:
-    """Ask these hosts who they are."""
+    """Ask these hosts at once."""
     servers = look.each(hosts, lambda host: answer(look, host, "srvr", parse_srvr))
     leading = [
         host
@@ -88,5 +113,5 @@ def learners(look: Look, view: EnsembleView) -> int | None:
 
 
 def leader_mntr(look: Look, host: str) -> Reading[Mntr]:
-    """``mntr`` of a server, here asked of a leader for its learners."""
+    """``mntr`` of a leader, which has its learners."""
     return answer(look, host, "mntr", parse_mntr)

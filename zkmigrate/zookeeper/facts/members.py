@@ -1,4 +1,4 @@
-"""Source's members as its own servers have them: what an observer must be given to follow them."""
+"""Source's members as its own servers list them: an observer needs the same to follow them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from zkmigrate.zookeeper.facts.config import DYNAMIC, ZooConfig, parse
 LISTENING = {
     "clientPort": "", "secureClientPort": "", "admin.serverPort": "8080", "metricsProvider.httpPort": "",
 }  # fmt: skip
-"""The settings that name such a port, with what a server takes where none is given."""
+"""Settings that name a TCP port to listen on, with their defaults."""
 MOST_CUT_PORTS = 15
-"""How many ports one rule of iptables names (its match ``multiport``)."""
+"""The most ports in one rule of iptables (its match ``multiport``)."""
 REJOIN = "roll back to the join, which gives dest source's members anew: zkmigrate rollback --to join"
 
 
 @dataclass(frozen=True)
 class Members:
-    """lines: the ``server.N=…`` lines, byte for byte. version: theirs, 0 in a config that has none: a source
-    that may reconfigure itself counts it, in the name of its dynamic file. ports: every TCP port that
-    source's configs name."""
+    """lines: the ``server.N=…`` lines, byte for byte. version: theirs, 0 for a config without one; a source
+    with reconfiguration counts it in the name of its dynamic file. ports: every TCP port in source's configs.
+    """
 
     lines: tuple[str, ...]
     version: int = 0
@@ -33,21 +33,21 @@ class Members:
 
 
 def source_members(inventory: Inventory, look: Look) -> Reading[Members]:
-    """Those of source's first host that answers; Unknown where the hosts that answer have other versions, as
-    in the middle of a reconfiguration."""
+    """The members by source's first host that answers; Unknown if hosts have different versions, as in the
+    middle of a reconfiguration."""
     readings = look.each(inventory.source_names, lambda host: members(look, host, inventory.source.config))
     seen = {host: reading.value for host, reading in readings.items() if isinstance(reading, Seen)}
     if not seen:
         return next(reversed(readings.values()), Absent("source config"))
     if len({found.version for found in seen.values()}) > 1:
-        told = ", ".join(f"{host} {found.version:#x}" for host, found in seen.items())
-        return Unknown("failed", f"source's servers have members of other versions: {told}")
+        versions = ", ".join(f"{host} {found.version:#x}" for host, found in seen.items())
+        return Unknown("failed", f"source's servers have members of different versions: {versions}")
     ports = sorted({port for found in seen.values() for port in found.ports})
     return Seen(replace(next(iter(seen.values())), ports=tuple(ports)))
 
 
 def members(look: Look, host: str, path: str) -> Reading[Members]:
-    """The members in a host's zoo.cfg, or in the dynamic file that this names."""
+    """The members in a host's zoo.cfg, or in its dynamic file."""
     static = look.file(host, path)
     if not isinstance(static, Seen):
         return static
@@ -67,26 +67,26 @@ def members(look: Look, host: str, path: str) -> Reading[Members]:
 
 
 def ports_of(settings: Mapping[str, str]) -> tuple[int, ...]:
-    """The TCP ports beside those of server lines on which a server with these settings listens."""
-    told = (settings.get(key, default).strip() for key, default in LISTENING.items())
-    return tuple(int(port) for port in told if re.fullmatch(r"[1-9][0-9]{0,4}", port))
+    """The TCP ports on which a server with these settings listens, without those of its server lines."""
+    values = (settings.get(key, default).strip() for key, default in LISTENING.items())
+    return tuple(int(port) for port in values if re.fullmatch(r"[1-9][0-9]{0,4}", port))
 
 
 def _of_servers(lines: Iterable[str]) -> Iterator[int]:
-    """Every port of the server lines, also of a line that has several addresses."""
+    """Every port in the server lines, even in a line with several addresses."""
     for line in lines:
         yield from (int(port) for port in re.findall(r"(?<=[:;])[1-9][0-9]{0,4}(?=[:;|\s]|$)", line))
 
 
 def config_ports(config: ZooConfig) -> tuple[int, ...]:
-    """Every TCP port that a config names, its server lines' too."""
+    """Every TCP port in a config, server lines included."""
     lines = (*(server.render() for server in config.servers.values()), *config.odd)
     return (*_of_servers(lines), *ports_of(config.values))
 
 
 def cut_ports(inventory: Inventory, named: Iterable[int]) -> tuple[int, ...]:
-    """ZooKeeper's ports of both ensembles, in order: what the inventory says, what dest is given to listen
-    on, and what source's own configs name."""
+    """ZooKeeper's ports of both ensembles, sorted: those in the inventory, in dest's settings, and in
+    source's own configs (``named``)."""
     both = (inventory.source.ports, inventory.dest.ports)
     known = {port for p in both for port in (p.client, p.quorum, p.election)}
     return tuple(sorted({*known, *ports_of(inventory.dest.settings), *named}))

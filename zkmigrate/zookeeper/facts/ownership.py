@@ -1,6 +1,6 @@
-"""Who owns what under the chroot: the small state that the window keeps current without reading the tree.
+"""Who owns which ephemerals under the chroot: a small state that the window updates without reading the tree.
 
-Taken from the whole tree at ARM (O(tree), outside the window), rolled forward by log records inside it.
+ARM takes it from the whole tree (O(tree), outside the window); inside the window log records roll it forward.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ class Ephemeral:
 class Ownership:
     """State under ``chroot`` as of ``upto``.
 
-    newest: largest zxid of a transaction that touches the chroot or a session that owns part of it.
-    ephemerals: path → owner and czxid. timeouts: session → timeout in milliseconds, every open session.
-    """
+    newest: the largest zxid of a transaction that touches the chroot or a session that owns part of it.
+    timeouts: session → timeout in milliseconds, every open session."""
 
     chroot: str
     upto: Hex
@@ -38,7 +37,7 @@ class Ownership:
 
     @property
     def owners(self) -> dict[int, tuple[str, ...]]:
-        """Session → the paths it owns under the chroot."""
+        """Session → the paths that it owns under the chroot, sorted."""
         result: dict[int, list[str]] = {}
         for path, ephemeral in self.ephemerals.items():
             result.setdefault(ephemeral.owner, []).append(path)
@@ -47,24 +46,21 @@ class Ownership:
     @property
     def smallest_timeout_ms(self) -> int | None:
         """T: the smallest timeout of the sessions that own ephemerals under the chroot; None without any."""
-        known = [self.timeouts[owner] for owner in self.owners if owner in self.timeouts]
-        return min(known) if known else None
+        return min((self.timeouts[owner] for owner in self.owners if owner in self.timeouts), default=None)
 
     def kept(self, keeps: Callable[[str], bool]) -> Ownership:
-        """The same with those ephemerals only that must keep owner and czxid."""
-        left = {path: e for path, e in self.ephemerals.items() if keeps(path)}
-        return replace(self, ephemerals=left)
+        """The same, with only those ephemerals that must keep owner and czxid."""
+        return replace(self, ephemerals={path: e for path, e in self.ephemerals.items() if keeps(path)})
 
     @property
     def without_timeout(self) -> tuple[int, ...]:
-        """Sessions that own ephemerals under the chroot and whose timeout is not known: T may be smaller."""
+        """Owners of ephemerals under the chroot whose timeout is not known: T may be smaller."""
         return tuple(sorted(owner for owner in self.owners if owner not in self.timeouts))
 
 
 def rolled_forward(state: Ownership, records: Iterable[Record], upto: int | None = None) -> Ownership:
-    """The state after these records, those above ``upto`` left out; records at or below the state are
-    ignored."""
-    owned = Owned.of(state.owners, state.chroot)
+    """The state after these records; those at or below the state, and above ``upto``, are ignored."""
+    owned = Owned.from_owners(state.owners, state.chroot)
     ephemerals = dict(state.ephemerals)
     timeouts = dict(state.timeouts)
     newest, last = state.newest, state.upto

@@ -15,7 +15,7 @@ ID = "/kafka/brokers/ids/1"
 TOPIC, SETTINGS = "/kafka/brokers/topics/t", "/kafka/config/topics/t"
 SESSION = 0xB000000000000001
 NOTHING = Missing()
-_NODE = Znode(b"", 0, None, 7, 7, 7, 0, 0, 0, 0, 0, 0, 0)
+_NODE = Znode(b"", 0, None, 7, 7, 7, 0, 0, 0, 0, 0, 0)
 
 
 def ack(path: str = RAW, zxid: int = 7, host: str = "dest1", at: int = 0) -> Event:

@@ -25,8 +25,7 @@ from zkmigrate.moves.rules.clean_up import (
     subtree_of,
     with_accepted,
 )
-from zkmigrate.moves.verbs import clean_up_image as image
-from zkmigrate.moves.verbs.deletion import Kept
+from zkmigrate.moves.verbs.deletion import Kept, read_kept, write_kept
 from zkmigrate.zookeeper.data.txn import Acl
 
 CUT = 0x500000010
@@ -193,13 +192,13 @@ def test_the_sums_of_a_subtree() -> None:
 def test_what_is_kept_reads_back_and_another_file_is_refused(tmp_path: Path) -> None:
     kept = [Kept(replace(TOP, size=0), None), Kept(replace(LEAF, size=3), b"\0\xff\n")]
     path = tmp_path / "clean-up-1.jsonl"
-    digest = image.write(path, kept)
-    assert list(image.read(path, digest)) == kept
+    digest = write_kept(path, kept)
+    assert list(read_kept(path, digest)) == kept
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(JournalError, match="is not the file that was written"):
-        list(image.read(path, digest))
+        list(read_kept(path, digest))
     with pytest.raises(JournalError, match="cannot read"):
-        list(image.read(tmp_path / "none", digest))
+        list(read_kept(tmp_path / "none", digest))
 
 
 def test_a_clean_up_is_no_end_of_a_run() -> None:

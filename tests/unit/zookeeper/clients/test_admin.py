@@ -15,9 +15,8 @@ from tests.unit.loopback import listening
 from tests.world.operator import inventory
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.site.observe import Observe
-from zkmigrate.zookeeper.clients.admin import admin_word, allowed_word
+from zkmigrate.zookeeper.clients.admin import COMMANDS, admin_word, allowed_word, as_word
 from zkmigrate.zookeeper.clients.four_letter_client import LIMIT
-from zkmigrate.zookeeper.data.adminserver import COMMANDS, as_word
 from zkmigrate.zookeeper.data.four_letter_words import NotServingError, parse_cons, parse_dump, parse_mntr
 
 RECORDED = Path(__file__).parents[3] / "recorded/zk/admin"

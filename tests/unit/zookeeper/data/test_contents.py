@@ -7,8 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.zkdata_fixtures import create_payload, payload, set_payload, snapshot_of, text
-from tests.unit.zookeeper.disks.test_prove import BROKER, NEW, OLD, close_payload, disk
+from tests.unit.zkdata_fixtures import (
+    close_payload,
+    create_payload,
+    delete_payload,
+    multi_payload,
+    payload,
+    set_payload,
+    snapshot_of,
+)  # fmt: skip
+from tests.unit.zookeeper.disks.test_prove import BROKER, NEW, OLD, disk
 from zkmigrate.zookeeper.data.contents import Content, contents
 from zkmigrate.zookeeper.data.errors import CorruptError, NoDataError
 from zkmigrate.zookeeper.data.reader import FileDirectory
@@ -18,7 +26,7 @@ LOG = [
     create_payload(OLD + 1, "/kafka/e", b"here", ephemeral=True, session=BROKER),
     set_payload(OLD + 2, "/kafka/a", b"2"),
     set_payload(OLD + 3, "/other", b"2"),
-    payload(OLD + 4, 2, text("/kafka/a")),
+    delete_payload(OLD + 4, "/kafka/a"),
 ]
 
 
@@ -52,20 +60,15 @@ def test_a_session_that_ends_takes_its_ephemerals(paths: list[str], tmp_path: Pa
 
 
 def test_an_ephemeral_that_was_deleted_does_not_go_twice(tmp_path: Path) -> None:
-    gone = [payload(OLD + 5, 2, text("/kafka/e")), close_payload(OLD + 6, BROKER, [])]
+    gone = [delete_payload(OLD + 5, "/kafka/e"), close_payload(OLD + 6, BROKER, [])]
     folder = disk(tmp_path / "d", [*LOG, *gone], snapshot=snapshot_of(TREE))
     assert seen(read(folder))[-1] == (OLD + 5, "/kafka/e", None, False)
 
 
-def multi(*bodies: tuple[int, bytes]) -> bytes:
-    packed = b"".join(struct.pack(">ii", kind, len(body)) + body for kind, body in bodies)
-    return struct.pack(">i", len(bodies)) + packed
-
-
 def test_a_multi_counts_unless_it_failed(tmp_path: Path) -> None:
-    one = (5, text("/kafka/a") + struct.pack(">i", 1) + b"m" + struct.pack(">i", 2))
-    failed = (-1, struct.pack(">i", -101))
-    log = [payload(OLD + 1, 14, multi(one)), payload(OLD + 2, 14, multi(failed, failed))]
+    failed = payload(0, -1, struct.pack(">i", -101))
+    one = multi_payload(OLD + 1, set_payload(0, "/kafka/a", b"m", 2))
+    log = [one, multi_payload(OLD + 2, failed, failed)]
     found = read(disk(tmp_path / "d", log, snapshot=snapshot_of(TREE)), upto=OLD + 2)
     assert seen(found) == [*BEGUN, (OLD + 1, "/kafka/a", b"m", True)]
 

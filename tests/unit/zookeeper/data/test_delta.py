@@ -6,25 +6,23 @@ import struct
 
 import pytest
 
-from tests.unit.zkdata_fixtures import VERSIONS, build_log, create_payload, log_from, payload, recorded, text
-from zkmigrate.zookeeper.data.delta import DeltaResult, delta, due
+from tests.unit.zkdata_fixtures import (
+    VERSIONS,
+    acl_payload,
+    build_log,
+    close_payload,
+    create_payload,
+    delete_payload,
+    log_from,
+    multi_payload,
+    payload,
+    recorded,
+    text,
+)  # fmt: skip
+from zkmigrate.zookeeper.data.delta import DeltaResult, delta, required_zxid
 from zkmigrate.zookeeper.data.reader import BytesDirectory
 
 OWNER, OTHER = 0x77, 0x99
-
-
-def delete_payload(zxid: int, path: str) -> bytes:
-    return payload(zxid, 2, text(path))
-
-
-def set_acl_payload(zxid: int, path: str) -> bytes:
-    acl = struct.pack(">ii", 1, 31) + text("world") + text("anyone")
-    return payload(zxid, 7, text(path) + acl + struct.pack(">i", 1))
-
-
-def close_payload(zxid: int, session: int, *paths: str, cxid: int = 0) -> bytes:
-    body = struct.pack(">i", len(paths)) + b"".join(text(path) for path in paths) if paths else b""
-    return payload(zxid, -11, body, session, cxid)
 
 
 def open_payload(zxid: int, session: int) -> bytes:
@@ -57,7 +55,7 @@ def test_foreign_changes_are_none_of_ours() -> None:
 def test_every_change_under_the_chroot_is_named() -> None:
     payloads = [
         create_payload(5, "/kafka/new", session=OTHER),
-        set_acl_payload(6, "/kafka"),
+        acl_payload(6, "/kafka"),
         delete_payload(7, "/kafka/old"),
         payload(8, 5, text("/kafka/x") + struct.pack(">ii", -1, 3)),
     ]
@@ -87,22 +85,17 @@ def test_the_deletion_of_the_root_of_the_subtree_or_above_counts() -> None:
     assert found(result) == [(5, "delete", "/a/b"), (6, "delete", "/a")]
 
 
-def multi_payload(zxid: int, *subs: tuple[int, bytes]) -> bytes:
-    parts = b"".join(struct.pack(">ii", kind, len(body)) + body for kind, body in subs)
-    return payload(zxid, 14, struct.pack(">i", len(subs)) + parts)
-
-
 def test_multis_count_when_they_succeeded_only() -> None:
-    creating = create_payload(0, "/kafka/m")[32:]
-    good = multi_payload(5, (1, creating), (2, text("/other")), (13, text("/kafka/c") + struct.pack(">i", 1)))
-    failed = multi_payload(6, (1, creating), (-1, struct.pack(">i", -101)))
+    creating, check = create_payload(0, "/kafka/m"), payload(0, 13, text("/kafka/c") + struct.pack(">i", 1))
+    good = multi_payload(5, creating, delete_payload(0, "/other"), check)
+    failed = multi_payload(6, creating, payload(0, -1, struct.pack(">i", -101)))
     result = judge([good, failed], after=4, upto=6)
     assert found(result) == [(5, "create", "/kafka/m")]
 
 
 def test_an_ephemeral_that_one_multi_creates_and_deletes_is_not_owned() -> None:
-    creating = create_payload(0, "/kafka/e", ephemeral=True)[32:]
-    both = multi_payload(5, (1, creating), (2, text("/kafka/e")))
+    creating = create_payload(0, "/kafka/e", ephemeral=True)
+    both = multi_payload(5, creating, delete_payload(0, "/kafka/e"))
     result = judge([both, close_payload(6, OWNER)], after=4, upto=6)
     assert found(result) == [(5, "create", "/kafka/e"), (5, "delete", "/kafka/e")]
 
@@ -112,14 +105,15 @@ def test_a_closing_owner_is_missing_unless_it_is_the_expiry_of_one_living_on_des
     paths: tuple[str, ...],
 ) -> None:
     owners = {OWNER: ["/kafka/e"]}
-    expiry = [close_payload(5, OWNER, *paths)]
+    expiry = [close_payload(5, OWNER, paths or None)]
     result = judge(expiry, after=4, upto=5, owners=owners)
     assert found(result) == [(5, "closeSession", "/kafka/e")]
     assert result.missing[0].expiry
     result = judge(expiry, after=4, upto=5, owners=owners, living=[OWNER])
     assert result.held is True
     assert [(f.zxid, f.path, f.session) for f in result.allowed] == [(5, "/kafka/e", OWNER)]
-    asked = judge([close_payload(5, OWNER, *paths, cxid=9)], after=4, upto=5, owners=owners, living=[OWNER])
+    by_client = [close_payload(5, OWNER, paths or None, cxid=9)]
+    asked = judge(by_client, after=4, upto=5, owners=owners, living=[OWNER])
     assert asked.held is False
     assert not asked.missing[0].expiry
 
@@ -144,12 +138,12 @@ def test_an_ephemeral_that_was_changed_is_still_its_owners() -> None:
 
 
 def test_a_closing_session_loses_what_it_names_itself_though_nobody_knew_that_it_owns_it() -> None:
-    result = judge([close_payload(5, OWNER, "/kafka/e", "/other/e")], after=4, upto=5, owners={})
+    result = judge([close_payload(5, OWNER, ["/kafka/e", "/other/e"])], after=4, upto=5, owners={})
     assert found(result) == [(5, "closeSession", "/kafka/e")]
 
 
 def test_closing_a_session_that_owns_nothing_here_is_fine() -> None:
-    assert judge([close_payload(5, OTHER, "/other/e")], after=4, upto=5).held is True
+    assert judge([close_payload(5, OTHER, ["/other/e"])], after=4, upto=5).held is True
 
 
 def test_sessions_opened_in_the_delta_are_named_when_they_come_to_own_part() -> None:
@@ -258,7 +252,7 @@ def test_recorded_logs_show_what_was_done_to_the_chroot(version: str) -> None:
 def test_no_log_has_to_reach_an_epoch_in_which_nothing_was_proposed() -> None:
     """Of a dest that holds all of the epoch before it, no log of source need hold anything."""
     begun, holds = 2 << 32, 1 << 32 | 9
-    assert (due(begun), due(begun + 1)) == (None, begun + 1)
+    assert (required_zxid(begun), required_zxid(begun + 1)) == (None, begun + 1)
     empty = BytesDirectory({})
-    assert delta(empty, chroot="/kafka", after=holds, upto=due(begun), owners={}).held is True
-    assert delta(empty, chroot="/kafka", after=holds, upto=due(begun + 1), owners={}).held is None
+    assert delta(empty, chroot="/kafka", after=holds, upto=required_zxid(begun), owners={}).held is True
+    assert delta(empty, chroot="/kafka", after=holds, upto=required_zxid(begun + 1), owners={}).held is None

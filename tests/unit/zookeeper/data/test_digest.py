@@ -16,13 +16,21 @@ from tests.unit.zkdata_fixtures import (
     RECORDED,
     VERSIONS,
     create_payload,
+    delete_payload,
     log_from,
     payload,
     recorded,
     recorded_files,
     text,
 )
-from zkmigrate.zookeeper.data.digest import DIGEST_VERSION, tree_digest, znode_digest
+from tests.unit.zookeeper.data.whole_tree import (
+    DIGEST_VERSION,
+    WholeTree,
+    data_of,
+    load_whole,
+    tree_digest,
+    znode_digest,
+)
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.reader import BytesDirectory, BytesReader
 from zkmigrate.zookeeper.data.snapname import snapshot_files, snapshot_zxid
@@ -41,7 +49,7 @@ DIGESTED = [
 
 def begun_from(files: dict[str, bytes], name: str) -> Tree:
     """A whole tree as one snapshot holds it."""
-    tree = Tree("/", whole=True)
+    tree = WholeTree("/")
     tree.load(read_snapshot(BytesReader(files[name]), name), snapshot_zxid(name) or 0)
     return tree
 
@@ -56,6 +64,7 @@ def test_replay_from_every_snapshot_meets_the_digest_of_every_transaction(versio
     files = recorded_files(version, kind)
     directory = BytesDirectory(files)
     txns = [record.txn() for record in walk(directory)]
+    data = data_of(directory)
     first = txns[0].header.zxid
     met: set[TxnType] = set()
     for file in snapshot_files(directory):
@@ -68,7 +77,7 @@ def test_replay_from_every_snapshot_meets_the_digest_of_every_transaction(versio
             tree.apply(txn)
             if txn.digest is not None:
                 assert txn.digest.version == DIGEST_VERSION
-                assert tree_digest(tree) == txn.digest.tree_digest, (file.name, txn)
+                assert tree_digest(tree, data) == txn.digest.tree_digest, (file.name, txn)
                 met.add(txn.header.type)
     assert {txn.header.type for txn in txns if txn.digest is None} <= {TxnType.error}
     if kind == "standalone":
@@ -80,12 +89,14 @@ def test_replay_from_every_snapshot_meets_the_digest_of_every_transaction(versio
 @pytest.mark.parametrize(("version", "kind"), DIGESTED)
 def test_the_content_of_a_snapshot_has_the_digest_it_says(version: str, kind: str) -> None:
     files = recorded_files(version, kind)
-    logged = {record.zxid: record.txn().digest for record in walk(BytesDirectory(files))}
+    directory = BytesDirectory(files)
+    logged = {record.zxid: record.txn().digest for record in walk(directory)}
+    data = data_of(directory)
     checked = 0
-    for file in snapshot_files(BytesDirectory(files)):
+    for file in snapshot_files(directory):
         snapshot = read_snapshot(BytesReader(files[file.name]), file.name)
         list(snapshot)
-        digest = tree_digest(begun_from(files, file.name))
+        digest = tree_digest(begun_from(files, file.name), data)
         if snapshot.digest is not None and snapshot.digest.zxid:
             assert snapshot.digest.zxid == file.zxid
             assert digest == snapshot.digest.digest
@@ -99,9 +110,10 @@ def test_the_content_of_a_snapshot_has_the_digest_it_says(version: str, kind: st
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= "3.6"])
 def test_a_log_alone_gives_the_digests_too(version: str) -> None:
     files = {n: d for n, d in recorded_files(version, "standalone").items() if n.startswith("log.")}
-    last = [record.txn() for record in walk(BytesDirectory(files))][-1]
+    directory = BytesDirectory(files)
+    last = [record.txn() for record in walk(directory)][-1]
     assert last.digest is not None
-    assert tree_digest(load_tree(BytesDirectory(files), whole=True)) == last.digest.tree_digest
+    assert tree_digest(load_whole(directory), data_of(directory)) == last.digest.tree_digest
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= "3.5"])
@@ -113,7 +125,7 @@ def test_a_reconfig_sets_the_config_znode_as_a_client_read_it(version: str) -> N
         ("/zookeeper/config", config["data"], config["version"]) for config in wanted
     ]
     for config in wanted:
-        tree = load_tree(recorded(version, "reconfig"), whole=True, upto=config["zxid"])
+        tree = load_whole(recorded(version, "reconfig"), config["zxid"])
         node = tree.nodes["/zookeeper/config"]
         assert (node.mzxid, node.version, node.data_length) == (
             config["zxid"],
@@ -127,14 +139,15 @@ def test_what_a_digest_sees_and_what_not() -> None:
     base = [create_payload(1, "/a"), create_payload(2, "/a/b", b"x")]
 
     def digest(*more: bytes) -> int:
-        return tree_digest(load_tree(BytesDirectory({"log.1": log_from([*base, *more])}), whole=True))
+        directory = BytesDirectory({"log.1": log_from([*base, *more])})
+        return tree_digest(load_whole(directory), data_of(directory))
 
     acl = struct.pack(">ii", 1, 1) + text("ip") + text("::1")
     seen = {
         digest(),
         digest(payload(3, 5, text("/a/b") + struct.pack(">i", 1) + b"y" + struct.pack(">i", 1))),
         digest(payload(3, 7, text("/a/b") + acl + struct.pack(">i", 1))),
-        digest(payload(3, 2, text("/a/b"))),
+        digest(delete_payload(3, "/a/b")),
         digest(create_payload(3, "/zookeeper/z", cversion=1)),  # by its parent, which counts
     }
     assert len(seen) == 5
@@ -144,15 +157,8 @@ def test_what_a_digest_sees_and_what_not() -> None:
 
 
 def test_a_digest_is_signed_as_records_carry_it() -> None:
-    tree = load_tree(BytesDirectory({"log.1": log_from([create_payload(1, "/a")])}), whole=True)
-    parts = [znode_digest(path, node) for path, node in tree.nodes.items()]
-    assert all(0 <= part < 1 << 32 for part in parts)
-    assert tree_digest(tree) == sum(parts)
-
-
-def test_a_part_of_a_tree_has_no_digest() -> None:
     directory = BytesDirectory({"log.1": log_from([create_payload(1, "/a")])})
-    with pytest.raises(ValueError, match="this one holds a part of /"):
-        tree_digest(load_tree(directory))
-    with pytest.raises(ValueError, match="begins at /, not at /a"):
-        load_tree(directory, chroot="/a", whole=True)
+    tree, data = load_whole(directory), data_of(directory)
+    parts = [znode_digest(path, node, data) for path, node in tree.nodes.items()]
+    assert all(0 <= part < 1 << 32 for part in parts)
+    assert tree_digest(tree, data) == sum(parts)

@@ -204,7 +204,7 @@ def test_the_columns_say_of_the_same_log_what_operations_say(asked: Asked) -> No
 
 def test_an_ephemeral_has_the_session_that_made_it_last() -> None:
     """As over a fuzzy snapshot: the znode is there already, of a session that made it later."""
-    owned = Owned.of({0x22: ["/e"]}, "/")
+    owned = Owned.from_owners({0x22: ["/e"]}, "/")
     owned.take(decode_txn(create_payload(1, "/e", ephemeral=True, session=0x11)))
     assert owned.owners == {0x11: ("/e",)}
     owned.drop("/e")

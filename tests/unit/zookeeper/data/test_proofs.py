@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 
 import pytest
 
-from tests.unit.zkdata_fixtures import create_payload, log_from, payload, snapshot_of, text
+from tests.unit.zkdata_fixtures import close_payload, create_payload, log_from, snapshot_of
 from zkmigrate.zookeeper.data.histories import Histories
 from zkmigrate.zookeeper.data.proofs import Reach, Side, delta_proof, reach_by, reach_of, tail_proof
 from zkmigrate.zookeeper.data.reader import BytesDirectory
@@ -16,10 +15,6 @@ from zkmigrate.zookeeper.data.sums import Sums
 OLD, NEW = 1 << 32, 2 << 32
 OWNER, OTHER = 0x11, 0x22
 AT = Sums("/kafka", OLD + 4, 2, OLD + 3, "/kafka/e", (), {OWNER: ("/kafka/e",)}, {OWNER: 18000}, "", {}, 2)
-
-
-def close(zxid: int, session: int, *paths: str) -> bytes:
-    return payload(zxid, -11, struct.pack(">i", len(paths)) + b"".join(map(text, paths)), session, 0)
 
 
 def side(name: str, log: Sequence[bytes] = (), **snapshots: bytes) -> Side:
@@ -120,7 +115,7 @@ def test_every_disk_must_hold_the_newest_mark_in_the_tree(
 
 # --- delta -------------------------------------------------------------------------------------------------
 
-EXPIRY = [*SHARED, close(OLD + 5, OWNER, "/kafka/e")]
+EXPIRY = [*SHARED, close_payload(OLD + 5, OWNER, ["/kafka/e"])]
 """Source, on which the owner's session ended after the cut."""
 
 
@@ -133,7 +128,7 @@ def delta(
 
 
 REFORMED = [*SHARED, create_payload(NEW + 1, "/kafka/new")]
-CLOSED = [*SHARED, close(NEW + 1, OWNER, "/kafka/e")]
+CLOSED = [*SHARED, close_payload(NEW + 1, OWNER, ["/kafka/e"])]
 OWN = reached(OLD + 4, NEW + 1)
 
 

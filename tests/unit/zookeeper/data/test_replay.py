@@ -7,7 +7,18 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.unit.zkdata_fixtures import OPEN_ACL, create_payload, log_from, payload, set_payload, text
+from tests.unit.zkdata_fixtures import (
+    OPEN_ACL,
+    acl_payload,
+    close_payload,
+    create_payload,
+    delete_payload,
+    log_from,
+    multi_payload,
+    payload,
+    set_payload,
+    text,
+)  # fmt: skip
 from zkmigrate.zookeeper.data.errors import CorruptError
 from zkmigrate.zookeeper.data.reader import BytesDirectory
 from zkmigrate.zookeeper.data.replay import (
@@ -31,29 +42,7 @@ BROKER, ADMIN = 0x11, 0x22
 
 
 def node(version: int = 0, aversion: int = 0, owner: int = 0) -> Znode:
-    return Znode(b"\0" * 32, 0, ACL, 1, 1, 1, 1, 1, version, 0, aversion, owner, 0)
-
-
-def delete(zxid: int, path: str) -> bytes:
-    return payload(zxid, 2, text(path))
-
-
-def set_acl(zxid: int, path: str, version: int) -> bytes:
-    return payload(zxid, 7, text(path) + OPEN_ACL + struct.pack(">i", version))
-
-
-def close(zxid: int, session: int, *paths: str) -> bytes:
-    body = struct.pack(">i", len(paths)) + b"".join(text(path) for path in paths) if paths else b""
-    return payload(zxid, -11, body, session, 0)
-
-
-def multi(zxid: int, *parts: bytes, session: int = ADMIN) -> bytes:
-    """Of whole payloads: the type and the body of each count."""
-    subs = b""
-    for part in parts:
-        kind, body = part[28:32], part[32:]
-        subs += kind + struct.pack(">i", len(body)) + body
-    return payload(zxid, 14, struct.pack(">i", len(parts)) + subs, session)
+    return Znode(b"\0" * 32, 0, ACL, 1, 1, 1, 1, 1, version, 0, aversion, owner)
 
 
 def replay(
@@ -76,8 +65,8 @@ def test_what_stays_is_done_again_in_order_and_bound_to_the_versions_it_finds() 
         create_payload(OWN + 1, "/kafka/topics", b"t", session=ADMIN),
         set_payload(OWN + 2, "/kafka/topics", b"u", version=1),
         set_payload(OWN + 3, "/kafka/old", b"v", version=8),
-        set_acl(OWN + 4, "/kafka/old", 3),
-        delete(OWN + 5, "/kafka/topics"),
+        acl_payload(OWN + 4, "/kafka/old", 3),
+        delete_payload(OWN + 5, "/kafka/topics"),
         create_payload(OWN + 6, "/other", session=ADMIN),
         at_cut={"/kafka/old": node(7, 2)},
     )
@@ -95,8 +84,8 @@ def test_of_an_ephemeral_only_its_parents_counter_is_done_again() -> None:
     found = replay(
         create_payload(OWN + 1, "/kafka/controller", ephemeral=True, session=BROKER),
         set_payload(OWN + 2, "/kafka/controller", b"x", version=1),
-        close(OWN + 3, BROKER),
-        delete(OWN + 4, "/kafka/lock"),
+        close_payload(OWN + 3, BROKER),
+        delete_payload(OWN + 4, "/kafka/lock"),
         create_payload(OWN + 5, "/kafka/controller", b"stays"),
         create_payload(OWN + 6, "/kafka/lock", b"stays"),
         at_cut={"/kafka/lock": node(owner=ADMIN)},
@@ -113,7 +102,7 @@ def test_of_an_ephemeral_only_its_parents_counter_is_done_again() -> None:
 def test_a_session_of_before_the_cut_takes_its_ephemerals_along() -> None:
     for paths in ((), ("/kafka/lock",)):  # as 3.5 logs it, and as 3.6 does
         found = replay(
-            close(OWN + 1, ADMIN, *paths),
+            close_payload(OWN + 1, ADMIN, paths or None),
             create_payload(OWN + 2, "/kafka/lock", b"stays"),
             at_cut={"/kafka/lock": node(owner=ADMIN)},
             owners={ADMIN: ["/kafka/lock"]},
@@ -129,7 +118,9 @@ def test_a_multi_is_one_transaction_and_a_failed_one_is_none() -> None:
     )
     failed = (create_payload(0, "/kafka/x"), payload(0, -1, struct.pack(">i", -101)))
     found = replay(
-        multi(OWN + 1, *parts), multi(OWN + 2, *failed), at_cut={"/kafka/controller_epoch": node(3)}
+        multi_payload(OWN + 1, *parts, session=ADMIN),
+        multi_payload(OWN + 2, *failed, session=ADMIN),
+        at_cut={"/kafka/controller_epoch": node(3)},
     )
     made = list(found)
     assert [again.requests for again in made] == [
@@ -154,10 +145,10 @@ def test_null_data_stays_null() -> None:
             payload(OWN + 1, 21, text("/kafka/t") + text("") + OPEN_ACL + struct.pack(">iq", 1, 500)),
             "as a TTL znode",
         ),
-        (delete(OWN + 1, "/kafka/unheard"), "/kafka/unheard was deleted, and was not there"),
+        (delete_payload(OWN + 1, "/kafka/unheard"), "/kafka/unheard was deleted, and was not there"),
         (set_payload(OWN + 1, "/kafka/unheard", b""), "/kafka/unheard was written to, and was not there"),
         (set_payload(OWN + 1, "/kafka/old", b"", version=9), "/kafka/old got version 9 where 8 follows"),
-        (set_acl(OWN + 1, "/kafka/old", 1), "/kafka/old got aversion 1 where 3 follows"),
+        (acl_payload(OWN + 1, "/kafka/old", 1), "/kafka/old got aversion 1 where 3 follows"),
         (create_payload(OWN + 1, "/kafka/old"), "/kafka/old was created, and was there"),
     ],
     ids=["container", "ttl", "delete", "set", "version", "aversion", "create"],
@@ -172,7 +163,7 @@ def test_what_does_not_fit_the_tree_at_the_cut_is_refused_with_its_place(own: by
 
 def test_the_deletion_of_what_is_above_the_subtree_is_refused() -> None:
     with pytest.raises(ReplayError, match="/a, which is above /a/kafka, was deleted"):
-        list(replay(delete(OWN + 1, "/a"), chroot="/a/kafka"))
+        list(replay(delete_payload(OWN + 1, "/a"), chroot="/a/kafka"))
 
 
 def test_a_hole_in_the_log_is_refused() -> None:
@@ -192,7 +183,11 @@ def test_the_fingerprint_stands_for_every_request_and_the_cut() -> None:
 
 
 def test_what_a_tree_needs_is_named_and_no_more() -> None:
-    own = [create_payload(OWN + 1, "/kafka/a/b"), delete(OWN + 2, "/kafka/c"), delete(OWN + 3, "/other")]
+    own = [
+        create_payload(OWN + 1, "/kafka/a/b"),
+        delete_payload(OWN + 2, "/kafka/c"),
+        delete_payload(OWN + 3, "/other"),
+    ]
     log = BytesDirectory({f"log.{CUT:x}": log_from([create_payload(CUT, "/kafka/shared"), *own])})
     assert needed(log, chroot="/kafka", after=CUT) == {"/kafka/a/b", "/kafka/c"}
 
@@ -203,11 +198,12 @@ def test_requests_are_counted_by_kind() -> None:
         create_payload(OWN + 1, "/kafka/a"),
         create_payload(OWN + 2, "/kafka/a/e", ephemeral=True),
         set_payload(OWN + 3, "/kafka/a", b""),
-        set_acl(OWN + 4, "/kafka/a", 1),
-        delete(OWN + 5, "/kafka/a"),
+        acl_payload(OWN + 4, "/kafka/a", 1),
+        delete_payload(OWN + 5, "/kafka/a"),
     ):
         tally.take(again)
-    counted = (tally.creates, tally.counts, tally.writes, tally.acls, tally.deletes, tally.transactions)
+    kinds = ("Create", "Count", "SetData", "SetAcl", "Delete")
+    counted = (*(tally.kinds[kind] for kind in kinds), tally.transactions)
     assert counted == (1, 1, 1, 1, 1, 5)
     assert tally.paths == {"/kafka/a", "/kafka/a/e"}
 
@@ -218,7 +214,7 @@ def test_the_counter_of_a_parent_counts_creates_and_no_deletes() -> None:
     for at in (
         create_payload(1, "/kafka"),
         create_payload(2, "/kafka/e", ephemeral=True, cversion=-1),
-        delete(3, "/kafka/e"),
+        delete_payload(3, "/kafka/e"),
         create_payload(4, "/kafka/f", cversion=-1),
     ):
         tree.apply(decode_txn(at))

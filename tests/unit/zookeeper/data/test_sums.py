@@ -15,6 +15,7 @@ from tests.unit.zkdata_fixtures import (
     VERSIONS,
     build_log,
     create_payload,
+    delete_payload,
     log_from,
     payload,
     recorded,
@@ -29,7 +30,7 @@ from zkmigrate.zookeeper.data.sums import BUCKETS, Sums, bucket_of, hash_of, rea
 from zkmigrate.zookeeper.data.tree import Tree, Znode, load_tree, max_zxid
 from zkmigrate.zookeeper.data.txn import Acl
 
-NODE = Znode(b"\1" * 32, 3, (Acl(31, "world", "anyone"),), 1, 2, 3, 4, 5, 6, 7, 8, 0, 0)
+NODE = Znode(b"\1" * 32, 3, (Acl(31, "world", "anyone"),), 1, 2, 3, 4, 5, 6, 7, 8, 0)
 
 
 def summed(tree: Tree) -> tuple[int, ...]:
@@ -80,7 +81,7 @@ def test_an_observer_that_was_sent_a_snapshot_has_the_sums_of_its_tree(version: 
 
 def test_only_what_the_log_touches_is_held() -> None:
     tree = {"/kafka": b"", **{f"/kafka/n{n}": b"x" for n in range(300)}}
-    log = log_from([set_payload(9, "/kafka/n7", b"new"), payload(10, 2, text("/kafka/n8"))])
+    log = log_from([set_payload(9, "/kafka/n7", b"new"), delete_payload(10, "/kafka/n8")])
     found = read_sums(BytesDirectory({"snapshot.8": snapshot_of(tree), "log.9": log}), chroot="/kafka")
     assert (found.znodes, found.zxid) == (300, 10)
     # n7; and the parent of both, whose pzxid the deletion raises. n8 is gone.

@@ -151,7 +151,7 @@ def test_a_crafted_last_payload_does_not_fool_it(monkeypatch: pytest.MonkeyPatch
     log = build_log(5, 1)
     for cursor in (None, Cursor("log.5", len(log), 5)):
         assert newest(BytesDirectory({"log.5": log + outer}), cursor=cursor).zxid == 6
-    monkeypatch.setattr("zkmigrate.zookeeper.data.tail.reach", lambda _jute_maxbuffer: 0)
+    monkeypatch.setattr("zkmigrate.zookeeper.data.tail.enclosing_span", lambda _jute_maxbuffer: 0)
     assert newest(BytesDirectory({"log.5": log + outer})).zxid == 999  # what the search is for
 
 

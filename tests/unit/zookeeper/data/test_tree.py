@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 
 from tests.unit.zkdata_fixtures import (
+    OPEN_ACL,
     RECORDED,
     VERSIONS,
     build_log,
+    close_payload,
     create_payload,
+    delete_payload,
     log_from,
     pack_snappy,
     payload,
@@ -40,7 +43,7 @@ from zkmigrate.zookeeper.data.session import parse_session
 from zkmigrate.zookeeper.data.snapshot import read_snapshot
 from zkmigrate.zookeeper.data.sums import read_sums
 from zkmigrate.zookeeper.data.tree import Tree, Znode, diff, load_tree, max_zxid
-from zkmigrate.zookeeper.data.txn import Acl
+from zkmigrate.zookeeper.data.txn import Acl, decode_txn
 from zkmigrate.zookeeper.data.zxid import parse_zxid
 
 
@@ -308,9 +311,9 @@ def test_rules_of_replay() -> None:
         create_payload(4, "/kafka/no/parent"),
         payload(5, 5, text("/kafka/a") + struct.pack(">i", 3) + b"two" + struct.pack(">i", 4), time_ms=5000),
         create_payload(6, "/kafka/e", b"", ephemeral=True, session=9, cversion=8),
-        payload(7, 2, text("/kafka/gone")),  # not there: the parent's pzxid all the same
+        delete_payload(7, "/kafka/gone"),  # not there: the parent's pzxid all the same
         payload(8, -10, struct.pack(">i", 4000), session=9),
-        payload(9, 2, text("/other")),
+        delete_payload(9, "/other"),
     )
     assert sorted(tree.nodes) == ["/kafka", "/kafka/a", "/kafka/e"]
     root, a = tree.nodes["/kafka"], tree.nodes["/kafka/a"]
@@ -319,16 +322,14 @@ def test_rules_of_replay() -> None:
     assert tree.owners == {9: ("/kafka/e",)}
     assert tree.smallest_timeout_ms == 4000
     assert tree.zxid == 9
-    for record in walk(BytesDirectory({"log.a": log_from([payload(10, -11, b"", session=9)])})):
-        tree.apply(record.txn())
+    tree.apply(decode_txn(close_payload(10, 9)))
     assert "/kafka/e" not in tree.nodes
     assert tree.nodes["/kafka"].pzxid == 10
     assert tree.owners == {}
 
 
 def test_ownerships_of_containers_and_ttls_are_no_sessions() -> None:
-    open_acl = struct.pack(">ii", 1, 31) + text("world") + text("anyone")
-    base = struct.pack(">i", -1) + open_acl + struct.pack(">i", 1)
+    base = struct.pack(">i", -1) + OPEN_ACL + struct.pack(">i", 1)
     tree = tree_of(
         create_payload(1, "/kafka"),
         payload(2, 19, text("/kafka/c") + base),
@@ -341,15 +342,9 @@ def test_ownerships_of_containers_and_ttls_are_no_sessions() -> None:
 
 
 def test_differences_are_named_and_cut() -> None:
-    left = tree_of(
-        *(create_payload(n, "/kafka" if n == 1 else f"/kafka/{n}", cversion=n) for n in range(1, 6))
-    )
-    right = tree_of(
-        *(
-            create_payload(n, "/kafka" if n == 1 else f"/kafka/{n}", b"d" if n < 4 else b"x", cversion=n)
-            for n in range(1, 5)
-        )
-    )
+    shared = [create_payload(n, "/kafka" if n == 1 else f"/kafka/{n}", cversion=n) for n in range(1, 4)]
+    left = tree_of(*shared, *(create_payload(n, f"/kafka/{n}", cversion=n) for n in (4, 5)))
+    right = tree_of(*shared, create_payload(4, "/kafka/4", b"x", cversion=4))
     found = diff(left, right)
     assert [(d.path, d.kind) for d in found] == [
         ("/kafka", "pzxid"),  # the first field that differs
@@ -363,29 +358,8 @@ def test_differences_are_named_and_cut() -> None:
 
 def test_one_changed_access_list_is_a_difference() -> None:
     tree = tree_of(create_payload(1, "/kafka"))
-    other = tree_of(create_payload(1, "/kafka"))
-    node = other.nodes["/kafka"]
-    assert isinstance(node, Znode)
-    for record in walk(
-        BytesDirectory(
-            {
-                "log.2": log_from(
-                    [
-                        payload(
-                            2,
-                            7,
-                            text("/kafka")
-                            + struct.pack(">ii", 1, 1)
-                            + text("ip")
-                            + text("::1")
-                            + struct.pack(">i", 1),
-                        )
-                    ]
-                )
-            }
-        )
-    ):
-        other.apply(record.txn())
+    acl = struct.pack(">ii", 1, 1) + text("ip") + text("::1")
+    other = tree_of(create_payload(1, "/kafka"), payload(2, 7, text("/kafka") + acl + struct.pack(">i", 1)))
     assert max_zxid(other) == max_zxid(tree)
     assert [d.kind for d in diff(tree, other)] == ["acl"]
 
@@ -400,7 +374,7 @@ def test_logs_may_live_in_their_own_directory() -> None:
 
 def test_differences_are_told_as_zookeepers_shell_tells_them() -> None:
     def at(**changed: Any) -> Tree:
-        node = Znode(b"\1" * 32, 3, (Acl(31, "world", "anyone"),), 1, 2, 3, 4, 5, 6, 7, 8, 0, 0)
+        node = Znode(b"\1" * 32, 3, (Acl(31, "world", "anyone"),), 1, 2, 3, 4, 5, 6, 7, 8, 0)
         return Tree("/", nodes={"/a": replace(node, **changed)})
 
     def told(**changed: Any) -> tuple[str, str, str]:
@@ -420,7 +394,6 @@ def test_differences_are_told_as_zookeepers_shell_tells_them() -> None:
 
 def test_a_create_replayed_over_a_later_state_does_not_set_its_parent_back() -> None:
     again = create_payload(2, "/kafka/a", cversion=1)
-    tree = tree_of(create_payload(1, "/kafka"), again, payload(3, 2, text("/kafka/a")))
-    for record in walk(BytesDirectory({"log.2": log_from([again])})):
-        tree.apply(record.txn())
+    tree = tree_of(create_payload(1, "/kafka"), again, delete_payload(3, "/kafka/a"))
+    tree.apply(decode_txn(again))
     assert (tree.nodes["/kafka"].cversion, tree.nodes["/kafka"].pzxid) == (1, 3)

@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,25 +36,12 @@ from zkmigrate.engine.clock import Interrupt, RealClock
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
-from zkmigrate.zookeeper.disks.collect import Asked, Server, collect
-from zkmigrate.zookeeper.disks.collected import filling
-from zkmigrate.zookeeper.disks.location import Place, reached
+from zkmigrate.zookeeper.disks.collect import Request, Server, collect
+from zkmigrate.zookeeper.disks.location import Place, open_disks
+from zkmigrate.zookeeper.disks.manifest import locked_manifest
 
 PADDING = bytes(70_000)
 TREE = snapshot_of({"/kafka": b"x"})
-
-
-@pytest.fixture(scope="module")
-def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    with daemon.running(tmp_path_factory.mktemp("sshd")) as running:
-        running.pin()
-        yield running
-
-
-def reach(sshd: Sshd) -> tuple[str, ...]:
-    """The options by which the daemon is reached."""
-    key, pins = sshd.folder / "user_key", sshd.folder / "known_hosts"
-    return ("--ssh-port", str(sshd.port), "--ssh-key", str(key), "--known-hosts", str(pins))
 
 
 class Side:
@@ -122,7 +108,7 @@ def test_what_a_server_left_comes_whole_and_without_padding_from_here_and_from_a
         (data / name).write_bytes(content)
     for out, place, more in (
         (tmp_path / "near", f"zk1={data}", ()),
-        (tmp_path / "far", f"zk1=127.0.0.1:{data.parent}", reach(sshd)),
+        (tmp_path / "far", f"zk1=127.0.0.1:{data.parent}", sshd.options),
     ):
         result = run(place, "--out", str(out), "--newest-snapshots", "9", "--json", *more)
         assert result.exit_code == 0, result.output
@@ -331,10 +317,10 @@ def test_a_file_that_is_purged_between_the_listing_and_the_reading_is_said(
             side.drop("log.1")
         return False
 
-    asked = Asked(side.out, (Server("zk1", Place(host, str(side.data))),), 1, 0, MAX_RECORD)
+    request = Request(side.out, (Server("zk1", Place(host, str(side.data))),), 1, 0, MAX_RECORD)
     given = SshDraft("", sshd.port, str(sshd.folder / "user_key"), str(sshd.folder / "known_hosts"), "", "")
-    with reached(transport_ssh(given)) as disks:
-        outcome = collect(disks, asked, RealClock(Interrupt()), stop, lambda _line: None)
+    with open_disks(transport_ssh(given)) as disks:
+        outcome = collect(disks, request, RealClock(Interrupt()), stop, lambda _line: None)
     assert outcome.code == 0
     assert [(note.name, note.what) for note in outcome.notes] == [("log.1", "purged")]
     assert side.names() == ["log.6"]
@@ -405,7 +391,7 @@ def grown(process: subprocess.Popen[bytes], path: Path, size: int) -> None:
 def test_a_run_that_is_ended_in_the_middle_is_gone_on_with(
     side: Side, sshd: Sshd, how: signal.Signals, name: str
 ) -> None:
-    side.place, side.reach = f"127.0.0.1:{side.data}", reach(sshd)
+    side.place, side.reach = f"127.0.0.1:{side.data}", sshd.options
     log = build_log(1, 30_000)
     side.put("log.1", build_log(1, 4_000) + PADDING)
     side.run()
@@ -420,7 +406,7 @@ def test_a_run_that_is_ended_in_the_middle_is_gone_on_with(
     out, err = process.communicate(timeout=60)
     assert process.returncode == (-9 if how is signal.SIGKILL else 130), err
     if how is not signal.SIGKILL:
-        assert b"stopped; the same command goes on" in out
+        assert b"stopped; the same command continues" in out
     assert side.here("log.1") == build_log(1, 4_000)
     assert side.names() == ["log.1", f"{name}.part"]
     code, said = side.verify()
@@ -477,7 +463,7 @@ def test_a_host_that_is_lost_leaves_what_came_and_the_other_servers_their_turn(
     part = side.out / "zk1" / "version-2" / "log.1.part"
     with daemon.running(tmp_path / "daemon") as lost:
         lost.pin()
-        process = begin(side, "--rate", "60k", f"zk2={other}", *reach(lost))
+        process = begin(side, "--rate", "60k", f"zk2={other}", *lost.options)
         grown(process, part, 50_000)
         found = subprocess.run(["pgrep", "-P", str(lost.process.pid)], capture_output=True, check=True)
         lost.process.kill()
@@ -488,7 +474,7 @@ def test_a_host_that_is_lost_leaves_what_came_and_the_other_servers_their_turn(
     assert b"zk1: 127.0.0.1: " in out
     assert (side.out / "zk2/version-2/log.1").read_bytes() == build_log(1, 5)
     had = part.stat().st_size
-    side.reach = reach(sshd)
+    side.reach = sshd.options
     assert side.run()["bytes_read"] < len(log) - had + 300_000
     assert side.here("log.1") == log
 
@@ -594,18 +580,18 @@ def test_a_name_stays_with_its_place_and_a_folder_with_one_process(side: Side, t
     moved = run(f"zk1={other.data}", "--out", str(side.out))
     assert (moved.exit_code, f"from {side.data}, not from" in moved.stderr) == (2, True)
     assert run(f"zk1={side.data}/version-2/", "--out", str(side.out)).exit_code == 0
-    with filling(side.out):
+    with locked_manifest(side.out):
         held = run(f"zk1={side.data}", "--out", str(side.out))
     assert (held.exit_code, "is being filled by another process" in held.stderr) == (5, True)
     (side.out / "manifest.json").write_text('{"format": 1, "files": [3]}')
     broken = run(f"zk1={side.data}", "--out", str(side.out))
-    assert (broken.exit_code, "does not read" in broken.stderr) == (8, True)
+    assert (broken.exit_code, "cannot be read" in broken.stderr) == (8, True)
 
 
 def test_a_server_that_is_not_there_does_not_keep_the_others(side: Side, sshd: Sshd) -> None:
     side.put("log.1", build_log(1, 5))
     gone = f"zk2=127.0.0.1:{side.data}/none"
-    result = run(gone, f"zk1={side.data}", "--out", str(side.out), "--json", *reach(sshd))
+    result = run(gone, f"zk1={side.data}", "--out", str(side.out), "--json", *sshd.options)
     assert result.exit_code == 8
     assert side.here("log.1") == build_log(1, 5)
     (note,) = json.loads(result.stdout)["notes"]
@@ -628,4 +614,4 @@ def test_a_manifest_cannot_lead_out_of_its_folder(side: Side, place: str, server
         body["servers"][server] = "host:/data"
     path.write_text(json.dumps(body))
     code, said = side.verify()
-    assert (code, "is no server's name" in said) == (8, True), said
+    assert (code, "is not a server's name" in said) == (8, True), said

@@ -110,7 +110,7 @@ def test_progress_counts_what_is_left_from_what_came() -> None:
     progress = Progress(clock, lines.append)
     progress.plan("zk1 log.1", 6_000_000)
     progress.plan("zk1 log.9", 2_000_000)
-    with progress.of("zk1 log.1"):
+    with progress.reading("zk1 log.1"):
         progress.read(1_000_000)
         assert lines == []
         clock.time += 4
@@ -118,7 +118,7 @@ def test_progress_counts_what_is_left_from_what_came() -> None:
         clock.time += 1
         progress.read(1_000_000)
     clock.time += 5
-    with progress.of("zk1 log.9"):  # the rest of the first was padding
+    with progress.reading("zk1 log.9"):  # the rest of the first was padding
         progress.read(1_000_000)
     assert lines == [
         "2.0 MB of at most 8.0 MB read, at most 12 s left; now zk1 log.1",

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
 from tests.unit.zkdata_fixtures import (
-    OPEN_ACL,
     VERSIONS,
+    acl_payload,
+    close_payload,
     create_payload,
     log_from,
     payload,
     recorded_files,
     set_payload,
     snapshot_of,
-    text,
-)
+)  # fmt: skip
 from zkmigrate.cli.main import cli
 from zkmigrate.zookeeper.data.sums import BUCKETS
 from zkmigrate.zookeeper.data.tree import Znode, differences
@@ -32,16 +31,6 @@ from zkmigrate.zookeeper.disks.subtree_differences import differing
 OLD, NEW = 1 << 32, 2 << 32
 BROKER, STRAY, OTHER = 0x11, 0x22, 0x33
 TREE = {"/kafka": b"", "/other": b""}
-
-
-def acl_payload(zxid: int, path: str) -> bytes:
-    """A setACL: it leaves no zxid in the tree."""
-    return payload(zxid, 7, text(path) + OPEN_ACL + struct.pack(">i", 1), STRAY)
-
-
-def close_payload(zxid: int, session: int, paths: Sequence[str], cxid: int = 0) -> bytes:
-    vector = struct.pack(">i", len(paths)) + b"".join(text(path) for path in paths)
-    return payload(zxid, -11, vector, session, cxid)
 
 
 def history() -> list[bytes]:
@@ -131,7 +120,7 @@ def test_a_dest_one_transaction_behind_is_refused_and_the_transaction_named(tmp_
 
 
 def test_a_change_of_an_access_list_alone_is_seen_by_delta_and_digest_not_by_the_tail(tmp_path: Path) -> None:
-    changed = [*history(), acl_payload(OLD + 11, "/kafka/n3")]
+    changed = [*history(), acl_payload(OLD + 11, "/kafka/n3", session=STRAY)]
     source, dest = disk(tmp_path / "s", changed), disk(tmp_path / "d", history())
     code, found = proved("all", source, dest)
     assert code == 10
@@ -257,13 +246,13 @@ def test_every_difference_is_in_the_file_and_the_first_are_shown(tmp_path: Path)
 
     again = run("digest", source, dest, more=["--out", str(out)])
     assert again.exit_code == 2
-    assert "the file is there already" in again.stderr
+    assert "the file exists" in again.stderr
     assert len(out.read_text().splitlines()) == 50
 
 
 def test_what_fits_in_memory_and_what_does_not_give_the_same_differences() -> None:
     def node(n: int) -> Znode:
-        return Znode(bytes([n % 251]) * 32, 1, (), n, n, n, 0, 0, 0, 0, 0, 0, 0)
+        return Znode(bytes([n % 251]) * 32, 1, (), n, n, n, 0, 0, 0, 0, 0, 0)
 
     left = {f"/n{n}": node(n) for n in range(900)}
     right = {f"/n{n}": node(n if n % 3 else n + 1) for n in range(100, 1000)}
@@ -332,13 +321,6 @@ def test_a_chroot_that_neither_side_has_is_no_proof(tmp_path: Path) -> None:
     assert "holds no znode /kafak" in result.stderr
 
 
-@pytest.fixture(scope="module")
-def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    with daemon.running(tmp_path_factory.mktemp("sshd")) as running:
-        running.pin()
-        yield running
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 def test_directories_of_real_servers_here_and_on_a_host(tmp_path: Path, sshd: Sshd, version: str) -> None:
     folders = []
@@ -348,10 +330,8 @@ def test_directories_of_real_servers_here_and_on_a_host(tmp_path: Path, sshd: Ss
         for file, content in recorded_files(version, "standalone").items():
             (folder / file).write_bytes(content)
         folders.append(folder.parent)
-    key, pins = sshd.folder / "user_key", sshd.folder / "known_hosts"
-    reach = ("--ssh-port", str(sshd.port), "--ssh-key", str(key), "--known-hosts", str(pins))
     code, here = proved("all", *folders)
-    there = run("all", folders[0], f"127.0.0.1:{folders[1]}", more=[*reach, "--json"])
+    there = run("all", folders[0], f"127.0.0.1:{folders[1]}", more=[*sshd.options, "--json"])
     assert (code, there.exit_code) == (0, 0), there.output
     distant = json.loads(there.stdout)
     assert distant["digest"]["held"] is True

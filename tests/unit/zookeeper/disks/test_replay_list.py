@@ -13,21 +13,22 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.unit.zkdata_fixtures import (
-    OPEN_ACL,
+    acl_payload,
+    close_payload,
     create_payload,
     log_from,
     payload,
     set_payload,
     snapshot_of,
     text,
-)
-from tests.unit.zookeeper.disks.test_prove import BROKER, NEW, OLD, OTHER, STRAY, close_payload, disk, history
+)  # fmt: skip
+from tests.unit.zookeeper.disks.test_prove import BROKER, NEW, OLD, OTHER, STRAY, disk, history
 from zkmigrate.cli.main import cli
 from zkmigrate.moves.facts.replay import ReplayDisks, ReplayScope
 from zkmigrate.moves.facts.replay_disks import Reader
 from zkmigrate.zookeeper.data.replay import Mark
 from zkmigrate.zookeeper.data.zxid import format_zxid
-from zkmigrate.zookeeper.disks.location import Disks, Place, opened
+from zkmigrate.zookeeper.disks.location import Disks, Place, open_side
 
 CUT = OLD + 10
 EXPIRED = close_payload(OLD + 11, BROKER, ["/kafka/ids/1"])
@@ -98,7 +99,7 @@ def test_more_transactions_than_lines_are_counted(source: Path, tmp_path: Path) 
     ("since", "own", "ids"),
     [
         ([create_payload(OLD + 12, "/kafka/stray", session=STRAY)], [], ["source.untouched"]),
-        ([payload(OLD + 12, 7, text("/kafka") + OPEN_ACL + struct.pack(">i", 1))], [], ["source.untouched"]),
+        ([acl_payload(OLD + 12, "/kafka")], [], ["source.untouched"]),
         (None, [], ["source.at-rest"]),
         ([], [create_payload(NEW + 5, "/kafka/e", ephemeral=True, session=STRAY)], ["dest.at-rest"]),
         ([], [set_payload(NEW + 5, "/kafka/n4", b"", version=4)], ["replay.possible"]),
@@ -213,7 +214,7 @@ def test_a_directory_that_is_named_twice_is_refused(source: Path, tmp_path: Path
 def looking(source: Path, dest: Path) -> ReplayDisks:
     disks = Disks(None)
     return ReplayDisks(
-        lambda: [opened(disks, Place("", str(folder)), None) for folder in (source, dest)], "/kafka"
+        lambda: [open_side(disks, Place("", str(folder)), None) for folder in (source, dest)], "/kafka"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
 from tests.unit.tree_server import CONNECTED, EXPIRED, SYNC, TreeServer, Zxids, running
 from tests.unit.zkdata_fixtures import VERSIONS, create_payload, log_from
-from tests.unit.zookeeper.disks.test_tail import placed, reach
+from tests.unit.zookeeper.disks.test_tail import placed
 from zkmigrate.cli.main import cli
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.zookeeper.clients.session import Limits
@@ -23,8 +23,9 @@ from zkmigrate.zookeeper.clients.subtree import Server, walk_subtree
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.subtree import Walk
 from zkmigrate.zookeeper.data.tree import load_tree, max_zxid
+from zkmigrate.zookeeper.disks.progress import Interval
 from zkmigrate.zookeeper.disks.servers import parse_servers
-from zkmigrate.zookeeper.disks.subtree import Pace
+from zkmigrate.zookeeper.disks.subtree import WalkProgress
 
 TREE: dict[str, Zxids] = {
     "/": (0, 0, 9),
@@ -37,13 +38,6 @@ KEYS = [
     "zxid", "complete", "source", "where", "chroot", "znodes", "czxid", "mzxid", "pzxid", "begin", "end",
     "gone", "denied", "requests", "seconds",
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    with daemon.running(tmp_path_factory.mktemp("sshd")) as running_sshd:
-        running_sshd.pin()
-        yield running_sshd
 
 
 def run(*words: str) -> Result:
@@ -136,7 +130,7 @@ def test_a_chroot_that_is_not_there_is_told_with_the_part_that_is() -> None:
     with running(TreeServer(TREE)) as server:
         result = run(at(server, chroot="/kafka/no/where"), "--json")
     assert result.exit_code == 8
-    said = f"/kafka/no/where is not there on 127.0.0.1:{server.port}; /kafka is."
+    said = f"/kafka/no/where does not exist on 127.0.0.1:{server.port}; /kafka does."
     assert result.stderr.startswith(f"zkmigrate: {said}")
     assert json.loads(result.stdout)["error"].startswith(said)
 
@@ -162,7 +156,7 @@ HTTP = b"HTTP/1.1 400 Bad Request\r\n\r\n"
     [
         (TreeServer(TREE, greeting=None), "closed the connection and gave no session: it does not serve"),
         (TreeServer(TREE, greeting=EXPIRED), "refused the session: it calls it expired"),
-        (TreeServer(TREE, greeting=CONNECTED[:9]), "is no ZooKeeper: a ConnectResponse of 9 bytes"),
+        (TreeServer(TREE, greeting=CONNECTED[:9]), "is not ZooKeeper: a ConnectResponse of 9 bytes"),
         (TreeServer(TREE, drop_after=0), "connection lost: the server closed it"),
         (TreeServer(TREE, garble=lambda _: HTTP), "a message of 1213486160 bytes, allowed are 0 to "),
         (TreeServer(TREE, garble=lambda _: struct.pack(">i", -9)), "a message of -9 bytes"),
@@ -213,7 +207,7 @@ def test_a_directory_is_read_alike_from_here_and_from_a_host(
     folder = placed(tmp_path, version, "standalone")
     tree = load_tree(FileDirectory(folder / "version-2"), chroot=chroot)
     here = run("--dir", str(folder), "--chroot", chroot, "--json")
-    there = run("--dir", f"127.0.0.1:{folder}", "--chroot", chroot, "--json", *reach(sshd))
+    there = run("--dir", f"127.0.0.1:{folder}", "--chroot", chroot, "--json", *sshd.options)
     assert (here.exit_code, there.exit_code) == (0, 0), here.output + there.output
     body, other = json.loads(here.stdout), json.loads(there.stdout)
     assert list(body) == KEYS
@@ -241,7 +235,7 @@ def test_files_that_lack_the_chroot_or_cannot_be_read_get_one_line(tmp_path: Pat
     folder = placed(tmp_path, VERSIONS[-1], "standalone")
     absent = run("--dir", str(folder), "--chroot", "/nowhere")
     assert absent.exit_code == 8
-    assert f"/nowhere is not there in {folder} at 0x" in absent.stderr
+    assert f"/nowhere does not exist in {folder} at 0x" in absent.stderr
     assert run("--dir", str(tmp_path / "none")).exit_code == 8
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "log.1").write_bytes(b"PK\x03\x04" + bytes(100))
@@ -262,7 +256,7 @@ def test_files_that_lack_the_chroot_or_cannot_be_read_get_one_line(tmp_path: Pat
             "--chroot, --ssh-user does not fit asking a server",
         ),
         (("--dir", "/data", "--window", "4"), "--window does not fit reading files"),
-        (("h:0/kafka",), "'h:0' in 'h:0/kafka' names no server"),
+        (("h:0/kafka",), "'h:0' in 'h:0/kafka' is not a server"),
         (("h/kafka/",), "'/kafka/' is not a path of a znode"),
         (("--dir", "/data", "--chroot", "kafka"), "'kafka' is not a path of a znode"),
     ],
@@ -284,14 +278,14 @@ def test_servers_are_named_as_clients_name_them() -> None:
     "text", ["", "/kafka", "a,,b/x", "a:/x", "a:99999/x", "fd77::1/x", "a b/x", "a/x//y", "a/./x"]
 )
 def test_what_names_no_server_or_no_path_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match=r"names no server|not a path of a znode"):
+    with pytest.raises(UsageError, match=r"is not a server|not a path of a znode"):
         parse_servers(text)
 
 
-def paced(ticks: list[float]) -> tuple[list[str], Pace]:
+def paced(ticks: list[float]) -> tuple[list[str], WalkProgress]:
     said: list[str] = []
     clock: Callable[[], float] = iter(ticks).__next__
-    return said, Pace(said.append, 5.0, clock)
+    return said, WalkProgress(said.append, Interval(5.0, clock))
 
 
 def test_a_long_walk_tells_how_many_how_fast_and_what_is_left() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,21 +18,8 @@ from zkmigrate.zookeeper.data.tail import newest
 KEYS = ["zxid", "source", "file", "offset", "torn", "bytes_read", "reads", "skipped", "strays"]
 
 
-@pytest.fixture(scope="module")
-def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    with daemon.running(tmp_path_factory.mktemp("sshd")) as running:
-        running.pin()
-        yield running
-
-
 def run(*words: str) -> Result:
     return CliRunner().invoke(cli, ["zxid", "tail", *words])
-
-
-def reach(sshd: Sshd) -> tuple[str, ...]:
-    """The options by which the daemon is reached."""
-    key, pins = sshd.folder / "user_key", sshd.folder / "known_hosts"
-    return ("--ssh-port", str(sshd.port), "--ssh-key", str(key), "--known-hosts", str(pins))
 
 
 def placed(folder: Path, version: str, kind: str) -> Path:
@@ -51,7 +37,7 @@ def test_a_directory_of_each_server_is_read_alike_from_here_and_from_a_host(
 ) -> None:
     folder = placed(tmp_path, version, kind)
     expected = newest(FileDirectory(folder / "version-2"))
-    here, there = run(str(folder), "--json"), run(f"127.0.0.1:{folder}", "--json", *reach(sshd))
+    here, there = run(str(folder), "--json"), run(f"127.0.0.1:{folder}", "--json", *sshd.options)
     assert (here.exit_code, there.exit_code) == (0, 0), here.output + there.output
     body = json.loads(here.output)
     assert list(body) == KEYS
@@ -84,7 +70,7 @@ def test_the_answer_names_what_is_out_of_the_ordinary(tmp_path: Path) -> None:
     assert result.exit_code == 0
     first, torn, skipped, strays = result.output.splitlines()
     assert first.startswith("0x4 log.1 at offset ")
-    assert torn.startswith("torn: the newest log ends in a write that was not whole")
+    assert torn.startswith("torn: the newest log ends in an incomplete write")
     assert skipped.endswith(": log.9")
     assert strays.endswith(": notes.txt")
     assert json.loads(run(str(tmp_path), "--json").output)["torn"] is True
@@ -96,8 +82,8 @@ def test_the_answer_names_what_is_out_of_the_ordinary(tmp_path: Path) -> None:
     [
         ("absent", 8, "No such file"),
         ("file", 8, "Not a directory"),
-        ("empty", 2, "is not a directory of ZooKeeper's: it holds nothing"),
-        ("foreign", 2, "is not a directory of ZooKeeper's: it holds a.txt"),
+        ("empty", 2, "is not a directory of ZooKeeper: it holds nothing"),
+        ("foreign", 2, "is not a directory of ZooKeeper: it holds a.txt"),
         ("nothing-yet", 8, "neither a usable snapshot nor a transaction"),
         ("not-a-log", 8, "log.1 at offset 0: starts with b'PK"),
         ("cut-header", 8, "log.1 at offset 0: 7 bytes, a transaction log starts with 16"),
@@ -126,7 +112,7 @@ def test_what_is_no_readable_directory_of_zookeepers_gets_one_line(
     if make in files:
         (place / files[make][0]).write_bytes(files[make][1])
     options = ("--json",) if json_too else ()
-    for where, more in ((str(place), ()), (f"127.0.0.1:{place}", reach(sshd))):
+    for where, more in ((str(place), ()), (f"127.0.0.1:{place}", sshd.options)):
         result = run(where, *options, *more)
         assert result.exit_code == code, result.output
         (line,) = result.stderr.splitlines()
@@ -142,17 +128,17 @@ def test_what_is_no_readable_directory_of_zookeepers_gets_one_line(
 
 
 def test_a_host_that_cannot_be_reached_or_trusted_is_named(tmp_path: Path, sshd: Sshd) -> None:
-    refused = run("127.0.0.1:/nowhere", *reach(sshd)[2:], "--ssh-port", str(daemon.free_port()))
+    refused = run("127.0.0.1:/nowhere", *sshd.options[2:], "--ssh-port", str(daemon.free_port()))
     assert refused.exit_code == 8
     assert "127.0.0.1: " in refused.stderr
-    unpinned = run("127.0.0.2:/nowhere", *reach(sshd))
+    unpinned = run("127.0.0.2:/nowhere", *sshd.options)
     assert unpinned.exit_code == 8
     assert "known_hosts has no key for" in unpinned.stderr
     (tmp_path / "none").write_text("")
     for place in (":/data", "host:", ""):
-        wrong = run(place, *reach(sshd))
+        wrong = run(place, *sshd.options)
         assert wrong.exit_code == 2
-        assert "names no directory" in wrong.stderr
+        assert "is not a directory" in wrong.stderr
 
 
 def test_a_path_with_a_colon_behind_a_slash_is_of_this_machine(tmp_path: Path) -> None:

@@ -25,11 +25,11 @@ from tests.unit.zkdata_fixtures import (
 from tests.unit.zookeeper.clients.test_admin import body as admin_body
 from tests.unit.zookeeper.clients.test_admin import page, server
 from zkmigrate.cli.main import cli
+from zkmigrate.zookeeper.clients.admin import as_word
 from zkmigrate.zookeeper.clients.subtree import Server
-from zkmigrate.zookeeper.data.adminserver import as_word
 from zkmigrate.zookeeper.data.effect import path_changes, touches
 from zkmigrate.zookeeper.data.four_letter_words import parse_cons
-from zkmigrate.zookeeper.data.log_writers import Writing, broker_of, writers
+from zkmigrate.zookeeper.data.log_writers import WriterList, broker_of, writers
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.reader import BytesDirectory
 from zkmigrate.zookeeper.data.session import unsigned
@@ -67,7 +67,7 @@ LOG = [
 ]
 
 
-def found(span_ms: int | None = None, **more: Any) -> Writing:
+def found(span_ms: int | None = None, **more: Any) -> WriterList:
     return writers(BytesDirectory({"log.1": log_from(LOG)}), chroot="/kafka", span_ms=span_ms, **more)
 
 
@@ -246,7 +246,7 @@ def test_a_server_that_gives_no_addresses_is_named_and_the_rest_is_said(tmp_path
         (["--hours", "0"], 2, "0"),
         (["--hours", "soon"], 2, "soon"),
         (["--servers", "zk1:2181/kafka"], 2, "ends in /kafka"),
-        (["--servers", "zk1:port"], 2, "names no server"),
+        (["--servers", "zk1:port"], 2, "is not a server"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_2(

@@ -1,8 +1,8 @@
-"""What ``collect`` keeps: OUT/NAME/version-2/FILE, and OUT/manifest.json that says what each file is.
+"""The folder that ``collect`` fills: OUT/NAME/version-2/FILE, and OUT/manifest.json with what each file is.
 
-The manifest is what counts. A file's new content is made in FILE.part; when it is durable, the manifest takes
-its size and checksum, and only then it gets its name. So after a crash at any moment FILE is as the manifest
-said before, or FILE.part is as it says now, and ``Manifest.recover`` gives that its name.
+The manifest decides. A file's new content is written to FILE.part; when it is durable, the manifest takes its
+size and checksum; then it is renamed. So after a crash at any moment, FILE is as the manifest said before, or
+FILE.part is as it says now, and ``Manifest.recover`` renames it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -30,32 +30,32 @@ MANIFEST = "manifest.json"
 FOLDER = "version-2"
 PART = ".part"
 ASIDE = ".truncated"
-"""Ending of a log that the source took back. No reader of ZooKeeper's files takes such a name."""
+"""Suffix of a log that the source took back. No reader of ZooKeeper's files accepts such a name."""
 
 NOT_AS_SAID = 10
 SERVER = re.compile(r"(?!\.+\Z)[A-Za-z0-9._-]+")
-"""Names that are a folder below, and no other."""
+"""Names of one folder directly below OUT."""
 
 _FORMAT = 1
 _BLOCK = 1 << 20
 
 State = Literal["whole", "growing", "damaged", "cut"]
-"""whole: to its end, and nothing comes to it any more. growing: was its server's newest log. damaged: up to
-the damage. cut: its server removed it before its end was taken."""
+"""whole: complete and final. growing: was its server's newest log. damaged: up to the damage. cut: its server
+removed it before its end was copied."""
 
 Key = tuple[str, str]
-"""A server's name and a file's."""
+"""The names of a server and of a file."""
 
 
 class ManifestError(ZkmigrateError):
-    """The manifest does not read."""
+    """The manifest cannot be read."""
 
     exit_code = 8
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Where a log was cut: behind the record of `zxid`, which begins at `record`, in bytes."""
+    """The end of a copied log: after the record of `zxid`, which begins at `record`, in bytes."""
 
     offset: int
     zxid: int
@@ -64,8 +64,8 @@ class Cut:
 
 @dataclass(frozen=True)
 class Entry:
-    """A file that was taken. source: its directory as it was asked for. cut: of a log. source_size: in bytes,
-    padding included, when the directory was listed. taken_ms: since 1970."""
+    """One copied file. source: its directory, as requested. cut: for a log. source_size: in bytes with
+    padding, when the directory was listed. taken_ms: since 1970."""
 
     server: str
     name: str
@@ -81,15 +81,27 @@ class Entry:
     def key(self) -> Key:
         return self.server, self.name
 
-    @property
-    def first_zxid(self) -> int:
-        """The zxid in the name."""
-        return zxid_of(self.name)
+    def to_json(self) -> dict[str, Any]:
+        cut = self.cut
+        first_zxid = log_zxid(self.name) or snapshot_zxid(self.name) or 0
+        return {
+            "server": self.server,
+            "name": self.name,
+            "source": self.source,
+            "bytes": self.bytes,
+            "sha256": self.sha256,
+            "state": self.state,
+            "growing": self.state == "growing",
+            "first_zxid": format_zxid(first_zxid),
+            "cut": cut and {"offset": cut.offset, "zxid": format_zxid(cut.zxid), "record": cut.record},
+            "source_size": self.source_size,
+            "taken": datetime.fromtimestamp(self.taken_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+        }
 
 
 @dataclass(frozen=True)
-class Left:
-    """A snapshot that was not whole when the source had so many bytes of it."""
+class Unfinished:
+    """A snapshot that was incomplete when the source had `source_size` bytes of it."""
 
     source_size: int
     why: str
@@ -97,27 +109,26 @@ class Left:
 
 @dataclass
 class Manifest:
-    """servers: name → the place it is taken from. left: what was looked at last time and not taken."""
+    """servers: name → the place it is copied from. left: snapshots that the last run found incomplete."""
 
     out: Path
     servers: dict[str, str] = field(default_factory=dict)
     files: dict[Key, Entry] = field(default_factory=dict)
-    left: dict[Key, Left] = field(default_factory=dict)
+    left: dict[Key, Unfinished] = field(default_factory=dict)
 
-    def of(self, server: str) -> list[Entry]:
+    def of_server(self, server: str) -> list[Entry]:
         """The files of one server, by name."""
         return [entry for key, entry in sorted(self.files.items()) if key[0] == server]
 
     def path(self, server: str, name: str) -> Path:
-        """Where a file is."""
         return self.out / server / FOLDER / name
 
     def save(self) -> None:
-        """Durable, whole or not at all."""
+        """Write the manifest durably, whole or not at all."""
         body = {
             "format": _FORMAT,
             "servers": self.servers,
-            "files": [told(entry) for _, entry in sorted(self.files.items())],
+            "files": [entry.to_json() for _, entry in sorted(self.files.items())],
             "left": [
                 {"server": server, "name": name, "source_size": one.source_size, "why": one.why}
                 for (server, name), one in sorted(self.left.items())
@@ -129,52 +140,28 @@ class Manifest:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(self.out / MANIFEST)
-        synced(self.out)
+        _sync(self.out)
 
     def recover(self, server: str) -> None:
-        """Finish what a crash left between the manifest and the file's name."""
-        for entry in self.of(server):
+        """Finish the renames that a crash left undone."""
+        for entry in self.of_server(server):
             if self.unnamed(entry):
-                self.named(entry)
+                self.rename(entry)
 
     def unnamed(self, entry: Entry) -> bool:
-        """Whether the file that an entry tells of is still in its FILE.part."""
+        """Whether the entry's file is still FILE.part."""
         part = self.path(entry.server, entry.name + PART)
         return size_of(part) == entry.bytes and sha256_of(part) == entry.sha256
 
-    def named(self, entry: Entry) -> None:
-        """Give a file that is complete its name."""
+    def rename(self, entry: Entry) -> None:
+        """Rename FILE.part to FILE."""
         path = self.path(entry.server, entry.name)
         self.path(entry.server, entry.name + PART).replace(path)
-        synced(path.parent)
-
-
-def zxid_of(name: str) -> int:
-    """The zxid in a log's or snapshot's name; 0 for any other."""
-    return log_zxid(name) or snapshot_zxid(name) or 0
-
-
-def told(entry: Entry) -> dict[str, Any]:
-    """An entry as JSON values."""
-    cut = entry.cut
-    return {
-        "server": entry.server,
-        "name": entry.name,
-        "source": entry.source,
-        "bytes": entry.bytes,
-        "sha256": entry.sha256,
-        "state": entry.state,
-        "growing": entry.state == "growing",
-        "first_zxid": format_zxid(entry.first_zxid),
-        "cut": cut and {"offset": cut.offset, "zxid": format_zxid(cut.zxid), "record": cut.record},
-        "source_size": entry.source_size,
-        "taken": datetime.fromtimestamp(entry.taken_ms / 1000, UTC).isoformat(timespec="milliseconds"),
-    }
+        _sync(path.parent)
 
 
 def load(out: Path) -> Manifest:
-    """The manifest of a folder. Raises UsageError where there is none, ManifestError where it does not
-    read."""
+    """The manifest of a folder. Raises UsageError if there is none, ManifestError if it cannot be read."""
     path = out / MANIFEST
     try:
         text = path.read_text(encoding="utf-8", errors="surrogateescape")
@@ -190,19 +177,19 @@ def load(out: Path) -> Manifest:
             {_server(name): str(place) for name, place in body["servers"].items()},
             {entry.key: entry for entry in entries},
             {
-                (_server(one["server"]), one["name"]): Left(int(one["source_size"]), one["why"])
+                (_server(one["server"]), one["name"]): Unfinished(int(one["source_size"]), one["why"])
                 for one in body["left"]
             },
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ManifestError(f"{path} does not read: {error}. Next: collect into another folder") from error
+        raise ManifestError(f"{path} cannot be read: {error}. Next: collect into another folder") from error
 
 
 def _entry(body: dict[str, Any]) -> Entry:
     cut = body["cut"]
     name, server = str(body["name"]), _server(body["server"])
     if body["state"] not in get_args(State) or "/" in name or not is_log_or_snapshot(name):
-        raise MalformedError(f"no file of ZooKeeper's: {server} {name}, {body['state']}")
+        raise MalformedError(f"not a file of ZooKeeper: {server} {name}, {body['state']}")
     return Entry(
         server,
         name,
@@ -217,34 +204,33 @@ def _entry(body: dict[str, Any]) -> Entry:
 
 
 def _server(name: object) -> str:
-    """A server's name, which is a folder's too. MalformedError for one that leads elsewhere."""
+    """A server's name, which is also a folder's. Raises MalformedError for one that leads elsewhere."""
     if not SERVER.fullmatch(str(name)):
-        raise MalformedError(f"{name!r} is no server's name")
+        raise MalformedError(f"{name!r} is not a server's name")
     return str(name)
 
 
-def counted(number: int, what: str) -> str:
+def plural(number: int, noun: str) -> str:
     """``1 file``, ``2 files``."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 @contextmanager
-def filling(out: Path) -> Iterator[Manifest]:
-    """The manifest of a folder that is new, empty, or was filled before; no other process fills it as long.
+def locked_manifest(out: Path) -> Iterator[Manifest]:
+    """The manifest of a folder that is new, empty, or was filled before, locked for this process.
 
     Raises as `load`, UsageError for any other folder, LockedError.
     """
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file. Needed: a folder, new or filled by collect before")
     out.mkdir(parents=True, exist_ok=True)
-    directory = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    with _directory(out) as handle:
         try:
-            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise LockedError(
                 f"{out} is being filled by another process. Next: wait for it, or end it with Ctrl-C "
-                "and go on with this one"
+                "and continue with this one"
             ) from None
         if (out / MANIFEST).exists():
             yield load(out)
@@ -254,21 +240,25 @@ def filling(out: Path) -> Iterator[Manifest]:
             )
         else:
             yield Manifest(out)
-    finally:
-        os.close(directory)
 
 
-def synced(directory: Path) -> None:
-    """Make the names in a directory durable."""
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+@contextmanager
+def _directory(path: Path) -> Iterator[int]:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(handle)
+        yield handle
     finally:
         os.close(handle)
 
 
+def _sync(directory: Path) -> None:
+    """Make the names in a directory durable."""
+    with _directory(directory) as handle:
+        os.fsync(handle)
+
+
 def size_of(path: Path) -> int:
-    """In bytes; -1 where there is no such file."""
+    """In bytes; -1 if there is no such file."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -276,24 +266,23 @@ def size_of(path: Path) -> int:
 
 
 def sha256_of(path: Path) -> str:
-    """Of the whole file, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def copied(path: Path, to: Path) -> str:
-    """Copy a file; the SHA-256 of what was copied."""
-    summed = hashlib.sha256()
+def copy_file(path: Path, to: Path) -> str:
+    """Copy a file; the SHA-256 of the copied bytes."""
+    digest = hashlib.sha256()
     with path.open("rb") as source, to.open("wb") as target:
         while block := source.read(_BLOCK):
-            summed.update(block)
+            digest.update(block)
             target.write(block)
-    return summed.hexdigest()
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)
 class Verified:
-    """problems: what is not as the manifest says. unfinished: parts that the next run goes on with."""
+    """problems: what differs from the manifest. unfinished: parts that the next run continues."""
 
     files: int
     bytes: int
@@ -306,34 +295,36 @@ class Verified:
 
 
 def verify(out: Path) -> Verified:
-    """Read every file that the manifest names, and look for others. Raises as `load`, OSError for a file
-    that cannot be read."""
+    """Read every file in the manifest, and look for others. Raises as `load`; OSError for an unreadable
+    file."""
     manifest = load(out)
-    problems = [problem for _, entry in sorted(manifest.files.items()) for problem in _wrong(manifest, entry)]
+    problems = [
+        problem for _, entry in sorted(manifest.files.items()) if (problem := _wrong(manifest, entry))
+    ]
     unfinished: list[str] = []
     for folder in sorted(out.glob(f"*/{FOLDER}")):
         server = folder.parent.name
         for path in sorted(folder.iterdir()):
-            told_as = f"{server} {path.name}"
             if path.name.endswith(PART):
-                unfinished.append(told_as)
+                unfinished.append(f"{server} {path.name}")
             elif (server, path.name) not in manifest.files and not path.name.endswith(ASIDE):
-                problems.append(f"{told_as}: is not in the manifest")
+                problems.append(f"{server} {path.name}: is not in the manifest")
     size = sum(entry.bytes for entry in manifest.files.values())
     return Verified(len(manifest.files), size, tuple(problems), tuple(unfinished))
 
 
-def _wrong(manifest: Manifest, entry: Entry) -> Iterable[str]:
+def _wrong(manifest: Manifest, entry: Entry) -> str:
+    """How a file differs from its entry; "" if it does not."""
     path = manifest.path(entry.server, entry.name)
     size = size_of(path)
     if size == entry.bytes and sha256_of(path) == entry.sha256:
-        return
-    what = f"{entry.server} {entry.name}"
+        return ""
     if manifest.unnamed(entry):
-        yield f"{what}: a run was killed just before {entry.name}{PART} got this name; collect again does it"
+        why = f"a run was killed before it renamed {entry.name}{PART}; collect again does it"
     elif size < 0:
-        yield f"{what}: is missing"
+        why = "is missing"
     elif size != entry.bytes:
-        yield f"{what}: has {size} bytes, the manifest says {entry.bytes}"
+        why = f"has {size} bytes, the manifest says {entry.bytes}"
     else:
-        yield f"{what}: its SHA-256 is not the manifest's"
+        why = "its SHA-256 is not the manifest's"
+    return f"{entry.server} {entry.name}: {why}"

@@ -1,0 +1,49 @@
+"""Progress of long reads, a line every few seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from zkmigrate.zookeeper.data.sums import Teller
+
+
+class Interval:
+    """Limits lines to one in `every_s` seconds. clock: in seconds."""
+
+    def __init__(self, every_s: float = 3.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._every_s = every_s
+        self._clock = clock
+        self._began = self._last = clock()
+
+    def due(self) -> bool:
+        """Whether the next line is due; then the interval starts anew."""
+        now = self._clock()
+        if now - self._last < self._every_s:
+            return False
+        self._last = now
+        return True
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the beginning."""
+        return self._clock() - self._began
+
+
+class ProgressLines:
+    """Progress of the readers of disks. say: takes the lines."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._interval = Interval()
+
+    def of(self, name: str = "") -> Teller:
+        """The Teller for this server's disk; without a name, the only one."""
+
+        def tell(what: str, done: int, total: int | None) -> None:
+            if self._interval.due():
+                of = "" if total is None else f" of {total}"
+                server = f"{name}: " if name else ""
+                self._say(f"{server}{done}{of} {what} read, {self._interval.elapsed_s:.0f} s")
+
+        return tell
