@@ -24,8 +24,8 @@ from tests.world.operator import Killed, Operator, quiet_world
 from zkmigrate.engine import samples
 from zkmigrate.lab import canary_topic, fault
 from zkmigrate.lab.baseline import baseline, sessions_away
-from zkmigrate.lab.drills.bench import Bench
 from zkmigrate.lab.drills.window_faults import chosen
+from zkmigrate.lab.drills.window_site import WindowSite
 from zkmigrate.lab.footprint import configs, footprint, phases, tree_differences
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.judge import judge, load_history
@@ -232,8 +232,8 @@ def test_rollback_from_cut_keeps_sessions_and_trees(night: Night) -> None:
 
 def test_a_fault_while_cut_turns_back_and_nobody_is_hurt(night: Night) -> None:
     """The watch sees a leaking block and a lost broker; the drill ``window_faults`` has every fault."""
-    bench = Bench(night.lab, LabOperator(night.lab, night.directory, RUN), night.load)
-    outcomes = [bench.play(case) for case in chosen(FAULTS)]
+    site = WindowSite(night.lab, LabOperator(night.lab, night.directory, RUN), night.load)
+    outcomes = [site.play(case) for case in chosen(FAULTS)]
     assert {outcome.name: outcome.outcome for outcome in outcomes if not outcome.held} == {}
     assert len(outcomes) == 2
     night.sessions = baseline(night.lab)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import click
+
 from zkmigrate.lab.failure import NotReady
 
 Progress = Callable[[str], None]
@@ -13,6 +15,21 @@ Progress = Callable[[str], None]
 
 def silent(_line: str) -> None:
     """Progress that nobody reads."""
+
+
+class TimedProgress:
+    """Prints lines, each with the seconds since this was made before it."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since this was made."""
+        return time.monotonic() - self._start
+
+    def __call__(self, line: str) -> None:
+        click.echo(f"[{self.seconds:6.1f} s] {line}")
 
 
 def wait_until(

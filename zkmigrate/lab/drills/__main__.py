@@ -21,9 +21,9 @@ from zkmigrate.errors import UsageError
 from zkmigrate.lab.drills import result
 from zkmigrate.lab.drills.programs import PROGRAMS, Program
 from zkmigrate.lab.drills.recorded import KEPT, LIMITS, TRACK_RECORD, kept, read_record, write_pages
-from zkmigrate.lab.drills.start import Telling, begun
+from zkmigrate.lab.drills.runner import prepare
 from zkmigrate.lab.shutdown import running
-from zkmigrate.lab.wait import Progress
+from zkmigrate.lab.wait import Progress, TimedProgress
 
 PATIENCE_S = 120.0
 """A drill that is ended takes its lab down first."""
@@ -49,7 +49,7 @@ class Series:
 
     programs: Sequence[Program]
     directory: Path
-    say: Progress
+    progress: Progress
     done: list[Ended] = field(default_factory=list)
 
     def run(self) -> None:
@@ -57,12 +57,14 @@ class Series:
         left = {program.name: self._usual_s(program) for program in self.programs}
         for number, program in enumerate(self.programs, 1):
             where = f"drill {number} of {len(self.programs)}, {program.name}"
-            self.say(f"{where}: about {_minutes(left[program.name])}, in all {_minutes(sum(left.values()))}")
+            self.progress(
+                f"{where}: about {_minutes(left[program.name])}, in all {_minutes(sum(left.values()))}"
+            )
             ended = self._one(program)
             del left[program.name]
             self.done.append(ended)
             outcome = "held" if ended.held else f"NOT held: {ended.why}"
-            self.say(f"{where}: {outcome}, {ended.seconds:.0f} s; {_minutes(sum(left.values()))} left")
+            self.progress(f"{where}: {outcome}, {ended.seconds:.0f} s; {_minutes(sum(left.values()))} left")
 
     def _usual_s(self, program: Program) -> float:
         """What it took the last time here, or what it usually takes."""
@@ -180,15 +182,15 @@ def main(only: tuple[str, ...], listed: bool, recorded: bool, pages: bool, direc
     if pages:
         write_pages(Path.cwd())
         return
-    say = Telling()
-    directory = begun(directory, keep=True)
-    series = Series(programs, directory, say)
+    progress = TimedProgress()
+    directory = prepare(directory, keep=True)
+    series = Series(programs, directory, progress)
     code: int | None = None
     try:
         series.run()
     except (KeyboardInterrupt, SystemExit) as end:
         code = end.code if isinstance(end, SystemExit) and isinstance(end.code, int) else 130
-    body = body_of(programs, series.done, say.seconds)
+    body = body_of(programs, series.done, progress.seconds)
     result.write(directory, body)
     if recorded:
         record(series.done, Path.cwd(), f"{datetime.now(UTC):%Y-%m-%d}, {commit()}")

@@ -24,14 +24,14 @@ import click
 
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab import fault
-from zkmigrate.lab.baseline import baseline, lost_since
+from zkmigrate.lab.baseline import baseline, lost_since, sessions_away
 from zkmigrate.lab.commands import run as run_command
 from zkmigrate.lab.delay import Delays, delays
 from zkmigrate.lab.drills import result
 from zkmigrate.lab.drills.cut_figures import CutOver, cases_of, summary
 from zkmigrate.lab.drills.disks import judged, loaded_from
-from zkmigrate.lab.drills.start import Telling, begun
-from zkmigrate.lab.failure import LabError, NotReady
+from zkmigrate.lab.drills.runner import directory_option, prepare
+from zkmigrate.lab.failure import NotReady
 from zkmigrate.lab.footprint import VERSION_2
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.judge import judge, load_history
@@ -42,7 +42,7 @@ from zkmigrate.lab.operator import Operator
 from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.spec import LabSpec, Role
 from zkmigrate.lab.timeline import step_spans
-from zkmigrate.lab.wait import Progress, wait_until
+from zkmigrate.lab.wait import Progress, TimedProgress, wait_until
 from zkmigrate.zookeeper.data.four_letter_words import parse_cons
 from zkmigrate.zookeeper.data.reader import FileDirectory
 
@@ -51,10 +51,9 @@ JUDGED = (
     "lost", "duplicated", "acked_creates_missing", "raw_order_violations", "raw_sessions_lost",
     "metadata_changes", "other_tenant_unharmed",
 )  # fmt: skip
-BUSY = (6, 7)
 FEW_TRIES = 4
 TRIES = 2
-"""A busy machine keeps a gate of the preflight closed now and then: so many tries per cut-over on average."""
+"""Tries per cut-over on average: on a busy machine a gate of the preflight is closed now and then."""
 FLOWING_S, HEALTHY_S, HELD_S, ENDED_S = 120.0, 120.0, 240.0, 900.0
 
 
@@ -81,7 +80,7 @@ class Cuts:
     directory: Path
     options: Options
     delays: Delays
-    say: Progress
+    progress: Progress
     load: LoadRunner = field(init=False)
     operator: Operator = field(init=False)
     done: list[CutOver] = field(default_factory=list)
@@ -106,29 +105,16 @@ class Cuts:
         """How many cut-overs came to FENCE; a gate before it that was closed makes none."""
         return sum(cut.span("cutover.fence") is not None for cut in self.done)
 
-    def _through(self, name: str, verb: str, *options: str, tries: int = 1) -> None:
-        """Run one verb to its end; LabError unless it ends with 0. tries: so often in all, while a gate is
-        closed or it turns back by itself, as it does when a busy machine lets a host answer late."""
-        for number in range(1, tries + 1):
-            self.say(f"tool: {verb} {' '.join(options)}")
-            with self.operator.tool(f"{name}-{number}", verb, *options) as typing:
-                code = typing.end(ENDED_S)
-            if code not in BUSY or number == tries:
-                break
-            self.say(f"not yet ({code}): {typing.troubles()}")
-        if code:
-            raise LabError(f"zkmigrate {verb} ended with {code}: {typing.troubles()}")
-
     def prepare(self) -> None:
         """Brokers, producers and raw clients on dest, everything flowing."""
         self.load.start(("producer", "consumer", "tenant"))
         self.load.wait_flowing(("producer", "consumer", "tenant"), FLOWING_S)
         write_inventory(self.lab, self.directory / "migration.yml")
-        self._through("join", "run", "--until", "join")
+        self.operator.through("join", "run", "--until", "join", limit_s=ENDED_S)
         if self.options.disk_skew_ms:
             for host in self.lab.role(Role.DEST):
                 fault.slow_disk(self.lab, host.name, 1)
-        self._through("roll", "run", "--until", "roll", tries=FEW_TRIES)
+        self.operator.through("roll", "run", "--until", "roll", limit_s=ENDED_S, tries=FEW_TRIES)
         # Not before: the client that takes old notices away is one of dest.
         self.load.start(("raw", "metadata"))
         self.load.wait_flowing(("raw", "metadata"), FLOWING_S)
@@ -180,14 +166,14 @@ class Cuts:
         spans = len(step_spans(self.operator.journal))
         asked_ns = time.monotonic_ns()
         promised_ns = 0
-        with self.operator.tool(name, "run", "--until", "cutover", "--hold-at", "check") as typing:
-            held = typing.held(HELD_S)
+        with self.operator.tool(name, "run", "--until", "cutover", "--hold-at", "check") as tool:
+            held = tool.wait_for_hold(HELD_S)
             if held:
                 self._copy(name, "check", Role.DEST)
                 promised_ns = time.monotonic_ns()
-                typing.type("back")
-            code = typing.end(ENDED_S)
-        cause = "" if held and code == 0 else typing.troubles()
+                tool.type("back")
+            code = tool.wait_for_end(ENDED_S)
+        cause = "" if held and code == 0 else tool.troubles()
         promised_ns = promised_ns or time.monotonic_ns()
         lost = self._healthy_again(before)
         self._copy(name, "back", Role.SOURCE)
@@ -216,16 +202,11 @@ class Cuts:
             for zookeeper in self.lab.role(Role.DEST):
                 fault.slow_disk(self.lab, zookeeper.name, 1)
 
-        def missing() -> str | None:
-            try:
-                away = set(before["sessions"]) - set(baseline(self.lab)["sessions"])
-            except LabError as error:
-                return str(error)
-            return f"sessions {sorted(away)}" if away else None
-
         lost: list[str] = []
         try:
-            wait_until("every session served again", missing, HEALTHY_S)
+            wait_until(
+                "every session served again", lambda: sessions_away(self.lab, before["sessions"]), HEALTHY_S
+            )
         except NotReady as late:
             lost.append(str(late))
         self.load.wait_flowing(("raw", "producer", "metadata"), FLOWING_S, since_ns=time.monotonic_ns())
@@ -238,11 +219,11 @@ class Cuts:
         began = time.monotonic()
         before = baseline(self.lab)
         self.skewed()
-        self._through("open", "run", "--until", "cutover", tries=FEW_TRIES)
+        self.operator.through("open", "run", "--until", "cutover", limit_s=ENDED_S, tries=FEW_TRIES)
         lost = self._healthy_again(before)
         seconds = round(time.monotonic() - began, 1)
         for problem in self.load.finish():
-            self.say(f"load: {problem}")
+            self.progress(f"load: {problem}")
         body = {"brokers": [], "steps": step_spans(self.operator.journal)}
         (self.history / "run.json").write_text(json.dumps(body) + "\n")
         verdict = judge(load_history(self.history))
@@ -274,9 +255,7 @@ def drill(options: Options, directory: Path, say: Progress) -> None:
 
 
 @click.command()
-@click.option(
-    "--times", default=Options.times, help="Cut-overs up to CHECK and back, before the one to OPEN."
-)
+@click.option("--times", default=Options.times, help="Cut-overs to CHECK and back, before the one to OPEN.")
 @click.option("--dest-count", type=click.Choice(["3", "5"]), default="3", help="Dest hosts.")
 @click.option("--session-timeout-ms", default=Options.session_timeout_ms, help="Of brokers and raw clients.")
 @click.option("--metadata-rate", default=Options.metadata_rate, help="Kafka metadata changes per second.")
@@ -285,26 +264,23 @@ def drill(options: Options, directory: Path, say: Progress) -> None:
 @click.option("--skew-ms", default=Options.skew_ms, help="How late the latest dest host hears source.")
 @click.option("--disk-skew-ms", default=Options.disk_skew_ms, help="How slow the slowest fsync of dest is.")
 @click.option("--seed", default=Options.seed, help="Of the skews.")
-@click.option(
-    "--directory", default="drills/cuts", type=click.Path(path_type=Path), help="Where the result goes."
-)
+@directory_option(RUN)
 @click.option("--judge-only", is_flag=True, help="Judge what DIRECTORY holds of a drill that was cut short.")
 def main(directory: Path, dest_count: str, judge_only: bool, **options: Any) -> None:
-    """Repeat the cut-over under load and judge what every acknowledged write became of."""
-    say = Telling()
-    directory = begun(directory, keep=judge_only)
+    """Repeat the cut-over under load, and judge what became of every acknowledged write."""
+    progress = TimedProgress()
+    directory = prepare(directory, keep=judge_only)
     if not judge_only:
         (directory / "history").mkdir()
         try:
-            drill(Options(dest_count=int(dest_count), **options), directory, say)
+            drill(Options(dest_count=int(dest_count), **options), directory, progress)
         except ZkmigrateError as error:
-            say(f"failed: {error}; what was recorded is in {directory}")
+            progress(f"failed: {error}; the recordings are in {directory}")
             sys.exit(1)
-    say("judging the disks")
+    progress("judging the disks")
     figures = judged(directory)
-    common = result.body_of("cuts", cases_of(figures), say.seconds)
-    # The figures judge the whole, too: what was cut short did not hold, though each case did.
-    result.write(directory, common | figures)
+    # The figures decide whether the drill held: a drill that was cut short may have cases that all held.
+    result.write(directory, result.body_of(RUN, cases_of(figures), progress.seconds) | figures)
     click.echo(summary(figures))
     sys.exit(0 if figures["held"] else 1)
 

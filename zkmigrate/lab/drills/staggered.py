@@ -20,11 +20,12 @@ from zkmigrate.lab.by_hand import SERVES_S, UNIT, observer_config, reformed_conf
 from zkmigrate.lab.commands import run
 from zkmigrate.lab.drills.acknowledged import Missing, Promised, missing_in, promised
 from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.footprint import VERSION_2
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.json_lines import Follower, load_recording
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.readiness import four_letter_word, server_mode
-from zkmigrate.lab.render import ZOO_CFG, ZOOKEEPER_DATA
+from zkmigrate.lab.render import ZOO_CFG
 from zkmigrate.lab.spec import Role
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.moves.rules.start_order import freshest
@@ -32,7 +33,6 @@ from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.tail import newest
 from zkmigrate.zookeeper.data.tree import load_tree
 
-VERSION_2 = f"{ZOOKEEPER_DATA}/version-2".lstrip("/")
 FLOWING_S = 60.0
 RAW_RATE = 100.0
 

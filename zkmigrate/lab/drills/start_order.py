@@ -1,9 +1,9 @@
 """The start order on real servers whose disks differ: kept, with a host of F dead on the way, and broken.
 
 ``python -m zkmigrate.lab.drills.start_order`` builds a lab and brings dest to where FENCE and DRAIN do not
-let it come (``staggered``): F of one host, then F of two. From there it lets zkm-host start dest in the
-places that ``rules.start_order`` gives, again and again with the image put back between, and looks at every
-disk:
+let it come (``staggered``): F of one host, then F of two. F are the hosts that hold every acknowledged
+create. From there zkm-host starts dest in the places that ``rules.start_order`` gives, again and again, with
+the images put back between. The drill looks at every disk:
 
 ``ordered``       nothing is missing
 ``killed-at-X``   ZooKeeper of a host of F is killed at the moment X between its start and the first quorum;
@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -31,12 +30,10 @@ from typing import Any
 
 import click
 
-from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab import fault
 from zkmigrate.lab.by_hand import SERVES_S, DestHosts, joined
-from zkmigrate.lab.drills import result
+from zkmigrate.lab.drills.runner import directory_option, run_drill
 from zkmigrate.lab.drills.staggered import (
-    VERSION_2,
     Staggered,
     lost,
     missing_on,
@@ -46,14 +43,15 @@ from zkmigrate.lab.drills.staggered import (
     server_pids,
     stagger,
 )
-from zkmigrate.lab.drills.start import Telling, begun
 from zkmigrate.lab.failure import LabError, NotReady
+from zkmigrate.lab.footprint import VERSION_2
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.spec import CLIENT_PORT, LabSpec, Role
 from zkmigrate.lab.wait import Progress, wait_until
 from zkmigrate.moves.rules.start_order import places
 
+NAME = "start_order"
 OPEN_LIMIT_MS = 600_000
 MOMENTS = (
     "looking", "accepted-epoch-of-first", "accepted-epoch-of-other", "epoch-of-first", "epoch-of-other"
@@ -75,9 +73,10 @@ MOMENT_S = 30.0
 
 
 @dataclass(frozen=True)
-class Case:
-    """One start of dest. fresh: |F|. lost: acknowledged creates that some dest host does not hold afterwards;
-    held: that it is as it must be."""
+class Start:
+    """One start of dest. hosts: dest hosts; fresh: |F|. lacking: acknowledged creates that only F holds
+    before; lost: acknowledged creates that some dest host does not hold afterwards. held: the loss is as
+    expected."""
 
     name: str
     hosts: int
@@ -86,24 +85,32 @@ class Case:
     lost: int
     seconds: float
     held: bool
-    note: str = ""
+    note: str
 
-    def told(self) -> dict[str, Any]:
-        """As every drill tells its cases, with the figures of this one."""
+    def case(self) -> dict[str, Any]:
+        """The case of the result, with the figures of this start."""
         where = f"F of {self.fresh} among {self.hosts}"
-        name, what = f"{self.name}, {where}", f"{WHAT[self.name]}, {where} dest hosts"
-        expected = "lost some" if self.name == "danger" else "lost none"
-        outcome = f"lost {self.lost} of {self.lacking} creates that only F held"
-        return {**asdict(self), "name": name, "what": what, "expected": expected, "outcome": outcome}
+        return {
+            **asdict(self),
+            "name": f"{self.name}, {where}",
+            "what": f"{WHAT[self.name]}, {where} dest hosts",
+            "expected": "lost some" if self.name == "danger" else "lost none",
+            "outcome": f"lost {self.lost} of {self.lacking} creates that only F held",
+        }
 
 
 @dataclass
-class Orders:
+class StartOrders:
     """Dest hosts of one lab, staggered and sealed, started again and again."""
 
     lab: Lab
     dests: DestHosts
     state: Staggered
+
+    def start(self, name: str, lost: int, seconds: float, held: bool, note: str) -> Start:
+        """What came of one start of these hosts."""
+        fresh, lacking = len(self.state.first), self.state.only_on_first
+        return Start(name, len(self.names), fresh, lacking, lost, seconds, held, note)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -124,20 +131,20 @@ class Orders:
         )
 
     def _started_or_refused(self) -> str:
-        """Wait until every host serves in dest's ensemble, or one will not go on; then what it says."""
-        said, since = "", 0.0
+        """Wait until every host serves in dest's ensemble, or one refuses to go on; its reason then."""
+        refusal, since = "", 0.0
 
         def missing() -> str | None:
-            nonlocal said, since
+            nonlocal refusal, since
             seen = {channel.host: channel.status() for channel in self.dests.channels}
             stuck = [s["finisher"] for s in seen.values() if any(word in s["finisher"] for word in STUCK)]
             since = since or time.monotonic() if stuck else 0.0
-            said = "; ".join(stuck) if stuck and time.monotonic() - since > STUCK_S else ""
+            refusal = "; ".join(stuck) if stuck and time.monotonic() - since > STUCK_S else ""
             phases = {host: s["phase"] for host, s in seen.items()}
-            return None if said or set(phases.values()) == {"started"} else str(phases)
+            return None if refusal or set(phases.values()) == {"started"} else str(phases)
 
         wait_until("every host serves", missing, SERVES_S)
-        return said
+        return refusal
 
     def restore(self) -> None:
         """Stop all and put the images back: sealed again, as before GO."""
@@ -146,12 +153,12 @@ class Orders:
 
     # --- cases ----------------------------------------------------------------------------------------------
 
-    def case(self, name: str, act: Callable[[], str]) -> Case:
+    def play(self, name: str, act: Callable[[], str]) -> Start:
         """Start dest by ``act``, look at every disk, put everything back."""
         began = time.monotonic()
         note = act()
         if refused := self._started_or_refused():
-            # Then only all of it again, from the images.
+            # Now only all hosts together, from the images, can be started again.
             note += f"; {refused}: {self._led_without()}; all again"
             self.restore()
             self.go()
@@ -159,8 +166,7 @@ class Orders:
         seconds = round(time.monotonic() - began, 2)
         gone = lost(self.lab, self.state.promise)
         self.restore()
-        fresh, lacking = len(self.state.first), self.state.only_on_first
-        return Case(name, len(self.names), fresh, lacking, gone, seconds, gone == 0, note)
+        return self.start(name, gone, seconds, gone == 0, note)
 
     def _led_without(self) -> str:
         """Who leads now, and how many acknowledged creates it does not hold."""
@@ -257,78 +263,66 @@ class Orders:
 @contextlib.contextmanager
 def staggered_orders(
     lab: Lab, dests: DestHosts, laggards: tuple[str, ...], directory: Path
-) -> Iterator[tuple[Orders, Path]]:
-    """Dest staggered, servers dead; observers again in the end."""
+) -> Iterator[tuple[StartOrders, Path]]:
+    """Dest staggered, its servers dead; a directory for images beside it."""
     history = directory / f"raw-{len(lab.role(Role.DEST)) - len(laggards)}"
     state = stagger(lab, laggards, 100, history)
     with tempfile.TemporaryDirectory(dir=directory) as aside:
-        yield Orders(lab, dests, state), Path(aside)
+        yield StartOrders(lab, dests, state), Path(aside)
 
 
-def danger(orders: Orders, aside: Path) -> Case:
+def danger(orders: StartOrders, aside: Path) -> Start:
     """The order broken, without zkm-host. It holds when acknowledged creates are gone."""
     began = time.monotonic()
     gone = reformed_in_the_wrong_order(orders.lab, orders.state, aside)
-    lacking = orders.state.only_on_first
     seconds = round(time.monotonic() - began, 2)
-    note = "laggards first: what the rule is there for"
-    return Case("danger", len(orders.names), len(orders.state.first), lacking, gone, seconds, gone > 0, note)
+    return orders.start("danger", gone, seconds, gone > 0, "laggards first: what the rule is there for")
 
 
-def drill(dest_count: int, times: int, directory: Path, say: Progress) -> list[Case]:
-    """Every case on one lab of so many dest hosts; each kill ``times`` times."""
-    cases: list[Case] = []
+def play(
+    dest_count: int, times: int, directory: Path, progress: Progress, cases: list[dict[str, Any]]
+) -> None:
+    """Play every case on one lab of so many dest hosts; each kill ``times`` times."""
 
-    def took(case: Case) -> None:
-        cases.append(case)
-        what = f"lost {case.lost} of {case.lacking} that only F held, {case.seconds} s"
-        right = "as it must be" if case.held else "WRONG"
-        say(f"{case.name}, |F| {case.fresh} of {case.hosts}: {what}, {right} {case.note}")
+    def add(start: Start) -> None:
+        cases.append(start.case())
+        what = f"lost {start.lost} of {start.lacking} that only F held, {start.seconds} s"
+        held = "as expected" if start.held else "WRONG"
+        progress(f"{start.name}, |F| {start.fresh} of {start.hosts}: {what}, {held} {start.note}")
 
-    with Lab.up(LabSpec(dest_count=dest_count), say) as lab:
+    with Lab.up(LabSpec(dest_count=dest_count), progress) as lab:
         names = [host.name for host in lab.role(Role.DEST)]
         dests = joined(lab)
         try:
             fault.slow_disk(lab, names[0], 1)
             serve(lab, names, ("observer",))
             for fresh in (1, 2):
-                laggards = tuple(names[fresh:])
-                with staggered_orders(lab, dests, laggards, directory) as (orders, aside):
+                with staggered_orders(lab, dests, tuple(names[fresh:]), directory) as (orders, aside):
                     if fresh == 1:
-                        took(danger(orders, aside))
+                        add(danger(orders, aside))
                     orders.seal()
-                    took(orders.case("ordered", orders.ordered))
+                    add(orders.play("ordered", orders.ordered))
                     for moment in MOMENTS:
                         for _ in range(times):
-                            took(orders.case(f"killed-at-{moment}", partial(orders.killed_at, moment)))
-                    took(orders.case("slow-epoch", orders.slow_epoch))
-                    took(orders.case("power-cut", orders.power_cut))
+                            add(orders.play(f"killed-at-{moment}", partial(orders.killed_at, moment)))
+                    add(orders.play("slow-epoch", orders.slow_epoch))
+                    add(orders.play("power-cut", orders.power_cut))
                     dests.unseal()
         finally:
             dests.close()
-    return cases
 
 
 @click.command()
 @click.option("--dest-count", type=click.Choice(["3", "5"]), default="3", help="Dest hosts.")
 @click.option("--times", default=1, help="How often each kill is tried.")
-@click.option(
-    "--directory", default="drills/start_order", type=click.Path(path_type=Path), help="Of the result."
-)
+@directory_option(NAME)
 def main(dest_count: str, times: int, directory: Path) -> None:
     """Start dest hosts with different disks: in order, with deaths on the way, and in the wrong order."""
-    say = Telling()
-    directory = begun(directory)
-    try:
-        cases = drill(int(dest_count), times, directory, say)
-    except ZkmigrateError as error:
-        say(f"failed: {error}; what was recorded is in {directory}")
-        sys.exit(1)
-    body = result.body_of("start_order", [case.told() for case in cases], say.seconds)
-    result.write(directory, body)
-    held = body["held"]
-    say(f"{len(cases)} cases, {'all as they must be' if held else 'NOT all as they must be'}")
-    sys.exit(0 if held else 1)
+
+    def drill(directory: Path, progress: Progress, cases: list[Any]) -> None:
+        play(int(dest_count), times, directory, progress, cases)
+
+    run_drill(NAME, directory, drill)
 
 
 if __name__ == "__main__":
