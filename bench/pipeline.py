@@ -197,9 +197,7 @@ def without_start(at: dict[str, Helper], case: Case, usage: Usage, empty: Path) 
     assert isinstance(logs, Logs)
     _, start = asked(at, replace(case, asks=((name, Logs((empty,) * len(logs.folders))),)))
     return Usage(
-        max(TICK_S, usage.seconds - start.seconds),
-        max(TICK_S, usage.cpu_s - start.cpu_s),
-        usage.peak_bytes,
+        max(TICK_S, usage.seconds - start.seconds), max(TICK_S, usage.cpu_s - start.cpu_s), usage.peak_bytes
     )
 
 
@@ -218,12 +216,7 @@ def compared(case: Case, answer: Answer, known: dict[str, Answer]) -> None:
 
 
 def measured(
-    at: dict[str, Helper],
-    todo: Sequence[Case],
-    rounds: int,
-    seldom: int,
-    empty: Path,
-    warm: tuple[Path, ...],
+    at: dict[str, Helper], todo: Sequence[Case], rounds: int, seldom: int, empty: Path, warm: tuple[Path, ...]
 ) -> list[Taken]:
     """Every case, round after round; those that take long in the first `seldom` of them. warm: logs that a
     session reads before each, because Spark ends workers that had nothing to do for a minute."""
@@ -310,11 +303,7 @@ def told(found: Sequence[Taken]) -> dict[str, Any]:
         f"{way}, of {STOCK}, a core": ratios(stock.cpu_s, at["logs", way].cpu_s)
         for way in (PLAIN, TUPLES, ARROW, ALL_COLUMNS, ARROW_2)
     }
-    for table, one, two in (
-        ("logs", PLAIN, HALVES),
-        ("logs", ARROW, ARROW_2),
-        ("ten times", ARROW, ARROW_2),
-    ):
+    for table, one, two in (("logs", PLAIN, HALVES), ("logs", ARROW, ARROW_2), ("ten times", ARROW, ARROW_2)):
         compared_to[f"{table}: {two}, of {one}, by the clock"] = ratios(
             at[table, one].seconds, at[table, two].seconds
         )

@@ -104,10 +104,7 @@ def _option(option: str, field: str, text: str) -> Callable[[F], F]:
 @click.option("--bandwidth-kbit", multiple=True, metavar="HOST=KBIT", help="Limit a host's network link.")
 @click.option("--data-disk-mb", type=int, default=0, help="Give ZooKeeper's data its own disk.")
 @click.option(
-    "--service",
-    type=click.Choice(["systemd", "commands"]),
-    default="systemd",
-    help="What starts servers.",
+    "--service", type=click.Choice(["systemd", "commands"]), default="systemd", help="What starts servers."
 )
 @click.option(
     "--shape",

@@ -16,13 +16,7 @@ from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab.drills.result import Case
 from zkmigrate.lab.drills.roll_site import ROLLED, RollSite, Unexpected, require
 from zkmigrate.lab.drills.roll_trials import TRIALS, Trial
-from zkmigrate.lab.drills.runner import (
-    directory_option,
-    finish_load,
-    loaded_lab,
-    play_case,
-    run_drill,
-)
+from zkmigrate.lab.drills.runner import directory_option, finish_load, loaded_lab, play_case, run_drill
 from zkmigrate.lab.spec import PATIENT
 from zkmigrate.lab.wait import Progress
 

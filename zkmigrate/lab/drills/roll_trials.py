@@ -244,9 +244,7 @@ def broker_does_not_start(site: RollSite) -> str:
 
 
 @trial(
-    ROLLED,
-    "the controller moves in the middle of the way back",
-    "the new controller last, no broker twice",
+    ROLLED, "the controller moves in the middle of the way back", "the new controller last, no broker twice"
 )
 def back_controller_moves(site: RollSite) -> str:
     outcome = _controller_moves(site, "rollback", "--to", "roll")

@@ -47,11 +47,7 @@ def _runner(lab: Lab, out: Path | None, **changes: Any) -> LoadRunner:
 @click.option("--tenant-rate", type=float, help="Sets per second of the other tenant.")
 @click.option("--cluster", metavar="NAME", help="Which cluster of a shape; the only one when left out.")
 def start(
-    named: str | None,
-    out: Path | None,
-    kinds: tuple[str, ...],
-    cluster: str | None,
-    **rates: float | None,
+    named: str | None, out: Path | None, kinds: tuple[str, ...], cluster: str | None, **rates: float | None
 ) -> None:
     """Start the load and leave it running; in a lab with a shape only the kinds that are Kafka's.
 
