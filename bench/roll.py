@@ -22,7 +22,7 @@ from zkmigrate.lab.demo import Demo
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.target import runner_for
-from zkmigrate.lab.service import control
+from zkmigrate.lab.service import control_command
 from zkmigrate.lab.shutdown import end_on_signals
 from zkmigrate.lab.spec import LabSpec, Role
 
@@ -58,7 +58,7 @@ def bare_s(lab: Lab) -> float:
     """Restart every broker by itself, one after the other, each once all ISRs are full again; the seconds."""
     began = time.monotonic()
     for host in lab.role(Role.BROKER):
-        lab.exec(host.name, control(lab.spec, Role.BROKER, "restart"))
+        lab.exec(host.name, control_command(lab.spec, Role.BROKER, "restart"))
         lab.wait_for_brokers()
     return time.monotonic() - began
 

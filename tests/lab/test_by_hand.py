@@ -265,7 +265,7 @@ def test_watch_finds_nothing_until_a_broker_is_put_back_on_source(hand: Hand) ->
     lab.exec("broker2", ["sed", "-i", edit, "/etc/kafka/server.properties"])
     assert set(watched(hand)[1]) == {"watch.config broker2"}, "told before the broker restarts"
     for action in ("stop", "start"):
-        lab.exec("broker2", service.control(lab.spec, Role.BROKER, action))
+        lab.exec("broker2", service.control_command(lab.spec, Role.BROKER, action))
     wanted = {f"watch.{id} broker2" for id in ("config", "left-source", "registered")}
     wanted |= {"watch.strays", "watch.writes"}
     last: dict[str, str] = {}

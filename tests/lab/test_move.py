@@ -23,7 +23,7 @@ from tests.parity import length, verdicts
 from tests.world.operator import Killed, Operator, quiet_world
 from zkmigrate.engine import samples
 from zkmigrate.lab import canary_topic, fault
-from zkmigrate.lab.baseline import baseline, sessions_away
+from zkmigrate.lab.baseline import baseline, sessions_not_served
 from zkmigrate.lab.drills.window_faults import chosen
 from zkmigrate.lab.drills.window_site import WindowSite
 from zkmigrate.lab.footprint import configs, footprint, phases, tree_differences
@@ -116,7 +116,7 @@ class Night:
     def clients_are_back(self) -> None:
         """Brokers and raw clients are served by dest again."""
         wanted = set(self.sessions["sessions"])
-        wait_until("clients on dest again", lambda: sessions_away(self.lab, wanted), 180)
+        wait_until("clients on dest again", lambda: sessions_not_served(self.lab, wanted), 180)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from kazoo.exceptions import NoNodeError
 
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
-from zkmigrate.lab.readiness import four_letter_word, server_mode
+from zkmigrate.lab.readiness import four_letter_word, mode_of
 from zkmigrate.lab.spec import OPERATOR_ADDRESS, Role
 from zkmigrate.zookeeper.data.four_letter_words import WordError, parse_cons, parse_dump
 
@@ -36,9 +36,7 @@ def baseline(lab: Lab) -> dict[str, Any]:
     """
     with lab.operator():
         sessions = _served(lab)
-        leaders = [
-            h for h in lab.role(Role.DEST) if server_mode(four_letter_word(h.address, "srvr")) == "leader"
-        ]
+        leaders = [host for host in lab.role(Role.DEST) if mode_of(host.address) == "leader"]
         if leaders:
             known = parse_dump(_word(leaders[0].address, "dump")).sessions or {}
             sessions = {session: sessions.get(session, 0) for session in known}
@@ -63,7 +61,7 @@ def baseline(lab: Lab) -> dict[str, Any]:
     }
 
 
-def sessions_away(lab: Lab, wanted: Collection[str]) -> str | None:
+def sessions_not_served(lab: Lab, wanted: Collection[str]) -> str | None:
     """Which of these sessions dest does not serve now, or why it cannot be told; None when all are there."""
     try:
         away = set(wanted) - set(baseline(lab)["sessions"])

@@ -8,12 +8,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 
 from zkmigrate.hosts import zkm_host
-from zkmigrate.lab import readiness
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.render import ZOO_CFG, ZOOKEEPER_DATA, source_zoo_cfg
@@ -229,15 +229,11 @@ def joined(lab: Lab) -> DestHosts:
         write(lab, host.name, ZOO_CFG, "0644", observer_config(lab))
         lab.exec(host.name, ["chown", "-R", "zookeeper:zookeeper", ZOOKEEPER_DATA])
         lab.exec(host.name, ["systemctl", "start", UNIT])
-    with lab.operator():
-        for host in lab.role(Role.DEST):
-            wait_until(f"{host.name} observes", _not_observing(host.address), SERVES_S)
-    return DestHosts(lab, [Channel(lab, host.name) for host in lab.role(Role.DEST)])
+    for name in lab.names(Role.DEST):
+        wait_until(f"{name} observes", partial(_not_observing, lab, name), SERVES_S)
+    return DestHosts(lab, [Channel(lab, name) for name in lab.names(Role.DEST)])
 
 
-def _not_observing(address: str) -> Callable[[], str | None]:
-    def other() -> str | None:
-        mode = readiness.server_mode(readiness.four_letter_word(address, "srvr"))
-        return None if mode == "observer" else f"mode {mode}"
-
-    return other
+def _not_observing(lab: Lab, host: str) -> str | None:
+    mode = lab.zookeeper_modes([host])[host]
+    return None if mode == "observer" else f"mode {mode}"

@@ -54,9 +54,9 @@ def main(bootstrap: str, *ids: str) -> None:
     """Make the topic and wait until a controller has taken it."""
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-    from zkmigrate.lab.load.producer import until_known_everywhere
+    from zkmigrate.lab.load.producer import wait_for_metadata
 
-    until_known_everywhere(bootstrap, len(ids), _LIMIT_S)
+    wait_for_metadata(bootstrap, len(ids), _LIMIT_S)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     settings = {"min.insync.replicas": "2" if len(ids) > 2 else "1", "retention.ms": "3600000"}
     replicas = assigned([int(id) for id in ids])

@@ -114,7 +114,7 @@ def fit(speed: Speed) -> Fit:
     return Fit(round(min(_MOST, max(1.0, slowness)), 2))
 
 
-def words(speed: Speed, chosen: Fit, spec: LabSpec) -> str:
+def describe(speed: Speed, chosen: Fit, spec: LabSpec) -> str:
     """The line that tells what was measured and what was chosen."""
     lease = chosen.policy(spec.session_timeout_ms)["lease"]
     return (

@@ -10,8 +10,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from zkmigrate.lab.lab import Lab
-from zkmigrate.lab.readiness import four_letter_word, server_mode
-from zkmigrate.lab.service import control
+from zkmigrate.lab.readiness import mode_of
+from zkmigrate.lab.service import control_command
 from zkmigrate.lab.spec import CLIENT_PORT, Role
 from zkmigrate.lab.wait import wait_until
 
@@ -27,7 +27,7 @@ def measure_floor(lab: Lab) -> float:
 
     def unit(action: str) -> None:
         with ThreadPoolExecutor(len(hosts)) as pool:
-            list(pool.map(lambda h: lab.exec(h.name, control(lab.spec, Role.DEST, action)), hosts))
+            list(pool.map(lambda h: lab.exec(h.name, control_command(lab.spec, Role.DEST, action)), hosts))
 
     with lab.operator():
         unit("stop")
@@ -36,7 +36,7 @@ def measure_floor(lab: Lab) -> float:
         unit("start")
 
         def missing() -> str | None:
-            modes = {h.name: server_mode(four_letter_word(h.address, "srvr")) for h in hosts}
+            modes = {host.name: mode_of(host.address) for host in hosts}
             behind = [name for name, mode in modes.items() if mode not in ("leader", "follower")]
             return ", ".join(behind) or None
 

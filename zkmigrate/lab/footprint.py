@@ -41,7 +41,7 @@ def _seen(lab: Lab, folders: str) -> dict[str, str]:
 def phases(lab: Lab, run: str, hosts: Iterable[str] = ()) -> dict[str, str]:
     """What the phase file of each dest host says, or of these hosts; ``none`` without one."""
     found = {}
-    for name in hosts or [host.name for host in lab.role(Role.DEST)]:
+    for name in hosts or lab.names(Role.DEST):
         path = lab.host(name).root / f"{zkm_host.run_dir(run).lstrip('/')}/phase"
         found[name] = path.read_text().split()[0] if path.exists() else NO_PHASE
     return found

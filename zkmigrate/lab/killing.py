@@ -57,8 +57,8 @@ class KillingSite(wiring.Site):
             self._turn.notify_all()
             return outcome
 
-    def _wait(self, come: Callable[[], bool]) -> None:
-        if not self._turn.wait_for(come, WAIT_S):
+    def _wait(self, condition: Callable[[], bool]) -> None:
+        if not self._turn.wait_for(condition, WAIT_S):
             print(f"killing: {self._confirmed} of {self.others} hosts confirmed {self.kind}", flush=True)
             os._exit(NOT_CONFIRMED)
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -145,6 +145,10 @@ class Lab:
         self._plan(name)
         return self.hosts[name]
 
+    def names(self, role: Role) -> tuple[str, ...]:
+        """The names of the hosts of one role, in order."""
+        return tuple(plan.name for plan in self.plans.values() if plan.role is role)
+
     def role(self, role: Role) -> tuple[LabHost, ...]:
         """The hosts of one role, in order."""
         return tuple(host for host in self.hosts.values() if host.role is role)
@@ -265,6 +269,11 @@ class Lab:
                 client.stop()
                 client.close()
 
+    def zookeeper_modes(self, hosts: Iterable[str]) -> dict[str, str | None]:
+        """The mode that each host's ZooKeeper tells, by host; None while it serves nobody."""
+        with self.operator():
+            return {name: readiness.mode_of(self._plan(name).address) for name in hosts}
+
     def _plan(self, host: str) -> HostPlan:
         if host not in self.plans:
             raise LabError(f"no host {host!r} in lab {self.id}; hosts: {', '.join(self.plans)}")
@@ -347,10 +356,11 @@ class Lab:
 
     def start_brokers(self) -> None:
         """Starts Kafka on every controller and broker host, now and, with units, at every boot."""
-        scripted = service.has_script(self.spec, Role.BROKER)
         enable = ["systemctl", "enable", "--now", "--quiet", "kafka.service"]
-        for host in (host for role in service.KAFKA for host in self.role(role)):
-            self.exec(host.name, service.control(self.spec, host.role, "start") if scripted else enable)
+        for role in service.KAFKA:
+            start = service.control_command(self.spec, role, "start")
+            for host in self.names(role):
+                self.exec(host, start if service.has_script(self.spec, role) else enable)
 
     def wait_for_brokers(self, ensemble: str | None = None, deadline_s: float = BROKERS_S) -> None:
         """Waits until every broker is registered and every ISR is full, as seen through each cluster's own
@@ -368,7 +378,7 @@ class Lab:
 
     def _kafka_started_s(self, broker: str) -> int:
         """When the broker's process was started, unix time in seconds."""
-        answer = self.exec(broker, service.started(self.spec, Role.BROKER)).stdout.strip()
+        answer = self.exec(broker, service.start_time_command(self.spec, Role.BROKER)).stdout.strip()
         if not answer.startswith("@"):
             raise LabError(f"kafka of {broker} was never started")
         return int(answer[1:])
@@ -411,8 +421,7 @@ class Lab:
                 entry["unit"] = unit
                 entry["unit_state"] = self._service_state(name)
             if host.pid and host.myid is not None:
-                with self.operator():
-                    entry["mode"] = readiness.server_mode(readiness.four_letter_word(host.address, "srvr"))
+                entry["mode"] = self.zookeeper_modes([name])[name]
             seen[name] = entry
         record = self.record
         return {
@@ -432,7 +441,7 @@ class Lab:
         if not service.has_script(self.spec, role):
             active = ["systemctl", "is-active", service.name_of(role)]
             return self.exec(name, active, check=False).stdout.strip()
-        status = self.exec(name, service.asked(role), check=False)
+        status = self.exec(name, service.status_command(role), check=False)
         return "active" if status.returncode == 0 else "inactive"
 
     # -- taking it down

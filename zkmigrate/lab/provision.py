@@ -26,24 +26,13 @@ from pathlib import Path
 from typing import IO
 
 from zkmigrate.lab.failure import LabError
-from zkmigrate.lab.wait import Progress, silent
+from zkmigrate.lab.wait import Progress, TimedProgress, silent
 
 SUITE = "bookworm"
 ROOTFS_PACKAGES = (
-    "systemd",
-    "systemd-sysv",
-    "dbus",
-    "openssh-server",
-    "sudo",
-    "iptables",
-    "ipset",
-    "iproute2",
-    "netcat-openbsd",
-    "procps",
-    "openjdk-17-jre-headless",
-    "ca-certificates",
-    "libfaketime",
-)
+    "systemd", "systemd-sysv", "dbus", "openssh-server", "sudo", "iptables", "ipset", "iproute2",
+    "netcat-openbsd", "procps", "openjdk-17-jre-headless", "ca-certificates", "libfaketime",
+)  # fmt: skip
 # What the build takes over from the building machine or makes unique: each lab host gets its own.
 ROOTFS_REMOVED = ("etc/ssh/ssh_host_*", "etc/resolv.conf", "etc/hostname", "var/log/*.log", "var/log/apt/*")
 
@@ -170,24 +159,13 @@ def _classpath(product: str, version: str, progress: Progress) -> tuple[Path, ..
     target = cache_dir() / "jars" / f"{name}-{profiles[version]}"
 
     def build(part: Path) -> None:
-        _run(
-            f"fetching the jars of {name}",
-            [
-                "mvn",
-                "--batch-mode",
-                "--no-transfer-progress",
-                "--strict-checksums",
-                f"--file={POM}",
-                f"--activate-profiles={name}",
-                f"-Dmaven.repo.local={cache_dir() / 'm2'}",
-                "dependency:copy-dependencies",
-                "-DincludeScope=runtime",
-                f"-DoutputDirectory={part}",
-            ],
-            progress,
-            seconds=_JARS_SECONDS,
-            advice="check that Maven reaches its repository (see ~/.m2/settings.xml), then run again",
-        )
+        argv = [
+            "mvn", "--batch-mode", "--no-transfer-progress", "--strict-checksums", f"--file={POM}",
+            f"--activate-profiles={name}", f"-Dmaven.repo.local={cache_dir() / 'm2'}",
+            "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={part}",
+        ]  # fmt: skip
+        advice = "check that Maven reaches its repository (see ~/.m2/settings.xml), then run again"
+        _run(f"fetching the jars of {name}", argv, progress, seconds=_JARS_SECONDS, advice=advice)
         if not any(part.glob(f"{product}*.jar")):
             raise ProvisionError(f"Maven ended well but copied no {product} jar; see profile {name} in {POM}")
 
@@ -353,12 +331,7 @@ def _lines(stream: IO[str], deadline: float) -> Iterator[str | None]:
 
 
 def main() -> int:
-    """`python -m zkmigrate.lab.provision [NAME...]`: fetch and tell how it goes; no name means all jars."""
-    begun = time.monotonic()
-
-    def tell(line: str) -> None:
-        print(f"[{time.monotonic() - begun:3.0f} s] {line}", flush=True)
-
+    """`python -m zkmigrate.lab.provision [NAME...]`: fetch these, or all jars."""
     every = [f"zookeeper-{v}" for v in zookeeper_versions()] + [f"kafka-{v}" for v in kafka_versions()]
     parser = argparse.ArgumentParser(
         prog="python -m zkmigrate.lab.provision",
@@ -366,7 +339,7 @@ def main() -> int:
     )
     parser.add_argument("name", nargs="*", help=f"all of them when left out: {', '.join(every)}")
     try:
-        fetch(parser.parse_args().name or every, tell)
+        fetch(parser.parse_args().name or every, TimedProgress())
     except ProvisionError as error:
         print(error, file=sys.stderr)
         return 1

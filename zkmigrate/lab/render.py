@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from zkmigrate.lab import service
@@ -58,17 +58,10 @@ _KEPT_TRANSACTIONS = 500
 """Transactions a server keeps in memory for its followers (ZooKeeper's ``ZKDatabase.commitLogCount``)."""
 
 MASKED_UNITS = (
-    "apt-daily.timer",
-    "apt-daily-upgrade.timer",
-    "console-getty.service",
-    "dpkg-db-backup.timer",
-    "e2scrub_all.timer",
-    "e2scrub_reap.service",
-    "fstrim.timer",
-    "getty@tty1.service",
-    "systemd-logind.service",
-    "systemd-pstore.service",
-)
+    "apt-daily.timer", "apt-daily-upgrade.timer", "console-getty.service", "dpkg-db-backup.timer",
+    "e2scrub_all.timer", "e2scrub_reap.service", "fstrim.timer", "getty@tty1.service",
+    "systemd-logind.service", "systemd-pstore.service",
+)  # fmt: skip
 """Units that do nothing for a lab host but cost boot time ten times over."""
 
 
@@ -95,23 +88,27 @@ def zookeeper_servers(hosts: Iterable[HostPlan]) -> str:
 
 def source_zoo_cfg(spec: LabSpec, ensemble: str = "source") -> str:
     """The zoo.cfg of every server of an ensemble that serves from the start."""
-    lines = [
-        f"tickTime={spec.tick_time_ms}",
-        "initLimit=10",
-        "syncLimit=5",
-        f"dataDir={ZOOKEEPER_DATA}",
-        f"clientPort={CLIENT_PORT}",
-        "maxClientCnxns=0",
-        "autopurge.purgeInterval=0",
-        f"4lw.commands.whitelist={spec.four_letter_words}",
-        "admin.enableServer=false",
-    ]
-    if spec.reconfig_enabled:
-        lines.append("reconfigEnabled=true")
-    if not spec.sync_enabled:
-        lines.append("syncEnabled=false")
-    lines += [f"{key}={value}" for key, value in spec.source_options.items()]
-    return "\n".join(lines) + "\n" + zookeeper_servers(members(hosts_of(spec), ensemble))
+    options = {"reconfigEnabled": "true"} if spec.reconfig_enabled else {}
+    options |= {} if spec.sync_enabled else {"syncEnabled": "false"}
+    options |= spec.source_options
+    return (
+        f"""tickTime={spec.tick_time_ms}
+initLimit=10
+syncLimit=5
+dataDir={ZOOKEEPER_DATA}
+clientPort={CLIENT_PORT}
+maxClientCnxns=0
+autopurge.purgeInterval=0
+4lw.commands.whitelist={spec.four_letter_words}
+admin.enableServer=false
+"""
+        + _key_values(options)
+        + zookeeper_servers(members(hosts_of(spec), ensemble))
+    )
+
+
+def _key_values(options: Mapping[str, str]) -> str:
+    return "".join(f"{key}={value}\n" for key, value in options.items())
 
 
 def java_env(spec: LabSpec) -> str:
@@ -241,7 +238,6 @@ zookeeper.connection.timeout.ms=30000
 """
     replicas = min(3, len(cluster.brokers))
     in_sync = max(1, replicas - 1)
-    further = "".join(f"{key}={value}\n" for key, value in spec.broker_options.items())
     return f"""{identity}log.dirs={",".join(log_dirs(spec, host))}
 {metadata}default.replication.factor={replicas}
 min.insync.replicas={in_sync}
@@ -256,7 +252,7 @@ unclean.leader.election.enable=false
 controlled.shutdown.enable=true
 group.initial.rebalance.delay.ms=0
 log.segment.bytes=67108864
-{further}"""
+{_key_values(spec.broker_options)}"""
 
 
 def _rack(host: HostPlan) -> str:

@@ -46,7 +46,7 @@ def commands(role: Role) -> dict[str, str]:
     return {action: f"{script(role)} {action}" for action in ACTIONS}
 
 
-def control(spec: LabSpec, role: Role, action: str) -> list[str]:
+def control_command(spec: LabSpec, role: Role, action: str) -> list[str]:
     """The command line that starts or stops the server on a host of this role, for the lab's own use.
 
     A stop returns when the process is gone. What `Lab.exec` runs is in a cgroup that the host does not see,
@@ -68,19 +68,19 @@ def control(spec: LabSpec, role: Role, action: str) -> list[str]:
     return ["sh", "-c", f"{script(role)} {action}; while {script(role)} status; do sleep 0.05; done"]
 
 
-def asked(role: Role) -> list[str]:
+def status_command(role: Role) -> list[str]:
     """The command line of the script that exits 0 while the server runs."""
     return [script(role), "status"]
 
 
-def read_log(spec: LabSpec, role: Role) -> list[str]:
+def log_command(spec: LabSpec, role: Role) -> list[str]:
     """The command line that prints what the server has printed since the lab was built."""
     if has_script(spec, role):
         return ["cat", log_file(role)]
     return ["journalctl", "-o", "cat", "-u", name_of(role)]
 
 
-def started(spec: LabSpec, role: Role) -> list[str]:
+def start_time_command(spec: LabSpec, role: Role) -> list[str]:
     """The command line that prints `@SECONDS`, unix time of the server's last start."""
     if has_script(spec, role):
         return ["stat", "-c", "@%Y", pid_file(role)]

@@ -19,7 +19,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from zkmigrate.lab import provision, render
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.fit import Speed
-from zkmigrate.lab.readiness import four_letter_word, server_mode
+from zkmigrate.lab.readiness import mode_of
 from zkmigrate.lab.spec import LabSpec
 from zkmigrate.lab.wait import wait_until
 
@@ -72,7 +72,7 @@ def _started(java: list[str], count: int) -> Iterator[tuple[float, int]]:
                 if server.poll() is not None:
                     said = file.read_text(errors="replace").strip()[-500:] or "it said nothing"
                     raise LabError(f"the ZooKeeper that measures this machine ended by itself: {said}")
-            silent = [p for p in ports if server_mode(four_letter_word(_HERE, "srvr", p)) is None]
+            silent = [p for p in ports if mode_of(_HERE, p) is None]
             return f"an answer on {', '.join(str(port) for port in silent)}" if silent else None
 
         wait_until(f"start of {count} ZooKeepers to measure this machine", missing, _LIMIT_S, poll_s=0.02)

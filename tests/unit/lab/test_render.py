@@ -184,9 +184,9 @@ def test_without_units_dest_and_brokers_have_a_script_and_source_keeps_its_unit(
 def test_the_lab_starts_a_script_in_a_cgroup_of_the_host_and_its_stop_waits() -> None:
     """A JVM that `nsenter` started in a cgroup from outside died as it looked for its own."""
     spec = LabSpec(service="commands")
-    start = service.control(spec, Role.DEST, "start")
+    start = service.control_command(spec, Role.DEST, "start")
     assert start[0] == "systemd-run"
     assert start[-2:] == ["/opt/zookeeper/service", "start"]
-    assert "while /opt/zookeeper/service status" in service.control(spec, Role.DEST, "stop")[-1]
-    assert service.control(spec, Role.SOURCE, "stop") == ["systemctl", "stop", "zookeeper"]
-    assert service.control(LabSpec(), Role.BROKER, "start") == ["systemctl", "start", "kafka"]
+    assert "while /opt/zookeeper/service status" in service.control_command(spec, Role.DEST, "stop")[-1]
+    assert service.control_command(spec, Role.SOURCE, "stop") == ["systemctl", "stop", "zookeeper"]
+    assert service.control_command(LabSpec(), Role.BROKER, "start") == ["systemctl", "start", "kafka"]

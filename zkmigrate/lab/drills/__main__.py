@@ -1,7 +1,7 @@
 """Every drill program, one after the other: ``python -m zkmigrate.lab.drills``, or ``make drills``.
 
-Each runs as a process of its own, within a limit of time, and leaves ``DIRECTORY/NAME/result.json``; the
-whole is in ``DIRECTORY/result.json``. The exit code is 0 only when every drill that was asked for held.
+Each runs as its own process with a time limit and leaves ``DIRECTORY/NAME/result.json``;
+``DIRECTORY/result.json`` has the whole. The exit code is 0 only when every chosen drill held.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from zkmigrate.lab.shutdown import running
 from zkmigrate.lab.wait import Progress, TimedProgress
 
 PATIENCE_S = 120.0
-"""A drill that is ended takes its lab down first."""
+"""Seconds for a drill that is ended to take its lab down."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How one program ended. why: what is wrong, "" when it held. body: its result, None without one."""
+    """How one program ended. why: what is wrong, "" when it held. body: its result, if any."""
 
     name: str
     seconds: float
@@ -53,7 +53,7 @@ class Series:
     done: list[Ended] = field(default_factory=list)
 
     def run(self) -> None:
-        """All of them. Ctrl-C and the signals of ``end_on_signals`` end the one that runs, and the series."""
+        """Run all. Ctrl-C and the signals of ``end_on_signals`` end the running program and the series."""
         left = {program.name: self._usual_s(program) for program in self.programs}
         for number, program in enumerate(self.programs, 1):
             where = f"drill {number} of {len(self.programs)}, {program.name}"
@@ -67,7 +67,7 @@ class Series:
             self.progress(f"{where}: {outcome}, {ended.seconds:.0f} s; {_minutes(sum(left.values()))} left")
 
     def _usual_s(self, program: Program) -> float:
-        """What it took the last time here, or what it usually takes."""
+        """Seconds it took the last time here, or usually takes."""
         last = result.read(self.directory / program.name)
         return float(last["seconds"]) if last else program.usual_s
 
@@ -105,7 +105,7 @@ def _minutes(seconds: float) -> str:
 
 
 def table(done: Sequence[Ended]) -> str:
-    """The screenful that ends the series."""
+    """The last screen of the series."""
     lines = ["", f"{'drill':<16}{'held':<6}{'cases':<12}{'seconds':>8}  why"]
     for ended in done:
         cases = ended.body["cases"] if ended.body else []
@@ -116,24 +116,21 @@ def table(done: Sequence[Ended]) -> str:
 
 
 def body_of(asked: Sequence[Program], done: Sequence[Ended], seconds: float) -> dict[str, Any]:
-    """What ``result.json`` of the series holds; it held when each program that was asked for ran and held."""
+    """``result.json`` of the series; it held when each chosen program ran and held."""
     held = len(done) == len(asked) and all(ended.held for ended in done)
     rows = [
         {
-            "drill": e.name,
-            "held": e.held,
-            "why": e.why,
-            "seconds": e.seconds,
+            "drill": e.name, "held": e.held, "why": e.why, "seconds": e.seconds,
             "cases": e.body["cases"] if e.body else [],
         }
         for e in done
-    ]
+    ]  # fmt: skip
     return {"held": held, "seconds": round(seconds, 1), "drills": rows}
 
 
 def record(done: Sequence[Ended], root: Path, seen: str) -> None:
-    """Keep what these drills left, as data, and write the pages anew. A drill that left no result changes
-    nothing. seen: when, and at which commit."""
+    """Keep the results of these drills and write the pages anew. A drill without a result changes nothing.
+    seen: the date and the commit."""
     folder = root / KEPT
     folder.mkdir(exist_ok=True)
     for ended in done:
@@ -144,7 +141,7 @@ def record(done: Sequence[Ended], root: Path, seen: str) -> None:
 
 
 def commit() -> str:
-    """The commit of this checkout, and whether anything is not in it."""
+    """The commit of this checkout, and whether it has changes."""
 
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout.strip()
@@ -161,14 +158,12 @@ def commit() -> str:
     type=click.Choice([program.name for program in PROGRAMS]),
     help="Only this drill; may be given again.",
 )
-@click.option("--list", "listed", is_flag=True, help="Say which drills there are, and run none.")
-@click.option(
-    "--record", "recorded", is_flag=True, help=f"Keep what came of them in {KEPT}, and write the pages."
-)
+@click.option("--list", "listed", is_flag=True, help="List the drills; run none.")
+@click.option("--record", "recorded", is_flag=True, help=f"Keep the results in {KEPT}, and write the pages.")
 @click.option("--pages", is_flag=True, help="Write the pages from the data; run none.")
 @click.option("--directory", default="drills", type=click.Path(path_type=Path), help="Where the results go.")
 def main(only: tuple[str, ...], listed: bool, recorded: bool, pages: bool, directory: Path) -> None:
-    """Run the drills, each on a lab of its own, and judge them."""
+    """Run the drills, each on its own lab, and judge them."""
     programs = [program for program in PROGRAMS if not only or program.name in only]
     if listed:
         for program in programs:

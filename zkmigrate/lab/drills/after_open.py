@@ -1,9 +1,9 @@
-"""The way back behind the open door: Kafka goes on against source, and nothing that was acknowledged is lost.
+"""The way back behind the open door: Kafka goes on against source, and no acknowledged write is lost.
 
 ``python -m zkmigrate.lab.drills.after_open`` moves a loaded Kafka in a lab up to OPEN. On dest topics and
 settings change, partitions are added, a topic is deleted and leaders move. Then the playbook
-``kafka_zookeeper_return`` stops every broker and dest, brings source up to where dest was (killed once in the
-middle), and starts the brokers against source. What clients, brokers and znodes say then is judged.
+``kafka_zookeeper_return`` stops every broker and dest, replays on source what dest did (killed once in the
+middle), and starts the brokers against source. The drill judges clients, brokers and znodes then.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.json_lines import load_recording
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.operator import Operator
-from zkmigrate.lab.service import control
+from zkmigrate.lab.service import control_command
 from zkmigrate.lab.spec import PATIENT, Role
 from zkmigrate.lab.timeline import step_spans
 from zkmigrate.lab.wait import Progress, wait_until
@@ -56,7 +56,7 @@ class AfterOpen:
     cases: list[Case]
 
     def play(self) -> None:
-        """All of it, in order; each case is judged where it ends."""
+        """Play and judge all cases, in order."""
         self._moved()
         self._changed_on_dest()
         epochs = self._brokers_down()
@@ -82,9 +82,9 @@ class AfterOpen:
         began = time.monotonic()
         self.load.start(("metadata",))
         self.load.wait_flowing(("metadata",), FLOWING_S)
-        kafka_changes.asked(self.lab, "make")
+        kafka_changes.run_in_lab(self.lab, "make")
         first = self.lab.role(Role.BROKER)[0]
-        self.lab.exec(first.name, control(self.lab.spec, Role.BROKER, "restart"))
+        self.lab.exec(first.name, control_command(self.lab.spec, Role.BROKER, "restart"))
         self.lab.wait_for_brokers(Role.DEST)
 
         def missing() -> str | None:
@@ -97,7 +97,7 @@ class AfterOpen:
         self.progress(f"changed on dest for {time.monotonic() - began:.0f} s")
 
     def _brokers_down(self) -> dict[str, int]:
-        """Every broker stopped by the run; the epochs that dest has come to."""
+        """Let the run stop every broker; the epochs on dest."""
         began = time.monotonic()
         operator = Operator(self.lab, self.directory, RETURN)
         wait_until("the preflight of the return passes", lambda: self._stopped(operator), CHANGED_S)
@@ -112,8 +112,8 @@ class AfterOpen:
         return epochs
 
     def _stopped(self, operator: Operator) -> str | None:
-        """Run up to the stop of all brokers. The load makes topics all the time. One that has no leader yet
-        closes the preflight's gate: what it says then."""
+        """Run up to the stop of all brokers. A topic that the load has just made and that has no leader yet
+        closes the preflight's gate; its findings then."""
         with operator.tool("down", "run", *PLAYBOOK, "--until", "outage.brokers") as tool:
             code = tool.wait_for_end(REST_S + CHANGED_S)
         if code and code != 3:
@@ -121,7 +121,7 @@ class AfterOpen:
         return tool.troubles() if code else None
 
     def _returned(self) -> None:
-        """The rest of the run, killed in the middle of the replay and resumed."""
+        """Go on, kill the run in the middle of the replay, and resume it."""
         began = time.monotonic()
         operator = Operator(self.lab, self.directory, RETURN)
         behind = self._killed(operator)
@@ -140,7 +140,7 @@ class AfterOpen:
         )
 
     def _killed(self, operator: Operator) -> int:
-        """Go on, and kill the run in the middle of the replay; how many transactions were done by then."""
+        """Resume and kill the run in the middle of the replay; how many transactions were done by then."""
         marker, seen = marker_of(self.lab.spec.chroot), 0
         with operator.tool("killed", "resume", *PLAYBOOK) as tool, self.lab.zookeeper() as client:
 
@@ -179,7 +179,7 @@ class AfterOpen:
             began,
             not lower and controller[1] > controller[0],
         )
-        seen = kafka_changes.asked(self.lab, "seen")
+        seen = kafka_changes.run_in_lab(self.lab, "seen")
         self._case(
             "changes", "an administrator's changes after OPEN", json.dumps(kafka_changes.EXPECTED),
             json.dumps(seen), began, seen == kafka_changes.EXPECTED,

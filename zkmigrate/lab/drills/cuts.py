@@ -1,13 +1,10 @@
-"""The cut-over again and again under load: up to CHECK with every client on dest, and back; at last to OPEN.
+"""The cut-over again and again under load: up to CHECK and back with every client on dest, at last to OPEN.
 
-``python -m zkmigrate.lab.drills.cuts`` builds a lab, moves brokers and raw clients to dest, and then repeats
-``run --until cutover --hold-at check`` answered ``back``: the whole cut-over with its own quorum on dest, but
-for the open door. While it is held the disks of dest are copied; judged later, they must hold every create
-and every Kafka change that was acknowledged by then, and every session with what it owned. The same is asked
-of source's disk after each way back. Dest hosts hear source late meanwhile, each by another part of
-``--skew-ms``.
-
-The last cut-over goes to OPEN. ``DIRECTORY/result.json`` has one entry per cut-over.
+``python -m zkmigrate.lab.drills.cuts`` builds a lab, moves brokers and raw clients to dest, and repeats ``run
+--until cutover --hold-at check`` answered ``back``: the whole cut-over except the open door. While the tool
+holds, the drill copies dest's disks. They must hold every create and every Kafka change that was acknowledged
+by then, and every session with what it owned; so must source's disk after each way back. Dest hosts hear
+source late meanwhile, each by another part of ``--skew-ms``.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ import click
 
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab import fault
-from zkmigrate.lab.baseline import baseline, lost_since, sessions_away
+from zkmigrate.lab.baseline import baseline, lost_since, sessions_not_served
 from zkmigrate.lab.commands import run as run_command
 from zkmigrate.lab.delay import Delays, delays
 from zkmigrate.lab.drills import result
@@ -59,7 +56,7 @@ FLOWING_S, HEALTHY_S, HELD_S, ENDED_S = 120.0, 120.0, 240.0, 900.0
 
 @dataclass(frozen=True)
 class Options:
-    """What is asked of the drill; rates are per second over all clients of a kind, raw per dest host."""
+    """The drill's options; rates are per second over all clients of a kind, raw per dest host."""
 
     times: int = 10
     dest_count: int = 3
@@ -102,7 +99,7 @@ class Cuts:
 
     @property
     def windows(self) -> int:
-        """How many cut-overs came to FENCE; a gate before it that was closed makes none."""
+        """How many cut-overs came to FENCE."""
         return sum(cut.span("cutover.fence") is not None for cut in self.done)
 
     def prepare(self) -> None:
@@ -120,9 +117,9 @@ class Cuts:
         self.load.wait_flowing(("raw", "metadata"), FLOWING_S)
 
     def skewed(self) -> dict[str, int]:
-        """Another delay for every dest host; the one that serves the controller hears source at once.
+        """Set another delay for every dest host, but none for the one that serves the controller.
 
-        Kafka writes each change through its controller's session, twice: there half a second would leave one
+        Kafka writes each change twice through its controller's session: half a second there would leave one
         change a second.
         """
         with self.lab.zookeeper(Role.DEST) as client:
@@ -140,7 +137,7 @@ class Cuts:
         return chosen
 
     def disks_slowed(self) -> dict[str, int]:
-        """Another fsync delay for each dest host, from none to the one asked for; {} without."""
+        """Set another fsync delay for each dest host, up to the option's; {} without the option."""
         most = self.options.disk_skew_ms
         if not most:
             return {}
@@ -159,7 +156,7 @@ class Cuts:
         return ""
 
     def cut_over(self, number: int) -> CutOver:
-        """One cut-over held at CHECK, dest's disks copied, and the way back."""
+        """One cut-over: hold at CHECK, copy dest's disks, go back."""
         name = f"cut-{number}"
         before = baseline(self.lab)
         late, slow = self.skewed(), self.disks_slowed()
@@ -185,7 +182,7 @@ class Cuts:
         return cut
 
     def _copy(self, name: str, moment: str, role: Role) -> None:
-        """Keep the disks of this moment; of source's the first host's is enough."""
+        """Copy the disks now; of source one is enough."""
         hosts = self.lab.role(role)
         for host in hosts if role is Role.DEST else hosts[:1]:
             disk = host.root / VERSION_2
@@ -195,7 +192,7 @@ class Cuts:
             run_command(["cp", "-a", "--sparse=always", *files, str(target)])
 
     def _healthy_again(self, before: dict[str, Any]) -> tuple[str, ...]:
-        """Wait until every session is served and everything flows again; what was lost of sessions."""
+        """Wait until every session is served and everything flows again; the losses."""
         for host in self.delays.hosts:
             self.delays.set(host, 0)
         if self.options.disk_skew_ms:
@@ -205,7 +202,9 @@ class Cuts:
         lost: list[str] = []
         try:
             wait_until(
-                "every session served again", lambda: sessions_away(self.lab, before["sessions"]), HEALTHY_S
+                "every session served again",
+                lambda: sessions_not_served(self.lab, before["sessions"]),
+                HEALTHY_S,
             )
         except NotReady as late:
             lost.append(str(late))
@@ -215,7 +214,7 @@ class Cuts:
         return tuple(lost)
 
     def open(self) -> dict[str, Any]:
-        """The cut-over to its end, and what is judged after the load has ended."""
+        """Cut over to the end, end the load, and judge it."""
         began = time.monotonic()
         before = baseline(self.lab)
         self.skewed()
@@ -233,12 +232,11 @@ class Cuts:
 
 
 def drill(options: Options, directory: Path, say: Progress) -> None:
-    """Build the lab, repeat, open and take it down; what is to be judged is in the directory afterwards."""
+    """Build the lab, repeat, open and take it down; what to judge is then in the directory."""
     (directory / "options.json").write_text(json.dumps(asdict(options)) + "\n")
     spec = LabSpec(dest_count=options.dest_count, session_timeout_ms=options.session_timeout_ms)
     with Lab.up(spec, say) as lab:
-        dest = [host.name for host in lab.role(Role.DEST)]
-        with delays(lab, dest) as late:
+        with delays(lab, lab.names(Role.DEST)) as late:
             cuts = Cuts(lab, directory, options, late, say)
             try:
                 cuts.prepare()

@@ -1,8 +1,8 @@
 """Changes of Kafka's metadata by an administrator, and whether the brokers still know them.
 
-``python -m zkmigrate.lab.drills.kafka_changes make|seen BOOTSTRAP`` has to run where the brokers are reached.
-``make``: a topic, partitions added to it, a setting, and a topic that is deleted again. ``seen`` prints what
-the brokers know of it, as JSON; `EXPECTED` is what that has to be.
+``python -m zkmigrate.lab.drills.kafka_changes make|seen BOOTSTRAP`` must run in a network that reaches the
+brokers. ``make`` creates a topic, adds partitions and a setting to it, and deletes another topic. ``seen``
+prints what the brokers know of them, as JSON; it must be ``EXPECTED``.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ EXPECTED = {"partitions": PARTITIONS, "value": VALUE, "gone": True}
 _LIMIT_S = 30
 
 
-def asked(lab: Lab, what: str) -> dict[str, Any]:
-    """``make`` or ``seen`` from the operator's place. LabError when it fails."""
+def run_in_lab(lab: Lab, what: str) -> dict[str, Any]:
+    """Run ``make`` or ``seen`` in the operator's network; its JSON. LabError when it fails."""
     bootstrap = ",".join(f"{host.address}:{KAFKA_PORT}" for host in lab.role(Role.BROKER))
     argv = [sys.executable, "-m", "zkmigrate.lab.drills.kafka_changes", what, bootstrap]
     done = subprocess.run(
@@ -36,7 +36,7 @@ def asked(lab: Lab, what: str) -> dict[str, Any]:
 
 
 def make(admin: Any) -> dict[str, Any]:
-    """Each change once the one before is acknowledged."""
+    """Make each change once the one before is acknowledged."""
     from confluent_kafka.admin import (  # type: ignore[attr-defined]
         AlterConfigOpType,
         ConfigEntry,
@@ -59,7 +59,7 @@ def make(admin: Any) -> dict[str, Any]:
 
 
 def seen(admin: Any) -> dict[str, Any]:
-    """What the brokers know now."""
+    """What the brokers know now, by the keys of ``EXPECTED``."""
     from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
     topics = admin.list_topics(timeout=_LIMIT_S).topics
@@ -73,7 +73,6 @@ def seen(admin: Any) -> dict[str, Any]:
 
 
 def main(what: str, bootstrap: str) -> None:
-    """Do it and print what came of it."""
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient({"bootstrap.servers": bootstrap})

@@ -1,8 +1,8 @@
 """A move in which a broker's host dies for good: it is retired from the run, and the others move without it.
 
 ``python -m zkmigrate.lab.drills.retired`` moves a loaded Kafka of three brokers in a lab. Behind two brokers
-the host of the third loses its power. What the roll says, what ``retire`` refuses and when it does not, what
-a retired broker that comes back does to the gate of the cut-over, and what the clients recorded is judged.
+the host of the third loses its power. The drill judges the findings of the roll, when ``retire`` refuses, the
+gate of the cut-over after a retired broker has come back, and the records of the clients.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ REFUSED = 6
 FLOWING_S, EXPIRED_S = 90.0, 180.0
 REASON = "its disk is broken"
 SPEC = replace(PATIENT, broker_options={"auto.leader.rebalance.enable": "false"})
-"""A controller that begins elects preferred leaders after five seconds of its own accord, where it may."""
+"""A new controller would otherwise elect preferred leaders by itself after five seconds."""
 
 JUDGED = ("lost", "duplicated", "acked_creates_missing")
 
@@ -81,7 +81,7 @@ class Retirement:
             interrupt(tool)
         code, output = self._verb("retire", self.gone, "--reason", REASON)
         require(code == REFUSED, f"retire of a registered broker ended with {code}: {output}")
-        # It was the controller, so that the others may not even tell yet whether it serves.
+        # It was the controller: the others may not know yet whether it serves.
         require(
             "retire.serves" in output and f"{self.gone} is not retired" in output,
             f"it does not say why: {output}",

@@ -20,7 +20,6 @@ from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.operator import Operator, ToolProcess
-from zkmigrate.lab.readiness import four_letter_word, server_mode
 from zkmigrate.lab.source_state import source_state, without_process
 from zkmigrate.lab.spec import Role
 from zkmigrate.lab.wait import wait_until
@@ -65,11 +64,11 @@ class RollSite:
 
     @property
     def dests(self) -> tuple[str, ...]:
-        return tuple(host.name for host in self.lab.role(Role.DEST))
+        return self.lab.names(Role.DEST)
 
     @property
     def brokers(self) -> tuple[str, ...]:
-        return tuple(host.name for host in self.lab.role(Role.BROKER))
+        return self.lab.names(Role.BROKER)
 
     # --- the tool -------------------------------------------------------------------------------------------
 
@@ -160,8 +159,7 @@ class RollSite:
 
     def modes(self, role: Role) -> dict[str, str | None]:
         """The mode that each server tells."""
-        with self.lab.operator():
-            return {h.name: server_mode(four_letter_word(h.address, "srvr")) for h in self.lab.role(role)}
+        return self.lab.zookeeper_modes(self.lab.names(role))
 
     def source_leader(self) -> str:
         leading = [host for host, mode in self.modes(Role.SOURCE).items() if mode == "leader"]

@@ -1,4 +1,4 @@
-"""The start order on real servers whose disks differ: kept, with a host of F dead on the way, and broken.
+"""The start order on real servers whose disks differ: kept, with a kill on the way, and broken.
 
 ``python -m zkmigrate.lab.drills.start_order`` builds a lab and brings dest to where FENCE and DRAIN do not
 let it come (``staggered``): F of one host, then F of two. F are the hosts that hold every acknowledged
@@ -8,11 +8,11 @@ the images put back between. The drill looks at every disk:
 ``ordered``       nothing is missing
 ``killed-at-X``   ZooKeeper of a host of F is killed at the moment X between its start and the first quorum;
                   its finisher starts it again; nothing is missing
-``slow-epoch``    the same with F's disk so slow that the others have the new epoch on theirs before F has
+``slow-epoch``    the same, with F's disk so slow that the others have the new epoch on theirs first
 ``power-cut``     a host of F loses its power while it looks for others: nobody serves until it is back and
-                  told again; nothing is missing
-``danger``        with F of one host and without zkm-host: the others first. Acknowledged creates must be
-                  lost, or the rule would guard against nothing
+                  has its GO again; nothing is missing
+``danger``        F of one host, without zkm-host, the others first: acknowledged creates must be lost, or the
+                  rule guards against nothing
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from zkmigrate.lab.drills.staggered import (
     Staggered,
     lost,
     missing_on,
-    modes,
     reformed_in_the_wrong_order,
     serve,
     server_pids,
@@ -56,10 +55,10 @@ OPEN_LIMIT_MS = 600_000
 MOMENTS = (
     "looking", "accepted-epoch-of-first", "accepted-epoch-of-other", "epoch-of-first", "epoch-of-other"
 )  # fmt: skip
-"""Between the start of F and the first quorum, in the order in which servers come through them."""
+"""Moments between the start of F and the first quorum, in the order in which they come."""
 STUCK = ("failed", "none of the first is seen to lead")
 STUCK_S = 3.0
-"""The leader may be heard a moment later than its followers."""
+"""Seconds that a host must stay stuck: the leader may be heard later than its followers."""
 NOBODY_SERVES_S = 5.0
 WHAT = {
     "danger": "the others started first, without zkm-host",
@@ -114,15 +113,15 @@ class StartOrders:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(host.name for host in self.lab.role(Role.DEST))
+        return self.lab.names(Role.DEST)
 
     def seal(self) -> None:
-        """Arm and seal hosts whose servers are dead already."""
+        """Arm and seal hosts whose servers are dead."""
         self.dests.arm()
         self.dests.seal()
 
     def go(self, *hosts: str) -> None:
-        """GO to these hosts, all without names, each in its place."""
+        """GO to these hosts, or to all, each in its place."""
         place = places(self.names, self.state.first)
         first = ",".join(f"{self.lab.host(h).address}:{CLIENT_PORT}" for h in self.state.first)
         majority = str(len(self.names) // 2 + 1)
@@ -147,7 +146,7 @@ class StartOrders:
         return refusal
 
     def restore(self) -> None:
-        """Stop all and put the images back: sealed again, as before GO."""
+        """Stop all and put the images back: sealed, as before GO."""
         self.dests.do("halt")
         self.dests.do("image", "restore")
 
@@ -169,18 +168,17 @@ class StartOrders:
         return self.start(name, gone, seconds, gone == 0, note)
 
     def _led_without(self) -> str:
-        """Who leads now, and how many acknowledged creates it does not hold."""
-        leading = [host for host, mode in modes(self.lab, self.names).items() if mode == "leader"]
+        """The leader now, and how many acknowledged creates it lacks."""
+        leading = [host for host, mode in self.lab.zookeeper_modes(self.names).items() if mode == "leader"]
         missing = missing_on(self.lab, self.state.promise)
         return ", ".join(f"{host} leads without {len(missing[host].creates)}" for host in leading)
 
     def ordered(self) -> str:
-        """The order as it is."""
         self.go()
         return ""
 
     def killed_at(self, moment: str) -> str:
-        """A host of F is killed when servers have come to ``moment``; its finisher starts it again."""
+        """Kill a host of F once servers have come to ``moment``; its finisher starts it again."""
         victim = self.state.first[0]
         reached = self._moment(moment, victim)
         old = set(server_pids(self.lab, victim))
@@ -195,7 +193,7 @@ class StartOrders:
         return f"{victim} killed; accepted and current epochs {epochs}"
 
     def slow_epoch(self) -> str:
-        """A host of F is killed while its disk is still writing the epoch that the others have already."""
+        """Kill a host of F while its disk still writes the epoch that the others have."""
         victim = self.state.first[0]
         fault.slow_disk(self.lab, victim, SLOW_FSYNC_MS)
         try:
@@ -204,23 +202,23 @@ class StartOrders:
             fault.slow_disk(self.lab, victim, 1)
 
     def power_cut(self) -> str:
-        """A host of F is off from when it looks for others; then it comes back and is told again."""
+        """Switch a host of F off while it looks for others; then on again, with another GO."""
         victim = self.state.first[0]
         self.go()
         wait_until(f"{victim} looks for others", lambda: self._not_looking(victim), MOMENT_S, 0.005)
         fault.power_cut(self.lab, victim)
         others = [host for host in self.names if host != victim]
-        # The others may not form a quorum without it, however long; this long is watched.
+        # The others may not form a quorum without it; the drill watches for this long.
         with contextlib.suppress(NotReady):
             wait_until("somebody serves", lambda: self._nobody(others), NOBODY_SERVES_S, 0.1)
-            raise LabError(f"a quorum without {victim}: {modes(self.lab, others)}")
+            raise LabError(f"a quorum without {victim}: {self.lab.zookeeper_modes(others)}")
         fault.power_on(self.lab, victim)
         self.dests.reconnect(victim)
         self.go(victim)
         return f"{victim} off for {NOBODY_SERVES_S:g} s and more; nobody served meanwhile"
 
     def _nobody(self, hosts: list[str]) -> str | None:
-        seen = modes(self.lab, hosts)
+        seen = self.lab.zookeeper_modes(hosts)
         return None if any(seen.values()) else "nobody"
 
     def _pids(self, host: str, old: set[int]) -> list[int]:
@@ -235,13 +233,13 @@ class StartOrders:
         return None if answer and "not currently serving" in answer else f"said {answer!r}"
 
     def _epoch(self, host: str, file: str) -> int:
-        """What an epoch file says; 0 while it is not there or being written."""
+        """The epoch in a file; 0 while the file is absent or being written."""
         with contextlib.suppress(OSError, ValueError):
             return int((self.lab.host(host).root / VERSION_2 / file).read_text())
         return 0
 
     def _moment(self, moment: str, victim: str) -> Callable[[], str | None]:
-        """A condition that holds once servers have come to the moment, by their epoch files."""
+        """Condition: servers have come to the moment, by their epoch files."""
         if moment == "looking":
             return lambda: self._not_looking(victim)
         file = "acceptedEpoch" if moment.startswith("accepted") else "currentEpoch"
@@ -291,13 +289,13 @@ def play(
         progress(f"{start.name}, |F| {start.fresh} of {start.hosts}: {what}, {held} {start.note}")
 
     with Lab.up(LabSpec(dest_count=dest_count), progress) as lab:
-        names = [host.name for host in lab.role(Role.DEST)]
+        names = lab.names(Role.DEST)
         dests = joined(lab)
         try:
             fault.slow_disk(lab, names[0], 1)
             serve(lab, names, ("observer",))
             for fresh in (1, 2):
-                with staggered_orders(lab, dests, tuple(names[fresh:]), directory) as (orders, aside):
+                with staggered_orders(lab, dests, names[fresh:], directory) as (orders, aside):
                     if fresh == 1:
                         add(danger(orders, aside))
                     orders.seal()

@@ -1,8 +1,8 @@
-"""Whole moves between the versions that the preflight calls drilled, each on a lab of its own.
+"""Whole moves between the versions that the preflight calls drilled, each on its own lab.
 
 ``python -m zkmigrate.lab.drills.versions`` runs ``zkmigrate.lab.demo`` for every entry of
-``preflight.drilled.DRILLED``, one after the other. A case holds when the demo ends with 0, which it does only
-when every claim of its judge held and the servers said that they are of these versions.
+``preflight.drilled.DRILLED``. A case holds when the demo ends with 0: then every claim of its judge held, and
+the servers told these versions.
 """
 
 from __future__ import annotations

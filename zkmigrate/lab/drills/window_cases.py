@@ -72,7 +72,7 @@ class Case:
         """The expected outcome, in words."""
         codes = [" or ".join(map(str, self.code)), " or ".join(map(str, self.resumed))]
         then = f", resume {codes[1]}" if self.resumed else ""
-        return f"{self.direction}: {codes[0]}{then}" + (f", {self.alarm} told" if self.alarm else "")
+        return f"{self.direction}: {codes[0]}{then}" + (f", alarm {self.alarm}" if self.alarm else "")
 
 
 LABS = {

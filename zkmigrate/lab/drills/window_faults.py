@@ -65,7 +65,7 @@ def chosen(only: str) -> tuple[Case, ...]:
     return cases
 
 
-def again(cases: tuple[Case, ...], times: int) -> tuple[Case, ...]:
+def repeated(cases: tuple[Case, ...], times: int) -> tuple[Case, ...]:
     """All cases, so many rounds; LabError for a case after which its lab cannot be used again."""
     if times == 1:
         return cases
@@ -129,7 +129,7 @@ def in_one_lab(
 def main(only: str, times: int, listed: bool, directory: Path) -> None:
     """Cut over again and again, each time with another fault, and judge the outcome."""
     try:
-        cases = again(chosen(only), times)
+        cases = repeated(chosen(only), times)
     except LabError as error:
         raise click.ClickException(str(error)) from error
     if listed:

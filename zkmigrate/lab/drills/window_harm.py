@@ -22,7 +22,7 @@ from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.json_lines import load_recording
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.operator import Operator, ToolProcess
-from zkmigrate.lab.readiness import four_letter_word, server_mode
+from zkmigrate.lab.readiness import mode_of
 from zkmigrate.lab.source_state import source_state, without_process
 from zkmigrate.lab.spec import CLIENT_PORT, Role
 from zkmigrate.lab.wait import wait_until
@@ -260,7 +260,7 @@ class ServedAgain:
 
     @staticmethod
     def _serves(address: str) -> bool:
-        return server_mode(four_letter_word(address, "srvr")) is not None
+        return mode_of(address) is not None
 
 
 def not_kept_shut(scene: Scene, host: str) -> list[str]:
@@ -334,11 +334,10 @@ class SourceLeaderDead(Harm):
 
 
 def _leader(scene: Scene) -> str:
-    with scene.lab.operator():
-        for host in scene.lab.role(Role.SOURCE):
-            if server_mode(four_letter_word(host.address, "srvr")) == "leader":
-                return host.name
-    raise AssertionError("source has no leader")
+    modes = scene.lab.zookeeper_modes(scene.lab.names(Role.SOURCE))
+    leading = [host for host, mode in modes.items() if mode == "leader"]
+    assert leading, f"source has no leader: {modes}"
+    return leading[0]
 
 
 @dataclass(frozen=True)

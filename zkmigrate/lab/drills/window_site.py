@@ -9,7 +9,7 @@ from typing import Any
 
 from zkmigrate.hosts import zkm_host
 from zkmigrate.lab import fault
-from zkmigrate.lab.baseline import baseline, lost_since, sessions_away
+from zkmigrate.lab.baseline import baseline, lost_since, sessions_not_served
 from zkmigrate.lab.drills import result
 from zkmigrate.lab.drills.runner import finish_load, play_case
 from zkmigrate.lab.drills.window_cases import Case
@@ -202,7 +202,7 @@ class WindowSite(Scene):
         wanted = set(self._sessions["sessions"]) - gone - self.stranded
         wrong: list[str] = []
         try:
-            wait_until("every session served again", lambda: sessions_away(self.lab, wanted), HEALTHY_S)
+            wait_until("every session served again", lambda: sessions_not_served(self.lab, wanted), HEALTHY_S)
         except NotReady as late:
             wrong.append(str(late))
         flowing = ("producer", "consumer", "metadata", "raw")

@@ -31,10 +31,6 @@ class Orders:
     def stop(self) -> None:
         self._stop.set()
 
-    def wait(self, seconds: float) -> bool:
-        """Wait for the stop order, ``seconds`` at most; returns whether it came."""
-        return self._stop.wait(seconds)
-
     @property
     def stopping(self) -> bool:
         return self._stop.is_set()

@@ -120,7 +120,7 @@ def record_client_error(record: Recorder, error: KafkaError) -> None:
     record.write("kafka", error=error.str(), fatal=error.fatal())
 
 
-def not_known_everywhere(bootstrap: str, needed: int) -> str | None:
+def metadata_problem(bootstrap: str, needed: int) -> str | None:
     """What some broker's metadata still lacks: a controller, or ``needed`` brokers; None when nothing.
 
     A broker that has just started names no controller, and the client would wait for it without asking again.
@@ -137,19 +137,19 @@ def not_known_everywhere(bootstrap: str, needed: int) -> str | None:
     return None
 
 
-def until_known_everywhere(bootstrap: str, needed: int, deadline_s: float) -> None:
-    """Waits until nothing is `not_known_everywhere`. For before a client is made that asks a controller: one
+def wait_for_metadata(bootstrap: str, needed: int, deadline_s: float) -> None:
+    """Waits until nothing is `metadata_problem`. For before a client is made that asks a controller: one
     that was told of none asks again only after minutes. Raises NotReady."""
     wait_until(
         "a controller and enough brokers in every broker's metadata",
-        lambda: not_known_everywhere(bootstrap, needed),
+        lambda: metadata_problem(bootstrap, needed),
         deadline_s,
     )
 
 
 def create_topics(config: LoadConfig) -> None:
     """Create the load topics; existing ones are left as they are.  Raises KafkaException otherwise."""
-    until_known_everywhere(config.bootstrap, config.replication_factor, _CREATE_LIMIT_S)
+    wait_for_metadata(config.bootstrap, config.replication_factor, _CREATE_LIMIT_S)
     admin = AdminClient({"bootstrap.servers": config.bootstrap})
     settings = {"min.insync.replicas": str(config.min_insync)}
     topics = [

@@ -38,7 +38,7 @@ class _Writer:
     errors: int = 0
     _parents_left: list[str] = field(default_factory=list)
     _ready: bool = False
-    _swallowed: int = 0
+    _unanswered: int = 0
 
     def __post_init__(self) -> None:
         self.client = Client([self.address], self.config.session_timeout_ms, self._session_event)
@@ -53,7 +53,7 @@ class _Writer:
 
     def work(self, now: int) -> None:
         """Send what is due now; called once per turn."""
-        self._tell_swallowed()
+        self._record_unknown()
         if not self.client.connected:
             return
         if not self._ready:
@@ -67,7 +67,7 @@ class _Writer:
 
     def finish(self) -> None:
         """Account for creates whose answers never came."""
-        self._tell_swallowed()
+        self._record_unknown()
 
     def _make_parents(self) -> None:
         parts = self.directory.strip("/").split("/")
@@ -87,7 +87,7 @@ class _Writer:
     def _created(self, reply: messages.Reply) -> None:
         if reply.error == messages.CONNECTION_LOSS:
             self.unknown += 1
-            self._swallowed += 1
+            self._unanswered += 1
         elif reply.error == messages.OK:
             self.acked += 1
             self.record.write(
@@ -102,10 +102,10 @@ class _Writer:
         name, zxid = messages.error_name(reply.error), messages.hex_id(reply.zxid)
         self.record.write("error", host=self.host, error=name, zxid=zxid)
 
-    def _tell_swallowed(self) -> None:
-        if self._swallowed:
-            self.record.write("unknown", host=self.host, count=self._swallowed)
-            self._swallowed = 0
+    def _record_unknown(self) -> None:
+        if self._unanswered:
+            self.record.write("unknown", host=self.host, count=self._unanswered)
+            self._unanswered = 0
 
     def _session_event(self, event: str, fields: dict[str, Any]) -> None:
         self.record.write(event, host=self.host, **fields)

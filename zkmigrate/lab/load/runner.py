@@ -156,16 +156,16 @@ class LoadRunner:
         the producer's flush deadline and a grace.
         """
         limit_s = self.config.flush_deadline_s + _GRACE_S if deadline_s is None else deadline_s
-        asked = self._signal(kinds, signal.SIGTERM)
-        return self._wait_ended(asked, limit_s)
+        signalled = self._signal(kinds, signal.SIGTERM)
+        return self._wait_ended(signalled, limit_s)
 
     def drain(self) -> bool:
         """Have the consumer read to the high watermarks and end; False when it did not get there in time.
 
         For after the producer has ended and all brokers are up.
         """
-        asked = self._signal(["consumer"], signal.SIGUSR1)
-        self._wait_ended(asked, self.config.drain_deadline_s + _GRACE_S)
+        signalled = self._signal(["consumer"], signal.SIGUSR1)
+        self._wait_ended(signalled, self.config.drain_deadline_s + _GRACE_S)
         closing = load_recording(self.directory, "consumer").closing
         return closing is not None and closing.get("drained") is True
 
@@ -207,22 +207,22 @@ class LoadRunner:
 
     def _signal(self, kinds: Iterable[str], number: signal.Signals) -> dict[str, ProcessId]:
         processes = self._processes()
-        asked = {kind: processes[kind] for kind in kinds if kind in processes}
-        for process in asked.values():
+        signalled = {kind: processes[kind] for kind in kinds if kind in processes}
+        for process in signalled.values():
             process.send(number)
-        return asked
+        return signalled
 
-    def _wait_ended(self, asked: dict[str, ProcessId], limit_s: float) -> list[str]:
+    def _wait_ended(self, signalled: dict[str, ProcessId], limit_s: float) -> list[str]:
         def running() -> str | None:
-            for process in asked.values():
+            for process in signalled.values():
                 process.reap()
-            left = [kind for kind, process in asked.items() if process.alive()]
+            left = [kind for kind, process in signalled.items() if process.alive()]
             return ", ".join(left) or None
 
         try:
             wait_until("end of the load", running, limit_s)
         except NotReady:
-            stuck = [kind for kind, process in asked.items() if process.send(signal.SIGKILL)]
+            stuck = [kind for kind, process in signalled.items() if process.send(signal.SIGKILL)]
             wait_until("end of the killed load", running, _GRACE_S)
             return stuck
         return []
