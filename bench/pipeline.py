@@ -17,7 +17,6 @@ its JVM and its workers, on one core of the machine.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -35,8 +34,7 @@ import click
 from bench.helper import Helper, helpers
 from bench.readings import Logs, Plain, Spark, Stock, Tree, Types, Znodes, merged
 from bench.scribe import Log, Planted, Scribe, write
-from bench.spread import spread
-from bench.subtree import ratios
+from bench.spread import out_option, ratios, save, spread
 from bench.usage import TICK_S, Usage, watched
 from bench.zxid_tail import Writes
 from zkmigrate.zookeeper.data.reader import FileDirectory
@@ -328,7 +326,7 @@ def told(found: Sequence[Taken]) -> dict[str, Any]:
     help="Of what takes long: LogFormatter, tuples, ten times the bytes.",
 )
 @click.option("--scale", default=1.0, show_default=True, help="Of logs and snapshot, to try the program.")
-@click.option("--out", type=click.Path(path_type=Path), help="A JSON file for the figures.")
+@out_option
 def main(rounds: int, seldom_rounds: int, scale: float, out: Path | None) -> None:
     """Read real logs and a real snapshot in several ways, with and without Spark."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # as Ctrl-C: what was started and made is removed
@@ -365,8 +363,7 @@ def main(rounds: int, seldom_rounds: int, scale: float, out: Path | None) -> Non
     for name, ratio in result["times"].items():
         click.echo(f"  {name}: {ratio['median']:.2f} times ({ratio['least']:.2f} to {ratio['most']:.2f})")
     click.echo(f"all of it took {time.monotonic() - began:.0f} s", err=True)
-    if out is not None:
-        out.write_text(json.dumps(result, indent=1) + "\n")
+    save(out, result)
 
 
 if __name__ == "__main__":

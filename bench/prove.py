@@ -8,7 +8,6 @@ counted for it. The snapshots are written here as a server writes them, 100 byte
 
 from __future__ import annotations
 
-import json
 import os
 import struct
 import sys
@@ -21,7 +20,7 @@ from typing import Any
 
 import click
 
-from bench.spread import shown, spread
+from bench.spread import out_option, save, shown, spread
 
 SIZES = (50_000, 1_000_000)
 LARGEST_PLAIN = 1_000_000
@@ -98,10 +97,10 @@ def taken(argv: list[str]) -> tuple[float, float]:
 @click.command()
 @click.option("--znodes", "sizes", multiple=True, type=int, help="Of each tree; may be given again.")
 @click.option("--rounds", default=3, show_default=True, help="Of each way, in turn.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write the figures here, as JSON.")
+@out_option
 def main(sizes: tuple[int, ...], rounds: int, out: Path | None) -> None:
-    """Compare two equal trees in both ways, and tell time and memory."""
-    told: list[dict[str, Any]] = []
+    """Compare two equal trees in both ways, and print time and memory."""
+    results: list[dict[str, Any]] = []
     for count in sizes or SIZES:
         with tempfile.TemporaryDirectory(prefix="zkm-bench-prove-") as directory:
             sides = [Path(directory) / name for name in ("source", "dest")]
@@ -127,9 +126,8 @@ def main(sizes: tuple[int, ...], rounds: int, out: Path | None) -> None:
             click.echo(shown(way, seconds))
             click.echo(shown(f"{way}: memory", memory, "MB"))
             body[way] = {"seconds": spread(seconds), "memory_mb": spread(memory)}
-        told.append(body)
-    if out:
-        out.write_text(json.dumps(told, indent=1) + "\n")
+        results.append(body)
+    save(out, results)
 
 
 if __name__ == "__main__":

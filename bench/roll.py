@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from bench.spread import shown, spread
+from bench.spread import out_option, save, shown, spread
 from zkmigrate.engine.journal import read as read_journal
 from zkmigrate.lab.demo import Demo
 from zkmigrate.lab.inventory import write_inventory
@@ -77,7 +77,7 @@ def one_round(demo: Demo) -> tuple[list[float], list[float]]:
 
 @click.command()
 @click.option("--rounds", default=3, show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), help="Write the figures here, as JSON.")
+@out_option
 def main(rounds: int, out: Path | None) -> None:
     """Measure the roll against bare restarts."""
     end_on_signals()
@@ -102,9 +102,7 @@ def main(rounds: int, out: Path | None) -> None:
     ratios = [ours / theirs for ours, theirs in zip(tool, bare, strict=True)]
     rows = (("tool, per broker", tool, "s"), ("bare, per broker", bare, "s"), ("tool / bare", ratios, ""))
     click.echo("\n".join(shown(title, found, unit) for title, found, unit in rows))
-    if out:
-        body = {"summary": {title: spread(found) for title, found, _ in rows}, "tool": tool, "bare": bare}
-        out.write_text(json.dumps(body, indent=1) + "\n")
+    save(out, {"summary": {title: spread(found) for title, found, _ in rows}, "tool": tool, "bare": bare})
 
 
 if __name__ == "__main__":

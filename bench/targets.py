@@ -7,7 +7,6 @@ look, and a whole wave (look, intent, outcome).
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Any, cast
 
 import click
 
-from bench.spread import shown, spread
+from bench.spread import out_option, save, shown, spread
 from tests.unit.engine_world import ROLES, PointDisk, Points, Tiny, inventory
 from zkmigrate.engine.codec import encode_change
 from zkmigrate.engine.history import Next
@@ -102,7 +101,7 @@ def measured(targets: int, rounds: int) -> dict[str, list[float]]:
 @click.command(help=__doc__)
 @click.option("--targets", type=click.IntRange(WAVES + 1), multiple=True, default=SIZES, show_default=True)
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), help="Write the figures here as JSON.")
+@out_option
 def main(targets: tuple[int, ...], rounds: int, out: Path | None) -> None:
     figures: dict[str, Any] = {}
     for size in targets:
@@ -110,8 +109,7 @@ def main(targets: tuple[int, ...], rounds: int, out: Path | None) -> None:
         figures[str(size)] = {name: spread(each) for name, each in found.items()}
         for name, each in found.items():
             click.echo(shown(f"{size}: {name}", each, "ms"))
-    if out is not None:
-        out.write_text(json.dumps(figures, indent=1) + "\n")
+    save(out, figures)
 
 
 if __name__ == "__main__":

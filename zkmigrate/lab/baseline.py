@@ -1,8 +1,8 @@
-"""What the servers themselves say at one moment: sessions, who owns what, the controller epoch.
+"""A baseline: the sessions, owners and controller epoch that servers tell at one moment.
 
 Saved as ``baseline-NAME.json`` for the judge (format: ``judge/history.py``). ``before`` is taken right before
-the cut-over stage begins, not at FENCE itself: the tool looks then, and nobody else should. A session that is
-lost between the two counts as not preserved.
+the cut-over stage, not at FENCE, where only the tool should look. A session that is lost in between counts as
+not preserved.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _UNSIGNED = 0xFFFFFFFFFFFFFFFF
 
 
 def save_baseline(lab: Lab, path: Path) -> None:
-    """Ask dest and write the file. Raises LabError when a dest host does not answer."""
+    """Write dest's baseline to the file. LabError when a dest host does not answer."""
     path.write_text(json.dumps(baseline(lab), indent=1, sort_keys=True) + "\n")
 
 
 def baseline(lab: Lab) -> dict[str, Any]:
-    """Sessions known to dest, ephemerals under the chroot with owner and czxid, the controller epoch.
+    """Dest's sessions, ephemerals under the chroot with owner and czxid, the controller epoch.
 
-    While dest observes, the sessions are those that dest hosts serve (``cons``); once it leads, all that the
-    leader knows (``dump``). The operator's own look is left out.
+    While dest observes, the sessions are those that its hosts serve (``cons``); once it leads, all that the
+    leader knows (``dump``). Without the operator's own session.
     """
     with lab.operator():
         sessions = _served(lab)
@@ -62,7 +62,7 @@ def baseline(lab: Lab) -> dict[str, Any]:
 
 
 def sessions_not_served(lab: Lab, wanted: Collection[str]) -> str | None:
-    """Which of these sessions dest does not serve now, or why it cannot be told; None when all are there."""
+    """Condition: dest serves all these sessions."""
     try:
         away = set(wanted) - set(baseline(lab)["sessions"])
     except LabError as error:
@@ -71,10 +71,10 @@ def sessions_not_served(lab: Lab, wanted: Collection[str]) -> str | None:
 
 
 def lost_since(before: dict[str, Any], after: dict[str, Any], *, new: tuple[str, ...] = ()) -> list[str]:
-    """What of an earlier baseline is not so any more: ephemerals with another owner or czxid, the controller
-    epoch. Sessions are not counted: a client may be on its way to another host.
+    """What has changed since an earlier baseline: ephemerals with another owner or czxid, the controller
+    epoch.
 
-    new: paths whose owner is a new one by intent, which is not held against them.
+    Sessions do not count: a client may be on its way to another host. new: paths that may have a new owner.
     """
     lost = [
         f"{path}: {owner}, now {after['ephemerals'].get(path)}"
@@ -107,7 +107,7 @@ def _word(address: str, word: str) -> str:
 
 
 def _paths(client: Any, chroot: str) -> list[str]:
-    """Where Kafka keeps its ephemerals: the controller and the broker registrations."""
+    """The paths of Kafka's ephemerals: the controller and the broker registrations."""
     ids = client.get_children(f"{chroot}/brokers/ids")
     try:
         client.get(f"{chroot}/controller")

@@ -1,7 +1,4 @@
-"""The floor under the window: how long three participants take to start on the same data.
-
-Nothing else happens meanwhile; the window cannot be shorter.
-"""
+"""The floor of the window: how long dest's servers alone take to start on the same data."""
 
 from __future__ import annotations
 
@@ -19,9 +16,9 @@ _SERVES_S = 60.0
 
 
 def measure_floor(lab: Lab) -> float:
-    """Kill dest's servers, start all at once, and give the seconds until every one of them serves.
+    """Stop dest's servers, start all at once, and return the seconds until all serve.
 
-    For the end of a run: it takes the new ensemble down for that long.
+    For the end of a run: the new ensemble is down meanwhile.
     """
     hosts = lab.role(Role.DEST)
 

@@ -1,6 +1,6 @@
-"""ssh keys of a lab: one for the operator, one per host, and the known_hosts file that names them.
+"""ssh keys of a lab: one for the operator, one per host, and the known_hosts file.
 
-The hosts' keys are made here before they boot, so nothing is ever trusted on first use.
+The hosts' keys are made before their boot, so nothing is trusted on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The hosts of one lab: the software they run on, their disks, keys and files, their boot."""
+"""The hosts of one lab: their software, disks, keys, files and boot."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from zkmigrate.lab.wait import Progress
 BOOT_S = 180
 """How long systemd-nspawn may take to start a container, seconds."""
 WEIGHTS: Mapping[Role, int] = {Role.DEST: 3}
-"""Shares of the processors, 1 for a role that is not named: in the window everybody waits for dest."""
+"""Shares of the processors, by default 1: in the window all wait for dest."""
 INOTIFY_PER_HOST = 6
-"""inotify instances that systemd keeps open on a host. 116 were counted for the 20 hosts of two labs."""
+"""inotify instances that systemd keeps open on a host: 116 were counted for 20 hosts."""
 
 
 @dataclass(frozen=True)
 class Software:
-    """What hosts are made of: the clean root file system, and by host the directories bound into it."""
+    """The clean root file system, and by host the directories to bind into it."""
 
     rootfs: Path
     bound: Mapping[str, Mapping[str, Path]]
@@ -50,7 +50,7 @@ def fetch(spec: LabSpec, progress: Progress) -> Software:
 def check_inotify(hosts: int) -> None:
     """Raises LabError where this account cannot open the inotify instances that so many hosts need.
 
-    Linux counts them for each user, all hosts of all labs together. A systemd that gets none starts no sshd.
+    Linux counts those of all labs of a user together. A systemd that gets none starts no sshd.
     """
     kernel = ctypes.CDLL(None)
     needed = hosts * INOTIFY_PER_HOST
@@ -70,7 +70,7 @@ def check_inotify(hosts: int) -> None:
 
 
 def host_directory(directory: Path, host: str) -> Path:
-    """Where a lab keeps what belongs to one host."""
+    """The directory of one host of a lab."""
     return directory / "hosts" / host
 
 
@@ -106,7 +106,7 @@ def prepare(directory: Path, spec: LabSpec, software: Software) -> None:
 
 
 def _binds_file(directory: Path, host: str) -> Path:
-    """What is bound into the host at every boot: lines of `path inside TAB path here`."""
+    """The file of the directories to bind at every boot: lines of `path inside TAB path here`."""
     return host_directory(directory, host) / "binds"
 
 

@@ -1,6 +1,6 @@
-"""Real conditions that say a lab is ready: ssh answers, a quorum serves, every broker is registered.
+"""Conditions of a ready lab: ssh answers, a quorum serves, every broker is registered.
 
-All of this runs in the operator's network namespace: enter it first.
+Enter the operator's network namespace first.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def brokers_ready(
 ) -> Callable[[], str | None]:
     """Condition: every broker is registered and accepts, there is a controller, and every ISR is full.
 
-    `started_s` is when each broker's process started (unix time), by host name: a registration older than
-    that is the leftover of an earlier process whose session has not expired yet.
+    started_s: when each broker's process started (unix time), by host name. An older registration is of an
+    earlier process whose session has not expired yet.
     """
     top = "" if chroot == "/" else chroot
 

@@ -14,7 +14,7 @@ Progress = Callable[[str], None]
 
 
 def silent(_line: str) -> None:
-    """Progress that nobody reads."""
+    """Discards progress."""
 
 
 class TimedProgress:
@@ -35,10 +35,9 @@ class TimedProgress:
 def wait_until(
     what: str, condition: Callable[[], str | None], deadline_s: float, poll_s: float = 0.1
 ) -> None:
-    """Polls `condition` until it returns None.
+    """Polls `condition` until it returns None. Until then it returns what is missing, as text.
 
-    `condition` returns what is still missing, as text. Raises NotReady with the last such text once
-    `deadline_s` seconds have passed.
+    Raises NotReady with the last such text after `deadline_s` seconds.
     """
     end = time.monotonic() + deadline_s
     while (missing := condition()) is not None:

@@ -8,11 +8,9 @@ prints what the brokers know of them, as JSON; it must be ``EXPECTED``.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from typing import Any
 
-from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.spec import KAFKA_PORT, Role
 
@@ -25,13 +23,8 @@ _LIMIT_S = 30
 def run_in_lab(lab: Lab, what: str) -> dict[str, Any]:
     """Run ``make`` or ``seen`` in the operator's network; its JSON. LabError when it fails."""
     bootstrap = ",".join(f"{host.address}:{KAFKA_PORT}" for host in lab.role(Role.BROKER))
-    argv = [sys.executable, "-m", "zkmigrate.lab.drills.kafka_changes", what, bootstrap]
-    done = subprocess.run(
-        lab.operator_command(argv), capture_output=True, text=True, timeout=6 * _LIMIT_S, check=False
-    )
-    if done.returncode:
-        raise LabError(f"Kafka's metadata could not be asked to {what}: {done.stdout}{done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout)
+    output = lab.run_module("zkmigrate.lab.drills.kafka_changes", what, bootstrap, timeout_s=6 * _LIMIT_S)
+    found: dict[str, Any] = json.loads(output)
     return found
 
 

@@ -1,14 +1,14 @@
 """The saved history of one run, read from its directory.
 
-Besides the load's own files (``zkmigrate.lab.load``) a run directory holds what the driver of the run saves:
+Besides the load's files (``zkmigrate.lab.load``) a run directory holds what the demo or drill saves:
 
 ``run.json``
     ``{"brokers": ["b1", …], "steps": [{"name": "cutover.fence", "start_mono_ns": …, "end_mono_ns": …}, …]}``
 ``baseline-before.json``, ``baseline-open.json``, ``baseline-after.json``
-    sessions served by dest right before the cut-over stage begins (after the roll, some seconds before
-    FENCE), right after OPEN, and after twice the smallest session timeout:
+    sessions that dest serves right before the cut-over stage (after the roll, some seconds before FENCE),
+    right after OPEN, and after twice the smallest session timeout:
     ``{"sessions": {"0x…": {"timeout_ms": …}}, "ephemerals": {path: {"owner": "0x…", "czxid": "0x…"}},
-    "controller_epoch": n}``.  The load must run until the last of them is taken: a client that ends closes
+    "controller_epoch": n}``. The load must run until the last of them is taken: a client that ends closes
     its session.
 ``log.json``
     what the topics hold once all clients have stopped (``zkmigrate.lab.load``)
@@ -32,7 +32,7 @@ BASELINES = ("before", "open", "after")
 
 @dataclass(frozen=True)
 class Span:
-    """A named stretch of the run, CLOCK_MONOTONIC nanoseconds."""
+    """A named part of the run, CLOCK_MONOTONIC nanoseconds."""
 
     name: str
     start_ns: int
@@ -49,7 +49,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Log:
-    """What the topics hold in the end: (topic, partition) → offset → id, and the high watermarks."""
+    """The topics in the end: (topic, partition) → offset → id, and the high watermarks."""
 
     records: Mapping[tuple[str, int], Mapping[int, str]] = field(default_factory=dict)
     high: Mapping[tuple[str, int], int] = field(default_factory=dict)
@@ -68,13 +68,13 @@ class Baseline:
 
 @dataclass(frozen=True)
 class RunHistory:
-    """Everything a run saved, parsed; what was missing or broken carries its ``problem``."""
+    """Everything that a run saved, parsed; a missing or broken file has its ``problem``."""
 
     recordings: Mapping[str, Recording]
     trees: Mapping[str, Tree] = field(default_factory=dict)
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
     broker_logs: Mapping[str, str | None] = field(default_factory=dict)
-    """Server log by broker; None where ``run.json`` names a broker whose log is not there."""
+    """Server log by broker; None where ``run.json`` names a broker without a log."""
     steps: tuple[Span, ...] = ()
     run_problem: str = ""
     log: Log = Log(problem="missing")
@@ -87,7 +87,7 @@ class RunHistory:
 
 
 def load_history(directory: Path) -> RunHistory:
-    """Read a run directory.  Files that are missing or broken become problems, never errors."""
+    """Read a run directory. Files that are missing or broken become problems, never errors."""
 
     def saved(name: str) -> str | None:
         return _text(directory / name)
@@ -106,7 +106,7 @@ def load_history(directory: Path) -> RunHistory:
 
 
 def raw_hosts(raw: Recording) -> tuple[str, ...]:
-    """The hosts that the raw clients were told to write to."""
+    """The hosts of the raw clients."""
     config = raw.events[0].get("config") if raw.events else None
     hosts = config.get("raw_hosts") if isinstance(config, dict) else None
     return tuple(hosts) if isinstance(hosts, dict) else ()

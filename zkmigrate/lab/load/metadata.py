@@ -39,7 +39,7 @@ _UNKNOWN = {
 
 @dataclass
 class _Request:
-    """A request without its answer yet."""
+    """A request without an answer yet."""
 
     op: str
     topic: str
@@ -78,7 +78,8 @@ class _Changes:
         return len(self.waiting) < self.config.metadata_in_flight
 
     def step(self) -> None:
-        """One change: every so often a new topic, else a setting of one of the newest that waits for none."""
+        """Send one change: now and then a new topic, else a setting of one of the newest without a
+        request."""
         self.sent += 1
         newest = self.made[-self.config.metadata_in_flight :]
         free = [topic for topic in newest if topic not in self.waiting]
@@ -113,7 +114,7 @@ class _Changes:
         answer.add_done_callback(answered)
 
     def collect(self, wait_s: float) -> None:
-        """Wait for an answer, ``wait_s`` at most; record what came and give up what is long overdue."""
+        """Wait for an answer, at most ``wait_s``; record the answers, give up what is long overdue."""
         self._an_answer.wait(wait_s)
         self._an_answer.clear()
         while self._answered:

@@ -1,7 +1,7 @@
 """Raw writers: one pipelined ZooKeeper client per dest host, each on that host only.
 
-What a broker does gently these do hard: sequential creates with several in flight, so that a transaction lost
-anywhere between FENCE and OPEN shows as an acknowledged path missing from dest.
+They make sequential creates with several in flight: a transaction that is lost anywhere between FENCE and
+OPEN shows as an acknowledged path that dest lacks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TICK_NS = 50_000_000
 
 @dataclass
 class _Writer:
-    """The client of one host: makes its parents, then creates at its pace while connected."""
+    """The client of one host: creates its parents, then at its pace while connected."""
 
     host: str
     address: tuple[str, int]
@@ -53,7 +53,7 @@ class _Writer:
 
     def work(self, now: int) -> None:
         """Send what is due now; called once per turn."""
-        self._record_unknown()
+        self.record_unknown()
         if not self.client.connected:
             return
         if not self._ready:
@@ -64,10 +64,6 @@ class _Writer:
             for _ in range(min(self.config.raw_burst, self.config.raw_in_flight - self.client.in_flight)):
                 request = messages.create_request(f"{self.directory}/n-", b"raw", messages.SEQUENTIAL)
                 self.client.submit(messages.CREATE, request, self._created)
-
-    def finish(self) -> None:
-        """Account for creates whose answers never came."""
-        self._record_unknown()
 
     def _make_parents(self) -> None:
         parts = self.directory.strip("/").split("/")
@@ -102,7 +98,7 @@ class _Writer:
         name, zxid = messages.error_name(reply.error), messages.hex_id(reply.zxid)
         self.record.write("error", host=self.host, error=name, zxid=zxid)
 
-    def _record_unknown(self) -> None:
+    def record_unknown(self) -> None:
         if self._unanswered:
             self.record.write("unknown", host=self.host, count=self._unanswered)
             self._unanswered = 0
@@ -112,9 +108,9 @@ class _Writer:
 
 
 def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
-    """Write until told to stop; returns the closing counters.
+    """Write until the order to stop; returns the closing counters.
 
-    A host that does not serve yet is tried until it does: the writers may start before dest has joined.
+    The writers may start before dest has joined: they try a host until it serves.
     """
     start = time.monotonic_ns()
     writers = [
@@ -138,7 +134,7 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
     record.write("stopping")
     end_sessions(clients)
     for writer in writers:
-        writer.finish()
+        writer.record_unknown()
     return {
         name: {writer.host: getattr(writer, name) for writer in writers}
         for name in ("acked", "unknown", "errors")

@@ -1,8 +1,8 @@
-"""The other tenant: an application on source, under its own chroot, that must not notice the migration.
+"""The other tenant: an application on source, in its own chroot, that must not notice the migration.
 
-One session writes counters, sequential znodes, ephemerals that come and go, and a large znode.  At the end it
-reads back what it was promised: its lasting ephemerals with the same owner and czxid, its counters at the
-last acknowledged value, its sequential znodes with the czxid of their acknowledgement.
+One session writes counters, sequential znodes, ephemerals that come and go, and a large znode. At the end it
+reads back lasting ephemerals (same owner and czxid), counters (at the last acknowledged value) and sequential
+znodes (with the czxid of their acknowledgement).
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class _Tenant:
         self.client.submit(messages.CREATE, request, partial(self._done, op, prefix, {}, keep))
 
     def _turn_passing(self) -> None:
-        """Take away the last passing ephemeral and make the next one."""
+        """Delete the last passing ephemeral and create the next."""
         if self._passing:
             path, self._passing = self._passing, ""
             request = messages.delete_request(path)
@@ -193,7 +193,7 @@ class _Tenant:
     # --- reading back ---------------------------------------------------------------------------------------
 
     def verify(self) -> dict[str, Any]:
-        """Read everything promised; ``complete`` is False when a read went unanswered."""
+        """Read everything promised; ``complete`` is False when a read got no answer."""
         failed: list[str] = []
         lost: list[str] = []
         wrong: list[str] = []
@@ -242,7 +242,7 @@ class _Tenant:
 
 
 def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
-    """Work until told to stop, then verify; returns the closing counters."""
+    """Work until the order to stop, then verify; returns the closing counters."""
     tenant = _Tenant(config, record, time.monotonic_ns())
     while not orders.stopping:
         now = time.monotonic_ns()
