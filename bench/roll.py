@@ -71,7 +71,7 @@ def one_round(demo: Demo) -> tuple[list[float], list[float]]:
         demo.tool(verb, "--run-id", RUN, "--yes", *options)
         tool.append(last_roll_s(demo.runs / RUN) / brokers)
         bare.append(bare_s(demo.lab) / brokers)
-        demo.say(f"per broker: tool {tool[-1]:.2f} s, bare {bare[-1]:.2f} s")
+        demo.progress(f"per broker: tool {tool[-1]:.2f} s, bare {bare[-1]:.2f} s")
     return tool, bare
 
 

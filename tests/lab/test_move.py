@@ -34,7 +34,7 @@ from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.operator import Operator as LabOperator
 from zkmigrate.lab.source_state import source_state
-from zkmigrate.lab.spec import PATIENT, Role
+from zkmigrate.lab.spec import LONG_SESSIONS, Role
 from zkmigrate.lab.wait import wait_until
 
 pytestmark = pytest.mark.lab
@@ -122,7 +122,7 @@ class Night:
 @pytest.fixture(scope="module")
 def night(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Night]:
     directory = tmp_path_factory.mktemp("night")
-    with Lab.up(PATIENT, print) as lab:
+    with Lab.up(LONG_SESSIONS, print) as lab:
         # The rates keep the logs short, and leave a slow machine its time: brokers and clients take it at
         # each record, for as long as the tests last.
         load = runner_for(

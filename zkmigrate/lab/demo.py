@@ -64,7 +64,7 @@ class Demo:
 
     lab: Lab
     directory: Path
-    say: Progress
+    progress: Progress
     fit: Fit = AS_MEASURED
     speed: Speed | None = None
     tries: list[dict[str, Any]] = field(default_factory=list)
@@ -86,24 +86,24 @@ class Demo:
             self._walk(load)
         finally:
             self._save_logs()
-        self.say("load: stopping, draining the consumer to the high watermarks")
+        self.progress("load: stopping, draining the consumer to the high watermarks")
         for problem in load.finish():
-            self.say(f"load: {problem}")
+            self.progress(f"load: {problem}")
         unchanged = source_state(self.lab) == before
         versions = self._versions()
-        self.say("floor: three participants starting on the same data")
+        self.progress("floor: three participants starting on the same data")
         floor = measure_floor(self.lab)
         return self._result(unchanged, floor, versions, self.analyse())
 
     def _walk(self, load: LoadRunner) -> None:
-        self.say("load: producers, consumers, metadata changes and the other tenant start")
+        self.progress("load: producers, consumers, metadata changes and the other tenant start")
         load.start(("producer", "consumer", "metadata", "tenant"))
         load.wait_flowing(("producer", "consumer", "tenant"), self._flowing_s)
         topic = canary_topic.make(self.lab)
         policy = self.fit.policy(self.lab.spec.session_timeout_ms)
         write_inventory(self.lab, self.directory / "migration.yml", policy, canary_topic=topic)
         self.tool("run", "--run-id", RUN, "--yes", "--until", "join")
-        self.say("load: one raw client per dest host starts")
+        self.progress("load: one raw client per dest host starts")
         load.start(("raw",))
         load.wait_flowing(("raw",), self._flowing_s)
         self._rolled_and_cut_over(load)
@@ -139,7 +139,7 @@ class Demo:
             if then is None:
                 raise _failed(verb, code)
             self.tries.append({"verb": verb, "until": until, "code": code, "then": then})
-            self.say(announce_try(code, then, len(self.tries) + 1))
+            self.progress(announce_try(code, then, len(self.tries) + 1))
             if then == "rehearse":
                 self.tool("rollback", "--run-id", RUN, "--yes", "--to", "rehearse")
                 until = "roll"
@@ -149,13 +149,13 @@ class Demo:
     def analyse(self) -> bool:
         """Analyse source's files: who lives there, who writes under the chroot, when it is quiet; whether
         that succeeded. Brokers and dest are switched off first, so that the analysis has the machine."""
-        self.say("lab: brokers and dest are switched off, the analysis has the machine")
+        self.progress("lab: brokers and dest are switched off, the analysis has the machine")
         for host in (*self.lab.role(Role.BROKER), *self.lab.role(Role.DEST)):
             self.lab.cut_power(host.name)
         data = ZOOKEEPER_DATA.lstrip("/")
         places = [f"{host.name}={host.root / data}" for host in self.lab.role(Role.SOURCE)]
         options = ("--chroot", self.lab.spec.chroot, "--window", "5", "--top", "8")
-        self.say(f"tool: zkmigrate analyze {','.join(ANALYSES)} ... {' '.join(options)}")
+        self.progress(f"tool: zkmigrate analyze {','.join(ANALYSES)} ... {' '.join(options)}")
         argv = [sys.executable, "-m", "zkmigrate", "analyze", ",".join(ANALYSES), *places, *options]
         with running([*argv, "--out", str(self.directory / "analysis")]) as process:
             return process.wait() == 0
@@ -169,7 +169,7 @@ class Demo:
         """Run zkmigrate from the operator's place; its exit code."""
         inventory = str(self.directory / "migration.yml")
         argv = [*PRIORITY, sys.executable, "-m", "zkmigrate", verb, "-i", inventory, *options]
-        self.say(f"tool: zkmigrate {verb} {' '.join(options)}")
+        self.progress(f"tool: zkmigrate {verb} {' '.join(options)}")
         environment = {**os.environ, "ZKMIGRATE_RUNS": str(self.runs)}
         with running(self.lab.operator_command(argv), environment) as process:
             return process.wait()
@@ -328,19 +328,19 @@ def summary(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def fitted(spec: LabSpec, session_timeout_ms: int | None, say: Progress) -> tuple[LabSpec, Speed]:
+def fitted(spec: LabSpec, session_timeout_ms: int | None, progress: Progress) -> tuple[LabSpec, Speed]:
     """The lab as this machine can carry it, with the sessions asked for, or with those that fit it.
 
     Labs that nobody owns any more are swept first: they would make the machine look slower than it is.
     """
     needs_root()
-    sweep(say)
-    say("machine: three ZooKeepers start at once, twice, to measure it")
+    sweep(progress)
+    progress("machine: three ZooKeepers start at once, twice, to measure it")
     speed = measure(spec)
     chosen = fit(speed)
     timeout_ms = session_timeout_ms or chosen.session_timeout_ms
     spec = replace(spec, session_timeout_ms=timeout_ms, tick_time_ms=chosen.tick_time_ms(timeout_ms))
-    say(f"machine: {describe(speed, chosen, spec)}")
+    progress(f"machine: {describe(speed, chosen, spec)}")
     return spec, speed
 
 
@@ -371,31 +371,33 @@ def fitted(spec: LabSpec, session_timeout_ms: int | None, say: Progress) -> tupl
 @click.option("--directory", default="demo", type=click.Path(path_type=Path), help="Where the result goes.")
 def main(directory: Path, session_timeout_ms: int | None, **of_the_lab: Any) -> None:
     """Move a loaded Kafka between two real ZooKeeper ensembles in a lab on this machine, and judge it."""
-    say = TimedProgress()
+    progress = TimedProgress()
     directory = directory.absolute()
     shutil.rmtree(directory, ignore_errors=True)
     (directory / "history").mkdir(parents=True)
     end_on_signals()
     others = state.directories()
     try:
-        spec, speed = fitted(LabSpec(**of_the_lab), session_timeout_ms, say)
-        with Lab.up(spec, say) as lab:
+        spec, speed = fitted(LabSpec(**of_the_lab), session_timeout_ms, progress)
+        with Lab.up(spec, progress) as lab:
             try:
-                result = Demo(lab, directory, say, fit(speed), speed).move()
+                result = Demo(lab, directory, progress, fit(speed), speed).move()
             finally:
-                say("lab: taking everything down")
+                progress("lab: taking everything down")
     except ZkmigrateError as error:
-        say(f"failed: {error}")
-        say(f"what was recorded is in {directory}")
+        progress(f"failed: {error}")
+        progress(f"what was recorded is in {directory}")
         if runs.has_begun(directory / "runs" / RUN):
-            say(f"the report: {write_report(directory)}")
+            progress(f"the report: {write_report(directory)}")
         sys.exit(1)
     except (KeyboardInterrupt, SystemExit) as end:
         # A second signal may have ended the taking down as well.
         left = [path.name for path in state.directories() if path not in others]
-        say("interrupted: " + (LEFT.format(", ".join(left)) if left else "nothing of the lab is left behind"))
+        progress(
+            "interrupted: " + (LEFT.format(", ".join(left)) if left else "nothing of the lab is left behind")
+        )
         sys.exit(end.code if isinstance(end, SystemExit) else 130)
-    result["seconds"] = round(say.seconds, 1)
+    result["seconds"] = round(progress.seconds, 1)
     (directory / "result.json").write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
     click.echo(summary(result))
     click.echo(f"the report, to be read in a browser: {write_report(directory)}")

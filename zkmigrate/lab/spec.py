@@ -231,6 +231,6 @@ def members(hosts: Iterable[HostPlan], part: str) -> tuple[HostPlan, ...]:
     return tuple(host for host in hosts if host.part is not None and host.part.name == part)
 
 
-PATIENT = LabSpec(session_timeout_ms=60_000, tick_time_ms=3_000)
+LONG_SESSIONS = LabSpec(session_timeout_ms=60_000, tick_time_ms=3_000)
 """For cut-overs and ways back with clients on dest: on two busy cores the way from FENCE to CHECK and back
 took more than 40 s, the longest session for a tick of 2 s."""

@@ -28,7 +28,7 @@ from zkmigrate.lab.load.json_lines import load_recording
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.operator import Operator
 from zkmigrate.lab.service import control_command
-from zkmigrate.lab.spec import PATIENT, Role
+from zkmigrate.lab.spec import LONG_SESSIONS, Role
 from zkmigrate.lab.timeline import step_spans
 from zkmigrate.lab.wait import Progress, wait_until
 from zkmigrate.moves.rules.outage import OWNER
@@ -229,7 +229,7 @@ def main(directory: Path) -> None:
         history = directory / "history"
         history.mkdir()
         with loaded_lab(
-            PATIENT, history, progress, tenant_rate=50.0, metadata_rate=METADATA_RATE,
+            LONG_SESSIONS, history, progress, tenant_rate=50.0, metadata_rate=METADATA_RATE,
             metadata_create_every=10, drain_deadline_s=300.0,
         ) as (lab, load):  # fmt: skip
             AfterOpen(lab, directory, load, progress, cases).play()

@@ -31,14 +31,14 @@ from zkmigrate.lab.drills.roll_site import (
     wave_targets,
 )
 from zkmigrate.lab.drills.runner import directory_option, finish_load, loaded_lab, play_case, run_drill
-from zkmigrate.lab.spec import PATIENT
+from zkmigrate.lab.spec import LONG_SESSIONS
 from zkmigrate.lab.wait import Progress, wait_until
 
 NAME = "retired"
 REFUSED = 6
 FLOWING_S, EXPIRED_S = 90.0, 180.0
 REASON = "its disk is broken"
-SPEC = replace(PATIENT, broker_options={"auto.leader.rebalance.enable": "false"})
+SPEC = replace(LONG_SESSIONS, broker_options={"auto.leader.rebalance.enable": "false"})
 """A new controller would otherwise elect preferred leaders by itself after five seconds."""
 
 JUDGED = ("lost", "duplicated", "acked_creates_missing")

@@ -17,7 +17,7 @@ from zkmigrate.lab.drills.result import Case
 from zkmigrate.lab.drills.roll_site import ROLLED, RollSite, Unexpected, require
 from zkmigrate.lab.drills.roll_trials import TRIALS, Trial
 from zkmigrate.lab.drills.runner import directory_option, finish_load, loaded_lab, play_case, run_drill
-from zkmigrate.lab.spec import PATIENT
+from zkmigrate.lab.spec import LONG_SESSIONS
 from zkmigrate.lab.wait import Progress
 
 NAME = "roll_faults"
@@ -73,7 +73,7 @@ def main(wanted: tuple[str, ...], directory: Path) -> None:
 
     def drill(directory: Path, progress: Progress, cases: list[Case]) -> None:
         history = directory / "history"
-        with loaded_lab(PATIENT, history, progress, raw_rate=20.0, tenant_rate=30.0) as (lab, load):
+        with loaded_lab(LONG_SESSIONS, history, progress, raw_rate=20.0, tenant_rate=30.0) as (lab, load):
             load.start(("producer", "consumer", "metadata", "tenant"))
             load.wait_flowing(("producer", "consumer", "tenant"), FLOWING_S)
             site = RollSite(lab, directory, load)

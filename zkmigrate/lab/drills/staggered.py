@@ -141,7 +141,9 @@ def held_by_none(lab: Lab, promise: Promised) -> int:
     return len(set.intersection(*found))
 
 
-def serve(lab: Lab, hosts: Sequence[str], wanted: Sequence[str] = ("leader", "follower")) -> None:
+def wait_until_serving(
+    lab: Lab, hosts: Sequence[str], wanted: Sequence[str] = ("leader", "follower")
+) -> None:
     """Wait until each of these hosts is in one of the modes."""
 
     def missing() -> str | None:
@@ -165,7 +167,7 @@ def reformed_in_the_wrong_order(lab: Lab, staggered: Staggered, aside: Path) -> 
     for group in (laggards, list(staggered.first)):
         for host in group:
             lab.exec(host, ["systemctl", "start", UNIT])
-        serve(lab, group)
+        wait_until_serving(lab, group)
     found = held_by_none(lab, staggered.promise)
     kill_servers(lab, hosts)
     for host in hosts:

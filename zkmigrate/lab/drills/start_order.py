@@ -38,9 +38,9 @@ from zkmigrate.lab.drills.staggered import (
     lost,
     missing_on,
     reformed_in_the_wrong_order,
-    serve,
     server_pids,
     stagger,
+    wait_until_serving,
 )
 from zkmigrate.lab.failure import LabError, NotReady
 from zkmigrate.lab.footprint import VERSION_2
@@ -293,7 +293,7 @@ def play(
         dests = joined(lab)
         try:
             fault.slow_disk(lab, names[0], 1)
-            serve(lab, names, ("observer",))
+            wait_until_serving(lab, names, ("observer",))
             for fresh in (1, 2):
                 with staggered_orders(lab, dests, names[fresh:], directory) as (orders, aside):
                     if fresh == 1:

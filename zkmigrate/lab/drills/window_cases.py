@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from zkmigrate.lab.drills.window_harm import (
-    NONE,
+    NO_HARM,
     BrokerDead,
     FirstRule,
     Harm,
@@ -59,7 +59,7 @@ class Case:
     hold: str = ""
     kill: tuple[str, str, int] | None = None
     moment: str = ""
-    harm: Harm = NONE
+    harm: Harm = NO_HARM
     answer: Answer = ""
     alone: str = ""
     resumed: tuple[int, ...] = ()

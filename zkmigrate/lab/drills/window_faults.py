@@ -26,7 +26,7 @@ from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.operator import Operator
-from zkmigrate.lab.spec import PATIENT, Role
+from zkmigrate.lab.spec import LONG_SESSIONS, Role
 from zkmigrate.lab.wait import Progress
 
 NAME = "window_faults"
@@ -96,7 +96,7 @@ def in_one_lab(
     began = time.monotonic()
     # The rates keep logs and trees short, which every judgement reads.
     history = directory / "history"
-    with loaded_lab(PATIENT, history, progress, raw_rate=10.0, tenant_rate=20.0) as (lab, load):
+    with loaded_lab(LONG_SESSIONS, history, progress, raw_rate=10.0, tenant_rate=20.0) as (lab, load):
         site = rolled(lab, load, directory, LABS[name])
         pace.of_labs.append(time.monotonic() - began)
         progress(f"lab {name}: brokers and clients on dest, {len(own)} cases")

@@ -79,7 +79,7 @@ class Harm:
         return []
 
 
-NONE = Harm()
+NO_HARM = Harm()
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class HostDead(Harm):
 
     def mend(self, scene: Scene) -> list[str]:
         fault.power_on(scene.lab, self.host)
-        return not_kept_shut(scene, self.host)
+        return boot_mistakes(scene, self.host)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class HostReboots(HostDead):
     def begin(self, scene: Scene) -> None:
         fault.power_cut(scene.lab, self.host)
         fault.power_on(scene.lab, self.host)
-        scene.noticed += not_kept_shut(scene, self.host)
+        scene.noticed += boot_mistakes(scene, self.host)
 
     def mend(self, _scene: Scene) -> list[str]:
         return []
@@ -263,7 +263,7 @@ class ServedAgain:
         return mode_of(address) is not None
 
 
-def not_kept_shut(scene: Scene, host: str) -> list[str]:
+def boot_mistakes(scene: Scene, host: str) -> list[str]:
     """What a host did wrong that has booted in a phase in which nothing may start."""
 
     def booting() -> str | None:
