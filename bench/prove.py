@@ -1,9 +1,9 @@
-"""How much the comparison of two subtrees takes: ``python -m bench.prove``.
+"""Time and memory of the comparison of two subtrees: ``python -m bench.prove``.
 
-Two directories with the same snapshot of N znodes, 200 transactions behind it, are compared by ``zkmigrate
-prove digest``, and by a program that holds both trees and compares them znode by znode: the plain way, which
-the run itself takes before the window. Each is a process of its own; time and peak memory are what the kernel
-counted for it. The snapshots are written here as a server writes them, 100 bytes of data each.
+``zkmigrate prove digest`` compares two directories with the same snapshot of N znodes and 200 transactions
+behind it. So does a program that holds both trees and compares them znode by znode, as the run does before
+the window. Each is its own process; the kernel counts its time and peak memory. The znodes have 100 bytes of
+data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bench.spread import out_option, save, shown, spread
 
 SIZES = (50_000, 1_000_000)
 LARGEST_PLAIN = 1_000_000
-"""The plain way holds both trees, 2 GB and more for this many."""
+"""The plain way holds both trees: 2 GB and more for this many."""
 
 SEALED_AT = 1 << 32
 CHROOT = "/kafka"
@@ -79,7 +79,7 @@ def write_directory(folder: Path, count: int) -> None:
     (inside / f"log.{SEALED_AT + 1:x}").write_bytes(header + records)
 
 
-def taken(argv: list[str]) -> tuple[float, float]:
+def run_measured(argv: list[str]) -> tuple[float, float]:
     """Seconds and peak memory in MB of a process that has to end with 0. Raises ClickException."""
     began = time.monotonic()
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -118,7 +118,7 @@ def main(sizes: tuple[int, ...], rounds: int, out: Path | None) -> None:
             figures: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
             for _ in range(rounds):
                 for way, argv in ways.items():
-                    figures[way].append(taken(argv))
+                    figures[way].append(run_measured(argv))
         click.echo(f"{count} znodes, {rounds} rounds")
         body: dict[str, Any] = {"znodes": count}
         for way, found in figures.items():

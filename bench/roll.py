@@ -1,9 +1,9 @@
-"""The roll of the brokers against bare restarts of the same ones: ``python -m bench.roll --rounds 3``.
+"""The roll of the brokers against bare restarts of the same brokers: ``python -m bench.roll --rounds 3``.
 
-On one loaded lab, in turn: the tool rolls the brokers to dest; they are restarted bare (restart the unit,
-wait until registered and every ISR is full, then the next); the tool walks the roll back; bare again. A
-round is these four. Both times are from the first change to the last ISR full, divided by the brokers; what
-the tool asks before it changes anything is not in it, what it looks at between two brokers is.
+A round on one loaded lab: the tool rolls the brokers to dest; bare restarts (restart the unit, wait until it
+is registered and every ISR is full, then the next); the tool walks the roll back; bare restarts. Times are
+from the first change to the last full ISR, divided by the brokers, without what the tool looks at before its
+first change.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def last_roll_s(run_directory: Path) -> float:
 
 
 def bare_s(lab: Lab) -> float:
-    """Restart every broker by itself, one after the other, each once all ISRs are full again; the seconds."""
+    """Restart every broker, one after the other, each once all ISRs are full again; the seconds."""
     began = time.monotonic()
     for host in lab.role(Role.BROKER):
         lab.exec(host.name, control_command(lab.spec, Role.BROKER, "restart"))

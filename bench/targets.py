@@ -1,8 +1,8 @@
-"""What the engine itself takes for a look at one target of many: ``python -m bench.targets``.
+"""The engine's own time for a look at one target of many: ``python -m bench.targets``.
 
-A run that has changed all of so many targets but the last few, each in a wave of its own, changes those. Step
-and target answer at once, and nothing is synced to a disk. What is left is the engine's own: the context of a
-look, and a whole wave (look, intent, outcome).
+A run has changed all of so many targets but the last few, each in its own wave, and changes those. Step and
+target answer at once, and nothing is synced to a disk. The figures are the context of a look, and a whole
+wave (look, intent, outcome).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STAGE, STEP = "main", "many"
 
 @dataclass
 class Many:
-    """Writes a file on one target after the other; it knows how far it is without looking."""
+    """Writes a file on one target after the other, without looking."""
 
     done: int
     of: int

@@ -209,7 +209,7 @@ def write_pages(root: Path) -> None:
 
 def pages(record: Record) -> dict[Path, str]:
     """The text of each page."""
-    told = [defect for defect in record.defects if defect.area not in APART]
+    of_the_tool = [defect for defect in record.defects if defect.area not in APART]
     track = [
         "# Track record",
         ABOUT_DRILLS,
@@ -228,7 +228,7 @@ def pages(record: Record) -> dict[Path, str]:
             tested=sum(bool(defect.tests) for defect in record.defects),
             apart=sum(defect.area in APART for defect in record.defects),
         ),
-        *_grouped(told, AREAS, "area", _defect),
+        *_grouped(of_the_tool, AREAS, "area", _defect),
     ]
     limits = ["# Limits", ABOUT_LIMITS]
     for group in dict.fromkeys(limit.group for limit in record.limits):
@@ -255,8 +255,8 @@ def series_of(result: Result) -> list[tuple[str, ...]]:
 def _held(cases: Sequence[Result]) -> str:
     """How many held, and the names of those that did not."""
     wrong = [case["name"] for case in cases if not case["held"]]
-    told = f"{len(cases) - len(wrong)} of {len(cases)}"
-    return f"{told}; NOT held: {', '.join(dict.fromkeys(wrong))}" if wrong else told
+    share = f"{len(cases) - len(wrong)} of {len(cases)}"
+    return f"{share}; NOT held: {', '.join(dict.fromkeys(wrong))}" if wrong else share
 
 
 def _worst(cases: Sequence[Result]) -> str:
@@ -281,8 +281,8 @@ def _drill(drill: Drill) -> str:
         return f"- {drill.what} (`{drill.command}`)"
     versions = "" if drill.versions == (USUAL,) else " and ".join(drill.versions)
     about = "; ".join(filter(None, (versions, drill.conditions)))
-    told = f"**{drill.what}** ({about})" if about else f"**{drill.what}**"
-    return f"- {told}. Times: {drill.times}. *{drill.outcome.capitalize()}*: {drill.seen}. {drill.date}"
+    what = f"**{drill.what}** ({about})" if about else f"**{drill.what}**"
+    return f"- {what}. Times: {drill.times}. *{drill.outcome.capitalize()}*: {drill.seen}. {drill.date}"
 
 
 def _defect(defect: Defect) -> str:

@@ -74,7 +74,7 @@ def repeated(cases: tuple[Case, ...], times: int) -> tuple[Case, ...]:
     return tuple(replace(case, name=f"{case.name}-{n}") for n in range(1, times + 1) for case in cases)
 
 
-def rolled(lab: Lab, load: LoadRunner, directory: Path, broker_lost: str) -> WindowSite:
+def roll_to_dest(lab: Lab, load: LoadRunner, directory: Path, broker_lost: str) -> WindowSite:
     """Brokers and clients of a new lab on dest, everything flowing."""
     load.start(KINDS)
     load.wait_flowing(KINDS, FLOWING_S)
@@ -97,7 +97,7 @@ def in_one_lab(
     # The rates keep logs and trees short, which every judgement reads.
     history = directory / "history"
     with loaded_lab(LONG_SESSIONS, history, progress, raw_rate=10.0, tenant_rate=20.0) as (lab, load):
-        site = rolled(lab, load, directory, LABS[name])
+        site = roll_to_dest(lab, load, directory, LABS[name])
         pace.of_labs.append(time.monotonic() - began)
         progress(f"lab {name}: brokers and clients on dest, {len(own)} cases")
         lost = ""
