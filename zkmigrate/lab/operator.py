@@ -15,7 +15,7 @@ from typing import Any
 
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
-from zkmigrate.lab.wait import wait_until
+from zkmigrate.lab.wait import Progress, silent, wait_until
 
 _POLL_S = 0.02
 _BUSY = (6, 7)
@@ -126,15 +126,25 @@ class Operator:
                 with contextlib.suppress(BrokenPipeError):
                     process.communicate()
 
-    def through(self, name: str, verb: str, *options: str, limit_s: float = 600.0, tries: int = 1) -> None:
+    def through(
+        self,
+        name: str,
+        verb: str,
+        *options: str,
+        limit_s: float = 600.0,
+        tries: int = 1,
+        progress: Progress = silent,
+    ) -> None:
         """Run one verb to its end; LabError unless it ends with 0.
 
         tries: how often at most. On a busy machine a gate is closed, or the tool turns back, now and then.
         """
         for number in range(1, tries + 1):
+            progress(f"tool: {verb} {' '.join(options)}")
             with self.tool(f"{name}-{number}", verb, *options) as process:
                 code = process.wait_for_end(limit_s)
             if code not in _BUSY:
                 break
+            progress(f"not yet ({code}): {process.troubles()}")
         if code:
             raise LabError(f"zkmigrate {verb} ended with {code}: {process.troubles()}")

@@ -6,7 +6,8 @@ import subprocess
 import paramiko
 import pytest
 
-from zkmigrate.lab import keys, render, service
+from zkmigrate.lab import render, service
+from zkmigrate.lab.machines import KeyPair, known_hosts
 from zkmigrate.lab.network import link_address
 from zkmigrate.lab.render import HostFile
 from zkmigrate.lab.spec import HostPlan, LabSpec, Role, hosts_of
@@ -131,14 +132,14 @@ def test_jute_maxbuffer_reaches_both_sides() -> None:
 
 
 def test_keys_are_ones_that_ssh_reads() -> None:
-    pair = keys.KeyPair.generate()
+    pair = KeyPair.generate()
     read = paramiko.Ed25519Key.from_private_key(io.StringIO(pair.private))
     assert pair.public == f"ssh-ed25519 {read.get_base64()}"
 
 
 def test_known_hosts_knows_a_host_by_name_and_by_address() -> None:
-    first, second = keys.KeyPair.generate(), keys.KeyPair.generate()
-    text = keys.known_hosts([("dest1", "10.71.0.21", first.public), ("dest2", "10.71.0.22", second.public)])
+    first, second = KeyPair.generate(), KeyPair.generate()
+    text = known_hosts([("dest1", "10.71.0.21", first.public), ("dest2", "10.71.0.22", second.public)])
     known = paramiko.HostKeys()
     for number, line in enumerate(text.splitlines()):
         entry = paramiko.hostkeys.HostKeyEntry.from_line(line, number)

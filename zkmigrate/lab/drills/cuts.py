@@ -102,16 +102,20 @@ class Cuts:
         """How many cut-overs came to FENCE."""
         return sum(cut.span("cutover.fence") is not None for cut in self.done)
 
+    def _run_until(self, name: str, stage: str, tries: int = 1) -> None:
+        words = ("run", "--until", stage)
+        self.operator.through(name, *words, limit_s=ENDED_S, tries=tries, progress=self.progress)
+
     def prepare(self) -> None:
         """Brokers, producers and raw clients on dest, everything flowing."""
         self.load.start(("producer", "consumer", "tenant"))
         self.load.wait_flowing(("producer", "consumer", "tenant"), FLOWING_S)
         write_inventory(self.lab, self.directory / "migration.yml")
-        self.operator.through("join", "run", "--until", "join", limit_s=ENDED_S)
+        self._run_until("join", "join")
         if self.options.disk_skew_ms:
             for host in self.lab.role(Role.DEST):
                 fault.slow_disk(self.lab, host.name, 1)
-        self.operator.through("roll", "run", "--until", "roll", limit_s=ENDED_S, tries=FEW_TRIES)
+        self._run_until("roll", "roll", tries=FEW_TRIES)
         # Not before: the client that takes old notices away is one of dest.
         self.load.start(("raw", "metadata"))
         self.load.wait_flowing(("raw", "metadata"), FLOWING_S)
@@ -218,7 +222,7 @@ class Cuts:
         began = time.monotonic()
         before = baseline(self.lab)
         self.skewed()
-        self.operator.through("open", "run", "--until", "cutover", limit_s=ENDED_S, tries=FEW_TRIES)
+        self._run_until("open", "cutover", tries=FEW_TRIES)
         lost = self._healthy_again(before)
         seconds = round(time.monotonic() - began, 1)
         for problem in self.load.finish():

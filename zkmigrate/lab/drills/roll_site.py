@@ -134,13 +134,12 @@ class RollSite:
         if self.state == FRESH:
             require(now == self.initial, f"not as found: {differences(self.initial, now)}")
         elif self.state != ROLLED:
-            before, after = (
-                {
-                    host: [line for line in seen[host].splitlines() if "zkm" not in line]
-                    for host in self.brokers
-                }
-                for seen in (self.initial, now)
-            )
+
+            def others(seen: dict[str, str]) -> dict[str, list[str]]:
+                """Brokers' lines that do not name zkmigrate's own files and rules."""
+                return {h: [line for line in seen[h].splitlines() if "zkm" not in line] for h in self.brokers}
+
+            before, after = others(self.initial), others(now)
             require(after == before, f"brokers not as found: {differences(before, after)}")
         if self.state != FRESH:
             wait_until("dest observes", self.not_observing, BACK_S)
@@ -176,11 +175,8 @@ class RollSite:
 
         wait_until("source is whole", missing, BACK_S)
         now = source_state(self.lab)
-        files = {host: without_process(text) for host, text in now.items()}
-        require(
-            files == {host: without_process(text) for host, text in self.source.items()},
-            "files of source have changed",
-        )
+        changed = [h for h, text in now.items() if without_process(text) != without_process(self.source[h])]
+        require(not changed, f"files of source have changed: {changed}")
         self.source = now
 
     # --- brokers --------------------------------------------------------------------------------------------

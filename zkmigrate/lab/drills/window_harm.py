@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from kazoo.exceptions import NoNodeError
@@ -147,6 +148,14 @@ class HostLate(HostDead):
 
 
 Silent: TypeAlias = Literal["frozen", "ssh", "dropped"]
+_SILENCED: Mapping[Silent, tuple[Callable[[Lab, str], None], Callable[[Lab, str], None]]] = {
+    "frozen": (fault.freeze, fault.thaw),
+    "ssh": (fault.pause_ssh, fault.resume_ssh),
+    "dropped": (
+        partial(fault.partition, other=network.OPERATOR), partial(fault.heal, other=network.OPERATOR)
+    ),
+}  # fmt: skip
+"""How each kind of silence begins and ends."""
 
 
 @dataclass(frozen=True)
@@ -163,20 +172,10 @@ class Silence(Harm):
     def begin(self, scene: Scene) -> None:
         others = [h.address for h in scene.lab.role(Role.DEST) if h.name != self.host]
         scene.served = ServedAgain(network.netns(scene.lab.id, "broker1"), others)
-        if self.kind == "frozen":
-            fault.freeze(scene.lab, self.host)
-        elif self.kind == "ssh":
-            fault.pause_ssh(scene.lab, self.host)
-        else:
-            fault.partition(scene.lab, self.host, network.OPERATOR)
+        _SILENCED[self.kind][0](scene.lab, self.host)
 
     def mend(self, scene: Scene) -> list[str]:
-        if self.kind == "frozen":
-            fault.thaw(scene.lab, self.host)
-        elif self.kind == "ssh":
-            fault.resume_ssh(scene.lab, self.host)
-        else:
-            fault.heal(scene.lab, self.host, network.OPERATOR)
+        _SILENCED[self.kind][1](scene.lab, self.host)
         assert scene.served is not None
         assert scene.tool is not None
         begun = scene.tool.events_of("StepBegun")

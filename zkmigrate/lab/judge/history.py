@@ -19,10 +19,10 @@ Besides the load's files (``zkmigrate.lab.load``) a run directory holds what the
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from zkmigrate.lab.load.config import KINDS
 from zkmigrate.lab.load.json_lines import Recording, load_recording
@@ -119,29 +119,39 @@ def _text(path: Path) -> str | None:
         return None
 
 
+T = TypeVar("T", Tree, Log, Baseline)
+
+
+def _parsed(kind: type[T], text: str | None, build: Callable[[dict[str, Any]], T], what: str) -> T:
+    """The value that is built of a JSON object; an empty one with the problem where that fails."""
+    document, problem = _document(text) if kind is Baseline else _complete(text)
+    if problem:
+        return kind(problem=problem)
+    try:
+        return build(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return kind(problem=f"not {what}: {error!r}")
+
+
 def parse_tree(text: str | None) -> Tree:
     """Parse ``tree-HOST.json``."""
-    document, problem = _complete(text)
-    if problem:
-        return Tree(problem=problem)
-    try:
+
+    def build(document: dict[str, Any]) -> Tree:
         return Tree({path: int(czxid, 16) for path, czxid in document["nodes"].items()})
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        return Tree(problem=f"not a listing: {error!r}")
+
+    return _parsed(Tree, text, build, "a listing")
 
 
 def parse_log(text: str | None) -> Log:
     """Parse ``log.json``."""
-    document, problem = _complete(text)
-    if problem:
-        return Log(problem=problem)
-    try:
+
+    def build(document: dict[str, Any]) -> Log:
         records = {
             part_of(key): {int(at): str(id) for at, id in of} for key, of in document["records"].items()
         }
         return Log(records, {part_of(key): int(end) for key, end in document["high"].items()})
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        return Log(problem=f"not what a log holds: {error!r}")
+
+    return _parsed(Log, text, build, "what a log holds")
 
 
 def part_of(key: str) -> tuple[str, int]:
@@ -152,10 +162,8 @@ def part_of(key: str) -> tuple[str, int]:
 
 def parse_baseline(text: str | None) -> Baseline:
     """Parse ``baseline-NAME.json``."""
-    document, problem = _document(text)
-    if problem:
-        return Baseline(problem=problem)
-    try:
+
+    def build(document: dict[str, Any]) -> Baseline:
         epoch = document["controller_epoch"]
         if not isinstance(epoch, int):
             return Baseline(problem=f"controller_epoch: seen {epoch!r}, needed a number")
@@ -167,8 +175,8 @@ def parse_baseline(text: str | None) -> Baseline:
             },
             epoch,
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        return Baseline(problem=f"not a baseline: {error!r}")
+
+    return _parsed(Baseline, text, build, "a baseline")
 
 
 def parse_run(text: str | None) -> tuple[tuple[str, ...], tuple[Span, ...], str]:
