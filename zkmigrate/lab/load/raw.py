@@ -36,7 +36,6 @@ class _Writer:
     acked: int = 0
     unknown: int = 0
     errors: int = 0
-    _parents_left: list[str] = field(default_factory=list)
     _ready: bool = False
     _unanswered: int = 0
 
@@ -66,9 +65,7 @@ class _Writer:
                 self.client.submit(messages.CREATE, request, self._created)
 
     def _make_parents(self) -> None:
-        parts = self.directory.strip("/").split("/")
-        for end in range(1, len(parts) + 1):
-            path = "/" + "/".join(parts[:end])
+        for path in messages.with_parents(self.directory):
             request = messages.create_request(path, b"", messages.PERSISTENT)
             self.client.submit(messages.CREATE, request, partial(self._parent, path))
 

@@ -84,8 +84,7 @@ class _Tenant:
 
     def _set_up(self) -> None:
         root = self.config.tenant_root
-        parts = root.strip("/").split("/")
-        paths = ["/" + "/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+        paths = messages.with_parents(root)
         paths += [f"{root}/{name}" for name in ("counters", "queue", "live", "large")]
         paths += [f"{root}/counters/c-{number}" for number in range(_COUNTERS)]
         for path in paths:
