@@ -1,8 +1,8 @@
 """The demo on slower machines: ``python -m bench.demo_speed --runs 5``.
 
-Runs whole demos alone, beside two busy loops of normal priority, and with a quarter of two cores (a limit of
-a control group of its own, below which the lab stands too). Prints how each ended and how long it took.
-Needs root, and a lab that is provisioned.
+Runs whole demos alone, beside two busy loops of normal priority, and with a quarter of two cores (the limit
+of a control group that also holds the lab). Prints how each ended and how long it took. Needs root and a
+provisioned lab.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class Outcome:
 
     @property
     def reached(self) -> bool:
-        """Whether the aim was: exit 0, every claim held, in time."""
+        """Whether it reached the aim: exit 0, every claim held, in time."""
         return self.code == 0 and self.held and self.seconds <= AIMS_S[self.setting]
 
 
 def outcome(setting: str, code: int, seconds: float, result: dict[str, Any] | None) -> Outcome:
-    """What became of a demo, from its exit code and its result.json (None when there is none)."""
+    """The outcome of a demo, from its exit code and its result.json, if any."""
     if result is None:
         return Outcome(setting, code, False, round(seconds, 1))
     broken = [name for name, claim in result["claims"].items() if claim["held"] != "yes"]
@@ -89,7 +89,7 @@ def _limited(cores: float) -> Iterator[Path]:
     group.mkdir()
     try:
         quota = round(cores * _PERIOD_US)
-        # As much as twenty processes: what else runs must not take away what the limit leaves.
+        # As much as twenty processes: others must not take what the limit leaves.
         control_groups.weigh(group, 2 * control_groups.HOSTS_TOGETHER)
         if (group / "cpu.max").exists():
             (group / "cpu.max").write_text(f"{quota} {_PERIOD_US}")
@@ -102,7 +102,7 @@ def _limited(cores: float) -> Iterator[Path]:
 
 
 def one(setting: str, directory: Path) -> Outcome:
-    """Run one demo; what it printed is in ``directory/screen.log``."""
+    """Run one demo; its output is in ``directory/screen.log``."""
     directory.mkdir(parents=True)
     argv = [sys.executable, "-m", "zkmigrate.lab.demo", "--directory", str(directory / "demo")]
     into = ("sh", "-c", f'exec "$@" > {shlex.quote(str(directory / "screen.log"))} 2>&1', "sh")

@@ -1,4 +1,4 @@
-"""A process of its own that is asked one question after the other, so that its start is not measured."""
+"""A process that answers one question after the other, so that its start is not measured."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ import click
 from bench.usage import below, born
 
 Answering = Callable[[Callable[[Callable[[Any], Any]], None]], None]
-"""What runs in the process: it is given `serve`, and gives `serve` the function that answers."""
+"""Runs in the process: gets `serve`, and calls it with the function that answers."""
 
 _END_S, _STOP_S = 60.0, 10.0
 
 
 class Helper:
-    """The process. Ctrl-C is not for it: whoever made it ends it."""
+    """The process. It ignores Ctrl-C: its maker ends it."""
 
     def __init__(self, name: str, answering: Answering) -> None:
         context = get_context("spawn")
         self.name = name
-        self._busy = True  # until it has said that it is ready
+        self._busy = True  # until it is ready
         self.connection, theirs = context.Pipe()
         self._process = context.Process(target=_run, args=(theirs, answering), name=name, daemon=True)
         self._process.start()
@@ -40,12 +40,12 @@ class Helper:
         return self._process.pid
 
     def send(self, question: Any) -> None:
-        """Ask; `answer` has what it says."""
+        """Ask; `answer` returns its answer."""
         self._busy = True
         self.connection.send(question)
 
     def answer(self) -> Any:
-        """Of the question asked before. Raises ClickException where there will be none."""
+        """The answer to the last question. Raises ClickException when the process has ended."""
         try:
             found = self.connection.recv()
         except (EOFError, ConnectionResetError):
@@ -54,9 +54,9 @@ class Helper:
         return found
 
     def end(self) -> None:
-        """Stop it and all that it started, by their numbers."""
+        """End it and all processes that it started."""
         family = [(pid, born(pid)) for pid in below(self.pid)]
-        self.connection.close()  # one that waits for a question ends by that
+        self.connection.close()  # this ends one that waits for a question
         if self._busy:
             self._process.terminate()
         self._process.join(_END_S)
@@ -71,7 +71,7 @@ class Helper:
 
 @contextmanager
 def helpers(**wanted: Answering) -> Iterator[dict[str, Helper]]:
-    """Helpers by name, each ready to be asked; ended behind the block."""
+    """Helpers by name, each ready; they end with the block."""
     found: dict[str, Helper] = {}
     try:
         for name, answering in wanted.items():
@@ -85,13 +85,13 @@ def helpers(**wanted: Answering) -> Iterator[dict[str, Helper]]:
 
 
 def _alive(family: list[tuple[int, str]]) -> list[int]:
-    """Those that are still who they were."""
+    """Those that still run."""
     return [pid for pid, when in family if when and born(pid) == when]
 
 
 def _run(connection: Connection, answering: Answering) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers and sessions are stopped on the way out
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # stops servers and sessions on the way out
 
     def serve(answer: Callable[[Any], Any]) -> None:
         connection.send(None)

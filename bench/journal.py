@@ -1,8 +1,8 @@
-"""How large the journal of a long run gets, and how long it takes to read: ``python -m bench.journal``.
+"""The size of a long run's journal, and the time to read it: ``python -m bench.journal``.
 
-The run moves 10,000 partitions, an intent and an outcome each, changes a throttle once a minute for a day,
-and records its plan: the order of each partition before and after. Then a dest host's copy is brought up to
-one step more.
+The run moves 10,000 partitions, with an intent and an outcome each, changes a throttle once a minute for a
+day, and records its plan: the order of each partition before and after. Then a dest host's copy gets one more
+step.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ ROUNDS = 5
 
 
 def move(number: int) -> SetService:
-    """A change with as much to say as the reassignment of a partition: topic, partition, order before and
-    after."""
+    """A change as large as the reassignment of a partition: topic, partition, order before and after."""
     to, before = (",".join(str(number % 90 + n) for n in some) for some in ((1, 2, 3), (4, 5, 6)))
     topic = f"some.service.with-a-long-name.events-{number // 24}"
     return SetService(f"broker{number % 90}", topic, "restart", (f"partition={number % 24}", f"to={to}",
@@ -38,7 +37,7 @@ def move(number: int) -> SetService:
 
 
 def throttle(minute: int) -> PutFile:
-    """A change of all brokers' limits: what it writes is large, and comes back."""
+    """A change of all brokers' limits: large content, written again and again."""
     rates = "".join(f"broker{n}.follower.replication.throttled.rate={minute % 3}0000000\n" for n in range(90))
     return PutFile("broker1", "/throttles", rates.encode(), "root:root", "0600")
 
@@ -82,7 +81,7 @@ def _change(book: Journal, leg: int, number: int, change: SetService | PutFile) 
 
 
 def delta(content: bytes, more: bytes) -> int:
-    """Bytes of the words that bring a host from this content to that and more."""
+    """Bytes to send to a host whose copy lacks ``more``."""
     sent: list[int] = []
 
     def ask(_host: str, words: tuple[str, ...], _fencing: int) -> Outcome:
@@ -124,7 +123,7 @@ def main() -> None:
 
 
 def plain(parsed: chain.Parsed) -> int:
-    """Bytes of the same lines with every content where it belongs."""
+    """Bytes of the same lines with every content in them."""
     return sum(len(chain.render(e)) + 1 for e in parsed.entries if e.kind != "content")
 
 

@@ -1,23 +1,21 @@
 """How fast logs and snapshots become Spark tables: ``python -m bench.pipeline``.
 
-Real servers write 2 GB of logs, large writes and small ones as Kafka makes them, and a snapshot of 5 million
-znodes, planted by multis and written anew by the server that has loaded them. Then, round after round on the
-same files, the same question in several ways: how many transactions of each type, and which is the newest.
-ZooKeeper's own LogFormatter, its text counted by awk; one plain pass in Python; two such processes, each on
-half of the files; Spark with a source that yields tuples; Spark with the Arrow columns, on one core and on
-two. A tenth and ten times the bytes, the same files again under other names, show how the cost grows; a
-hundredth of a log's zxids, what a filter saves, also of ten times the bytes. Of the snapshot all znodes are
-counted. Answers that differ end the run.
+Real servers write 2 GB of logs, with large writes and with small ones as Kafka makes them, and a snapshot of
+5 million znodes. Then several ways answer the same question, round after round on the same files: how many
+transactions of each type, and which is the newest. The ways: ZooKeeper's own LogFormatter, its text counted
+by awk; one plain pass in Python; two such processes, each on half of the files; Spark with a source that
+yields tuples; Spark with Arrow columns, on one core and on two. A tenth and ten times the bytes (the same
+files under other names) show how the cost grows; a hundredth of a log's zxids shows what a filter saves. Of
+the snapshot all znodes are counted. Different answers end the run.
 
-Each way runs in a process that has started before, so that no start of Python, of a JVM or of Spark counts.
-LogFormatter's own, once for each log, is measured on empty logs and taken off. CPU time is that of all
-processes of a way; memory the largest sum of what they had resident. The session of one core is kept, with
-its JVM and its workers, on one core of the machine.
+Each way runs in a process that is already up, so that no start of Python, a JVM or Spark counts.
+LogFormatter's own start, once for each log, is measured on empty logs and subtracted. CPU time is of all
+processes of a way, memory the largest sum of their resident memory. The session of one core, with its JVM and
+workers, runs on one core.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -35,8 +33,7 @@ import click
 from bench.helper import Helper, helpers
 from bench.readings import Logs, Plain, Spark, Stock, Tree, Types, Znodes, merged
 from bench.scribe import Log, Planted, Scribe, write
-from bench.spread import spread
-from bench.subtree import ratios
+from bench.spread import out_option, ratios, save, spread
 from bench.usage import TICK_S, Usage, watched
 from bench.zxid_tail import Writes
 from zkmigrate.zookeeper.data.reader import FileDirectory
@@ -44,7 +41,7 @@ from zkmigrate.zookeeper.data.snapname import snapshot_files
 from zkmigrate.zookeeper.data.tail import newest
 
 MB = {"large": 700.0, "small": 300.0}
-"""Of one log of each kind; there are two of each, and two of a tenth."""
+"""Size of one log of each kind; there are two of each, and two of a tenth."""
 TIMES = 10
 ZNODES = 5_000_000
 PART = 100
@@ -70,15 +67,15 @@ class Corpus:
 
 
 def corpus(folders: Sequence[Path]) -> Corpus:
-    """What is in logs that a standalone server began: its zxids count its transactions."""
+    """Logs of a standalone server: its zxids count its transactions."""
     tails = [newest(FileDirectory(folder)) for folder in folders]
     return Corpus(tuple(folders), sum(tail.end for tail in tails) / 1e6, sum(tail.zxid for tail in tails))
 
 
 @dataclass(frozen=True)
 class Case:
-    """One way of answering one question. asks: who is asked what, all at once. mb, items: how much is to be
-    read. Cases of the same `question` have to give the same answer, of which `times` is how often each
+    """One way to answer one question. asks: the helpers and their questions, all at once. mb, items: how much
+    there is to read. Cases of the same `question` must give the same answer; times: how often each
     transaction is read. seldom: it takes long."""
 
     table: str
@@ -92,8 +89,8 @@ class Case:
 
 
 @dataclass
-class Taken:
-    """What a case took, round after round."""
+class Measured:
+    """The usage of a case, round after round."""
 
     case: Case
     usages: list[Usage] = field(default_factory=list)
@@ -181,8 +178,8 @@ def _filtered(kind: str, some: Corpus, times: int) -> Iterator[Case]:
             yield Case(table, of, ((name, asks),), some.mb, some.records, question, times, not often)
 
 
-def asked(at: dict[str, Helper], case: Case) -> tuple[Answer, Usage]:
-    """All who are asked answer at the same time."""
+def ask(at: dict[str, Helper], case: Case) -> tuple[Answer, Usage]:
+    """Let all helpers of a case answer at the same time."""
     chosen = [(at[name], question) for name, question in case.asks]
     with watched(*(helper.pid for helper, _ in chosen)) as usage:
         for helper, question in chosen:
@@ -192,19 +189,17 @@ def asked(at: dict[str, Helper], case: Case) -> tuple[Answer, Usage]:
 
 
 def without_start(at: dict[str, Helper], case: Case, usage: Usage, empty: Path) -> Usage:
-    """Less what LogFormatter takes for as many empty logs, which is its start."""
+    """The usage without LogFormatter's start, which is its usage for as many empty logs."""
     ((name, logs),) = case.asks
     assert isinstance(logs, Logs)
-    _, start = asked(at, replace(case, asks=((name, Logs((empty,) * len(logs.folders))),)))
+    _, start = ask(at, replace(case, asks=((name, Logs((empty,) * len(logs.folders))),)))
     return Usage(
-        max(TICK_S, usage.seconds - start.seconds),
-        max(TICK_S, usage.cpu_s - start.cpu_s),
-        usage.peak_bytes,
+        max(TICK_S, usage.seconds - start.seconds), max(TICK_S, usage.cpu_s - start.cpu_s), usage.peak_bytes
     )
 
 
 def compared(case: Case, answer: Answer, known: dict[str, Answer]) -> None:
-    """Raises ClickException where another way said something else."""
+    """Raises ClickException when another way gave another answer."""
     once = answer
     if isinstance(answer, dict):
         if any(count % case.times for count, _ in answer.values()):
@@ -218,20 +213,15 @@ def compared(case: Case, answer: Answer, known: dict[str, Answer]) -> None:
 
 
 def measured(
-    at: dict[str, Helper],
-    todo: Sequence[Case],
-    rounds: int,
-    seldom: int,
-    empty: Path,
-    warm: tuple[Path, ...],
-) -> list[Taken]:
+    at: dict[str, Helper], todo: Sequence[Case], rounds: int, seldom: int, empty: Path, warm: tuple[Path, ...]
+) -> list[Measured]:
     """Every case, round after round; those that take long in the first `seldom` of them. warm: logs that a
     session reads before each, because Spark ends workers that had nothing to do for a minute."""
-    found = [Taken(case) for case in todo]
+    found = [Measured(case) for case in todo]
     known: dict[str, Answer] = {}
     for turn_of in range(rounds):
-        for taken in found:
-            case = taken.case
+        for measurement in found:
+            case = measurement.case
             if case.seldom and turn_of >= seldom:
                 continue
             click.echo(f"round {turn_of + 1}: {case.table}, {case.way}", err=True)
@@ -240,9 +230,9 @@ def measured(
                     beforehand = replace(question, folders=warm) if isinstance(question, Logs) else Logs(warm)
                     at[name].send(beforehand)
                     at[name].answer()
-            answer, usage = asked(at, case)
+            answer, usage = ask(at, case)
             compared(case, answer, known)
-            taken.usages.append(without_start(at, case, usage, empty) if case.way == STOCK else usage)
+            measurement.usages.append(without_start(at, case, usage, empty) if case.way == STOCK else usage)
     return found
 
 
@@ -250,7 +240,7 @@ def measured(
 
 
 def wanted(folder: Path, scale: float) -> list[Log | Planted]:
-    """All that servers have to write, the longest work first."""
+    """All that servers must write, the longest work first."""
     found: list[Log | Planted] = [Planted(int(ZNODES * scale), folder / "tree")]
     for size, count in ((1.0, 2), (1 / TIMES, 1)):
         for kind, mb in sorted(MB.items(), reverse=True):
@@ -263,7 +253,7 @@ def wanted(folder: Path, scale: float) -> list[Log | Planted]:
 
 
 def read(folder: Path) -> dict[str, Corpus]:
-    """The logs of `wanted` in the groups that are asked about. Halves of each kind stand side by side."""
+    """The logs of `wanted`, grouped for the questions; halves of each kind are beside each other."""
     large, small = ([folder / f"{kind}-{n}" / "version-2" for n in (1, 2)] for kind in ("large", "small"))
     found = {
         "all": corpus([*large, *small]),
@@ -292,29 +282,25 @@ def _again(folder: Path, inside: Path) -> list[Path]:
 # --- what comes of it
 
 
-def told(found: Sequence[Taken]) -> dict[str, Any]:
-    """The figures of all ways, and how they stand to each other."""
+def figures_of(found: Sequence[Measured]) -> dict[str, Any]:
+    """The figures of all ways, and their ratios."""
     tables: dict[str, dict[str, Any]] = {}
-    at: dict[tuple[str, str], Taken] = {}
-    for taken in found:
-        case = taken.case
-        at[case.table, case.way] = taken
-        tables.setdefault(case.table, {})[case.way] = taken.figures()
+    at: dict[tuple[str, str], Measured] = {}
+    for measurement in found:
+        case = measurement.case
+        at[case.table, case.way] = measurement
+        tables.setdefault(case.table, {})[case.way] = measurement.figures()
 
     def per_mb(table: str) -> list[float]:
-        taken = at[table, ARROW_2]
-        return [s / taken.case.mb for s in taken.seconds]
+        measurement = at[table, ARROW_2]
+        return [s / measurement.case.mb for s in measurement.seconds]
 
     stock = at["logs", STOCK]
     compared_to = {
         f"{way}, of {STOCK}, a core": ratios(stock.cpu_s, at["logs", way].cpu_s)
         for way in (PLAIN, TUPLES, ARROW, ALL_COLUMNS, ARROW_2)
     }
-    for table, one, two in (
-        ("logs", PLAIN, HALVES),
-        ("logs", ARROW, ARROW_2),
-        ("ten times", ARROW, ARROW_2),
-    ):
+    for table, one, two in (("logs", PLAIN, HALVES), ("logs", ARROW, ARROW_2), ("ten times", ARROW, ARROW_2)):
         compared_to[f"{table}: {two}, of {one}, by the clock"] = ratios(
             at[table, one].seconds, at[table, two].seconds
         )
@@ -339,7 +325,7 @@ def told(found: Sequence[Taken]) -> dict[str, Any]:
     help="Of what takes long: LogFormatter, tuples, ten times the bytes.",
 )
 @click.option("--scale", default=1.0, show_default=True, help="Of logs and snapshot, to try the program.")
-@click.option("--out", type=click.Path(path_type=Path), help="A JSON file for the figures.")
+@out_option
 def main(rounds: int, seldom_rounds: int, scale: float, out: Path | None) -> None:
     """Read real logs and a real snapshot in several ways, with and without Spark."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # as Ctrl-C: what was started and made is removed
@@ -367,17 +353,16 @@ def main(rounds: int, seldom_rounds: int, scale: float, out: Path | None) -> Non
         )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    result = told(found)
+    result = figures_of(found)
     for table in result["tables"]:
         click.echo(table)
-        for taken in found:
-            if taken.case.table == table:
-                click.echo(taken.line())
+        for measurement in found:
+            if measurement.case.table == table:
+                click.echo(measurement.line())
     for name, ratio in result["times"].items():
         click.echo(f"  {name}: {ratio['median']:.2f} times ({ratio['least']:.2f} to {ratio['most']:.2f})")
     click.echo(f"all of it took {time.monotonic() - began:.0f} s", err=True)
-    if out is not None:
-        out.write_text(json.dumps(result, indent=1) + "\n")
+    save(out, result)
 
 
 if __name__ == "__main__":

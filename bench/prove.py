@@ -1,14 +1,13 @@
-"""How much the comparison of two subtrees takes: ``python -m bench.prove``.
+"""Time and memory of the comparison of two subtrees: ``python -m bench.prove``.
 
-Two directories with the same snapshot of N znodes, 200 transactions behind it, are compared by ``zkmigrate
-prove digest``, and by a program that holds both trees and compares them znode by znode: the plain way, which
-the run itself takes before the window. Each is a process of its own; time and peak memory are what the kernel
-counted for it. The snapshots are written here as a server writes them, 100 bytes of data each.
+``zkmigrate prove digest`` compares two directories with the same snapshot of N znodes and 200 transactions
+behind it. So does a program that holds both trees and compares them znode by znode, as the run does before
+the window. Each is its own process; the kernel counts its time and peak memory. The znodes have 100 bytes of
+data.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import struct
 import sys
@@ -21,11 +20,11 @@ from typing import Any
 
 import click
 
-from bench.spread import shown, spread
+from bench.spread import out_option, save, shown, spread
 
 SIZES = (50_000, 1_000_000)
 LARGEST_PLAIN = 1_000_000
-"""The plain way holds both trees, 2 GB and more for this many."""
+"""The plain way holds both trees: 2 GB and more for this many."""
 
 SEALED_AT = 1 << 32
 CHROOT = "/kafka"
@@ -80,7 +79,7 @@ def write_directory(folder: Path, count: int) -> None:
     (inside / f"log.{SEALED_AT + 1:x}").write_bytes(header + records)
 
 
-def taken(argv: list[str]) -> tuple[float, float]:
+def run_measured(argv: list[str]) -> tuple[float, float]:
     """Seconds and peak memory in MB of a process that has to end with 0. Raises ClickException."""
     began = time.monotonic()
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -98,10 +97,10 @@ def taken(argv: list[str]) -> tuple[float, float]:
 @click.command()
 @click.option("--znodes", "sizes", multiple=True, type=int, help="Of each tree; may be given again.")
 @click.option("--rounds", default=3, show_default=True, help="Of each way, in turn.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write the figures here, as JSON.")
+@out_option
 def main(sizes: tuple[int, ...], rounds: int, out: Path | None) -> None:
-    """Compare two equal trees in both ways, and tell time and memory."""
-    told: list[dict[str, Any]] = []
+    """Compare two equal trees in both ways, and print time and memory."""
+    results: list[dict[str, Any]] = []
     for count in sizes or SIZES:
         with tempfile.TemporaryDirectory(prefix="zkm-bench-prove-") as directory:
             sides = [Path(directory) / name for name in ("source", "dest")]
@@ -119,7 +118,7 @@ def main(sizes: tuple[int, ...], rounds: int, out: Path | None) -> None:
             figures: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
             for _ in range(rounds):
                 for way, argv in ways.items():
-                    figures[way].append(taken(argv))
+                    figures[way].append(run_measured(argv))
         click.echo(f"{count} znodes, {rounds} rounds")
         body: dict[str, Any] = {"znodes": count}
         for way, found in figures.items():
@@ -127,9 +126,8 @@ def main(sizes: tuple[int, ...], rounds: int, out: Path | None) -> None:
             click.echo(shown(way, seconds))
             click.echo(shown(f"{way}: memory", memory, "MB"))
             body[way] = {"seconds": spread(seconds), "memory_mb": spread(memory)}
-        told.append(body)
-    if out:
-        out.write_text(json.dumps(told, indent=1) + "\n")
+        results.append(body)
+    save(out, results)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The ways in which logs and snapshots are read to answer the same question; each runs in a `helper`."""
+"""The ways to read logs and snapshots for the same question; each runs in a `helper`."""
 
 from __future__ import annotations
 
@@ -37,13 +37,16 @@ _COUNT = r"""
 }
 END { for (type in count) print type, count[type], newest[type] }
 """
-"""For awk, of LogFormatter's lines; zxids rise, so that a type's newest is its last."""
+"""An awk program for LogFormatter's lines; zxids rise, so a type's newest is its last."""
 
 
 @dataclass(frozen=True)
 class Logs:
-    """Count the transactions of these ``version-2`` by type, and name the newest. zxids: only those, both
-    ends included. source: of the Spark data sources; columns: that it makes, all for none."""
+    """The question: how many transactions of each type these ``version-2`` have, and the newest.
+
+    zxids: only these, both ends included. source: the Spark data source; columns: those that it makes, "" for
+    all.
+    """
 
     folders: tuple[Path, ...]
     zxids: tuple[int, int] | None = None
@@ -53,7 +56,8 @@ class Logs:
 
 @dataclass(frozen=True)
 class Tree:
-    """Count the znodes of the newest snapshot of this ``version-2``, and the bytes of their data."""
+    """The question: how many znodes the newest snapshot of this ``version-2`` has, and the bytes of their
+    data."""
 
     folder: Path
 
@@ -148,24 +152,24 @@ def streamed(question: Tree) -> Znodes:
 
 @dataclass(frozen=True)
 class Spark:
-    """A session with the data sources, and with the one that yields tuples. cores: of the session, which is
-    kept on so many of the machine's."""
+    """A session with the data sources, and with the one that yields tuples. cores: how many of the machine's
+    cores it may use."""
 
     cores: int
     spill: Path
 
     def __call__(self, serve: Serve) -> None:
-        # A session cannot be stopped in the middle of a call; without us its JVM ends by itself.
+        # A session cannot stop in the middle of a call; its JVM ends with this process.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: self.cores])
         bounds = Bounds(f"local[{self.cores}]", spill=self.spill, progress=False, ui=False)
         with session(bounds, lambda _line: None) as spark:
             spark.dataSource.register(TupleSource)
-            serve(lambda question: asked(spark, question))
+            serve(lambda question: answer_of(spark, question))
 
 
-def asked(spark: SparkSession, question: Logs | Tree) -> Types | Znodes:
-    """By the data sources. Rows are operations: the same as transactions, in logs without multi."""
+def answer_of(spark: SparkSession, question: Logs | Tree) -> Types | Znodes:
+    """The answer by the data sources. A row is an operation: in logs without multi, a transaction."""
     if isinstance(question, Tree):
         name = snapshot_files(FileDirectory(question.folder))[0].name
         snapshot = spark.read.format("zksnapshot").option("columns", "data_length,mzxid")

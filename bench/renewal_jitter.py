@@ -1,12 +1,12 @@
-"""How regular the watch's renewals are while the walk's own work and a busy machine want the processor.
+"""How regular the watch's renewals are beside the walk's work and on a busy machine.
 
 ``python -m bench.renewal_jitter``: the real watch renews a double for three hosts twice a second, beside busy
-processes, while the main thread writes and reads JSON of 50 MB, renders tables. Prints the seconds between
-two renewals of a host: median, 99th percentile and the longest. A renewal may come a third of the cut's lease
-late without anybody noticing.
+processes, while the main thread writes and reads JSON of 50 MB and renders tables. Prints the seconds between
+two renewals of a host: median, 99th percentile and the longest. A renewal may be late by a third of the cut's
+lease without effect.
 
-``--beside``: the real second process renews, over a real sshd on this machine, and what counts is when a
-renewal arrives there.
+``--beside``: the real second process renews, over a real sshd on this machine; the times are of arrivals
+there.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _spin() -> None:
 
 
 def _work(until: float, size: int) -> None:
-    """What a walk does at its worst: a large journal written and parsed whole, and a screen drawn."""
+    """The walk's work at its worst: a large journal written and parsed whole, and a screen drawn."""
     row = {"operation": "cutover.fence.dest1.1", "status": "done", "output": "x" * 100, "mono": 1.5}
     body = [row] * (size // len(json.dumps(row)))
     while time.monotonic() < until:

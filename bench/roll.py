@@ -1,9 +1,9 @@
-"""The roll of the brokers against bare restarts of the same ones: ``python -m bench.roll --rounds 3``.
+"""The roll of the brokers against bare restarts of the same brokers: ``python -m bench.roll --rounds 3``.
 
-On one loaded lab, in turn: the tool rolls the brokers to dest; they are restarted bare (restart the unit,
-wait until registered and every ISR is full, then the next); the tool walks the roll back; bare again. A
-round is these four. Both times are from the first change to the last ISR full, divided by the brokers; what
-the tool asks before it changes anything is not in it, what it looks at between two brokers is.
+A round on one loaded lab: the tool rolls the brokers to dest; bare restarts (restart the unit, wait until it
+is registered and every ISR is full, then the next); the tool walks the roll back; bare restarts. Times are
+from the first change to the last full ISR, divided by the brokers, without what the tool looks at before its
+first change.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pathlib import Path
 
 import click
 
-from bench.spread import shown, spread
+from bench.spread import out_option, save, shown, spread
 from zkmigrate.engine.journal import read as read_journal
 from zkmigrate.lab.demo import Demo
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.target import runner_for
-from zkmigrate.lab.service import control
+from zkmigrate.lab.service import control_command
 from zkmigrate.lab.shutdown import end_on_signals
 from zkmigrate.lab.spec import LabSpec, Role
 
@@ -55,10 +55,10 @@ def last_roll_s(run_directory: Path) -> float:
 
 
 def bare_s(lab: Lab) -> float:
-    """Restart every broker by itself, one after the other, each once all ISRs are full again; the seconds."""
+    """Restart every broker, one after the other, each once all ISRs are full again; the seconds."""
     began = time.monotonic()
     for host in lab.role(Role.BROKER):
-        lab.exec(host.name, control(lab.spec, Role.BROKER, "restart"))
+        lab.exec(host.name, control_command(lab.spec, Role.BROKER, "restart"))
         lab.wait_for_brokers()
     return time.monotonic() - began
 
@@ -71,13 +71,13 @@ def one_round(demo: Demo) -> tuple[list[float], list[float]]:
         demo.tool(verb, "--run-id", RUN, "--yes", *options)
         tool.append(last_roll_s(demo.runs / RUN) / brokers)
         bare.append(bare_s(demo.lab) / brokers)
-        demo.say(f"per broker: tool {tool[-1]:.2f} s, bare {bare[-1]:.2f} s")
+        demo.progress(f"per broker: tool {tool[-1]:.2f} s, bare {bare[-1]:.2f} s")
     return tool, bare
 
 
 @click.command()
 @click.option("--rounds", default=3, show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), help="Write the figures here, as JSON.")
+@out_option
 def main(rounds: int, out: Path | None) -> None:
     """Measure the roll against bare restarts."""
     end_on_signals()
@@ -102,9 +102,7 @@ def main(rounds: int, out: Path | None) -> None:
     ratios = [ours / theirs for ours, theirs in zip(tool, bare, strict=True)]
     rows = (("tool, per broker", tool, "s"), ("bare, per broker", bare, "s"), ("tool / bare", ratios, ""))
     click.echo("\n".join(shown(title, found, unit) for title, found, unit in rows))
-    if out:
-        body = {"summary": {title: spread(found) for title, found, _ in rows}, "tool": tool, "bare": bare}
-        out.write_text(json.dumps(body, indent=1) + "\n")
+    save(out, {"summary": {title: spread(found) for title, found, _ in rows}, "tool": tool, "bare": bare})
 
 
 if __name__ == "__main__":

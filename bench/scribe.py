@@ -1,4 +1,4 @@
-"""Logs and a snapshot that real servers write, several side by side; each in a `helper`."""
+"""Logs and a snapshot that real servers write in parallel, each in a `helper`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Serve: TypeAlias = Callable[[Callable[[Any], Any]], None]
 
 _MULTI = 14
 _PER_MULTI = 2000
-"""Creates in one request: some 300 kB, where a server takes 1 MB."""
+"""Creates in one request: some 300 kB of the 1 MB that a server takes."""
 _IN_FLIGHT = 8
 _HEAP_PER_ZNODE = 1000  # bytes; half of it is what a loaded tree needs
 _LOAD_S = 900.0
@@ -46,7 +46,7 @@ class Planted:
 
 @dataclass(frozen=True)
 class Scribe:
-    """Has a server write what it is asked for."""
+    """Lets a server write a log or a snapshot."""
 
     def __call__(self, serve: Serve) -> None:
         serve(_made)
@@ -55,7 +55,7 @@ class Scribe:
 def write(
     scribes: Sequence[Helper], wanted: Sequence[Log | Planted], progress: Callable[[str], None]
 ) -> None:
-    """Have all of it written, in this order; by whom is free."""
+    """Let any of the scribes write each, in this order."""
     left, free = list(wanted), list(scribes)
     busy: dict[Connection, Helper] = {}
     while left or busy:
@@ -78,7 +78,7 @@ def _made(wanted: Log | Planted) -> None:
     heap = f"{max(512, wanted.znodes * _HEAP_PER_ZNODE >> 20)}m"
     with server(wanted.folder, heap, NO_SNAPSHOT) as port:
         send(port, _multis(wanted.znodes), _IN_FLIGHT)
-    with server(wanted.folder, heap, NO_SNAPSHOT) as port:  # it writes what it has loaded, then it answers
+    with server(wanted.folder, heap, NO_SNAPSHOT) as port:  # it first writes a snapshot of what it has loaded
         send(port, iter(()), 1, _LOAD_S)
     inside = wanted.folder / "version-2"
     newest = snapshot_files(FileDirectory(inside))[0].name

@@ -1,14 +1,13 @@
 """How fast the largest zxid of a subtree is found: ``python -m bench.subtree``.
 
-A real server is filled with trees of 1,000, 50,000 and 500,000 znodes, shaped as topics with partitions.
-Then, in turn on the same tree: kazoo, which asks for one znode after the other; the walk over the wire with
-windows of several widths; and the newest snapshot with the log after it, read from the server's own files
-while it runs. All have to find the same znodes and the same three zxids.
+A real server gets trees of 1,000, 50,000 and 500,000 znodes, shaped as topics with partitions. Then, in turn
+on the same tree: kazoo, which asks for one znode after the other; the walk over the wire with windows of
+several widths; the newest snapshot with the log after it, from the server's files while it runs. All must
+find the same znodes and the same three zxids.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 import time
@@ -19,7 +18,7 @@ from typing import Any
 import click
 from kazoo.client import KazooClient
 
-from bench.spread import shown, spread
+from bench.spread import compared, in_turn, out_option, save, show_compared
 from bench.zookeeper import send, server
 from zkmigrate.lab.load import zkmessages as messages
 from zkmigrate.zookeeper.clients.session import Limits
@@ -113,36 +112,16 @@ def measured(port: int, folder: Path, znodes: int, rounds: int, peer_rounds: int
     ways: dict[str, Callable[[], Found]] = {PEER: lambda: by_kazoo(client)}
     ways |= {f"window of {window}": over_the_wire(window) for window in WINDOWS}
     ways["snapshot and log"] = lambda: whole(read())
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
     try:
-        for turn_of in range(rounds):
-            answers = set()
-            for name, call in ways.items():
-                if name == PEER and turn_of >= peer_rounds:
-                    continue
-                began = time.perf_counter()
-                answers.add(call())
-                seconds[name].append(time.perf_counter() - began)
-            if len(answers) != 1 or next(iter(answers))[0] != znodes:
-                raise click.ClickException(f"they do not find the same: {sorted(answers)}")
+        seconds, answer = in_turn(ways, rounds, limited={PEER: peer_rounds})
     finally:
         client.stop()
         client.close()
+    if answer[0] != znodes:
+        raise click.ClickException(f"they find {answer[0]} znodes of {znodes}")
     newest_snapshot = snapshot_files(FileDirectory(folder / "version-2"))[0]
-    return {
-        "znodes": znodes,
-        "replayed": read().end - newest_snapshot.zxid,
-        "seconds": {name: spread(figures) for name, figures in seconds.items()},
-        "times_faster": {
-            name: spread(ratios(seconds[PEER], figures)) for name, figures in seconds.items() if name != PEER
-        },
-        "raw": seconds,
-    }
-
-
-def ratios(peer: list[float], mine: list[float]) -> list[float]:
-    """Round by round; a round without the peer's own figure is held against the peer's last one."""
-    return [peer[min(n, len(peer) - 1)] / figure for n, figure in enumerate(mine)]
+    replayed = read().end - newest_snapshot.zxid
+    return {"znodes": znodes, "replayed": replayed, **compared(seconds, PEER), "raw": seconds}
 
 
 @click.command()
@@ -154,7 +133,7 @@ def ratios(peer: list[float], mine: list[float]) -> list[float]:
 @click.option(
     "--heap", default="2g", show_default=True, help="Of the server; 500,000 znodes need some 400 MB."
 )
-@click.option("--out", type=click.Path(path_type=Path), help="A JSON file for the figures.")
+@out_option
 def main(znodes: tuple[int, ...], rounds: int, peer_rounds: int | None, heap: str, out: Path | None) -> None:
     """Find the largest zxid of real trees in several ways."""
     results: dict[str, Any] = {}
@@ -173,13 +152,8 @@ def main(znodes: tuple[int, ...], rounds: int, peer_rounds: int | None, heap: st
         raw = figures.pop("raw")
         results[str(size)] = figures
         click.echo(f"{size} znodes; {figures['replayed']} transactions behind the newest snapshot")
-        for name, seconds in raw.items():
-            click.echo(shown(f"  {name}", [s * 1000 for s in seconds], "ms"))
-        for name, ratio in figures["times_faster"].items():
-            ends = f"({ratio['least']:.1f} to {ratio['most']:.1f})"
-            click.echo(f"  {name}: {ratio['median']:.1f} times faster than {PEER} {ends}")
-    if out is not None:
-        out.write_text(json.dumps(results, indent=1) + "\n")
+        show_compared(raw, PEER, 1)
+    save(out, results)
 
 
 if __name__ == "__main__":

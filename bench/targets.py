@@ -1,13 +1,12 @@
-"""What the engine itself takes for a look at one target of many: ``python -m bench.targets``.
+"""The engine's own time for a look at one target of many: ``python -m bench.targets``.
 
-A run that has changed all of so many targets but the last few, each in a wave of its own, changes those. Step
-and target answer at once, and nothing is synced to a disk. What is left is the engine's own: the context of a
-look, and a whole wave (look, intent, outcome).
+A run has changed all of so many targets but the last few, each in its own wave, and changes those. Step and
+target answer at once, and nothing is synced to a disk. The figures are the context of a look, and a whole
+wave (look, intent, outcome).
 """
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Any, cast
 
 import click
 
-from bench.spread import shown, spread
+from bench.spread import out_option, save, shown, spread
 from tests.unit.engine_world import ROLES, PointDisk, Points, Tiny, inventory
 from zkmigrate.engine.codec import encode_change
 from zkmigrate.engine.history import Next
@@ -34,7 +33,7 @@ STAGE, STEP = "main", "many"
 
 @dataclass
 class Many:
-    """Writes a file on one target after the other; it knows how far it is without looking."""
+    """Writes a file on one target after the other, without looking."""
 
     done: int
     of: int
@@ -102,7 +101,7 @@ def measured(targets: int, rounds: int) -> dict[str, list[float]]:
 @click.command(help=__doc__)
 @click.option("--targets", type=click.IntRange(WAVES + 1), multiple=True, default=SIZES, show_default=True)
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), help="Write the figures here as JSON.")
+@out_option
 def main(targets: tuple[int, ...], rounds: int, out: Path | None) -> None:
     figures: dict[str, Any] = {}
     for size in targets:
@@ -110,8 +109,7 @@ def main(targets: tuple[int, ...], rounds: int, out: Path | None) -> None:
         figures[str(size)] = {name: spread(each) for name, each in found.items()}
         for name, each in found.items():
             click.echo(shown(f"{size}: {name}", each, "ms"))
-    if out is not None:
-        out.write_text(json.dumps(figures, indent=1) + "\n")
+    save(out, figures)
 
 
 if __name__ == "__main__":

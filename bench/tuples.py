@@ -1,5 +1,5 @@
-"""The log's rows as tuples: what a Spark data source gives that knows nothing of Arrow. They are read as
-`zktxnlog` reads them; only how they are handed to Spark differs."""
+"""The log's rows as tuples, as a Spark data source without Arrow yields them; read as `zktxnlog` reads
+them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zkmigrate.spark.sources.txnlog import TxnLogReader, parse_options
 
 
 class TupleReader(TxnLogReader):
-    """Each batch is taken apart."""
+    """Yields the rows of each batch."""
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         for batch in super().read(partition):
@@ -29,5 +29,5 @@ class TupleSource(TxnLogSource):
         return "zktuples"
 
     def reader(self, schema: StructType) -> TupleReader:
-        del schema  # it is that of zktxnlog
+        del schema  # that of zktxnlog
         return TupleReader(parse_options(self.options))

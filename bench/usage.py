@@ -1,4 +1,4 @@
-"""What a process and all that it started took: CPU time and memory, as /proc tells them."""
+"""CPU time and memory of a process and all that it started, from /proc."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
-"""How finely CPU time is told; nothing took less."""
+"""The unit of CPU time in /proc; no less is measured."""
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _EVERY_S = 0.1
-"""How often memory is looked at: seldom enough that the looking takes about a hundredth of a core."""
+"""Seconds between two looks at memory; a look takes about a hundredth of a core."""
 
 
 @dataclass
 class Usage:
-    """seconds: by the clock. cpu_s: of all processes, those that ended included. peak_bytes: the largest sum
-    of resident memory that was seen; a page that several of them share counts for each."""
+    """seconds: by the clock. cpu_s: of all processes, also ended ones. peak_bytes: the largest seen sum of
+    resident memory; a shared page counts for each process."""
 
     seconds: float = 0.0
     cpu_s: float = 0.0
@@ -30,7 +30,7 @@ class Usage:
 
 @contextmanager
 def watched(*roots: int) -> Iterator[Usage]:
-    """What these processes and those below them take inside the block; filled in at its end."""
+    """The usage of these processes and their children inside the block; complete at its end."""
     found = Usage()
     over = threading.Event()
 
@@ -52,7 +52,7 @@ def watched(*roots: int) -> Iterator[Usage]:
 
 
 def below(*roots: int) -> list[int]:
-    """These processes and all that are theirs, at this moment."""
+    """These processes and all their descendants, now."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and (fields := _stat(int(entry.name))):
@@ -66,18 +66,18 @@ def below(*roots: int) -> list[int]:
 
 
 def cpu_s(*roots: int) -> float:
-    """CPU seconds so far, of user and system, of those that were waited for too."""
+    """CPU seconds so far, user and system, with ended children."""
     return sum(sum(map(int, fields[11:15])) for pid in below(*roots) if (fields := _stat(pid))) * TICK_S
 
 
 def born(pid: int) -> str:
-    """When a process began, in ticks since the machine did: with its number, who it is. "": it has ended."""
+    """When a process began, in ticks since boot, which with its pid identifies it; "" when it has ended."""
     fields = _stat(pid)
     return fields[19] if fields and fields[0] != "Z" else ""
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the state on; none for one that is gone."""
+    """The fields of /proc/PID/stat from the state on; none for an ended process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

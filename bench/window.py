@@ -1,9 +1,8 @@
 """The window and its parts against the floor, each from a whole demo: ``python -m bench.window --runs 10``.
 
-A demo moves a loaded Kafka in a lab and measures in the same run how long three participants take to start
-on the same data with nothing else going on: the floor, which no window can be shorter than. Window: from
-the beginning of FENCE to the first write that dest serves. Its parts are the steps of the cut-over;
-*clients* is what is left of it after OPEN, until the first of them is back.
+Window: from the beginning of FENCE to the first write that dest serves. Floor: how long three participants
+alone take to start on the same data, in the same demo; no window can be shorter. The parts of the window are
+the steps of the cut-over; *clients* is the rest after OPEN, until the first client is back.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 
 import click
 
-from bench.spread import shown, spread
+from bench.spread import out_option, save, shown, spread
 
 PARTS = ("fence", "drain", "cut", "stop", "prove", "seal", "go", "serve", "check", "open")
 _DEMO_LIMIT_S = 1200
@@ -27,8 +26,7 @@ _DEMO_LIMIT_S = 1200
 def figures(result: dict[str, Any]) -> dict[str, float]:
     """The figures of one demo, in seconds; ``result`` is its result.json.
 
-    A step that was begun twice (an interrupted run) counts with its last visit. Raises KeyError or
-    TypeError for a result without a window.
+    Of a step that began twice the last visit counts. Raises KeyError or TypeError without a window.
     """
     last = {step["name"]: step["seconds"] for step in result["steps"]}
     parts = {part: float(last[f"cutover.{part}"]) for part in PARTS}
@@ -66,7 +64,7 @@ def one(directory: Path, *more: str) -> dict[str, float] | None:
     "--session-timeout-ms",
     help="Of brokers and raw clients: large trees need more, or are refused before FENCE.",
 )
-@click.option("--out", type=click.Path(path_type=Path), help="Write the figures of every run here, as JSON.")
+@out_option
 def main(runs: int, tree_mb: int, node_kb: int, session_timeout_ms: str | None, out: Path | None) -> None:
     """Measure the window against the floor; ends with 1 when a demo failed."""
     more = ["--tree-size", str(tree_mb * 1000 // node_kb), "--tree-node-bytes", str(node_kb * 1000)]
@@ -89,10 +87,8 @@ def main(runs: int, tree_mb: int, node_kb: int, session_timeout_ms: str | None, 
             f"{number}/{runs}: window {found['window']:.3f} s, floor {found['floor']:.3f} s, "
             f"ratio {ratio:.2f}; {took:.0f} s, about {took * (runs - number) / 60:.0f} min left"
         )
-        if out:
-            summary = {name: spread([run[name] for run in seen]) for name in found}
-            body = {"tree_mb": tree_mb, "failed": failed, "summary": summary, "runs": seen}
-            out.write_text(json.dumps(body, indent=1) + "\n")
+        summary = {name: spread([run[name] for run in seen]) for name in found}
+        save(out, {"tree_mb": tree_mb, "failed": failed, "summary": summary, "runs": seen})
     if seen:
         click.echo("\n".join(shown(name, [run[name] for run in seen], unit(name)) for name in seen[0]))
     if failed:

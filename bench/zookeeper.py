@@ -1,4 +1,4 @@
-"""A real ZooKeeper to measure on."""
+"""A real ZooKeeper for measurements."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _ANSWER_S, _SEND_S = 60.0, 1800.0
 
 @contextmanager
 def server(folder: Path, heap: str, snap_count: int) -> Iterator[int]:
-    """A standalone ZooKeeper on loopback; its port. heap: as java takes it. snap_count: transactions between
-    two snapshots, so that there is one with a log behind it."""
+    """A standalone ZooKeeper on loopback; its port. heap: for java's -Xmx. snap_count: transactions between
+    two snapshots."""
     port = sshd.free_port()
     config = folder / "zoo.cfg"
     config.write_text(
@@ -46,8 +46,11 @@ def server(folder: Path, heap: str, snap_count: int) -> Iterator[int]:
 def send(
     port: int, requests: Iterator[tuple[int, bytes]], in_flight: int, start_s: float = _ANSWER_S
 ) -> None:
-    """Send requests (operation, body) with so many under way, in a session that is closed at the end.
-    start_s: how long the server may take to answer at first. Raises ClickException where one fails."""
+    """Send requests (operation, body) with so many in flight, in a session that is closed at the end.
+
+    start_s: seconds that the server may take for its first answer. Raises ClickException when a request
+    fails.
+    """
     client = Client([("127.0.0.1", port)], 40_000, lambda _event, _fields: None)
     if not settle([client], lambda: client.connected, start_s):
         raise click.ClickException("the server did not answer")

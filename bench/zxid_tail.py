@@ -3,7 +3,7 @@
 A real server writes two logs: large writes of 1 to 100 kB, and small ones as Kafka makes them. Then, round
 after round on the same files: ZooKeeper's own LogFormatter, which prints every record and ends with the
 newest; a plain walk over all records; the tail as a call, and as the command a shell starts; and the tail
-over an SFTP connection that is open, through a real sshd. All have to name the same zxid.
+over an SFTP connection that is open, through a real sshd. All must name the same zxid.
 """
 
 from __future__ import annotations
@@ -15,38 +15,37 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bench.spread import shown, spread
-from bench.zookeeper import VERSION, server
+from bench.spread import compared, in_turn, out_option, save, show_compared
+from bench.zookeeper import VERSION, send, server
 from tests.unit import sshd
 from zkmigrate.lab import provision
 from zkmigrate.lab.load import zkmessages as messages
-from zkmigrate.lab.load.zkclient import Client
-from zkmigrate.lab.load.zkloop import settle, turn
 from zkmigrate.zookeeper.data.logdir import log_files, walk
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.tail import newest
 from zkmigrate.zookeeper.disks.location import Place, open_disks
 
+PEER = "LogFormatter"
 IN_FLIGHT = 200
 NO_SNAPSHOT = 1_000_000_000
 """Transactions between two snapshots: the server takes none, so that it writes one log."""
 
 CREATE, SET = 1, 5
-_START_S, _WRITE_S, _STOCK_S = 60.0, 1800.0, 1800.0
+_STOCK_S = 1800.0
 _ZXID = re.compile(rb"zxid (0x[0-9a-f]+)")
 
 
 @dataclass(frozen=True)
 class Writes:
-    """What a server is given to log: so many megabytes in writes of this many bytes, on this many znodes."""
+    """Writes for a server to log: so many megabytes, in writes of ``least`` to ``most`` bytes, on so many
+    znodes."""
 
     name: str
     megabytes: int
@@ -63,29 +62,18 @@ def written(writes: Writes, folder: Path, scale: float) -> Path:
     folder.mkdir()
     chance = random.Random(1)
     bodies = [chance.randbytes(chance.randint(writes.least, writes.most)) for _ in range(200)]
-    left = int(writes.megabytes * 1e6 * scale)
-    with server(folder, "512m", NO_SNAPSHOT) as port:
-        client = Client([("127.0.0.1", port)], 40_000, lambda _event, _fields: None)
-        if not settle([client], lambda: client.connected, _START_S):
-            raise click.ClickException(f"the server did not answer, see {folder / 'server.log'}")
-        failed: list[int] = []
 
-        def answered(reply: messages.Reply) -> None:
-            if reply.error:
-                failed.append(reply.error)
-
+    def requests() -> Iterator[tuple[int, bytes]]:
         for n in range(writes.znodes):
-            client.submit(CREATE, messages.create_request(f"/n{n}", b"", 0), answered)
-        deadline, sent = time.monotonic() + _WRITE_S, 0
-        while left > 0 and not failed and time.monotonic() < deadline:
-            while client.connected and client.in_flight < IN_FLIGHT and left > 0:
-                body = bodies[sent % len(bodies)]
-                client.submit(SET, messages.set_request(f"/n{sent % writes.znodes}", body), answered)
-                sent, left = sent + 1, left - len(body)
-            turn([client], time.monotonic_ns() + 50_000_000)
-        if failed or left > 0 or not settle([client], lambda: not client.in_flight, _START_S):
-            raise click.ClickException(f"not all was written: {failed[:3]}, {left} bytes left")
-        client.shut()
+            yield CREATE, messages.create_request(f"/n{n}", b"", 0)
+        left, sent = int(writes.megabytes * 1e6 * scale), 0
+        while left > 0:
+            body = bodies[sent % len(bodies)]
+            yield SET, messages.set_request(f"/n{sent % writes.znodes}", body)
+            sent, left = sent + 1, left - len(body)
+
+    with server(folder, "512m", NO_SNAPSHOT) as port:
+        send(port, requests(), IN_FLIGHT)
     return folder / "version-2"
 
 
@@ -103,14 +91,6 @@ def stock(log: Path) -> int:
     if match is None:
         raise click.ClickException(f"LogFormatter named no zxid in {log}")
     return int(match[1], 16)
-
-
-def timed(call: Callable[[], int], times: int = 1) -> tuple[int, float]:
-    """The zxid, and the seconds of one call."""
-    began = time.perf_counter()
-    for _ in range(times):
-        zxid = call()
-    return zxid, (time.perf_counter() - began) / times
 
 
 def measured(folder: Path, rounds: int, daemon: sshd.Sshd) -> dict[str, Any]:
@@ -134,34 +114,21 @@ def measured(folder: Path, rounds: int, daemon: sshd.Sshd) -> dict[str, Any]:
         def distant() -> int:
             return newest(disks.directory(place)).zxid
 
-        ways: dict[str, tuple[Callable[[], int], int]] = {
-            "LogFormatter": (lambda: stock(folder / log.name), 1),
-            "walk": (walked, 1),
-            "tail": (lambda: newest(directory).zxid, 20),
-            "tail, as a command": (command, 1),
-            "tail over SFTP": (distant, 5),
+        ways: dict[str, Callable[[], int]] = {
+            PEER: lambda: stock(folder / log.name),
+            "walk": walked,
+            "tail": lambda: newest(directory).zxid,
+            "tail, as a command": command,
+            "tail over SFTP": distant,
         }
-        seconds: dict[str, list[float]] = {name: [] for name in ways}
-        for _ in range(rounds):
-            zxids = set()
-            for name, (call, times) in ways.items():
-                zxid, took = timed(call, times)
-                zxids.add(zxid)
-                seconds[name].append(took)
-            if len(zxids) != 1:
-                raise click.ClickException(f"they name different transactions: {sorted(map(hex, zxids))}")
+        seconds, _ = in_turn(ways, rounds, repeat={"tail": 20, "tail over SFTP": 5})
     tail = newest(directory)
     return {
         "log_bytes": tail.end,
         "records": tail.zxid,
         "bytes_read": tail.bytes_read,
         "reads": tail.reads,
-        "seconds": {name: spread(figures) for name, figures in seconds.items()},
-        "times_faster": {
-            name: spread([s / mine for s, mine in zip(seconds["LogFormatter"], figures, strict=True)])
-            for name, figures in seconds.items()
-            if name != "LogFormatter"
-        },
+        **compared(seconds, PEER),
         "raw": seconds,
     }
 
@@ -169,7 +136,7 @@ def measured(folder: Path, rounds: int, daemon: sshd.Sshd) -> dict[str, Any]:
 @click.command()
 @click.option("--rounds", default=5, show_default=True, help="How often each way is timed.")
 @click.option("--scale", default=1.0, show_default=True, help="Of the logs' sizes, to try the program.")
-@click.option("--out", type=click.Path(path_type=Path), help="A JSON file for the figures.")
+@out_option
 def main(rounds: int, scale: float, out: Path | None) -> None:
     """Find the newest transaction of two real logs in five ways."""
     folder = Path(tempfile.mkdtemp(prefix="zxid-tail-"))
@@ -185,18 +152,11 @@ def main(rounds: int, scale: float, out: Path | None) -> None:
                 size = f"{figures['log_bytes'] / 1e6:.0f} MB, {figures['records']} records"
                 cost = f"the tail reads {figures['bytes_read']} bytes in {figures['reads']} reads"
                 click.echo(f"{writes.name}: {size}; {cost}")
-                for name, seconds in raw.items():
-                    click.echo(shown(f"  {name}", [s * 1000 for s in seconds], "ms"))
-                for name, ratio in figures["times_faster"].items():
-                    click.echo(
-                        f"  {name}: {ratio['median']:.0f} times faster than LogFormatter "
-                        f"({ratio['least']:.0f} to {ratio['most']:.0f})"
-                    )
+                show_compared(raw, PEER, 0)
                 shutil.rmtree(directory.parent)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    if out is not None:
-        out.write_text(json.dumps(found, indent=1) + "\n")
+    save(out, found)
 
 
 if __name__ == "__main__":

@@ -3,15 +3,9 @@
 # setup/requirements.txt, every dependency (run time, lab, development, build); setup/requirements-tool.txt, those of it
 # that an operator's machine needs (run time, build); and setup/requirements-spark.txt, what the data pipeline needs
 # besides. Run it after a change of dependencies, then commit the files.
-set -eu
-
-cd "$(dirname "$0")/.."
-tools=$(mktemp -d)
-trap 'rm -rf "$tools"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-python3 -m venv "$tools"
-"$tools/bin/python" -m pip --disable-pip-version-check install --quiet pip-tools==7.6.2
+# shellcheck source=setup/tool.sh
+. "$(dirname "$0")/tool.sh"
+install_tool pip-tools==7.6.2
 
 # compile OUTPUT ARGUMENT...
 compile() {

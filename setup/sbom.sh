@@ -1,15 +1,9 @@
 #!/bin/sh
 # Write build/sbom-tool.json (what an operator's machine gets) and build/sbom-spark.json (what analyses need besides) from
-# the locks, as CycloneDX: names, versions, hashes. The program that writes them is in an environment of its own.
-set -eu
-
-cd "$(dirname "$0")/.."
-tools=$(mktemp -d)
-trap 'rm -rf "$tools"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-python3 -m venv "$tools"
-"$tools/bin/python" -m pip --disable-pip-version-check install --quiet cyclonedx-bom==7.5.0
+# the locks, as CycloneDX: names, versions, hashes.
+# shellcheck source=setup/tool.sh
+. "$(dirname "$0")/tool.sh"
+install_tool cyclonedx-bom==7.5.0
 mkdir -p build
 for part in tool spark; do
     # A lock does not say which package needs which, and the program warns of that.

@@ -32,7 +32,7 @@ from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.readiness import four_letter_word, server_mode
 from zkmigrate.lab.render import SERVER_PROPERTIES, ZOO_CFG
 from zkmigrate.lab.source_state import source_state
-from zkmigrate.lab.spec import PATIENT, Role
+from zkmigrate.lab.spec import LONG_SESSIONS, Role
 from zkmigrate.lab.wait import wait_until
 
 pytestmark = pytest.mark.lab
@@ -154,7 +154,7 @@ class Hand:
 @pytest.fixture(scope="module")
 def hand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hand]:
     directory = tmp_path_factory.mktemp("hand")
-    with Lab.up(replace(PATIENT, service="commands", reconfig_enabled=True), print) as lab:
+    with Lab.up(replace(LONG_SESSIONS, service="commands", reconfig_enabled=True), print) as lab:
         write_inventory(lab, directory / "migration.yml")
         made = Hand(lab, directory, source_state(lab), {})
         made.properties = {name: made.file(name, SERVER_PROPERTIES) for name in BROKERS}
@@ -265,7 +265,7 @@ def test_watch_finds_nothing_until_a_broker_is_put_back_on_source(hand: Hand) ->
     lab.exec("broker2", ["sed", "-i", edit, "/etc/kafka/server.properties"])
     assert set(watched(hand)[1]) == {"watch.config broker2"}, "told before the broker restarts"
     for action in ("stop", "start"):
-        lab.exec("broker2", service.control(lab.spec, Role.BROKER, action))
+        lab.exec("broker2", service.control_command(lab.spec, Role.BROKER, action))
     wanted = {f"watch.{id} broker2" for id in ("config", "left-source", "registered")}
     wanted |= {"watch.strays", "watch.writes"}
     last: dict[str, str] = {}

@@ -19,7 +19,7 @@ from tests.lab import no_trace
 from zkmigrate.lab import capture_answers, fault, readiness
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab, sweep
-from zkmigrate.lab.load.producer import not_known_everywhere
+from zkmigrate.lab.load.producer import metadata_problem
 from zkmigrate.lab.load.target import config_for
 from zkmigrate.lab.spec import LabSpec, Role
 from zkmigrate.lab.wait import wait_until
@@ -133,10 +133,10 @@ def test_topics_wait_until_every_broker_knows_all_brokers(lab: Lab) -> None:
     """Registered is not enough: the controller, which creates topics, may not have heard of a broker yet."""
     bootstrap = config_for(lab.spec).bootstrap
     with lab.operator():
-        wait_until("metadata of all brokers", lambda: not_known_everywhere(bootstrap, 3), 180)
-        assert "3 of 4 brokers" in (not_known_everywhere(bootstrap, 4) or "")
+        wait_until("metadata of all brokers", lambda: metadata_problem(bootstrap, 3), 180)
+        assert "3 of 4 brokers" in (metadata_problem(bootstrap, 4) or "")
         nobody = "10.71.0.31:1"
-        assert (not_known_everywhere(f"{bootstrap},{nobody}", 3) or "").startswith(nobody)
+        assert (metadata_problem(f"{bootstrap},{nobody}", 3) or "").startswith(nobody)
 
 
 def test_nothing_of_the_lab_is_in_the_base_namespace(lab: Lab) -> None:

@@ -23,9 +23,9 @@ from tests.parity import length, verdicts
 from tests.world.operator import Killed, Operator, quiet_world
 from zkmigrate.engine import samples
 from zkmigrate.lab import canary_topic, fault
-from zkmigrate.lab.baseline import baseline, sessions_away
-from zkmigrate.lab.drills.bench import Bench
+from zkmigrate.lab.baseline import baseline, sessions_not_served
 from zkmigrate.lab.drills.window_faults import chosen
+from zkmigrate.lab.drills.window_site import WindowSite
 from zkmigrate.lab.footprint import configs, footprint, phases, tree_differences
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.judge import judge, load_history
@@ -34,7 +34,7 @@ from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.operator import Operator as LabOperator
 from zkmigrate.lab.source_state import source_state
-from zkmigrate.lab.spec import PATIENT, Role
+from zkmigrate.lab.spec import LONG_SESSIONS, Role
 from zkmigrate.lab.wait import wait_until
 
 pytestmark = pytest.mark.lab
@@ -116,13 +116,13 @@ class Night:
     def clients_are_back(self) -> None:
         """Brokers and raw clients are served by dest again."""
         wanted = set(self.sessions["sessions"])
-        wait_until("clients on dest again", lambda: sessions_away(self.lab, wanted), 180)
+        wait_until("clients on dest again", lambda: sessions_not_served(self.lab, wanted), 180)
 
 
 @pytest.fixture(scope="module")
 def night(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Night]:
     directory = tmp_path_factory.mktemp("night")
-    with Lab.up(PATIENT, print) as lab:
+    with Lab.up(LONG_SESSIONS, print) as lab:
         # The rates keep the logs short, and leave a slow machine its time: brokers and clients take it at
         # each record, for as long as the tests last.
         load = runner_for(
@@ -232,8 +232,8 @@ def test_rollback_from_cut_keeps_sessions_and_trees(night: Night) -> None:
 
 def test_a_fault_while_cut_turns_back_and_nobody_is_hurt(night: Night) -> None:
     """The watch sees a leaking block and a lost broker; the drill ``window_faults`` has every fault."""
-    bench = Bench(night.lab, LabOperator(night.lab, night.directory, RUN), night.load)
-    outcomes = [bench.play(case) for case in chosen(FAULTS)]
+    site = WindowSite(night.lab, LabOperator(night.lab, night.directory, RUN), night.load)
+    outcomes = [site.play(case) for case in chosen(FAULTS)]
     assert {outcome.name: outcome.outcome for outcome in outcomes if not outcome.held} == {}
     assert len(outcomes) == 2
     night.sessions = baseline(night.lab)

@@ -58,7 +58,7 @@ def test_the_wrong_start_order_loses_what_the_safe_one_keeps(
             ("killed", partial(orders.killed_at, "epoch-of-first")),
             ("power-cut", orders.power_cut),
         ):
-            assert orders.case(name, act).lost == 0
+            assert orders.play(name, act).lost == 0
         dests.unseal()
 
 

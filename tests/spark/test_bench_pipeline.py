@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from bench.readings import Logs, Tree, asked, streamed, walked
+from bench.readings import Logs, Tree, answer_of, streamed, walked
 from bench.tuples import TupleSource
 from tests.unit.zkdata_fixtures import create_payload, log_from, payload, set_payload, text
 from zkmigrate.zookeeper.data.txn import TxnType
@@ -27,12 +27,12 @@ def test_the_ways_of_counting_agree(
     plain = walked(Logs(folders, zxids))
     wanted = {"create": (4, 8), "setData": (12, 7), "delete": (2, 9)}
     assert plain == (wanted if zxids is None else {"create": (2, 8), "setData": (10, 7), "delete": (2, 9)})
-    assert asked(spark, Logs(folders, zxids)) == plain
-    assert asked(spark, Logs(folders, zxids, "zktuples")) == plain
+    assert answer_of(spark, Logs(folders, zxids)) == plain
+    assert answer_of(spark, Logs(folders, zxids, "zktuples")) == plain
 
 
 def test_the_ways_of_counting_znodes_agree(spark: SparkSession, recorded: Path) -> None:
     tree = Tree(recorded / "3.5.8" / "observer-snap" / "version-2")
     plain = streamed(tree)
     assert plain[0]
-    assert asked(spark, tree) == plain
+    assert answer_of(spark, tree) == plain

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from bench.demo_speed import outcome
 from bench.journal import MOVES, THROTTLES, delta, plan, write
 from bench.roll import last_roll_s
-from bench.spread import spread
-from bench.subtree import ROOT, paths, ratios
+from bench.spread import in_turn, ratios, spread
+from bench.subtree import ROOT, paths
 from bench.targets import WAVES, measured
 from bench.window import PARTS, figures
 from zkmigrate.engine import journal as journals
@@ -83,6 +85,24 @@ def test_a_tree_to_walk_has_as_many_znodes_as_asked_for_parents_first(znodes: in
 
 def test_a_round_without_the_peer_is_held_against_its_last_figure() -> None:
     assert ratios([100.0, 80.0], [10.0, 10.0, 20.0]) == [10.0, 8.0, 4.0]
+
+
+def test_ways_take_turns_and_must_agree() -> None:
+    calls: list[str] = []
+
+    def way(name: str) -> int:
+        calls.append(name)
+        return 7
+
+    ways = {name: partial(way, name) for name in ("peer", "often", "once")}
+    seconds, answer = in_turn(ways, 2, repeat={"often": 3}, limited={"once": 1})
+    assert calls == ["peer", *["often"] * 3, "once", "peer", *["often"] * 3]
+    assert ({name: len(found) for name, found in seconds.items()}, answer) == (
+        {"peer": 2, "often": 2, "once": 1},
+        7,
+    )
+    with pytest.raises(click.ClickException, match="different answers: \\[1, 2\\]"):
+        in_turn({"one": lambda: 1, "other": lambda: 2}, 1)
 
 
 def demo(**changed: Any) -> dict[str, Any]:

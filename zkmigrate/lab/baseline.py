@@ -1,8 +1,8 @@
-"""What the servers themselves say at one moment: sessions, who owns what, the controller epoch.
+"""A baseline: the sessions, owners and controller epoch that servers tell at one moment.
 
 Saved as ``baseline-NAME.json`` for the judge (format: ``judge/history.py``). ``before`` is taken right before
-the cut-over stage begins, not at FENCE itself: the tool looks then, and nobody else should. A session that is
-lost between the two counts as not preserved.
+the cut-over stage, not at FENCE, where only the tool should look. A session that is lost in between counts as
+not preserved.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kazoo.exceptions import NoNodeError
 
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
-from zkmigrate.lab.readiness import four_letter_word, server_mode
+from zkmigrate.lab.readiness import four_letter_word, mode_of
 from zkmigrate.lab.spec import OPERATOR_ADDRESS, Role
 from zkmigrate.zookeeper.data.four_letter_words import WordError, parse_cons, parse_dump
 
@@ -24,21 +24,19 @@ _UNSIGNED = 0xFFFFFFFFFFFFFFFF
 
 
 def save_baseline(lab: Lab, path: Path) -> None:
-    """Ask dest and write the file. Raises LabError when a dest host does not answer."""
+    """Write dest's baseline to the file. LabError when a dest host does not answer."""
     path.write_text(json.dumps(baseline(lab), indent=1, sort_keys=True) + "\n")
 
 
 def baseline(lab: Lab) -> dict[str, Any]:
-    """Sessions known to dest, ephemerals under the chroot with owner and czxid, the controller epoch.
+    """Dest's sessions, ephemerals under the chroot with owner and czxid, the controller epoch.
 
-    While dest observes, the sessions are those that dest hosts serve (``cons``); once it leads, all that the
-    leader knows (``dump``). The operator's own look is left out.
+    While dest observes, the sessions are those that its hosts serve (``cons``); once it leads, all that the
+    leader knows (``dump``). Without the operator's own session.
     """
     with lab.operator():
         sessions = _served(lab)
-        leaders = [
-            h for h in lab.role(Role.DEST) if server_mode(four_letter_word(h.address, "srvr")) == "leader"
-        ]
+        leaders = [host for host in lab.role(Role.DEST) if mode_of(host.address) == "leader"]
         if leaders:
             known = parse_dump(_word(leaders[0].address, "dump")).sessions or {}
             sessions = {session: sessions.get(session, 0) for session in known}
@@ -63,8 +61,8 @@ def baseline(lab: Lab) -> dict[str, Any]:
     }
 
 
-def sessions_away(lab: Lab, wanted: Collection[str]) -> str | None:
-    """Which of these sessions dest does not serve now, or why it cannot be told; None when all are there."""
+def sessions_not_served(lab: Lab, wanted: Collection[str]) -> str | None:
+    """Condition: dest serves all these sessions."""
     try:
         away = set(wanted) - set(baseline(lab)["sessions"])
     except LabError as error:
@@ -73,10 +71,10 @@ def sessions_away(lab: Lab, wanted: Collection[str]) -> str | None:
 
 
 def lost_since(before: dict[str, Any], after: dict[str, Any], *, new: tuple[str, ...] = ()) -> list[str]:
-    """What of an earlier baseline is not so any more: ephemerals with another owner or czxid, the controller
-    epoch. Sessions are not counted: a client may be on its way to another host.
+    """What has changed since an earlier baseline: ephemerals with another owner or czxid, the controller
+    epoch.
 
-    new: paths whose owner is a new one by intent, which is not held against them.
+    Sessions do not count: a client may be on its way to another host. new: paths that may have a new owner.
     """
     lost = [
         f"{path}: {owner}, now {after['ephemerals'].get(path)}"
@@ -109,7 +107,7 @@ def _word(address: str, word: str) -> str:
 
 
 def _paths(client: Any, chroot: str) -> list[str]:
-    """Where Kafka keeps its ephemerals: the controller and the broker registrations."""
+    """The paths of Kafka's ephemerals: the controller and the broker registrations."""
     ids = client.get_children(f"{chroot}/brokers/ids")
     try:
         client.get(f"{chroot}/controller")

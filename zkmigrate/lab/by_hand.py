@@ -1,6 +1,7 @@
-"""Dest hosts driven through zkm-host itself, one root channel each, without the tool above it.
+"""Dest hosts driven through zkm-host itself, one root channel each, without the tool.
 
-For what the tool never does or only as a second net: places in the start order, deaths between two verbs.
+For what the tool never does, or only as a second safeguard: places in the start order, kills between two
+verbs.
 """
 
 from __future__ import annotations
@@ -8,12 +9,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 
 from zkmigrate.hosts import zkm_host
-from zkmigrate.lab import readiness
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.render import ZOO_CFG, ZOOKEEPER_DATA, source_zoo_cfg
@@ -24,7 +25,7 @@ RUN = "run-1"
 UNIT = "zookeeper.service"
 SERVES_S = 60.0
 _NUMBERS = count(1)
-"""Operation ids are never used twice, whatever channel carries them."""
+"""No operation id is used twice, on any channel."""
 
 
 def encode(text: str) -> str:
@@ -41,7 +42,7 @@ class Channel:
         self.host = host
 
     def send(self, *words: str) -> None:
-        """One request; its answer has to be received before the next."""
+        """Send one request; receive its answer before the next."""
         assert self.process.stdin is not None
         self.process.stdin.write(" ".join(("1", *words)) + "\n")
         self.process.stdin.flush()
@@ -57,7 +58,7 @@ class Channel:
         raise LabError(f"{self.host} closed the channel")
 
     def ask(self, *words: str) -> list[str]:
-        """A request that must end with 0; its lines."""
+        """Send a request that must end with 0; the lines of its answer."""
         self.send(*words)
         rc, lines = self.receive()
         if rc:
@@ -65,7 +66,7 @@ class Channel:
         return lines
 
     def do(self, verb: str, *arguments: str) -> list[str]:
-        """A mutating verb under an operation id of its own."""
+        """Send a mutating verb with a new operation id."""
         return self.ask(verb, operation(verb), *arguments)
 
     def status(self) -> dict[str, str]:
@@ -73,13 +74,13 @@ class Channel:
         return dict(line.split("=", 1) for line in self.ask("status"))
 
     def kill(self) -> None:
-        """End the channel as a lost connection ends it."""
+        """End the channel as a lost connection does."""
         self.process.kill()
         self.process.communicate()
 
 
 def operation(verb: str) -> str:
-    """An operation id that was never used before."""
+    """A new operation id."""
     return f"op-{next(_NUMBERS)}-{verb}"
 
 
@@ -91,16 +92,16 @@ class DestHosts:
     channels: list[Channel]
 
     def do(self, verb: str, *arguments: str) -> list[list[str]]:
-        """One mutating verb on every host at once, which must succeed on all."""
+        """One mutating verb on every host at once; it must succeed on all."""
         return self.each({channel.host: (verb, *arguments) for channel in self.channels})
 
     def each(self, words: Mapping[str, Sequence[str]]) -> list[list[str]]:
-        """A mutating verb with its arguments for each of these hosts, sent to all before any answers."""
-        asked = [channel for channel in self.channels if channel.host in words]
-        for channel in asked:
+        """A mutating verb with its arguments for each of these hosts, sent to all before reading answers."""
+        chosen = [channel for channel in self.channels if channel.host in words]
+        for channel in chosen:
             verb, *arguments = words[channel.host]
             channel.send(verb, operation(verb), *arguments)
-        answers = {channel.host: channel.receive() for channel in asked}
+        answers = {channel.host: channel.receive() for channel in chosen}
         if failed := {host: answer for host, answer in answers.items() if answer[0]}:
             raise LabError(f"refused or failed: {failed}")
         return [lines for _, lines in answers.values()]
@@ -110,14 +111,14 @@ class DestHosts:
         return next(channel for channel in self.channels if channel.host == host)
 
     def reconnect(self, *hosts: str) -> None:
-        """New channels to these hosts, to all of them without names."""
+        """Open new channels to these hosts, or to all."""
         for number, channel in enumerate(self.channels):
             if not hosts or channel.host in hosts:
                 channel.kill()
                 self.channels[number] = Channel(self.lab, channel.host)
 
     def wait(self, name: str, key: str, value: str, deadline_s: float = SERVES_S) -> None:
-        """Wait until every host's status has this value."""
+        """Wait until each host's status has this value."""
         wait_until(name, lambda: self._differing(key, value), deadline_s)
 
     def _differing(self, key: str, value: str) -> str | None:
@@ -129,7 +130,7 @@ class DestHosts:
 
         def missing() -> str | None:
             answers = {c.host: c.ask("drain")[0] for c in self.channels}
-            return None if all("mode=observer" in said for said in answers.values()) else str(answers)
+            return None if all("mode=observer" in answer for answer in answers.values()) else str(answers)
 
         wait_until("dest observes", missing, SERVES_S)
 
@@ -163,7 +164,7 @@ class DestHosts:
         self.do("arm", encode("".join(f"{key}={value}\n" for key, value in spec.items())))
 
     def seal(self) -> None:
-        """From armed to sealed on every host, without a proof."""
+        """Bring every host from armed to sealed, without a proof."""
         self.do("fence", "20000")
         self.do("cut", "20000")
         self.do("service", UNIT, "kill")
@@ -178,13 +179,13 @@ class DestHosts:
         self.do("go", "first", first, "2", str(limit_ms))
 
     def go_back(self) -> None:
-        """From GO on: stop all, images back, observe again, disarm."""
+        """Behind GO: stop all, restore the images, observe again, disarm."""
         self.do("halt")
         self.do("image", "restore")
         self.unseal()
 
     def unseal(self) -> None:
-        """From sealed, with the images in place, to observers that nothing is armed on."""
+        """Bring sealed hosts with restored images back to observing, and disarm them."""
         self.do("unseal", "20000", "20000")
         self.do("started-observer")
         self.do("uncut")
@@ -229,15 +230,11 @@ def joined(lab: Lab) -> DestHosts:
         write(lab, host.name, ZOO_CFG, "0644", observer_config(lab))
         lab.exec(host.name, ["chown", "-R", "zookeeper:zookeeper", ZOOKEEPER_DATA])
         lab.exec(host.name, ["systemctl", "start", UNIT])
-    with lab.operator():
-        for host in lab.role(Role.DEST):
-            wait_until(f"{host.name} observes", _not_observing(host.address), SERVES_S)
-    return DestHosts(lab, [Channel(lab, host.name) for host in lab.role(Role.DEST)])
+    for name in lab.names(Role.DEST):
+        wait_until(f"{name} observes", partial(_not_observing, lab, name), SERVES_S)
+    return DestHosts(lab, [Channel(lab, name) for name in lab.names(Role.DEST)])
 
 
-def _not_observing(address: str) -> Callable[[], str | None]:
-    def other() -> str | None:
-        mode = readiness.server_mode(readiness.four_letter_word(address, "srvr"))
-        return None if mode == "observer" else f"mode {mode}"
-
-    return other
+def _not_observing(lab: Lab, host: str) -> str | None:
+    mode = lab.zookeeper_modes([host])[host]
+    return None if mode == "observer" else f"mode {mode}"

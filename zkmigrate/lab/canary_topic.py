@@ -1,17 +1,15 @@
-"""The topic that an operator makes for the produce canary, on a lab.
+"""The topic of a lab for the produce canary.
 
-``python -m zkmigrate.lab.canary_topic BOOTSTRAP ID …`` makes it through the brokers at BOOTSTRAP; it has to
-run where these are reached. Each broker ID is the preferred leader of one partition.
+``python -m zkmigrate.lab.canary_topic BOOTSTRAP ID …`` creates it through the brokers at BOOTSTRAP, in a
+network that reaches them. Each broker ID is the preferred leader of one partition.
 """
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.spec import KAFKA_PORT, Role
 
@@ -21,21 +19,16 @@ _LIMIT_S = 60
 
 
 def make(lab: Lab) -> str:
-    """Make the topic in a lab whose brokers are up; its name. LabError when it is not made."""
+    """Create the topic in a lab whose brokers are up; its name. LabError when that fails."""
     brokers = lab.role(Role.BROKER)
     bootstrap = ",".join(f"{host.address}:{KAFKA_PORT}" for host in brokers)
     ids = [str(lab.plans[host.name].number) for host in brokers]
-    argv = [sys.executable, "-m", "zkmigrate.lab.canary_topic", bootstrap, *ids]
-    done = subprocess.run(
-        lab.operator_command(argv), capture_output=True, text=True, timeout=3 * _LIMIT_S, check=False
-    )
-    if done.returncode:
-        raise LabError(f"the canary's topic was not made: {done.stdout}{done.stderr}")
+    lab.run_module("zkmigrate.lab.canary_topic", bootstrap, *ids, timeout_s=3 * _LIMIT_S)
     return TOPIC
 
 
 def assigned(ids: Sequence[int]) -> list[list[int]]:
-    """The replicas of a partition for each broker, its own first, at most three."""
+    """For each broker the replicas of a partition that it leads, at most three."""
     return [[*ids[n:], *ids[:n]][:_REPLICAS] for n in range(len(ids))]
 
 
@@ -51,12 +44,12 @@ def acknowledged(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def main(bootstrap: str, *ids: str) -> None:
-    """Make the topic and wait until a controller has taken it."""
+    """Create the topic through a controller."""
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-    from zkmigrate.lab.load.producer import until_known_everywhere
+    from zkmigrate.lab.load.producer import wait_for_metadata
 
-    until_known_everywhere(bootstrap, len(ids), _LIMIT_S)
+    wait_for_metadata(bootstrap, len(ids), _LIMIT_S)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     settings = {"min.insync.replicas": "2" if len(ids) > 2 else "1", "retention.ms": "3600000"}
     replicas = assigned([int(id) for id in ids])

@@ -1,8 +1,8 @@
-"""Recording what real servers answer, as test data: raw words, configs, listings and small data files.
+"""Records answers and files of real servers as test data: four-letter words, configs, listings, data files.
 
-Layout: `manifest.json` (versions, spec, time, and what each file is), then one directory per host. Nothing
-is changed in what is recorded, except that ZooKeeper's data files are compressed whole (a fresh transaction
-log is 64 MB of zeros on disk).
+Layout: `manifest.json` (versions, spec, time, and what each file is), then one directory per host. The
+recording is unchanged, but ZooKeeper's data files are compressed (a new transaction log is 64 MB of zeros on
+disk).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Capture:
 
 
 def captures(role: Role) -> tuple[Capture, ...]:
-    """What is run on a host of this role."""
+    """The commands to run on a host of this role."""
     common = (
         Capture("ss.txt", ("ss", "-tanp")),
         Capture("iptables-save.txt", ("iptables-save",)),
@@ -83,9 +83,9 @@ def version(plan: HostPlan) -> str | None:
 
 
 def record(lab: Lab, directory: Path, progress: Progress = silent, *, journals: bool = False) -> None:
-    """Captures every running host of a lab into a directory, which must be new or empty.
+    """Records every running host of a lab into a directory, which must be new or empty.
 
-    With `journals` each host's whole journal is added: evidence for a person, not test data.
+    journals: also each host's whole journal, as evidence for a person.
     """
     directory.mkdir(parents=True, exist_ok=True)
     if any(directory.iterdir()):

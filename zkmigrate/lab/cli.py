@@ -18,9 +18,9 @@ from zkmigrate.lab import lab as labs
 from zkmigrate.lab import service, state
 from zkmigrate.lab.capture_answers import record
 from zkmigrate.lab.failure import LabError
-from zkmigrate.lab.fault_cli import fault
+from zkmigrate.lab.fault_cli import fault, lab_option
 from zkmigrate.lab.inventory import write_cluster_inventory, write_inventory
-from zkmigrate.lab.load.cli import load
+from zkmigrate.lab.load.cli import json_option, load
 from zkmigrate.lab.provision import ProvisionError
 from zkmigrate.lab.shape import Shape
 from zkmigrate.lab.shutdown import end_on_signals
@@ -38,9 +38,6 @@ class LabGroup(click.Group):
 
 
 _SHELLS = ("bash", "sh", "dash")
-
-lab_option = click.option("--lab", "named", metavar="ID", help="Which lab. Default: the only one.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group("lab", cls=LabGroup)
@@ -104,10 +101,7 @@ def _option(option: str, field: str, text: str) -> Callable[[F], F]:
 @click.option("--bandwidth-kbit", multiple=True, metavar="HOST=KBIT", help="Limit a host's network link.")
 @click.option("--data-disk-mb", type=int, default=0, help="Give ZooKeeper's data its own disk.")
 @click.option(
-    "--service",
-    type=click.Choice(["systemd", "commands"]),
-    default="systemd",
-    help="What starts servers.",
+    "--service", type=click.Choice(["systemd", "commands"]), default="systemd", help="What starts servers."
 )
 @click.option(
     "--shape",

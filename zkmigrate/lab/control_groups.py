@@ -1,12 +1,12 @@
 """Control groups of a lab's hosts.
 
-`systemd-nspawn --keep-unit` boots the container in the cgroup of its caller. Without a cgroup of its own per
-host, the systemd of every host would use the same `system.slice/ssh.service`, and stopping a unit on one
-host would wait for the processes of all. So each host gets `zkm-LAB/HOST` in every mounted hierarchy, and
-whatever runs in there belongs to that host: that is how a lab is cleared after its owner was killed.
+`systemd-nspawn --keep-unit` boots the container in the cgroup of its caller. In one cgroup, the systemd of
+every host would use the same `system.slice/ssh.service`, and stopping a unit on one host would wait for the
+processes of all. So each host gets `zkm-LAB/HOST` in every mounted hierarchy. Whatever runs there belongs to
+that host: that is how a lab is cleared after its owner was killed.
 
-In the hierarchy that shares out the processors the lab stands below the group of the process that made it.
-So a limit on that process (a quota, `cpu.max`) holds for the whole lab.
+In the hierarchy that shares the processors the lab is below the group of the process that built it, so a
+limit on that process (a quota, `cpu.max`) holds for the whole lab.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.wait import wait_until
 
 HOSTS_TOGETHER = 10
-"""The weight of a whole lab: about one process of the usual priority for each host.
-
-Without it the kernel would give the ten hosts together no more than one process that runs beside them."""
+"""The weight of a whole lab: about one process of usual priority for each host. Without it the kernel would
+give ten hosts together no more than one other process."""
 
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """One mounted hierarchy: where it is mounted, and whether it shares out the processors."""
+    """One hierarchy: its mount point, and whether it shares the processors."""
 
     root: Path
     shares_processors: bool
@@ -52,7 +51,7 @@ def hierarchies(mountinfo: str) -> tuple[Hierarchy, ...]:
 
 
 def own_group(cgroup: str) -> str:
-    """The group that shares out the processors in the text of /proc/self/cgroup (cgroups(7)), without "/"."""
+    """The group that shares the processors in the text of /proc/self/cgroup (cgroups(7)), without "/"."""
     unified = ""
     for line in cgroup.splitlines():
         number, controllers, path = line.split(":", 2)

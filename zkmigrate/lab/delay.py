@@ -1,9 +1,9 @@
-"""A dest host that hears source late: frames from source to it wait in a process of ours.
+"""A dest host that hears source late: frames from source to it wait in a process.
 
-For kernels without netem. The host's port leaves the lab's bridge for one of its own, and a process carries
-frames between the two over a pair of taps: those that source sent wait, all others (the operator's, clients',
-peers', and everything the host itself sends) pass at once. Order is kept, so TCP sees a longer path and no
-loss. While it lasts the host has no port of its own in the lab's bridge: `fault.partition` does not find it.
+For kernels without netem. The host's port moves to a bridge of its own, and a process carries frames between
+that and the lab's bridge over a pair of taps. Frames from source wait, all others pass at once. The order is
+kept, so TCP sees a longer path and no loss. Meanwhile `fault.partition` does not work for the host: it has no
+port in the lab's bridge.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ class Delays:
         return tuple(self._files)
 
     def set(self, host: str, milliseconds: int) -> None:
-        """From now on frames from source take so much longer to this host."""
+        """Delay frames from source to this host by so much from now on."""
         part = self._files[host].with_suffix(".part")
         part.write_text(f"{milliseconds}\n")
         part.rename(self._files[host])
 
     def file(self, host: str) -> Path:
-        """Where the carrying process reads the figure."""
+        """The file from which the carrying process reads the delay."""
         return self._files[host]
 
 
 @contextlib.contextmanager
 def delays(lab: Lab, hosts: Sequence[str]) -> Iterator[Delays]:
-    """Hosts whose frames from source can be held back, at first by nothing; as before afterwards."""
+    """Delays for these hosts, at first 0; the network is as before afterwards."""
     made = Delays(lab, hosts)
     with contextlib.ExitStack() as stack:
         for host in hosts:
@@ -72,7 +72,7 @@ def delays(lab: Lab, hosts: Sequence[str]) -> Iterator[Delays]:
 
 @contextlib.contextmanager
 def _carried(lab: Lab, host: str, figure: Path) -> Iterator[None]:
-    """The process that carries this host's frames, ready; the host back in its place at the end."""
+    """The process that carries this host's frames, ready; the host is back on the lab's bridge at the end."""
     number = lab.plans[host].number
     taps = (f"far{number}", f"near{number}")
     macs = [network.link_address(plan.address) for plan in lab.plans.values() if plan.role is Role.SOURCE]
@@ -130,7 +130,7 @@ def _put(descriptor: int, frame: bytes) -> None:
 def carry(far_name: str, near_name: str, figure: Path, macs: frozenset[bytes]) -> None:
     """Carry frames between two taps until SIGTERM; those from ``macs`` to the near side wait.
 
-    figure: a file with the milliseconds to wait, looked at ten times a second.
+    figure: a file with the delay in milliseconds, read ten times a second.
     """
     ended: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: ended.append(number))

@@ -1,10 +1,9 @@
-"""The main job on the embedded lab: move a loaded Kafka between two real ensembles, then judge what was
-recorded.
+"""The demo: move a loaded Kafka between two real ensembles of a lab, then judge what was recorded.
 
-``python -m zkmigrate.lab.demo`` writes ``demo/result.json`` and exits 0 only if every claim held. The tool
-is run as an operator would run it: the command line, over ssh, from the operator's place in the lab. First
-the machine is measured, and the demo set up to fit it (``lab/fit.py``). What turned back is tried again, as
-an operator would do.
+``python -m zkmigrate.lab.demo`` writes ``demo/result.json`` and exits 0 only if every claim held. It runs the
+tool as an operator would: the command line, over ssh, from the operator's network of the lab. First it
+measures the machine and fits the demo to it (``lab/fit.py``). It tries again what turned back, as an operator
+would.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab import canary_topic, state
 from zkmigrate.lab.baseline import save_baseline
 from zkmigrate.lab.failure import LabError
-from zkmigrate.lab.fit import AS_MEASURED, WINDOW_OVER_FLOOR, Fit, Speed, fit, words
+from zkmigrate.lab.fit import AS_MEASURED, WINDOW_OVER_FLOOR, Fit, Speed, describe, fit
 from zkmigrate.lab.floor import measure_floor
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.judge import Verdict, judge, load_history
@@ -35,14 +34,14 @@ from zkmigrate.lab.lab import Lab, needs_root, sweep
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.render import ZOOKEEPER_DATA
-from zkmigrate.lab.service import read_log
+from zkmigrate.lab.service import log_command
 from zkmigrate.lab.shutdown import end_on_signals, running
 from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import LabSpec, Role
 from zkmigrate.lab.speed import measure
 from zkmigrate.lab.timeline import opened_by, step_spans
 from zkmigrate.lab.versions import kafka_version, wanted_versions, zookeeper_version
-from zkmigrate.lab.wait import Progress
+from zkmigrate.lab.wait import Progress, TimedProgress
 from zkmigrate.model.step_record import recorded
 from zkmigrate.moves.facts.records import Surveyed
 from zkmigrate.report import verb
@@ -52,11 +51,11 @@ RUN = "demo"
 ANALYSES = ("tenants", "writers", "quiet")
 BACKEND = "nspawn"
 FLOWING_S = 60.0
-LEFT = "there are still {}; `zkmigrate lab sweep`, or the next start, takes down what nobody owns any more"
+LEFT = "there are still {}; `zkmigrate lab sweep`, or the next start, removes labs whose owner died"
 TRIES = 3
-"""So often rehearsal, roll and cut-over are tried, the first time included."""
-AHEAD = ("nice", "-n", "-5")
-"""The tool renews leases: it goes before the load clients, which have the same processors."""
+"""How often rehearsal, roll and cut-over are tried at most."""
+PRIORITY = ("nice", "-n", "-5")
+"""The tool renews leases: it runs before the load clients, which share its processors."""
 
 
 @dataclass
@@ -65,11 +64,11 @@ class Demo:
 
     lab: Lab
     directory: Path
-    say: Progress
+    progress: Progress
     fit: Fit = AS_MEASURED
     speed: Speed | None = None
     tries: list[dict[str, Any]] = field(default_factory=list)
-    """What ended a try of the tool's that was followed by another: verb, stage, exit code, what then."""
+    """The tries that another followed: verb, stage, exit code, what the demo did then."""
 
     @property
     def history(self) -> Path:
@@ -87,24 +86,24 @@ class Demo:
             self._walk(load)
         finally:
             self._save_logs()
-        self.say("load: stopping, draining the consumer to the high watermarks")
+        self.progress("load: stopping, draining the consumer to the high watermarks")
         for problem in load.finish():
-            self.say(f"load: {problem}")
+            self.progress(f"load: {problem}")
         unchanged = source_state(self.lab) == before
         versions = self._versions()
-        self.say("floor: three participants starting on the same data")
+        self.progress("floor: three participants starting on the same data")
         floor = measure_floor(self.lab)
         return self._result(unchanged, floor, versions, self.analyse())
 
     def _walk(self, load: LoadRunner) -> None:
-        self.say("load: producers, consumers, metadata changes and the other tenant start")
+        self.progress("load: producers, consumers, metadata changes and the other tenant start")
         load.start(("producer", "consumer", "metadata", "tenant"))
         load.wait_flowing(("producer", "consumer", "tenant"), self._flowing_s)
         topic = canary_topic.make(self.lab)
         policy = self.fit.policy(self.lab.spec.session_timeout_ms)
         write_inventory(self.lab, self.directory / "migration.yml", policy, canary_topic=topic)
         self.tool("run", "--run-id", RUN, "--yes", "--until", "join")
-        self.say("load: one raw client per dest host starts")
+        self.progress("load: one raw client per dest host starts")
         load.start(("raw",))
         load.wait_flowing(("raw",), self._flowing_s)
         self._rolled_and_cut_over(load)
@@ -122,10 +121,10 @@ class Demo:
         load.wait_flowing(kinds, self._flowing_s, since_ns=time.monotonic_ns())
 
     def _rolled_and_cut_over(self, load: LoadRunner) -> None:
-        """Rehearse, roll and cut over; a try that turned back is followed by another, as often as TRIES says.
+        """Rehearse, roll and cut over, up to TRIES times while a try turns back.
 
-        The sessions before the cut-over are those before its first try, unless the brokers were rolled again:
-        what a try that turned back has lost must be seen.
+        The baseline is from before the first try of the cut-over, unless the brokers were rolled again: so it
+        shows what a try that turned back has lost.
         """
         verb, until = "resume", "roll"
         while True:
@@ -136,11 +135,11 @@ class Demo:
                 save_baseline(self.lab, self.history / "baseline-before.json")
                 verb, until = "resume", "cutover"
                 continue
-            then = after(code, len(self.tries) + 1)
+            then = next_try(code, len(self.tries) + 1)
             if then is None:
-                raise _ended(verb, code)
+                raise _failed(verb, code)
             self.tries.append({"verb": verb, "until": until, "code": code, "then": then})
-            self.say(again(code, then, len(self.tries) + 1))
+            self.progress(announce_try(code, then, len(self.tries) + 1))
             if then == "rehearse":
                 self.tool("rollback", "--run-id", RUN, "--yes", "--to", "rehearse")
                 until = "roll"
@@ -148,59 +147,51 @@ class Demo:
             self._wait_flowing(load)
 
     def analyse(self) -> bool:
-        """Who lives on source, who writes under the chroot and when it is quiet, from source's own files as
-        they are now; whether that was told. Brokers and dest are off meanwhile: the lab is quiet."""
-        self.say("lab: brokers and dest are switched off, the analysis has the machine")
+        """Analyse source's files: who lives there, who writes under the chroot, when it is quiet; whether
+        that succeeded. Brokers and dest are switched off first, so that the analysis has the machine."""
+        self.progress("lab: brokers and dest are switched off, the analysis has the machine")
         for host in (*self.lab.role(Role.BROKER), *self.lab.role(Role.DEST)):
             self.lab.cut_power(host.name)
-        places = [
-            f"{host.name}={host.root / ZOOKEEPER_DATA.lstrip('/')}" for host in self.lab.role(Role.SOURCE)
-        ]
-        asked = ("--chroot", self.lab.spec.chroot, "--window", "5", "--top", "8")
-        self.say(f"tool: zkmigrate analyze {','.join(ANALYSES)} ... {' '.join(asked)}")
-        argv = [sys.executable, "-m", "zkmigrate", "analyze", ",".join(ANALYSES), *places, *asked]
+        data = ZOOKEEPER_DATA.lstrip("/")
+        places = [f"{host.name}={host.root / data}" for host in self.lab.role(Role.SOURCE)]
+        options = ("--chroot", self.lab.spec.chroot, "--window", "5", "--top", "8")
+        self.progress(f"tool: zkmigrate analyze {','.join(ANALYSES)} ... {' '.join(options)}")
+        argv = [sys.executable, "-m", "zkmigrate", "analyze", ",".join(ANALYSES), *places, *options]
         with running([*argv, "--out", str(self.directory / "analysis")]) as process:
             return process.wait() == 0
 
     def tool(self, verb: str, *options: str) -> None:
         """Run zkmigrate from the operator's place; LabError with its exit code when it is not 0."""
         if code := self._ran(verb, *options):
-            raise _ended(verb, code)
+            raise _failed(verb, code)
 
     def _ran(self, verb: str, *options: str) -> int:
         """Run zkmigrate from the operator's place; its exit code."""
-        argv = [
-            *AHEAD,
-            sys.executable,
-            "-m",
-            "zkmigrate",
-            verb,
-            "-i",
-            str(self.directory / "migration.yml"),
-            *options,
-        ]
-        self.say(f"tool: zkmigrate {verb} {' '.join(options)}")
+        inventory = str(self.directory / "migration.yml")
+        argv = [*PRIORITY, sys.executable, "-m", "zkmigrate", verb, "-i", inventory, *options]
+        self.progress(f"tool: zkmigrate {verb} {' '.join(options)}")
         environment = {**os.environ, "ZKMIGRATE_RUNS": str(self.runs)}
         with running(self.lab.operator_command(argv), environment) as process:
             return process.wait()
 
     def _save_logs(self) -> None:
         """Broker logs and the steps with their times, as the judge reads them."""
-        for host in self.lab.role(Role.BROKER):
-            log = self.lab.exec(host.name, read_log(self.lab.spec, Role.BROKER), check=False).stdout
-            (self.history / f"broker-{host.name}.log").write_text(log)
+        for broker in self.lab.names(Role.BROKER):
+            log = self.lab.exec(broker, log_command(self.lab.spec, Role.BROKER), check=False).stdout
+            (self.history / f"broker-{broker}.log").write_text(log)
         journal = self.runs / RUN
         steps = step_spans(journal) if journal.exists() else []
-        body = {"brokers": [h.name for h in self.lab.role(Role.BROKER)], "steps": steps}
+        body = {"brokers": self.lab.names(Role.BROKER), "steps": steps}
         (self.history / "run.json").write_text(json.dumps(body, indent=1) + "\n")
 
     def _versions(self) -> dict[str, str]:
         """What the servers say that they are."""
-        brokers = [h.name for h in self.lab.role(Role.BROKER)]
         return {
             "zookeeper_source": zookeeper_version(self.lab, Role.SOURCE),
             "zookeeper_dest": zookeeper_version(self.lab, Role.DEST),
-            "kafka": kafka_version({b: (self.history / f"broker-{b}.log").read_text() for b in brokers}),
+            "kafka": kafka_version(
+                {b: (self.history / f"broker-{b}.log").read_text() for b in self.lab.names(Role.BROKER)}
+            ),
         }
 
     def _result(
@@ -223,7 +214,7 @@ class Demo:
             "run_complete": history.ended is not None and history.ended[0] == 0,
             "owners_on_dest_at_survey": self._owners() <= surveyed,
             "canary_acknowledged": self._canary(),
-            "opened_by": opened_by(self.runs / RUN, [h.name for h in self.lab.role(Role.DEST)]),
+            "opened_by": opened_by(self.runs / RUN, self.lab.names(Role.DEST)),
             "machine": {
                 **(asdict(self.speed) if self.speed else {}),
                 "slowness": self.fit.slowness,
@@ -244,7 +235,7 @@ class Demo:
         """How many records of the produce canary each broker acknowledged."""
         lines = (self.runs / RUN / samples.NAME).read_text().splitlines()
         counts = canary_topic.acknowledged(json.loads(line) for line in lines if line)
-        return {h.name: counts.get(h.name, 0) for h in self.lab.role(Role.BROKER)}
+        return {broker: counts.get(broker, 0) for broker in self.lab.names(Role.BROKER)}
 
     def _owners(self) -> set[str]:
         """Who owned the brokers' registrations and the controller in the baseline before the cut-over.
@@ -255,9 +246,9 @@ class Demo:
         return {znode["owner"] for znode in before["ephemerals"].values()}
 
 
-def after(code: int, tried: int) -> Literal["run", "rehearse"] | None:
-    """What to do when the tool ended with this code in its so manieth try: run again, rehearse again, or
-    nothing, since an operator has to look."""
+def next_try(code: int, tried: int) -> Literal["run", "rehearse"] | None:
+    """What the demo does after the tool ended with this code in its try number ``tried``: run again, rehearse
+    again, or None where an operator has to look."""
     if tried >= TRIES:
         return None
     if code in (7, 9):
@@ -265,8 +256,8 @@ def after(code: int, tried: int) -> Literal["run", "rehearse"] | None:
     return "rehearse" if code == 6 else None
 
 
-def again(code: int, then: Literal["run", "rehearse"], number: int) -> str:
-    """What the screen says before another try."""
+def announce_try(code: int, then: Literal["run", "rehearse"], number: int) -> str:
+    """The line that announces another try."""
     why = {6: "a gate is closed", 7: "the window turned back", 9: "a lease ended and dest went back"}[code]
     how = "runs the stage again" if then == "run" else "goes back to the rehearsal and measures it again"
     return (
@@ -275,7 +266,7 @@ def again(code: int, then: Literal["run", "rehearse"], number: int) -> str:
     )
 
 
-def _ended(verb: str, code: int) -> LabError:
+def _failed(verb: str, code: int) -> LabError:
     return LabError(
         f"zkmigrate {verb} ended with exit code {code}; the lines above say why. What each code means is in "
         "docs/reference/exit-codes.md. Next: make the machine less busy, then run the demo again"
@@ -283,9 +274,9 @@ def _ended(verb: str, code: int) -> LabError:
 
 
 def result_of(verdict: Verdict, facts: dict[str, Any], wanted: dict[str, str]) -> dict[str, Any]:
-    """What ``result.json`` holds. ``held`` only if every claim held and so did every condition.
+    """The content of ``result.json``; it holds only if every claim and every condition holds.
 
-    facts: what the driver of the run knows beside the recordings. wanted: the versions that were asked for.
+    facts: what the demo knows beside the recordings. wanted: the versions of the lab's spec.
     """
     values = verdict.result()
     ratio = _ratio(values["window_s"], facts["floor_s"])
@@ -308,32 +299,26 @@ def _ratio(window_s: float | None, floor_s: float) -> float | None:
     return None if window_s is None or floor_s <= 0 else round(window_s / floor_s, 2)
 
 
-def told(directory: Path) -> Path:
-    """Makes the report of a demo's run, with its clients beside it; where it is."""
+def write_report(directory: Path) -> Path:
+    """Write the report of a demo's run, with its clients; the path of the page."""
     out = directory / verb.PAGE
     asked = verb.Asked(
-        inventory=directory / "migration.yml",
-        playbook="",
-        runs=directory / "runs",
-        run_id=RUN,
-        format="html",
-        out=out,
-        load=directory / "history",
-    )
+        inventory=directory / "migration.yml", playbook="", runs=directory / "runs", run_id=RUN,
+        format="html", out=out, load=directory / "history",
+    )  # fmt: skip
     verb.report(asked, io.StringIO())
     return out
 
 
 def summary(result: dict[str, Any]) -> str:
-    """The screenful that ends a demo: every claim with whether it held, then the verdict."""
+    """The last screen of a demo: every claim and whether it held, then the verdict."""
     lines = ["", "claim                                   held     value"]
     for name, claim in result["claims"].items():
         value = json.dumps(result[name])
         lines.append(f"{name:<40}{claim['held']:<9}{value[:90]}")
     lines += [f"{name:<40}{'yes' if held else 'no'}" for name, held in result["conditions"].items()]
-    lines.append(f"{'opened_by':<49}{json.dumps(result['opened_by'])}")
-    lines.append(f"{'canary_acknowledged':<49}{json.dumps(result['canary_acknowledged'])}")
-    lines.append(f"{'limits':<49}{json.dumps(result['limits'])}")
+    for name in ("opened_by", "canary_acknowledged", "limits"):
+        lines.append(f"{name:<49}{json.dumps(result[name])}")
     ratio = f"{result['window_s']} / {result['floor_s']} = {result['window_over_floor']}"
     lines.append(f"{'window_s / floor_s':<49}{ratio}")
     lines.append(f"{'machine':<49}{json.dumps(result['machine'])}")
@@ -343,19 +328,19 @@ def summary(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def fitted(spec: LabSpec, session_timeout_ms: int | None, say: Progress) -> tuple[LabSpec, Speed]:
+def fitted(spec: LabSpec, session_timeout_ms: int | None, progress: Progress) -> tuple[LabSpec, Speed]:
     """The lab as this machine can carry it, with the sessions asked for, or with those that fit it.
 
     Labs that nobody owns any more are swept first: they would make the machine look slower than it is.
     """
     needs_root()
-    sweep(say)
-    say("machine: three ZooKeepers start at once, twice, to measure it")
+    sweep(progress)
+    progress("machine: three ZooKeepers start at once, twice, to measure it")
     speed = measure(spec)
     chosen = fit(speed)
     timeout_ms = session_timeout_ms or chosen.session_timeout_ms
     spec = replace(spec, session_timeout_ms=timeout_ms, tick_time_ms=chosen.tick_time_ms(timeout_ms))
-    say(f"machine: {words(speed, chosen, spec)}")
+    progress(f"machine: {describe(speed, chosen, spec)}")
     return spec, speed
 
 
@@ -386,38 +371,36 @@ def fitted(spec: LabSpec, session_timeout_ms: int | None, say: Progress) -> tupl
 @click.option("--directory", default="demo", type=click.Path(path_type=Path), help="Where the result goes.")
 def main(directory: Path, session_timeout_ms: int | None, **of_the_lab: Any) -> None:
     """Move a loaded Kafka between two real ZooKeeper ensembles in a lab on this machine, and judge it."""
-    started = time.monotonic()
-
-    def say(line: str) -> None:
-        click.echo(f"[{time.monotonic() - started:6.1f} s] {line}")
-
+    progress = TimedProgress()
     directory = directory.absolute()
     shutil.rmtree(directory, ignore_errors=True)
     (directory / "history").mkdir(parents=True)
     end_on_signals()
     others = state.directories()
     try:
-        spec, speed = fitted(LabSpec(**of_the_lab), session_timeout_ms, say)
-        with Lab.up(spec, say) as lab:
+        spec, speed = fitted(LabSpec(**of_the_lab), session_timeout_ms, progress)
+        with Lab.up(spec, progress) as lab:
             try:
-                result = Demo(lab, directory, say, fit(speed), speed).move()
+                result = Demo(lab, directory, progress, fit(speed), speed).move()
             finally:
-                say("lab: taking everything down")
+                progress("lab: taking everything down")
     except ZkmigrateError as error:
-        say(f"failed: {error}")
-        say(f"what was recorded is in {directory}")
+        progress(f"failed: {error}")
+        progress(f"what was recorded is in {directory}")
         if runs.has_begun(directory / "runs" / RUN):
-            say(f"the report: {told(directory)}")
+            progress(f"the report: {write_report(directory)}")
         sys.exit(1)
     except (KeyboardInterrupt, SystemExit) as end:
         # A second signal may have ended the taking down as well.
         left = [path.name for path in state.directories() if path not in others]
-        say("interrupted: " + (LEFT.format(", ".join(left)) if left else "nothing of the lab is left behind"))
+        progress(
+            "interrupted: " + (LEFT.format(", ".join(left)) if left else "nothing of the lab is left behind")
+        )
         sys.exit(end.code if isinstance(end, SystemExit) else 130)
-    result["seconds"] = round(time.monotonic() - started, 1)
+    result["seconds"] = round(progress.seconds, 1)
     (directory / "result.json").write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
     click.echo(summary(result))
-    click.echo(f"the report, to be read in a browser: {told(directory)}")
+    click.echo(f"the report, to be read in a browser: {write_report(directory)}")
     sys.exit(0 if result["held"] else 1)
 
 

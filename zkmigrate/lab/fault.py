@@ -32,11 +32,11 @@ while dd if=/dev/zero of="$1/ballast.$i" bs=1k count=1 conv=fsync status=none 2>
     [ $i -lt 10000 ] || exit 1
 done
 """
-"""Files, as Kafka starts on no log directory with a directory in it that is no partition's."""
+"""It writes files only: Kafka refuses a log directory with a foreign directory in it."""
 
 
 def unit_of(lab: Lab, host: str) -> str:
-    """The service unit a host is there for; a client host has none."""
+    """The unit of a host's server; LabError for a host without one."""
     role = lab.host(host).role
     if role is Role.CLIENT:
         raise LabError(f"{host} runs no server; this fault needs a ZooKeeper or broker host")
@@ -46,7 +46,7 @@ def unit_of(lab: Lab, host: str) -> str:
 
 
 def _main_pid(lab: Lab, host: str) -> int:
-    """The pid, inside the host, of its server."""
+    """The pid of the host's server inside the host."""
     unit = unit_of(lab, host)
     pid = int(lab.exec(host, ["systemctl", "show", "--property=MainPID", "--value", unit]).stdout)
     if pid == 0:
@@ -68,7 +68,7 @@ def _signal(lab: Lab, host: str, name: str, states: str) -> None:
 
 
 def start_at_boot(lab: Lab, role: Role) -> None:
-    """The servers of this role start by themselves when their hosts boot, as most do outside a lab."""
+    """The servers of this role start when their hosts boot, as most do outside a lab."""
     for host in lab.role(role):
         lab.exec(host.name, ["systemctl", "enable", "--quiet", unit_of(lab, host.name)])
 
@@ -124,7 +124,7 @@ def resume_ssh(lab: Lab, host: str) -> None:
 def partition(lab: Lab, host: str, other: str | None = None) -> None:
     """No frame passes between two hosts, or between a host and everybody. Inverse: `heal`.
 
-    It happens in the bridge, so that nothing on the hosts shows it but the silence.
+    The bridge drops them: the hosts notice only the silence.
     """
     present = _bridge_rules(lab)
     for rule in _partition_rules(lab, host, other):
@@ -172,8 +172,8 @@ def rules_removed(lab: Lab, host: str) -> None:
 def clock(lab: Lab, host: str, offset_s: float) -> None:
     """The host's clock is wrong by `offset_s` seconds. Inverse: `clock_restore`.
 
-    All hosts share the machine's clock, so the time is faked (libfaketime) for every program that starts from
-    now on: ssh logins, what they run, and the server, which is restarted if it runs.
+    All hosts share the machine's clock, so libfaketime fakes the time for every program that starts from now
+    on: ssh logins, their commands, and the server, which is restarted if it runs.
     """
     root = lab.host(host).root
     lab_host.place(root, HostFile(_FAKETIME_OFFSET, f"{offset_s:+g}s\n"))
@@ -188,7 +188,7 @@ def clock_restore(lab: Lab, host: str) -> None:
 
 
 def _restart_services(lab: Lab, host: str) -> None:
-    """sshd always: one that started without a preloaded library breaks logins that get one."""
+    """Also sshd: without the preloaded library it breaks logins that have it."""
     services = ["ssh.service"] if lab.host(host).role is Role.CLIENT else ["ssh.service", unit_of(lab, host)]
     lab.exec(host, ["systemctl", "try-restart", *services], timeout_s=120)
 
@@ -269,9 +269,8 @@ def reboot(lab: Lab, host: str, *, hard: bool = False) -> None:
     """The host goes down and comes up again; packet filter rules and sets are lost, as they are in a reboot.
 
     `hard` is a power cut to the processes (no clean stop); what they had written to the kernel survives.
-    Enabled units start by themselves. A host is back in a second: a broker that was cut off hard then meets
-    its own old session and may refuse to start; `power_cut` and, after the session timeout, `power_on`
-    leave it off for longer.
+    Enabled units start. The host is back in a second: a broker that was cut off hard may then meet its own
+    old session and refuse to start. `power_cut` and, after the session timeout, `power_on` avoid that.
     """
     if hard:
         lab.cut_power(host)

@@ -10,7 +10,7 @@ import click
 from zkmigrate.lab import fault as faults
 from zkmigrate.lab.lab import Lab, find
 
-_lab_option = click.option("--lab", "named", metavar="ID", help="Which lab; the only one when left out.")
+lab_option = click.option("--lab", "named", metavar="ID", help="Which lab. Default: the only one.")
 
 
 @click.group()
@@ -21,37 +21,27 @@ def fault() -> None:
 def _command(
     function: Callable[..., None], *parameters: Callable[[Callable[..., Any]], Callable[..., Any]]
 ) -> None:
-    """Adds a command named after a fault function; its help is the function's first line."""
+    """Add a command named after a fault function; its help is the function's first line."""
 
     def call(named: str | None, **arguments: Any) -> None:
         lab: Lab = find(named)
         function(lab, **arguments)
 
-    command: Callable[..., Any] = call
+    command = lab_option(call)
     for parameter in reversed(parameters):
         command = parameter(command)
     summary = (function.__doc__ or "").strip().splitlines()[0]
-    fault.command(function.__name__.replace("_", "-"), help=summary)(_lab_option(command))
+    fault.command(function.__name__.replace("_", "-"), help=summary)(command)
 
 
 _HOST = click.argument("host")
 _OTHER = click.argument("other", required=False)
 
 for _function in (
-    faults.kill,
-    faults.start,
-    faults.pause,
-    faults.resume,
-    faults.freeze,
-    faults.thaw,
-    faults.pause_ssh,
-    faults.resume_ssh,
-    faults.rules_removed,
-    faults.clock_restore,
-    faults.slow_disk_restore,
-    faults.power_cut,
+    faults.kill, faults.start, faults.pause, faults.resume, faults.freeze, faults.thaw, faults.pause_ssh,
+    faults.resume_ssh, faults.rules_removed, faults.clock_restore, faults.slow_disk_restore, faults.power_cut,
     faults.power_on,
-):
+):  # fmt: skip
     _command(_function, _HOST)
 _DISK = click.argument("disk", required=False, type=int, default=1)
 for _function in (faults.disk_full, faults.disk_free):

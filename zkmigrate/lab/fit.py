@@ -1,7 +1,7 @@
-"""From how fast a machine is to how a demo is set up on it. Pure: no machine is touched.
+"""The set-up of a demo for a machine of a given speed. Pure.
 
-The slower the machine, the longer sessions and leases are and the less load runs, so that what takes longer
-there still has its time. All limits are those of a run under load on the machine of our figures, scaled.
+The slower the machine, the longer are sessions and leases, and the less load runs. All limits are those of a
+run under load on the machine of our figures, scaled.
 """
 
 from __future__ import annotations
@@ -15,27 +15,26 @@ from zkmigrate.lab.load.config import LoadConfig
 from zkmigrate.lab.spec import LabSpec
 
 START_S = 0.7
-"""How long three ZooKeepers that start at once take on the machine of our figures, seconds.
-
-They need 1.3 s of processor time together, and it has two cores."""
+"""Seconds that three ZooKeepers need to start at once on the machine of our figures: together 1.3 s of
+processor time, on two cores."""
 ROUND_TRIP_MS = 1.5
-"""How long a ZooKeeper write took there, milliseconds."""
+"""Milliseconds of a ZooKeeper write there."""
 
 ACK_GAP_S, TENANT_GAP_S = 10.0, 5.0
-"""The longest gaps there. Three JVMs that start beside the brokers hold up a producer on two cores."""
+"""The longest gaps there: three JVMs that start beside the brokers delay a producer on two cores."""
 WINDOW_OVER_FLOOR = 12.0
 """The window's limit, as a multiple of what three participants need to start alone; 2 to 7 were seen."""
 _MOST = 8.0
 _LEAST_LOAD = 1 / 16
 _LONGEST_SESSION_S = 90.0
 _FASTER = 1.25
-"""Sessions and leases grow with this power of the slowness: a lab that does nothing takes a third of a core,
-so that a machine of half the speed has less than half left for a move."""
+"""Sessions and leases grow with this power of the slowness: an idle lab takes a third of a core, so a machine
+of half the speed has less than half left for a move."""
 
 
 @dataclass(frozen=True)
 class Speed:
-    """What was measured: three ZooKeepers that start at once (s), a write to one of them (ms)."""
+    """The measurement: three ZooKeepers that start at once (s), a write to one of them (ms)."""
 
     start_s: float
     round_trip_ms: float
@@ -43,7 +42,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Fit:
-    """How a demo is set up: `slowness` (1 on the machine of our figures) and what follows from it."""
+    """The set-up of a demo: `slowness` (1 on the machine of our figures) and what follows from it."""
 
     slowness: float = 1.0
 
@@ -55,15 +54,15 @@ class Fit:
 
     @property
     def load(self) -> float:
-        """The part of the full load that runs; what the brokers do for it slows a small machine most."""
+        """The part of the full load that runs: the brokers' work for it slows a small machine most."""
         return max(_LEAST_LOAD, self.slowness**-2)
 
     def tick_time_ms(self, session_timeout_ms: int) -> int:
-        """ZooKeeper's tick for these sessions, which may last 20 ticks at most."""
+        """ZooKeeper's tick for these sessions, which last 20 ticks at most."""
         return max(LabSpec.tick_time_ms, -(-session_timeout_ms // 20))
 
     def rates(self) -> dict[str, float]:
-        """The load's rates, as `LoadConfig` takes them; what ends the load waits longer too."""
+        """Rates and deadlines for `LoadConfig`."""
         slower = {
             name: getattr(LoadConfig, name) * self.load
             for name in ("produce_rate", "metadata_rate", "raw_rate", "tenant_rate")
@@ -75,8 +74,8 @@ class Fit:
         return {**slower, **longer}
 
     def policy(self, session_timeout_ms: int) -> dict[str, Any]:
-        """`policy` of the inventory. The leases stay well below the time that a window has with these
-        sessions: the cut's lease a sixth of T at most, the fence's a third."""
+        """`policy` of the inventory. T is the session timeout: the cut's lease is a sixth of T at most, the
+        fence's a third, well below the time of a window."""
         defaults, timeout_s = Defaults(), session_timeout_ms / 1000
         lease, longer = defaults.lease, self.slowness**_FASTER
         cut_ms = max(lease.cut_ttl_ms, min(lease.cut_ttl_ms * longer, session_timeout_ms / 6))
@@ -107,15 +106,15 @@ AS_MEASURED = Fit()
 
 
 def fit(speed: Speed) -> Fit:
-    """The set-up for a machine of this speed: never faster than the machine of our figures, and bounded
-    where a demo would no longer mean anything."""
+    """The set-up for a machine of this speed, bounded by that of our figures and by where a demo stops making
+    sense."""
     # A ZooKeeper's write waits for the disk, which only a very slow disk makes the slower of the two.
     slowness = max(speed.start_s / START_S, speed.round_trip_ms / ROUND_TRIP_MS / 4)
     return Fit(round(min(_MOST, max(1.0, slowness)), 2))
 
 
-def words(speed: Speed, chosen: Fit, spec: LabSpec) -> str:
-    """The line that tells what was measured and what was chosen."""
+def describe(speed: Speed, chosen: Fit, spec: LabSpec) -> str:
+    """The line with the measurement and the chosen set-up."""
     lease = chosen.policy(spec.session_timeout_ms)["lease"]
     return (
         f"this machine starts three ZooKeepers in {speed.start_s:.1f} s ({START_S:g} s on the machine of our "

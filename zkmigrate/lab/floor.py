@@ -1,7 +1,4 @@
-"""The floor under the window: how long three participants take to start on the same data.
-
-Nothing else happens meanwhile; the window cannot be shorter.
-"""
+"""The floor of the window: how long dest's servers alone take to start on the same data."""
 
 from __future__ import annotations
 
@@ -10,8 +7,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from zkmigrate.lab.lab import Lab
-from zkmigrate.lab.readiness import four_letter_word, server_mode
-from zkmigrate.lab.service import control
+from zkmigrate.lab.readiness import mode_of
+from zkmigrate.lab.service import control_command
 from zkmigrate.lab.spec import CLIENT_PORT, Role
 from zkmigrate.lab.wait import wait_until
 
@@ -19,15 +16,15 @@ _SERVES_S = 60.0
 
 
 def measure_floor(lab: Lab) -> float:
-    """Kill dest's servers, start all at once, and give the seconds until every one of them serves.
+    """Stop dest's servers, start all at once, and return the seconds until all serve.
 
-    For the end of a run: it takes the new ensemble down for that long.
+    For the end of a run: the new ensemble is down meanwhile.
     """
     hosts = lab.role(Role.DEST)
 
     def unit(action: str) -> None:
         with ThreadPoolExecutor(len(hosts)) as pool:
-            list(pool.map(lambda h: lab.exec(h.name, control(lab.spec, Role.DEST, action)), hosts))
+            list(pool.map(lambda h: lab.exec(h.name, control_command(lab.spec, Role.DEST, action)), hosts))
 
     with lab.operator():
         unit("stop")
@@ -36,7 +33,7 @@ def measure_floor(lab: Lab) -> float:
         unit("start")
 
         def missing() -> str | None:
-            modes = {h.name: server_mode(four_letter_word(h.address, "srvr")) for h in hosts}
+            modes = {host.name: mode_of(host.address) for host in hosts}
             behind = [name for name, mode in modes.items() if mode not in ("leader", "follower")]
             return ", ".join(behind) or None
 

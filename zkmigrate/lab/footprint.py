@@ -1,4 +1,4 @@
-"""What a way back must leave as it found it: files, rules and sets of hosts; and what disks of dest hold."""
+"""The state of hosts that a way back must restore: files, rules and sets; and the trees on dest's disks."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _LOOK = (
 
 
 def footprint(lab: Lab) -> dict[str, str]:
-    """Digests of files, modes, rules and names of sets on dest hosts and brokers, a line each, by host."""
+    """Digests of files, modes, rules and names of sets of dest hosts and brokers, one a line, by host."""
     return _seen(lab, f"{_SETTINGS} {_RECORDS}")
 
 
 def configs(lab: Lab) -> dict[str, list[str]]:
-    """The footprint without data and records, which go on: configs, units, sudoers, zkm-host, rules."""
+    """The footprint without data and zkm-host's records, which keep changing."""
     return {host: text.splitlines() for host, text in _seen(lab, _SETTINGS).items()}
 
 
@@ -39,18 +39,19 @@ def _seen(lab: Lab, folders: str) -> dict[str, str]:
 
 
 def phases(lab: Lab, run: str, hosts: Iterable[str] = ()) -> dict[str, str]:
-    """What the phase file of each dest host says, or of these hosts; ``none`` without one."""
+    """The phase in the phase file of each dest host, or of these hosts; ``none`` without a file."""
     found = {}
-    for name in hosts or [host.name for host in lab.role(Role.DEST)]:
+    for name in hosts or lab.names(Role.DEST):
         path = lab.host(name).root / f"{zkm_host.run_dir(run).lstrip('/')}/phase"
         found[name] = path.read_text().split()[0] if path.exists() else NO_PHASE
     return found
 
 
 def tree_differences(lab: Lab) -> list[str]:
-    """Where the disk of a dest host holds another subtree than source's, at that host's newest transaction.
+    """The differences between the subtree on each dest host's disk and source's, at that host's newest
+    transaction.
 
-    A subtree without a znode counts as a difference: comparing nothing proves nothing.
+    An empty subtree counts as a difference.
     """
     chroot = lab.spec.chroot
     source = FileDirectory(lab.host("source1").root / VERSION_2)

@@ -1,4 +1,4 @@
-"""One lab host: its disk (an overlay on the clean root file system), its boot, its end."""
+"""One lab host: its disk (an overlay on the clean root file system), its boot and its end."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def mount_root(directory: Path, rootfs: Path) -> Path:
 
 
 def write_files(root: Path, files: Iterable[HostFile], appended: Mapping[str, str]) -> None:
-    """Writes a host's files; `appended` is text to add to files the root file system already has, by path."""
+    """Writes a host's files; `appended` is text for files that the root file system has, by path."""
     for path, text in appended.items():
         with (root / path.lstrip("/")).open("a") as out:
             out.write(text)
@@ -68,7 +68,7 @@ def place(root: Path, file: HostFile) -> None:
 
 
 def attach_disk(image: Path, mount_point: Path, megabytes: int) -> None:
-    """Gives a directory of the host a disk of its own: a sparse image, loop-mounted, no reserved blocks."""
+    """Gives a directory of the host its own disk: a sparse image, loop-mounted, no reserved blocks."""
     with image.open("wb") as out:
         out.truncate(megabytes * 1024 * 1024)
     run(["mkfs.ext4", "-q", "-m", "0", str(image)])
@@ -80,29 +80,17 @@ def attach_disk(image: Path, mount_point: Path, megabytes: int) -> None:
 def start(lab_id: str, host: str, directory: Path, read_only: dict[str, Path], weight: int = 1) -> ProcessId:
     """Boots the host; `read_only` binds directories of this machine into it, by path inside.
 
-    weight: the host's share of the processors beside the lab's other hosts.
-
-    The process enters the host's own cgroup before it becomes nspawn, so that nothing of the host is ever
-    outside of it. Returns the nspawn process.
+    weight: the host's share of the processors beside the lab's other hosts. The process enters the host's
+    cgroup before it becomes nspawn, so nothing of the host is ever outside. Returns the nspawn process.
     """
     groups = control_groups.create(lab_id, host, weight)
     argv = [
-        "systemd-nspawn",
-        "--quiet",
-        "--boot",
-        f"--directory={directory / 'root'}",
-        f"--machine={machine_name(lab_id, host)}",
-        f"--hostname={host}",
-        "--register=no",
-        "--keep-unit",
+        "systemd-nspawn", "--quiet", "--boot", f"--directory={directory / 'root'}",
+        f"--machine={machine_name(lab_id, host)}", f"--hostname={host}", "--register=no", "--keep-unit",
         f"--network-namespace-path={network.NETNS_DIRECTORY / network.netns(lab_id, host)}",
-        "--capability=CAP_NET_ADMIN,CAP_NET_RAW",
-        "--resolv-conf=off",
-        "--timezone=off",
-        "--link-journal=no",
-        "--console=pipe",
-        *(f"--bind-ro={source}:{inside}" for inside, source in read_only.items()),
-    ]
+        "--capability=CAP_NET_ADMIN,CAP_NET_RAW", "--resolv-conf=off", "--timezone=off", "--link-journal=no",
+        "--console=pipe", *(f"--bind-ro={source}:{inside}" for inside, source in read_only.items()),
+    ]  # fmt: skip
     enter = " && ".join(f"echo $$ > {shlex.quote(str(file))}" for file in groups)
     with (directory / "console.log").open("ab") as console:
         child = subprocess.Popen(
@@ -167,7 +155,7 @@ def power_off(record: HostRecord, deadline_s: float) -> bool:
 
 
 def clear_traces(lab_id: str, host: str) -> None:
-    """Removes what nspawn leaves in /run when it is killed or when /run is no tmpfs."""
+    """Removes what nspawn leaves in /run when it is killed, or where /run is no tmpfs."""
     name = machine_name(lab_id, host)
     for kind in ("propagate", "unix-export"):
         shutil.rmtree(_PROPAGATE / kind / name, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The inventories of a lab: what an operator of this lab would have written."""
+"""The inventories of a lab, as its operator would write them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def write_inventory(
 ) -> Path:
     """Write the inventory of a move's lab to ``path`` and return it.
 
-    policy: what to set under ``policy``. canary_topic: one that was made for the produce canary. accept:
-    findings about the whole cluster that the lab answers for.
-    Raises LabError when no broker tells Kafka's cluster id, and for a lab with a shape, which is no move's.
+    policy: the section ``policy``. canary_topic: the topic of the produce canary. accept: findings about the
+    whole cluster to accept. LabError when no broker knows Kafka's cluster id, and for a lab with a shape,
+    which is no move's.
     """
     if lab.spec.shape is not None:
         raise LabError(f"lab {lab.id} is not the lab of a move; write the inventory of one of its clusters")
@@ -55,7 +55,7 @@ def write_inventory(
         body["kafka"]["canary_topic"] = canary_topic
     if spec.reconfig_enabled:
         body["dest"]["settings"]["reconfigEnabled"] = "true"
-    # Clients of the load that write to dest's hosts all through a move: what an operator would refuse.
+    # Clients of the load write to dest's hosts all through a move, which an operator would not allow.
     until = {"who": "lab", "until": "2099-01-01T00:00Z"}
     body["accept"] = [
         {"finding": "dest.foreign-client", "target": host.address, "why": "raw writers of the load", **until}
@@ -70,10 +70,10 @@ def write_inventory(
 def write_cluster_inventory(
     lab: Lab, path: Path, cluster: str | None = None, further: Mapping[str, Any] | None = None
 ) -> Path:
-    """Write an inventory of nothing but one Kafka cluster to ``path`` and return it.
+    """Write an inventory of one Kafka cluster alone to ``path`` and return it.
 
-    cluster: which one; the only one when left out. further: sections of the playbook's own.
-    Raises LabError when no broker tells Kafka's cluster id.
+    cluster: which one; the only one when left out. further: the playbook's own sections. LabError when no
+    broker knows Kafka's cluster id.
     """
     found = lab.cluster(cluster)
     name = f"lab-{lab.id}-{found.name}"

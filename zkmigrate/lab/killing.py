@@ -1,11 +1,9 @@
-"""zkmigrate's command line with one change at which the process is killed, as ``kill -9`` kills it.
+"""zkmigrate's command line, killed as by ``kill -9`` at one change.
 
-``python -m zkmigrate.lab.killing KIND HOST OTHERS VERB OPTIONS…``: before a change of class KIND (``Seal``),
-or with the zkm-host verb KIND (``halt``), is sent to HOST, once that many other hosts have confirmed theirs.
-With ``any`` for HOST it is the first such change to whichever host; a topic stands for the change of its
-config. When the others do not confirm within
-``WAIT_S`` the process ends with ``NOT_CONFIRMED`` instead, so that nobody takes another moment for the one
-that was asked for. Everything else is the real program.
+``python -m zkmigrate.lab.killing KIND HOST OTHERS VERB OPTIONS…``: before the tool sends a change of class
+KIND (``Seal``), or with the zkm-host verb KIND (``halt``), to HOST, once OTHERS other hosts have confirmed
+theirs. HOST may be ``any``, or a topic, for the change of its config. When the others do not confirm within
+``WAIT_S``, the process ends with ``NOT_CONFIRMED``, so that nobody takes another moment for the chosen one.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from zkmigrate.site import wiring
 
 WAIT_S = 20.0
 NOT_CONFIRMED = 99
-"""Exit code that the tool itself never has."""
+"""An exit code that the tool never has."""
 ANY_HOST = "any"
 
 
@@ -49,7 +47,7 @@ class KillingSite(wiring.Site):
             if self.victim in (change.where, topic, ANY_HOST):
                 self._wait(lambda: self._confirmed >= self.others)
                 os.kill(os.getpid(), signal.SIGKILL)
-            # The others are sent one by one, so that exactly as many as wanted have theirs.
+            # The others go one by one, so that exactly as many as wanted have theirs.
             if self.others:
                 self._wait(lambda: self._confirmed < self.others)
             outcome = self._real(change, operation, fencing)
@@ -57,8 +55,8 @@ class KillingSite(wiring.Site):
             self._turn.notify_all()
             return outcome
 
-    def _wait(self, come: Callable[[], bool]) -> None:
-        if not self._turn.wait_for(come, WAIT_S):
+    def _wait(self, condition: Callable[[], bool]) -> None:
+        if not self._turn.wait_for(condition, WAIT_S):
             print(f"killing: {self._confirmed} of {self.others} hosts confirmed {self.kind}", flush=True)
             os._exit(NOT_CONFIRMED)
 

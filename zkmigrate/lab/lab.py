@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,9 +36,9 @@ from zkmigrate.lab.state import HostRecord
 from zkmigrate.lab.wait import Progress, silent, wait_until
 
 SSH_S, QUORUM_S, BROKERS_S = 180, 180, 360
-"""Deadlines of the waits of `Lab.up`, seconds; several times what a quarter of two loaded cores needs."""
+"""Deadlines of `Lab.up`, seconds; several times what a quarter of two loaded cores needs."""
 PLANT_TRIES = 30
-"""So often a batch of filler znodes is tried while source has no quorum, a few seconds apart."""
+"""How often a batch of filler znodes is tried, a few seconds apart, while source has no quorum."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class LabHost:
     myid: int | None
     rack: str | None
     root: Path
-    """The host's root directory as seen from this machine; what is written here is seen in the host."""
+    """The host's root directory as seen from this machine; the host sees what is written here."""
 
 
 class Lab:
@@ -72,8 +72,8 @@ class Lab:
     def up(cls, spec: LabSpec, progress: Progress = silent, *, kept: bool = False) -> Lab:
         """Builds a lab and returns when all of it is ready; takes everything down again if anything fails.
 
-        Labs whose owner died are swept first. Unless `kept`, the lab belongs to this process: once it is
-        dead, the next `up` of anybody sweeps the lab. Raises LabError or provision.ProvisionError.
+        It first sweeps labs whose owner died. Unless `kept`, this process owns the lab: the next `up` after
+        its death sweeps it. Raises LabError or provision.ProvisionError.
         """
         needs_root()
         software = machines.fetch(spec, progress)
@@ -104,7 +104,7 @@ class Lab:
 
     @property
     def spec(self) -> LabSpec:
-        """What it was built to."""
+        """The spec that it was built from."""
         return self._record.spec
 
     @property
@@ -120,7 +120,7 @@ class Lab:
 
     @property
     def hosts(self) -> dict[str, LabHost]:
-        """The hosts by name, with the processes of this moment; a host that is down has pid 0."""
+        """The hosts by name, with their present processes; a host that is down has pid 0."""
         record = self.record
         return {
             name: LabHost(
@@ -144,6 +144,10 @@ class Lab:
         """One host by name; LabError when there is none of this name."""
         self._plan(name)
         return self.hosts[name]
+
+    def names(self, role: Role) -> tuple[str, ...]:
+        """The names of the hosts of one role, in order."""
+        return tuple(plan.name for plan in self.plans.values() if plan.role is role)
 
     def role(self, role: Role) -> tuple[LabHost, ...]:
         """The hosts of one role, in order."""
@@ -202,9 +206,9 @@ class Lab:
         timeout_s: float = 60,
         check: bool = True,
     ) -> subprocess.CompletedProcess[str]:
-        """Runs a command as root inside a host, without ssh: for setting up and judging, not for the tool.
+        """Runs a command as root inside a host, without ssh: for setting up and judging.
 
-        With `check` an exit code other than 0 is a LabError that carries what was printed.
+        With `check` an exit code other than 0 is a LabError with the output.
         """
         command = lab_host.exec_argv(self._leader(host), argv)
         try:
@@ -214,8 +218,8 @@ class Lab:
         except subprocess.TimeoutExpired as late:
             raise LabError(f"{host}: {' '.join(argv)}: no end within {timeout_s:g} s") from late
         if check and done.returncode != 0:
-            said = (done.stderr.strip() or done.stdout.strip())[-2000:]
-            raise LabError(f"{host}: {' '.join(argv)}: exit {done.returncode}: {said}")
+            output = (done.stderr.strip() or done.stdout.strip())[-2000:]
+            raise LabError(f"{host}: {' '.join(argv)}: exit {done.returncode}: {output}")
         return done
 
     def exec_command(self, host: str, argv: Sequence[str]) -> list[str]:
@@ -235,6 +239,14 @@ class Lab:
         """`argv` to be run in the operator's network namespace."""
         return ["ip", "netns", "exec", self.operator_netns, *argv]
 
+    def run_module(self, module: str, *words: str, timeout_s: float) -> str:
+        """Run a Python module in the operator's network; its standard output. LabError when it fails."""
+        argv = self.operator_command([sys.executable, "-m", module, *words])
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False)
+        if done.returncode:
+            raise LabError(f"{module} {' '.join(words)} failed: {done.stdout}{done.stderr}")
+        return done.stdout
+
     def client_command(self, argv: Sequence[str]) -> list[str]:
         """`argv` to be run in the network namespace of client1, with this machine's files."""
         return ["ip", "netns", "exec", network.netns(self.id, f"{Role.CLIENT}1"), *argv]
@@ -244,16 +256,15 @@ class Lab:
         if shutil.which("ssh") is None:
             raise LabError("the program ssh is not on this machine; install the package openssh-client")
         options = [
-            "-i",
-            str(self.private_key),
-            *("-o", f"UserKnownHostsFile={self.known_hosts}", "-o", "StrictHostKeyChecking=yes"),
-            *("-o", "IdentitiesOnly=yes", "-o", "GlobalKnownHostsFile=/dev/null", "-F", "none"),
-        ]
+            "-i", str(self.private_key), "-o", f"UserKnownHostsFile={self.known_hosts}",
+            "-o", "StrictHostKeyChecking=yes", "-o", "IdentitiesOnly=yes",
+            "-o", "GlobalKnownHostsFile=/dev/null", "-F", "none",
+        ]  # fmt: skip
         return self.operator_command(["ssh", *options, f"{self.user}@{self._plan(host).address}", *argv])
 
     @contextlib.contextmanager
     def zookeeper(self, ensemble: str = Role.SOURCE, timeout_s: float = 30) -> Iterator[KazooClient]:
-        """A connected kazoo client from the operator's namespace to the servers of one ensemble, no
+        """A connected kazoo client in the operator's namespace to the servers of one ensemble, without
         chroot."""
         servers = ",".join(f"{plan.address}:{CLIENT_PORT}" for plan in self.members(ensemble))
         with self.operator():
@@ -264,6 +275,11 @@ class Lab:
             finally:
                 client.stop()
                 client.close()
+
+    def zookeeper_modes(self, hosts: Iterable[str]) -> dict[str, str | None]:
+        """The mode that each host's ZooKeeper tells, by host; None while it serves nobody."""
+        with self.operator():
+            return {name: readiness.mode_of(self._plan(name).address) for name in hosts}
 
     def _plan(self, host: str) -> HostPlan:
         if host not in self.plans:
@@ -347,14 +363,15 @@ class Lab:
 
     def start_brokers(self) -> None:
         """Starts Kafka on every controller and broker host, now and, with units, at every boot."""
-        scripted = service.has_script(self.spec, Role.BROKER)
         enable = ["systemctl", "enable", "--now", "--quiet", "kafka.service"]
-        for host in (host for role in service.KAFKA for host in self.role(role)):
-            self.exec(host.name, service.control(self.spec, host.role, "start") if scripted else enable)
+        for role in service.KAFKA:
+            start = service.control_command(self.spec, role, "start")
+            for host in self.names(role):
+                self.exec(host, start if service.has_script(self.spec, role) else enable)
 
     def wait_for_brokers(self, ensemble: str | None = None, deadline_s: float = BROKERS_S) -> None:
-        """Waits until every broker is registered and every ISR is full, as seen through each cluster's own
-        ensemble, or through this one."""
+        """Waits until every broker is registered and every ISR is full, by each cluster's ensemble or this
+        one."""
         for cluster in shape_of(self.spec).clusters:
             brokers = [plan for plan in self.members(cluster.name) if plan.role is Role.BROKER]
             if cluster.ensemble is None:
@@ -368,7 +385,7 @@ class Lab:
 
     def _kafka_started_s(self, broker: str) -> int:
         """When the broker's process was started, unix time in seconds."""
-        answer = self.exec(broker, service.started(self.spec, Role.BROKER)).stdout.strip()
+        answer = self.exec(broker, service.start_time_command(self.spec, Role.BROKER)).stdout.strip()
         if not answer.startswith("@"):
             raise LabError(f"kafka of {broker} was never started")
         return int(answer[1:])
@@ -411,8 +428,7 @@ class Lab:
                 entry["unit"] = unit
                 entry["unit_state"] = self._service_state(name)
             if host.pid and host.myid is not None:
-                with self.operator():
-                    entry["mode"] = readiness.server_mode(readiness.four_letter_word(host.address, "srvr"))
+                entry["mode"] = self.zookeeper_modes([name])[name]
             seen[name] = entry
         record = self.record
         return {
@@ -432,7 +448,7 @@ class Lab:
         if not service.has_script(self.spec, role):
             active = ["systemctl", "is-active", service.name_of(role)]
             return self.exec(name, active, check=False).stdout.strip()
-        status = self.exec(name, service.asked(role), check=False)
+        status = self.exec(name, service.status_command(role), check=False)
         return "active" if status.returncode == 0 else "inactive"
 
     # -- taking it down

@@ -1,15 +1,18 @@
-"""The hosts of one lab: the software they run on, their disks, keys and files, their boot."""
+"""The hosts of one lab: their software, disks, keys, files and boot."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from zkmigrate.lab import host as lab_host
-from zkmigrate.lab import keys, provision, render, state
+from zkmigrate.lab import provision, render, state
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.shape import Ensemble, KafkaCluster
 from zkmigrate.lab.spec import JAVA_11_KAFKA, LabSpec, Role, hosts_of
@@ -19,14 +22,14 @@ from zkmigrate.lab.wait import Progress
 BOOT_S = 180
 """How long systemd-nspawn may take to start a container, seconds."""
 WEIGHTS: Mapping[Role, int] = {Role.DEST: 3}
-"""Shares of the processors, 1 for a role that is not named: in the window everybody waits for dest."""
+"""Shares of the processors, by default 1: in the window all wait for dest."""
 INOTIFY_PER_HOST = 6
-"""inotify instances that systemd keeps open on a host. 116 were counted for the 20 hosts of two labs."""
+"""inotify instances that systemd keeps open on a host: 116 were counted for 20 hosts."""
 
 
 @dataclass(frozen=True)
 class Software:
-    """What hosts are made of: the clean root file system, and by host the directories bound into it."""
+    """The clean root file system, and by host the directories to bind into it."""
 
     rootfs: Path
     bound: Mapping[str, Mapping[str, Path]]
@@ -50,7 +53,7 @@ def fetch(spec: LabSpec, progress: Progress) -> Software:
 def check_inotify(hosts: int) -> None:
     """Raises LabError where this account cannot open the inotify instances that so many hosts need.
 
-    Linux counts them for each user, all hosts of all labs together. A systemd that gets none starts no sshd.
+    Linux counts those of all labs of a user together. A systemd that gets none starts no sshd.
     """
     kernel = ctypes.CDLL(None)
     needed = hosts * INOTIFY_PER_HOST
@@ -70,7 +73,7 @@ def check_inotify(hosts: int) -> None:
 
 
 def host_directory(directory: Path, host: str) -> Path:
-    """Where a lab keeps what belongs to one host."""
+    """The directory of one host of a lab."""
     return directory / "hosts" / host
 
 
@@ -84,15 +87,43 @@ def known_hosts_file(directory: Path) -> Path:
     return directory / "keys" / "known_hosts"
 
 
+@dataclass(frozen=True)
+class KeyPair:
+    """An ed25519 key: private in OpenSSH's own text form, public as `ssh-ed25519 BASE64`."""
+
+    private: str
+    public: str
+
+    @classmethod
+    def generate(cls) -> KeyPair:
+        """A new key."""
+        key = Ed25519PrivateKey.generate()
+        private = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+        )
+        public = key.public_key().public_bytes(
+            serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+        )
+        return cls(private.decode(), public.decode())
+
+
+def known_hosts(keys: Iterable[tuple[str, str, str]]) -> str:
+    """The known_hosts text (sshd(8)) for (host name, address, public key) triples."""
+    return "".join(f"{name},{address} {public}\n" for name, address, public in keys)
+
+
 def prepare(directory: Path, spec: LabSpec, software: Software) -> None:
-    """Mounts the disk of every host, makes the keys and writes all files."""
-    operator = keys.KeyPair.generate()
+    """Mounts the disk of every host, makes the keys and writes all files.
+
+    The hosts' keys are known before their boot, so nothing is trusted on first use.
+    """
+    operator = KeyPair.generate()
     operator_key(directory).parent.mkdir(mode=0o700)
     operator_key(directory).touch(0o600)
     operator_key(directory).write_text(operator.private)
     known = []
     for plan in hosts_of(spec):
-        key = keys.KeyPair.generate()
+        key = KeyPair.generate()
         known.append((plan.name, plan.address, key.public))
         own = host_directory(directory, plan.name)
         root = lab_host.mount_root(own, software.rootfs)
@@ -102,11 +133,11 @@ def prepare(directory: Path, spec: LabSpec, software: Software) -> None:
         lab_host.write_files(root, files, render.account_lines(plan))
         binds = "".join(f"{inside}\t{path}\n" for inside, path in software.bound[plan.name].items())
         _binds_file(directory, plan.name).write_text(binds)
-    known_hosts_file(directory).write_text(keys.known_hosts(known))
+    known_hosts_file(directory).write_text(known_hosts(known))
 
 
 def _binds_file(directory: Path, host: str) -> Path:
-    """What is bound into the host at every boot: lines of `path inside TAB path here`."""
+    """The file of the directories to bind at every boot: lines of `path inside TAB path here`."""
     return host_directory(directory, host) / "binds"
 
 

@@ -46,7 +46,7 @@ def remake_host(lab_id: str, spec: LabSpec, host: str) -> None:
     """Replaces a host's namespace by a fresh one: same address, no rules, no sets, no connections."""
     name = netns(lab_id, host)
     _end_processes(name)
-    # The port goes with its peer, but only some time after the namespace: its name is needed at once.
+    # The port would go with its peer, but later than the namespace: its name is needed at once.
     run(["ip", "-n", netns(lab_id, BRIDGE), "link", "delete", host])
     run(["ip", "netns", "delete", name])
     _join(lab_id, spec, host, next(plan.address for plan in hosts_of(spec) if plan.name == host))
@@ -56,8 +56,8 @@ def _join(lab_id: str, spec: LabSpec, member: str, address: str) -> None:
     """Makes the namespace of one member and joins it to the bridge."""
     name, bridge = netns(lab_id, member), netns(lab_id, BRIDGE)
     run(["ip", "netns", "add", name])
-    # Both ends are created where they belong; the veth pair is never seen in the base namespace. The link
-    # address follows from the address, so that a host that comes back is found without a new ARP exchange.
+    # Both ends are created in their namespaces: the machine never sees the pair. The link address follows
+    # from the address, so that a host that comes back is found without a new ARP exchange.
     link = ["eth0", "address", link_address(address), "netns", name]
     run(["ip", "link", "add", *link, "type", "veth", "peer", "name", member, "netns", bridge])
     setup = f"link set lo up\naddress add {address}/{SUBNET.prefixlen} dev eth0\nlink set eth0 up\n"
@@ -80,7 +80,7 @@ def existing(lab_id: str) -> tuple[str, ...]:
 
 
 def remove(lab_id: str) -> None:
-    """Ends what still runs in the lab's namespaces (load clients, say) and deletes them."""
+    """Ends what still runs in the lab's namespaces (such as load clients) and deletes them."""
     for name in existing(lab_id):
         _end_processes(name)
         run(["ip", "netns", "delete", name])

@@ -1,4 +1,4 @@
-"""The operator of a lab: the command line from the operator's place, what it tells, and what is typed."""
+"""The operator of a lab: runs the command line, reads its events and types answers."""
 
 from __future__ import annotations
 
@@ -15,42 +15,39 @@ from typing import Any
 
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
-from zkmigrate.lab.wait import wait_until
+from zkmigrate.lab.wait import Progress, silent, wait_until
 
 _POLL_S = 0.02
+_BUSY = (6, 7)
+"""Exit codes after which another try may succeed: a closed gate; turned back by itself."""
 
 
 @dataclass
-class Typing:
+class ToolProcess:
     """One process of the tool and the file that its events go to."""
 
     process: subprocess.Popen[str]
-    events: Path
+    path: Path
 
-    def said(self) -> list[dict[str, Any]]:
-        """The whole events that the tool has told so far."""
-        text = self.events.read_text()
-        lines = text.rpartition("\n")[0].splitlines()
-        return [json.loads(line) for line in lines if line.startswith("{")]
-
-    def of(self, kind: str) -> list[dict[str, Any]]:
-        """Its events of one kind so far."""
-        return [event for event in self.said() if event["event"] == kind]
+    def events_of(self, kind: str) -> list[dict[str, Any]]:
+        """The whole events of one kind so far."""
+        lines = self.path.read_text().rpartition("\n")[0].splitlines()
+        events = (json.loads(line) for line in lines if line.startswith("{"))
+        return [event for event in events if event["event"] == kind]
 
     @property
-    def ended(self) -> bool:
-        """Whether the process is gone."""
+    def has_ended(self) -> bool:
         return self.process.poll() is not None
 
-    def held(self, limit_s: float) -> bool:
-        """Wait until it holds, or has ended; whether it holds. NotReady when neither."""
+    def wait_for_hold(self, limit_s: float) -> bool:
+        """Wait until the tool holds or has ended; whether it holds. NotReady when neither."""
 
         def neither() -> str | None:
-            # Looked at fifty times a second beside the cut-over itself: the text will do.
-            return None if self.ended or b'"event": "Holding"' in self.events.read_bytes() else "neither"
+            # This looks fifty times a second beside the cut-over: the bare text must do.
+            return None if self.has_ended or b'"event": "Holding"' in self.path.read_bytes() else "neither"
 
         wait_until("held, or ended", neither, limit_s, _POLL_S)
-        return not self.ended
+        return not self.has_ended
 
     def type(self, word: str) -> None:
         """Type a word and Enter; a process that has just ended does not hear it."""
@@ -63,7 +60,7 @@ class Typing:
         """``kill -9``."""
         self.process.send_signal(signal.SIGKILL)
 
-    def end(self, limit_s: float) -> int:
+    def wait_for_end(self, limit_s: float) -> int:
         """Wait for the end; the exit code. LabError when it does not end."""
         try:
             return self.process.wait(limit_s)
@@ -71,9 +68,11 @@ class Typing:
             raise LabError(f"the tool has not ended within {limit_s:g} s: {self.troubles()}") from late
 
     def troubles(self) -> str:
-        """What the tool said stood in the way, and what it decided."""
-        found = [f"{e['phase']}: {_finding(e['finding'])} -> {e['decision']}" for e in self.of("Alarm")]
-        for e in self.of("RunEnded") if not found else []:
+        """The alarms and decisions that the tool told; without any, its last message and failed findings."""
+        found = [
+            f"{e['phase']}: {_finding(e['finding'])} -> {e['decision']}" for e in self.events_of("Alarm")
+        ]
+        for e in self.events_of("RunEnded") if not found else []:
             found.append(e["message"])
             found += [_finding(f) for f in e["findings"] if f["held"] != "yes"]
         return "; ".join(found)[:2000]
@@ -85,7 +84,7 @@ def _finding(finding: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Operator:
-    """Runs the verbs of one run. directory: holds ``migration.yml``; ``runs`` and ``said`` are made there."""
+    """Runs the verbs of one run. directory: holds ``migration.yml``; receives ``runs`` and ``said``."""
 
     lab: Lab
     directory: Path
@@ -99,10 +98,10 @@ class Operator:
     @contextlib.contextmanager
     def tool(
         self, name: str, verb: str, *options: str, program: Sequence[str] = ("zkmigrate",)
-    ) -> Iterator[Typing]:
-        """A verb under way, its events in ``said/NAME.jsonl``; ended on the way out.
+    ) -> Iterator[ToolProcess]:
+        """A verb under way, its events in ``said/NAME.jsonl``; killed on the way out if it still runs.
 
-        program: a module and its own words before the verb.
+        program: a module and its own arguments before the verb.
         """
         path = self.directory / "said" / f"{name}.jsonl"
         path.parent.mkdir(exist_ok=True)
@@ -120,16 +119,32 @@ class Operator:
                 start_new_session=True,
             )
             try:
-                yield Typing(process, path)
+                yield ToolProcess(process, path)
             finally:
                 if process.poll() is None:
                     process.kill()
                 with contextlib.suppress(BrokenPipeError):
                     process.communicate()
 
-    def through(self, name: str, verb: str, *options: str, limit_s: float = 600.0) -> None:
-        """Run one verb to its end; LabError unless it ends with 0."""
-        with self.tool(name, verb, *options) as typing:
-            code = typing.end(limit_s)
+    def through(
+        self,
+        name: str,
+        verb: str,
+        *options: str,
+        limit_s: float = 600.0,
+        tries: int = 1,
+        progress: Progress = silent,
+    ) -> None:
+        """Run one verb to its end; LabError unless it ends with 0.
+
+        tries: how often at most. On a busy machine a gate is closed, or the tool turns back, now and then.
+        """
+        for number in range(1, tries + 1):
+            progress(f"tool: {verb} {' '.join(options)}")
+            with self.tool(f"{name}-{number}", verb, *options) as process:
+                code = process.wait_for_end(limit_s)
+            if code not in _BUSY:
+                break
+            progress(f"not yet ({code}): {process.troubles()}")
         if code:
-            raise LabError(f"zkmigrate {verb} ended with {code}: {typing.troubles()}")
+            raise LabError(f"zkmigrate {verb} ended with {code}: {process.troubles()}")

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _STATE, _START_TIME = 0, 19
-"""Places of `state` and `starttime` (clock ticks since boot) in /proc/PID/stat after the command; proc(5)."""
+"""Positions of `state` and `starttime` (clock ticks since boot) behind the command in /proc/PID/stat;
+proc(5)."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class ProcessId:
         return fields is not None and int(fields[_START_TIME]) == self.start and fields[_STATE] not in "ZX"
 
     def send(self, number: signal.Signals) -> bool:
-        """Sends a signal if the process still runs; says whether it was sent."""
+        """Sends a signal if the process still runs; whether it was sent."""
         if not self.alive():
             return False
         try:
@@ -47,7 +48,7 @@ class ProcessId:
         return True
 
     def reap(self) -> None:
-        """Takes the exit status if this is an ended child of ours, so that no zombie stays behind."""
+        """Takes the exit status of an ended child, so that no zombie stays."""
         try:
             os.waitpid(self.pid, os.WNOHANG)
         except ChildProcessError:

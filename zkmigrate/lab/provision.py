@@ -26,25 +26,14 @@ from pathlib import Path
 from typing import IO
 
 from zkmigrate.lab.failure import LabError
-from zkmigrate.lab.wait import Progress, silent
+from zkmigrate.lab.wait import Progress, TimedProgress, silent
 
 SUITE = "bookworm"
 ROOTFS_PACKAGES = (
-    "systemd",
-    "systemd-sysv",
-    "dbus",
-    "openssh-server",
-    "sudo",
-    "iptables",
-    "ipset",
-    "iproute2",
-    "netcat-openbsd",
-    "procps",
-    "openjdk-17-jre-headless",
-    "ca-certificates",
-    "libfaketime",
-)
-# What the build takes over from the building machine or makes unique: each lab host gets its own.
+    "systemd", "systemd-sysv", "dbus", "openssh-server", "sudo", "iptables", "ipset", "iproute2",
+    "netcat-openbsd", "procps", "openjdk-17-jre-headless", "ca-certificates", "libfaketime",
+)  # fmt: skip
+# The build copies these from the machine or makes them unique: each lab host gets its own.
 ROOTFS_REMOVED = ("etc/ssh/ssh_host_*", "etc/resolv.conf", "etc/hostname", "var/log/*.log", "var/log/apt/*")
 
 POM = Path(__file__).resolve().parents[2] / "setup" / "pom.xml"
@@ -57,11 +46,11 @@ _LAST_LINES = 15
 
 
 class ProvisionError(LabError):
-    """Something the lab needs could not be fetched; the text names what was run, what it said, what to do."""
+    """A part of the lab could not be fetched; the text has the command, its output and what to do."""
 
 
 def cache_dir() -> Path:
-    """The folder everything fetched is kept in; not created here.
+    """The cache's folder; not created here.
 
     `ZKMIGRATE_CACHE` if set, else `zkmigrate` below `XDG_CACHE_HOME` (ignored where relative, as the XDG base
     directory specification asks), else `.cache/zkmigrate` in the home folder. An empty variable counts as
@@ -78,10 +67,11 @@ def cache_dir() -> Path:
 
 
 def ensure_rootfs(progress: Progress = silent) -> Path:
-    """The clean Debian root file system that lab hosts share as their read-only lower layer.
+    """The clean Debian root file system that lab hosts share as their read-only lower layer; built when
+    missing.
 
-    Built when missing. It holds no ssh host key, machine id, host name or resolver. It is keyed by suite and
-    package list, so a changed list builds a new one beside the old. Raises ProvisionError.
+    It has no ssh host key, machine id, host name or resolver. Another suite or package list makes another
+    one. Raises ProvisionError.
     """
     key = _digest(SUITE, *ROOTFS_PACKAGES, *ROOTFS_REMOVED)
     target = cache_dir() / "rootfs" / f"{SUITE}-{key}"
@@ -145,9 +135,9 @@ def java11_home() -> Path:
 
 
 def fetch(names: Sequence[str], progress: Progress = silent) -> None:
-    """Fetch the root file system and the named jars (`zookeeper-3.5.8`), side by side, before a lab asks.
+    """Fetch the root file system and the named jars (`zookeeper-3.5.8`) in parallel.
 
-    Raises ProvisionError, for an unknown name before anything is fetched.
+    Raises ProvisionError; for an unknown name before it fetches anything.
     """
     known = {
         **{f"zookeeper-{version}": partial(zookeeper_classpath, version) for version in zookeeper_versions()},
@@ -155,8 +145,8 @@ def fetch(names: Sequence[str], progress: Progress = silent) -> None:
     }
     if unknown := [name for name in names if name not in known]:
         raise ProvisionError(f"cannot fetch {', '.join(unknown)}; possible: {', '.join(known)}")
-    with ThreadPoolExecutor(max_workers=1) as beside:
-        rootfs = beside.submit(ensure_rootfs, progress)
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        rootfs = pool.submit(ensure_rootfs, progress)
         for name in names:
             known[name](progress)
         rootfs.result()
@@ -170,24 +160,13 @@ def _classpath(product: str, version: str, progress: Progress) -> tuple[Path, ..
     target = cache_dir() / "jars" / f"{name}-{profiles[version]}"
 
     def build(part: Path) -> None:
-        _run(
-            f"fetching the jars of {name}",
-            [
-                "mvn",
-                "--batch-mode",
-                "--no-transfer-progress",
-                "--strict-checksums",
-                f"--file={POM}",
-                f"--activate-profiles={name}",
-                f"-Dmaven.repo.local={cache_dir() / 'm2'}",
-                "dependency:copy-dependencies",
-                "-DincludeScope=runtime",
-                f"-DoutputDirectory={part}",
-            ],
-            progress,
-            seconds=_JARS_SECONDS,
-            advice="check that Maven reaches its repository (see ~/.m2/settings.xml), then run again",
-        )
+        argv = [
+            "mvn", "--batch-mode", "--no-transfer-progress", "--strict-checksums", f"--file={POM}",
+            f"--activate-profiles={name}", f"-Dmaven.repo.local={cache_dir() / 'm2'}",
+            "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={part}",
+        ]  # fmt: skip
+        advice = "check that Maven reaches its repository (see ~/.m2/settings.xml), then run again"
+        _run(f"fetching the jars of {name}", argv, progress, seconds=_JARS_SECONDS, advice=advice)
         if not any(part.glob(f"{product}*.jar")):
             raise ProvisionError(f"Maven ended well but copied no {product} jar; see profile {name} in {POM}")
 
@@ -217,9 +196,9 @@ def _digest(*parts: str) -> str:
 
 
 def _apt_sources() -> list[str]:
-    """This machine's own Debian sources for SUITE as one-line entries; none leaves the choice to mmdebstrap.
+    """This machine's Debian sources for SUITE as one-line entries, without other origins.
 
-    Sources of other origins are left out: the root file system is plain Debian wherever it is built.
+    Without any, mmdebstrap chooses.
     """
     fields = ["$(ORIGIN)", "$(CODENAME)", "$(CREATED_BY)", "$(REPO_URI)", "$(RELEASE)", "$(COMPONENT)"]
     keyring = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -233,7 +212,7 @@ def _apt_sources() -> list[str]:
 
 
 def _apt_options() -> list[str]:
-    """This machine's apt settings for reaching its mirrors; mmdebstrap does not take them over by itself."""
+    """This machine's apt settings for its mirrors, which mmdebstrap does not copy by itself."""
     wanted = re.compile(r"Acquire::(https?::Proxy|Check-Valid-Until|Check-Date|Retries)\b.*", re.IGNORECASE)
     lines = _output(["apt-config", "dump", "--no-empty", "--format", '%f "%v";%n', "Acquire"])
     return [line for line in lines if wanted.fullmatch(line)]
@@ -276,7 +255,7 @@ def _ensure(
 
 @contextmanager
 def _locked(path: Path, what: str, progress: Progress) -> Iterator[None]:
-    """Hold the lock file; the kernel frees it when its owner dies."""
+    """Hold the lock file; the kernel releases it when its owner dies."""
     with open(path, "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -287,13 +266,13 @@ def _locked(path: Path, what: str, progress: Progress) -> Iterator[None]:
 
 
 def _remove(path: Path) -> None:
-    # A killed mmdebstrap may have left file systems mounted below it: never delete across those.
+    # A killed mmdebstrap may leave file systems mounted there: never delete across those.
     if path.exists():
         _output(["rm", "-rf", "--one-file-system", "--", str(path)])
 
 
 def _run(what: str, argv: Sequence[str], progress: Progress, *, seconds: float, advice: str) -> None:
-    """Run a command to its end, telling `progress` how it goes. Raises ProvisionError."""
+    """Run a command to its end, with progress. Raises ProvisionError."""
     begun = time.monotonic()
     last: deque[str] = deque(maxlen=_LAST_LINES)
     progress(what)
@@ -322,18 +301,15 @@ def _run(what: str, argv: Sequence[str], progress: Progress, *, seconds: float, 
             process.wait()
         process.stdout.close()
     if status != 0:
-        said = "\n".join(f"  {line}" for line in last) or "  (nothing)"
+        output = "\n".join(f"  {line}" for line in last) or "  (nothing)"
         raise ProvisionError(
             f"{what} failed.\n"
-            f"ran: {shlex.join(argv)}\nexit code: {status}\nlast lines:\n{said}\nto do: {advice}"
+            f"ran: {shlex.join(argv)}\nexit code: {status}\nlast lines:\n{output}\nto do: {advice}"
         )
 
 
 def _lines(stream: IO[str], deadline: float) -> Iterator[str | None]:
-    """The stream's lines as they come, None for each quiet spell.
-
-    TimeoutError at the deadline (monotonic seconds).
-    """
+    """The stream's lines, and None for each quiet spell. TimeoutError at the deadline (monotonic seconds)."""
     pending = b""
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)
@@ -353,12 +329,7 @@ def _lines(stream: IO[str], deadline: float) -> Iterator[str | None]:
 
 
 def main() -> int:
-    """`python -m zkmigrate.lab.provision [NAME...]`: fetch and tell how it goes; no name means all jars."""
-    begun = time.monotonic()
-
-    def tell(line: str) -> None:
-        print(f"[{time.monotonic() - begun:3.0f} s] {line}", flush=True)
-
+    """`python -m zkmigrate.lab.provision [NAME...]`: fetch these, or all jars."""
     every = [f"zookeeper-{v}" for v in zookeeper_versions()] + [f"kafka-{v}" for v in kafka_versions()]
     parser = argparse.ArgumentParser(
         prog="python -m zkmigrate.lab.provision",
@@ -366,7 +337,7 @@ def main() -> int:
     )
     parser.add_argument("name", nargs="*", help=f"all of them when left out: {', '.join(every)}")
     try:
-        fetch(parser.parse_args().name or every, tell)
+        fetch(parser.parse_args().name or every, TimedProgress())
     except ProvisionError as error:
         print(error, file=sys.stderr)
         return 1

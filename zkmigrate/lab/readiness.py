@@ -1,6 +1,6 @@
-"""Real conditions that say a lab is ready: ssh answers, a quorum serves, every broker is registered.
+"""Conditions of a ready lab: ssh answers, a quorum serves, every broker is registered.
 
-All of this runs in the operator's network namespace: enter it first.
+Enter the operator's network namespace first.
 """
 
 from __future__ import annotations
@@ -35,6 +35,11 @@ def server_mode(answer: str | None) -> str | None:
     return None
 
 
+def mode_of(address: str, port: int = CLIENT_PORT) -> str | None:
+    """The mode that a server tells now; None when it does not serve."""
+    return server_mode(four_letter_word(address, "srvr", port))
+
+
 def ssh_answers(hosts: Iterable[HostPlan]) -> Callable[[], str | None]:
     """Condition: every host's sshd greets."""
     waiting = {host.name: host.address for host in hosts}
@@ -59,7 +64,7 @@ def quorum_serves(hosts: Sequence[HostPlan]) -> Callable[[], str | None]:
     wanted = ["follower"] * (len(hosts) - 1) + ["leader"] if len(hosts) > 1 else ["standalone"]
 
     def missing() -> str | None:
-        modes = {host.name: server_mode(four_letter_word(host.address, "srvr")) for host in hosts}
+        modes = {host.name: mode_of(host.address) for host in hosts}
         if sorted(str(mode) for mode in modes.values()) == wanted:
             return None
         return ", ".join(f"{name} {mode or 'not serving'}" for name, mode in modes.items())
@@ -72,8 +77,8 @@ def brokers_ready(
 ) -> Callable[[], str | None]:
     """Condition: every broker is registered and accepts, there is a controller, and every ISR is full.
 
-    `started_s` is when each broker's process started (unix time), by host name: a registration older than
-    that is the leftover of an earlier process whose session has not expired yet.
+    started_s: when each broker's process started (unix time), by host name. An older registration is of an
+    earlier process whose session has not expired yet.
     """
     top = "" if chroot == "/" else chroot
 

@@ -1,15 +1,11 @@
-"""The files of a lab host as values: what a careful administrator would have put there.
-
-Paths are the usual ones of a packaged installation: `/etc/zookeeper/conf/zoo.cfg`, `/var/lib/zookeeper`,
-`/etc/kafka/server.properties`, `/var/lib/kafka`, units `zookeeper.service` and `kafka.service`.
-"""
+"""The files of a lab host as values, at the usual paths of a packaged installation."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from zkmigrate.lab import service
@@ -45,31 +41,23 @@ ZOOKEEPER_JARS, KAFKA_JARS, JAVA_11 = "/opt/zookeeper/lib", "/opt/kafka/lib", "/
 UNITS = "/etc/systemd/system"
 
 SNAP_COUNT = 2_000
-"""Transactions to a snapshot, ZooKeeper's own value is 100,000. A server that starts reads back what came
-since its last one, and an observer that is restarted before it is due takes none, so that a lab that goes
-back and forth has ever longer logs: here, where nine servers share two cores, they cost the seconds that
-sessions have."""
+"""Transactions between two snapshots; ZooKeeper's default is 100,000. A starting server replays the log since
+its last snapshot. An observer that restarts often takes none, so a lab that goes back and forth would have
+ever longer logs: with nine servers on two cores their replay takes longer than sessions last."""
 _SNAP_COUNT_MOST = 100_000
 _SNAP_BYTES_EACH = 5_000
-"""What a transaction may cost in snapshots: with 1 GB of znodes and 2,000 transactions to each, six servers
-filled 79 GB in four minutes."""
+"""Bytes of snapshot that a transaction may cause: with 1 GB of znodes and a snapshot each 2,000 transactions,
+six servers filled 79 GB in four minutes."""
 
 _KEPT_TRANSACTIONS = 500
 """Transactions a server keeps in memory for its followers (ZooKeeper's ``ZKDatabase.commitLogCount``)."""
 
 MASKED_UNITS = (
-    "apt-daily.timer",
-    "apt-daily-upgrade.timer",
-    "console-getty.service",
-    "dpkg-db-backup.timer",
-    "e2scrub_all.timer",
-    "e2scrub_reap.service",
-    "fstrim.timer",
-    "getty@tty1.service",
-    "systemd-logind.service",
-    "systemd-pstore.service",
-)
-"""Units that do nothing for a lab host but cost boot time ten times over."""
+    "apt-daily.timer", "apt-daily-upgrade.timer", "console-getty.service", "dpkg-db-backup.timer",
+    "e2scrub_all.timer", "e2scrub_reap.service", "fstrim.timer", "getty@tty1.service",
+    "systemd-logind.service", "systemd-pstore.service",
+)  # fmt: skip
+"""Units that a lab host does not need; with them it boots ten times slower."""
 
 
 @dataclass(frozen=True)
@@ -95,30 +83,34 @@ def zookeeper_servers(hosts: Iterable[HostPlan]) -> str:
 
 def source_zoo_cfg(spec: LabSpec, ensemble: str = "source") -> str:
     """The zoo.cfg of every server of an ensemble that serves from the start."""
-    lines = [
-        f"tickTime={spec.tick_time_ms}",
-        "initLimit=10",
-        "syncLimit=5",
-        f"dataDir={ZOOKEEPER_DATA}",
-        f"clientPort={CLIENT_PORT}",
-        "maxClientCnxns=0",
-        "autopurge.purgeInterval=0",
-        f"4lw.commands.whitelist={spec.four_letter_words}",
-        "admin.enableServer=false",
-    ]
-    if spec.reconfig_enabled:
-        lines.append("reconfigEnabled=true")
-    if not spec.sync_enabled:
-        lines.append("syncEnabled=false")
-    lines += [f"{key}={value}" for key, value in spec.source_options.items()]
-    return "\n".join(lines) + "\n" + zookeeper_servers(members(hosts_of(spec), ensemble))
+    options = {"reconfigEnabled": "true"} if spec.reconfig_enabled else {}
+    options |= {} if spec.sync_enabled else {"syncEnabled": "false"}
+    options |= spec.source_options
+    return (
+        f"""tickTime={spec.tick_time_ms}
+initLimit=10
+syncLimit=5
+dataDir={ZOOKEEPER_DATA}
+clientPort={CLIENT_PORT}
+maxClientCnxns=0
+autopurge.purgeInterval=0
+4lw.commands.whitelist={spec.four_letter_words}
+admin.enableServer=false
+"""
+        + _key_values(options)
+        + zookeeper_servers(members(hosts_of(spec), ensemble))
+    )
+
+
+def _key_values(options: Mapping[str, str]) -> str:
+    return "".join(f"{key}={value}\n" for key, value in options.items())
 
 
 def java_env(spec: LabSpec) -> str:
     """The EnvironmentFile of the ZooKeeper unit.
 
-    Heap for the tree: 2 kB for each filler znode and its data twice; the last transactions, which a server
-    keeps as they were written, twice too. Less was seen to end a leader while 1 GB was planted.
+    Heap for the tree: 2 kB for each filler znode and twice its data, and twice the last transactions, which a
+    server keeps. With less a leader ended while 1 GB was planted.
     """
     data = spec.tree_size * spec.tree_node_bytes
     kept = min(data, _KEPT_TRANSACTIONS * MOST_NODE_BYTES)
@@ -146,7 +138,7 @@ def _kafka(version: str) -> str:
 def _started_by(
     spec: LabSpec, role: Role, unit: str, account: str, environment: str, command: str
 ) -> HostFile:
-    """The file that starts a host's server: its unit, or the script in place of it."""
+    """The file that starts a host's server: its unit, or the script instead."""
     if service.has_script(spec, role):
         # A quoted class path: java expands its star itself.
         text = re.sub(r"(/etc/\S+/\*)", r"'\1'", command)
@@ -241,7 +233,6 @@ zookeeper.connection.timeout.ms=30000
 """
     replicas = min(3, len(cluster.brokers))
     in_sync = max(1, replicas - 1)
-    further = "".join(f"{key}={value}\n" for key, value in spec.broker_options.items())
     return f"""{identity}log.dirs={",".join(log_dirs(spec, host))}
 {metadata}default.replication.factor={replicas}
 min.insync.replicas={in_sync}
@@ -256,7 +247,7 @@ unclean.leader.election.enable=false
 controlled.shutdown.enable=true
 group.initial.rebalance.delay.ms=0
 log.segment.bytes=67108864
-{further}"""
+{_key_values(spec.broker_options)}"""
 
 
 def _rack(host: HostPlan) -> str:
@@ -264,10 +255,10 @@ def _rack(host: HostPlan) -> str:
 
 
 def _kraft(spec: LabSpec, host: HostPlan, cluster: Iterable[HostPlan]) -> tuple[str, str]:
-    """The lines of a KRaft node that say who it is, and where the cluster's metadata is.
+    """The lines of a KRaft node with its identity, and with the place of the cluster's metadata.
 
-    A broker with disks keeps the metadata log beside them: a full disk then costs a log directory, and not
-    the node.
+    A broker with disks keeps the metadata log beside them: a full disk then costs a log directory, not the
+    node.
     """
     voters = ",".join(f"{h.node_id}@{h.address}:{CONTROLLER_PORT}" for h in cluster if h.votes)
     broker = host.broker is not None
@@ -287,16 +278,16 @@ listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 
 
 def kraft_cluster_id(lab_id: str, cluster: str) -> str:
-    """The id of a KRaft cluster, which has to be given when its storage is formatted.
+    """The id of a KRaft cluster, for formatting its storage.
 
-    It begins with a letter, as StorageTool takes an id with "-" in front for an option.
+    It begins with a letter: StorageTool takes an id that begins with "-" for an option.
     """
     digest = hashlib.sha256(f"{lab_id} {cluster}".encode()).digest()[:16]
     return base64.urlsafe_b64encode(bytes([digest[0] & 0x7F]) + digest[1:]).decode().rstrip("=")
 
 
 def format_command(version: str, cluster_id: str) -> list[str]:
-    """The command line that formats a KRaft node's storage, to be run as Kafka's account."""
+    """The command that formats a KRaft node's storage, for Kafka's account."""
     java = [kafka_java(version), *_KAFKA_FLAGS.split(), "-cp", f"/etc/kafka:{KAFKA_JARS}/*"]
     return [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", SERVER_PROPERTIES]
 
@@ -342,7 +333,7 @@ RateLimitIntervalSec=0
 
 
 def account_lines(host: HostPlan) -> dict[str, str]:
-    """What is appended to /etc/passwd, /etc/group and /etc/shadow.
+    """The lines to append to /etc/passwd, /etc/group and /etc/shadow.
 
     On source the operator may only read: `ops` is in the group that reads ZooKeeper's data, config and logs.
     """
@@ -375,7 +366,7 @@ def host_files(
     files = [
         HostFile("/etc/hostname", host.name + "\n"),
         HostFile("/etc/hosts", etc_hosts(spec)),
-        # Nothing answers names in the lab's network; an empty file fails at once instead of waiting.
+        # The lab's network has no name server; with an empty file a query fails at once.
         HostFile("/etc/resolv.conf", ""),
         HostFile("/etc/ssh/ssh_host_ed25519_key", host_key, 0o600),
         HostFile("/etc/ssh/sshd_config.d/lab.conf", _SSHD),

@@ -1,6 +1,6 @@
-"""How a lab host's server is controlled: a systemd unit, or a script of its own where the lab is built so.
+"""How to control a lab host's server: by a systemd unit, or by a script where `LabSpec.service` says so.
 
-Source always has units; `LabSpec.service` decides for dest hosts, brokers and controllers.
+Source always has units.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.spec import LabSpec, Role
 
 KAFKA = (Role.CONTROLLER, Role.BROKER)
-"""The roles whose server is Kafka, as they are started."""
+"""The roles whose server is Kafka, in the order of their start."""
 ACTIONS = ("start", "stop", "status", "kill")
 
 
@@ -32,7 +32,7 @@ def script(role: Role) -> str:
 
 
 def log_file(role: Role) -> str:
-    """Path of what the server prints when the script starts it."""
+    """Path of the server's output when the script starts it."""
     return f"/var/log/{name_of(role)}.log"
 
 
@@ -46,42 +46,34 @@ def commands(role: Role) -> dict[str, str]:
     return {action: f"{script(role)} {action}" for action in ACTIONS}
 
 
-def control(spec: LabSpec, role: Role, action: str) -> list[str]:
-    """The command line that starts or stops the server on a host of this role, for the lab's own use.
+def control_command(spec: LabSpec, role: Role, action: str) -> list[str]:
+    """The command that starts or stops the server on a host of this role, for the lab's own use.
 
-    A stop returns when the process is gone. What `Lab.exec` runs is in a cgroup that the host does not see,
-    and a JVM there may fail as it looks for its own; so a start goes through the host's systemd.
+    A stop returns when the process is gone. A start goes through the host's systemd: `Lab.exec` runs commands
+    in a cgroup that the host does not see, where a JVM may fail to find its own.
     """
     if not has_script(spec, role):
         return ["systemctl", action, name_of(role)]
     if action == "start":
-        return [
-            "systemd-run",
-            "--quiet",
-            "--collect",
-            "--wait",
-            "-p",
-            "KillMode=process",
-            script(role),
-            "start",
-        ]
+        run = ["systemd-run", "--quiet", "--collect", "--wait", "-p", "KillMode=process"]
+        return [*run, script(role), "start"]
     return ["sh", "-c", f"{script(role)} {action}; while {script(role)} status; do sleep 0.05; done"]
 
 
-def asked(role: Role) -> list[str]:
-    """The command line of the script that exits 0 while the server runs."""
+def status_command(role: Role) -> list[str]:
+    """The command of the script that exits 0 while the server runs."""
     return [script(role), "status"]
 
 
-def read_log(spec: LabSpec, role: Role) -> list[str]:
-    """The command line that prints what the server has printed since the lab was built."""
+def log_command(spec: LabSpec, role: Role) -> list[str]:
+    """The command that prints the server's output since the lab was built."""
     if has_script(spec, role):
         return ["cat", log_file(role)]
     return ["journalctl", "-o", "cat", "-u", name_of(role)]
 
 
-def started(spec: LabSpec, role: Role) -> list[str]:
-    """The command line that prints `@SECONDS`, unix time of the server's last start."""
+def start_time_command(spec: LabSpec, role: Role) -> list[str]:
+    """The command that prints `@SECONDS`, unix time of the server's last start."""
     if has_script(spec, role):
         return ["stat", "-c", "@%Y", pid_file(role)]
     show = ["systemctl", "show", "--timestamp=unix", "--property=ExecMainStartTimestamp", "--value"]
@@ -89,10 +81,10 @@ def started(spec: LabSpec, role: Role) -> list[str]:
 
 
 def script_text(role: Role, account: str, environment: str, command: str) -> str:
-    """The script: starts `command` as `account` in a session of its own, with a pid file and a log.
+    """The script: starts `command` as `account` in its own session, with a pid file and a log.
 
-    environment: a file of shell assignments that `command` names. The pid file is written by the process that
-    becomes the server; `start` returns once it is there.
+    environment: a file of shell assignments that `command` uses. The process that becomes the server writes
+    the pid file; `start` returns once it exists.
     """
     ask_guard = f"{zkm_host.ASK_GUARD}\n    "
     return f"""#!/bin/sh

@@ -1,6 +1,6 @@
-"""The shape of a lab: which ZooKeeper ensembles and which Kafka clusters it has, and of which hosts.
+"""The shape of a lab: its ZooKeeper ensembles and Kafka clusters, and their hosts. Values only.
 
-Values only. `LabSpec` (spec.py) says how all of them are set up; `hosts_of` makes hosts of both.
+`LabSpec` (spec.py) has the settings of all; `hosts_of` makes the hosts of both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pydantic import (
 from zkmigrate.lab.failure import LabError
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z-]{0,7}[a-z]$")]
-"""What hosts are named after. Linux takes 15 characters for a network port, as `NAME-ctl12`."""
+"""The first part of host names. Linux allows 15 characters for a network port, as `NAME-ctl12`."""
 
 
 def release(version: str) -> tuple[int, ...]:
@@ -48,7 +48,7 @@ class _Value(BaseModel):
 
 
 class Part(_Value):
-    """What hosts belong to: `name` is what they are named after, `version` that of their server."""
+    """A group of hosts: `name` begins their names, `version` is that of their server."""
 
     name: Name
     version: str
@@ -64,9 +64,9 @@ class Ensemble(Part):
 
 
 class Broker(_Value):
-    """One broker. `disks_mb` are the sizes of its disks: each is a file system of its own with one log
-    directory. Without disks the broker has one log directory on the host's root file system. `controller`:
-    with KRaft it is a controller too."""
+    """One broker. disks_mb: the sizes of its disks, each a file system with one log directory; without disks
+    the broker has one log directory on the root file system. controller: with KRaft it is a controller
+    too."""
 
     rack: str | None = None
     disks_mb: tuple[Megabytes, ...] = ()
@@ -76,8 +76,8 @@ class Broker(_Value):
 class KafkaCluster(Part):
     """A Kafka cluster on hosts NAME1 to NAMEn, one for each broker; their ids count from 1.
 
-    `ensemble` names the ensemble that holds the cluster's metadata below `chroot`. None means KRaft:
-    `controllers` hosts NAME-ctl1 and so on then are controllers alone, beside those brokers that are both.
+    ensemble: the ensemble that holds the cluster's metadata below `chroot`; None means KRaft. Then
+    `controllers` hosts NAME-ctl1 and so on are controllers alone, beside those brokers that are both.
     """
 
     version: str = "2.8.2"

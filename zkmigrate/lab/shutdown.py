@@ -1,7 +1,5 @@
-"""How a program that owns a lab ends: every polite signal takes the lab down, as Ctrl-C does.
-
-And how it ends a program that it runs.
-"""
+"""How a program that owns a lab ends: SIGTERM and SIGHUP take the lab down, as Ctrl-C does. And how it ends a
+program that it runs."""
 
 from __future__ import annotations
 
@@ -17,9 +15,8 @@ from typing import NoReturn
 def running(
     command: Sequence[str], environment: Mapping[str, str] | None = None, patience_s: float = 20
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a session of its own, so that a Ctrl-C reaches it once and through us; ended on the way
-    out: asked by SIGTERM (a Ctrl-C may be ignored where we run in the background), and killed when it has not
-    ended after ``patience_s``."""
+    """A process in its own session, so that Ctrl-C reaches it only through us. On the way out it gets SIGTERM
+    (a Ctrl-C may be ignored where we run in the background), and SIGKILL after ``patience_s``."""
     process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
         yield process

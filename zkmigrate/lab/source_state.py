@@ -1,4 +1,4 @@
-"""What nobody may have touched on source: configs, myid, unit files, and the server processes themselves."""
+"""What nobody may touch on source: configs, myid, unit files and the server processes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def source_state(lab: Lab) -> dict[str, str]:
 
 
 def complete(host: str, text: str) -> str:
-    """The same text, if it speaks of everything that has to be there; LabError names what is missing."""
+    """The same text, if it has everything that it must have; LabError names what is missing."""
     digested = set(re.findall(r"^[0-9a-f]{64}  (\S+)$", text, re.MULTILINE))
     missing = [path for path in (ZOO_CFG, MYID, UNIT) if path not in digested]
     if not re.search(r"^MainPID=[1-9][0-9]*$", text, re.MULTILINE):
@@ -51,5 +51,5 @@ def complete(host: str, text: str) -> str:
 
 
 def without_process(text: str) -> list[str]:
-    """One host's state without what names its server process, for one that had to be started again."""
+    """One host's state without its server process, for a server that was started again."""
     return [line for line in text.splitlines() if not line.startswith(("MainPID=", "ExecMainStart"))]

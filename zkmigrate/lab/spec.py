@@ -1,7 +1,7 @@
-"""What a lab is asked to be: versions, sizes, options, and the hosts and addresses that follow from them.
+"""The spec of a lab: versions, sizes, options, and the hosts and addresses that follow from them. Values
+only.
 
-Everything here is a value: nothing touches the machine. Every lab has network namespaces of its own, so
-all labs use the same subnet and two of them never meet.
+Every lab has its own network namespaces, so all labs use the same subnet.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ JAVA_11_KAFKA = frozenset({"2.3.1"})
 
 
 class Role(StrEnum):
-    """What a lab host is there for: a ZooKeeper server that serves from the start, or one that is installed
-    and empty; a broker (with KRaft perhaps a controller too); a controller alone; clients.
+    """The purpose of a lab host: a ZooKeeper server that serves from the start (source), or is installed and
+    empty (dest); a broker (with KRaft perhaps a controller too); a controller alone; clients.
 
-    In the lab of a move its ensembles and its cluster have the same names, so that a role names them too.
+    In the lab of a move its ensembles and its cluster have these names too.
     """
 
     SOURCE = "source"
@@ -48,8 +48,8 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class HostPlan:
-    """One host as the spec asks for it; `number` counts from 1 within part and role. `part` is the ensemble
-    or the cluster that it belongs to; None for a client host."""
+    """One planned host. number: from 1 within part and role. part: its ensemble or cluster; None for a client
+    host."""
 
     name: str
     role: Role
@@ -59,7 +59,7 @@ class HostPlan:
 
     @property
     def myid(self) -> int | None:
-        """The server id a ZooKeeper host has (source) or is going to get (dest); None elsewhere."""
+        """The server id that a ZooKeeper host has (source) or will get (dest); None elsewhere."""
         if self.role is Role.SOURCE:
             return self.number
         if self.role is Role.DEST:
@@ -68,7 +68,7 @@ class HostPlan:
 
     @property
     def broker(self) -> Broker | None:
-        """What the shape says of this broker; None elsewhere."""
+        """This broker in the shape; None elsewhere."""
         if self.role is not Role.BROKER or not isinstance(self.part, KafkaCluster):
             return None
         return self.part.brokers[self.number - 1]
@@ -93,18 +93,15 @@ class HostPlan:
 class LabSpec:
     """A lab to build. Times are milliseconds, sizes are as named.
 
-    The versions are those that `provision` knows; it refuses another one by name when the lab is built.
-    `source_options` are further `key=value` lines of the source's zoo.cfg, for the cases a preflight has
-    to refuse, `broker_options` those of each broker's server.properties. `sync_enabled` is ZooKeeper's
-    `syncEnabled` on source. `bandwidth_kbit` limits a host's link in both directions (token bucket), keyed
-    by host name. `data_disk_mb` gives each ZooKeeper host a disk of its own for its data directory (a loop-
-    mounted file system), which `fault disk-full` needs; 0 leaves the data on the host's root file system.
-    `tree_size` filler znodes of `tree_node_bytes` each stand outside the chroot. `service` is `systemd`, or
-    `commands`: then ZooKeeper on dest and Kafka on brokers are started by a script, and the inventory gives
-    its commands.
+    Versions: those that `provision` knows. source_options, broker_options: further `key=value` lines of
+    source's zoo.cfg and of each server.properties. sync_enabled: ZooKeeper's `syncEnabled` on source.
+    bandwidth_kbit: limits of hosts' links in both directions (token bucket), by host name. data_disk_mb: size
+    of a disk (a loop-mounted file system) for each ZooKeeper host's data, which `fault disk-full` needs; 0
+    for none. tree_size: filler znodes of `tree_node_bytes` each, outside the chroot. service: `systemd`, or
+    `commands`: then a script starts ZooKeeper on dest and Kafka, and the inventory gives its commands.
 
     Without a `shape` this is the lab of a move: ensembles source and dest, one cluster of three brokers, each
-    in a rack of its own. `MOVE_ONLY` says which fields describe that and are not for a lab with a shape.
+    in its own rack. `MOVE_ONLY` are the fields that a lab with a shape does not take.
     """
 
     source_version: str = "3.5.8"
@@ -234,6 +231,6 @@ def members(hosts: Iterable[HostPlan], part: str) -> tuple[HostPlan, ...]:
     return tuple(host for host in hosts if host.part is not None and host.part.name == part)
 
 
-PATIENT = LabSpec(session_timeout_ms=60_000, tick_time_ms=3_000)
-"""For what cuts over and back with clients on dest: on two cores that other work slows down, the way from
-FENCE to CHECK and back was seen to take more than 40 s, the longest session of a tick of 2 s."""
+LONG_SESSIONS = LabSpec(session_timeout_ms=60_000, tick_time_ms=3_000)
+"""For cut-overs and ways back with clients on dest: on two busy cores the way from FENCE to CHECK and back
+took more than 40 s, the longest session for a tick of 2 s."""

@@ -1,4 +1,4 @@
-"""How fast this machine is: the time in which three ZooKeepers start at once, as a cut-over does it."""
+"""The speed of this machine: how fast three ZooKeepers start at once, as in a cut-over."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from zkmigrate.lab import provision, render
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.fit import Speed
-from zkmigrate.lab.readiness import four_letter_word, server_mode
+from zkmigrate.lab.readiness import mode_of
 from zkmigrate.lab.spec import LabSpec
 from zkmigrate.lab.wait import wait_until
 
@@ -29,9 +29,10 @@ _HERE = "127.0.0.1"
 
 
 def measure(spec: LabSpec) -> Speed:
-    """Start ZooKeepers of dest's version on this machine, nothing else: the slowest of two starts, the usual
-    write. A start before these reads the jars, so that a cold disk does not count. LabError when they do
-    not start."""
+    """Start ZooKeepers of dest's version on this machine: the slowest of two starts, the usual write.
+
+    A first start reads the jars, so that a cold disk does not count. LabError when they do not start.
+    """
     if shutil.which("java") is None:
         raise LabError("the program java is not on this machine; install the package openjdk-17-jre-headless")
     jars = provision.zookeeper_classpath(spec.dest_version)[0].parent
@@ -48,7 +49,7 @@ def measure(spec: LabSpec) -> Speed:
 
 @contextlib.contextmanager
 def _started(java: list[str], count: int) -> Iterator[tuple[float, int]]:
-    """So many servers, each alone with its data; how long until all serve, and the port of one of them."""
+    """So many standalone servers; the seconds until all serve, and the port of one."""
     with tempfile.TemporaryDirectory(prefix="zkm-speed-") as directory, contextlib.ExitStack() as ended:
         ports = _free_ports(count)
         servers: dict[Path, subprocess.Popen[bytes]] = {}
@@ -72,7 +73,7 @@ def _started(java: list[str], count: int) -> Iterator[tuple[float, int]]:
                 if server.poll() is not None:
                     said = file.read_text(errors="replace").strip()[-500:] or "it said nothing"
                     raise LabError(f"the ZooKeeper that measures this machine ended by itself: {said}")
-            silent = [p for p in ports if server_mode(four_letter_word(_HERE, "srvr", p)) is None]
+            silent = [p for p in ports if mode_of(_HERE, p) is None]
             return f"an answer on {', '.join(str(port) for port in silent)}" if silent else None
 
         wait_until(f"start of {count} ZooKeepers to measure this machine", missing, _LIMIT_S, poll_s=0.02)
@@ -80,7 +81,7 @@ def _started(java: list[str], count: int) -> Iterator[tuple[float, int]]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listened on just now."""
+    """Free ports."""
     with contextlib.ExitStack() as stack:
         taken = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in taken:

@@ -1,4 +1,4 @@
-"""lab.json: what is known about a lab, written before each effect, and the decision what may be swept.
+"""lab.json: the record of a lab, written before each effect, and the decision which labs to sweep.
 
 Layout below the base directory (ZKMIGRATE_LAB_DIR, else /var/lib/zkmigrate-lab):
 
@@ -8,8 +8,8 @@ Layout below the base directory (ZKMIGRATE_LAB_DIR, else /var/lib/zkmigrate-lab)
     zkm-lab-ID/keys/         operator (private key), known_hosts
     zkm-lab-ID/hosts/NAME/   upper, work, root (overlay), console.log, disk1.img …
 
-Every name of a resource (namespaces, cgroups, mounts) follows from the lab's id, so a record that says no
-more than the id is enough to tear a lab down.
+The names of all resources (namespaces, cgroups, mounts) follow from the lab's id, so a record with the id
+alone is enough to take a lab down.
 """
 
 from __future__ import annotations
@@ -94,10 +94,7 @@ def _process(value: dict[str, int] | None) -> ProcessId | None:
 
 
 def sweepable(record: LabRecord, alive: Callable[[ProcessId], bool]) -> bool:
-    """Whether a lab is abandoned: its owner is dead and nobody asked to keep it.
-
-    A lab that was to be kept but whose owner died before it was ready is abandoned too.
-    """
+    """Whether a lab is abandoned: its owner is dead, and it is not a kept lab that was ready."""
     return not alive(record.owner) and not (record.kept and record.ready)
 
 

@@ -1,7 +1,7 @@
 """Taking labs down, whole ones and what a killed owner left behind.
 
-Everything is found by the lab's id (namespaces, cgroups, mounts below its directory), so a record written
-before the first effect is enough, and every part may already be gone.
+The lab's id finds everything (namespaces, cgroups, mounts below its directory); every part may be gone
+already.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from zkmigrate.lab.spec import hosts_of
 from zkmigrate.lab.wait import Progress, silent, wait_until
 
 POWER_OFF_S = 15
-"""How long hosts may take to power off before they are killed, seconds."""
-
+"""Seconds until hosts that do not power off are killed."""
 DETACH_S = 120
-"""How long the kernel may take to let go of the disks of hosts that are off, seconds."""
+"""Seconds that the kernel may take to detach the disks of hosts that are off."""
 
 
 def remove(directory: Path, progress: Progress = silent) -> None:
-    """Takes a lab down: hosts powered off cleanly (killed after a deadline), then all traces removed.
+    """Takes a lab down: powers hosts off (kills them after a deadline), then removes all traces.
 
-    ZooKeeper and Kafka are killed first: their data goes with the lab, and brokers that can no longer hand
-    over their partitions would take minutes to stop.
+    It kills ZooKeeper and Kafka first: brokers that cannot hand over their partitions would take minutes to
+    stop.
     """
     if not directory.exists():
         return
@@ -67,8 +66,8 @@ def _remove(directory: Path, progress: Progress) -> None:
 
 
 def _attached(directory: Path) -> str | None:
-    """Disks below a directory that the kernel still has: it lets go once the last mount namespace that saw
-    them is gone, some time after the unmounting."""
+    """Condition: no disk below the directory is attached. The kernel detaches one some time after its
+    unmounting, once the last mount namespace that saw it is gone."""
     disks = run(["losetup", "--all", "--noheadings", "--output", "BACK-FILE"]).splitlines()
     return ", ".join(disk for disk in disks if disk.startswith(f"{directory}/")) or None
 
@@ -83,8 +82,7 @@ _KILL = (
 
 def _stop_host(record: state.HostRecord) -> None:
     if record.leader is not None and record.leader.alive():
-        # On a host without one of the units, or in the middle of its boot, this fails: then there is no
-        # server to kill, or the power-off below ends it.
+        # This fails on a host without such a unit or in the middle of its boot; the power-off below ends it.
         subprocess.run(host.exec_argv(record.leader, _KILL), capture_output=True, timeout=10, check=False)
     host.power_off(record, POWER_OFF_S)
 
@@ -130,7 +128,7 @@ def sweep(progress: Progress = silent) -> list[str]:
 
 
 def _abandoned(directory: Path) -> bool:
-    """Creation holds the base lock, so a directory without a record was left by a crash."""
+    """A directory without a record is of a crash: creation holds the base lock."""
     if not (directory / "lab.json").exists():
         return True
     return state.sweepable(state.read(directory), ProcessId.alive)

@@ -1,4 +1,4 @@
-"""The steps of a run with their times, and who opened the door, read from its journal."""
+"""The steps of a run with their times, and who opened the door, from its journal."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ OPENED_BY_OPERATOR, OPENED_BY_FINISHER = "operator", "finisher"
 
 
 def step_spans(run_directory: Path) -> list[dict[str, Any]]:
-    """Every visit to a step, in order: ``stage.step`` (``…:back`` on the way back), start and end in
-    CLOCK_MONOTONIC ns.
-
-    A visit that never ended (the process died) is left out.
-    """
+    """Every visit to a step that ended, in order: ``stage.step`` (``…:back`` on the way back), start and end
+    in CLOCK_MONOTONIC ns."""
     spans: list[dict[str, Any]] = []
     begun: dict[tuple[str, str], float] = {}
     for line in (run_directory / "journal.jsonl").read_text().splitlines():
@@ -39,13 +36,13 @@ def opened_by(run_directory: Path, hosts: Iterable[str]) -> dict[str, str]:
 
     Else its finisher did, at its own limit: OPEN then finds the host open and sends nothing.
     """
-    asked: dict[str, str] = {}
+    sent: dict[str, str] = {}
     opened: set[str] = set()
     for line in (run_directory / "journal.jsonl").read_text().splitlines():
         entry = json.loads(line)
         body = entry["body"]
         if entry["kind"] == "intent" and body["change"].get("verb") == "open" and body["way"] == "forward":
-            asked[body["operation"]] = body["target"]
-        elif entry["kind"] == "outcome" and body["status"] == "done" and body["operation"] in asked:
-            opened.add(asked[body["operation"]])
+            sent[body["operation"]] = body["target"]
+        elif entry["kind"] == "outcome" and body["status"] == "done" and body["operation"] in sent:
+            opened.add(sent[body["operation"]])
     return {host: OPENED_BY_OPERATOR if host in opened else OPENED_BY_FINISHER for host in hosts}

@@ -1,4 +1,4 @@
-"""What runs, as the servers say it: ``srvr`` of each ZooKeeper server, a line of each broker's log."""
+"""The versions that servers tell: ``srvr`` of each ZooKeeper server, a line of each broker's log."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def kafka_version(logs: Mapping[str, str]) -> str:
 
 
 def wanted_versions(spec: LabSpec) -> dict[str, str]:
-    """What the lab was asked for, by the same names as in the result."""
+    """The versions of the spec, by the names of the result."""
     return {
         "zookeeper_source": spec.source_version,
         "zookeeper_dest": spec.dest_version,

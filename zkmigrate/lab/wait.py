@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import click
+
 from zkmigrate.lab.failure import NotReady
 
 Progress = Callable[[str], None]
@@ -12,16 +14,30 @@ Progress = Callable[[str], None]
 
 
 def silent(_line: str) -> None:
-    """Progress that nobody reads."""
+    """Discards progress."""
+
+
+class TimedProgress:
+    """Prints lines, each with the seconds since this was made before it."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since this was made."""
+        return time.monotonic() - self._start
+
+    def __call__(self, line: str) -> None:
+        click.echo(f"[{self.seconds:6.1f} s] {line}")
 
 
 def wait_until(
     what: str, condition: Callable[[], str | None], deadline_s: float, poll_s: float = 0.1
 ) -> None:
-    """Polls `condition` until it returns None.
+    """Polls `condition` until it returns None. Until then it returns what is missing, as text.
 
-    `condition` returns what is still missing, as text. Raises NotReady with the last such text once
-    `deadline_s` seconds have passed.
+    Raises NotReady with the last such text after `deadline_s` seconds.
     """
     end = time.monotonic() + deadline_s
     while (missing := condition()) is not None:

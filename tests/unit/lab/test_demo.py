@@ -11,7 +11,7 @@ import pytest
 from tests.unit.judge_fixtures import verdict_of
 from tests.unit.report.test_report import Run
 from zkmigrate.lab.canary_topic import acknowledged, assigned
-from zkmigrate.lab.demo import RUN, Demo, fitted, result_of, summary, told
+from zkmigrate.lab.demo import RUN, Demo, fitted, result_of, summary, write_report
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.fit import Fit, Speed
 from zkmigrate.lab.source_state import MYID, UNIT, complete
@@ -276,7 +276,7 @@ def test_the_demo_leaves_a_report_of_its_run_with_its_clients(tmp_path: Path) ->
     (tmp_path / "history").mkdir()
     rows = [{"event": "ack", "mono_ns": int(at * 1e9)} for at in (500.0, 500.25, 502.5)]
     (tmp_path / "history" / "producer.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
-    page = told(tmp_path)
+    page = write_report(tmp_path)
     assert page == tmp_path / "report.html"
     assert "longest gap of the producer<b>2.2 s</b>" in page.read_text()
 

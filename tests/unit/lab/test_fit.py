@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.unit.inventory.test_inventory import GOOD
 from zkmigrate.inventory.inventory import Policy, load
 from zkmigrate.lab import fit as module
-from zkmigrate.lab.fit import Speed, fit, words
+from zkmigrate.lab.fit import Speed, describe, fit
 from zkmigrate.lab.load.config import LoadConfig, parse_config
 from zkmigrate.lab.spec import LabSpec
 from zkmigrate.moves.rules.window_rules import deadlines
@@ -101,6 +101,6 @@ def test_sessions_that_were_asked_for_get_a_lease_that_the_inventory_takes(
 def test_one_line_tells_what_was_measured_and_what_was_chosen() -> None:
     speed = Speed(4 * module.START_S, 3.0)
     chosen = fit(speed)
-    line = words(speed, chosen, LabSpec(session_timeout_ms=90_000, tick_time_ms=4_500))
+    line = describe(speed, chosen, LabSpec(session_timeout_ms=90_000, tick_time_ms=4_500))
     assert "three ZooKeepers in 2.8 s (0.7 s on the machine of our figures)" in line
     assert "sessions 90 s, load 6%, lease 11.3 s, limits of the judge x 4" in line

@@ -6,7 +6,8 @@ import subprocess
 import paramiko
 import pytest
 
-from zkmigrate.lab import keys, render, service
+from zkmigrate.lab import render, service
+from zkmigrate.lab.machines import KeyPair, known_hosts
 from zkmigrate.lab.network import link_address
 from zkmigrate.lab.render import HostFile
 from zkmigrate.lab.spec import HostPlan, LabSpec, Role, hosts_of
@@ -131,14 +132,14 @@ def test_jute_maxbuffer_reaches_both_sides() -> None:
 
 
 def test_keys_are_ones_that_ssh_reads() -> None:
-    pair = keys.KeyPair.generate()
+    pair = KeyPair.generate()
     read = paramiko.Ed25519Key.from_private_key(io.StringIO(pair.private))
     assert pair.public == f"ssh-ed25519 {read.get_base64()}"
 
 
 def test_known_hosts_knows_a_host_by_name_and_by_address() -> None:
-    first, second = keys.KeyPair.generate(), keys.KeyPair.generate()
-    text = keys.known_hosts([("dest1", "10.71.0.21", first.public), ("dest2", "10.71.0.22", second.public)])
+    first, second = KeyPair.generate(), KeyPair.generate()
+    text = known_hosts([("dest1", "10.71.0.21", first.public), ("dest2", "10.71.0.22", second.public)])
     known = paramiko.HostKeys()
     for number, line in enumerate(text.splitlines()):
         entry = paramiko.hostkeys.HostKeyEntry.from_line(line, number)
@@ -184,9 +185,9 @@ def test_without_units_dest_and_brokers_have_a_script_and_source_keeps_its_unit(
 def test_the_lab_starts_a_script_in_a_cgroup_of_the_host_and_its_stop_waits() -> None:
     """A JVM that `nsenter` started in a cgroup from outside died as it looked for its own."""
     spec = LabSpec(service="commands")
-    start = service.control(spec, Role.DEST, "start")
+    start = service.control_command(spec, Role.DEST, "start")
     assert start[0] == "systemd-run"
     assert start[-2:] == ["/opt/zookeeper/service", "start"]
-    assert "while /opt/zookeeper/service status" in service.control(spec, Role.DEST, "stop")[-1]
-    assert service.control(spec, Role.SOURCE, "stop") == ["systemctl", "stop", "zookeeper"]
-    assert service.control(LabSpec(), Role.BROKER, "start") == ["systemctl", "start", "kafka"]
+    assert "while /opt/zookeeper/service status" in service.control_command(spec, Role.DEST, "stop")[-1]
+    assert service.control_command(spec, Role.SOURCE, "stop") == ["systemctl", "stop", "zookeeper"]
+    assert service.control_command(LabSpec(), Role.BROKER, "start") == ["systemctl", "start", "kafka"]

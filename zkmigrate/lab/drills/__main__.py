@@ -1,7 +1,7 @@
 """Every drill program, one after the other: ``python -m zkmigrate.lab.drills``, or ``make drills``.
 
-Each runs as a process of its own, within a limit of time, and leaves ``DIRECTORY/NAME/result.json``; the
-whole is in ``DIRECTORY/result.json``. The exit code is 0 only when every drill that was asked for held.
+Each runs as its own process with a time limit and leaves ``DIRECTORY/NAME/result.json``;
+``DIRECTORY/result.json`` has the whole. The exit code is 0 only when every chosen drill held.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from zkmigrate.errors import UsageError
 from zkmigrate.lab.drills import result
 from zkmigrate.lab.drills.programs import PROGRAMS, Program
 from zkmigrate.lab.drills.recorded import KEPT, LIMITS, TRACK_RECORD, kept, read_record, write_pages
-from zkmigrate.lab.drills.start import Telling, begun
+from zkmigrate.lab.drills.runner import prepare
 from zkmigrate.lab.shutdown import running
-from zkmigrate.lab.wait import Progress
+from zkmigrate.lab.wait import Progress, TimedProgress
 
 PATIENCE_S = 120.0
-"""A drill that is ended takes its lab down first."""
+"""Seconds for a drill that is ended to take its lab down."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How one program ended. why: what is wrong, "" when it held. body: its result, None without one."""
+    """How one program ended. why: what is wrong, "" when it held. body: its result, if any."""
 
     name: str
     seconds: float
@@ -49,23 +49,25 @@ class Series:
 
     programs: Sequence[Program]
     directory: Path
-    say: Progress
+    progress: Progress
     done: list[Ended] = field(default_factory=list)
 
     def run(self) -> None:
-        """All of them. Ctrl-C and the signals of ``end_on_signals`` end the one that runs, and the series."""
+        """Run all. Ctrl-C and the signals of ``end_on_signals`` end the running program and the series."""
         left = {program.name: self._usual_s(program) for program in self.programs}
         for number, program in enumerate(self.programs, 1):
             where = f"drill {number} of {len(self.programs)}, {program.name}"
-            self.say(f"{where}: about {_minutes(left[program.name])}, in all {_minutes(sum(left.values()))}")
+            self.progress(
+                f"{where}: about {_minutes(left[program.name])}, in all {_minutes(sum(left.values()))}"
+            )
             ended = self._one(program)
             del left[program.name]
             self.done.append(ended)
             outcome = "held" if ended.held else f"NOT held: {ended.why}"
-            self.say(f"{where}: {outcome}, {ended.seconds:.0f} s; {_minutes(sum(left.values()))} left")
+            self.progress(f"{where}: {outcome}, {ended.seconds:.0f} s; {_minutes(sum(left.values()))} left")
 
     def _usual_s(self, program: Program) -> float:
-        """What it took the last time here, or what it usually takes."""
+        """Seconds it took the last time here, or usually takes."""
         last = result.read(self.directory / program.name)
         return float(last["seconds"]) if last else program.usual_s
 
@@ -103,7 +105,7 @@ def _minutes(seconds: float) -> str:
 
 
 def table(done: Sequence[Ended]) -> str:
-    """The screenful that ends the series."""
+    """The last screen of the series."""
     lines = ["", f"{'drill':<16}{'held':<6}{'cases':<12}{'seconds':>8}  why"]
     for ended in done:
         cases = ended.body["cases"] if ended.body else []
@@ -114,24 +116,21 @@ def table(done: Sequence[Ended]) -> str:
 
 
 def body_of(asked: Sequence[Program], done: Sequence[Ended], seconds: float) -> dict[str, Any]:
-    """What ``result.json`` of the series holds; it held when each program that was asked for ran and held."""
+    """``result.json`` of the series; it held when each chosen program ran and held."""
     held = len(done) == len(asked) and all(ended.held for ended in done)
     rows = [
         {
-            "drill": e.name,
-            "held": e.held,
-            "why": e.why,
-            "seconds": e.seconds,
+            "drill": e.name, "held": e.held, "why": e.why, "seconds": e.seconds,
             "cases": e.body["cases"] if e.body else [],
         }
         for e in done
-    ]
+    ]  # fmt: skip
     return {"held": held, "seconds": round(seconds, 1), "drills": rows}
 
 
 def record(done: Sequence[Ended], root: Path, seen: str) -> None:
-    """Keep what these drills left, as data, and write the pages anew. A drill that left no result changes
-    nothing. seen: when, and at which commit."""
+    """Keep the results of these drills and write the pages anew. A drill without a result changes nothing.
+    seen: the date and the commit."""
     folder = root / KEPT
     folder.mkdir(exist_ok=True)
     for ended in done:
@@ -142,7 +141,7 @@ def record(done: Sequence[Ended], root: Path, seen: str) -> None:
 
 
 def commit() -> str:
-    """The commit of this checkout, and whether anything is not in it."""
+    """The commit of this checkout, and whether it has changes."""
 
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout.strip()
@@ -159,14 +158,12 @@ def commit() -> str:
     type=click.Choice([program.name for program in PROGRAMS]),
     help="Only this drill; may be given again.",
 )
-@click.option("--list", "listed", is_flag=True, help="Say which drills there are, and run none.")
-@click.option(
-    "--record", "recorded", is_flag=True, help=f"Keep what came of them in {KEPT}, and write the pages."
-)
+@click.option("--list", "listed", is_flag=True, help="List the drills; run none.")
+@click.option("--record", "recorded", is_flag=True, help=f"Keep the results in {KEPT}, and write the pages.")
 @click.option("--pages", is_flag=True, help="Write the pages from the data; run none.")
 @click.option("--directory", default="drills", type=click.Path(path_type=Path), help="Where the results go.")
 def main(only: tuple[str, ...], listed: bool, recorded: bool, pages: bool, directory: Path) -> None:
-    """Run the drills, each on a lab of its own, and judge them."""
+    """Run the drills, each on its own lab, and judge them."""
     programs = [program for program in PROGRAMS if not only or program.name in only]
     if listed:
         for program in programs:
@@ -180,15 +177,15 @@ def main(only: tuple[str, ...], listed: bool, recorded: bool, pages: bool, direc
     if pages:
         write_pages(Path.cwd())
         return
-    say = Telling()
-    directory = begun(directory, keep=True)
-    series = Series(programs, directory, say)
+    progress = TimedProgress()
+    directory = prepare(directory, keep=True)
+    series = Series(programs, directory, progress)
     code: int | None = None
     try:
         series.run()
     except (KeyboardInterrupt, SystemExit) as end:
         code = end.code if isinstance(end, SystemExit) and isinstance(end.code, int) else 130
-    body = body_of(programs, series.done, say.seconds)
+    body = body_of(programs, series.done, progress.seconds)
     result.write(directory, body)
     if recorded:
         record(series.done, Path.cwd(), f"{datetime.now(UTC):%Y-%m-%d}, {commit()}")

@@ -1,7 +1,4 @@
-"""What clients were promised under the chroot, and what of it a tree on disk does not hold.
-
-Pure: recorded events and a tree in, what is missing out.
-"""
+"""The writes that clients had acknowledged under the chroot, and those that a tree on disk lacks. Pure."""
 
 from __future__ import annotations
 
@@ -28,10 +25,10 @@ class Owner:
 class Promised:
     """Everything acknowledged by one moment.
 
-    creates: (path, czxid) of raw creates; a number that was lost is handed out again, so the path alone would
-    not tell. topics: those whose creation Kafka confirmed. turns: topic → how many changes of its settings
-    Kafka confirmed, each of which raises the version of its config znode. ephemerals: path → owner, as the
-    servers said before the fence; sessions: those served then.
+    creates: (path, czxid) of raw creates; the path alone would not do, as a lost sequence number is given out
+    again. topics: those whose creation Kafka confirmed. turns: topic → how many changes of its settings Kafka
+    confirmed; each raises the version of its config znode. ephemerals: path → owner, and sessions: those that
+    servers told before the fence.
     """
 
     creates: frozenset[tuple[str, int]] = frozenset()
@@ -42,13 +39,13 @@ class Promised:
 
     @property
     def count(self) -> int:
-        """How many acknowledged writes these are."""
+        """The number of acknowledged writes."""
         return len(self.creates) + len(self.topics) + sum(self.turns.values())
 
 
 @dataclass(frozen=True)
 class Missing:
-    """What one tree lacks of what was promised, in words that name path and zxid."""
+    """The promises that one tree breaks, in words with path and zxid."""
 
     creates: tuple[str, ...] = ()
     metadata: tuple[str, ...] = ()
@@ -56,14 +53,14 @@ class Missing:
 
     @property
     def count(self) -> int:
-        """How many promises are broken."""
+        """The number of broken promises."""
         return len(self.creates) + len(self.metadata) + len(self.sessions)
 
 
 def promised(
     raw: Iterable[Event], metadata: Iterable[Event], baseline: Mapping[str, Any] | None = None
 ) -> Promised:
-    """What these recordings say was acknowledged; baseline as ``lab.baseline`` takes it."""
+    """The acknowledged writes in these recordings; baseline: of ``lab.baseline``."""
     changes = [event for event in metadata if event.get("outcome") == "ok"]
     seen = baseline or {"ephemerals": {}, "sessions": {}}
     return Promised(
@@ -76,7 +73,7 @@ def promised(
 
 
 def missing_in(tree: Tree, what: Promised, chroot: str) -> Missing:
-    """What the tree does not hold of it. Paths of the tree are absolute; chroot "/" is none."""
+    """The promises that the tree does not keep. Paths of the tree are absolute; chroot "/" is none."""
     top = chroot.rstrip("/")
     creates = [
         f"{path} {czxid:#x}"

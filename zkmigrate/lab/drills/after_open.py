@@ -1,37 +1,34 @@
-"""The way back behind the open door: Kafka goes on against source, and nothing that was acknowledged is lost.
+"""The way back behind the open door: Kafka goes on against source, and no acknowledged write is lost.
 
 ``python -m zkmigrate.lab.drills.after_open`` moves a loaded Kafka in a lab up to OPEN. On dest topics and
 settings change, partitions are added, a topic is deleted and leaders move. Then the playbook
-``kafka_zookeeper_return`` stops every broker and dest, brings source up to where dest was (killed once in the
-middle), and starts the brokers against source. What clients, brokers and znodes say then is judged.
+``kafka_zookeeper_return`` stops every broker and dest, replays on source what dest did (killed once in the
+middle), and starts the brokers against source. The drill judges clients, brokers and znodes then.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from zkmigrate.errors import ZkmigrateError
-from zkmigrate.lab.drills import kafka_changes, result
+from zkmigrate.lab.drills import kafka_changes
 from zkmigrate.lab.drills.result import Case
-from zkmigrate.lab.drills.start import Telling, begun
+from zkmigrate.lab.drills.runner import directory_option, loaded_lab, run_drill
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.judge import judge, load_history
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.json_lines import load_recording
 from zkmigrate.lab.load.runner import LoadRunner
-from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.operator import Operator
-from zkmigrate.lab.service import control
-from zkmigrate.lab.spec import PATIENT, Role
+from zkmigrate.lab.service import control_command
+from zkmigrate.lab.spec import LONG_SESSIONS, Role
 from zkmigrate.lab.timeline import step_spans
 from zkmigrate.lab.wait import Progress, wait_until
 from zkmigrate.moves.rules.outage import OWNER
@@ -54,18 +51,12 @@ class AfterOpen:
 
     lab: Lab
     directory: Path
-    say: Progress
-    load: LoadRunner = field(init=False)
-    cases: list[Case] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.load = runner_for(
-            self.lab, self.directory / "history", tenant_rate=50.0, metadata_rate=METADATA_RATE,
-            metadata_create_every=10, drain_deadline_s=300.0,
-        )  # fmt: skip
+    load: LoadRunner
+    progress: Progress
+    cases: list[Case]
 
     def play(self) -> None:
-        """All of it, in order; each case is judged where it ends."""
+        """Play and judge all cases, in order."""
         self._moved()
         self._changed_on_dest()
         epochs = self._brokers_down()
@@ -75,7 +66,7 @@ class AfterOpen:
 
     def _case(self, name: str, what: str, expected: str, outcome: str, began: float, held: bool) -> None:
         self.cases.append(Case(name, what, expected, outcome, round(time.monotonic() - began, 1), held))
-        self.say(f"{name}: {'as it must be' if held else 'WRONG'}: {outcome}")
+        self.progress(f"{name}: {'as expected' if held else 'WRONG'}: {outcome}")
 
     def _moved(self) -> None:
         self.load.start(KINDS)
@@ -85,15 +76,15 @@ class AfterOpen:
         operator.through("move", "run", "--until", "cutover", "--skip", "rehearse")
         body = {"brokers": [], "steps": step_spans(operator.journal)}
         (self.directory / "history" / "run.json").write_text(json.dumps(body) + "\n")
-        self.say("moved: the door of dest is open")
+        self.progress("moved: the door of dest is open")
 
     def _changed_on_dest(self) -> None:
         began = time.monotonic()
         self.load.start(("metadata",))
         self.load.wait_flowing(("metadata",), FLOWING_S)
-        kafka_changes.asked(self.lab, "make")
+        kafka_changes.run_in_lab(self.lab, "make")
         first = self.lab.role(Role.BROKER)[0]
-        self.lab.exec(first.name, control(self.lab.spec, Role.BROKER, "restart"))
+        self.lab.exec(first.name, control_command(self.lab.spec, Role.BROKER, "restart"))
         self.lab.wait_for_brokers(Role.DEST)
 
         def missing() -> str | None:
@@ -103,10 +94,10 @@ class AfterOpen:
 
         wait_until("changes of Kafka's metadata on dest", missing, CHANGED_S)
         self.load.wait_flowing(("producer",), FLOWING_S, since_ns=time.monotonic_ns())
-        self.say(f"changed on dest for {time.monotonic() - began:.0f} s")
+        self.progress(f"changed on dest for {time.monotonic() - began:.0f} s")
 
     def _brokers_down(self) -> dict[str, int]:
-        """Every broker stopped by the run; the epochs that dest has come to."""
+        """Let the run stop every broker; the epochs on dest."""
         began = time.monotonic()
         operator = Operator(self.lab, self.directory, RETURN)
         wait_until("the preflight of the return passes", lambda: self._stopped(operator), CHANGED_S)
@@ -121,26 +112,24 @@ class AfterOpen:
         return epochs
 
     def _stopped(self, operator: Operator) -> str | None:
-        """Run up to the stop of all brokers. The load makes topics all the time. One that has no leader yet
-        closes the preflight's gate: what it says then."""
-        with operator.tool("down", "run", *PLAYBOOK, "--until", "outage.brokers") as typing:
-            code = typing.end(REST_S + CHANGED_S)
+        """Run up to the stop of all brokers. A topic that the load has just made and that has no leader yet
+        closes the preflight's gate; its findings then."""
+        with operator.tool("down", "run", *PLAYBOOK, "--until", "outage.brokers") as tool:
+            code = tool.wait_for_end(REST_S + CHANGED_S)
         if code and code != 3:
-            raise LabError(f"the return ended with {code}: {typing.troubles()}")
-        return typing.troubles() if code else None
+            raise LabError(f"the return ended with {code}: {tool.troubles()}")
+        return tool.troubles() if code else None
 
     def _returned(self) -> None:
-        """The rest of the run, killed in the middle of the replay and resumed."""
+        """Go on, kill the run in the middle of the replay, and resume it."""
         began = time.monotonic()
         operator = Operator(self.lab, self.directory, RETURN)
         behind = self._killed(operator)
-        with operator.tool("again", "resume", *PLAYBOOK) as typing:
-            code = typing.end(REST_S + FLOWING_S)
-        found = [f for event in typing.of("StepEnded") for f in event.get("findings", ())]
+        with operator.tool("again", "resume", *PLAYBOOK) as tool:
+            code = tool.wait_for_end(REST_S + FLOWING_S)
+        found = [f for event in tool.events_of("StepEnded") for f in event.get("findings", ())]
         same = [f["seen"] for f in found if f["id"] == "replay.same" and f["held"] == "yes"]
-        outcome = (
-            f"killed behind {behind} transactions; resume ended with {code}; {same or typing.troubles()}"
-        )
+        outcome = f"killed behind {behind} transactions; resume ended with {code}; {same or tool.troubles()}"
         self._case(
             "return",
             f"the return, killed behind {KILLED_BEHIND} transactions or more, and resumed",
@@ -151,14 +140,14 @@ class AfterOpen:
         )
 
     def _killed(self, operator: Operator) -> int:
-        """Go on, and kill the run in the middle of the replay; how many transactions were done by then."""
+        """Resume and kill the run in the middle of the replay; how many transactions were done by then."""
         marker, seen = marker_of(self.lab.spec.chroot), 0
-        with operator.tool("killed", "resume", *PLAYBOOK) as typing, self.lab.zookeeper() as client:
+        with operator.tool("killed", "resume", *PLAYBOOK) as tool, self.lab.zookeeper() as client:
 
             def missing() -> str | None:
                 nonlocal seen
-                if typing.ended:
-                    raise LabError(f"the return ended by itself: {typing.troubles()}")
+                if tool.has_ended:
+                    raise LabError(f"the return ended by itself: {tool.troubles()}")
                 try:
                     seen = client.get(marker)[1].version
                 except NoNodeError:
@@ -166,8 +155,8 @@ class AfterOpen:
                 return None if seen >= KILLED_BEHIND else f"{seen} done"
 
             wait_until("replay under way", missing, REST_S, 0.02)
-            typing.kill()
-            typing.end(FLOWING_S)
+            tool.kill()
+            tool.wait_for_end(FLOWING_S)
         return seen
 
     def _back_on_source(self, before: dict[str, int]) -> None:
@@ -190,7 +179,7 @@ class AfterOpen:
             began,
             not lower and controller[1] > controller[0],
         )
-        seen = kafka_changes.asked(self.lab, "seen")
+        seen = kafka_changes.run_in_lab(self.lab, "seen")
         self._case(
             "changes", "an administrator's changes after OPEN", json.dumps(kafka_changes.EXPECTED),
             json.dumps(seen), began, seen == kafka_changes.EXPECTED,
@@ -232,32 +221,20 @@ def epochs_of(client: KazooClient, chroot: str) -> dict[str, int]:
 
 
 @click.command()
-@click.option(
-    "--directory", default=f"drills/{NAME}", type=click.Path(path_type=Path), help="Where the result goes."
-)
+@directory_option(NAME)
 def main(directory: Path) -> None:
     """Go back to source behind the open door, and judge what was lost."""
-    say = Telling()
-    directory = begun(directory)
-    (directory / "history").mkdir()
-    cases: list[Case] = []
-    try:
-        with Lab.up(PATIENT, say) as lab:
-            drill = AfterOpen(lab, directory, say)
-            cases = drill.cases
-            try:
-                drill.play()
-            finally:
-                drill.load.kill()
-            say("lab: taking everything down")
-    except ZkmigrateError as error:
-        say(f"failed: {error}; what was recorded is in {directory}")
-        cases.append(
-            Case("whole", "all of it", "played to its end", str(error)[:2000], round(say.seconds, 1), False)
-        )
-    body = result.body_of(NAME, cases, say.seconds)
-    result.write(directory, body)
-    sys.exit(0 if body["held"] else 1)
+
+    def drill(directory: Path, progress: Progress, cases: list[Case]) -> None:
+        history = directory / "history"
+        history.mkdir()
+        with loaded_lab(
+            LONG_SESSIONS, history, progress, tenant_rate=50.0, metadata_rate=METADATA_RATE,
+            metadata_create_every=10, drain_deadline_s=300.0,
+        ) as (lab, load):  # fmt: skip
+            AfterOpen(lab, directory, load, progress, cases).play()
+
+    run_drill(NAME, directory, drill)
 
 
 if __name__ == "__main__":

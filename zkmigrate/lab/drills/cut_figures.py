@@ -1,4 +1,4 @@
-"""The figures of repeated cut-overs: pure, from what was recorded and judged."""
+"""The figures of repeated cut-overs, from recordings and judged disks. Pure."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from zkmigrate.lab.load.json_lines import Event, Recording
 _NS = 1_000_000_000
 _SHOWN = 5
 _SETTLED_NS = 5 * _NS
+"""Clients need this long after the door has opened again; rates of the load leave it out."""
 WAY_BACK_CLOSED = 6
 """The tool's exit code where a step has no way back any more."""
-"""After the door has opened again clients need a while; a rate of the load is not measured in it."""
 
 
 @dataclass(frozen=True)
 class CutOver:
-    """One cut-over and its way back, as the driver saw it.
+    """One cut-over and its way back. All JSON values, so that it can be judged later.
 
-    asked_ns: when the tool was started; promised_ns: what was acknowledged by then must be on the disks that
-    were copied; both CLOCK_MONOTONIC. held: it stood at CHECK, dest's own quorum formed. code: of the tool's
-    exit. cause: why it did not reach CHECK, or did not go back in order. late_ms, fsync_ms: the skews, by
-    host. baseline: what servers said before (``lab.baseline``). sessions_lost: what was another afterwards.
-    spans: visits to steps (``lab.timeline``). All JSON values, so that it can be judged later.
+    asked_ns: when the tool was started; promised_ns: the copied disks must hold what was acknowledged by
+    then; both CLOCK_MONOTONIC. held: the tool held at CHECK. code: its exit code. cause: why it did not reach
+    CHECK, or did not go back in order. late_ms, fsync_ms: the skews, by host. baseline: of ``lab.baseline``,
+    before. sessions_lost: what differs from it afterwards. spans: visits to steps (``lab.timeline``).
     """
 
     number: int
@@ -63,8 +62,8 @@ class CutOver:
 
     @property
     def opened_alone(self) -> bool:
-        """The hosts had opened by themselves before `back` was typed: refused, and the run goes forward. The
-        disks were copied while clients wrote to them, each at its own time, and say nothing."""
+        """The hosts had opened by themselves before `back` was typed, so it was refused and the run goes
+        forward. The copied disks say nothing then: clients wrote to them meanwhile."""
         return self.held and self.code == WAY_BACK_CLOSED
 
     def line(self) -> str:
@@ -75,7 +74,7 @@ class CutOver:
 
 
 def longest_gap_s(acks: Iterable[Event], window: tuple[int, int]) -> float | None:
-    """The longest time that overlaps the window in which a raw client had no acknowledgement, any host."""
+    """The longest time without an acknowledgement of a raw client, on any host, that overlaps the window."""
     times: dict[str, list[int]] = {}
     for event in acks:
         times.setdefault(event["host"], []).append(event["mono_ns"])
@@ -89,7 +88,7 @@ def longest_gap_s(acks: Iterable[Event], window: tuple[int, int]) -> float | Non
 
 
 def _times(recordings: Mapping[str, Recording]) -> dict[str, list[int]]:
-    """When each kind's operations were acknowledged, sorted; ``raw HOST`` for each raw client of its own."""
+    """When each kind's operations were acknowledged, sorted; each raw client is a kind, ``raw HOST``."""
     named = {"metadata": "op", "tenant": "ack"}
     times = {
         kind: sorted(e["mono_ns"] for e in recordings[kind].of(name) if e.get("outcome", "ok") == "ok")
@@ -105,8 +104,8 @@ def _within(times: Sequence[int], start: int, end: int) -> int:
 
 
 def rates_of(times: Mapping[str, Sequence[int]], cuts: list[CutOver]) -> dict[str, float]:
-    """Acknowledged operations per second between the first and the last cut-over, windows left out; the
-    tenant's, which has no window, throughout."""
+    """Acknowledged operations per second between the first and the last cut-over, without the windows; the
+    tenant has none."""
     if len(cuts) < 2:
         return {}
     shut = [cut.window_ns for cut in cuts if cut.window_ns is not None]
@@ -124,8 +123,8 @@ def rates_of(times: Mapping[str, Sequence[int]], cuts: list[CutOver]) -> dict[st
 
 
 def rates_at(times: Mapping[str, Sequence[int]], cut: CutOver) -> dict[str, float]:
-    """Acknowledged operations per second from when the tool was started until FENCE: what the fence cuts
-    off. {} where it never came to FENCE."""
+    """Acknowledged operations per second from the tool's start until FENCE; {} where it never came to
+    FENCE."""
     if cut.window_ns is None:
         return {}
     start, end = cut.asked_ns, cut.window_ns[0]
@@ -139,7 +138,7 @@ def figures_of(
     end: dict[str, Any],
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What ``result.json`` holds; ``held`` only when nothing is missing anywhere and no session was lost."""
+    """The figures; ``held`` only when nothing is missing on any disk and no session was lost."""
     acks, times, before = recordings["raw"].of("ack"), _times(recordings), 0
     rows: list[dict[str, Any]] = []
     for cut in cuts:
@@ -205,7 +204,7 @@ def figures_of(
 
 
 def cases_of(result: Mapping[str, Any]) -> list[Case]:
-    """The cut-overs as every drill tells its cases; one that a closed gate refused before FENCE is none."""
+    """The cut-overs as cases, without those that a closed gate refused before FENCE."""
     expected = "nothing missing on any disk, no session lost"
     cases = []
     for row in result["runs"]:
@@ -234,7 +233,7 @@ def _spread(values: Iterable[float | None]) -> dict[str, float]:
 
 
 def summary(result: Mapping[str, Any]) -> str:
-    """The table that ends a drill."""
+    """The table that ends the drill."""
     lines = [
         "",
         "  #  at CHECK  to CHECK  window  gap     promised   missing  sessions lost  late ms / fsync ms",

@@ -1,13 +1,10 @@
-"""The cut-over again and again under load: up to CHECK with every client on dest, and back; at last to OPEN.
+"""The cut-over again and again under load: up to CHECK and back with every client on dest, at last to OPEN.
 
-``python -m zkmigrate.lab.drills.cuts`` builds a lab, moves brokers and raw clients to dest, and then repeats
-``run --until cutover --hold-at check`` answered ``back``: the whole cut-over with its own quorum on dest, but
-for the open door. While it is held the disks of dest are copied; judged later, they must hold every create
-and every Kafka change that was acknowledged by then, and every session with what it owned. The same is asked
-of source's disk after each way back. Dest hosts hear source late meanwhile, each by another part of
-``--skew-ms``.
-
-The last cut-over goes to OPEN. ``DIRECTORY/result.json`` has one entry per cut-over.
+``python -m zkmigrate.lab.drills.cuts`` builds a lab, moves brokers and raw clients to dest, and repeats ``run
+--until cutover --hold-at check`` answered ``back``: the whole cut-over except the open door. While the tool
+holds, the drill copies dest's disks. They must hold every create and every Kafka change that was acknowledged
+by then, and every session with what it owned; so must source's disk after each way back. Dest hosts hear
+source late meanwhile, each by another part of ``--skew-ms``.
 """
 
 from __future__ import annotations
@@ -24,14 +21,14 @@ import click
 
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab import fault
-from zkmigrate.lab.baseline import baseline, lost_since
+from zkmigrate.lab.baseline import baseline, lost_since, sessions_not_served
 from zkmigrate.lab.commands import run as run_command
 from zkmigrate.lab.delay import Delays, delays
 from zkmigrate.lab.drills import result
 from zkmigrate.lab.drills.cut_figures import CutOver, cases_of, summary
 from zkmigrate.lab.drills.disks import judged, loaded_from
-from zkmigrate.lab.drills.start import Telling, begun
-from zkmigrate.lab.failure import LabError, NotReady
+from zkmigrate.lab.drills.runner import directory_option, prepare
+from zkmigrate.lab.failure import NotReady
 from zkmigrate.lab.footprint import VERSION_2
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.judge import judge, load_history
@@ -42,7 +39,7 @@ from zkmigrate.lab.operator import Operator
 from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.spec import LabSpec, Role
 from zkmigrate.lab.timeline import step_spans
-from zkmigrate.lab.wait import Progress, wait_until
+from zkmigrate.lab.wait import Progress, TimedProgress, wait_until
 from zkmigrate.zookeeper.data.four_letter_words import parse_cons
 from zkmigrate.zookeeper.data.reader import FileDirectory
 
@@ -51,16 +48,15 @@ JUDGED = (
     "lost", "duplicated", "acked_creates_missing", "raw_order_violations", "raw_sessions_lost",
     "metadata_changes", "other_tenant_unharmed",
 )  # fmt: skip
-BUSY = (6, 7)
 FEW_TRIES = 4
 TRIES = 2
-"""A busy machine keeps a gate of the preflight closed now and then: so many tries per cut-over on average."""
+"""Tries per cut-over on average: on a busy machine a gate of the preflight is closed now and then."""
 FLOWING_S, HEALTHY_S, HELD_S, ENDED_S = 120.0, 120.0, 240.0, 900.0
 
 
 @dataclass(frozen=True)
 class Options:
-    """What is asked of the drill; rates are per second over all clients of a kind, raw per dest host."""
+    """The drill's options; rates are per second over all clients of a kind, raw per dest host."""
 
     times: int = 10
     dest_count: int = 3
@@ -81,7 +77,7 @@ class Cuts:
     directory: Path
     options: Options
     delays: Delays
-    say: Progress
+    progress: Progress
     load: LoadRunner = field(init=False)
     operator: Operator = field(init=False)
     done: list[CutOver] = field(default_factory=list)
@@ -103,40 +99,31 @@ class Cuts:
 
     @property
     def windows(self) -> int:
-        """How many cut-overs came to FENCE; a gate before it that was closed makes none."""
+        """How many cut-overs came to FENCE."""
         return sum(cut.span("cutover.fence") is not None for cut in self.done)
 
-    def _through(self, name: str, verb: str, *options: str, tries: int = 1) -> None:
-        """Run one verb to its end; LabError unless it ends with 0. tries: so often in all, while a gate is
-        closed or it turns back by itself, as it does when a busy machine lets a host answer late."""
-        for number in range(1, tries + 1):
-            self.say(f"tool: {verb} {' '.join(options)}")
-            with self.operator.tool(f"{name}-{number}", verb, *options) as typing:
-                code = typing.end(ENDED_S)
-            if code not in BUSY or number == tries:
-                break
-            self.say(f"not yet ({code}): {typing.troubles()}")
-        if code:
-            raise LabError(f"zkmigrate {verb} ended with {code}: {typing.troubles()}")
+    def _run_until(self, name: str, stage: str, tries: int = 1) -> None:
+        words = ("run", "--until", stage)
+        self.operator.through(name, *words, limit_s=ENDED_S, tries=tries, progress=self.progress)
 
     def prepare(self) -> None:
         """Brokers, producers and raw clients on dest, everything flowing."""
         self.load.start(("producer", "consumer", "tenant"))
         self.load.wait_flowing(("producer", "consumer", "tenant"), FLOWING_S)
         write_inventory(self.lab, self.directory / "migration.yml")
-        self._through("join", "run", "--until", "join")
+        self._run_until("join", "join")
         if self.options.disk_skew_ms:
             for host in self.lab.role(Role.DEST):
                 fault.slow_disk(self.lab, host.name, 1)
-        self._through("roll", "run", "--until", "roll", tries=FEW_TRIES)
+        self._run_until("roll", "roll", tries=FEW_TRIES)
         # Not before: the client that takes old notices away is one of dest.
         self.load.start(("raw", "metadata"))
         self.load.wait_flowing(("raw", "metadata"), FLOWING_S)
 
     def skewed(self) -> dict[str, int]:
-        """Another delay for every dest host; the one that serves the controller hears source at once.
+        """Set another delay for every dest host, but none for the one that serves the controller.
 
-        Kafka writes each change through its controller's session, twice: there half a second would leave one
+        Kafka writes each change twice through its controller's session: half a second there would leave one
         change a second.
         """
         with self.lab.zookeeper(Role.DEST) as client:
@@ -154,7 +141,7 @@ class Cuts:
         return chosen
 
     def disks_slowed(self) -> dict[str, int]:
-        """Another fsync delay for each dest host, from none to the one asked for; {} without."""
+        """Set another fsync delay for each dest host, up to the option's; {} without the option."""
         most = self.options.disk_skew_ms
         if not most:
             return {}
@@ -173,21 +160,21 @@ class Cuts:
         return ""
 
     def cut_over(self, number: int) -> CutOver:
-        """One cut-over held at CHECK, dest's disks copied, and the way back."""
+        """One cut-over: hold at CHECK, copy dest's disks, go back."""
         name = f"cut-{number}"
         before = baseline(self.lab)
         late, slow = self.skewed(), self.disks_slowed()
         spans = len(step_spans(self.operator.journal))
         asked_ns = time.monotonic_ns()
         promised_ns = 0
-        with self.operator.tool(name, "run", "--until", "cutover", "--hold-at", "check") as typing:
-            held = typing.held(HELD_S)
+        with self.operator.tool(name, "run", "--until", "cutover", "--hold-at", "check") as tool:
+            held = tool.wait_for_hold(HELD_S)
             if held:
                 self._copy(name, "check", Role.DEST)
                 promised_ns = time.monotonic_ns()
-                typing.type("back")
-            code = typing.end(ENDED_S)
-        cause = "" if held and code == 0 else typing.troubles()
+                tool.type("back")
+            code = tool.wait_for_end(ENDED_S)
+        cause = "" if held and code == 0 else tool.troubles()
         promised_ns = promised_ns or time.monotonic_ns()
         lost = self._healthy_again(before)
         self._copy(name, "back", Role.SOURCE)
@@ -199,7 +186,7 @@ class Cuts:
         return cut
 
     def _copy(self, name: str, moment: str, role: Role) -> None:
-        """Keep the disks of this moment; of source's the first host's is enough."""
+        """Copy the disks now; of source one is enough."""
         hosts = self.lab.role(role)
         for host in hosts if role is Role.DEST else hosts[:1]:
             disk = host.root / VERSION_2
@@ -209,23 +196,20 @@ class Cuts:
             run_command(["cp", "-a", "--sparse=always", *files, str(target)])
 
     def _healthy_again(self, before: dict[str, Any]) -> tuple[str, ...]:
-        """Wait until every session is served and everything flows again; what was lost of sessions."""
+        """Wait until every session is served and everything flows again; the losses."""
         for host in self.delays.hosts:
             self.delays.set(host, 0)
         if self.options.disk_skew_ms:
             for zookeeper in self.lab.role(Role.DEST):
                 fault.slow_disk(self.lab, zookeeper.name, 1)
 
-        def missing() -> str | None:
-            try:
-                away = set(before["sessions"]) - set(baseline(self.lab)["sessions"])
-            except LabError as error:
-                return str(error)
-            return f"sessions {sorted(away)}" if away else None
-
         lost: list[str] = []
         try:
-            wait_until("every session served again", missing, HEALTHY_S)
+            wait_until(
+                "every session served again",
+                lambda: sessions_not_served(self.lab, before["sessions"]),
+                HEALTHY_S,
+            )
         except NotReady as late:
             lost.append(str(late))
         self.load.wait_flowing(("raw", "producer", "metadata"), FLOWING_S, since_ns=time.monotonic_ns())
@@ -234,15 +218,15 @@ class Cuts:
         return tuple(lost)
 
     def open(self) -> dict[str, Any]:
-        """The cut-over to its end, and what is judged after the load has ended."""
+        """Cut over to the end, end the load, and judge it."""
         began = time.monotonic()
         before = baseline(self.lab)
         self.skewed()
-        self._through("open", "run", "--until", "cutover", tries=FEW_TRIES)
+        self._run_until("open", "cutover", tries=FEW_TRIES)
         lost = self._healthy_again(before)
         seconds = round(time.monotonic() - began, 1)
         for problem in self.load.finish():
-            self.say(f"load: {problem}")
+            self.progress(f"load: {problem}")
         body = {"brokers": [], "steps": step_spans(self.operator.journal)}
         (self.history / "run.json").write_text(json.dumps(body) + "\n")
         verdict = judge(load_history(self.history))
@@ -252,12 +236,11 @@ class Cuts:
 
 
 def drill(options: Options, directory: Path, say: Progress) -> None:
-    """Build the lab, repeat, open and take it down; what is to be judged is in the directory afterwards."""
+    """Build the lab, repeat, open and take it down; what to judge is then in the directory."""
     (directory / "options.json").write_text(json.dumps(asdict(options)) + "\n")
     spec = LabSpec(dest_count=options.dest_count, session_timeout_ms=options.session_timeout_ms)
     with Lab.up(spec, say) as lab:
-        dest = [host.name for host in lab.role(Role.DEST)]
-        with delays(lab, dest) as late:
+        with delays(lab, lab.names(Role.DEST)) as late:
             cuts = Cuts(lab, directory, options, late, say)
             try:
                 cuts.prepare()
@@ -274,9 +257,7 @@ def drill(options: Options, directory: Path, say: Progress) -> None:
 
 
 @click.command()
-@click.option(
-    "--times", default=Options.times, help="Cut-overs up to CHECK and back, before the one to OPEN."
-)
+@click.option("--times", default=Options.times, help="Cut-overs to CHECK and back, before the one to OPEN.")
 @click.option("--dest-count", type=click.Choice(["3", "5"]), default="3", help="Dest hosts.")
 @click.option("--session-timeout-ms", default=Options.session_timeout_ms, help="Of brokers and raw clients.")
 @click.option("--metadata-rate", default=Options.metadata_rate, help="Kafka metadata changes per second.")
@@ -285,26 +266,23 @@ def drill(options: Options, directory: Path, say: Progress) -> None:
 @click.option("--skew-ms", default=Options.skew_ms, help="How late the latest dest host hears source.")
 @click.option("--disk-skew-ms", default=Options.disk_skew_ms, help="How slow the slowest fsync of dest is.")
 @click.option("--seed", default=Options.seed, help="Of the skews.")
-@click.option(
-    "--directory", default="drills/cuts", type=click.Path(path_type=Path), help="Where the result goes."
-)
+@directory_option(RUN)
 @click.option("--judge-only", is_flag=True, help="Judge what DIRECTORY holds of a drill that was cut short.")
 def main(directory: Path, dest_count: str, judge_only: bool, **options: Any) -> None:
-    """Repeat the cut-over under load and judge what every acknowledged write became of."""
-    say = Telling()
-    directory = begun(directory, keep=judge_only)
+    """Repeat the cut-over under load, and judge what became of every acknowledged write."""
+    progress = TimedProgress()
+    directory = prepare(directory, keep=judge_only)
     if not judge_only:
         (directory / "history").mkdir()
         try:
-            drill(Options(dest_count=int(dest_count), **options), directory, say)
+            drill(Options(dest_count=int(dest_count), **options), directory, progress)
         except ZkmigrateError as error:
-            say(f"failed: {error}; what was recorded is in {directory}")
+            progress(f"failed: {error}; the recordings are in {directory}")
             sys.exit(1)
-    say("judging the disks")
+    progress("judging the disks")
     figures = judged(directory)
-    common = result.body_of("cuts", cases_of(figures), say.seconds)
-    # The figures judge the whole, too: what was cut short did not hold, though each case did.
-    result.write(directory, common | figures)
+    # The figures decide whether the drill held: a drill that was cut short may have cases that all held.
+    result.write(directory, result.body_of(RUN, cases_of(figures), progress.seconds) | figures)
     click.echo(summary(figures))
     sys.exit(0 if figures["held"] else 1)
 

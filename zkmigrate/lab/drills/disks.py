@@ -1,4 +1,4 @@
-"""The disks that a drill copied, and what they hold of what was promised."""
+"""The disks that the drill ``cuts`` copied, and the promised writes that they lack."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def loaded_from(disk: Directory) -> list[str]:
 
 
 def judge_disk(disk: Path, promise: Promised, chroot: str) -> Missing:
-    """What the copied disk of one host does not hold of what was promised."""
+    """The promises that the copied disk of one host does not keep."""
     return missing_in(load_tree(FileDirectory(disk), chroot=chroot), promise, chroot)
 
 
 def judged(directory: Path) -> dict[str, Any]:
-    """Judge what a drill saved in its directory, to the end or not; returns what ``result.json`` holds.
+    """Judge what a drill saved in its directory, complete or not; the figures of ``result.json``.
 
-    Copied disks are read two at a time, and removed when nothing is missing on any.
+    Removes the copied disks when nothing is missing on any.
     """
     saved = sorted((directory / "disks").glob("cut-*/cut.json"), key=lambda path: int(path.parent.name[4:]))
     cuts = [CutOver(**json.loads(path.read_text())) for path in saved]

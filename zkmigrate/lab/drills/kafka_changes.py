@@ -1,18 +1,16 @@
 """Changes of Kafka's metadata by an administrator, and whether the brokers still know them.
 
-``python -m zkmigrate.lab.drills.kafka_changes make|seen BOOTSTRAP`` has to run where the brokers are reached.
-``make``: a topic, partitions added to it, a setting, and a topic that is deleted again. ``seen`` prints what
-the brokers know of it, as JSON; `EXPECTED` is what that has to be.
+``python -m zkmigrate.lab.drills.kafka_changes make|seen BOOTSTRAP`` must run in a network that reaches the
+brokers. ``make`` creates a topic, adds partitions and a setting to it, and deletes another topic. ``seen``
+prints what the brokers know of them, as JSON; it must be ``EXPECTED``.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from typing import Any
 
-from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.spec import KAFKA_PORT, Role
 
@@ -22,21 +20,16 @@ EXPECTED = {"partitions": PARTITIONS, "value": VALUE, "gone": True}
 _LIMIT_S = 30
 
 
-def asked(lab: Lab, what: str) -> dict[str, Any]:
-    """``make`` or ``seen`` from the operator's place. LabError when it fails."""
+def run_in_lab(lab: Lab, what: str) -> dict[str, Any]:
+    """Run ``make`` or ``seen`` in the operator's network; its JSON. LabError when it fails."""
     bootstrap = ",".join(f"{host.address}:{KAFKA_PORT}" for host in lab.role(Role.BROKER))
-    argv = [sys.executable, "-m", "zkmigrate.lab.drills.kafka_changes", what, bootstrap]
-    done = subprocess.run(
-        lab.operator_command(argv), capture_output=True, text=True, timeout=6 * _LIMIT_S, check=False
-    )
-    if done.returncode:
-        raise LabError(f"Kafka's metadata could not be asked to {what}: {done.stdout}{done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout)
+    output = lab.run_module("zkmigrate.lab.drills.kafka_changes", what, bootstrap, timeout_s=6 * _LIMIT_S)
+    found: dict[str, Any] = json.loads(output)
     return found
 
 
 def make(admin: Any) -> dict[str, Any]:
-    """Each change once the one before is acknowledged."""
+    """Make each change once the one before is acknowledged."""
     from confluent_kafka.admin import (  # type: ignore[attr-defined]
         AlterConfigOpType,
         ConfigEntry,
@@ -59,7 +52,7 @@ def make(admin: Any) -> dict[str, Any]:
 
 
 def seen(admin: Any) -> dict[str, Any]:
-    """What the brokers know now."""
+    """What the brokers know now, by the keys of ``EXPECTED``."""
     from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
     topics = admin.list_topics(timeout=_LIMIT_S).topics
@@ -73,7 +66,6 @@ def seen(admin: Any) -> dict[str, Any]:
 
 
 def main(what: str, bootstrap: str) -> None:
-    """Do it and print what came of it."""
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient({"bootstrap.servers": bootstrap})

@@ -1,4 +1,4 @@
-"""The drill programs there are, in the order in which they run."""
+"""The drill programs, in the order in which they run."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class Program:
     """``python -m zkmigrate.lab.drills.NAME``, which leaves ``result.json`` in the directory it is given.
 
-    usual_s: what it takes on two cores, for what is said to be left before it has ever run here. limit_s:
-    past it the program is ended, and has not held. drill, words: where its name is not its module's, or it
-    is a part of what that module plays.
+    usual_s: what it takes on two cores; the estimate before it has ever run here. limit_s: past it the
+    program is ended, and has not held. drill, words: its module and further arguments, where it plays a part
+    of that module's cases.
     """
 
     name: str
@@ -23,13 +23,13 @@ class Program:
 
     @property
     def module(self) -> str:
-        """What ``python -m`` is given."""
+        """The module for ``python -m``."""
         return f"zkmigrate.lab.drills.{self.drill or self.name}"
 
 
 PROGRAMS = (
     Program("cuts", "the cut-over up to CHECK and back, again and again under load", 900, 5400),
-    Program("start_order", "disks that differ: the safe order, deaths in it, and the wrong order", 600, 3600),
+    Program("start_order", "disks that differ: the safe order, kills in it, and the wrong order", 600, 3600),
     Program("roll_faults", "up to the cut-over: refused, walked back from each step, disturbed", 2400, 7200),
     Program("retired", "a move in which one of three brokers dies and is retired", 420, 3600),
     Program(

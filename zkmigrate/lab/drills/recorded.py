@@ -1,4 +1,4 @@
-"""The record of the drills: data in docs/record and docs/drills, and the two pages that are made of it."""
+"""The record of the drills: data in docs/record and docs/drills, and the two pages made of it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ AREAS = {
     "tests": "Tests",
 }
 APART = ("lab", "tests")
-"""Areas whose defects were never the tool's: the page counts them."""
+"""Areas that are not the tool: the page only counts their defects."""
 
 ABOUT_DRILLS = """
 What was drilled, how often, with which outcome, and every defect found. All drills ran on one machine with
@@ -85,7 +85,7 @@ record](track-record.md).
 """
 
 USUAL = "3.5.8 to 3.5.8, Kafka 2.8.2"
-"""What ABOUT_GROUPS says of a drill that names no versions."""
+"""The versions of a drill that names none, as ABOUT_GROUPS says."""
 
 Result = Mapping[str, Any]
 Words = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S[^\n]*$")]
@@ -94,7 +94,7 @@ Test = Annotated[str, StringConstraints(pattern=r"^tests/[\w/]+\.py(::test_\w+)?
 
 
 class Entry(BaseModel):
-    """One entry of the record: no key but these, and each of them."""
+    """One entry of the record: each of these keys and no other."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -126,8 +126,8 @@ class Figure(Entry):
 
 
 class Defect(Entry):
-    """Something wrong that was found. now: what the program does instead. untested: why no test finds it.
-    mutants: how the names of its rows in tests/mutants begin."""
+    """A defect. now: what the program does instead. untested: why no test finds it. mutants: how the names of
+    its rows in tests/mutants begin."""
 
     area: Literal[
         "window", "back", "proof", "journal", "roll", "join", "preflight", "host", "screen", "hand", "files",
@@ -144,7 +144,7 @@ class Defect(Entry):
 
 
 class Limit(Entry):
-    """Sizes, versions or shapes of one kind. An empty text: nothing of it was tried, or is refused."""
+    """Sizes, versions or shapes of one kind. An empty text: none was tried, or is refused."""
 
     group: Words
     what: Words
@@ -155,7 +155,7 @@ class Limit(Entry):
 
 @dataclass(frozen=True)
 class Record:
-    """All of it. results: what drill programs left, by the programs' names."""
+    """The whole record. results: the results of drill programs."""
 
     drills: tuple[Drill, ...]
     figures: tuple[Figure, ...]
@@ -165,9 +165,9 @@ class Record:
 
 
 def kept(body: Result, seen: str, root: str) -> dict[str, Any]:
-    """What is kept of a drill's result: what all cases have, and figures.
+    """The part of a drill's result that is kept: common keys of each case, and figures.
 
-    seen: when, and at which commit. root: where it ran, which is left out.
+    seen: the date and the commit. root: the path of the checkout, which is left out.
     """
     cases = [
         {
@@ -183,13 +183,14 @@ def kept(body: Result, seen: str, root: str) -> dict[str, Any]:
 def read_record(root: Path) -> Record:
     """The record of this checkout.
 
-    UsageError names file, entry and key of the first thing wrong: a key unknown or missing, a value of
-    another form, a defect without a test and without a reason, or with a test that is not there.
+    UsageError names file, entry and key of the first mistake: an unknown or missing key, a value of another
+    form, a defect without test and reason, or with a test that does not exist.
     """
     folder = root / RECORD
     defects = _entries(folder / "defects.toml", Defect)
     for number, defect in enumerate(defects, 1):
-        for wrong in filter(None, (_untested(defect), *(_gone(root, test) for test in defect.tests))):
+        problems = [_proof_problem(defect), *(_test_problem(root, test) for test in defect.tests)]
+        for wrong in filter(None, problems):
             raise UsageError(f"defects.toml: defect {number} ({defect.seen}): {wrong}")
     return Record(
         _entries(folder / "drills.toml", Drill),
@@ -208,7 +209,7 @@ def write_pages(root: Path) -> None:
 
 def pages(record: Record) -> dict[Path, str]:
     """The text of each page."""
-    told = [defect for defect in record.defects if defect.area not in APART]
+    of_the_tool = [defect for defect in record.defects if defect.area not in APART]
     track = [
         "# Track record",
         ABOUT_DRILLS,
@@ -227,7 +228,7 @@ def pages(record: Record) -> dict[Path, str]:
             tested=sum(bool(defect.tests) for defect in record.defects),
             apart=sum(defect.area in APART for defect in record.defects),
         ),
-        *_grouped(told, AREAS, "area", _defect),
+        *_grouped(of_the_tool, AREAS, "area", _defect),
     ]
     limits = ["# Limits", ABOUT_LIMITS]
     for group in dict.fromkeys(limit.group for limit in record.limits):
@@ -252,10 +253,10 @@ def series_of(result: Result) -> list[tuple[str, ...]]:
 
 
 def _held(cases: Sequence[Result]) -> str:
-    """How many held; those that did not are named."""
+    """How many held, and the names of those that did not."""
     wrong = [case["name"] for case in cases if not case["held"]]
-    told = f"{len(cases) - len(wrong)} of {len(cases)}"
-    return f"{told}; NOT held: {', '.join(dict.fromkeys(wrong))}" if wrong else told
+    share = f"{len(cases) - len(wrong)} of {len(cases)}"
+    return f"{share}; NOT held: {', '.join(dict.fromkeys(wrong))}" if wrong else share
 
 
 def _worst(cases: Sequence[Result]) -> str:
@@ -280,8 +281,8 @@ def _drill(drill: Drill) -> str:
         return f"- {drill.what} (`{drill.command}`)"
     versions = "" if drill.versions == (USUAL,) else " and ".join(drill.versions)
     about = "; ".join(filter(None, (versions, drill.conditions)))
-    told = f"**{drill.what}** ({about})" if about else f"**{drill.what}**"
-    return f"- {told}. Times: {drill.times}. *{drill.outcome.capitalize()}*: {drill.seen}. {drill.date}"
+    what = f"**{drill.what}** ({about})" if about else f"**{drill.what}**"
+    return f"- {what}. Times: {drill.times}. *{drill.outcome.capitalize()}*: {drill.seen}. {drill.date}"
 
 
 def _defect(defect: Defect) -> str:
@@ -317,7 +318,7 @@ def _text(parts: Iterable[str]) -> str:
 
 
 def _entries(path: Path, kind: type[E]) -> tuple[E, ...]:
-    """The entries of a file, which are tables of one name. UsageError names what is wrong with the first."""
+    """The entries of a file, which are tables of one name. UsageError names the first mistake."""
     name = kind.__name__.lower()
     try:
         body = tomllib.loads(path.read_text())
@@ -336,14 +337,14 @@ def _entries(path: Path, kind: type[E]) -> tuple[E, ...]:
     return tuple(found)
 
 
-def _untested(defect: Defect) -> str:
+def _proof_problem(defect: Defect) -> str:
     if bool(defect.tests) == bool(defect.untested):
         return "tests or untested, one of them, is needed"
     return ""
 
 
-def _gone(root: Path, test: str) -> str:
-    """What is wrong with a test's name, "" when it is there."""
+def _test_problem(root: Path, test: str) -> str:
+    """What is wrong with a test's name; "" when the test exists."""
     name, _, function = test.partition("::")
     if not (root / name).is_file():
         return f"no file {name}"

@@ -1,4 +1,4 @@
-"""What every drill leaves in its ``result.json``: the part that all of them share."""
+"""The part of ``result.json`` that all drills share."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ FILE = "result.json"
 
 @dataclass(frozen=True)
 class Case:
-    """One thing that was done and judged. name: the same for each repetition of it.
+    """One thing that was done and judged. name: the same for each repetition.
 
-    what: what was done; expected, outcome: what had to come of it and what came, in words. seconds: of the
-    whole case. held: outcome is as expected.
+    what, expected, outcome: what was done, what had to come of it and what came, in words. held: the outcome
+    is as expected.
     """
 
     name: str
@@ -28,14 +28,15 @@ class Case:
 
     @classmethod
     def of(cls, body: dict[str, Any]) -> Case:
-        """The common part of a case that may have figures of its own. KeyError when it lacks one."""
+        """The common part of a case that may have more figures. KeyError when it lacks a common one."""
         return cls(**{name: body[name] for name in cls.__dataclass_fields__})
 
 
 @dataclass(frozen=True)
 class Silenced(Case):
-    """A case with a host that falls silent. served_s: from FENCE until brokers had a server again, limit_s at
-    the most. sessions_lost: of all clients but those that know only that host; those are lone_lost."""
+    """A case with a host that falls silent. served_s: seconds from FENCE until brokers had a server again, at
+    most limit_s. lone_lost: lost sessions of clients that know only that host; sessions_lost: of all
+    others."""
 
     served_s: float
     limit_s: float
@@ -44,10 +45,8 @@ class Silenced(Case):
 
 
 def body_of(drill: str, cases: Iterable[Case | dict[str, Any]], seconds: float) -> dict[str, Any]:
-    """The result of a drill; it held when it has cases and each of them held.
-
-    cases: Case, or a mapping with its keys and figures of its own.
-    """
+    """The result of a drill; it held when it has cases and each held. cases: Case, or a mapping with its keys
+    and more figures."""
     rows = [asdict(case) if isinstance(case, Case) else dict(case) for case in cases]
     held = bool(rows) and all(row["held"] for row in rows)
     return {"drill": drill, "held": held, "seconds": round(seconds, 1), "cases": rows}
@@ -61,7 +60,7 @@ def write(directory: Path, body: dict[str, Any], name: str = FILE) -> None:
 
 
 def read(directory: Path) -> dict[str, Any] | None:
-    """What a drill left there; None without a file."""
+    """The result in this directory; None without a file."""
     path = directory / FILE
     if not path.exists():
         return None

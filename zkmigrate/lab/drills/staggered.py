@@ -1,8 +1,7 @@
-"""Dest hosts whose disks end at different transactions: what the fence and the drain are there to prevent.
+"""Dest hosts whose disks end at different transactions, which the fence and the drain prevent.
 
-The fence is left open: some dest hosts are cut off first, and clients of the others go on and are
-acknowledged. Then every server is killed. No verb of the tool brings a cluster here; only a driver of a lab
-does.
+The fence stays open: some dest hosts are cut off first, and clients of the others are still acknowledged.
+Then every server is killed. No verb of the tool brings a cluster here.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from zkmigrate.lab.by_hand import SERVES_S, UNIT, observer_config, reformed_conf
 from zkmigrate.lab.commands import run
 from zkmigrate.lab.drills.acknowledged import Missing, Promised, missing_in, promised
 from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.footprint import VERSION_2
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.json_lines import Follower, load_recording
 from zkmigrate.lab.load.target import runner_for
-from zkmigrate.lab.readiness import four_letter_word, server_mode
-from zkmigrate.lab.render import ZOO_CFG, ZOOKEEPER_DATA
+from zkmigrate.lab.render import ZOO_CFG
 from zkmigrate.lab.spec import Role
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.moves.rules.start_order import freshest
@@ -32,17 +31,14 @@ from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.tail import newest
 from zkmigrate.zookeeper.data.tree import load_tree
 
-VERSION_2 = f"{ZOOKEEPER_DATA}/version-2".lstrip("/")
 FLOWING_S = 60.0
 RAW_RATE = 100.0
 
 
 @dataclass(frozen=True)
 class Staggered:
-    """Dest's servers are dead. tails: newest durable zxid by host; needed: the newest acknowledged create.
-
-    only_on_first: how many acknowledged creates no other host holds.
-    """
+    """Dest with dead servers. tails: newest durable zxid by host; needed: the newest acknowledged create.
+    first: the hosts that hold all; only_on_first: how many acknowledged creates no other host holds."""
 
     promise: Promised
     tails: Mapping[str, int]
@@ -52,11 +48,11 @@ class Staggered:
 
 
 def stagger(lab: Lab, laggards: Sequence[str], at_least: int, history: Path) -> Staggered:
-    """From observing dest hosts to dead ones, of which ``laggards`` lack so many acknowledged creates.
+    """Kill observing dest hosts so that ``laggards`` lack at least so many acknowledged creates.
 
     history: a new directory for the raw writers' recordings. LabError when the others do not hold all.
     """
-    hosts = [host.name for host in lab.role(Role.DEST)]
+    hosts = list(lab.names(Role.DEST))
     fresh = [host for host in hosts if host not in laggards]
     load = runner_for(lab, history, raw_rate=RAW_RATE)
     try:
@@ -104,7 +100,7 @@ def _behind(lab: Lab, hosts: Sequence[str], needed: int) -> str | None:
 
 
 def kill_servers(lab: Lab, hosts: Sequence[str]) -> None:
-    """SIGKILL to ZooKeeper on these hosts at once; they are gone when this returns, and stay gone."""
+    """SIGKILL ZooKeeper on these hosts at once; it is gone when this returns, and stays so."""
     for host in hosts:
         for pid in server_pids(lab, host):
             with contextlib.suppress(ProcessLookupError):
@@ -128,7 +124,7 @@ def _command(pid: int) -> str:
 
 
 def missing_on(lab: Lab, promise: Promised) -> dict[str, Missing]:
-    """What each dest host's disk does not hold of what was promised."""
+    """The promises that each dest host's disk does not keep."""
     chroot = lab.spec.chroot
     disks = {host.name: FileDirectory(host.root / VERSION_2) for host in lab.role(Role.DEST)}
     return {name: missing_in(load_tree(disk, chroot=chroot), promise, chroot) for name, disk in disks.items()}
@@ -145,29 +141,25 @@ def held_by_none(lab: Lab, promise: Promised) -> int:
     return len(set.intersection(*found))
 
 
-def serve(lab: Lab, hosts: Sequence[str], wanted: Sequence[str] = ("leader", "follower")) -> None:
+def wait_until_serving(
+    lab: Lab, hosts: Sequence[str], wanted: Sequence[str] = ("leader", "follower")
+) -> None:
     """Wait until each of these hosts is in one of the modes."""
 
     def missing() -> str | None:
-        seen = modes(lab, hosts)
+        seen = lab.zookeeper_modes(hosts)
         return None if all(mode in wanted for mode in seen.values()) else str(seen)
 
     wait_until("dest serves", missing, SERVES_S, 0.05)
 
 
-def modes(lab: Lab, hosts: Sequence[str]) -> dict[str, str | None]:
-    """The mode of each host's server; None while it serves nobody."""
-    with lab.operator():
-        return {h: server_mode(four_letter_word(lab.host(h).address, "srvr")) for h in hosts}
-
-
 def reformed_in_the_wrong_order(lab: Lab, staggered: Staggered, aside: Path) -> int:
-    """What the rules forbid, and no verb of the tool does: laggards first, the freshest after they serve.
+    """Start laggards first and the freshest after they serve, which the rules forbid and no verb does.
 
-    How many acknowledged creates no dest host holds any more. Afterwards disks and configs are as before, and
-    the servers dead.
+    Returns how many acknowledged creates no dest host holds any more. Disks and configs are as before
+    afterwards, and the servers dead.
     """
-    hosts = [host.name for host in lab.role(Role.DEST)]
+    hosts = list(lab.names(Role.DEST))
     laggards = [host for host in hosts if host not in staggered.first]
     for host in hosts:
         run(["cp", "-a", "--sparse=always", str(lab.host(host).root / VERSION_2), str(aside / host)])
@@ -175,7 +167,7 @@ def reformed_in_the_wrong_order(lab: Lab, staggered: Staggered, aside: Path) -> 
     for group in (laggards, list(staggered.first)):
         for host in group:
             lab.exec(host, ["systemctl", "start", UNIT])
-        serve(lab, group)
+        wait_until_serving(lab, group)
     found = held_by_none(lab, staggered.promise)
     kill_servers(lab, hosts)
     for host in hosts:

@@ -1,18 +1,18 @@
-"""The start order on real servers whose disks differ: kept, with a host of F dead on the way, and broken.
+"""The start order on real servers whose disks differ: kept, with a kill on the way, and broken.
 
 ``python -m zkmigrate.lab.drills.start_order`` builds a lab and brings dest to where FENCE and DRAIN do not
-let it come (``staggered``): F of one host, then F of two. From there it lets zkm-host start dest in the
-places that ``rules.start_order`` gives, again and again with the image put back between, and looks at every
-disk:
+let it come (``staggered``): F of one host, then F of two. F are the hosts that hold every acknowledged
+create. From there zkm-host starts dest in the places that ``rules.start_order`` gives, again and again, with
+the images put back between. The drill looks at every disk:
 
 ``ordered``       nothing is missing
 ``killed-at-X``   ZooKeeper of a host of F is killed at the moment X between its start and the first quorum;
                   its finisher starts it again; nothing is missing
-``slow-epoch``    the same with F's disk so slow that the others have the new epoch on theirs before F has
+``slow-epoch``    the same, with F's disk so slow that the others have the new epoch on theirs first
 ``power-cut``     a host of F loses its power while it looks for others: nobody serves until it is back and
-                  told again; nothing is missing
-``danger``        with F of one host and without zkm-host: the others first. Acknowledged creates must be
-                  lost, or the rule would guard against nothing
+                  has its GO again; nothing is missing
+``danger``        F of one host, without zkm-host, the others first: acknowledged creates must be lost, or the
+                  rule guards against nothing
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -31,37 +30,35 @@ from typing import Any
 
 import click
 
-from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab import fault
 from zkmigrate.lab.by_hand import SERVES_S, DestHosts, joined
-from zkmigrate.lab.drills import result
+from zkmigrate.lab.drills.runner import directory_option, run_drill
 from zkmigrate.lab.drills.staggered import (
-    VERSION_2,
     Staggered,
     lost,
     missing_on,
-    modes,
     reformed_in_the_wrong_order,
-    serve,
     server_pids,
     stagger,
+    wait_until_serving,
 )
-from zkmigrate.lab.drills.start import Telling, begun
 from zkmigrate.lab.failure import LabError, NotReady
+from zkmigrate.lab.footprint import VERSION_2
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.spec import CLIENT_PORT, LabSpec, Role
 from zkmigrate.lab.wait import Progress, wait_until
 from zkmigrate.moves.rules.start_order import places
 
+NAME = "start_order"
 OPEN_LIMIT_MS = 600_000
 MOMENTS = (
     "looking", "accepted-epoch-of-first", "accepted-epoch-of-other", "epoch-of-first", "epoch-of-other"
 )  # fmt: skip
-"""Between the start of F and the first quorum, in the order in which servers come through them."""
+"""Moments between the start of F and the first quorum, in the order in which they come."""
 STUCK = ("failed", "none of the first is seen to lead")
 STUCK_S = 3.0
-"""The leader may be heard a moment later than its followers."""
+"""Seconds that a host must stay stuck: the leader may be heard later than its followers."""
 NOBODY_SERVES_S = 5.0
 WHAT = {
     "danger": "the others started first, without zkm-host",
@@ -75,9 +72,10 @@ MOMENT_S = 30.0
 
 
 @dataclass(frozen=True)
-class Case:
-    """One start of dest. fresh: |F|. lost: acknowledged creates that some dest host does not hold afterwards;
-    held: that it is as it must be."""
+class Start:
+    """One start of dest. hosts: dest hosts; fresh: |F|. lacking: acknowledged creates that only F holds
+    before; lost: acknowledged creates that some dest host does not hold afterwards. held: the loss is as
+    expected."""
 
     name: str
     hosts: int
@@ -86,36 +84,44 @@ class Case:
     lost: int
     seconds: float
     held: bool
-    note: str = ""
+    note: str
 
-    def told(self) -> dict[str, Any]:
-        """As every drill tells its cases, with the figures of this one."""
+    def case(self) -> dict[str, Any]:
+        """The case of the result, with the figures of this start."""
         where = f"F of {self.fresh} among {self.hosts}"
-        name, what = f"{self.name}, {where}", f"{WHAT[self.name]}, {where} dest hosts"
-        expected = "lost some" if self.name == "danger" else "lost none"
-        outcome = f"lost {self.lost} of {self.lacking} creates that only F held"
-        return {**asdict(self), "name": name, "what": what, "expected": expected, "outcome": outcome}
+        return {
+            **asdict(self),
+            "name": f"{self.name}, {where}",
+            "what": f"{WHAT[self.name]}, {where} dest hosts",
+            "expected": "lost some" if self.name == "danger" else "lost none",
+            "outcome": f"lost {self.lost} of {self.lacking} creates that only F held",
+        }
 
 
 @dataclass
-class Orders:
+class StartOrders:
     """Dest hosts of one lab, staggered and sealed, started again and again."""
 
     lab: Lab
     dests: DestHosts
     state: Staggered
 
+    def start(self, name: str, lost: int, seconds: float, held: bool, note: str) -> Start:
+        """What came of one start of these hosts."""
+        fresh, lacking = len(self.state.first), self.state.only_on_first
+        return Start(name, len(self.names), fresh, lacking, lost, seconds, held, note)
+
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(host.name for host in self.lab.role(Role.DEST))
+        return self.lab.names(Role.DEST)
 
     def seal(self) -> None:
-        """Arm and seal hosts whose servers are dead already."""
+        """Arm and seal hosts whose servers are dead."""
         self.dests.arm()
         self.dests.seal()
 
     def go(self, *hosts: str) -> None:
-        """GO to these hosts, all without names, each in its place."""
+        """GO to these hosts, or to all, each in its place."""
         place = places(self.names, self.state.first)
         first = ",".join(f"{self.lab.host(h).address}:{CLIENT_PORT}" for h in self.state.first)
         majority = str(len(self.names) // 2 + 1)
@@ -124,34 +130,34 @@ class Orders:
         )
 
     def _started_or_refused(self) -> str:
-        """Wait until every host serves in dest's ensemble, or one will not go on; then what it says."""
-        said, since = "", 0.0
+        """Wait until every host serves in dest's ensemble, or one refuses to go on; its reason then."""
+        refusal, since = "", 0.0
 
         def missing() -> str | None:
-            nonlocal said, since
+            nonlocal refusal, since
             seen = {channel.host: channel.status() for channel in self.dests.channels}
             stuck = [s["finisher"] for s in seen.values() if any(word in s["finisher"] for word in STUCK)]
             since = since or time.monotonic() if stuck else 0.0
-            said = "; ".join(stuck) if stuck and time.monotonic() - since > STUCK_S else ""
+            refusal = "; ".join(stuck) if stuck and time.monotonic() - since > STUCK_S else ""
             phases = {host: s["phase"] for host, s in seen.items()}
-            return None if said or set(phases.values()) == {"started"} else str(phases)
+            return None if refusal or set(phases.values()) == {"started"} else str(phases)
 
         wait_until("every host serves", missing, SERVES_S)
-        return said
+        return refusal
 
     def restore(self) -> None:
-        """Stop all and put the images back: sealed again, as before GO."""
+        """Stop all and put the images back: sealed, as before GO."""
         self.dests.do("halt")
         self.dests.do("image", "restore")
 
     # --- cases ----------------------------------------------------------------------------------------------
 
-    def case(self, name: str, act: Callable[[], str]) -> Case:
+    def play(self, name: str, act: Callable[[], str]) -> Start:
         """Start dest by ``act``, look at every disk, put everything back."""
         began = time.monotonic()
         note = act()
         if refused := self._started_or_refused():
-            # Then only all of it again, from the images.
+            # Now only all hosts together, from the images, can be started again.
             note += f"; {refused}: {self._led_without()}; all again"
             self.restore()
             self.go()
@@ -159,22 +165,20 @@ class Orders:
         seconds = round(time.monotonic() - began, 2)
         gone = lost(self.lab, self.state.promise)
         self.restore()
-        fresh, lacking = len(self.state.first), self.state.only_on_first
-        return Case(name, len(self.names), fresh, lacking, gone, seconds, gone == 0, note)
+        return self.start(name, gone, seconds, gone == 0, note)
 
     def _led_without(self) -> str:
-        """Who leads now, and how many acknowledged creates it does not hold."""
-        leading = [host for host, mode in modes(self.lab, self.names).items() if mode == "leader"]
+        """The leader now, and how many acknowledged creates it lacks."""
+        leading = [host for host, mode in self.lab.zookeeper_modes(self.names).items() if mode == "leader"]
         missing = missing_on(self.lab, self.state.promise)
         return ", ".join(f"{host} leads without {len(missing[host].creates)}" for host in leading)
 
     def ordered(self) -> str:
-        """The order as it is."""
         self.go()
         return ""
 
     def killed_at(self, moment: str) -> str:
-        """A host of F is killed when servers have come to ``moment``; its finisher starts it again."""
+        """Kill a host of F once servers have come to ``moment``; its finisher starts it again."""
         victim = self.state.first[0]
         reached = self._moment(moment, victim)
         old = set(server_pids(self.lab, victim))
@@ -189,7 +193,7 @@ class Orders:
         return f"{victim} killed; accepted and current epochs {epochs}"
 
     def slow_epoch(self) -> str:
-        """A host of F is killed while its disk is still writing the epoch that the others have already."""
+        """Kill a host of F while its disk still writes the epoch that the others have."""
         victim = self.state.first[0]
         fault.slow_disk(self.lab, victim, SLOW_FSYNC_MS)
         try:
@@ -198,23 +202,23 @@ class Orders:
             fault.slow_disk(self.lab, victim, 1)
 
     def power_cut(self) -> str:
-        """A host of F is off from when it looks for others; then it comes back and is told again."""
+        """Switch a host of F off while it looks for others; then on again, with another GO."""
         victim = self.state.first[0]
         self.go()
         wait_until(f"{victim} looks for others", lambda: self._not_looking(victim), MOMENT_S, 0.005)
         fault.power_cut(self.lab, victim)
         others = [host for host in self.names if host != victim]
-        # The others may not form a quorum without it, however long; this long is watched.
+        # The others may not form a quorum without it; the drill watches for this long.
         with contextlib.suppress(NotReady):
             wait_until("somebody serves", lambda: self._nobody(others), NOBODY_SERVES_S, 0.1)
-            raise LabError(f"a quorum without {victim}: {modes(self.lab, others)}")
+            raise LabError(f"a quorum without {victim}: {self.lab.zookeeper_modes(others)}")
         fault.power_on(self.lab, victim)
         self.dests.reconnect(victim)
         self.go(victim)
         return f"{victim} off for {NOBODY_SERVES_S:g} s and more; nobody served meanwhile"
 
     def _nobody(self, hosts: list[str]) -> str | None:
-        seen = modes(self.lab, hosts)
+        seen = self.lab.zookeeper_modes(hosts)
         return None if any(seen.values()) else "nobody"
 
     def _pids(self, host: str, old: set[int]) -> list[int]:
@@ -229,13 +233,13 @@ class Orders:
         return None if answer and "not currently serving" in answer else f"said {answer!r}"
 
     def _epoch(self, host: str, file: str) -> int:
-        """What an epoch file says; 0 while it is not there or being written."""
+        """The epoch in a file; 0 while the file is absent or being written."""
         with contextlib.suppress(OSError, ValueError):
             return int((self.lab.host(host).root / VERSION_2 / file).read_text())
         return 0
 
     def _moment(self, moment: str, victim: str) -> Callable[[], str | None]:
-        """A condition that holds once servers have come to the moment, by their epoch files."""
+        """Condition: servers have come to the moment, by their epoch files."""
         if moment == "looking":
             return lambda: self._not_looking(victim)
         file = "acceptedEpoch" if moment.startswith("accepted") else "currentEpoch"
@@ -257,78 +261,66 @@ class Orders:
 @contextlib.contextmanager
 def staggered_orders(
     lab: Lab, dests: DestHosts, laggards: tuple[str, ...], directory: Path
-) -> Iterator[tuple[Orders, Path]]:
-    """Dest staggered, servers dead; observers again in the end."""
+) -> Iterator[tuple[StartOrders, Path]]:
+    """Dest staggered, its servers dead; a directory for images beside it."""
     history = directory / f"raw-{len(lab.role(Role.DEST)) - len(laggards)}"
     state = stagger(lab, laggards, 100, history)
     with tempfile.TemporaryDirectory(dir=directory) as aside:
-        yield Orders(lab, dests, state), Path(aside)
+        yield StartOrders(lab, dests, state), Path(aside)
 
 
-def danger(orders: Orders, aside: Path) -> Case:
+def danger(orders: StartOrders, aside: Path) -> Start:
     """The order broken, without zkm-host. It holds when acknowledged creates are gone."""
     began = time.monotonic()
     gone = reformed_in_the_wrong_order(orders.lab, orders.state, aside)
-    lacking = orders.state.only_on_first
     seconds = round(time.monotonic() - began, 2)
-    note = "laggards first: what the rule is there for"
-    return Case("danger", len(orders.names), len(orders.state.first), lacking, gone, seconds, gone > 0, note)
+    return orders.start("danger", gone, seconds, gone > 0, "laggards first: what the rule is there for")
 
 
-def drill(dest_count: int, times: int, directory: Path, say: Progress) -> list[Case]:
-    """Every case on one lab of so many dest hosts; each kill ``times`` times."""
-    cases: list[Case] = []
+def play(
+    dest_count: int, times: int, directory: Path, progress: Progress, cases: list[dict[str, Any]]
+) -> None:
+    """Play every case on one lab of so many dest hosts; each kill ``times`` times."""
 
-    def took(case: Case) -> None:
-        cases.append(case)
-        what = f"lost {case.lost} of {case.lacking} that only F held, {case.seconds} s"
-        right = "as it must be" if case.held else "WRONG"
-        say(f"{case.name}, |F| {case.fresh} of {case.hosts}: {what}, {right} {case.note}")
+    def add(start: Start) -> None:
+        cases.append(start.case())
+        what = f"lost {start.lost} of {start.lacking} that only F held, {start.seconds} s"
+        held = "as expected" if start.held else "WRONG"
+        progress(f"{start.name}, |F| {start.fresh} of {start.hosts}: {what}, {held} {start.note}")
 
-    with Lab.up(LabSpec(dest_count=dest_count), say) as lab:
-        names = [host.name for host in lab.role(Role.DEST)]
+    with Lab.up(LabSpec(dest_count=dest_count), progress) as lab:
+        names = lab.names(Role.DEST)
         dests = joined(lab)
         try:
             fault.slow_disk(lab, names[0], 1)
-            serve(lab, names, ("observer",))
+            wait_until_serving(lab, names, ("observer",))
             for fresh in (1, 2):
-                laggards = tuple(names[fresh:])
-                with staggered_orders(lab, dests, laggards, directory) as (orders, aside):
+                with staggered_orders(lab, dests, names[fresh:], directory) as (orders, aside):
                     if fresh == 1:
-                        took(danger(orders, aside))
+                        add(danger(orders, aside))
                     orders.seal()
-                    took(orders.case("ordered", orders.ordered))
+                    add(orders.play("ordered", orders.ordered))
                     for moment in MOMENTS:
                         for _ in range(times):
-                            took(orders.case(f"killed-at-{moment}", partial(orders.killed_at, moment)))
-                    took(orders.case("slow-epoch", orders.slow_epoch))
-                    took(orders.case("power-cut", orders.power_cut))
+                            add(orders.play(f"killed-at-{moment}", partial(orders.killed_at, moment)))
+                    add(orders.play("slow-epoch", orders.slow_epoch))
+                    add(orders.play("power-cut", orders.power_cut))
                     dests.unseal()
         finally:
             dests.close()
-    return cases
 
 
 @click.command()
 @click.option("--dest-count", type=click.Choice(["3", "5"]), default="3", help="Dest hosts.")
 @click.option("--times", default=1, help="How often each kill is tried.")
-@click.option(
-    "--directory", default="drills/start_order", type=click.Path(path_type=Path), help="Of the result."
-)
+@directory_option(NAME)
 def main(dest_count: str, times: int, directory: Path) -> None:
     """Start dest hosts with different disks: in order, with deaths on the way, and in the wrong order."""
-    say = Telling()
-    directory = begun(directory)
-    try:
-        cases = drill(int(dest_count), times, directory, say)
-    except ZkmigrateError as error:
-        say(f"failed: {error}; what was recorded is in {directory}")
-        sys.exit(1)
-    body = result.body_of("start_order", [case.told() for case in cases], say.seconds)
-    result.write(directory, body)
-    held = body["held"]
-    say(f"{len(cases)} cases, {'all as they must be' if held else 'NOT all as they must be'}")
-    sys.exit(0 if held else 1)
+
+    def drill(directory: Path, progress: Progress, cases: list[Any]) -> None:
+        play(int(dest_count), times, directory, progress, cases)
+
+    run_drill(NAME, directory, drill)
 
 
 if __name__ == "__main__":

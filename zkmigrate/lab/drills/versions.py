@@ -1,8 +1,8 @@
-"""Whole moves between the versions that the preflight calls drilled, each on a lab of its own.
+"""Whole moves between the versions that the preflight calls drilled, each on its own lab.
 
 ``python -m zkmigrate.lab.drills.versions`` runs ``zkmigrate.lab.demo`` for every entry of
-``preflight.drilled.DRILLED``, one after the other. A case holds when the demo ends with 0, which it does only
-when every claim of its judge held and the servers said that they are of these versions.
+``preflight.drilled.DRILLED``. A case holds when the demo ends with 0: then every claim of its judge held, and
+the servers told these versions.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ import click
 
 from zkmigrate.lab.drills import result
 from zkmigrate.lab.drills.result import Case
-from zkmigrate.lab.drills.start import Telling, begun
+from zkmigrate.lab.drills.runner import directory_option, run_drill
 from zkmigrate.lab.shutdown import running
+from zkmigrate.lab.wait import Progress
 from zkmigrate.moves.preflight.drilled import DRILLED, Drill
 
 NAME = "versions"
 LIMIT_S, PATIENCE_S = 1500.0, 60.0
 EXPECTED = "every claim of the demo's judge held"
-TOLD = ("lost", "duplicated", "window_s")
+FIGURES = ("lost", "duplicated", "window_s")
 
 
 def options_of(drill: Drill) -> list[str]:
@@ -37,13 +38,13 @@ def options_of(drill: Drill) -> list[str]:
 
 
 def case_of(drill: Drill, code: int | None, found: Mapping[str, Any] | None, seconds: float) -> Case:
-    """What came of one demo. code: its exit code, None when it had not ended in time; found: its result."""
+    """The case of one demo. code: its exit code, None when it did not end in time; found: its result."""
     what = f"the demo, ZooKeeper {drill.source} to {drill.dest}, Kafka {drill.kafka}"
     held = code == 0 and found is not None and found["held"] is True
     if found is None:
         outcome = "no end in time" if code is None else f"ended with {code} without a result"
     else:
-        figures = ", ".join(f"{name} {found[name]}" for name in TOLD)
+        figures = ", ".join(f"{name} {found[name]}" for name in FIGURES)
         wrong = [name for name, claim in found["claims"].items() if claim["held"] != "yes"]
         wrong += [name for name, right in found["conditions"].items() if not right]
         outcome = f"{'not held: ' + ', '.join(wrong) if wrong else 'every claim held'}; {figures}"
@@ -70,22 +71,18 @@ def moved(drill: Drill, directory: Path) -> Case:
     "--case", "wanted", multiple=True, type=click.Choice([str(d) for d in DRILLED]),
     help="Only this move; may be given again.",
 )  # fmt: skip
-@click.option(
-    "--directory", default=f"drills/{NAME}", type=click.Path(path_type=Path), help="Where the result goes."
-)
+@directory_option(NAME)
 def main(wanted: tuple[str, ...], directory: Path) -> None:
     """Move a loaded Kafka between each pair of versions that is called drilled."""
-    say = Telling()
-    directory = begun(directory)
     drills = [drill for drill in DRILLED if not wanted or str(drill) in wanted]
-    cases = []
-    for number, drill in enumerate(drills, 1):
-        say(f"move {number} of {len(drills)}: {drill}")
-        cases.append(moved(drill, directory / f"{drill.source}-{drill.dest}-{drill.kafka}"))
-        say(f"{drill}: {'held' if cases[-1].held else 'NOT held'}, {cases[-1].outcome}")
-    body = result.body_of(NAME, cases, say.seconds)
-    result.write(directory, body)
-    sys.exit(0 if body["held"] else 1)
+
+    def play(directory: Path, progress: Progress, cases: list[Case]) -> None:
+        for number, drill in enumerate(drills, 1):
+            progress(f"move {number} of {len(drills)}: {drill}")
+            cases.append(moved(drill, directory / f"{drill.source}-{drill.dest}-{drill.kafka}"))
+            progress(f"{drill}: {'held' if cases[-1].held else 'NOT held'}, {cases[-1].outcome}")
+
+    run_drill(NAME, directory, play)
 
 
 if __name__ == "__main__":

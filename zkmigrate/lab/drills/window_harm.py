@@ -1,16 +1,17 @@
-"""What befalls the world in a case of ``window_faults``, and how it is mended afterwards.
+"""The harms that a case of ``window_faults`` does, and how each is mended.
 
-``begin`` returns once it has taken hold. ``mend`` makes the lab whole again and returns, in words, what the
-hosts did wrong in between; nothing where they did right.
+``begin`` returns once the harm has taken hold. ``mend`` repairs the lab and returns, in words, what the hosts
+did wrong in between.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, TypeAlias
 
 from kazoo.exceptions import NoNodeError
 
@@ -21,8 +22,8 @@ from zkmigrate.lab.footprint import phases
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.json_lines import load_recording
 from zkmigrate.lab.load.runner import LoadRunner
-from zkmigrate.lab.operator import Operator, Typing
-from zkmigrate.lab.readiness import four_letter_word, server_mode
+from zkmigrate.lab.operator import Operator, ToolProcess
+from zkmigrate.lab.readiness import mode_of
 from zkmigrate.lab.source_state import source_state, without_process
 from zkmigrate.lab.spec import CLIENT_PORT, Role
 from zkmigrate.lab.wait import wait_until
@@ -30,37 +31,35 @@ from zkmigrate.model.window import Phase, Trouble
 from zkmigrate.moves.rules.window_rules import deadlines
 
 SERVED_S = 90.0
-TOLD_S, EXPIRED_S, BOOTED_S, ELECTED_S, JOINED_S = 30.0, 120.0, 60.0, 60.0, 90.0
+ALARM_S, EXPIRED_S, BOOTED_S, ELECTED_S, JOINED_S = 30.0, 120.0, 60.0, 60.0, 90.0
 SHUT = Phase.SEALED.until(Phase.OPEN)
 UNIT = "zookeeper.service"
 
 
 @dataclass
 class Scene:
-    """The lab that a harm befalls, its load, and the operator at work on it.
+    """A lab, its load, the operator at work on it, and what a harm leaves for the judgement.
 
-    source: what source's hosts have to show. new: znodes whose owner a harm made a new one; noticed: what a
-    harm saw go wrong; killed_broker: the one it killed; served: when clients find a server again. stranded:
-    sessions of clients that know only a host that stood still for too long. silence: seconds from FENCE until
-    brokers had a server again, and how many are allowed. told: what belongs into the case's outcome, right or
-    wrong.
+    source: what source's hosts must show. new_owners: znodes that get a new owner because of the harm.
+    noticed: what a harm saw go wrong. served: asks whether brokers have a server. stranded: sessions of
+    clients that know only a host that stood still for too long. silence: seconds from FENCE until brokers had
+    a server again, and the limit. notes: facts for the case's outcome, right or wrong.
     """
 
     lab: Lab
     operator: Operator
     load: LoadRunner
-    new: set[str] = field(default_factory=set)
+    new_owners: set[str] = field(default_factory=set)
     noticed: list[str] = field(default_factory=list)
     killed_broker: str = ""
-    typing: Typing | None = None
+    tool: ToolProcess | None = None
     served: ServedAgain | None = None
     stranded: set[str] = field(default_factory=set)
     silence: tuple[float, float] | None = None
-    told: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     source: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Take down what source's hosts show before anything happens."""
         self.source = source_state(self.lab)
 
     @property
@@ -71,19 +70,17 @@ class Scene:
 
 @dataclass(frozen=True)
 class Harm:
-    """Nothing happens."""
+    """No harm."""
 
-    def begin(self, scene: Scene) -> None:
-        """Bring it about."""
-        del scene
+    def begin(self, _scene: Scene) -> None:
+        """Do the harm."""
 
-    def mend(self, scene: Scene) -> list[str]:
-        """Undo it."""
-        del scene
+    def mend(self, _scene: Scene) -> list[str]:
+        """Undo it; what the hosts did wrong."""
         return []
 
 
-NONE = Harm()
+NO_HARM = Harm()
 
 
 @dataclass(frozen=True)
@@ -100,7 +97,8 @@ class LinkCut(Harm):
 
 @dataclass(frozen=True)
 class HostDead(Harm):
-    """A dest host loses power, with its rules and sets. Its unit is enabled, so ZooKeeper wants to start."""
+    """A dest host loses power, with its rules and sets. Its unit is enabled: ZooKeeper wants to start at
+    boot."""
 
     host: str
 
@@ -109,20 +107,20 @@ class HostDead(Harm):
 
     def mend(self, scene: Scene) -> list[str]:
         fault.power_on(scene.lab, self.host)
-        return not_kept_shut(scene, self.host)
+        return boot_mistakes(scene, self.host)
 
 
 @dataclass(frozen=True)
 class HostReboots(HostDead):
-    """The same, and it is on again at once."""
+    """The same, and the host is on again at once."""
 
     def begin(self, scene: Scene) -> None:
         fault.power_cut(scene.lab, self.host)
         fault.power_on(scene.lab, self.host)
-        scene.noticed += not_kept_shut(scene, self.host)
+        scene.noticed += boot_mistakes(scene, self.host)
 
-    def mend(self, scene: Scene) -> list[str]:
-        return NONE.mend(scene)
+    def mend(self, _scene: Scene) -> list[str]:
+        return []
 
 
 @dataclass(frozen=True)
@@ -149,35 +147,38 @@ class HostLate(HostDead):
         scene.lab.exec(self.host, [*program, "--as", fencing, *words])
 
 
+Silent: TypeAlias = Literal["frozen", "ssh", "dropped"]
+_SILENCED: Mapping[Silent, tuple[Callable[[Lab, str], None], Callable[[Lab, str], None]]] = {
+    "frozen": (fault.freeze, fault.thaw),
+    "ssh": (fault.pause_ssh, fault.resume_ssh),
+    "dropped": (
+        partial(fault.partition, other=network.OPERATOR), partial(fault.heal, other=network.OPERATOR)
+    ),
+}  # fmt: skip
+"""How each kind of silence begins and ends."""
+
+
 @dataclass(frozen=True)
 class Silence(Harm):
-    """A dest host does not answer the operator any more; its connections stay. How long brokers find no
-    server on the other hosts is told, counted from FENCE, and held against the window's deadline. Where FENCE
-    was never begun it is counted from the silence, and nothing is allowed but what such asking bears."""
+    """A dest host stops answering the operator; its connections stay.
+
+    Measures how long brokers find no server on the other hosts, from FENCE, against the window's deadline.
+    Where FENCE never began it counts from the silence, and allows only what such asking takes.
+    """
 
     host: str
-    kind: Literal["frozen", "ssh", "dropped"]
+    kind: Silent
 
     def begin(self, scene: Scene) -> None:
         others = [h.address for h in scene.lab.role(Role.DEST) if h.name != self.host]
         scene.served = ServedAgain(network.netns(scene.lab.id, "broker1"), others)
-        if self.kind == "frozen":
-            fault.freeze(scene.lab, self.host)
-        elif self.kind == "ssh":
-            fault.pause_ssh(scene.lab, self.host)
-        else:
-            fault.partition(scene.lab, self.host, network.OPERATOR)
+        _SILENCED[self.kind][0](scene.lab, self.host)
 
     def mend(self, scene: Scene) -> list[str]:
-        if self.kind == "frozen":
-            fault.thaw(scene.lab, self.host)
-        elif self.kind == "ssh":
-            fault.resume_ssh(scene.lab, self.host)
-        else:
-            fault.heal(scene.lab, self.host, network.OPERATOR)
+        _SILENCED[self.kind][1](scene.lab, self.host)
         assert scene.served is not None
-        assert scene.typing is not None
-        begun = scene.typing.of("StepBegun")
+        assert scene.tool is not None
+        begun = scene.tool.events_of("StepBegun")
         forward = {e["step"] for e in begun if e["way"] == "forward"}
         since = scene.served.since
         fenced = next((e["at"] for e in begun if (e["stage"], e["step"]) == ("cutover", "fence")), since)
@@ -186,17 +187,17 @@ class Silence(Harm):
         if self.kind == "frozen" and ("go" in forward or time.time() - since > session_s * 2 / 3):
             scene.stranded |= sessions_on(self.host, load_recording(scene.load.directory, "raw").events)
         again = served_again(scene.served.end(SERVED_S), fenced)
-        least = deadlines(session_s, Policy().way_back_s)
-        limit = least.forward if "serve" in forward else least.start_back if "fence" in forward else 0.0
+        allowed = deadlines(session_s, Policy().way_back_s)
+        limit = allowed.forward if "serve" in forward else allowed.start_back if "fence" in forward else 0.0
         limit = round(limit + 2, 1)
         after = round(again - fenced, 1)
         scene.silence = (after, limit)
         if after == 0:
-            scene.told.append(f"brokers had a server all the time, limit {limit} s")
+            scene.notes.append(f"brokers had a server all the time, limit {limit} s")
             return []
-        told = f"after FENCE, {round(again - since, 1)} s after the silence, limit {limit} s"
-        scene.told.append(f"served again {after} s {told}")
-        return [] if after <= limit else [f"served again only {after} s {told}"]
+        when = f"after FENCE, {round(again - since, 1)} s after the silence, limit {limit} s"
+        scene.notes.append(f"served again {after} s {when}")
+        return [] if after <= limit else [f"served again only {after} s {when}"]
 
 
 def sessions_on(host: str, events: Iterable[Mapping[str, Any]]) -> set[str]:
@@ -206,8 +207,11 @@ def sessions_on(host: str, events: Iterable[Mapping[str, Any]]) -> set[str]:
 
 
 def served_again(asked: Iterable[tuple[float, bool]], since: float) -> float:
-    """When brokers had a server again, of the longest time without one that began then or later; ``since``
-    where there was none. asked: when was asked, and whether a server served; it did at last."""
+    """The end of the longest time without a server that began at ``since`` or later; ``since`` where there
+    was none.
+
+    asked: when brokers' servers were asked, and whether one served; the last answer is that one did.
+    """
     longest, again, began = 0.0, since, None
     for at, serves in asked:
         if at < since:
@@ -222,20 +226,20 @@ def served_again(asked: Iterable[tuple[float, bool]], since: float) -> float:
 
 
 class ServedAgain:
-    """Asks from a broker's place, ten times a second, whether one of these servers serves, until its end.
+    """Asks from a broker's network, ten times a second, whether one of these servers serves.
 
     since: when asking began, in seconds since the epoch.
     """
 
-    def __init__(self, place: str, addresses: list[str]) -> None:
+    def __init__(self, namespace: str, addresses: list[str]) -> None:
         self.since = time.time()
-        self._place, self._addresses = place, addresses
+        self._namespace, self._addresses = namespace, addresses
         self._asked: list[tuple[float, bool]] = []
         self._over = threading.Event()
         threading.Thread(target=self._ask, name="served-again", daemon=True).start()
 
     def end(self, limit_s: float) -> list[tuple[float, bool]]:
-        """When was asked, and whether a server served. NotReady where none does within the limit."""
+        """Stop asking once a server serves; when was asked, and the answers. NotReady past the limit."""
         try:
             wait_until("a broker is served", lambda: None if self._served() else "no server", limit_s)
         finally:
@@ -246,7 +250,7 @@ class ServedAgain:
         return bool(self._asked) and self._asked[-1][1]
 
     def _ask(self) -> None:
-        with network.inside(self._place):
+        with network.inside(self._namespace):
             while not self._over.is_set():
                 began = time.time()
                 serves = any(self._serves(address) for address in self._addresses)
@@ -255,11 +259,11 @@ class ServedAgain:
 
     @staticmethod
     def _serves(address: str) -> bool:
-        return server_mode(four_letter_word(address, "srvr")) is not None
+        return mode_of(address) is not None
 
 
-def not_kept_shut(scene: Scene, host: str) -> list[str]:
-    """What a host that has booted in a phase in which nothing may start did nevertheless."""
+def boot_mistakes(scene: Scene, host: str) -> list[str]:
+    """What a host did wrong that has booted in a phase in which nothing may start."""
 
     def booting() -> str | None:
         state = scene.lab.exec(host, ["systemctl", "is-system-running"], check=False).stdout.strip()
@@ -307,7 +311,7 @@ class FirstRule(Harm):
 
 @dataclass(frozen=True)
 class SourceLeaderDead(Harm):
-    """Source's leader is killed; once the tool has ended it is started again."""
+    """Source's leader is killed, and started again once the tool has ended."""
 
     def begin(self, scene: Scene) -> None:
         fault.kill(scene.lab, _leader(scene))
@@ -329,21 +333,20 @@ class SourceLeaderDead(Harm):
 
 
 def _leader(scene: Scene) -> str:
-    with scene.lab.operator():
-        for host in scene.lab.role(Role.SOURCE):
-            if server_mode(four_letter_word(host.address, "srvr")) == "leader":
-                return host.name
-    raise AssertionError("source has no leader")
+    modes = scene.lab.zookeeper_modes(scene.lab.names(Role.SOURCE))
+    leading = [host for host, mode in modes.items() if mode == "leader"]
+    assert leading, f"source has no leader: {modes}"
+    return leading[0]
 
 
 @dataclass(frozen=True)
 class BrokerDead(Harm):
     """A broker that is not the controller is killed; it comes back when its session has expired.
 
-    told: wait until the tool has said so, and what it decided.
+    wait_for_alarm: the harm has taken hold only once the tool has told of it.
     """
 
-    told: bool = False
+    wait_for_alarm: bool = False
 
     def begin(self, scene: Scene) -> None:
         with scene.lab.zookeeper() as client:
@@ -356,15 +359,15 @@ class BrokerDead(Harm):
         )
         fault.kill(scene.lab, broker)
         scene.killed_broker = broker
-        scene.new.add(self._path(scene))
-        if self.told:
+        scene.new_owners.add(self._path(scene))
+        if self.wait_for_alarm:
 
-            def untold() -> str | None:
-                assert scene.typing is not None
-                told = [e["finding"]["id"] for e in scene.typing.of("Alarm")]
-                return None if Trouble.BROKER_LOST in told else f"told {told}"
+            def unnoticed() -> str | None:
+                assert scene.tool is not None
+                alarms = [e["finding"]["id"] for e in scene.tool.events_of("Alarm")]
+                return None if Trouble.BROKER_LOST in alarms else f"alarms {alarms}"
 
-            wait_until("the tool has noticed", untold, TOLD_S)
+            wait_until("the tool has noticed", unnoticed, ALARM_S)
 
     def mend(self, scene: Scene) -> list[str]:
         path = self._path(scene)

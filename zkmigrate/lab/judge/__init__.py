@@ -1,9 +1,9 @@
-"""Judging a run: a pure function over what it saved.
+"""Judges a run by its saved files. Pure.
 
-``judge(load_history(directory))`` gives a Verdict of claims.  A claim is *yes* only when the files it rests
-on are whole and say so, *no* when they prove the contrary, and *unknown* otherwise: a missing file, a file
-without its closing line, a consumer that did not read to the high watermarks.  A torn last line is tolerated
-and counted, but its file lacks the closing line and therefore stays unknown.
+``judge(load_history(directory))`` gives a Verdict of claims. A claim is *yes* only when its files are whole
+and say so, *no* when they prove the contrary, and *unknown* otherwise: with a missing file, a file without
+its closing line, or a consumer that did not read to the high watermarks. A torn last line is counted; its
+file lacks the closing line and so stays unknown.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ __all__ = ["Claim", "Policy", "RunHistory", "Verdict", "judge", "load_history"]
 class Policy:
     """The limits of a run.
 
-    Waits: a broker's stop moves its leaders within a second or two; much more than that means that somebody
-    had to be elected without ZooKeeper.  ``fence_step`` and ``open_step`` name the steps in ``run.json`` that
-    begin and end the window.
+    A broker's stop moves its leaders within a second or two; a much longer gap means an election without
+    ZooKeeper. fence_step, open_step: the steps in ``run.json`` that begin and end the window.
     """
 
     ack_gap_limit_s: float = 10.0
@@ -37,7 +36,7 @@ class Policy:
 
 
 def judge(history: RunHistory, policy: Policy = Policy()) -> Verdict:
-    """All claims that can be computed from what clients and servers recorded."""
+    """All claims about the records of clients and servers."""
     claims = [
         *kafka_claims(history, policy.ack_gap_limit_s),
         *raw_claims(history, policy.fence_step),

@@ -1,4 +1,4 @@
-"""What judging a run yields: claims, each with its value, whether it held and what it rests on."""
+"""The claims of a verdict, each with its value, whether it held and its files."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from zkmigrate.model.finding import Held
 class Claim:
     """One line of the verdict.
 
-    ``value`` is a JSON value, None when it could not be computed; ``needed`` what it had to be, in words;
-    ``source`` the saved files it was computed from; ``detail`` why it did not hold, or what helps to read it.
+    value: a JSON value, None when it could not be computed. needed: what it had to be, in words. source: its
+    files. detail: why it did not hold, or what helps to read it.
     """
 
     id: str
@@ -42,24 +42,22 @@ class Verdict:
         return next(claim for claim in self.claims if claim.id == id)
 
     def result(self) -> dict[str, Any]:
-        """The verdict as ``result.json`` holds it: the values on top, their grounds under ``claims``."""
+        """The verdict for ``result.json``: the values on top, their grounds under ``claims``."""
         grounds = {
             claim.id: {
-                "held": claim.held.value,
-                "needed": claim.needed,
-                "source": claim.source,
+                "held": claim.held.value, "needed": claim.needed, "source": claim.source,
                 "detail": claim.detail,
             }
             for claim in self.claims
-        }
+        }  # fmt: skip
         values = {claim.id: claim.value for claim in self.claims}
         return {**values, "held": self.held, "claims": grounds, "torn_lines": dict(self.torn)}
 
 
 def truth(good: bool, problems: Iterable[str], *, bad_is_certain: bool = False) -> Held:
-    """YES only for ``good`` on whole files; with ``problems`` UNKNOWN.
+    """YES only for ``good`` without ``problems`` of files, else UNKNOWN.
 
-    ``bad_is_certain``: what was seen is bad whatever else the files would have held.
+    bad_is_certain: NO, whatever the files lack.
     """
     if bad_is_certain:
         return Held.NO

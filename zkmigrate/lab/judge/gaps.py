@@ -1,4 +1,4 @@
-"""Gaps: the longest time a client went without an acknowledgement."""
+"""Gaps: the longest time without an acknowledgement of a client."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Gap = tuple[int, int]
 
 
 def ack_gaps(acks: Iterable[Event], end_ns: int) -> list[Gap]:
-    """The stretches between acknowledgements, in order, and from the last one to ``end_ns``.
+    """The times between acknowledgements, in order, and from the last one to ``end_ns``.
 
-    ``end_ns`` is when the client stopped asking: a service that died for good must not look gapless.
+    end_ns: when the client stopped asking; a service that died for good must show a gap.
     """
     times = sorted(event["mono_ns"] for event in acks)
     if times and end_ns > times[-1]:
@@ -29,11 +29,8 @@ def longest_s(gaps: Iterable[Gap]) -> float | None:
 
 
 def longest_by_step(gaps: Sequence[Gap], steps: Sequence[Span]) -> dict[str, float | None]:
-    """For each step the longest gap that overlaps it, at full length.
-
-    Full length, not the part inside: a gap that began in one step and ended in the next hurt the client once
-    and for all of it.  A step that ran twice has one entry, the longest.
-    """
+    """For each step the longest gap that overlaps it, at its full length. A step that ran twice has one
+    entry."""
     found: dict[str, float | None] = {}
     for step in steps:
         inside = longest_s(gap for gap in gaps if gap[0] < step.end_ns and gap[1] > step.start_ns)

@@ -1,14 +1,14 @@
 """The saved history of one run, read from its directory.
 
-Besides the load's own files (``zkmigrate.lab.load``) a run directory holds what the driver of the run saves:
+Besides the load's files (``zkmigrate.lab.load``) a run directory holds what the demo or drill saves:
 
 ``run.json``
     ``{"brokers": ["b1", …], "steps": [{"name": "cutover.fence", "start_mono_ns": …, "end_mono_ns": …}, …]}``
 ``baseline-before.json``, ``baseline-open.json``, ``baseline-after.json``
-    sessions served by dest right before the cut-over stage begins (after the roll, some seconds before
-    FENCE), right after OPEN, and after twice the smallest session timeout:
+    sessions that dest serves right before the cut-over stage (after the roll, some seconds before FENCE),
+    right after OPEN, and after twice the smallest session timeout:
     ``{"sessions": {"0x…": {"timeout_ms": …}}, "ephemerals": {path: {"owner": "0x…", "czxid": "0x…"}},
-    "controller_epoch": n}``.  The load must run until the last of them is taken: a client that ends closes
+    "controller_epoch": n}``. The load must run until the last of them is taken: a client that ends closes
     its session.
 ``log.json``
     what the topics hold once all clients have stopped (``zkmigrate.lab.load``)
@@ -19,10 +19,10 @@ Besides the load's own files (``zkmigrate.lab.load``) a run directory holds what
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from zkmigrate.lab.load.config import KINDS
 from zkmigrate.lab.load.json_lines import Recording, load_recording
@@ -32,7 +32,7 @@ BASELINES = ("before", "open", "after")
 
 @dataclass(frozen=True)
 class Span:
-    """A named stretch of the run, CLOCK_MONOTONIC nanoseconds."""
+    """A named part of the run, CLOCK_MONOTONIC nanoseconds."""
 
     name: str
     start_ns: int
@@ -49,7 +49,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Log:
-    """What the topics hold in the end: (topic, partition) → offset → id, and the high watermarks."""
+    """The topics in the end: (topic, partition) → offset → id, and the high watermarks."""
 
     records: Mapping[tuple[str, int], Mapping[int, str]] = field(default_factory=dict)
     high: Mapping[tuple[str, int], int] = field(default_factory=dict)
@@ -68,13 +68,13 @@ class Baseline:
 
 @dataclass(frozen=True)
 class RunHistory:
-    """Everything a run saved, parsed; what was missing or broken carries its ``problem``."""
+    """Everything that a run saved, parsed; a missing or broken file has its ``problem``."""
 
     recordings: Mapping[str, Recording]
     trees: Mapping[str, Tree] = field(default_factory=dict)
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
     broker_logs: Mapping[str, str | None] = field(default_factory=dict)
-    """Server log by broker; None where ``run.json`` names a broker whose log is not there."""
+    """Server log by broker; None where ``run.json`` names a broker without a log."""
     steps: tuple[Span, ...] = ()
     run_problem: str = ""
     log: Log = Log(problem="missing")
@@ -87,7 +87,7 @@ class RunHistory:
 
 
 def load_history(directory: Path) -> RunHistory:
-    """Read a run directory.  Files that are missing or broken become problems, never errors."""
+    """Read a run directory. Files that are missing or broken become problems, never errors."""
 
     def saved(name: str) -> str | None:
         return _text(directory / name)
@@ -106,7 +106,7 @@ def load_history(directory: Path) -> RunHistory:
 
 
 def raw_hosts(raw: Recording) -> tuple[str, ...]:
-    """The hosts that the raw clients were told to write to."""
+    """The hosts of the raw clients."""
     config = raw.events[0].get("config") if raw.events else None
     hosts = config.get("raw_hosts") if isinstance(config, dict) else None
     return tuple(hosts) if isinstance(hosts, dict) else ()
@@ -119,29 +119,39 @@ def _text(path: Path) -> str | None:
         return None
 
 
+T = TypeVar("T", Tree, Log, Baseline)
+
+
+def _parsed(kind: type[T], text: str | None, build: Callable[[dict[str, Any]], T], what: str) -> T:
+    """The value that is built of a JSON object; an empty one with the problem where that fails."""
+    document, problem = _document(text) if kind is Baseline else _complete(text)
+    if problem:
+        return kind(problem=problem)
+    try:
+        return build(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return kind(problem=f"not {what}: {error!r}")
+
+
 def parse_tree(text: str | None) -> Tree:
     """Parse ``tree-HOST.json``."""
-    document, problem = _complete(text)
-    if problem:
-        return Tree(problem=problem)
-    try:
+
+    def build(document: dict[str, Any]) -> Tree:
         return Tree({path: int(czxid, 16) for path, czxid in document["nodes"].items()})
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        return Tree(problem=f"not a listing: {error!r}")
+
+    return _parsed(Tree, text, build, "a listing")
 
 
 def parse_log(text: str | None) -> Log:
     """Parse ``log.json``."""
-    document, problem = _complete(text)
-    if problem:
-        return Log(problem=problem)
-    try:
+
+    def build(document: dict[str, Any]) -> Log:
         records = {
             part_of(key): {int(at): str(id) for at, id in of} for key, of in document["records"].items()
         }
         return Log(records, {part_of(key): int(end) for key, end in document["high"].items()})
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        return Log(problem=f"not what a log holds: {error!r}")
+
+    return _parsed(Log, text, build, "what a log holds")
 
 
 def part_of(key: str) -> tuple[str, int]:
@@ -152,10 +162,8 @@ def part_of(key: str) -> tuple[str, int]:
 
 def parse_baseline(text: str | None) -> Baseline:
     """Parse ``baseline-NAME.json``."""
-    document, problem = _document(text)
-    if problem:
-        return Baseline(problem=problem)
-    try:
+
+    def build(document: dict[str, Any]) -> Baseline:
         epoch = document["controller_epoch"]
         if not isinstance(epoch, int):
             return Baseline(problem=f"controller_epoch: seen {epoch!r}, needed a number")
@@ -167,8 +175,8 @@ def parse_baseline(text: str | None) -> Baseline:
             },
             epoch,
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        return Baseline(problem=f"not a baseline: {error!r}")
+
+    return _parsed(Baseline, text, build, "a baseline")
 
 
 def parse_run(text: str | None) -> tuple[tuple[str, ...], tuple[Span, ...], str]:

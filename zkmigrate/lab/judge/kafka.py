@@ -1,4 +1,4 @@
-"""Claims about Kafka's clients: nothing lost, nothing doubled, how long they waited."""
+"""Claims about Kafka's clients: records lost, records duplicated, gaps."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ def _place(event: Event) -> tuple[str, int, int]:
 
 
 def _placed(acks: list[Event]) -> list[Event]:
-    """The acknowledgements that name an offset. A broker that has a record already, because its first answer
-    was lost on the way, acknowledges the repetition without one (DUPLICATE_SEQUENCE_NUMBER)."""
+    """The acknowledgements with an offset. A broker whose first answer was lost acknowledges the repeated
+    record without one (DUPLICATE_SEQUENCE_NUMBER)."""
     return [event for event in acks if event["offset"] is not None]
 
 
 def _lost(acks: list[Event], reads: list[Event], log: Log, unsure: Sequence[str]) -> Claim:
-    """Lost: an acknowledged record that was not read, and it alone, at the offset it was acknowledged at; by
-    the group while the load ran, and again once all clients had stopped.
+    """Lost: an acknowledged record that was not read, alone, at its acknowledged offset: by the group while
+    the load ran, and again once all clients had stopped.
 
     An id at another offset does not count, nor an offset that was read with two ids: after an unclean
-    election an acknowledged offset may hold something else, and that is the loss to see. A record that was
-    acknowledged without an offset has to be read somewhere in its partition.
+    election an acknowledged offset may hold another record, which is a loss. A record that was acknowledged
+    without an offset must be read somewhere in its partition.
     """
     live: dict[tuple[str, int, int], set[str]] = defaultdict(set)
     for event in reads:
@@ -110,8 +110,8 @@ def _duplicated(acks: list[Event], reads: list[Event], log: Log, unsure: Sequenc
 
 
 def _cut_back(consumer: Recording, reads: list[Event], log: Log) -> Claim:
-    """Cut back: records that the group had read, acknowledged or not, and that the log does not hold in the
-    end; and those at or beyond a high watermark, which cannot fall behind what was read."""
+    """Cut back: records that the group had read, acknowledged or not, and that the log lacks in the end; and
+    those at or beyond a high watermark, which cannot be behind a read."""
     drained = next(iter(consumer.of("drained")), {})
     then = {part_of(key): end for key, end in (drained.get("high") or {}).items()}
     now = _read_in(log)

@@ -1,7 +1,7 @@
 """Claims about sessions, ephemerals and the controller epoch, by comparing saved baselines.
 
-Three moments: *before* (as dest serves it right before the cut-over stage), *open* (right after OPEN) and
-*after* (twice the smallest session timeout later, when a session that was lost in silence has expired).
+Three moments: *before* (right before the cut-over stage), *open* (right after OPEN) and *after* (twice the
+smallest session timeout later, when a silently lost session has expired).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def session_claims(history: RunHistory) -> Iterator[Claim]:
 
 
 def _in_all(before: Baseline, later: list[Baseline]) -> set[int]:
-    """The sessions of ``before`` that every later baseline we have still knows."""
+    """The sessions of ``before`` that every readable later baseline still has."""
     kept = set(before.sessions)
     for baseline in later:
         if not baseline.problem:
@@ -94,10 +94,10 @@ def _controller_epoch(before: Baseline, later: dict[str, Baseline], problems: li
 
 @dataclass(frozen=True)
 class BrokerSessions:
-    """What one broker's server log says about its ZooKeeper sessions.
+    """One broker's ZooKeeper sessions by its server log.
 
-    ``started``: the log shows the broker's ZooKeeper client starting a session, so that an expiry would show
-    too.  ``expired``: the lines that report one.
+    started: the log shows a session start, so that it would show an expiry too. expired: the lines that
+    report one.
     """
 
     started: bool

@@ -1,4 +1,4 @@
-"""Whether the load was there: a window that nobody wrote through proves nothing."""
+"""Whether the load ran: a window without load proves nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from zkmigrate.lab.judge.claims import Claim, explain, truth
 from zkmigrate.lab.judge.history import RunHistory
 
-# What a raw client does inside the window is to be refused, to lose its connection and to come again.
+# Inside the window a raw client is refused, loses its connection and comes again.
 _RAW_EVENTS = ("ack", "unknown", "connected", "connect_failed", "disconnected")
 _PARTS = ("before", "inside", "after")
 
@@ -15,8 +15,9 @@ _PARTS = ("before", "inside", "after")
 def load_claim(history: RunHistory, fence_step: str, open_step: str) -> Claim:
     """load_spans_window: producer, consumer and every raw client did something before, inside and after.
 
-    The window is from the beginning of ``fence_step`` to the end of ``open_step``, the last of each. Producer
-    and consumer count by what was acknowledged and consumed; raw clients also by trying, inside the window.
+    The window is from the beginning of the last ``fence_step`` to the end of the last ``open_step``. Producer
+    and consumer count acknowledged and consumed records; inside the window raw clients also count their
+    tries.
     """
     fences = [step.start_ns for step in history.steps if step.name == fence_step]
     opens = [step.end_ns for step in history.steps if step.name == open_step]

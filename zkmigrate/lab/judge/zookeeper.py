@@ -37,10 +37,10 @@ def raw_claims(history: RunHistory, fence_step: str) -> Iterator[Claim]:
 
 
 def _missing(history: RunHistory, raw: Recording, acks: list[Event]) -> Claim:
-    """Acknowledged creates that one of the dest hosts does not hold under the acknowledged zxid.
+    """Acknowledged creates that one of the dest hosts lacks under the acknowledged zxid.
 
-    The path alone would not do: a parent that lost its last creates hands out the same sequence numbers
-    again, so that the path is there with another czxid.
+    The path alone would not do: a parent that lost its last creates gives the same sequence numbers again, so
+    the path may exist with another czxid.
     """
     problems = [raw.problem and f"raw: {raw.problem}"]
     problems += [f"tree of {host}: {tree.problem}" for host, tree in history.trees.items() if tree.problem]
@@ -74,9 +74,9 @@ def _disorder(acks: list[Event]) -> list[str]:
 
 
 def _window(history: RunHistory, raw: Recording, acks: list[Event], fence_step: str) -> Claim:
-    """FENCE → the first write served by dest: the first raw acknowledgement in a later epoch than before.
+    """FENCE → the first write that dest serves: the first raw acknowledgement in a later epoch.
 
-    The epoch tells a write served by dest from one that source acknowledged while the fence was closing.
+    The epoch tells it from a write that source acknowledged while the fence was closing.
     """
     fences = [step for step in history.steps if step.name == fence_step]
     problem, value = raw.problem, None

@@ -6,7 +6,7 @@ Each *kind* of load is one process, started as::
 
 and writes ``DIR/KIND.jsonl``: one JSON object per line, appended with one write each and never rewritten.
 SIGTERM ends every kind in order: flush what is in flight, verify what can be verified, write the closing
-line.  ``zkmigrate.lab.judge`` reads these files and decides; nothing here judges.
+line. ``zkmigrate.lab.judge`` reads these files and decides; nothing here judges.
 
 From a program: ``runner_for(lab, directory)`` (``load.target``) or ``LoadRunner(directory, config)``
 (``load.runner``), then ``start``, ``wait_flowing``, ``finish``; on the command line ``zkmigrate lab load``.
@@ -19,7 +19,7 @@ Every line
 First and last lines of every kind
     ``opened``  ``kind``, ``pid``, ``format`` (1), ``config`` (what the process was given)
     ``stopping`` (not the consumer's) the order to end came: nothing new is sent from here on
-    ``closed``  ``reason`` and counters of the kind.  A file without it was cut short.
+    ``closed``  ``reason`` and counters of the kind. A file without it was cut short.
 
 producer (idempotent, acks=all; record value = its id, ``"p-17"``)
     ``ack``      ``topic``, ``partition``, ``offset``, ``id``, ``sent_mono_ns``; the line's own time is the

@@ -1,4 +1,4 @@
-"""``zkmigrate lab load``: the recorded load from the command line, and the judgement of what it recorded."""
+"""``zkmigrate lab load``: the recorded load from the command line, and the judgement of its records."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from zkmigrate.lab.fault_cli import lab_option
 from zkmigrate.lab.judge import judge as judge_history
 from zkmigrate.lab.judge import load_history
 from zkmigrate.lab.lab import Lab, find
@@ -16,7 +17,6 @@ from zkmigrate.lab.load.config import KAFKA_KINDS, KINDS
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import of_cluster, runner_for
 
-lab_option = click.option("--lab", "named", metavar="ID", help="Which lab; the only one when left out.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 out_option = click.option(
     "--out",
@@ -47,11 +47,7 @@ def _runner(lab: Lab, out: Path | None, **changes: Any) -> LoadRunner:
 @click.option("--tenant-rate", type=float, help="Sets per second of the other tenant.")
 @click.option("--cluster", metavar="NAME", help="Which cluster of a shape; the only one when left out.")
 def start(
-    named: str | None,
-    out: Path | None,
-    kinds: tuple[str, ...],
-    cluster: str | None,
-    **rates: float | None,
+    named: str | None, out: Path | None, kinds: tuple[str, ...], cluster: str | None, **rates: float | None
 ) -> None:
     """Start the load and leave it running; in a lab with a shape only the kinds that are Kafka's.
 

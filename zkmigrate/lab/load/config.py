@@ -1,11 +1,13 @@
-"""What a load run is told: one JSON file, shared by all kinds."""
+"""The configuration of a load run: one JSON file, shared by all kinds."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from pydantic import AfterValidator, ConfigDict, PositiveFloat, PositiveInt, TypeAdapter, ValidationError
 
 from zkmigrate.lab.failure import LabError
 
@@ -17,43 +19,60 @@ class LoadConfigError(LabError):
     """``load.json`` holds something a load run cannot use."""
 
 
+def parse_address(text: str) -> tuple[str, int]:
+    """``host:port`` → (host, port). Raises ValueError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"address: seen {text!r}, needed host:port")
+    return host, int(port)
+
+
+def _address(text: str) -> str:
+    parse_address(text)
+    return text
+
+
+Address = Annotated[str, AfterValidator(_address)]
+
+
 @dataclass(frozen=True)
 class LoadConfig:
-    """Where the load goes and how much of it there is.  Rates are per second over the whole kind.
+    """Where the load goes and how much of it there is. Rates are per second over the whole kind.
 
-    ``bootstrap`` is Kafka's ``host:port,…`` list; ``raw_hosts`` maps a dest host's name to its client
-    address ``host:port``; ``tenant_servers`` are source's client addresses.  Raw creates are sent
-    ``raw_burst`` at a time, so that several are in flight whenever a connection dies, and never more than
-    ``raw_in_flight``.  Every ``metadata_create_every``th metadata change creates a topic, the others turn a
-    setting of one of the newest; up to ``metadata_in_flight`` are asked at once, each of another topic.
-    ``notices`` is the znode of Kafka's notices of changed settings: one more client beside the raw ones
-    takes old ones away there; "" for none.
+    bootstrap: Kafka's ``host:port,…`` list; raw_hosts: each dest host's client address ``host:port``;
+    tenant_servers: source's client addresses. Raw creates are sent ``raw_burst`` at a time, so that several
+    are in flight whenever a connection dies, and never more than ``raw_in_flight``. Every
+    ``metadata_create_every``th metadata change creates a topic, the others change a setting of one of the
+    newest; up to ``metadata_in_flight`` are under way at once, each for another topic. notices: the znode of
+    Kafka's notices of changed settings, where one more client deletes old ones; "" for none.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
     bootstrap: str = ""
-    replication_factor: int = 3
-    min_insync: int = 2
+    replication_factor: PositiveInt = 3
+    min_insync: PositiveInt = 2
     topics: tuple[str, ...] = ("load-a", "load-b")
-    partitions: int = 6
-    produce_rate: float = 100.0
-    record_bytes: int = 200
+    partitions: PositiveInt = 6
+    produce_rate: PositiveFloat = 100.0
+    record_bytes: PositiveInt = 200
     group: str = "load"
-    metadata_rate: float = 1.0
-    metadata_create_every: int = 5
-    metadata_in_flight: int = 1
-    raw_hosts: dict[str, str] = field(default_factory=dict)
+    metadata_rate: PositiveFloat = 1.0
+    metadata_create_every: PositiveInt = 5
+    metadata_in_flight: PositiveInt = 1
+    raw_hosts: dict[str, Address] = field(default_factory=dict)
     raw_root: str = "/kafka/zkmigrate-raw"
-    raw_rate: float = 60.0
-    raw_burst: int = 4
-    raw_in_flight: int = 16
+    raw_rate: PositiveFloat = 60.0
+    raw_burst: PositiveInt = 4
+    raw_in_flight: PositiveInt = 16
     notices: str = ""
-    tenant_servers: tuple[str, ...] = ()
+    tenant_servers: tuple[Address, ...] = ()
     tenant_root: str = "/other"
-    tenant_rate: float = 60.0
-    tenant_large_bytes: int = 900 * 1024
-    session_timeout_ms: int = 18_000
-    flush_deadline_s: float = 120.0
-    drain_deadline_s: float = 90.0
+    tenant_rate: PositiveFloat = 60.0
+    tenant_large_bytes: PositiveInt = 900 * 1024
+    session_timeout_ms: PositiveInt = 18_000
+    flush_deadline_s: PositiveFloat = 120.0
+    drain_deadline_s: PositiveFloat = 90.0
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1)
@@ -62,58 +81,18 @@ class LoadConfig:
         path.write_text(self.to_json() + "\n")
 
 
-_RATES = {"produce_rate", "metadata_rate", "raw_rate", "tenant_rate"}
-_DEADLINES = {"flush_deadline_s", "drain_deadline_s"}
-_NAMES = {"topics", "tenant_servers"}
-
-
 def parse_config(text: str, origin: str) -> LoadConfig:
     """Read a load configuration; ``origin`` names the file in errors.
 
     Raises LoadConfigError for unknown keys and wrong types: a mistyped rate must not become the default.
     """
     try:
-        raw = json.loads(text)
-    except ValueError as error:
-        raise LoadConfigError(f"{origin}: not JSON: {error}") from error
-    if not isinstance(raw, dict):
-        raise LoadConfigError(f"{origin}: seen {type(raw).__name__}, needed an object")
-    known = {item.name: item.default for item in fields(LoadConfig)}
-    unknown = sorted(set(raw) - set(known))
-    if unknown:
-        raise LoadConfigError(f"{origin}: unknown key {unknown[0]!r}; known: {', '.join(sorted(known))}")
-    return LoadConfig(**{key: _typed(origin, key, value, known[key]) for key, value in raw.items()})
-
-
-def _typed(origin: str, key: str, value: Any, default: Any) -> Any:
-    def refuse(needed: str) -> LoadConfigError:
-        return LoadConfigError(f"{origin}: {key}: seen {value!r}, needed {needed}")
-
-    if key == "raw_hosts":
-        if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
-            raise refuse('an object of "name": "host:port"')
-        for address in value.values():
-            parse_address(address)
-        return dict(value)
-    if key in _NAMES:
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise refuse("a list of strings")
-        for address in value if key == "tenant_servers" else ():
-            parse_address(address)
-        return tuple(value)
-    if isinstance(value, bool):
-        raise refuse("a number" if not isinstance(default, str) else "a string")
-    if key in _RATES | _DEADLINES:
-        if not isinstance(value, int | float) or value <= 0:
-            raise refuse("a number above 0")
-        return float(value)
-    if isinstance(default, int):
-        if not isinstance(value, int) or value <= 0:
-            raise refuse("a whole number above 0")
-        return value
-    if not isinstance(value, str):
-        raise refuse("a string")
-    return value
+        return TypeAdapter(LoadConfig).validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        seen = f", seen {first['input']!r}" if key else ""
+        raise LoadConfigError(": ".join(filter(None, (origin, key, first["msg"]))) + seen) from error
 
 
 def load_config(path: Path) -> LoadConfig:
@@ -123,11 +102,3 @@ def load_config(path: Path) -> LoadConfig:
     except OSError as error:
         raise LoadConfigError(f"{path}: {error.strerror}") from error
     return parse_config(text, str(path))
-
-
-def parse_address(text: str) -> tuple[str, int]:
-    """``host:port`` → (host, port)."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise LoadConfigError(f"address: seen {text!r}, needed host:port")
-    return host, int(port)

@@ -1,4 +1,4 @@
-"""Group consumer over all load topics that writes down every record it is given."""
+"""A group consumer over all load topics that records every record it reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WATERMARK_LIMIT_S = 10.0
 
 
 class _Reading:
-    """What has been read so far, and how far there is still to go."""
+    """The positions read so far, by partition."""
 
     def __init__(self, config: LoadConfig, record: Recorder) -> None:
         self.config = config
@@ -91,10 +91,9 @@ class _Reading:
 
 
 def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
-    """Read until told to stop; on the drain order read to the high watermarks and end by itself.
+    """Read until the order to stop; on the drain order read to the high watermarks and end.
 
-    The drain is ordered once the producer is closed and all brokers are up, so that "never consumed" means
-    lost and not "not yet".
+    The drain comes once the producer is closed and all brokers are up: then "never consumed" means lost.
     """
     create_topics(config)
     reading = _Reading(config, record)

@@ -18,9 +18,8 @@ FORMAT = 1
 class Recorder:
     """Writes one event per line to ``DIR/KIND.jsonl``.
 
-    Each line goes out in a single unbuffered write, so a killed process loses no line it has written and
-    tears at most the one that a full disk cut short.  Safe to use from several threads (client libraries
-    call back on their own).
+    Each line is a single unbuffered write: a killed process loses no written line, and tears at most the one
+    that a full disk cut short. Threads may share it (client libraries call back on their own).
     """
 
     def __init__(self, out: Path, kind: str, config: dict[str, Any]) -> None:
@@ -30,7 +29,7 @@ class Recorder:
         self.write("opened", kind=kind, pid=os.getpid(), format=FORMAT, config=config)
 
     def write(self, event: str, *, mono_ns: int | None = None, **fields: Any) -> None:
-        """Append one line; ``mono_ns`` when the event happened earlier than now."""
+        """Append one line; ``mono_ns`` for an event before now."""
         now = time.monotonic_ns()
         epoch_ns = time.time_ns()
         at = now if mono_ns is None else mono_ns
@@ -54,7 +53,7 @@ class Recorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """A load that ends by an exception says so in its closing line."""
+        """Write the exception that ends a load into the closing line."""
         if error is not None and not self._closed:
             self.close(f"error: {type(error).__name__}: {error}")
 
@@ -69,7 +68,7 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True)
 class Recording:
-    """One recorded file.  ``problem`` says why it cannot be trusted to be whole; empty when it can."""
+    """One recorded file. ``problem`` says why it may not be whole; empty when it is."""
 
     name: str
     events: Sequence[Event] = ()
@@ -89,8 +88,8 @@ class Recording:
 def read_recording(name: str, data: bytes | None) -> Recording:
     """Parse the bytes of one file (None: there is no file).
 
-    A last line without its newline is what a killed process or a full disk leaves: it is dropped and counted
-    as torn.  Any other line that does not parse means that the file is not what was written.
+    A killed process or a full disk leaves a last line without its newline: it is dropped and counted as torn.
+    Any other line that does not parse means that the file is damaged.
     """
     if data is None:
         return Recording(name, problem="missing")
@@ -126,8 +125,8 @@ def _parse(line: bytes) -> Event | None:
 class Follower:
     """Reads a recording while it is being written, each line once.
 
-    newest: begin no more than ``TAIL`` bytes before the present end, for who asks what comes now; the file of
-    a long run takes seconds to read.
+    newest: begin at most ``TAIL`` bytes before the present end, for a caller that needs only new lines; a
+    long file takes seconds to read.
     """
 
     TAIL = 1 << 16

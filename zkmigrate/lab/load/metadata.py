@@ -38,8 +38,8 @@ _UNKNOWN = {
 
 
 @dataclass
-class _Asked:
-    """A request without its answer yet."""
+class _Request:
+    """A request without an answer yet."""
 
     op: str
     topic: str
@@ -56,8 +56,8 @@ class _Changes:
     made: list[str] = field(default_factory=list)
     settings: dict[str, int] = field(default_factory=dict)
     tried: dict[str, int] = field(default_factory=dict)
-    waiting: dict[str, _Asked] = field(default_factory=dict)
-    asked: int = 0
+    waiting: dict[str, _Request] = field(default_factory=dict)
+    sent: int = 0
 
     def __post_init__(self) -> None:
         self.admin = AdminClient(
@@ -78,16 +78,17 @@ class _Changes:
         return len(self.waiting) < self.config.metadata_in_flight
 
     def step(self) -> None:
-        """One change: every so often a new topic, else a setting of one of the newest that waits for none."""
-        self.asked += 1
+        """Send one change: now and then a new topic, else a setting of one of the newest without a
+        request."""
+        self.sent += 1
         newest = self.made[-self.config.metadata_in_flight :]
         free = [topic for topic in newest if topic not in self.waiting]
         few = len({*self.made, *self.waiting}) < self.config.metadata_in_flight
-        if few or not free or self.asked % self.config.metadata_create_every == 0:
-            self._create(f"{self.prefix}-{self.asked}")
+        if few or not free or self.sent % self.config.metadata_create_every == 0:
+            self._create(f"{self.prefix}-{self.sent}")
         else:
-            turn = free[self.asked % len(free)]
-            self._alter(turn, _LEAST_RETENTION_MS + self.asked)
+            turn = free[self.sent % len(free)]
+            self._alter(turn, _LEAST_RETENTION_MS + self.sent)
 
     def _create(self, topic: str) -> None:
         new = NewTopic(topic, 1, self.config.replication_factor)
@@ -104,7 +105,7 @@ class _Changes:
         self._wait_for("alter_config", topic, value, started, next(iter(answers.values())))
 
     def _wait_for(self, op: str, topic: str, value: int, started: int, answer: Future[Any]) -> None:
-        self.waiting[topic] = _Asked(op, topic, value, started, answer)
+        self.waiting[topic] = _Request(op, topic, value, started, answer)
 
         def answered(_answer: Future[Any]) -> None:  # on a thread of the client library
             self._answered.append((topic, time.monotonic_ns()))
@@ -113,37 +114,37 @@ class _Changes:
         answer.add_done_callback(answered)
 
     def collect(self, wait_s: float) -> None:
-        """Wait for an answer, ``wait_s`` at most; record what came and give up what is long overdue."""
+        """Wait for an answer, at most ``wait_s``; record the answers, give up what is long overdue."""
         self._an_answer.wait(wait_s)
         self._an_answer.clear()
         while self._answered:
             topic, at_ns = self._answered.popleft()
-            asked = self.waiting.get(topic)
-            if asked is not None and asked.answer.done():
-                self._settle(asked, at_ns)
+            request = self.waiting.get(topic)
+            if request is not None and request.answer.done():
+                self._settle(request, at_ns)
         overdue_ns = time.monotonic_ns() - int((_REQUEST_LIMIT_S + 5) * 1e9)
-        for asked in [asked for asked in self.waiting.values() if asked.started_ns < overdue_ns]:
-            self._record(asked, "unknown", "no answer from the client library", time.monotonic_ns())
+        for request in [request for request in self.waiting.values() if request.started_ns < overdue_ns]:
+            self._record(request, "unknown", "no answer from the client library", time.monotonic_ns())
 
-    def _settle(self, asked: _Asked, at_ns: int) -> None:
+    def _settle(self, request: _Request, at_ns: int) -> None:
         try:
-            asked.answer.result(0)
+            request.answer.result(0)
         except KafkaException as error:
             outcome = "unknown" if error.args[0].code() in _UNKNOWN else "failed"
-            self._record(asked, outcome, str(error.args[0].str()), at_ns)
+            self._record(request, outcome, str(error.args[0].str()), at_ns)
             return
-        if asked.op == "create_topic":
-            self.made.append(asked.topic)
+        if request.op == "create_topic":
+            self.made.append(request.topic)
         else:
-            self.settings[asked.topic] = asked.value
-        self._record(asked, "ok", "", at_ns)
+            self.settings[request.topic] = request.value
+        self._record(request, "ok", "", at_ns)
 
-    def _record(self, asked: _Asked, outcome: str, text: str, at_ns: int) -> None:
-        del self.waiting[asked.topic]
+    def _record(self, request: _Request, outcome: str, text: str, at_ns: int) -> None:
+        del self.waiting[request.topic]
         self.counts[outcome] += 1
         self.record.write(
-            "op", mono_ns=at_ns, op=asked.op, topic=asked.topic, value=asked.value, outcome=outcome,
-            error=text, started_mono_ns=asked.started_ns,
+            "op", mono_ns=at_ns, op=request.op, topic=request.topic, value=request.value, outcome=outcome,
+            error=text, started_mono_ns=request.started_ns,
         )  # fmt: skip
 
     # --- reading back ---------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""Kafka's notices of changed settings, taken away once the brokers have had time to read them.
+"""Deletes Kafka's notices of changed settings once brokers have had time to read them.
 
-Kafka makes one for each change, keeps it for 15 minutes, and at every change each broker reads all that are
-there. With tens of changes a second the brokers soon do nothing else, and no change gets through any more.
+Kafka writes one for each change and keeps it for 15 minutes; at every change each broker reads all of them.
+With tens of changes a second brokers would soon do nothing else.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _LOOKS_PER_S = 2.0
 
 @dataclass
 class Notices:
-    """One more client of ``servers``, driven by ``zkloop.turn``; what it does is not recorded.
+    """One more client of ``servers``, driven by ``zkloop.turn`` and not recorded.
 
-    A notice goes at the second look that finds it, so that a broker has half a second at least. One that was
-    away for longer misses it and keeps an old setting in memory; nothing judges what brokers keep there.
+    It deletes a notice at the second look that finds it: brokers have at least half a second. A broker that
+    was away for longer keeps an old setting in memory, which nothing judges.
     """
 
     servers: Sequence[tuple[str, int]]
@@ -47,6 +47,6 @@ class Notices:
         found = frozenset(messages.children_of(reply.body))
         for name in sorted(found & self._known):
             request = messages.delete_request(f"{self.directory}/{name}")
-            # Whatever the answer: what is still there is found again.
+            # Whatever the answer: the next look finds what is still there.
             self.client.submit(messages.DELETE, request, lambda _reply: None)
         self._known = found

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Pace:
     """Yields due times at ``rate`` per second.
 
-    After a stall the lost operations are not sent in a burst: a burst would be load that the scenario
-    did not ask for, at the worst moment.
+    After a stall the lost operations are not sent in a burst: that would be unwanted load at the worst
+    moment.
     """
 
     rate: float

@@ -1,4 +1,4 @@
-"""What every load process shares: how it is told to stop or to drain."""
+"""The orders to a load process: to stop, or to drain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import FrameType
 
 
 class Orders:
-    """SIGTERM (or SIGINT) orders the end, SIGUSR1 orders the drain; both are polled, neither interrupts."""
+    """SIGTERM (or SIGINT) orders the end, SIGUSR1 the drain; the load polls both."""
 
     def __init__(self) -> None:
         self._stop = threading.Event()
@@ -30,10 +30,6 @@ class Orders:
 
     def stop(self) -> None:
         self._stop.set()
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for the stop order, ``seconds`` at most; returns whether it came."""
-        return self._stop.wait(seconds)
 
     @property
     def stopping(self) -> bool:

@@ -1,4 +1,4 @@
-"""Idempotent acks=all producer that writes down every acknowledgement."""
+"""An idempotent acks=all producer that records every acknowledgement."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from zkmigrate.lab.wait import wait_until
 _CREATE_LIMIT_S = 60.0
 _METADATA_S = 5.0
 _TICK_S = 0.05
-# A broker that has just started answers with no topics at all, and one that has just become a leader does not
-# know the partition yet. This client then gives the record back; other clients keep it and ask again.
+# A broker that has just started knows no topic, and one that has just become a leader not the partition.
+# Then this client gives the record back; other clients keep it and ask again.
 _NOT_SENT = frozenset(
     {KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART}
 )
 
 
 def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
-    """Create the topics, produce at the configured rate until told to stop, then flush.
+    """Create the topics, produce at the configured rate until the order to stop, then flush.
 
-    Records are spread over all partitions in turn, so that one partition without a leader shows as a gap
-    of that partition.  A record stays in the client's hands for up to the flush deadline: an interruption
-    shows as late acknowledgements, not as failures.
+    Records go to all partitions in turn, so that a partition without a leader shows as a gap of that
+    partition. The client keeps a record up to the flush deadline: an interruption shows as late
+    acknowledgements, not as failures.
 
-    No id is handed to the client twice. What it gives back as not sent may be in the log all the same: it
-    forgets there that an earlier try had no answer. So the next record, with an id of its own, takes its
+    No id is given to the client twice. A record that the client gives back as not sent may still be in the
+    log: the client forgets an earlier try without an answer. So the next record, with a new id, takes its
     place.
 
     The first record of each partition goes alone. Where a producer has written nothing yet, brokers before
-    Kafka 4.5 take any sequence number (KAFKA-15591): of two records under way while the partition's leader
-    was being made, the first was refused, the second written, and the client then acknowledged both, the
-    first without an offset.
+    Kafka 4.5 take any sequence number (KAFKA-15591). Of two records that were under way while the partition
+    got its leader, the first was refused and the second written; then the client acknowledged both, the first
+    without an offset.
     """
     create_topics(config)
     counts = {"sent": 0, "acked": 0, "failed": 0, "unsent": 0}
@@ -120,12 +120,12 @@ def record_client_error(record: Recorder, error: KafkaError) -> None:
     record.write("kafka", error=error.str(), fatal=error.fatal())
 
 
-def not_known_everywhere(bootstrap: str, needed: int) -> str | None:
-    """What some broker's metadata still lacks: a controller, or ``needed`` brokers; None when nothing.
+def metadata_problem(bootstrap: str, needed: int) -> str | None:
+    """Condition: every broker's metadata names a controller and ``needed`` brokers.
 
-    A broker that has just started names no controller, and the client would wait for it without asking again.
-    It is registered before the controller knows it, and the controller alone decides whether there are enough
-    brokers for a topic. Each broker is asked by a client of its own, which knows no other broker yet.
+    A broker that has just started names no controller, and the client would wait for one without asking
+    again. A broker registers before the controller knows it, and the controller decides whether there are
+    enough brokers for a topic. Each broker gets its own client, which knows no other broker yet.
     """
     for address in bootstrap.split(","):
         try:
@@ -137,19 +137,19 @@ def not_known_everywhere(bootstrap: str, needed: int) -> str | None:
     return None
 
 
-def until_known_everywhere(bootstrap: str, needed: int, deadline_s: float) -> None:
-    """Waits until nothing is `not_known_everywhere`. For before a client is made that asks a controller: one
-    that was told of none asks again only after minutes. Raises NotReady."""
+def wait_for_metadata(bootstrap: str, needed: int, deadline_s: float) -> None:
+    """Wait until there is no `metadata_problem`, before a client asks a controller: one that knows none asks
+    again only after minutes. Raises NotReady."""
     wait_until(
         "a controller and enough brokers in every broker's metadata",
-        lambda: not_known_everywhere(bootstrap, needed),
+        lambda: metadata_problem(bootstrap, needed),
         deadline_s,
     )
 
 
 def create_topics(config: LoadConfig) -> None:
-    """Create the load topics; existing ones are left as they are.  Raises KafkaException otherwise."""
-    until_known_everywhere(config.bootstrap, config.replication_factor, _CREATE_LIMIT_S)
+    """Create the load topics that do not exist yet. Raises KafkaException."""
+    wait_for_metadata(config.bootstrap, config.replication_factor, _CREATE_LIMIT_S)
     admin = AdminClient({"bootstrap.servers": config.bootstrap})
     settings = {"min.insync.replicas": str(config.min_insync)}
     topics = [

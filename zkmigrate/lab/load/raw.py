@@ -1,7 +1,7 @@
 """Raw writers: one pipelined ZooKeeper client per dest host, each on that host only.
 
-What a broker does gently these do hard: sequential creates with several in flight, so that a transaction lost
-anywhere between FENCE and OPEN shows as an acknowledged path missing from dest.
+They make sequential creates with several in flight: a transaction that is lost anywhere between FENCE and
+OPEN shows as an acknowledged path that dest lacks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TICK_NS = 50_000_000
 
 @dataclass
 class _Writer:
-    """The client of one host: makes its parents, then creates at its pace while connected."""
+    """The client of one host: creates its parents, then at its pace while connected."""
 
     host: str
     address: tuple[str, int]
@@ -36,9 +36,8 @@ class _Writer:
     acked: int = 0
     unknown: int = 0
     errors: int = 0
-    _parents_left: list[str] = field(default_factory=list)
     _ready: bool = False
-    _swallowed: int = 0
+    _unanswered: int = 0
 
     def __post_init__(self) -> None:
         self.client = Client([self.address], self.config.session_timeout_ms, self._session_event)
@@ -53,7 +52,7 @@ class _Writer:
 
     def work(self, now: int) -> None:
         """Send what is due now; called once per turn."""
-        self._tell_swallowed()
+        self.record_unknown()
         if not self.client.connected:
             return
         if not self._ready:
@@ -65,14 +64,8 @@ class _Writer:
                 request = messages.create_request(f"{self.directory}/n-", b"raw", messages.SEQUENTIAL)
                 self.client.submit(messages.CREATE, request, self._created)
 
-    def finish(self) -> None:
-        """Account for creates whose answers never came."""
-        self._tell_swallowed()
-
     def _make_parents(self) -> None:
-        parts = self.directory.strip("/").split("/")
-        for end in range(1, len(parts) + 1):
-            path = "/" + "/".join(parts[:end])
+        for path in messages.with_parents(self.directory):
             request = messages.create_request(path, b"", messages.PERSISTENT)
             self.client.submit(messages.CREATE, request, partial(self._parent, path))
 
@@ -87,7 +80,7 @@ class _Writer:
     def _created(self, reply: messages.Reply) -> None:
         if reply.error == messages.CONNECTION_LOSS:
             self.unknown += 1
-            self._swallowed += 1
+            self._unanswered += 1
         elif reply.error == messages.OK:
             self.acked += 1
             self.record.write(
@@ -102,19 +95,19 @@ class _Writer:
         name, zxid = messages.error_name(reply.error), messages.hex_id(reply.zxid)
         self.record.write("error", host=self.host, error=name, zxid=zxid)
 
-    def _tell_swallowed(self) -> None:
-        if self._swallowed:
-            self.record.write("unknown", host=self.host, count=self._swallowed)
-            self._swallowed = 0
+    def record_unknown(self) -> None:
+        if self._unanswered:
+            self.record.write("unknown", host=self.host, count=self._unanswered)
+            self._unanswered = 0
 
     def _session_event(self, event: str, fields: dict[str, Any]) -> None:
         self.record.write(event, host=self.host, **fields)
 
 
 def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
-    """Write until told to stop; returns the closing counters.
+    """Write until the order to stop; returns the closing counters.
 
-    A host that does not serve yet is tried until it does: the writers may start before dest has joined.
+    The writers may start before dest has joined: they try a host until it serves.
     """
     start = time.monotonic_ns()
     writers = [
@@ -138,7 +131,7 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
     record.write("stopping")
     end_sessions(clients)
     for writer in writers:
-        writer.finish()
+        writer.record_unknown()
     return {
         name: {writer.host: getattr(writer, name) for writer in writers}
         for name in ("acked", "unknown", "errors")

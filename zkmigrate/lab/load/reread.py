@@ -1,7 +1,5 @@
-"""Read every load topic again from its beginning, once every client has stopped.
-
-What clients read while the load ran says nothing about what a log holds in the end.
-"""
+"""Read every load topic again from its beginning, once every client has stopped: what its log holds in the
+end."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ _ANSWER_S = 10.0
 
 
 def read_again(config: LoadConfig) -> dict[str, Any]:
-    """What ``log.json`` holds; ``complete`` only when each partition was read to its high watermark."""
+    """The content of ``log.json``; ``complete`` only when each partition was read to its high watermark."""
     consumer = Consumer(
         {
             "bootstrap.servers": config.bootstrap,

@@ -19,7 +19,7 @@ from zkmigrate.lab.processes import ProcessId
 from zkmigrate.lab.wait import wait_until
 
 Command = Callable[[Sequence[str]], Sequence[str]]
-"""Turns an argument list into the one that runs it where the clients live (a network namespace)."""
+"""Turns a command into one that runs it where the clients live (a network namespace)."""
 
 _START_LIMIT_S = 30.0
 _GRACE_S = 30.0
@@ -27,7 +27,7 @@ _GRACE_S = 30.0
 
 @dataclass(frozen=True)
 class KindStatus:
-    """What one kind is doing: ``running`` by the process table, the rest by its file."""
+    """The state of one kind: ``running`` by the process table, the rest by its file."""
 
     kind: str
     pid: int
@@ -41,8 +41,8 @@ class LoadRunner:
     """The load of one run directory.
 
     ``DIR/load.json`` is the configuration, ``DIR/processes.json`` the processes (pid and start time),
-    ``DIR/KIND.jsonl`` what they record, ``DIR/KIND.stderr`` what they complain about.  A runner made later
-    over the same directory finds the same processes, so start and stop may be two commands.
+    ``DIR/KIND.jsonl`` their records, ``DIR/KIND.stderr`` their errors. A later runner over the same directory
+    finds the same processes, so start and stop may be two commands.
     """
 
     def __init__(self, directory: Path, config: LoadConfig, command: Command = tuple) -> None:
@@ -66,7 +66,7 @@ class LoadRunner:
         self.config.write(self.directory / "load.json")
         for kind in wanted:
             child = self._spawn(kind, self.directory / f"{kind}.stderr")
-            # Popen would warn about a running child when it is collected; this one is meant to outlive it.
+            # Popen would warn about this running child, which has to outlive it.
             child.returncode = 0
             self._remember(kind, child.pid)
             self._wait_opened(kind)
@@ -81,7 +81,7 @@ class LoadRunner:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,
-                # a Ctrl-C at the terminal is for the runner, which then stops the load in order
+                # Ctrl-C at the terminal is for the runner, which then stops the load in order
                 start_new_session=True,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
             )
@@ -94,13 +94,13 @@ class LoadRunner:
             return "its opening line"
 
         wait_until(f"start of load {kind}", opened, _START_LIMIT_S, poll_s=0.05)
-        # a wrapper that did not exec is not the process to signal: the load itself knows its pid
+        # a wrapper that did not exec is not the process to signal: the load records its own pid
         self._remember(kind, int(load_recording(self.directory, kind).events[0]["pid"]))
 
     # --- watching -------------------------------------------------------------------------------------------
 
     def status(self) -> list[KindStatus]:
-        """What each started kind is doing."""
+        """The state of each started kind."""
         found = []
         for kind, process in self._processes().items():
             recording = load_recording(self.directory, kind)
@@ -114,14 +114,14 @@ class LoadRunner:
     def wait_flowing(self, kinds: Iterable[str], deadline_s: float, since_ns: int = 0) -> None:
         """Wait until each of these kinds recorded a success at or after ``since_ns`` (monotonic).
 
-        For raw that is one acknowledged create on every host.  Raises NotReady at the deadline, LabError when
-        a process has ended.
+        For raw: one acknowledged create on every host. Raises NotReady at the deadline, LabError when a
+        process has ended.
         """
         for kind in kinds:
             wait_until(f"load {kind} flowing", self._flow(kind, since_ns), deadline_s, poll_s=0.1)
 
     def _flow(self, kind: str, since_ns: int) -> Callable[[], str | None]:
-        """A condition that holds once ``kind`` has recorded its successes; each line is read once."""
+        """Condition: ``kind`` has recorded its successes."""
         follower = Follower(self.directory, kind, newest=since_ns > 0)
         raw = kind == "raw"
         needed = set(self.config.raw_hosts) if raw else {""}
@@ -150,22 +150,22 @@ class LoadRunner:
     # --- stopping -------------------------------------------------------------------------------------------
 
     def stop(self, kinds: Iterable[str] = KINDS, deadline_s: float | None = None) -> list[str]:
-        """Order these kinds to end, wait for them, kill the ones that do not; returns the killed ones.
+        """Order these kinds to end, wait for them, kill those that do not; returns the killed ones.
 
-        A killed kind has no closing line, so that judging its file gives unknown.  The default deadline is
-        the producer's flush deadline and a grace.
+        A killed kind has no closing line: judging its file gives unknown. Default deadline: the producer's
+        flush deadline and a grace.
         """
         limit_s = self.config.flush_deadline_s + _GRACE_S if deadline_s is None else deadline_s
-        asked = self._signal(kinds, signal.SIGTERM)
-        return self._wait_ended(asked, limit_s)
+        signalled = self._signal(kinds, signal.SIGTERM)
+        return self._wait_ended(signalled, limit_s)
 
     def drain(self) -> bool:
-        """Have the consumer read to the high watermarks and end; False when it did not get there in time.
+        """Let the consumer read to the high watermarks and end; False when it did not in time.
 
-        For after the producer has ended and all brokers are up.
+        Call it after the producer has ended and while all brokers are up.
         """
-        asked = self._signal(["consumer"], signal.SIGUSR1)
-        self._wait_ended(asked, self.config.drain_deadline_s + _GRACE_S)
+        signalled = self._signal(["consumer"], signal.SIGUSR1)
+        self._wait_ended(signalled, self.config.drain_deadline_s + _GRACE_S)
         closing = load_recording(self.directory, "consumer").closing
         return closing is not None and closing.get("drained") is True
 
@@ -174,7 +174,7 @@ class LoadRunner:
         self._wait_ended(self._signal(KINDS, signal.SIGKILL), _GRACE_S)
 
     def finish(self) -> list[str]:
-        """The orderly end: writers stop, the consumer drains, the log is read again, trees are listed.
+        """End in order: stop writers, drain the consumer, read the log again, list trees.
 
         Returns what went wrong, in words; the judge finds the same in the files.
         """
@@ -193,7 +193,7 @@ class LoadRunner:
         return self._done("tree", self.config.drain_deadline_s)
 
     def read_again(self) -> bool:
-        """Write ``log.json``; False when it is incomplete. For after every client has ended."""
+        """Write ``log.json`` after every client has ended; False when it is incomplete."""
         return self._done("again", self.config.drain_deadline_s + _GRACE_S)
 
     def _done(self, work: str, limit_s: float) -> bool:
@@ -207,22 +207,22 @@ class LoadRunner:
 
     def _signal(self, kinds: Iterable[str], number: signal.Signals) -> dict[str, ProcessId]:
         processes = self._processes()
-        asked = {kind: processes[kind] for kind in kinds if kind in processes}
-        for process in asked.values():
+        signalled = {kind: processes[kind] for kind in kinds if kind in processes}
+        for process in signalled.values():
             process.send(number)
-        return asked
+        return signalled
 
-    def _wait_ended(self, asked: dict[str, ProcessId], limit_s: float) -> list[str]:
+    def _wait_ended(self, signalled: dict[str, ProcessId], limit_s: float) -> list[str]:
         def running() -> str | None:
-            for process in asked.values():
+            for process in signalled.values():
                 process.reap()
-            left = [kind for kind, process in asked.items() if process.alive()]
+            left = [kind for kind, process in signalled.items() if process.alive()]
             return ", ".join(left) or None
 
         try:
             wait_until("end of the load", running, limit_s)
         except NotReady:
-            stuck = [kind for kind, process in asked.items() if process.send(signal.SIGKILL)]
+            stuck = [kind for kind, process in signalled.items() if process.send(signal.SIGKILL)]
             wait_until("end of the killed load", running, _GRACE_S)
             return stuck
         return []
@@ -247,5 +247,5 @@ class LoadRunner:
 
 
 def _success(event: Event) -> bool:
-    """Whether this line records something that a server granted."""
+    """Whether this line records a success."""
     return event["event"] in ("ack", "consumed") or event.get("outcome") == "ok"

@@ -1,8 +1,8 @@
-"""The other tenant: an application on source, under its own chroot, that must not notice the migration.
+"""The other tenant: an application on source, in its own chroot, that must not notice the migration.
 
-One session writes counters, sequential znodes, ephemerals that come and go, and a large znode.  At the end it
-reads back what it was promised: its standing ephemerals with the same owner and czxid, its counters at the
-last acknowledged value, its sequential znodes with the czxid of their acknowledgement.
+One session writes counters, sequential znodes, ephemerals that come and go, and a large znode. At the end it
+reads back lasting ephemerals (same owner and czxid), counters (at the last acknowledged value) and sequential
+znodes (with the czxid of their acknowledgement).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zkmigrate.lab.load.zkloop import end_sessions, read_all, settle, turn
 
 _TICK_NS = 50_000_000
 _COUNTERS = 8
-_STANDING = 5
+_LASTING = 5
 _IN_FLIGHT = 32
 _SEQUENTIAL_RATE = 2.0
 _PASSING_RATE = 0.5
@@ -43,11 +43,11 @@ class _Tenant:
     counters: dict[str, int] = field(default_factory=dict)
     tried: dict[str, int] = field(default_factory=dict)
     created: dict[str, int] = field(default_factory=dict)
-    standing: dict[str, tuple[int, int]] = field(default_factory=dict)
+    lasting: dict[str, tuple[int, int]] = field(default_factory=dict)
     _ready: bool = False
     _sets: int = 0
     _passing: str = ""
-    _swallowed: dict[str, int] = field(default_factory=dict)
+    _unanswered: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         servers = [parse_address(address) for address in self.config.tenant_servers]
@@ -68,7 +68,7 @@ class _Tenant:
         return self._set_pace.next_ns
 
     def work(self, now: int) -> None:
-        self.tell_swallowed()
+        self.record_unknown()
         if self.client.connected and not self._ready and not self.client.in_flight:
             self._set_up()
         while self.has_room and self._set_pace.take(now):
@@ -84,26 +84,27 @@ class _Tenant:
 
     def _set_up(self) -> None:
         root = self.config.tenant_root
-        parts = root.strip("/").split("/")
-        paths = ["/" + "/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+        paths = messages.with_parents(root)
         paths += [f"{root}/{name}" for name in ("counters", "queue", "live", "large")]
         paths += [f"{root}/counters/c-{number}" for number in range(_COUNTERS)]
         for path in paths:
             request = messages.create_request(path, b"", messages.PERSISTENT)
             self.client.submit(messages.CREATE, request, partial(self._made, path))
-        for number in range(_STANDING):
-            path = f"{root}/live/standing-{messages.hex_id(self.client.session)}-{number}"
+        for number in range(_LASTING):
+            path = f"{root}/live/lasting-{messages.hex_id(self.client.session)}-{number}"
             request = messages.create_request(path, b"", messages.EPHEMERAL)
-            self.client.submit(messages.CREATE, request, partial(self._stands, path, number == _STANDING - 1))
+            self.client.submit(
+                messages.CREATE, request, partial(self._created_lasting, path, number == _LASTING - 1)
+            )
 
     def _made(self, path: str, reply: messages.Reply) -> None:
         if reply.error not in (messages.OK, messages.NODE_EXISTS, messages.CONNECTION_LOSS):
             self._error("create", path, reply)
 
-    def _stands(self, path: str, last: bool, reply: messages.Reply) -> None:
-        """A standing ephemeral exists; only its first creation counts as its czxid."""
+    def _created_lasting(self, path: str, last: bool, reply: messages.Reply) -> None:
+        """A lasting ephemeral exists; only its first creation counts as its czxid."""
         if reply.error == messages.OK:
-            self.standing.setdefault(path, (self.client.session, reply.zxid))
+            self.lasting.setdefault(path, (self.client.session, reply.zxid))
             self._ack("ephemeral", path, reply, {})
         elif reply.error not in (messages.NODE_EXISTS, messages.CONNECTION_LOSS):
             self._error("ephemeral", path, reply)
@@ -131,7 +132,7 @@ class _Tenant:
         self.client.submit(messages.CREATE, request, partial(self._done, op, prefix, {}, keep))
 
     def _turn_passing(self) -> None:
-        """Take away the last passing ephemeral and make the next one."""
+        """Delete the last passing ephemeral and create the next."""
         if self._passing:
             path, self._passing = self._passing, ""
             request = messages.delete_request(path)
@@ -156,7 +157,7 @@ class _Tenant:
     ) -> None:
         if reply.error == messages.CONNECTION_LOSS:
             self.unknown += 1
-            self._swallowed[op] = self._swallowed.get(op, 0) + 1
+            self._unanswered[op] = self._unanswered.get(op, 0) + 1
         elif reply.error != messages.OK:
             self._error(op, path, reply)
         else:
@@ -176,29 +177,29 @@ class _Tenant:
         self.errors += 1
         self.record.write("error", op=op, path=path, error=messages.error_name(reply.error))
 
-    def tell_swallowed(self) -> None:
-        for op, count in self._swallowed.items():
+    def record_unknown(self) -> None:
+        for op, count in self._unanswered.items():
             self.record.write("unknown", op=op, count=count)
-        self._swallowed.clear()
+        self._unanswered.clear()
 
     def _session_event(self, event: str, fields: dict[str, Any]) -> None:
         self.record.write(event, host=self.client.server, **fields)
         if event == "expired":
-            # its ephemerals are gone with it: the loss stands in ``standing``; the new session starts over
+            # its ephemerals are gone with it: the loss shows in ``lasting``; the new session starts anew
             self._ready = False
             self._passing = ""
 
     # --- reading back ---------------------------------------------------------------------------------------
 
     def verify(self) -> dict[str, Any]:
-        """Read everything promised; ``complete`` is False when a read went unanswered."""
+        """Read everything promised; ``complete`` is False when a read got no answer."""
         failed: list[str] = []
         lost: list[str] = []
         wrong: list[str] = []
         missing: list[str] = []
 
         def ephemeral(path: str, reply: messages.Reply) -> None:
-            owner, czxid = self.standing[path]
+            owner, czxid = self.lasting[path]
             if reply.error == messages.NO_NODE:
                 lost.append(path)
             elif reply.error != messages.OK:
@@ -221,7 +222,7 @@ class _Tenant:
             elif reply.error == messages.NO_NODE or messages.stat_of(reply.body).czxid != self.created[path]:
                 missing.append(path)
 
-        reads = [(messages.EXISTS, path, partial(ephemeral, path)) for path in self.standing]
+        reads = [(messages.EXISTS, path, partial(ephemeral, path)) for path in self.lasting]
         reads += [(messages.GET_DATA, path, partial(counter, path)) for path in self.counters]
         reads += [(messages.EXISTS, path, partial(creation, path)) for path in self.created]
         unanswered = read_all(self.client, self.config.tenant_root, reads, _VERIFY_LIMIT_S)
@@ -229,7 +230,7 @@ class _Tenant:
             failed.append(f"{unanswered} reads without an answer")
         return {
             "complete": not failed,
-            "ephemerals": len(self.standing),
+            "ephemerals": len(self.lasting),
             "ephemerals_lost": lost,
             "counters": len(self.counters),
             "counters_wrong": wrong,
@@ -240,7 +241,7 @@ class _Tenant:
 
 
 def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
-    """Work until told to stop, then verify; returns the closing counters."""
+    """Work until the order to stop, then verify; returns the closing counters."""
     tenant = _Tenant(config, record, time.monotonic_ns())
     while not orders.stopping:
         now = time.monotonic_ns()
@@ -249,7 +250,7 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
         turn([tenant.client], max(now, min([now + _TICK_NS, *due])))
     record.write("stopping")
     settle([tenant.client], lambda: not tenant.client.in_flight, _VERIFY_LIMIT_S)
-    tenant.tell_swallowed()
+    tenant.record_unknown()
     record.write("verified", **tenant.verify())
     end_sessions([tenant.client])
     return {name: getattr(tenant, name) for name in ("acked", "unknown", "errors")}

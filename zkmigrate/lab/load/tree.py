@@ -1,4 +1,4 @@
-"""List a subtree through one host: path → czxid, for comparing with what raw clients were promised."""
+"""List a subtree through one host: path → czxid, to compare with the raw clients' acknowledgements."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _LIMIT_S = 120.0
 def list_tree(host: str, address: tuple[str, int], root: str, timeout_ms: int) -> dict[str, Any]:
     """The listing of ``root`` as ``tree-HOST.json`` holds it; ``complete`` only when every read was answered.
 
-    Level by level: first the children of a level's znodes, then their czxids.  A znode that vanished between
-    the two reads is left out; nothing deletes what raw clients create.
+    Level by level: first the czxids of a level's znodes, then their children. It leaves out a znode that
+    vanishes between the two reads; nothing deletes what raw clients create.
     """
     client = Client([address], timeout_ms, lambda _event, _fields: None)
     nodes: dict[str, str] = {}

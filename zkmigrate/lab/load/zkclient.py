@@ -1,8 +1,8 @@
-"""A small pipelined ZooKeeper client that hides nothing the record needs.
+"""A small pipelined ZooKeeper client for the recorded load.
 
-Why not kazoo: the record needs the zxid in each reply header (it is the czxid of an acknowledged create), to
-know exactly which requests were in flight when a connection died, and to stay on one server.  Nothing here
-blocks: one thread drives any number of clients with ``zkloop.turn``.
+Unlike kazoo it gives the zxid in each reply header (the czxid of an acknowledged create), tells exactly which
+requests were in flight when a connection died, and stays on its servers. Nothing here blocks: one thread
+drives any number of clients with ``zkloop.turn``.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class _Pending:
 class Client:
     """One session on one of ``servers``, pipelined, driven by ``turn``.
 
-    ``sink(event, fields)`` hears connected, disconnected, connect_failed and expired, with the fields that
-    the package's docstring lists.
-    Requests are answered in the order they were sent; when the connection dies every unanswered request gets
-    CONNECTION_LOSS, and the same session is offered to the next server until a server says it is gone.
+    ``sink(event, fields)`` gets connected, disconnected, connect_failed and expired, with the fields that the
+    package's docstring lists. Requests are answered in the order of sending. When the connection dies, every
+    unanswered request gets CONNECTION_LOSS, and the client offers the session to the next server until one
+    says that it has expired.
     """
 
     servers: Sequence[tuple[str, int]]
@@ -80,7 +80,7 @@ class Client:
         return f"{host}:{port}"
 
     def submit(self, op: int, body: bytes, answer: Callable[[Reply], None]) -> None:
-        """Send one request; ``answer`` is called once.  Only while ``connected``."""
+        """Send one request; ``answer`` is called once. Only while ``connected``."""
         if not self.connected:
             raise ConnectionError(f"no session with {self.server} to send a request on")
         self._xid += 1
@@ -94,7 +94,7 @@ class Client:
         self._state = "closing"
 
     def shut(self) -> None:
-        """Drop the socket for good, without a word to the server; what is in flight is answered as lost."""
+        """Drop the socket for good; what is in flight gets CONNECTION_LOSS."""
         self._tell_failures()
         self._state = "shut"
         self._drop_socket()
@@ -119,7 +119,7 @@ class Client:
         return None
 
     def advance(self, now: int) -> None:
-        """Do what the clock asks for: connect, ping, give up on a silent server."""
+        """Do what is due: connect, ping, give up on a silent server."""
         if self._state == "idle" and now >= self._retry_ns:
             self._connect(now)
         elif self._state in ("connecting", "handshake") and now >= self._deadline_ns:
@@ -180,8 +180,8 @@ class Client:
 
     @property
     def _silent_ns(self) -> int:
-        """When the server counts as silent.  A client that stood still has asked nothing meanwhile: it asks
-        first, and then waits for as long as between two pings."""
+        """When the server counts as silent. A client that stood still has sent nothing meanwhile: it first
+        asks, and then waits for as long as between two pings."""
         if self._asked_ns is None:
             return self._sent_ns + _NEVER_NS
         return max(self._heard_ns + 2 * self._ping_ns, self._asked_ns + self._ping_ns)

@@ -1,4 +1,4 @@
-"""The event loop that drives ``zkclient.Client`` objects, and what is done with several requests at once."""
+"""The event loop that drives ``zkclient.Client`` objects, and reads of many znodes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _READS_IN_FLIGHT = 256
 
 
 def turn(clients: Sequence[Client], wake_ns: int) -> None:
-    """One round of the event loop: sockets, then timers, so that nobody who answered counts as silent.
+    """One round of the event loop, until ``wake_ns`` (monotonic) at the latest.
 
-    Returns by ``wake_ns`` (monotonic)."""
+    Sockets come before timers, so that a server that has answered never counts as silent.
+    """
     now = time.monotonic_ns()
     timers = [timer for client in clients if (timer := client.next_timer_ns()) is not None]
     wait_s = max(0, min([wake_ns, *timers]) - now) / 1e9
@@ -65,7 +66,7 @@ def read_all(
 ) -> int:
     """Send ``reads`` pipelined after a sync of ``root``; returns how many got no answer in ``limit_s``.
 
-    The sync makes the answers as new as the leader, whichever server this client is on.
+    After the sync the answers are as new as the leader's, on any server.
     """
     left = len(reads)
     queue = list(reversed(reads))

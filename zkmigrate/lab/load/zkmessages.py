@@ -42,6 +42,12 @@ def hex_id(value: int) -> str:
     return hex(value & 0xFFFFFFFFFFFFFFFF)
 
 
+def with_parents(path: str) -> list[str]:
+    """All znodes above this one, from the top, and this one."""
+    parts = path.strip("/").split("/")
+    return ["/" + "/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+
+
 def buffer(data: bytes) -> bytes:
     """A jute buffer or string: 4-byte length, then the bytes."""
     return struct.pack(">i", len(data)) + data

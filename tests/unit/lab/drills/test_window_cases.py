@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from zkmigrate.lab.drills.window_cases import BEFORE_OPEN, CASES, DEST, LABS, TURNED, Case
-from zkmigrate.lab.drills.window_faults import Pace, again, chosen, main
+from zkmigrate.lab.drills.window_faults import Pace, chosen, main, repeated
 from zkmigrate.lab.drills.window_harm import (
     HostDead,
     LinkCut,
@@ -91,13 +91,13 @@ def test_chosen_cases_keep_their_order_and_a_pattern_for_none_is_refused() -> No
 
 
 def test_cases_are_played_again_on_one_lab_but_none_that_goes_past_open() -> None:
-    twice = again(chosen("^back-from-(cut|arm)$"), 2)
+    twice = repeated(chosen("^back-from-(cut|arm)$"), 2)
     assert [case.name for case in twice] == [
         "back-from-arm-1", "back-from-cut-1", "back-from-arm-2", "back-from-cut-2",
     ]  # fmt: skip
     assert {case.hold for case in twice} == {"arm", "cut"}
     with pytest.raises(LabError, match=r"past OPEN a lab cannot be used again.*silent-frozen-go"):
-        again(chosen("silent-frozen-(go|cut)"), 2)
+        repeated(chosen("silent-frozen-(go|cut)"), 2)
 
 
 def test_the_client_that_knows_only_the_frozen_host_is_told_from_the_others() -> None:
@@ -149,7 +149,7 @@ def test_brokers_are_asked_for_until_one_is_served(monkeypatch: pytest.MonkeyPat
 def test_the_list_tells_what_is_expected() -> None:
     said = CliRunner().invoke(main, ["--list", "--only", "^leak-flush$"])
     assert said.exit_code == 0
-    assert f"back: {TURNED}, watch.block-leaks told" in said.output
+    assert f"back: {TURNED}, alarm watch.block-leaks" in said.output
 
 
 def test_what_is_left_is_reckoned_from_what_was_seen() -> None:

@@ -25,18 +25,20 @@ def test_a_configuration_reads_back_as_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[]", "seen list, needed an object"),
-        ("{", "not JSON"),
-        ('{"produce_rat": 1}', "unknown key 'produce_rat'"),
-        ('{"produce_rate": "100"}', "produce_rate: seen '100', needed a number above 0"),
-        ('{"produce_rate": 0}', "needed a number above 0"),
-        ('{"produce_rate": true}', "needed a number"),
-        ('{"partitions": 1.5}', "partitions: seen 1.5, needed a whole number above 0"),
-        ('{"partitions": -1}', "needed a whole number above 0"),
-        ('{"topics": "load-a"}', "topics: seen 'load-a', needed a list of strings"),
-        ('{"bootstrap": 1}', "bootstrap: seen 1, needed a string"),
-        ('{"raw_hosts": ["d1:2181"]}', "raw_hosts: seen ['d1:2181'], needed an object"),
-        ('{"raw_hosts": {"d1": "d1"}}', "address: seen 'd1', needed host:port"),
+        ("[]", "load.json: Input should be an object"),
+        ("{", "load.json: Invalid JSON"),
+        ('{"produce_rat": 1}', "produce_rat: Unexpected keyword"),
+        ('{"produce_rate": "100"}', "produce_rate: Input should be a valid number, seen '100'"),
+        ('{"produce_rate": 0}', "produce_rate: Input should be greater than 0, seen 0"),
+        ('{"produce_rate": true}', "should be a valid number"),
+        ('{"partitions": 1.5}', "partitions: Input should be a valid integer, seen 1.5"),
+        ('{"partitions": true}', "should be a valid integer"),
+        ('{"partitions": -1}', "greater than 0"),
+        ('{"topics": "load-a"}', "topics: Input should be a valid array, seen 'load-a'"),
+        ('{"bootstrap": 1}', "bootstrap: Input should be a valid string, seen 1"),
+        ('{"raw_hosts": ["d1:2181"]}', "raw_hosts: Input should be an object, seen ['d1:2181']"),
+        ('{"raw_hosts": {"d1": "d1"}}', "raw_hosts.d1: Value error, address: seen 'd1', needed host:port"),
+        ('{"tenant_servers": ["s1"]}', "tenant_servers.0: Value error, address: seen 's1', needed host:port"),
     ],
 )
 def test_a_mistake_is_named(text: str, said: str) -> None:
@@ -50,14 +52,9 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load_config(tmp_path / "load.json")
 
 
-def test_a_tenant_address_is_checked_too() -> None:
-    with pytest.raises(LoadConfigError, match="needed host:port"):
-        parse_config('{"tenant_servers": ["s1"]}', "load.json")
-
-
 @pytest.mark.parametrize("text", ["d1", "d1:", ":2181", "d1:x", "d1:0", "d1:65536"])
 def test_a_bad_address_is_refused(text: str) -> None:
-    with pytest.raises(LoadConfigError):
+    with pytest.raises(ValueError, match="needed host:port"):
         parse_address(text)
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from tests.unit.lab.load.kafka_doubles import Message, ScriptedConsumer
 from zkmigrate.lab.load import consumer
 from zkmigrate.lab.load.config import LoadConfig
 from zkmigrate.lab.load.json_lines import Recorder, Recording, load_recording
@@ -28,74 +29,41 @@ class Ordered(Orders):
         self._drain.set()
 
 
-class Record:
-    """A record of ``a/0``, or an error in place of one."""
-
-    def __init__(self, offset: int, failed: KafkaError | None = None) -> None:
-        self._offset, self._failed = offset, failed
-
-    def topic(self) -> str:
-        return "a"
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self._offset
-
-    def value(self) -> bytes:
-        return f"p-{self._offset} \n".encode()
-
-    def error(self) -> KafkaError | None:
-        return self._failed
+Line: TypeAlias = Message | str | None
 
 
-Line: TypeAlias = Record | str | None
+def record(offset: int, failed: KafkaError | None = None) -> Message:
+    return Message(0, offset, f"p-{offset} \n", failed)
 
 
-class Scripted:
-    """Each poll takes a second and gives the next line: a record, nothing, or an order to the process."""
+class Scripted(ScriptedConsumer):
+    """Each poll gives the next line: a record, nothing, or an order to the process."""
 
     def __init__(self, script: Iterable[Line], ends: Iterator[End], other: int) -> None:
+        super().__init__()
         self.script, self.ends, self.other = iter(script), ends, other
         self.orders = Ordered()
-        self.settings: dict[str, Any] = {}
-        self.closed = False
-        self.now = 0.0
-        self.calls = itertools.count()
-
-    def __call__(self, settings: dict[str, Any]) -> Scripted:
-        self.settings = settings
-        return self
-
-    def monotonic(self) -> float:
-        return self.now
 
     def subscribe(self, topics: list[str], **_calls: Any) -> None:
         assert topics == ["a", "b"]
 
-    def poll(self, _limit_s: float) -> Record | None:
-        assert next(self.calls) < 1000, "it goes on for ever"
-        self.now += 1.0
+    def poll(self, _limit_s: float) -> Message | None:
+        self.take_a_second()
         line = next(self.script, None)
         if line == "drain":
             self.orders.drain()
         elif line == "stop":
             self.orders.stop()
-        return line if isinstance(line, Record) else None
+        return line if isinstance(line, Message) else None
 
     def get_watermark_offsets(self, asked: TopicPartition, timeout: float) -> tuple[int, int] | None:
-        assert next(self.calls) < 1000, "it asks for ever"
-        self.now += 1.0
+        self.take_a_second()
         end = next(self.ends) if (asked.topic, asked.partition) == ("a", 0) else 0
         if (asked.topic, asked.partition) == ("b", 1):
             end = self.other
         if isinstance(end, KafkaException):
             raise end
         return None if end is None else (0, end)
-
-    def close(self) -> None:
-        self.closed = True
 
 
 def load(client: Scripted, out: Path, patch: pytest.MonkeyPatch) -> tuple[dict[str, Any], Recording]:
@@ -109,8 +77,8 @@ def load(client: Scripted, out: Path, patch: pytest.MonkeyPatch) -> tuple[dict[s
     return told, load_recording(out, "consumer")
 
 
-ONE, TWO = Record(0), Record(1)
-BROKEN = Record(1, KafkaError(KafkaError._TRANSPORT))
+ONE, TWO = record(0), record(1)
+BROKEN = record(1, KafkaError(KafkaError._TRANSPORT))
 
 # name: what it is given, the end of a/0 each time it is asked, that of b/1, records read, has it drained
 DRAINS: dict[str, tuple[list[Line], Iterable[End], int, int, bool]] = {

@@ -6,11 +6,11 @@ import itertools
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, Producer, TopicPartition
 
+from tests.unit.lab.load.kafka_doubles import Message, ScriptedConsumer
 from zkmigrate.lab.judge.history import parse_log
 from zkmigrate.lab.load import reread
 from zkmigrate.lab.load.config import LoadConfig
@@ -45,42 +45,16 @@ def test_a_cluster_that_does_not_answer_leaves_the_log_unread() -> None:
     assert parse_log(json.dumps(found)).problem.startswith("incomplete: ")
 
 
-class Read:
-    """A record of a partition, or what the client says in place of one."""
-
-    def __init__(self, partition: int, offset: int, said: KafkaError | None = None) -> None:
-        self._partition, self._offset, self._said = partition, offset, said
-
-    def topic(self) -> str:
-        return "a"
-
-    def partition(self) -> int:
-        return self._partition
-
-    def offset(self) -> int:
-        return self._offset
-
-    def value(self) -> bytes:
-        return f"p-{self._partition}-{self._offset}".encode()
-
-    def error(self) -> KafkaError | None:
-        return self._said
+def record(partition: int, offset: int, error: KafkaError | None = None) -> Message:
+    return Message(partition, offset, f"p-{partition}-{offset}", error)
 
 
-class Scripted:
-    """Each answer takes a second and is the next of the script, then nothing more comes."""
+class Scripted(ScriptedConsumer):
+    """Each answer is the next of the script, then nothing more comes."""
 
-    def __init__(self, script: Iterable[Read], ends: dict[int, int | None]) -> None:
+    def __init__(self, script: Iterable[Message], ends: dict[int, int | None]) -> None:
+        super().__init__()
         self.script, self.ends = iter(script), ends
-        self.closed = False
-        self.now = 0.0
-        self.calls = itertools.count()
-
-    def __call__(self, _settings: dict[str, Any]) -> Scripted:
-        return self
-
-    def monotonic(self) -> float:
-        return self.now
 
     def get_watermark_offsets(self, asked: TopicPartition, timeout: float) -> tuple[int, int] | None:
         end = self.ends[asked.partition]
@@ -89,26 +63,22 @@ class Scripted:
     def assign(self, partitions: list[TopicPartition]) -> None:
         assert [p.partition for p in partitions] == [0, 1]
 
-    def consume(self, _most: int, _limit_s: float) -> list[Read]:
-        assert next(self.calls) < 1000, "it goes on for ever"
-        self.now += 1.0
+    def consume(self, _most: int, _limit_s: float) -> list[Message]:
+        self.take_a_second()
         return list(itertools.islice(self.script, 1))
 
-    def close(self) -> None:
-        self.closed = True
+
+def eof(partition: int) -> Message:
+    return record(partition, 0, KafkaError(KafkaError._PARTITION_EOF))
 
 
-def eof(partition: int) -> Read:
-    return Read(partition, 0, KafkaError(KafkaError._PARTITION_EOF))
-
-
-FATAL = Read(0, 0, KafkaError(KafkaError._FATAL, "the end", fatal=True))
-PASSING = Read(0, 0, KafkaError(KafkaError._TRANSPORT))
+FATAL = record(0, 0, KafkaError(KafkaError._FATAL, "the end", fatal=True))
+PASSING = record(0, 0, KafkaError(KafkaError._TRANSPORT))
 ENDS: dict[int, int | None] = {0: 3, 1: 1}
-WHOLE = [Read(0, 0), Read(0, 2), eof(0), Read(1, 0)]
+WHOLE = [record(0, 0), record(0, 2), eof(0), record(1, 0)]
 
 # what comes, the ends that are told, why it is not whole; "" where it is
-SCRIPTS: dict[str, tuple[list[Read], dict[int, int | None], str]] = {
+SCRIPTS: dict[str, tuple[list[Message], dict[int, int | None], str]] = {
     "all of it": ([*WHOLE, eof(1)], ENDS, ""),
     "an error that passes": ([WHOLE[0], PASSING, *WHOLE[1:], eof(1)], ENDS, ""),
     "an error for good": ([WHOLE[0], FATAL, *WHOLE[1:], eof(1)], ENDS, "the end"),
