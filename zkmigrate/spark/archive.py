@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from zkmigrate.spark.request import Asked, Place
+from zkmigrate.spark.request import Place, Request
 from zkmigrate.spark.session import ARCHIVE, Bounds
 from zkmigrate.spark.verb import analyze
 
@@ -45,9 +45,9 @@ def _made(archive: Path) -> None:
 
     with tempfile.TemporaryDirectory(prefix="zkmigrate-archive-") as folder:
         (Path(folder) / "log.1").write_bytes(_log())
-        asked = Asked((Place("zk", folder),), chroot="/kafka")
+        request = Request((Place("zk", folder),), chroot="/kafka")
         bounds = Bounds("local[1]", progress=False, java=f"-XX:ArchiveClassesAtExit={archive}")
-        analyze(_JOBS, asked, bounds, Path(folder) / "out", _quiet, _quiet, as_json=True)
+        analyze(_JOBS, request, bounds, Path(folder) / "out", _quiet, _quiet, as_json=True)
     java: subprocess.Popen[bytes] = SparkContext._gateway.proc  # type: ignore[union-attr]
     assert java.stdin is not None
     java.stdin.close()

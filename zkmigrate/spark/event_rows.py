@@ -47,7 +47,7 @@ _SESSIONS = (
 _SESSION_ID = r"(?i)session(?:id)?\s*[:=]?\s*(0x[0-9a-f]{1,16})\b"
 
 
-def of_run(spark: SparkSession, report: Report) -> DataFrame:
+def run_events(spark: SparkSession, report: Report) -> DataFrame:
     """The journal's steps, changes, decisions and windows, and what the run's samples say of brokers."""
     rows = [*_journal(report), *_samples(report)]
     names = ("at", "source", "kind", "who", "what")
@@ -104,7 +104,7 @@ def named(place: Place) -> str:
     return place.server or Path(place.path).stem
 
 
-def of_client(spark: SparkSession, place: Place, times: Timebase) -> tuple[DataFrame, int, bool]:
+def client_events(spark: SparkSession, place: Place, times: Timebase) -> tuple[DataFrame, int, bool]:
     """A client's history in the lines of `zkmigrate.lab.load`; how many lines are none or have no time; and
     whether it was timed by the operator's monotonic clock."""
     lines = (
@@ -138,7 +138,7 @@ def of_client(spark: SparkSession, place: Place, times: Timebase) -> tuple[DataF
     return found, bad, own
 
 
-def of_broker(spark: SparkSession, place: Place, zone: str) -> tuple[DataFrame, int, int]:
+def broker_events(spark: SparkSession, place: Place, zone: str) -> tuple[DataFrame, int, int]:
     """A broker's lines about the controller and its ZooKeeper sessions; how many lines it has in all, and how
     many of them without a time, which belong to the line before. zone: in which it was written."""
     lines = read_lines(spark, place).filter(F.trim("value") != "")
@@ -163,11 +163,11 @@ def of_broker(spark: SparkSession, place: Place, zone: str) -> tuple[DataFrame, 
     return found, int(counted[0]), int(counted[1])
 
 
-def of_zookeeper(input: Input, begin: float, end: float) -> DataFrame:
+def zookeeper_events(input: Input, begin: float, end: float) -> DataFrame:
     """The writes under the chroot, summed up by the second, and the beginnings and ends of sessions, between
     two moments; of source's log and, where it was named, of dest's."""
-    asked = input.asked
-    sides = [input, *([Input(input.spark, asked, asked.dest)] if asked.dest else [])]
+    request = input.request
+    sides = [input, *([Input(input.spark, request, request.dest)] if request.dest else [])]
     first, last = (F.lit(datetime.fromtimestamp(at, UTC)) for at in (begin, end))
     columns = ("zxid", "sequence", "time", "session", "type", "path", "timeout_ms")
     parts = [
@@ -178,18 +178,18 @@ def of_zookeeper(input: Input, begin: float, end: float) -> DataFrame:
         log = log.unionByName(parts[1]).dropDuplicates(["zxid", "sequence", "time"])
     sessions = (OPENS, CLOSES)
     writes = (
-        log.filter(under(F.col("path"), asked.chroot) & ~F.col("type").isin(*sessions))
+        log.filter(under(F.col("path"), request.chroot) & ~F.col("type").isin(*sessions))
         .groupBy(F.date_trunc("second", "time").alias("at"))
         .agg(F.max("zxid").alias("zxid"), F.count("*").alias("count"))
         .select(
             "at",
             F.lit("zookeeper").alias("source"),
             F.lit("write").alias("kind"),
-            F.lit(asked.chroot).alias("who"),
+            F.lit(request.chroot).alias("who"),
             F.concat(F.col("count").cast("string"), F.lit(" writes in this second")).alias("what"),
             "zxid",
             F.lit(None).cast("long").alias("session"),
-            F.lit(asked.chroot).alias("path"),
+            F.lit(request.chroot).alias("path"),
             "count",
         )
     )

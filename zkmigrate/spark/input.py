@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from zkmigrate.errors import UsageError
 from zkmigrate.spark.input_size import is_small
-from zkmigrate.spark.reading import Kept, here, load
-from zkmigrate.spark.request import Asked, Place
+from zkmigrate.spark.reading import StretchCache, here, load
+from zkmigrate.spark.request import Place, Request
 from zkmigrate.spark.sources.files import File, files
 from zkmigrate.spark.sources.txnlog import SPLIT_MB
 from zkmigrate.zookeeper.data.seal import check_snapshot
@@ -28,25 +28,25 @@ _COUNTER = 0xFFFFFFFF
 class Input:
     """One ensemble's tables. spark: with the data sources registered."""
 
-    def __init__(self, spark: SparkSession, asked: Asked, places: Sequence[Place] | None = None) -> None:
+    def __init__(self, spark: SparkSession, request: Request, places: Sequence[Place] | None = None) -> None:
         self.spark = spark
-        self.asked = asked
-        self.places = tuple(asked.source if places is None else places)
-        self._kept = Kept()
+        self.request = request
+        self.places = tuple(request.source if places is None else places)
+        self._kept = StretchCache()
         """Of the reference server's logs, which every job reads."""
 
     @cached_property
-    def is_here(self) -> bool:
+    def is_local(self) -> bool:
         """Whether answers are so small that this process holds them, beside a Spark on this machine."""
-        return (self.spark.sparkContext.master or "").startswith("local") and is_small(self.asked)
+        return (self.spark.sparkContext.master or "").startswith("local") and is_small(self.request)
 
     def once(self, answer: DataFrame) -> DataFrame:
         """For an answer that is told and written: here it is worked out once, not for each of the two."""
-        return here(self.spark, answer.toArrow()) if self.is_here else answer
+        return here(self.spark, answer.toArrow()) if self.is_local else answer
 
     def reused(self, table: DataFrame) -> DataFrame:
         """For a table that is asked several times, and smaller than what it is made of: worked out once."""
-        return self.once(table) if self.is_here else table.persist()
+        return self.once(table) if self.is_local else table.persist()
 
     @cached_property
     def logs_by_server(self) -> dict[str, list[File]]:
@@ -72,11 +72,11 @@ class Input:
         """The server whose log is read where one is enough, since each has the transactions of all: as asked
         for, else the one whose log reaches farthest back. Raises UsageError where there is no log."""
         servers = self.logs_by_server
-        if self.asked.server:
-            if self.asked.server not in servers:
+        if self.request.server:
+            if self.request.server not in servers:
                 named = ", ".join(sorted(servers)) or "none"
-                raise UsageError(f"no log of a server {self.asked.server}. There are: {named}")
-            return self.asked.server
+                raise UsageError(f"no log of a server {self.request.server}. There are: {named}")
+            return self.request.server
         if not servers:
             raise UsageError(f"no transaction log at {_told(self.places)}")
 
@@ -125,7 +125,7 @@ class Input:
         found: Sequence[File],
         columns: Sequence[str],
         options: dict[str, str],
-        kept: Kept | None = None,
+        kept: StretchCache | None = None,
     ) -> DataFrame:
         named = {"server": found[0].server, "columns": ",".join(columns)}
         return load(self.spark, source, found, {**named, **options}, kept)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zkmigrate.errors import UsageError
-from zkmigrate.spark.request import Asked
+from zkmigrate.spark.request import Request
 from zkmigrate.spark.sources.files import File, files
 from zkmigrate.zookeeper.data.logdir import is_log_or_snapshot
 from zkmigrate.zookeeper.data.tail import data_end
@@ -17,13 +17,19 @@ SMALL_TREES = 32 << 20
 """The same where trees are compared: to roll them forward takes more time for each byte."""
 
 
-def is_small(asked: Asked, most: int = SMALL) -> bool:
+def is_small(request: Request, most: int = SMALL) -> bool:
     """Whether all that was asked for is known to be small. most: bytes of logs and snapshots. Files of
     brokers, clients and text logs are not looked at here, so that with them it is not known."""
-    if asked.broker_dirs or asked.broker_logs or asked.client_history or asked.server_logs or asked.run:
+    if (
+        request.broker_dirs
+        or request.broker_logs
+        or request.client_history
+        or request.server_logs
+        or request.run
+    ):
         return False
-    left = min(most, SMALL_TREES) if asked.dest else most
-    for place in (*asked.source, *asked.dest):
+    left = min(most, SMALL_TREES) if request.dest else most
+    for place in (*request.source, *request.dest):
         try:
             found = files((place.path,), place.server, is_log_or_snapshot)
         except (UsageError, OSError):

@@ -54,7 +54,7 @@ def owners_of(nodes: DataFrame) -> DataFrame:
     return nodes.filter(is_session(owner)).select(owner.alias("session"), "path")
 
 
-def lacking(
+def delta_findings(
     log: DataFrame, chroot: str, owners: DataFrame, on_dest: Collection[int], highest: int
 ) -> DataFrame:
     """FINDINGS of a log that begins behind a zxid. owners: session, path and `living`: whether the session

@@ -78,7 +78,7 @@ class Found:
         self.damage.append(told)
 
 
-def wholeness(
+def check_integrity(
     both: Mapping[str, Input], servers: Sequence[Server], records: DataFrame, top: int
 ) -> tuple[dict[Key, Found], DataFrame]:
     """What each server has, and all holes as a frame. records: as of `transactions.records`, asked several

@@ -119,7 +119,7 @@ def ephemerals(input: Input, seen: DataFrame, start: int) -> DataFrame:
     """Ephemerals at or under the chroot, path and session. seen: as of `events`; start: as of `extent`. The
     last of creation and deletion counts; the closing of its session takes whatever was made before it,
     whether the log names it or not."""
-    chroot = input.asked.chroot
+    chroot = input.request.chroot
     owner = F.col("ephemeral_owner")
     makes = F.coalesce(is_session(owner), F.lit(False))
     columns = ("path", "zxid", "sequence", "ephemeral_owner")

@@ -30,7 +30,7 @@ from zkmigrate.zookeeper.data.errors import ZkDataError
 _SOURCES = (TxnLogSource, SnapshotSource)
 
 
-class Kept:
+class StretchCache:
     """Logs that this process has read whole, with the places of their records: to look for those, each with
     its checksum, takes most of the time of a table of few columns. Several threads may ask at once."""
 
@@ -61,7 +61,7 @@ def load(
     source: str,
     found: Sequence[File],
     options: Mapping[str, str],
-    kept: Kept | None = None,
+    kept: StretchCache | None = None,
 ) -> DataFrame:
     """These files as a table. source, options: as of ``spark.read.format``. kept: of tables of the same logs.
 
@@ -90,7 +90,7 @@ def tasks(spark: SparkSession, source: str) -> DataFrameReader:
 
 
 def _table(
-    source: str, paths: Sequence[str], options: Mapping[str, str], most: int, kept: Kept | None
+    source: str, paths: Sequence[str], options: Mapping[str, str], most: int, kept: StretchCache | None
 ) -> pa.Table | None:
     """None for what is larger than `most` bytes, as a compressed snapshot may be, and for damage: a task
     tells of that."""

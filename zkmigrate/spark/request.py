@@ -31,7 +31,7 @@ def parse_place(text: str) -> Place:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """source, dest: directories of each ensemble's servers. chroot: the subtree that is to move. server:
     whose log is read where one is enough; empty: the one that reaches farthest back. window_s: of a cut-over.
     depth: how many elements of a path name a subtree. top: rows of a table that people read.

@@ -131,7 +131,7 @@ def submitted() -> bool:
 
 def _own(builder: SparkSession.Builder, bounds: Bounds, spill: Path, quiet: Path) -> SparkSession.Builder:
     """What a Spark that we start ourselves is told. quiet: properties of its log4j."""
-    java = [f"-Dlog4j2.configurationFile={quiet.absolute().as_uri()}", *of_archive(), bounds.java]
+    java = [f"-Dlog4j2.configurationFile={quiet.absolute().as_uri()}", *archive_options(), bounds.java]
     if bounds.small:
         for name, value in (CHEAP | (INTERPRETED if bounds.tiny else {})).items():
             builder = builder.config(name, value)
@@ -155,11 +155,11 @@ def _own(builder: SparkSession.Builder, bounds: Bounds, spill: Path, quiet: Path
         .config("spark.sql.shuffle.partitions", "1" if bounds.small else str(2 * cores))
         .config("spark.local.dir", str(spill))
         .config("spark.buffer.pageSize", f"{_page_mib(bounds.memory)}m")
-        .config(READ_HERE, str(here_bytes(bounds.memory)))
+        .config(READ_HERE, str(local_table_bytes(bounds.memory)))
     )
 
 
-def of_archive() -> Iterator[str]:
+def archive_options() -> Iterator[str]:
     """Options with which a JVM uses the archive of `archive`, if it was made. What a JVM has to say of one
     that does not fit, it would print on standard output, which has our answers."""
     if ARCHIVE.is_file():
@@ -167,7 +167,7 @@ def of_archive() -> Iterator[str]:
         yield "-Xlog:disable -Xlog:all=error:stderr"
 
 
-def here_bytes(memory: str) -> int:
+def local_table_bytes(memory: str) -> int:
     """Of one table that this process reads itself, beside a heap of `memory`."""
     return int(_mib(memory) * _HERE_SHARE) << 20
 

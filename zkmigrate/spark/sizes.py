@@ -27,7 +27,7 @@ _FIRST = ("/", SYSTEM_ROOT, f"{SYSTEM_ROOT}/quota")
 _COLUMNS = "path string, data_length int, ephemeral_owner bigint"
 
 
-def beginning(input: Input) -> File | None:
+def base_snapshot(input: Input) -> File | None:
     """The snapshot to begin from; None: nothing, since the log begins with the first transaction. Raises
     UsageError where it is neither."""
     if input.snapshots:
@@ -43,7 +43,7 @@ def beginning(input: Input) -> File | None:
 def znodes(input: Input) -> DataFrame:
     """Columns: path, data_length (-1: null data), ephemeral_owner. Raises UsageError where there is no
     snapshot and the log does not begin with the first transaction."""
-    snapshot = beginning(input)
+    snapshot = base_snapshot(input)
     start = 0 if snapshot is None else snapshot_zxid(snapshot.name) or 0
     behind = input.effects(
         "zxid", "sequence", "session", "type", "path", "data_length", "ephemeral_owner",

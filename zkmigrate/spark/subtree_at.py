@@ -95,7 +95,7 @@ Plain: TypeAlias = SimpleNamespace
 
 
 @dataclass(frozen=True)
-class Rolled:
+class Subtree:
     """nodes: path and FIELDS, times in ms. records: how many transactions were replayed. snapshot and
     skipped as of `zookeeper.data.tree.Tree`."""
 
@@ -107,10 +107,10 @@ class Rolled:
     skipped: Mapping[str, str]
 
 
-def rolled(spark: SparkSession, disk: Disk, chroot: str, upto: int) -> Rolled:
+def load_subtree(spark: SparkSession, disk: Disk, chroot: str, upto: int) -> Subtree:
     """The subtree as a server's disk holds it at `upto`. Raises as `zookeeper.data.tree.load_tree`."""
 
-    def attempt(file: SnapshotFile) -> tuple[Rolled, bool]:
+    def attempt(file: SnapshotFile) -> tuple[Subtree, bool]:
         base = _of_snapshot(disk.znodes(spark, file.name), chroot).persist(StorageLevel.DISK_ONLY)
         try:
             newest, corrupt = _newest(base)
@@ -213,7 +213,9 @@ def _gap(records: DataFrame, group: Row, after: int) -> tuple[int, str]:
     return row[0], hole(last[0], after, row[0])
 
 
-def _replayed(spark: SparkSession, disk: Disk, chroot: str, span: tuple[int, int], base: DataFrame) -> Rolled:
+def _replayed(
+    spark: SparkSession, disk: Disk, chroot: str, span: tuple[int, int], base: DataFrame
+) -> Subtree:
     """What the transactions after the first zxid, up to the second, make of `base`. Raises as `rolled`."""
     after, upto = span
     found = continuity(spark, disk, after, upto)
@@ -236,7 +238,7 @@ def _replayed(spark: SparkSession, disk: Disk, chroot: str, span: tuple[int, int
             nodes = _settled(base, _operations(log, chroot), chroot)
         except PySparkException as error:
             raise CorruptError(reason(error)) from error
-    return Rolled(chroot, zxid, nodes, found.records, "", {})
+    return Subtree(chroot, zxid, nodes, found.records, "", {})
 
 
 def _of_snapshot(found: DataFrame, chroot: str) -> DataFrame:

@@ -9,14 +9,14 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from zkmigrate.spark.input import only
-from zkmigrate.spark.subtree_at import FIELDS, Rolled, znode
+from zkmigrate.spark.subtree_at import FIELDS, Subtree, znode
 from zkmigrate.zookeeper.data.tree import Difference, Znode, differences
 
 ONLY_SOURCE, ONLY_DEST = "only on source", "only on dest"
 
 
 @dataclass(frozen=True)
-class Unequal:
+class Comparison:
     """znodes: how many each side has, source first. count: how many paths differ. frame: those, with path,
     source and dest (the znode, null where it is not there), and `kinds`: all fields that differ, or that it
     is only on one side."""
@@ -26,7 +26,7 @@ class Unequal:
     frame: DataFrame
 
 
-def unequal(source: Rolled, dest: Rolled) -> Unequal:
+def compare_subtrees(source: Subtree, dest: Subtree) -> Comparison:
     """Raises PySparkException where a tree cannot be read."""
     left, right = (
         rolled.nodes.select("path", F.struct(*FIELDS).alias(side))
@@ -41,7 +41,7 @@ def unequal(source: Rolled, dest: Rolled) -> Unequal:
     found = found.persist(StorageLevel.DISK_ONLY)
     differs = F.size("kinds") > 0
     row = only(found.agg(F.count("source"), F.count("dest"), F.count_if(differs)))
-    return Unequal((row[0], row[1]), row[2], found.filter(differs))
+    return Comparison((row[0], row[1]), row[2], found.filter(differs))
 
 
 def _differs(name: str) -> Column:
@@ -49,7 +49,7 @@ def _differs(name: str) -> Column:
 
 
 def first(found: DataFrame, limit: int) -> list[Difference]:
-    """The first paths of `unequal`, each with the first field that differs. left is source."""
+    """The first paths of `compare_subtrees`, each with the first field that differs. left is source."""
     rows = found.orderBy("path").limit(limit).collect()
     return list(differences(_side(rows, "source"), _side(rows, "dest")))
 

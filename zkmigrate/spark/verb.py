@@ -17,9 +17,9 @@ from zkmigrate.model.report import Table
 from zkmigrate.spark.input_size import TINY, is_small
 from zkmigrate.spark.jobs import job
 from zkmigrate.spark.page import page
-from zkmigrate.spark.request import Asked
+from zkmigrate.spark.request import Request
 from zkmigrate.spark.section import Section
-from zkmigrate.spark.session import Bounds, here_bytes, session
+from zkmigrate.spark.session import Bounds, local_table_bytes, session
 
 NOT_HELD, UNPROVED = 10, 11
 """Exit codes, the same as those of ``prove``."""
@@ -36,7 +36,7 @@ class AnalysisError(ZkmigrateError):
 
 def analyze(
     names: Sequence[str],
-    asked: Asked,
+    request: Request,
     bounds: Bounds,
     out: Path | None,
     say: Say,
@@ -53,15 +53,15 @@ def analyze(
     if out is not None:
         _writable(out)
     sections: dict[str, Section] = {}
-    small = is_small(asked)
+    small = is_small(request)
     # Jobs that run side by side keep all their tables in memory.
-    together = small and not asked.dest and is_small(asked, here_bytes(bounds.memory))
-    with session(replace(bounds, small=small, tiny=is_small(asked, TINY)), hint) as spark:
+    together = small and not request.dest and is_small(request, local_table_bytes(bounds.memory))
+    with session(replace(bounds, small=small, tiny=is_small(request, TINY)), hint) as spark:
         from pyspark.errors import PySparkException
 
         from zkmigrate.spark.input import Input
 
-        given = Input(spark, asked)
+        given = Input(spark, request)
 
         def one(name: str) -> Section:
             began = time.monotonic()
@@ -69,7 +69,7 @@ def analyze(
             try:
                 found = job(name)(given)
                 if out is not None:
-                    _frames(out / name, found, here=given.is_here)
+                    _frames(out / name, found, here=given.is_local)
             except PySparkException as error:
                 raise AnalysisError(f"{name}: {reason(error)}") from error
             hint(f"{name}: {time.monotonic() - began:.1f} s")
@@ -92,7 +92,7 @@ def analyze(
     if out is not None:
         written = clean(json.dumps(body, ensure_ascii=False, indent=1))
         (out / JSON).write_text(f"{written}\n", encoding="utf-8")
-        (out / PAGE).write_text(page(_title(asked), _intro(asked), sections), encoding="utf-8")
+        (out / PAGE).write_text(page(_title(request), _intro(request), sections), encoding="utf-8")
         hint(f"written: {out / PAGE}, {out / JSON}, and tables as Parquet beside them")
     held = [one.held for one in sections.values() if one.proves]
     return NOT_HELD if False in held else UNPROVED if None in held else 0
@@ -161,13 +161,13 @@ def _frames(folder: Path, found: Section, *, here: bool) -> None:
             frame.write.parquet(str(place))
 
 
-def _title(asked: Asked) -> str:
-    return f"ZooKeeper before the move of {asked.chroot}" if asked.chroot != "/" else "ZooKeeper"
+def _title(request: Request) -> str:
+    return f"ZooKeeper before the move of {request.chroot}" if request.chroot != "/" else "ZooKeeper"
 
 
-def _intro(asked: Asked) -> str:
+def _intro(request: Request) -> str:
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    of_run = (str(asked.run),) if asked.run else ()
-    more = (*asked.broker_dirs, *of_run, *asked.client_history, *asked.broker_logs)
-    places = ", ".join((*(place.path for place in (*asked.source, *asked.dest)), *more))
+    run_events = (str(request.run),) if request.run else ()
+    more = (*request.broker_dirs, *run_events, *request.client_history, *request.broker_logs)
+    places = ", ".join((*(place.path for place in (*request.source, *request.dest)), *more))
     return f"Made {now} from {places}. All times are UTC; those of ZooKeeper's log by the leader's clock."

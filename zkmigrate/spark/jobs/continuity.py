@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from zkmigrate.model.report import Table
 from zkmigrate.spark.input import Input
-from zkmigrate.spark.log_integrity import Found, Key, Server, servers_of, wholeness
+from zkmigrate.spark.log_integrity import Found, Key, Server, check_integrity, servers_of
 from zkmigrate.spark.plain_rows import moment, plain
 from zkmigrate.spark.section import Section
 from zkmigrate.spark.transactions import RECORD, SHOWN, compared, named, operations, records
@@ -26,16 +26,16 @@ SOURCE, DEST = "source", "dest"
 
 def run(input: Input) -> Section:
     """The job. All servers' logs are read, whatever --server says."""
-    spark, asked = input.spark, input.asked
-    both = {SOURCE: input} | ({DEST: Input(spark, asked, asked.dest)} if asked.dest else {})
+    spark, request = input.spark, input.request
+    both = {SOURCE: input} | ({DEST: Input(spark, request, request.dest)} if request.dest else {})
     servers = [one for name, ensemble in both.items() for one in servers_of(name, ensemble)]
     log = operations(both)
     every = records(log).persist(StorageLevel.DISK_ONLY)
-    found, holes = wholeness(both, servers, every, asked.top)
+    found, holes = check_integrity(both, servers, every, request.top)
     several = compared(every).persist(StorageLevel.DISK_ONLY)
     divergent = several.filter("divergent").select("zxid")
     unlike = log.join(divergent, "zxid", "left_semi").persist(StorageLevel.DISK_ONLY)
-    across = _divergence(several, divergent, unlike, asked.top)
+    across = _divergence(several, divergent, unlike, request.top)
     all_named = named(unlike)
     frames = {
         "damage": every.filter("corrupt IS NOT NULL").select(*RECORD, "corrupt"),
@@ -43,7 +43,7 @@ def run(input: Input) -> Section:
         # Without any, Spark would read the logs once more to find none.
         "divergences": all_named if across.divergent else spark.createDataFrame([], all_named.schema),
     }
-    return _section(servers, found, across, frames, asked.top)
+    return _section(servers, found, across, frames, request.top)
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from zkmigrate.spark.ensembles import Sides
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs.tenants import subtree
 from zkmigrate.spark.section import Picture, Section
-from zkmigrate.spark.subtree_at import FIELDS, Rolled, znode
-from zkmigrate.spark.subtree_differences import ONLY_DEST, ONLY_SOURCE, unequal
+from zkmigrate.spark.subtree_at import FIELDS, Subtree, znode
+from zkmigrate.spark.subtree_differences import ONLY_DEST, ONLY_SOURCE, compare_subtrees
 from zkmigrate.spark.verb import AnalysisError, reason
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.tree import shown
@@ -60,22 +60,22 @@ def run(input: Input) -> Section:
     return _section(input, sides.source.server, made)
 
 
-def _diff(input: Input, source: Rolled, dest: Rolled) -> _Diff:
-    found = unequal(source, dest)
-    asked = input.asked
-    below = subtree(F.col("path"), asked.depth_below)
+def _diff(input: Input, source: Subtree, dest: Subtree) -> _Diff:
+    found = compare_subtrees(source, dest)
+    request = input.request
+    below = subtree(F.col("path"), request.depth_below)
     each = found.frame.withColumns({"kind": F.explode("kinds"), "subtree": below})
     counts = {row.kind: row["count"] for row in each.groupBy("kind").count().collect()}
     by_subtree = each.groupBy("subtree", "kind").count().orderBy(F.desc("count"), "subtree", "kind")
     number = F.row_number().over(Window.partitionBy("kind").orderBy("path"))
-    some = each.withColumn("number", number).filter(F.col("number") <= min(_SAMPLES, asked.top))
+    some = each.withColumn("number", number).filter(F.col("number") <= min(_SAMPLES, request.top))
     rows = sorted(some.collect(), key=lambda row: (KINDS.index(row.kind), row.number))
     return _Diff(
         source.zxid,
         found.znodes,
         found.count,
         {kind: counts[kind] for kind in KINDS if kind in counts},
-        by_subtree.limit(asked.top).collect(),
+        by_subtree.limit(request.top).collect(),
         [_sample(row) for row in rows],
         each.select("path", "subtree", "kind", "source", "dest"),
     )
@@ -94,7 +94,7 @@ def _value(row: Row, side: str) -> str:
 
 def _section(input: Input, source: str, made: Mapping[str, _Diff]) -> Section:
     figures = {
-        "chroot": input.asked.chroot,
+        "chroot": input.request.chroot,
         "source": source,
         "dests": {name: _figures(one) for name, one in made.items()},
     }
@@ -126,7 +126,7 @@ def _section(input: Input, source: str, made: Mapping[str, _Diff]) -> Section:
     )
     answer = "; ".join(_answer(name, one) for name, one in made.items())
     frames = {f"differences-{name}": one.frame for name, one in made.items()}
-    equal = f"{input.asked.chroot} of {source} beside each dest server. "
+    equal = f"{input.request.chroot} of {source} beside each dest server. "
     return Section("Differences", equal + answer + ".", figures, tables if kinds else (), pictures, frames)
 
 

@@ -28,7 +28,7 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 def run(input: Input) -> Section:
     """The job. Sizes are those of segments, without indexes, as kafka-log-dirs.sh counts them. Raises
     UsageError where no directory of a broker was named."""
-    places = [parse_place(text) for text in input.asked.broker_dirs]
+    places = [parse_place(text) for text in input.request.broker_dirs]
     if not places:
         raise UsageError(
             "partitions reads brokers' log directories. Needed: --broker-dir [NAME=]DIR, of each"
@@ -152,7 +152,7 @@ def _unlike(frame: DataFrame) -> DataFrame:
 
 
 def _section(input: Input, rows: DataFrame, frame: DataFrame, ends: Row) -> Section:
-    top = input.asked.top
+    top = input.request.top
     brokers = _brokers(rows, frame)
     unlike = _unlike(frame)
     by_broker, differing = brokers.collect(), unlike.limit(top).collect()

@@ -21,12 +21,12 @@ from zkmigrate.spark.disk import Disk
 from zkmigrate.spark.ensembles import Sides
 from zkmigrate.spark.input import Input, only
 from zkmigrate.spark.jobs.tenants import subtree
-from zkmigrate.spark.log_delta import lacking, owners_of
+from zkmigrate.spark.log_delta import delta_findings, owners_of
 from zkmigrate.spark.operation_kinds import CLOSES
 from zkmigrate.spark.plain_rows import plain
 from zkmigrate.spark.section import Section
 from zkmigrate.spark.subtree_at import continuity
-from zkmigrate.spark.subtree_differences import first, unequal
+from zkmigrate.spark.subtree_differences import compare_subtrees, first
 from zkmigrate.spark.verb import reason
 from zkmigrate.zookeeper.data.delta import DeltaFinding, due, judged, short
 from zkmigrate.zookeeper.data.errors import ZkDataError
@@ -48,7 +48,7 @@ class _Proof:
 
 
 def run(input: Input) -> Section:
-    """The job. Not more than `asked.top` findings of each proof are figures; the tables have all."""
+    """The job. Not more than `request.top` findings of each proof are figures; the tables have all."""
     sides = Sides(input)
     proofs = _Proofs(sides)
     source, largest = "", None
@@ -77,7 +77,7 @@ def _largest(sides: Sides) -> _Largest:
     nodes = sides.tree(sides.upto).nodes
     newest = F.greatest("czxid", "mzxid", "pzxid")
     row = only(nodes.orderBy(newest.desc(), "path").select(newest.alias("zxid"), "path"))
-    found = nodes.groupBy(subtree(F.col("path"), sides.asked.depth_below).alias("subtree")).agg(
+    found = nodes.groupBy(subtree(F.col("path"), sides.request.depth_below).alias("subtree")).agg(
         F.count("*").alias("znodes"), *(F.max(name).alias(name) for name in ("czxid", "mzxid", "pzxid"))
     )
     return _Largest(row.zxid, row.path, found.orderBy(F.desc(newest), "subtree"))
@@ -117,7 +117,7 @@ class _Proofs:
         return self._deltas[where.zxid]
 
     def _judged(self, where: Reach, reach: Mapping[str, Reach], body: dict[str, Any]) -> _Proof:
-        sides, after, top = self._sides, where.zxid, self._sides.asked.top
+        sides, after, top = self._sides, where.zxid, self._sides.request.top
         try:
             walked = continuity(sides.spark, sides.source, after, None)
             unproved = str(walked.broken or "") or short(walked.last, after, due(sides.upto))
@@ -127,8 +127,8 @@ class _Proofs:
             counted = {False: 0, True: 0}
             if log is not None:
                 owners = self._living(owners_of(sides.tree(min(after, sides.upto)).nodes), reach)
-                on_dest = sides.asked.on_dest
-                frame = lacking(log, sides.asked.chroot, owners, on_dest, highest(reach)).persist()
+                on_dest = sides.request.on_dest
+                frame = delta_findings(log, sides.request.chroot, owners, on_dest, highest(reach)).persist()
                 counted |= {row.allowed: row["count"] for row in frame.groupBy("allowed").count().collect()}
                 missing, allowed = (
                     [_finding(row) for row in frame.filter(kind).orderBy("number").limit(top).collect()]
@@ -171,8 +171,8 @@ class _Proofs:
         }  # fmt: skip
         try:
             source, other = sides.tree(zxid), sides.tree_of(dest, zxid)
-            found = unequal(source, other)
-            some = first(found.frame, sides.asked.top) if found.count else []
+            found = compare_subtrees(source, other)
+            some = first(found.frame, sides.request.top) if found.count else []
             more = {
                 "znodes": found.znodes[1],
                 "znodes_on_source": found.znodes[0],
@@ -194,9 +194,9 @@ def _section(
     input: Input, source: str, made: Mapping[str, Mapping[str, _Proof]], largest: _Largest | None
 ) -> Section:
     held = all_held(proof.held for of in made.values() for proof in of.values())
-    subtrees = [] if largest is None else largest.frame.limit(input.asked.top).collect()
+    subtrees = [] if largest is None else largest.frame.limit(input.request.top).collect()
     figures = {
-        "chroot": input.asked.chroot,
+        "chroot": input.request.chroot,
         "source": source,
         "subtrees": [plain(row) for row in subtrees],
         "dests": {
@@ -225,7 +225,7 @@ def _section(
         *_differences(made),
         Table("largest", "Largest zxids on source", head, zxids, wide=(0,)),
     )
-    return Section("Proof", _answer(input.asked.chroot, made), figures, tables, (), frames, held, True)
+    return Section("Proof", _answer(input.request.chroot, made), figures, tables, (), frames, held, True)
 
 
 def _answer(chroot: str, made: Mapping[str, Mapping[str, _Proof]]) -> str:

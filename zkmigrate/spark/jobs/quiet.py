@@ -23,7 +23,7 @@ _BUSIEST = 5
 
 def run(input: Input) -> Section:
     """The job. A transaction counts once, however many znodes under the chroot it changes."""
-    asked = input.asked
+    request = input.request
     covered = input.log("time").agg(F.min("time"), F.max("time")).first()
     if covered is None or covered[0] is None:
         raise UsageError(f"the log of {input.reference} holds no transaction: nothing tells when it is quiet")
@@ -31,8 +31,8 @@ def run(input: Input) -> Section:
     step_s = 60 if end_ms - begin_ms > _SHORT_MS else 1
     first, last = begin_ms // (1000 * step_s), end_ms // (1000 * step_s)
     frame = input.once(
-        input.effects("zxid", "time", "path", **only_under(asked.chroot))
-        .filter(under(F.col("path"), asked.chroot))
+        input.effects("zxid", "time", "path", **only_under(request.chroot))
+        .filter(under(F.col("path"), request.chroot))
         .groupBy(F.floor(F.unix_millis("time") / (1000 * step_s)).alias("step"))
         .agg(F.count_distinct("zxid").alias("transactions"))
         .select(F.timestamp_seconds(F.col("step") * step_s).alias("at"), "step", "transactions")
@@ -40,14 +40,14 @@ def run(input: Input) -> Section:
     )
     counts = {int(row.step): int(row.transactions) for row in frame.collect()}
     # The first and the last stretch are covered in part only.
-    found = hours(counts, first + 1, last - 1, asked.window_s, step_s)
+    found = hours(counts, first + 1, last - 1, request.window_s, step_s)
     span = f"from {moment(covered[0])} to {moment(covered[1])}"
-    of = f"{sum(counts.values())} transactions under {asked.chroot} {span}"
+    of = f"{sum(counts.values())} transactions under {request.chroot} {span}"
     weeks = (end_ms - begin_ms) / 60_000 / MINUTES_OF_A_WEEK
     figures = {
-        "chroot": asked.chroot,
+        "chroot": request.chroot,
         "server": input.reference,
-        "window_s": asked.window_s,
+        "window_s": request.window_s,
         "transactions": sum(counts.values()),
         "since_ms": begin_ms,
         "until_ms": end_ms,
@@ -57,26 +57,26 @@ def run(input: Input) -> Section:
     }
     busiest = found[: -min(_BUSIEST, len(found)) - 1 : -1]
     tables = (
-        _table("quietest", "Quietest hours of the week", found[: asked.top], asked.window_s),
-        _table("busiest", "Busiest hours of the week", busiest, asked.window_s),
+        _table("quietest", "Quietest hours of the week", found[: request.top], request.window_s),
+        _table("busiest", "Busiest hours of the week", busiest, request.window_s),
     )
     points = [(float(n * step_s), float(counts.get(n, 0))) for n in range(first, last + 1)]
     per = "minute" if step_s == 60 else "second"
     pictures = (
         Picture(
             over_time("quiet-rate", f"Transactions per {per}", points, float(step_s)),
-            f"Under {asked.chroot}.",
+            f"Under {request.chroot}.",
         ),
         Picture(
             week(
                 "quiet-week",
-                f"Transactions to expect in {asked.window_s} s",
+                f"Transactions to expect in {request.window_s} s",
                 {(hour.hour // 24, hour.hour % 24): hour.expected for hour in found},
             ),
             "By the hour of the week (UTC) in which the window begins; empty: not covered by the log.",
         ),
     )
-    answer = _answer(of, found, weeks, asked.window_s)
+    answer = _answer(of, found, weeks, request.window_s)
     return Section("Quiet times", answer, figures, tables, pictures, {"rate": frame})
 
 

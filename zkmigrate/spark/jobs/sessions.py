@@ -59,7 +59,7 @@ def run(input: Input) -> Section:
     opened = open_sessions(None if began is None else input.sessions, seen, start).persist()
     owned = ephemerals(input, seen, start)
     owners = _owners(owned, opened).persist()
-    now = None if covered.missing else _now(opened, owners, input.asked.top)
+    now = None if covered.missing else _now(opened, owners, input.request.top)
     frames = {"sessions": lives}
     if now is not None:
         frames |= {"open": opened, "owners": owners}
@@ -148,9 +148,9 @@ def _section(
     rates: _Rates,
     frames: dict[str, DataFrame],
 ) -> Section:
-    asked = input.asked
+    request = input.request
     counts = _counts(lives)
-    histogram = timeouts.orderBy(F.desc("sessions"), "timeout_ms").limit(asked.top).collect()
+    histogram = timeouts.orderBy(F.desc("sessions"), "timeout_ms").limit(request.top).collect()
     lived = _lived(lives)
     figures = {
         "server": input.reference,
@@ -161,7 +161,7 @@ def _section(
         "open": None if now is None else now.open,
         "lived_ms": lived,
         "timeouts": [plain(row) for row in histogram],
-        "chroot": asked.chroot,
+        "chroot": request.chroot,
         "owners": None if now is None else now.owning,
         "owners_of_unknown_timeout": None if now is None else now.unknown,
         "smallest_timeout_ms": None if now is None or now.unknown else now.smallest_ms,
@@ -169,8 +169,8 @@ def _section(
         "missing": covered.missing,
         "reconnects": "cannot be told",
     }
-    churn, standing = _churn(input, covered, counts, lived), _standing(asked.chroot, covered, now, began)
-    tables = _tables(now, histogram, lived, asked.chroot, lives, asked.top)
+    churn, standing = _churn(input, covered, counts, lived), _standing(request.chroot, covered, now, began)
+    tables = _tables(now, histogram, lived, request.chroot, lives, request.top)
     answer = f"{churn} {standing} {_RECONNECTS}"
     return Section("Sessions", answer, figures, tables, _pictures(rates, histogram), frames)
 

@@ -15,7 +15,7 @@ from zkmigrate.spark.input import Input, only
 from zkmigrate.spark.open_sessions import is_session
 from zkmigrate.spark.plain_rows import moment, plain
 from zkmigrate.spark.section import Picture, Section
-from zkmigrate.spark.sizes import beginning, znodes
+from zkmigrate.spark.sizes import base_snapshot, znodes
 from zkmigrate.zookeeper.data.four_letter_words import WordError, parse_wchp
 
 _CHILD_BYTES = 4
@@ -28,12 +28,12 @@ _NEAR = 0.5
 def run(input: Input) -> Section:
     """The job. A write is an operation that had an effect and names a znode, a deletion by a closing session
     among them."""
-    nodes = znodes(input).withColumn("subtree", subtree(F.col("path"), input.asked.depth)).persist()
+    nodes = znodes(input).withColumn("subtree", subtree(F.col("path"), input.request.depth)).persist()
     log = input.effects("time", "session", "path", "data_length").filter(F.col("path").isNotNull())
     written = input.reused(_written(log))
     span = only(written.agg(F.min("first_write"), F.max("last_write")))
     minutes = max((span[1] - span[0]).total_seconds() / 60, 1 / 60) if span[0] else 0.0
-    joined = _sizes(nodes).join(_writes(written, input.asked.depth), "subtree", "full_outer")
+    joined = _sizes(nodes).join(_writes(written, input.request.depth), "subtree", "full_outer")
     if (watches := _watches(input)) is not None:
         joined = joined.join(watches, "subtree", "full_outer")
     rate = F.round(F.col("writes") / minutes, 3) if minutes else F.lit(0.0)
@@ -46,17 +46,17 @@ def run(input: Input) -> Section:
 
 def _watches(input: Input) -> DataFrame | None:
     """By subtree, from saved answers; None where none was given. Raises UsageError for what is no answer."""
-    if not input.asked.watches:
+    if not input.request.watches:
         return None
     counts: Counter[str] = Counter()
-    for file in input.asked.watches:
+    for file in input.request.watches:
         try:
             answer = parse_wchp(file.read_text(encoding="utf-8"))
         except (WordError, UnicodeDecodeError) as error:
             raise UsageError(f"{file}: {error}. Needed: the whole answer of a server to wchp") from error
         counts.update({path: len(sessions) for path, sessions in answer.items()})
     frame = input.spark.createDataFrame(list(counts.items()), "path string, watches bigint")
-    by_subtree = frame.groupBy(subtree(F.col("path"), input.asked.depth).alias("subtree"))
+    by_subtree = frame.groupBy(subtree(F.col("path"), input.request.depth).alias("subtree"))
     return by_subtree.agg(F.sum("watches").alias("watches"))
 
 
@@ -113,15 +113,15 @@ def _lists(nodes: DataFrame) -> DataFrame:
 
 
 def _section(input: Input, frame: DataFrame, largest: DataFrame, lists: DataFrame, minutes: float) -> Section:
-    asked, top = input.asked, input.asked.top
+    request, top = input.request, input.request.top
     rows = frame.collect()
     big, long = largest.limit(top).collect(), lists.limit(top).collect()
-    near = asked.jute_maxbuffer * _NEAR
+    near = request.jute_maxbuffer * _NEAR
     dangers = [f"{row.path}: {row.data_length} bytes" for row in big if row.data_length >= near]
     dangers += [f"children of {row.path}: {row.reply_bytes} bytes" for row in long if row.reply_bytes >= near]
-    snapshot = beginning(input)
+    snapshot = base_snapshot(input)
     base = f"{snapshot.name} of {snapshot.server} and the log behind it" if snapshot else "the log alone"
-    largest_request = f"jute.maxbuffer ({asked.jute_maxbuffer} bytes)"
+    largest_request = f"jute.maxbuffer ({request.jute_maxbuffer} bytes)"
     near_it = f"From {_NEAR:.0%} of {largest_request} on: {'; '.join(dangers[:top])}."
     answer = (
         f"{len(rows)} subtrees, {sum(row.znodes for row in rows)} znodes by {base}; "
@@ -132,13 +132,13 @@ def _section(input: Input, frame: DataFrame, largest: DataFrame, lists: DataFram
         _subtrees(rows[:top]),
         Table(
             "largest", "Largest znodes", ("path", "bytes", "of jute.maxbuffer"),
-            tuple((r.path, str(r.data_length), f"{r.data_length / asked.jute_maxbuffer:.1%}") for r in big),
+            tuple((r.path, str(r.data_length), f"{r.data_length / request.jute_maxbuffer:.1%}") for r in big),
             wide=(0,),
         ),
         Table(
             "lists", "Longest lists of children", ("parent", "children", "reply bytes", "of jute.maxbuffer"),
             tuple(
-                (r.path, str(r.children), str(r.reply_bytes), f"{r.reply_bytes / asked.jute_maxbuffer:.1%}")
+                (r.path, str(r.children), str(r.reply_bytes), f"{r.reply_bytes / request.jute_maxbuffer:.1%}")
                 for r in long
             ),
             wide=(0,),

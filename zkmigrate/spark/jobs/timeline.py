@@ -23,9 +23,9 @@ from zkmigrate.report.build import build
 from zkmigrate.report.timebase import Timebase
 from zkmigrate.runs import playbook_files
 from zkmigrate.spark.charts import over_time
-from zkmigrate.spark.event_rows import ACK, of_broker, of_client, of_run, of_zookeeper
+from zkmigrate.spark.event_rows import ACK, broker_events, client_events, run_events, zookeeper_events
 from zkmigrate.spark.input import Input, seconds
-from zkmigrate.spark.request import Asked, parse_place
+from zkmigrate.spark.request import Request, parse_place
 from zkmigrate.spark.section import Picture, Section
 from zkmigrate.zookeeper.data.session import format_session
 from zkmigrate.zookeeper.data.zxid import format_zxid
@@ -43,15 +43,15 @@ _ORDERED = 10
 def run(input: Input) -> Section:
     """The job. Raises UsageError where no run was named, or what was named is none; JournalError for a
     journal of another version."""
-    asked = input.asked
-    if asked.run is None:
+    request = input.request
+    if request.run is None:
         raise UsageError("timeline lays a run beside its clients and brokers. Needed: --run DIR, its folder")
-    _check_zone(asked.broker_log_zone)
-    read = sources.read(asked.run)
+    _check_zone(request.broker_log_zone)
+    read = sources.read(request.run)
     report = build(read, _playbook(read))
     events, remarks = _joined(input, report, Timebase(read.entries))
     window = move_of(report.windows) or (report.windows[-1] if report.windows else None)
-    return _section(asked, report, window, events.persist(), remarks)
+    return _section(request, report, window, events.persist(), remarks)
 
 
 def _check_zone(zone: str) -> None:
@@ -71,23 +71,23 @@ def _playbook(read: sources.Sources) -> Playbook | None:
 
 def _joined(input: Input, report: value.Report, times: Timebase) -> tuple[DataFrame, list[str]]:
     """All rows, and what is to be said of the material."""
-    asked, spark = input.asked, input.spark
-    frames, remarks = [of_run(spark, report)], list(report.remarks)
-    for place in map(parse_place, asked.client_history):
-        frame, bad, own = of_client(spark, place, times)
+    request, spark = input.request, input.spark
+    frames, remarks = [run_events(spark, report)], list(report.remarks)
+    for place in map(parse_place, request.client_history):
+        frame, bad, own = client_events(spark, place, times)
         frames.append(frame)
         clock = "the operator's monotonic clock" if own else "its own wall clock"
         remarks.append(f"{place.path} is timed by {clock}")
         if bad:
             remarks.append(f"{place.path}: {bad} lines are no events, or have no time: left out")
-    for place in map(parse_place, asked.broker_logs):
-        frame, count, undated = of_broker(spark, place, asked.broker_log_zone)
+    for place in map(parse_place, request.broker_logs):
+        frame, count, undated = broker_events(spark, place, request.broker_log_zone)
         frames.append(frame)
         note = f", {undated} of them without a time: left out" if undated else ""
-        remarks.append(f"{place.path}: {count} lines, taken as {asked.broker_log_zone}{note}")
-    if asked.source or asked.dest:
-        of = input if asked.source else Input(spark, asked, asked.dest)
-        frames.append(of_zookeeper(of, report.start - _BESIDE_S, report.end + _BESIDE_S))
+        remarks.append(f"{place.path}: {count} lines, taken as {request.broker_log_zone}{note}")
+    if request.source or request.dest:
+        of = input if request.source else Input(spark, request, request.dest)
+        frames.append(zookeeper_events(of, report.start - _BESIDE_S, report.end + _BESIDE_S))
     return reduce(DataFrame.unionByName, frames), remarks
 
 
@@ -140,27 +140,31 @@ def _between(events: DataFrame, begin: float, end: float, most: int) -> list[Row
 
 
 def _section(
-    asked: Asked, report: value.Report, window: value.Window | None, events: DataFrame, remarks: list[str]
+    request: Request, report: value.Report, window: value.Window | None, events: DataFrame, remarks: list[str]
 ) -> Section:
     counts = {row.source: row["count"] for row in events.groupBy("source").count().collect()}
     begin, end = (report.start, report.end) if window is None else (window.start, window.end or report.end)
-    cut = _between(events, begin - _AROUND_S, end + _AROUND_S, _ORDERED * asked.top + 1)
-    gaps = [] if window is None else _longest(report, _gaps(events, begin, end, asked.top))
+    cut = _between(events, begin - _AROUND_S, end + _AROUND_S, _ORDERED * request.top + 1)
+    gaps = [] if window is None else _longest(report, _gaps(events, begin, end, request.top))
     beside: list[Row] = []
     if gaps:
         beside = [
             row
-            for row in _between(events, gaps[0].start, gaps[0].start + gaps[0].seconds, _ORDERED * asked.top)
+            for row in _between(
+                events, gaps[0].start, gaps[0].start + gaps[0].seconds, _ORDERED * request.top
+            )
             if row.kind != ACK or row.who != gaps[0].client
         ]
     title = "The run" if window is None else "Around the window"
-    tables = [_order("window", title, cut[: _ORDERED * asked.top], begin, window is not None)]
-    if len(cut) > _ORDERED * asked.top:
-        intro = f"The first {_ORDERED * asked.top} rows; events.parquet has all."
+    tables = [_order("window", title, cut[: _ORDERED * request.top], begin, window is not None)]
+    if len(cut) > _ORDERED * request.top:
+        intro = f"The first {_ORDERED * request.top} rows; events.parquet has all."
         tables[0] = replace(tables[0], intro=intro)
     if gaps:
         tables.append(_gap_table(gaps, begin))
-        tables.append(_order("meanwhile", f"While {gaps[0].client} waited", beside[: asked.top], begin, True))
+        tables.append(
+            _order("meanwhile", f"While {gaps[0].client} waited", beside[: request.top], begin, True)
+        )
     if remarks:
         tables.append(Table("material", "The material", ("remark",), tuple((r,) for r in remarks), wide=(0,)))
     figures = {
@@ -172,7 +176,7 @@ def _section(
             {"client": g.client, "start": _iso(g.start), "end": _iso(g.end), "seconds": round(g.seconds, 3)}
             for g in gaps
         ],
-        "meanwhile": [_figure(row) for row in beside[: asked.top]],
+        "meanwhile": [_figure(row) for row in beside[: request.top]],
         "remarks": remarks,
     }
     answer = " ".join(_sentences(report, window, counts, gaps, beside))

@@ -32,17 +32,17 @@ _ESTABLISHED = r"Established session 0x([0-9a-f]+) with negotiated timeout \d+ f
 
 def run(input: Input) -> Section:
     """The job."""
-    chroot = input.asked.chroot
+    chroot = input.request.chroot
     path, kind = F.col("path"), F.col("type")
     above = kind.isin(*DELETES) & F.lit(chroot).startswith(F.concat(path, F.lit("/")))
     touches = under(path, chroot) | F.coalesce(above, F.lit(False))
     touched = ~F.col("failed") & kind.isin(*_CHANGES) & touches
     log = input.log("zxid", "sequence", "time", "session", "type", "path", "failed")
-    asked_for = input.reused(_transactions(log, touched))
+    by_session = input.reused(_transactions(log, touched))
     changes = input.reused(_changes(log.filter(touched)))
     root = "" if chroot == "/" else chroot
     below = F.when(under(path, chroot), F.substr(path, F.lit(len(root) + 1)))
-    sessions = asked_for.join(_who_and_last(changes, below), "session")
+    sessions = by_session.join(_who_and_last(changes, below), "session")
     columns = ("session", "changes", "first_ms", "last_ms", "last_path", "broker", "brokers_own")
     frame = input.once(_with_ends(input, sessions.select(*columns)).orderBy(F.desc("changes"), "session"))
     rows = frame.collect()
@@ -50,7 +50,7 @@ def run(input: Input) -> Section:
     registered = _registered(input, root)
     addresses = _addresses(input)
     writers = [_writer(row, types, places, registered, addresses) for row in rows]
-    span = only(asked_for.agg(F.min("since_ms"), F.max("until_ms"), F.sum("records")))
+    span = only(by_session.agg(F.min("since_ms"), F.max("until_ms"), F.sum("records")))
     figures = {
         "chroot": chroot,
         "server": input.reference,
@@ -145,9 +145,9 @@ def _registered(input: Input, root: str) -> dict[int, int]:
 
 def _addresses(input: Input) -> dict[int, str]:
     """The last address of each session, signed, of those that the servers' text logs name."""
-    if not input.asked.server_logs:
+    if not input.request.server_logs:
         return {}
-    lines = input.spark.read.text(list(input.asked.server_logs))
+    lines = input.spark.read.text(list(input.request.server_logs))
     found = lines.select(
         F.regexp_extract("value", _ESTABLISHED, 1).alias("session"),
         F.regexp_extract("value", _ESTABLISHED, 2).alias("address"),
@@ -199,7 +199,7 @@ def _section(input: Input, figures: dict[str, Any], frame: DataFrame) -> Section
             one["session"], _who(one), one["address"] or "", str(one["changes"]), _when(one["first_ms"]),
             _when(one["last_ms"]), _when(one["ended_ms"]), _places_told(one["places"]),
         )
-        for one in [*others, *brokers][: input.asked.top]
+        for one in [*others, *brokers][: input.request.top]
     )  # fmt: skip
     table = Table("writers", "Sessions that wrote, those of no broker first", head, shown, wide=(7,))
     return Section("Writers", answer, figures, (table,), (), {"sessions": frame})

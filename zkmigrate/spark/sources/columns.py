@@ -48,7 +48,7 @@ SCHEMA = pa.schema([
 ])  # fmt: skip
 """Columns of a transaction log.
 
-server: whose log it is, as the caller names it. file, offset: of the record. session: who asked. sequence:
+server: whose log it is, as the caller names it. file, offset: of the record. session: who request. sequence:
 place in its transaction, from 0. multi: one of several operations of one request; failed: of a multi that
 had no effect. data_length: -1 for null data; data: only where it is asked for. version: the znode's new one
 (setData, setACL) or the one asked for (check). parent_cversion: of a create: the parent's new one, -1 where

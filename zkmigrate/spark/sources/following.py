@@ -30,7 +30,7 @@ from pyspark.sql.streaming.datasource import (
 
 from zkmigrate.spark.sources.arrays import one_row
 from zkmigrate.spark.sources.files import File, files, server_of
-from zkmigrate.spark.sources.options import Given
+from zkmigrate.spark.sources.options import OptionReader
 from zkmigrate.spark.sources.stretches import Part, Stretches, find, parts
 from zkmigrate.spark.sources.txnlog import Options, Portion, Portions, packed, rows, take_options
 from zkmigrate.zookeeper.data.errors import CursorError, ZkDataError
@@ -44,7 +44,7 @@ _FRAME_HEAD = 12
 
 
 @dataclass(frozen=True)
-class Asked:
+class StreamOptions:
     """As the module says. max_bytes: 0 for no limit."""
 
     options: Options
@@ -52,10 +52,10 @@ class Asked:
     max_bytes: int = 0
 
 
-def parse_asked(given: Mapping[str, str]) -> Asked:
+def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
     """Raises UsageError."""
-    from_spark = Given(given)
-    found = Asked(
+    from_spark = OptionReader(given)
+    found = StreamOptions(
         take_options(from_spark),
         from_spark.choice("startingOffset", ("earliest", "latest")) == "latest",
         from_spark.number("maxBytesPerTrigger", 0),
@@ -140,15 +140,15 @@ def frozen(
     return found
 
 
-def initial(logs: Mapping[str, Sequence[Seen]], asked: Asked) -> dict[str, Mark]:
+def initial(logs: Mapping[str, Sequence[Seen]], stream: StreamOptions) -> dict[str, Mark]:
     """Where a stream begins."""
-    if not asked.latest:
+    if not stream.latest:
         return {folder: of[0].begin for folder, of in logs.items()}
-    return {folder: _whole(of[-1], of[-1].begin, None, asked.options) for folder, of in logs.items()}
+    return {folder: _whole(of[-1], of[-1].begin, None, stream.options) for folder, of in logs.items()}
 
 
 def reached(
-    start: Mapping[str, Mark], logs: Mapping[str, Sequence[Seen]], limit: int | None, asked: Asked
+    start: Mapping[str, Mark], logs: Mapping[str, Sequence[Seen]], limit: int | None, stream: StreamOptions
 ) -> dict[str, Mark]:
     """Where a micro-batch that begins at `start` ends. limit: bytes; None for no limit.
 
@@ -160,7 +160,7 @@ def reached(
     left = limit
     for n, (folder, mark) in enumerate(sorted(start.items())):
         share = None if left is None else max(1, left // (len(start) - n))
-        found[folder], used = _advanced(mark, logs.get(folder, ()), share, asked.options)
+        found[folder], used = _advanced(mark, logs.get(folder, ()), share, stream.options)
         left = None if left is None else max(0, left - used)
     return found
 
@@ -311,34 +311,34 @@ def _portions(
 class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans on the driver, reads in tasks."""
 
-    def __init__(self, asked: Asked) -> None:
-        self.asked = asked
+    def __init__(self, stream: StreamOptions) -> None:
+        self.stream = stream
         self._once = False
         self._frozen: dict[str, list[Seen]] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        return _plain(initial(listed(self.asked.options), self.asked))
+        return _plain(initial(listed(self.stream.options), self.stream))
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxBytes(self.asked.max_bytes) if self.asked.max_bytes else ReadAllAvailable()
+        return ReadMaxBytes(self.stream.max_bytes) if self.stream.max_bytes else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """What there is now is looked at by the first `latestOffset`, which knows from where on."""
         self._once = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        marks, options = _marks(start), self.asked.options
+        marks, options = _marks(start), self.stream.options
         logs = self._frozen if self._frozen is not None else listed(options)
         if self._once and self._frozen is None:
             logs = self._frozen = frozen(marks, logs, options)
         most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
-        return _plain(reached(marks, logs, most, self.asked))
+        return _plain(reached(marks, logs, most, self.stream))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Portions | Missing]:
-        return planned(_marks(start), _marks(end), listed(self.asked.options), self.asked.options)
+        return planned(_marks(start), _marks(end), listed(self.stream.options), self.stream.options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        options = self.asked.options
+        options = self.stream.options
         if isinstance(partition, Missing):
             lost = {"server": partition.server, "file": partition.file, "corrupt": partition.reason}
             yield one_row(options.wanted.schema, **lost)

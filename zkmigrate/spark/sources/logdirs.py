@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from zkmigrate.errors import UsageError
 from zkmigrate.hosts.facts.properties import parse_properties
 from zkmigrate.spark.sources.files import Entry, entries
-from zkmigrate.spark.sources.options import Given
+from zkmigrate.spark.sources.options import OptionReader
 from zkmigrate.spark.sources.segments import LATEST_MS, Folder, Segment, folder, read_segment, segment
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -80,7 +80,7 @@ class LogDirSource(DataSource):
     def reader(self, schema: StructType) -> LogDirReader:
         if schema.fieldNames() != SEGMENTS.names:
             raise UsageError("kafkalogdir has its own schema. Needed: no schema(...); select what you want")
-        given = Given(self.options)
+        given = OptionReader(self.options)
         paths, broker = given.paths(), given.text("broker", "")
         given.end()
         return LogDirReader(paths, broker)

@@ -14,7 +14,7 @@ CORRUPT = "corrupt"
 """The column of every table that says what could not be read."""
 
 
-class Given:
+class OptionReader:
     """Reads one option after the other; `end` refuses what nobody read. All raise UsageError."""
 
     def __init__(self, given: Mapping[str, str]) -> None:

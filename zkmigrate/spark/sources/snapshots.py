@@ -24,7 +24,7 @@ from zkmigrate.spark.sources.arrays import one_row
 from zkmigrate.spark.sources.files import File, files
 from zkmigrate.spark.sources.filters import longer_prefix
 from zkmigrate.spark.sources.nodes import NODES, SESSIONS, SnapshotTable, Sought
-from zkmigrate.spark.sources.options import Given
+from zkmigrate.spark.sources.options import OptionReader
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.snapname import snapshot_zxid
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
@@ -47,7 +47,7 @@ class Options:
 
 def parse_options(given: Mapping[str, str]) -> Options:
     """Raises UsageError."""
-    from_spark = Given(given)
+    from_spark = OptionReader(given)
     permissive = from_spark.choice("mode", ("failfast", "permissive")) == "permissive"
     sessions = from_spark.choice("table", ("nodes", "sessions")) == "sessions"
     found = Options(

@@ -8,8 +8,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from zkmigrate.errors import UsageError
-from zkmigrate.spark.sources.following import FollowingReader, parse_asked
-from zkmigrate.spark.sources.options import Given
+from zkmigrate.spark.sources.following import FollowingReader, parse_stream_options
+from zkmigrate.spark.sources.options import OptionReader
 from zkmigrate.spark.sources.txnlog import (
     Options,
     PushedTxnLogReader,
@@ -31,7 +31,7 @@ class TxnLogSource(DataSource):
 
     def arrow_schema(self) -> pa.Schema:
         """Of the batches that `reader` gives."""
-        return take_options(Given(self.options)).wanted.schema
+        return take_options(OptionReader(self.options)).wanted.schema
 
     def reader(self, schema: StructType) -> TxnLogReader:
         options = parse_options(self.options)
@@ -39,9 +39,9 @@ class TxnLogSource(DataSource):
         return PushedTxnLogReader(options) if options.pushdown else TxnLogReader(options)
 
     def streamReader(self, schema: StructType) -> FollowingReader:
-        asked = parse_asked(self.options)
-        _refuse_other(schema, asked.options)
-        return FollowingReader(asked)
+        stream = parse_stream_options(self.options)
+        _refuse_other(schema, stream.options)
+        return FollowingReader(stream)
 
 
 def _refuse_other(schema: StructType, options: Options) -> None:

@@ -53,7 +53,7 @@ class Part:
     stop: int | None = None
 
 
-def hop(
+def record_starts(
     data: bytes, at: int = 0, limit: int | None = None, max_record: int = MAX_RECORD
 ) -> tuple[list[int], int]:
     """Where whole records begin in `data`, from `at` on and before `limit`, and the end of the last."""
@@ -115,7 +115,7 @@ class Stretches(Iterator[Stretch]):
         while self.end is None and (part.stop is None or self.offset < part.stop):
             data = self._reader.read(self.offset, size)
             limit = None if part.stop is None else part.stop - self.offset
-            starts, used = hop(data, 0, limit, self._max_record)
+            starts, used = record_starts(data, 0, limit, self._max_record)
             if starts:
                 self._block = min(2 * self._block, self._largest_block)
                 return self._take(Stretch(self._server, part.file, self.offset, data, starts), used)
@@ -207,7 +207,7 @@ def _chained(reader: RandomReader, begin: int, stop: int) -> int | None:
     at, size = begin, _FIRST_BLOCK
     while at < stop and at - begin < CHAIN:
         data = reader.read(at, size)
-        _, used = hop(data, 0, stop - at)
+        _, used = record_starts(data, 0, stop - at)
         at += used
         if used:
             size = _FIRST_BLOCK

@@ -28,7 +28,7 @@ from zkmigrate.spark.sources.arrays import one_row
 from zkmigrate.spark.sources.columns import ALL, SCHEMA, Stretch, Wanted, table
 from zkmigrate.spark.sources.files import File, files
 from zkmigrate.spark.sources.filters import narrowed
-from zkmigrate.spark.sources.options import Given
+from zkmigrate.spark.sources.options import OptionReader
 from zkmigrate.spark.sources.stretches import Part, Stretches, find, parts, span
 from zkmigrate.zookeeper.data.errors import MalformedError, ZkDataError
 from zkmigrate.zookeeper.data.tail import data_end
@@ -56,14 +56,14 @@ class Options:
 
 def parse_options(given: Mapping[str, str]) -> Options:
     """Raises UsageError."""
-    from_spark = Given(given)
+    from_spark = OptionReader(given)
     found = take_options(from_spark)
     found = replace(found, pushdown=from_spark.flag("pushdown"))
     from_spark.end()
     return found
 
 
-def take_options(given: Given) -> Options:
+def take_options(given: OptionReader) -> Options:
     """Those that following a log has as well. Raises UsageError."""
     permissive = given.choice("mode", ("failfast", "permissive")) == "permissive"
     return Options(

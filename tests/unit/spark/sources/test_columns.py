@@ -23,7 +23,7 @@ from tests.unit.zkdata_fixtures import (
     text,
 )
 from zkmigrate.spark.sources.columns import ALL, SCHEMA, Stretch, Wanted, table
-from zkmigrate.spark.sources.stretches import hop
+from zkmigrate.spark.sources.stretches import record_starts
 from zkmigrate.zookeeper.data.errors import MalformedError, ZkDataError
 from zkmigrate.zookeeper.data.reader import BytesReader
 from zkmigrate.zookeeper.data.txn import TxnType
@@ -33,7 +33,7 @@ LOGS = sorted(RECORDED.glob("*/*/log.*.gz"))
 
 
 def stretch(log: bytes, name: str = "log.1") -> Stretch:
-    starts, _ = hop(log, FILE_HEADER_SIZE)
+    starts, _ = record_starts(log, FILE_HEADER_SIZE)
     return Stretch("s", name, 0, log, starts)
 
 

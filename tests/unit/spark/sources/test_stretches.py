@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.unit.zkdata_fixtures import create_payload, log_from, record, set_payload
 from zkmigrate.spark.sources import stretches
-from zkmigrate.spark.sources.stretches import Part, Stretches, find, hop, parts, span
+from zkmigrate.spark.sources.stretches import Part, Stretches, find, parts, record_starts, span
 from zkmigrate.zookeeper.data.errors import CorruptError, ZkDataError
 from zkmigrate.zookeeper.data.reader import BytesReader
 from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE, EndKind, LogScan
@@ -162,7 +162,7 @@ def test_records_inside_a_payload_are_no_place_to_cut() -> None:
 
 def test_a_part_that_does_not_end_where_the_next_begins_is_refused() -> None:
     content = log(10)
-    starts, _ = hop(content, FILE_HEADER_SIZE)
+    starts, _ = record_starts(content, FILE_HEADER_SIZE)
     with pytest.raises(CorruptError, match="splitMB=0"):
         zxids(content, Part(NAME, FILE_HEADER_SIZE, starts[4] + 7))
     with pytest.raises(CorruptError, match="the log ends here, but its next part begins at"):
