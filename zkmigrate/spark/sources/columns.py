@@ -213,8 +213,10 @@ def _operations(stretch: Stretch, wanted: Wanted) -> _Operations:
     zeros = np.zeros(len(single), np.int64)
     begin = records.start[single] + _HEADER.itemsize
     rows = np.stack([single, zeros, records.kind[single], begin, records.end[single], zeros])
-    rows = np.concatenate([rows, np.asarray(found, np.int64).reshape(-1, len(rows)).T], axis=1)
-    of_record, sequence, kind, at, end, in_multi = rows[:, np.lexsort((rows[1], rows[0]))]
+    if found:
+        rows = np.concatenate([rows, np.asarray(found, np.int64).T], axis=1)
+        rows = rows.take(np.lexsort((rows[1], rows[0])), axis=1)
+    of_record, sequence, kind, at, end, in_multi = rows
     return _Operations(
         stretch, buffer, records, of_record, sequence, kind, at, end, in_multi.astype(np.bool_)
     )

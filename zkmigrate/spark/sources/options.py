@@ -1,4 +1,5 @@
-"""The options of a data source, as Spark gives them: text by name, in any case."""
+"""What all data sources here share: a schema of their own, and options, which Spark gives as text by name in
+any case."""
 
 from __future__ import annotations
 
@@ -7,11 +8,39 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 import pyarrow as pa
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from zkmigrate.errors import UsageError
 
 CORRUPT = "corrupt"
 """The column of every table that says what could not be read."""
+
+
+class OwnSchemaSource(DataSource):
+    """A data source that knows its columns. format: its name in ``spark.read.format``."""
+
+    format: str
+    choice_of_columns = "but the option columns"
+
+    @classmethod
+    def name(cls) -> str:
+        return cls.format
+
+    def schema(self) -> StructType:
+        return from_arrow_schema(self.arrow_schema())
+
+    def arrow_schema(self) -> pa.Schema:
+        """Of the batches that a reader gives."""
+        raise NotImplementedError
+
+    def refuse_other(self, schema: StructType) -> None:
+        """Raises UsageError for a schema that the caller made."""
+        if schema.fieldNames() != self.arrow_schema().names:
+            raise UsageError(
+                f"{self.format} has its own schema. Needed: no schema(...), {self.choice_of_columns}"
+            )
 
 
 class OptionReader:
@@ -30,7 +59,7 @@ class OptionReader:
             raise UsageError("no path. Needed: load(PATH), a dataDir, its version-2, a file of it, or a glob")
         return tuple(found)
 
-    def text(self, name: str, otherwise: str) -> str:
+    def text(self, name: str, otherwise: str = "") -> str:
         """As it is."""
         found = self._take(name)
         return otherwise if found is None else found
@@ -62,7 +91,7 @@ class OptionReader:
 
     def words(self, name: str) -> list[str]:
         """Words with commas between; none when it is left out."""
-        return [word.strip() for word in self.text(name, "").split(",") if word.strip()]
+        return [word.strip() for word in self.text(name).split(",") if word.strip()]
 
     def flag(self, name: str) -> bool:
         """true or false, false when it is left out."""
@@ -77,14 +106,14 @@ class OptionReader:
 
     def prefix(self, name: str) -> str:
         """The beginning of a path in ASCII: a log may have other bytes than ours for what is not."""
-        found = self.text(name, "")
+        found = self.text(name)
         if not found.isascii():
             raise UsageError(f"{name} {found!r}. Needed: ASCII alone; Spark can filter what is not")
         return found
 
     def zxid(self, name: str, otherwise: int) -> int:
         """As ZooKeeper writes them, 0x and hexadecimal, or decimal."""
-        text = self.text(name, "")
+        text = self.text(name)
         if not text:
             return otherwise
         try:
@@ -94,7 +123,7 @@ class OptionReader:
 
     def millis(self, name: str, otherwise: int) -> int:
         """A time in ISO 8601, in UTC where it names no zone, as milliseconds since the epoch."""
-        text = self.text(name, "")
+        text = self.text(name)
         if not text:
             return otherwise
         try:
