@@ -2,8 +2,7 @@
 
 With it, a JVM maps these classes into memory. Without it, a JVM reads, checks and links them one by one at
 each start. The archive belongs to this Python environment's Spark and to this machine's Java. A JVM ignores
-an archive that does not fit.
-"""
+an archive that does not fit."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Two servers' logs laid side by side by zxid, as `zookeeper.data.histories.compare` does it.
 
 Transactions are told apart by two hashes of 64 bits over their operations. Where the logs part, the two
-transactions are read and told in words.
-"""
+transactions are read and told in words."""
 
 from __future__ import annotations
 

@@ -78,9 +78,8 @@ class Disk:
 def disks(places: Sequence[Place], max_record: int) -> list[Disk]:
     """The servers of these places, by name.
 
-    Raises UsageError for a place without logs and snapshots, and where the logs, or the snapshots, of what
-    is named as one server stand in several directories: those of two servers read as one would prove
-    nothing.
+    Raises UsageError for a place without logs and snapshots, and where the logs, or the snapshots, of what is
+    named as one server stand in several directories: those of two servers read as one would prove nothing.
     """
     found: dict[str, dict[str, File]] = {}
     for place in places:

@@ -3,8 +3,7 @@
 Spark reads the log and leaves over what can concern the subtree: its changes, and the sessions that own a
 part of it or change it. That is judged in the order of zxids by one task, with the judge of
 `zookeeper.data.delta` itself, because an opening or a closing counts by what stood before it. The task holds
-the ephemerals of the subtree.
-"""
+the ephemerals of the subtree."""
 
 from __future__ import annotations
 

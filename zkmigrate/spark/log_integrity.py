@@ -2,8 +2,7 @@
 
 Holes are those of `zookeeper.data.logdir.walk`: within an epoch the counter rises by one, a later epoch
 begins with counter 1. A hole that a whole snapshot ends, as after a SNAP sync, is told, but nothing is
-missing.
-"""
+missing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """``python -m zkmigrate.spark.pack OUT.zip``: zkmigrate's code as one archive for a cluster, where
 ``spark-submit --py-files`` gives it to the driver and to every executor.
 
-The same code makes the same archive, byte for byte.
-"""
+The same code makes the same archive, byte for byte."""
 
 from __future__ import annotations
 

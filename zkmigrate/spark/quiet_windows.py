@@ -2,8 +2,7 @@
 
 Every minute that the log covers, of a short log every second, is taken as the beginning of a window, and the
 transactions in it counted; a minute that a window takes only in part counts in proportion. Windows that begin
-in the same hour of the week are taken together: what is to be expected is their mean.
-"""
+in the same hour of the week are taken together: what is to be expected is their mean."""
 
 from __future__ import annotations
 
@@ -42,8 +41,7 @@ def hours(counts: Mapping[int, int], first: int, last: int, window_s: int, step_
 
     counts: transactions by stretches of `step_s` seconds since the epoch, those without any may be absent;
     first, last: the stretches that the log covers, inclusive. step_s: 60 or a part of it. Only whole windows
-    inside of what is covered are taken; none where that is shorter.
-    """
+    inside of what is covered are taken; none where that is shorter."""
     whole, rest = divmod(window_s, step_s)
     taken = whole + (rest > 0)
     before = list(accumulate((counts.get(stretch, 0) for stretch in range(first, last + 1)), initial=0))

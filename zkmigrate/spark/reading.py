@@ -2,8 +2,7 @@
 
 A task of Spark that runs our code costs four Python processes, each with its own imports. This process has
 all of it in memory, and needs less time for 100 MB than those need to start. A table of one partition also
-spares Spark every shuffle behind it.
-"""
+spares Spark every shuffle behind it."""
 
 from __future__ import annotations
 
@@ -65,8 +64,7 @@ def load(
 ) -> DataFrame:
     """These files as a table. source, options: as of ``spark.read.format``. kept: of tables of the same logs.
 
-    What cannot be read raises PySparkException where the table is used, wherever it is read.
-    """
+    What cannot be read raises PySparkException where the table is used, wherever it is read."""
     paths = [file.path for file in found]
     most = int(spark.conf.get(READ_HERE, "0") or 0)
     if sum(map(written, found)) <= most and (table := _table(source, paths, options, most, kept)) is not None:

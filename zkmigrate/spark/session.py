@@ -53,13 +53,12 @@ compiled."""
 class Bounds:
     """Of a Spark of our own; what spark-submit started has its own, and only refuses a master here.
 
-    master: ``local[N]``, or a cluster's URL; empty: all cores of this machine. memory: of the driver,
-    which in local mode does all the work, as Spark writes it. spill: where what does not fit in memory goes;
-    None: the machine's place for temporary files. progress: whether Spark may draw its bar on standard error.
+    master: ``local[N]``, or a cluster's URL; empty: all cores of this machine. memory: of the driver, which
+    in local mode does all the work, as Spark writes it. spill: where what does not fit in memory goes; None:
+    the machine's place for temporary files. progress: whether Spark may draw its bar on standard error.
     small: what it is to read is small (see `amount`), so that Spark's own start and planning cost the most.
-    tiny: it is so small that even compiling a plan costs more than it gives.
-    java: further options of the JVM.
-    """
+    tiny: it is so small that even compiling a plan costs more than it gives. java: further options of the
+    JVM."""
 
     master: str = ""
     memory: str = "2g"
@@ -75,8 +74,7 @@ class Bounds:
 def session(bounds: Bounds, hint: Callable[[str], None]) -> Iterator[SparkSession]:
     """A session that knows our data sources; stopped at the end. hint: is told the address of Spark's pages.
 
-    Raises UsageError where PySpark or Java is missing.
-    """
+    Raises UsageError where PySpark or Java is missing."""
     try:
         from pyspark.errors import PySparkException, PySparkRuntimeError
         from pyspark.sql import SparkSession
@@ -183,6 +181,5 @@ def _page_mib(memory: str) -> int:
 
     Each small table that a join broadcasts takes whole pages, and nothing spills those: with pages of Spark's
     own choice, up to 64 MiB, proof kept up to 746 MB of 1 GB alive in our tests, with 2 MiB 494 MB. A task
-    has 8192 pages at most (Spark's TaskMemoryManager), and may be the only one to use the heap.
-    """
+    has 8192 pages at most (Spark's TaskMemoryManager), and may be the only one to use the heap."""
     return max(2, math.ceil(_mib(memory) / 8192))

@@ -3,8 +3,7 @@ stands behind the zxid in its name.
 
 For each path the last operation that creates or deletes it says whether it is there, the last that carries
 data how much. That holds over a fuzzy snapshot too, which may have some of these changes already. Versions
-and other fields of the stat are not told: for those see `rolled`.
-"""
+and other fields of the stat are not told: for those see `rolled`."""
 
 from __future__ import annotations
 

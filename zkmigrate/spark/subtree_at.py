@@ -16,8 +16,7 @@ often as the tree is deep.
 Limits: names with a lone surrogate, which no Spark text can hold, read as U+FFFD, so that two such may be
 taken for one; times beyond the year 294,000 read as the last one that Spark holds. All operations of one path
 and its children are replayed by one task, one after the other, so that neither needs memory. A log that is
-damaged behind the zxid that is asked for may be refused, where `load_tree` does not read so far.
-"""
+damaged behind the zxid that is asked for may be refused, where `load_tree` does not read so far."""
 
 from __future__ import annotations
 

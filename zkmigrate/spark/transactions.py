@@ -3,8 +3,7 @@
 Compared are 64-bit hashes of all that their records hold, the data too. Three things may differ without a
 fault, and are not compared: the digest of the tree, and the paths that a closeSession deletes, where a server
 wrote none, as those before 3.6; and the operations of a failed multi, which an observer replaces by errors
-while it logs them (see `zookeeper.data.txn`), and which had no effect.
-"""
+while it logs them (see `zookeeper.data.txn`), and which had no effect."""
 
 from __future__ import annotations
 

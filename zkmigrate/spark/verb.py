@@ -48,8 +48,7 @@ def analyze(
     possible.
 
     out: a folder for the page, the figures and the tables as Parquet; new, empty, or of an earlier analysis.
-    hint: prints progress. Raises UsageError for a wrong request, AnalysisError for unreadable input.
-    """
+    hint: prints progress. Raises UsageError for a wrong request, AnalysisError for unreadable input."""
     if out is not None:
         _writable(out)
     sections: dict[str, Section] = {}

@@ -1,8 +1,7 @@
 """diff: in what source's subtree and that of each dest server differ at one zxid: how many znodes by kind of
 difference and by subtree, and the first of each kind.
 
-A znode that differs in several fields counts for each of them. The trees are those of the digest proof.
-"""
+A znode that differs in several fields counts for each of them. The trees are those of the digest proof."""
 
 from __future__ import annotations
 

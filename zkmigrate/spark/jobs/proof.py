@@ -2,8 +2,7 @@
 prove (docs/reference/prove.md), made in Spark.
 
 Each dest server is proved by itself. What they share is what an expiry needs to be allowed: that it is in no
-dest server's log, and that none of them has closed the session.
-"""
+dest server's log, and that none of them has closed the session."""
 
 from __future__ import annotations
 

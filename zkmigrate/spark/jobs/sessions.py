@@ -6,8 +6,7 @@ count from 1; a server that closes by itself writes cxid 0. So it stands in the 
 3.9 left for our tests: the session that was left to expire is closed with cxid 0, later than its timeout
 after it opened, and those that a client closed have its cxid. But a server also closes by itself where an
 operator ends a session through JMX. Only where the session was younger than its timeout is that told apart
-from an expiry: then the job says that its end cannot be told.
-"""
+from an expiry: then the job says that its end cannot be told."""
 
 from __future__ import annotations
 

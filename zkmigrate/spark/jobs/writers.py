@@ -2,8 +2,7 @@
 
 As `zookeeper.data.log_writers`, which reads one log in one process; the answers are the same. Addresses are
 in no log of transactions: they come from the text logs of ZooKeeper's servers, where they are given and tell
-them (3.4 and 3.5 do, later ones only at level DEBUG).
-"""
+them (3.4 and 3.5 do, later ones only at level DEBUG)."""
 
 from __future__ import annotations
 

@@ -67,8 +67,7 @@ def texts(buffer: Bytes, at: Longs, length: Longs, refuse: Callable[[int], Excep
     """Strings of the buffer, null where the length is negative. refuse: what to raise where one is no text.
 
     Whatever is not ASCII is looked at one by one: ZooKeeper writes characters outside the basic plane as two
-    surrogates (see `zookeeper.data.jute`), which no Arrow string may hold.
-    """
+    surrogates (see `zookeeper.data.jute`), which no Arrow string may hold."""
     found = binary(buffer, at, length, pa.string())
     raw = np.frombuffer(found.buffers()[2], np.uint8) if len(found) else np.zeros(0, np.uint8)
     if not (raw & 0x80).any():

@@ -5,8 +5,7 @@ a closeSession of 3.6 or later names is one, every other transaction is one. Wha
 `zookeeper.data.txn`, what it does by `zookeeper.data.effect`; here the same is read for many records at once,
 with numpy, because a record at a time in Python is ten times slower. A test over random logs holds both to
 the same. Where these columns refuse a record, `zookeeper.data.txn` is asked to refuse it, so that both give
-the same reason.
-"""
+the same reason."""
 
 from __future__ import annotations
 
@@ -51,14 +50,13 @@ SCHEMA = pa.schema([
 """Columns of a transaction log.
 
 server: whose log it is, as the caller names it. file, offset: of the record. session: who request. sequence:
-place in its transaction, from 0. multi: one of several operations of one request; failed: of a multi that
-had no effect. data_length: -1 for null data; data: only where it is asked for. version: the znode's new one
+place in its transaction, from 0. multi: one of several operations of one request; failed: of a multi that had
+no effect. data_length: -1 for null data; data: only where it is asked for. version: the znode's new one
 (setData, setACL) or the one asked for (check). parent_cversion: of a create: the parent's new one, -1 where
-the log leaves it to be counted. ephemeral_owner: of a create: 0, a session, or ZooKeeper's
-mark of a container or TTL znode. digest: of the whole tree after the transaction, where the server wrote
-it. corrupt: what could not be read, at file and offset; all else is null then. Columns that an operation
-does not have are null.
-"""
+the log leaves it to be counted. ephemeral_owner: of a create: 0, a session, or ZooKeeper's mark of a
+container or TTL znode. digest: of the whole tree after the transaction, where the server wrote it. corrupt:
+what could not be read, at file and offset; all else is null then. Columns that an operation does not have are
+null. """
 
 _FROM_BODIES = frozenset([
     "path", "data_length", "data", "version", "parent_cversion", "acl", "ephemeral_owner", "ttl_ms",

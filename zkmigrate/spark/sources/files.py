@@ -129,8 +129,7 @@ def files(paths: Sequence[str], server: str, is_one: Callable[[str], bool]) -> l
     glob of any of them.
 
     server: the name for all of them; empty: the name of the directory that holds version-2, or holds the
-    file. Raises UsageError for a path at which there is none.
-    """
+    file. Raises UsageError for a path at which there is none."""
     found: dict[str, File] = {}
     for path in paths:
         here = [file for file in _at(path) if is_one(posixpath.basename(file[0]))]

@@ -3,8 +3,7 @@ SEGMENTS.
 
 DIR is one of a broker's ``log.dirs`` or a copy of it, live ones too. Option: ``broker`` a name for all rows;
 else the id in meta.properties, else the directory's name. The driver lists DIR, tasks list the partitions'
-folders. What cannot be read is a row with `corrupt`: the sizes of all else still count.
-"""
+folders. What cannot be read is a row with `corrupt`: the sizes of all else still count."""
 
 from __future__ import annotations
 
@@ -39,8 +38,7 @@ zeros (preallocated) or torn (cut off, or being written now). first_timestamp: o
 last_timestamp: the newest of all; evidence: its source: batches (headers up to the end), timeindex (its last
 entry: the offset index leads too far from the end) or modified (no header tells; the file's last change).
 next_offset: after the last whole batch. high_watermark, log_start_offset: from the directory's checkpoints.
-corrupt: what could not be read, or the name of a foreign file or folder.
-"""
+corrupt: what could not be read, or the name of a foreign file or folder. """
 
 META = "meta.properties"
 _HIGH_WATERMARK, _LOG_START = "replication-offset-checkpoint", "log-start-offset-checkpoint"

@@ -2,8 +2,7 @@
 
 As `columns` for logs: what a snapshot is, `zookeeper.data.snapshot` says; here its znodes are hopped over and
 read with numpy. Its last seal, over every byte, is looked at before the first row is given. Where that or a
-znode is wrong, `zookeeper.data.snapshot` is asked to refuse it.
-"""
+znode is wrong, `zookeeper.data.snapshot` is asked to refuse it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Segments of Kafka's log: what the headers of their first and last record batches say.
 
 Only headers are read, and of a long segment only those of its beginning and its end: the offset index says
-where the end begins. Formats 0 and 1 (before Kafka 0.11) and 2 have the magic at the same place.
-"""
+where the end begins. Formats 0 and 1 (before Kafka 0.11) and 2 have the magic at the same place."""
 
 from __future__ import annotations
 

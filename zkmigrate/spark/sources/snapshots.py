@@ -4,8 +4,7 @@ Options: ``table`` nodes (default) or sessions, with the columns `nodes.SESSIONS
 or permissive, where a file that cannot be read is a row with `corrupt`; ``data`` true adds the data;
 ``columns`` names, with commas between; ``server`` a name for all rows; ``maxRecord`` bytes; ``pathPrefix``
 leaves out other znodes before they become Arrow. With ``pushdown`` true Spark's filters do so too (see
-`txnlog` for its price). One file is one task: a snapshot can only be read from its beginning.
-"""
+`txnlog` for its price). One file is one task: a snapshot can only be read from its beginning."""
 
 from __future__ import annotations
 

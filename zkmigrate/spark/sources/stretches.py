@@ -3,10 +3,9 @@
 Records are hopped over, length by length, with their checksums. Where the next bytes are no whole record,
 `zookeeper.data.txnlog` says what they are: the log's end, or damage; so there is one place that knows.
 
-Parts: a log is cut where a record begins, found by searching for one. A payload may hold whole records, so
-a find counts only when records follow it for longer than a payload is; and the part before must end exactly
-there, or is refused.
-"""
+Parts: a log is cut where a record begins, found by searching for one. A payload may hold whole records, so a
+find counts only when records follow it for longer than a payload is; and the part before must end exactly
+there, or is refused."""
 
 from __future__ import annotations
 
@@ -83,8 +82,7 @@ class Stretches(Iterator[Stretch]):
     """The stretches of one part of a log, in order. At the end of a log `end` says how it ended.
 
     server: as the rows are to name it. full: as of LogScan. Raises, from `next`, what LogScan raises;
-    CorruptError also where a part does not end where the next one begins.
-    """
+    CorruptError also where a part does not end where the next one begins."""
 
     def __init__(
         self,
@@ -175,8 +173,7 @@ def find(reader: RandomReader, at: int, stop: int, block: int = 64 << 10) -> tup
     """Where the first record begins, at `at` or behind it and before `stop`, and its zxid; None for none.
 
     Searches for an end mark and the zeros of a checksum behind it, then asks for a whole record of a known
-    type there, and for records that follow it for CHAIN bytes, or up to `stop`.
-    """
+    type there, and for records that follow it for CHAIN bytes, or up to `stop`."""
     base = at - 1
     while base < stop:
         data = reader.read(base, block + len(FRAME_START) - 1)
@@ -245,8 +242,7 @@ def span(reader: RandomReader, zxids: tuple[int, int], first: int) -> tuple[int,
     the first of them to one behind the last; None: to the log's end. first: the log's first zxid.
 
     By halves, since zxids rise; and, every other time, where a record would stand if those behind the nearest
-    one known were as long as those before it.
-    """
+    one known were as long as those before it."""
     low, high = FILE_HEADER_SIZE, data_end(reader)
     end, stop = high, None
     known, ahead, length, count = first, high - low, 0, 1

@@ -11,8 +11,7 @@ of logs are left out by zxid, rows by all of them before they become Arrow.
 
 With ``pushdown`` true Spark's own filters on these columns do the same. It is off because Spark 4.3.0 keeps
 what the last query of a DataFrame pushed down: a second query of the same DataFrame without a filter, or a
-join of two filters of it, then lacks rows.
-"""
+join of two filters of it, then lacks rows."""
 
 from __future__ import annotations
 
