@@ -224,11 +224,7 @@ def random_log(seed: int) -> tuple[list[bytes], bytes]:
     fuzzy = {"/": (b"", 0, 0), "/kafka": (b"", 1, 0)}
     for name in names[1:]:
         if draw.random() < 0.5:
-            fuzzy[name] = (
-                name.encode(),
-                OLD - draw.randrange(9),
-                draw.choice([0, 0, *sessions, -(1 << 63)]),
-            )
+            fuzzy[name] = (name.encode(), OLD - draw.randrange(9), draw.choice([0, 0, *sessions, -(1 << 63)]))
     log = []
     for zxid in range(OLD + 1, OLD + 120):
         path = draw.choice(names[1:])

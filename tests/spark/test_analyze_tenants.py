@@ -14,8 +14,8 @@ from zkmigrate.errors import UsageError
 from zkmigrate.spark import open_sessions
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import tenants
+from zkmigrate.spark.jobs.tenants import znodes
 from zkmigrate.spark.request import Place, Request
-from zkmigrate.spark.sizes import znodes
 from zkmigrate.zookeeper.data.effect import CONTAINER_OWNER, SESSIONS, TTL_OWNER, is_session
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.tree import load_tree

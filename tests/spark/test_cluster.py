@@ -96,7 +96,7 @@ def told(log: Path, pattern: str, count: int = 1) -> str:
 
 
 @pytest.fixture
-def request_for(recorded: Path, tmp_path: Path) -> Request:
+def job_request(recorded: Path, tmp_path: Path) -> Request:
     """Something for every job."""
     source = recorded / "3.8.4" / "standalone"
     dest, broker = tmp_path / "dest", tmp_path / "broker"
@@ -116,9 +116,9 @@ def request_for(recorded: Path, tmp_path: Path) -> Request:
 
 @pytest.mark.timeout(2 * ENDED_S)
 def test_two_workers_answer_as_one_machine_does(
-    spark: SparkSession, request: Request, tmp_path: Path, bare: dict[str, str]
+    spark: SparkSession, job_request: Request, tmp_path: Path, bare: dict[str, str]
 ) -> None:
-    directory = request.source[0].path
+    directory = job_request.source[0].path
     assert "No module named 'zkmigrate'" in run([PYTHON, "-c", "import zkmigrate"], tmp_path, bare).stderr
     archives = [tmp_path / "code.zip", tmp_path / "again.zip"]
     for archive in archives:
@@ -145,8 +145,8 @@ def test_two_workers_answer_as_one_machine_does(
         submit += ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.enabled=false"]
         for name, value in {**CHEAP, **INTERPRETED, "spark.sql.shuffle.partitions": "2"}.items():
             submit += ["--conf", f"{name}={value}"]
-        options = ["--chroot", request.chroot, "--dest-dir", f"dest={request.dest[0].path}"]
-        options += ["--run", str(request.run), "--broker-dir", request.broker_dirs[0], "--json"]
+        options = ["--chroot", job_request.chroot, "--dest-dir", f"dest={job_request.dest[0].path}"]
+        options += ["--run", str(job_request.run), "--broker-dir", job_request.broker_dirs[0], "--json"]
         answered = run([*submit, str(script), "all", directory, *options], tmp_path, bare)
         assert answered.returncode == 0, answered.stdout + answered.stderr[-5000:]
         refused = run([*submit, str(script), "tenants", directory, "--master", "local"], tmp_path, bare)
@@ -155,7 +155,7 @@ def test_two_workers_answer_as_one_machine_does(
         shipped = {work: list(work.glob("app-*/*/code.zip")) for work in works}
     assert all(shipped.values())
 
-    given = Input(spark, request)
+    given = Input(spark, job_request)
     found = {name: job(name)(given) for name in JOBS}
     here = {name: {"answer": one.answer, "held": one.held, **one.figures} for name, one in found.items()}
     assert json.loads(answered.stdout) == json.loads(json.dumps(here))

@@ -242,7 +242,7 @@ def test_an_analysis_file_is_written_clean(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(verb, "session", lambda _bounds, _hint: nullcontext(object()))
     monkeypatch.setattr(verb, "is_small", lambda *_given: True)
     monkeypatch.setattr(verb, "job", lambda _name: lambda _given: Section("t", HOSTILE[:-1], {"path": FENCE}))
-    monkeypatch.setattr(Input, "is_here", True)
+    monkeypatch.setattr(Input, "is_local", True)
     said: list[str] = []
     where = Request((Disk("zk", str(tmp_path)),))
     verb.analyze(("quiet",), where, Bounds(), tmp_path / "out", said.append, said.append, as_json=True)

@@ -46,19 +46,16 @@ def _made(archive: Path) -> None:
         (Path(folder) / "log.1").write_bytes(_log())
         request = Request((Place("zk", folder),), chroot="/kafka")
         bounds = Bounds("local[1]", progress=False, java=f"-XX:ArchiveClassesAtExit={archive}")
-        analyze(_JOBS, request, bounds, Path(folder) / "out", _quiet, _quiet, as_json=True)
+        out = Path(folder) / "out"
+        analyze(_JOBS, request, bounds, out, lambda _line: None, lambda _line: None, as_json=True)
     java: subprocess.Popen[bytes] = SparkContext._gateway.proc  # type: ignore[union-attr]
     assert java.stdin is not None
     java.stdin.close()
     java.wait(_END_S)  # raises subprocess.TimeoutExpired
 
 
-def _quiet(_line: str) -> None:
-    pass
-
-
 def main() -> None:
-    """Make the archive, or make it anew."""
+    """Make the archive, or replace it."""
     ARCHIVE.parent.mkdir(parents=True, exist_ok=True)
     ARCHIVE.unlink(missing_ok=True)  # a JVM that uses one writes none
     new = ARCHIVE.with_name(f"{ARCHIVE.name}.{os.getpid()}")

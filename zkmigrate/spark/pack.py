@@ -22,15 +22,15 @@ _LEFT_OUT = f"{_PACKAGE}/lab/"
 _PLAYBOOKS = "playbooks"
 """timeline reads a run by its playbook."""
 _PACKED = (".py", ".sh", ".toml")
-"""Modules, and what they read when they are imported: the words of a playbook's pages."""
+"""Modules, and the files that they read on import: the words of a playbook's pages."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The first moment that an archive can name."""
+"""The first time that an archive can hold."""
 _MODE = 0o100644 << 16
 
 
 def pack(out: Path) -> int:
-    """Write the archive; the number of its files. Every module but the lab's goes in, since each job imports
-    its own. An earlier archive is replaced. Raises UsageError for a file that is none, OSError."""
+    """Write the archive, or replace it; returns the number of its files: every module but the lab's, since
+    each job imports its own. Raises OSError, and UsageError if another file has the name."""
     if out.exists() and not zipfile.is_zipfile(out):
         raise UsageError(f"{out} is there and no archive. Needed: a new name, or an earlier archive's")
     modules = {

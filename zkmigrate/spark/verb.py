@@ -14,15 +14,15 @@ from pathlib import Path
 from zkmigrate.clean import clean, inline
 from zkmigrate.errors import UsageError, ZkmigrateError
 from zkmigrate.model.report import Table
-from zkmigrate.spark.input_size import TINY, is_small
 from zkmigrate.spark.jobs import job
 from zkmigrate.spark.page import page
-from zkmigrate.spark.request import Request
+from zkmigrate.spark.request import TINY, Request, is_small
 from zkmigrate.spark.section import Section
 from zkmigrate.spark.session import Bounds, local_table_bytes, session
+from zkmigrate.zookeeper.data.errors import ZkDataError
 
 NOT_HELD, UNPROVED = 10, 11
-"""Exit codes, the same as those of ``prove``."""
+"""Exit codes, as of ``prove``."""
 
 JSON, PAGE = "analysis.json", "analysis.html"
 Say = Callable[[str], None]
@@ -53,7 +53,7 @@ def analyze(
         _writable(out)
     sections: dict[str, Section] = {}
     small = is_small(request)
-    # Jobs that run side by side keep all their tables in memory.
+    # Parallel jobs keep all their tables in memory.
     together = small and not request.dest and is_small(request, local_table_bytes(bounds.memory))
     with session(replace(bounds, small=small, tiny=is_small(request, TINY)), hint) as spark:
         from pyspark.errors import PySparkException
@@ -76,7 +76,7 @@ def analyze(
 
         def alone(name: str) -> Section:
             found = one(name)
-            # Otherwise Spark keeps this job's cached tables, plans and broadcasts until the last job ends.
+            # Else Spark keeps this job's cached tables, plans and broadcasts until the last job ends.
             spark.catalog.clearCache()
             return found
 
@@ -98,8 +98,8 @@ def analyze(
 
 
 def side_by_side(one: Callable[[str], Section], names: Sequence[str]) -> Iterator[Section]:
-    """The answers of `one` for these names, in order. Each name has a thread: a small job is mostly planning,
-    which Spark does in one thread. If one raises or the caller stops, the others are not waited for."""
+    """The answers of `one` for these names, in order, each in a thread: a small job is mostly planning, which
+    Spark does in one thread. If one raises or the caller stops, it does not wait for the others."""
     threads = ThreadPoolExecutor(max(len(names), 1))
     try:
         for answer in [threads.submit(one, name) for name in names]:
@@ -128,12 +128,12 @@ def _columns(table: Table) -> Iterable[str]:
 
 
 def reason(error: Exception) -> str:
-    """The line of the exception that a task raised, without the stacks of Spark and Python."""
+    """Why, in one line: of what a task raised, without the stacks of Spark and Python."""
+    if isinstance(error, ZkDataError):
+        return str(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("zkmigrate.") and ": " in line]
-    if ours:
-        return ours[-1].partition(": ")[2]
-    return lines[0] if lines else type(error).__name__
+    return ours[-1].partition(": ")[2] if ours else lines[0] if lines else type(error).__name__
 
 
 def _writable(out: Path) -> None:
@@ -142,11 +142,11 @@ def _writable(out: Path) -> None:
     if out.is_dir() and any(out.iterdir()) and not (out / JSON).is_file():
         raise UsageError(f"{out} is not empty and has no earlier analysis. Needed: a new or empty folder")
     out.mkdir(parents=True, exist_ok=True)
-    (out / JSON).write_text("{}\n", encoding="utf-8")  # from here on it is ours, also after Ctrl-C
+    (out / JSON).write_text("{}\n", encoding="utf-8")  # now it is ours, also after Ctrl-C
 
 
 def _frames(folder: Path, found: Section, *, here: bool) -> None:
-    """Write a section's tables. here: this process writes them, at less cost where they are small."""
+    """Write a section's tables. here: by this process, which is cheaper for small ones."""
     from pyarrow import parquet
 
     if folder.is_dir():

@@ -1,11 +1,10 @@
 """Whole records of a transaction log as Arrow columns, thousands at a time.
 
-One row is one operation: each of a multi is a row (a multi of none is one of type multi), each ephemeral that
-a closeSession of 3.6 or later names is one, every other transaction is one. What a record means is said by
-`zookeeper.data.txn`, what it does by `zookeeper.data.effect`; here the same is read for many records at once,
-with numpy, because a record at a time in Python is ten times slower. A test over random logs holds both to
-the same. Where these columns refuse a record, `zookeeper.data.txn` is asked to refuse it, so that both give
-the same reason."""
+A row is an operation: each of a multi (an empty multi is one row of type multi), each ephemeral that a
+closeSession of 3.6 or later names, and every other transaction. `zookeeper.data.txn` defines a record,
+`zookeeper.data.effect` its effect; here numpy reads many records at once, because one at a time in Python is
+ten times slower. A test over random logs compares both. `zookeeper.data.txn` raises the error for a record
+that these columns cannot read, so that both give the same reason."""
 
 from __future__ import annotations
 
@@ -18,20 +17,8 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from zkmigrate.spark.sources.arrays import (
-    ACL,
-    Bytes,
-    Columns,
-    Flags,
-    Longs,
-    begin_with,
-    binary,
-    everywhere,
-    numbers,
-    rights,
-    texts,
-    timestamps,
-)
+from zkmigrate.spark.sources import arrays
+from zkmigrate.spark.sources.arrays import ACL, Bytes, Columns, Flags, Longs
 from zkmigrate.zookeeper.data.effect import CONTAINER_OWNER, CREATES, DELETES, TTL_OWNER, WRITES
 from zkmigrate.zookeeper.data.errors import MalformedError
 from zkmigrate.zookeeper.data.jute import JuteInput
@@ -51,18 +38,17 @@ SCHEMA = pa.schema([
 
 server: whose log it is, as the caller names it. file, offset: of the record. session: who request. sequence:
 place in its transaction, from 0. multi: one of several operations of one request; failed: of a multi that had
-no effect. data_length: -1 for null data; data: only where it is asked for. version: the znode's new one
-(setData, setACL) or the one asked for (check). parent_cversion: of a create: the parent's new one, -1 where
-the log leaves it to be counted. ephemeral_owner: of a create: 0, a session, or ZooKeeper's mark of a
-container or TTL znode. digest: of the whole tree after the transaction, where the server wrote it. corrupt:
-what could not be read, at file and offset; all else is null then. Columns that an operation does not have are
-null. """
+no effect. data_length: -1 for null data; data: only if wanted. version: the znode's new one (setData, setACL)
+or the one to check (check). parent_cversion: of a create: the parent's new one, -1 where the log leaves it to
+be counted. ephemeral_owner: of a create: 0, a session, or ZooKeeper's mark of a container or TTL znode.
+digest: of the whole tree after the transaction, where the server wrote it. corrupt: what could not be read,
+at file and offset; all else is null then. Columns that an operation does not have are null."""
 
 _FROM_BODIES = frozenset([
     "path", "data_length", "data", "version", "parent_cversion", "acl", "ephemeral_owner", "ttl_ms",
     "timeout_ms", "error", "digest",
 ])  # fmt: skip
-"""Columns that say more than records' headers, and which operations a transaction has, do."""
+"""Columns that need the bodies of the operations."""
 
 _HEADER = np.dtype([
     ("checksum", ">i8"), ("length", ">i4"), ("session", ">i8"), ("cxid", ">i4"), ("zxid", ">i8"),
@@ -72,7 +58,7 @@ _HEADER = np.dtype([
 _Operation: TypeAlias = tuple[int, int, int, int, int, bool]
 """An item of each of `_Operations`, from `record` on."""
 _ABSENT = -2
-"""A length where the operation has no such field; -1 is jute's own null."""
+"""A length for an operation without the field; -1 is jute's null."""
 _FEW_ACLS = 16
 
 
@@ -91,8 +77,7 @@ class Wanted:
 
     @property
     def bodies(self) -> bool:
-        """Whether the headers do not say it all. Bodies that nobody asks for are not decoded, so none of them
-        is refused."""
+        """Whether the bodies are needed. Bodies that are not needed are not decoded, and never refused."""
         return bool(self.prefix) or not _FROM_BODIES.isdisjoint(self.schema.names)
 
 
@@ -101,8 +86,7 @@ ALL = Wanted()
 
 @dataclass
 class Stretch:
-    """Whole records that stand one behind the other. starts: where each begins in `buffer`, which begins at
-    `base` in the file."""
+    """Whole records in a row. starts: where each begins in `buffer`, which begins at `base` in the file."""
 
     server: str
     file: str
@@ -113,7 +97,7 @@ class Stretch:
     @cached_property
     def zxids(self) -> Longs:
         """One for each record."""
-        return numbers(np.frombuffer(self.buffer, np.uint8), np.asarray(self.starts, np.int64) + 24, 8)
+        return arrays.numbers(np.frombuffer(self.buffer, np.uint8), np.asarray(self.starts, np.int64) + 24, 8)
 
     def record(self, start: int) -> Record:
         """One of them, for the reader that reads one at a time."""
@@ -136,7 +120,7 @@ def table(stretch: Stretch, wanted: Wanted = ALL) -> pa.RecordBatch:
     if wanted.types is not None:
         keep &= np.isin(rows.kind, list(wanted.types))
     if wanted.prefix:
-        keep &= begin_with(rows.buffer, bodies.path_at, bodies.path_length, wanted.prefix)
+        keep &= arrays.begin_with(rows.buffer, bodies.path_at, bodies.path_length, wanted.prefix)
     return _batch(rows, bodies, np.flatnonzero(keep), wanted)
 
 
@@ -148,7 +132,7 @@ class _Records:
     none; failed: of multis that had no effect."""
 
     def __init__(self, buffer: Bytes, starts: Longs) -> None:
-        head = everywhere(buffer, _HEADER)[starts]
+        head = arrays.everywhere(buffer, _HEADER)[starts]
         names = ("session", "cxid", "zxid", "time_ms", "kind")
         self.session, self.cxid, self.zxid, self.time_ms, self.kind = (
             head[name].astype(np.int64) for name in names
@@ -225,7 +209,7 @@ def _of_body(data: bytes, records: _Records, record: int) -> Iterator[_Operation
     `digest` and `failed`. Raises MalformedError."""
     src = JuteInput(data, int(records.start[record]) + _HEADER.itemsize, int(records.end[record]))
     multi = bool(records.kind[record] == TxnType.multi)
-    # As `zookeeper.data.txn` tells a digest from paths.
+    # By the rule of `zookeeper.data.txn` for a digest or paths.
     only_digest = not src.remaining() or (src.remaining() == DIGEST_SIZE and src.peek_int() == 2)
     count = src.count(8) if multi else 0 if only_digest else src.count(4)
     for sequence in range(count):
@@ -249,8 +233,7 @@ def _of_body(data: bytes, records: _Records, record: int) -> Iterator[_Operation
 
 @dataclass
 class _Cursor:
-    """A JuteInput over many bodies at once. bad: those that do not decode; what is read of them means
-    nothing."""
+    """A JuteInput over many bodies at once. bad: those that do not decode; their values mean nothing."""
 
     buffer: Bytes
     at: Longs
@@ -264,18 +247,18 @@ class _Cursor:
         return np.where(self.bad, 0, start)
 
     def int32(self) -> Longs:
-        return numbers(self.buffer, self._take(4), 4)
+        return arrays.numbers(self.buffer, self._take(4), 4)
 
     def int64(self) -> Longs:
-        return numbers(self.buffer, self._take(8), 8)
+        return arrays.numbers(self.buffer, self._take(8), 8)
 
     def boolean(self) -> Longs:
-        found = numbers(self.buffer, self._take(1), 1)
+        found = arrays.numbers(self.buffer, self._take(1), 1)
         self.bad |= (found != 0) & (found != 1)
         return found
 
     def field(self) -> tuple[Longs, Longs]:
-        """Where it stands, and its length: -1 for null."""
+        """Where it is, and its length: -1 for null."""
         length = self.int32()
         self.bad |= length < -1
         return self._take(np.where(self.bad, 0, np.maximum(length, 0))), length
@@ -430,11 +413,11 @@ def _batch(rows: _Operations, bodies: _Bodies, keep: Longs, wanted: Wanted) -> p
         "zxid": lambda: pa.array(records.zxid[record]),
         "epoch": lambda: integers("epoch", records.zxid[record] >> 32),
         "counter": lambda: pa.array(records.zxid[record] & 0xFFFFFFFF),
-        "time": lambda: timestamps(records.time_ms[record]),
+        "time": lambda: arrays.timestamps(records.time_ms[record]),
         "session": lambda: pa.array(records.session[record]),
         "cxid": lambda: integers("cxid", records.cxid[record]),
         "type": lambda: _KIND_NAMES.take(pa.array(np.searchsorted(_KINDS, rows.kind[keep]))),
-        "path": lambda: texts(
+        "path": lambda: arrays.texts(
             rows.buffer, bodies.path_at[keep], bodies.path_length[keep], lambda n: rows.refuse(int(keep[n]))
         ),
         "sequence": lambda: integers("sequence", rows.sequence[keep]),
@@ -442,7 +425,7 @@ def _batch(rows: _Operations, bodies: _Bodies, keep: Longs, wanted: Wanted) -> p
         "failed": lambda: pa.array(records.failed[record]),
         "data_length": lambda: integers("data_length", data_length, data_length != _ABSENT),
         "data": lambda: (
-            binary(rows.buffer, bodies.data_at[keep], data_length)
+            arrays.binary(rows.buffer, bodies.data_at[keep], data_length)
             if wanted.data
             else pa.nulls(count, pa.binary())
         ),
@@ -450,7 +433,7 @@ def _batch(rows: _Operations, bodies: _Bodies, keep: Longs, wanted: Wanted) -> p
         **{name: partial(of_body, name) for name in bodies.numbers},
         "digest": lambda: integers(
             "digest",
-            numbers(rows.buffer, np.maximum(digest_at, 0), 8) if count else digest_at,
+            arrays.numbers(rows.buffer, np.maximum(digest_at, 0), 8) if count else digest_at,
             digest_at >= 0,
         ),
         "corrupt": lambda: pa.nulls(count, pa.string()),
@@ -473,7 +456,7 @@ def _acls(rows: _Operations, bodies: _Bodies, keep: Longs) -> pa.Array:
         raw = rows.stretch.buffer[int(bodies.acl_at[row]) : int(bodies.acl_end[row])]
         if raw not in known:
             try:
-                decoded.append(rights(read_acl(JuteInput(raw))))
+                decoded.append(arrays.rights(read_acl(JuteInput(raw))))
             except MalformedError:
                 raise rows.refuse(int(row)) from None
             known[raw] = len(known)

@@ -147,12 +147,7 @@ def initial_marks(logs: Logs, stream: StreamOptions) -> dict[str, Mark]:
     return {folder: _last_whole(log, log.begin, None, stream.options) for folder, log in newest.items()}
 
 
-def next_marks(
-    start: Marks,
-    logs: Logs,
-    limit: int | None,
-    stream: StreamOptions,
-) -> dict[str, Mark]:
+def next_marks(start: Marks, logs: Logs, limit: int | None, stream: StreamOptions) -> dict[str, Mark]:
     """Where a micro-batch that begins at `start` ends. limit: bytes; None for no limit.
 
     A new directory enters with its first record, and the next micro-batch reads it: the checkpoint keeps both
@@ -199,7 +194,7 @@ def _remaining(mark: Mark, logs: Sequence[ListedLog], options: Options) -> Seque
         return rest
     if mark.offset > FILE_HEADER_SIZE:
         cursor = Cursor(mark.file, mark.offset, mark.zxid)
-        LogScan(logs[at].file.reader(), mark.file, cursor, block=1)  # looks at what stands before it
+        LogScan(logs[at].file.reader(), mark.file, cursor, block=1)  # checks what is before it
     for log in logs[at + 1 :]:
         if log.first <= mark.zxid:
             raise CursorError(
@@ -256,12 +251,7 @@ class RemovedLog(InputPartition):
     """The place of a log that was removed. value: the columns of the row that reports it."""
 
 
-def plan(
-    start: Marks,
-    end: Marks,
-    logs: Logs,
-    options: Options,
-) -> list[Portions | RemovedLog]:
+def plan(start: Marks, end: Marks, logs: Logs, options: Options) -> list[Portions | RemovedLog]:
     """What the tasks of a micro-batch read. Raises CursorError for a removed log; permissive: has a
     RemovedLog for it."""
     found: list[Portion | RemovedLog] = []

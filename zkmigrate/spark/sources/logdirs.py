@@ -38,7 +38,7 @@ zeros (preallocated) or torn (cut off, or being written now). first_timestamp: o
 last_timestamp: the newest of all; evidence: its source: batches (headers up to the end), timeindex (its last
 entry: the offset index leads too far from the end) or modified (no header tells; the file's last change).
 next_offset: after the last whole batch. high_watermark, log_start_offset: from the directory's checkpoints.
-corrupt: what could not be read, or the name of a foreign file or folder. """
+corrupt: what could not be read, or the name of a foreign file or folder."""
 
 META = "meta.properties"
 _HIGH_WATERMARK, _LOG_START = "replication-offset-checkpoint", "log-start-offset-checkpoint"
@@ -50,7 +50,7 @@ _OWN = re.compile(
     r"|\d{20}-\d{10}\.checkpoint(\.\w+)?|leader-epoch-checkpoint(\.tmp)?|partition\.metadata(\.tmp)?"
     r"|quorum-state(\.tmp)?|\.kafka_cleanshutdown"
 )
-"""What else Kafka has in a partition's folder."""
+"""Kafka's other files in a partition's folder."""
 _NOT_KAFKAS = ("lost+found",)
 
 
@@ -102,7 +102,7 @@ class LogDirReader(DataSourceReader):
 
 def parts(path: str, broker: str) -> list[Part]:
     """A directory cut into tasks' shares. broker: its name, empty for what the directory says. Raises
-    UsageError for what is no log directory."""
+    UsageError for another directory."""
     needed = "Needed: one of a broker's log.dirs, or a copy of it"
     try:
         found = entries(path)
@@ -133,7 +133,7 @@ def checkpoint(path: str, name: str) -> dict[tuple[str, int], int]:
     except OSError:
         return {}
     found: dict[tuple[str, int], int] = {}
-    for line in lines[2:]:  # behind the format's version and the number of lines
+    for line in lines[2:]:  # after the format's version and the number of lines
         words = line.split(" ")
         if len(words) == 3 and words[1].isdecimal() and words[2].isdecimal():
             found[(words[0], int(words[1]))] = int(words[2])
@@ -170,7 +170,7 @@ def _rows(
 
 
 def _row(one: Entry, beside: Mapping[str, Entry], known: Folder) -> dict[str, object] | None:
-    """A file's own columns; None for what is neither a segment nor foreign, or has vanished."""
+    """A file's own columns; None for Kafka's other files and for a vanished one."""
     named = None if one.folder else segment(one.name)
     if named is None:
         foreign = f"{one.name}: no file of a partition"

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from zkmigrate.errors import UsageError
 
 CORRUPT = "corrupt"
-"""The column of every table that says what could not be read."""
+"""The column of every table for what could not be read."""
 
 
 class OwnSchemaSource(DataSource):
@@ -44,14 +44,14 @@ class OwnSchemaSource(DataSource):
 
 
 class OptionReader:
-    """Reads one option after the other; `end` refuses what nobody read. All raise UsageError."""
+    """Reads options one by one; `end` refuses those that were not read. All raise UsageError."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = {key.lower(): value for key, value in given.items()}
         self._known: list[str] = []
 
     def paths(self) -> tuple[str, ...]:
-        """What was given to ``load``: one path, or several."""
+        """The arguments of ``load``: one path, or several."""
         several = self._take("paths")
         one = self._take("path")
         found = [*(json.loads(several) if several is not None else []), *([one] if one else [])]
@@ -65,15 +65,15 @@ class OptionReader:
         return otherwise if found is None else found
 
     def choice(self, name: str, possible: Sequence[str]) -> str:
-        """One of several words, the first when it is left out."""
+        """One of several words; the first is the default."""
         found = self.text(name, possible[0]).lower()
         if found not in possible:
             raise UsageError(f"{name} {found!r}. Possible: {', '.join(possible)}")
         return found
 
     def columns(self, schema: pa.Schema, permissive: bool) -> pa.Schema:
-        """Those that `columns` names, in its order, all when it is left out. permissive: a row may stand for
-        what could not be read, and has to be told from one that was."""
+        """The names in `columns`, in their order, or all. permissive: `corrupt` must be among them, to mark
+        the rows for what could not be read."""
         names = list(dict.fromkeys(self.words("columns"))) or schema.names
         unknown = [name for name in names if name not in schema.names]
         if unknown:
@@ -86,15 +86,15 @@ class OptionReader:
         return pa.schema([schema.field(name) for name in names])
 
     def data(self) -> bool:
-        """Whether the data of znodes is asked for, by `data` or as one of the `columns`."""
+        """Whether the data of znodes is wanted, by `data` or in `columns`."""
         return self.flag("data") or "data" in self.words("columns")
 
     def words(self, name: str) -> list[str]:
-        """Words with commas between; none when it is left out."""
+        """Words with commas between; none by default."""
         return [word.strip() for word in self.text(name).split(",") if word.strip()]
 
     def flag(self, name: str) -> bool:
-        """true or false, false when it is left out."""
+        """true or false (default)."""
         return self.choice(name, ("false", "true")) == "true"
 
     def number(self, name: str, otherwise: int) -> int:
@@ -105,14 +105,14 @@ class OptionReader:
         return int(found)
 
     def prefix(self, name: str) -> str:
-        """The beginning of a path in ASCII: a log may have other bytes than ours for what is not."""
+        """The beginning of a path in ASCII: a log may have other bytes than ours for other characters."""
         found = self.text(name)
         if not found.isascii():
             raise UsageError(f"{name} {found!r}. Needed: ASCII alone; Spark can filter what is not")
         return found
 
     def zxid(self, name: str, otherwise: int) -> int:
-        """As ZooKeeper writes them, 0x and hexadecimal, or decimal."""
+        """0x and hexadecimal, as ZooKeeper writes it, or decimal."""
         text = self.text(name)
         if not text:
             return otherwise
@@ -122,7 +122,7 @@ class OptionReader:
             raise UsageError(f"{name} {text!r}. Needed: a zxid, such as 0x1a00000000") from None
 
     def millis(self, name: str, otherwise: int) -> int:
-        """A time in ISO 8601, in UTC where it names no zone, as milliseconds since the epoch."""
+        """A time in ISO 8601, in UTC without a zone, as milliseconds since the epoch."""
         text = self.text(name)
         if not text:
             return otherwise
@@ -133,7 +133,7 @@ class OptionReader:
         return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
     def end(self) -> None:
-        """That is all there is."""
+        """Refuses the options that were not read."""
         known = {name.lower() for name in self._known}
         if left := sorted(self._given.keys() - known):
             named = ", ".join(left)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterable
 
 import pytest
 from hypothesis import given, settings
@@ -70,20 +71,11 @@ def test_how_a_log_ends(content: bytes, kind: EndKind) -> None:
 WHOLE = log(40, padding=64)
 
 
-def _by_scan(content: bytes) -> tuple[list[int], str]:
+def _read(begin: Callable[[], Iterable[int]]) -> tuple[list[int], str]:
+    """The zxids up to the error, and the error."""
     seen: list[int] = []
     try:
-        seen.extend(one.zxid for one in LogScan(BytesReader(content), NAME, full=True))
-    except ZkDataError as error:
-        return seen, f"{type(error).__name__} {error}"
-    return seen, ""
-
-
-def _by_stretches(content: bytes, block: int) -> tuple[list[int], str]:
-    seen: list[int] = []
-    try:
-        for stretch in Stretches(BytesReader(content), "s", Part(NAME), block=block):
-            seen += [stretch.record(start).zxid for start in stretch.starts]
+        seen.extend(begin())
     except ZkDataError as error:
         return seen, f"{type(error).__name__} {error}"
     return seen, ""
@@ -102,7 +94,10 @@ def test_damage_is_told_as_the_scan_tells_it(changes: list[tuple[int, int]], cut
     for at, value in changes:
         if at < len(content):
             content[at] = value
-    by_scan, by_stretches = _by_scan(bytes(content)), _by_stretches(bytes(content), block)
+    reader = BytesReader(bytes(content))
+    by_scan = _read(lambda: (one.zxid for one in LogScan(reader, NAME, full=True)))
+    found = Stretches(reader, "s", Part(NAME), block=block)
+    by_stretches = _read(lambda: (one.record(start).zxid for one in found for start in one.starts))
     assert by_stretches[1] == by_scan[1]
     assert by_stretches[0] == by_scan[0][: len(by_stretches[0])]
     assert by_scan[1] or by_stretches[0] == by_scan[0]

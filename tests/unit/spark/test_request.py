@@ -15,8 +15,7 @@ import pytest
 from tests.unit.zkdata_fixtures import build_log
 from zkmigrate.errors import UsageError
 from zkmigrate.spark import verb
-from zkmigrate.spark.input_size import SMALL, SMALL_TREES, TINY, is_small, written
-from zkmigrate.spark.request import Place, Request
+from zkmigrate.spark.request import SMALL, SMALL_TREES, TINY, Place, Request, data_bytes, is_small
 from zkmigrate.spark.section import Section
 from zkmigrate.spark.session import Bounds
 from zkmigrate.spark.sources.files import File
@@ -42,7 +41,7 @@ def request_for(log: Path) -> Request:
 
 def test_zeros_that_a_server_keeps_in_advance_do_not_count(log: Path) -> None:
     assert is_small(request_for(log))
-    assert written(File("zk", str(log), log.stat().st_size)) == len(build_log(1, 10))
+    assert data_bytes(File("zk", str(log), log.stat().st_size)) == len(build_log(1, 10))
 
 
 @pytest.mark.parametrize(
