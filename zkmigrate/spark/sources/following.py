@@ -20,12 +20,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming import datasource as streaming
 
 from zkmigrate.spark.sources.arrays import one_row
 from zkmigrate.spark.sources.files import File, files, server_of
@@ -290,7 +285,7 @@ def _portions(
                 yield Portion(log.file, part)
 
 
-class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class FollowingReader(DataSourceStreamReader, streaming.SupportsTriggerAvailableNow):
     """Plans on the driver, reads in tasks."""
 
     def __init__(self, stream: StreamOptions) -> None:
@@ -301,19 +296,23 @@ class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         return _plain(initial_marks(list_logs(self.stream.options), self.stream))
 
-    def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxBytes(self.stream.max_bytes) if self.stream.max_bytes else ReadAllAvailable()
+    def getDefaultReadLimit(self) -> streaming.ReadLimit:
+        return (
+            streaming.ReadMaxBytes(self.stream.max_bytes)
+            if self.stream.max_bytes
+            else streaming.ReadAllAvailable()
+        )
 
     def prepareForTriggerAvailableNow(self) -> None:
         """The first `latestOffset` fixes what there is now: it knows the start."""
         self._once = True
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: dict[str, Any], limit: streaming.ReadLimit) -> dict[str, Any]:
         marks, options = _marks(start), self.stream.options
         logs = self._frozen if self._frozen is not None else list_logs(options)
         if self._once and self._frozen is None:
             logs = self._frozen = freeze(marks, logs, options)
-        most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
+        most = limit.max_bytes if isinstance(limit, streaming.ReadMaxBytes) else None
         return _plain(next_marks(marks, logs, most, self.stream))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Portions | RemovedLog]:

@@ -14,23 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from zkmigrate.spark.sources.columns import Stretch
+from zkmigrate.zookeeper.data import txnlog
 from zkmigrate.zookeeper.data.errors import CorruptError
 from zkmigrate.zookeeper.data.reader import RandomReader
 from zkmigrate.zookeeper.data.tail import data_end
 from zkmigrate.zookeeper.data.txn import HEADER_SIZE, KNOWN_TYPES
-from zkmigrate.zookeeper.data.txnlog import (
-    END_MARK,
-    FILE_HEADER_SIZE,
-    FRAME,
-    FRAME_SIZE,
-    FRAME_START,
-    MAX_RECORD,
-    Cursor,
-    LogEnd,
-    LogScan,
-    check_header,
-    log_zxid,
-)
+from zkmigrate.zookeeper.data.txnlog import END_MARK, FILE_HEADER_SIZE, FRAME, FRAME_SIZE, MAX_RECORD
 
 BLOCK = 8 << 20
 CHAIN = 4 << 20
@@ -99,12 +88,12 @@ class Stretches(Iterator[Stretch]):
         self._block, self._largest_block = min(block, _FIRST_BLOCK), block
         self._last: int | None = None
         self.offset = part.start
-        self.end: LogEnd | None = None
+        self.end: txnlog.LogEnd | None = None
 
     def __next__(self) -> Stretch:
         part = self._part
         if self.offset == FILE_HEADER_SIZE and self._last is None:
-            check_header(self._reader.read(0, FILE_HEADER_SIZE), part.file)
+            txnlog.check_header(self._reader.read(0, FILE_HEADER_SIZE), part.file)
         size = self._block
         while self.end is None and (part.stop is None or self.offset < part.stop):
             data = self._reader.read(self.offset, size)
@@ -122,7 +111,7 @@ class Stretches(Iterator[Stretch]):
 
     def _take(self, found: Stretch, used: int) -> Stretch:
         zxids = found.zxids
-        first = log_zxid(self._part.file) if self.offset == FILE_HEADER_SIZE else None
+        first = txnlog.log_zxid(self._part.file) if self.offset == FILE_HEADER_SIZE else None
         rising = bool((zxids[1:] > zxids[:-1]).all())
         if not rising or (self._last is not None and zxids[0] <= self._last) or first not in (None, zxids[0]):
             self._raise_order(used)
@@ -138,11 +127,13 @@ class Stretches(Iterator[Stretch]):
             )
         return found
 
-    def _scan(self) -> LogScan:
+    def _scan(self) -> txnlog.LogScan:
         cursor = None
         if self._last is not None or self.offset > FILE_HEADER_SIZE:
-            cursor = Cursor(self._part.file, self.offset, self._last or 0)
-        return LogScan(self._reader, self._part.file, cursor, full=self._full, max_record=self._max_record)
+            cursor = txnlog.Cursor(self._part.file, self.offset, self._last or 0)
+        return txnlog.LogScan(
+            self._reader, self._part.file, cursor, full=self._full, max_record=self._max_record
+        )
 
     def _end_or_raise(self) -> None:
         """There is no whole record here: sets the log's end, or raises. Nothing if the log has grown
@@ -171,9 +162,9 @@ def find(reader: RandomReader, at: int, stop: int, block: int = 64 << 10) -> tup
     Searches for an end mark and the zeros of a checksum behind it, then asks for a whole record of a known
     type there, and for records that follow it for CHAIN bytes, or up to `stop`."""
     for base in range(at - 1, stop, block):
-        data = reader.read(base, block + len(FRAME_START) - 1)
+        data = reader.read(base, block + len(txnlog.FRAME_START) - 1)
         hit = -1
-        while (hit := data.find(FRAME_START, hit + 1)) >= 0:
+        while (hit := data.find(txnlog.FRAME_START, hit + 1)) >= 0:
             begin = base + hit + 1
             if begin >= stop:
                 return None
