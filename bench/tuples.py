@@ -22,11 +22,9 @@ class TupleReader(TxnLogReader):
 
 
 class TupleSource(TxnLogSource):
-    """The data source of the name zktuples."""
+    """The data source zktuples."""
 
-    @classmethod
-    def name(cls) -> str:
-        return "zktuples"
+    format = "zktuples"
 
     def reader(self, schema: StructType) -> TupleReader:
         del schema  # that of zktxnlog

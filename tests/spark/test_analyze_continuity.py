@@ -23,7 +23,7 @@ from tests.unit.zkdata_fixtures import (
 from zkmigrate.errors import UsageError
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import continuity
-from zkmigrate.spark.request import Asked, Place
+from zkmigrate.spark.request import Place, Request
 from zkmigrate.spark.section import Section
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.reader import FileDirectory
@@ -39,10 +39,10 @@ def put(folder: Path, **content: bytes) -> Path:
     return folder
 
 
-def asked(spark: SparkSession, *source: Path, dest: tuple[Path, ...] = (), top: int = 20) -> Section:
+def answer(spark: SparkSession, *source: Path, dest: tuple[Path, ...] = (), top: int = 20) -> Section:
     """Servers are named by their folders."""
     places = [tuple(Place("", str(one)) for one in of) for of in (source, dest)]
-    return continuity.run(Input(spark, Asked(places[0], dest=places[1], top=top)))
+    return continuity.run(Input(spark, Request(places[0], dest=places[1], top=top)))
 
 
 def server(found: Section, name: str) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def gaps(folder: Path) -> list[dict[str, Any]]:
 def test_what_real_servers_left_is_whole(version: str, spark: SparkSession, recorded: Path) -> None:
     folder = recorded / version / "standalone"
     places = (Place("a", str(folder)), Place("b", str(folder)))
-    found = continuity.run(Input(spark, Asked(places, dest=places[:1])))
+    found = continuity.run(Input(spark, Request(places, dest=places[:1])))
     records = [one.zxid for one in walk(FileDirectory(folder / "version-2"))]
     assert found.held is True
     assert (found.figures["compared"], found.figures["divergent"]) == (len(records), 0)
@@ -101,7 +101,7 @@ def test_divergences_are_named_with_all_records(spark: SparkSession, tmp_path: P
     put(tmp_path / "zk2", log_1=log_from(data) + torn)
     others = [*SAME[:3], acl(4, "nobody"), multi(5, (2, text("/a")), (2, text("/c"))), SAME[5]]
     put(tmp_path / "zk3", log_1=log_from(others[:5]) + bytes(16))
-    found = asked(spark, tmp_path / "zk*", dest=(tmp_path / "zk1",))
+    found = answer(spark, tmp_path / "zk*", dest=(tmp_path / "zk1",))
     assert found.held is False
     assert (found.figures["compared"], found.figures["divergent"]) == (6, 3)
     assert found.figures["first_divergent_zxid"] == "0x3"
@@ -144,10 +144,10 @@ def test_what_differs_between_versions_without_a_fault(spark: SparkSession, tmp_
     put(tmp_path / "new", log_1=log_from(ours))
     theirs = [create_payload(1, "/kafka"), payload(2, -11, b""), multi(3, (-1, create), (-1, error))]
     put(tmp_path / "old", log_1=log_from([*theirs, create_payload(4, "/x")]))
-    found = asked(spark, tmp_path / "new", tmp_path / "old")
+    found = answer(spark, tmp_path / "new", tmp_path / "old")
     assert (found.held, found.figures["compared"]) == (True, 4)
     put(tmp_path / "other", log_1=log_from([*ours[:3], ours[3][:-1] + b"\x01"]))
-    found = asked(spark, tmp_path / "new", tmp_path / "old", tmp_path / "other")
+    found = answer(spark, tmp_path / "new", tmp_path / "old", tmp_path / "other")
     assert {one["zxid"]: one["differs"] for one in found.figures["divergences"]} == {"0x4": "digest"}
 
 
@@ -161,7 +161,7 @@ def test_holes_are_those_of_the_walk(spark: SparkSession, tmp_path: Path) -> Non
         tmp_path / "whole", log_ffffe=made[:16] + b"".join(map(record, [create_payload(edge - 2, "/")]))
     )
     put(whole, log_300000001=build_log((3 << 32) | 1, 2), log_1=b"")
-    found = asked(spark, one, whole)
+    found = answer(spark, one, whole)
     assert server(found, "one")["first_holes"] == gaps(one)
     assert server(found, "one")["holes"] == found.frames["holes"].count() == 4
     assert server(found, "whole")["first_holes"] == gaps(whole) == []
@@ -171,12 +171,12 @@ def test_holes_are_those_of_the_walk(spark: SparkSession, tmp_path: Path) -> Non
 
 def test_a_hole_that_a_snapshot_ends_is_told(spark: SparkSession, tmp_path: Path) -> None:
     folder = put(tmp_path / "zk", log_1=build_log(1, 3), log_8=build_log(8, 2), snapshot_7=snapshot_of({}))
-    found = asked(spark, folder)
+    found = answer(spark, folder)
     assert server(found, "zk")["first_holes"] == gaps(folder) != []
     assert (found.held, server(found, "zk")["ended_by_snapshot"]) == (True, ["snapshot.7"])
     assert "hole that a snapshot ends: 1" in found.answer
     put(folder, snapshot_7=snapshot_of({})[:-20])
-    found = asked(spark, folder)
+    found = answer(spark, folder)
     assert (found.held, len(server(found, "zk")["half_written_snapshots"])) == (False, 1)
 
 
@@ -193,7 +193,7 @@ def test_damage_is_told_with_file_and_offset(spark: SparkSession, tmp_path: Path
     sealed[sealed.index(b"data")] ^= 1
     put(tmp_path / "order", log_1=log_from(SAME[:3]), log_2=again, snapshot_3=bytes(sealed))
     put(tmp_path / "strange", log_1=b"not a log of ZooKeeper")
-    found = asked(spark, *(tmp_path / name for name in ("flipped", "middle", "order", "strange")))
+    found = answer(spark, *(tmp_path / name for name in ("flipped", "middle", "order", "strange")))
     assert found.held is False
     one = server(found, "flipped")
     at = 16 + sum(len(record(payload)) for payload in SAME[:2])
@@ -216,8 +216,8 @@ def test_what_cannot_be_asked_is_refused(spark: SparkSession, tmp_path: Path) ->
     one = put(tmp_path / "a" / "zk", log_1=build_log(1, 2))
     two = put(tmp_path / "b" / "zk", log_3=build_log(3, 2))
     with pytest.raises(UsageError, match=r"logs of server zk in several directories.*NAME=DIR"):
-        asked(spark, one, two)
+        answer(spark, one, two)
     with pytest.raises(UsageError, match="no such file there"):
-        asked(spark, one, tmp_path / "none")
+        answer(spark, one, tmp_path / "none")
     with pytest.raises(UsageError, match="no transaction log of dest"):
-        asked(spark, one, dest=(put(tmp_path / "c", snapshot_1=snapshot_of({})),))
+        answer(spark, one, dest=(put(tmp_path / "c", snapshot_1=snapshot_of({})),))

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.unit.zkdata_fixtures import create_payload, log_from
 from zkmigrate.spark.disk import disks
 from zkmigrate.spark.input import Input, shared
-from zkmigrate.spark.request import Asked, Place
+from zkmigrate.spark.request import Place, Request
 from zkmigrate.spark.sources.files import File
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 
@@ -35,6 +35,6 @@ def test_a_log_that_is_worth_it_is_read_by_both(
     place = Place("zk", str(tmp_path))
     by_disk = disks([place], MAX_RECORD)[0].log(spark)
     assert by_disk is not None
-    for frame in (Input(spark, Asked((place,))).log("zxid"), by_disk):
+    for frame in (Input(spark, Request((place,))).log("zxid"), by_disk):
         assert frame.rdd.getNumPartitions() == 2
         assert sorted(row.zxid for row in frame.select("zxid").collect()) == list(range(1, 41))

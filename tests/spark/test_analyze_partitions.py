@@ -12,7 +12,7 @@ from tests.unit.kafka_segments import batch, put, unpack
 from zkmigrate.errors import UsageError
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import partitions
-from zkmigrate.spark.request import Asked
+from zkmigrate.spark.request import Request
 
 UUID = "f60c9836d10b4fb9b5763e8ede4aa9dc"
 NEWEST = 1_790_000_000
@@ -56,7 +56,7 @@ def two(tmp_path: Path) -> tuple[str, str, str]:
 
 
 def test_sizes_and_rates_of_two_brokers(two: tuple[str, str, str], spark: SparkSession) -> None:
-    found = partitions.run(Input(spark, Asked((), broker_dirs=two)))
+    found = partitions.run(Input(spark, Request((), broker_dirs=two)))
     figures = found.figures
     one, other = figures["brokers"]
     assert (one["broker"], one["dirs"], one["partitions"], one["deleted_bytes"]) == ("1", 2, 4, 500)
@@ -100,11 +100,11 @@ def test_a_real_brokers_directory_reads_as_kafka_reads_it(tmp_path: Path, spark:
 
 def test_what_is_no_log_directory_is_refused(tmp_path: Path, spark: SparkSession) -> None:
     with pytest.raises(UsageError, match="Needed: --broker-dir"):
-        partitions.run(Input(spark, Asked(())))
+        partitions.run(Input(spark, Request(())))
     for path in (tmp_path, tmp_path / "absent"):
         with pytest.raises(Exception, match="a broker's log"):
-            partitions.run(Input(spark, Asked((), broker_dirs=(str(path),))))
+            partitions.run(Input(spark, Request((), broker_dirs=(str(path),))))
     (tmp_path / "meta.properties").write_text("version=1\n")
-    found = partitions.run(Input(spark, Asked((), broker_dirs=(f"x={tmp_path}",))))
+    found = partitions.run(Input(spark, Request((), broker_dirs=(f"x={tmp_path}",))))
     assert found.figures["brokers"] == []
     assert found.figures["newest_s"] is None

@@ -26,9 +26,9 @@ from zkmigrate.errors import UsageError
 from zkmigrate.spark.disk import disks
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import diff, proof
-from zkmigrate.spark.request import Asked, Place
+from zkmigrate.spark.request import Place, Request
 from zkmigrate.spark.section import Section
-from zkmigrate.spark.subtree_at import rolled, znode
+from zkmigrate.spark.subtree_at import load_subtree, znode
 from zkmigrate.zookeeper.data.proofs import PROOFS, Side
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.tree import load_tree
@@ -102,16 +102,16 @@ def history() -> list[bytes]:
     return made
 
 
-def asked(source: Path, dests: dict[str, Path], **more: Any) -> Asked:
+def request_for(source: Path, dests: dict[str, Path], **more: Any) -> Request:
     places = tuple(Place(name, str(path)) for name, path in dests.items())
-    return Asked((Place("source", str(source)),), places, **{"chroot": "/kafka", "top": 1000, **more})
+    return Request((Place("source", str(source)),), places, **{"chroot": "/kafka", "top": 1000, **more})
 
 
-def run(spark: SparkSession, given: Asked) -> Section:
+def run(spark: SparkSession, given: Request) -> Section:
     return proof.run(Input(spark, given))
 
 
-def by_one_process(source: Path, dest: Path, given: Asked) -> dict[str, Any]:
+def by_one_process(source: Path, dest: Path, given: Request) -> dict[str, Any]:
     """The proofs of the command line."""
     opened = [Disks(None).directory(parse_place(str(path))) for path in (source, dest)]
     sides = [Side(name, where, where) for name, where in zip(("source", "dest"), opened, strict=True)]
@@ -148,7 +148,7 @@ def test_a_copy_of_a_real_server_holds_all(
 ) -> None:
     source = recorded / version / "standalone"
     shutil.copytree(source, tmp_path / "dest")
-    given = asked(source, {"dest": tmp_path / "dest"}, chroot="/")
+    given = request_for(source, {"dest": tmp_path / "dest"}, chroot="/")
     found = run(spark, given)
     assert found.held is True
     assert_same(found.figures["dests"]["dest"], by_one_process(source, tmp_path / "dest", given))
@@ -172,7 +172,7 @@ def test_what_each_dest_lacks_is_what_one_process_says(spark: SparkSession, tmp_
         "gone-on": disk(tmp_path / "own", [*history(), *own]),
         "hole": disk(tmp_path / "hole", [*history()[:4], *history()[5:]]),
     }  # fmt: skip
-    given = asked(source, dests)
+    given = request_for(source, dests)
     found = run(spark, given)
     assert found.held is False
     for name, path in dests.items():
@@ -201,7 +201,7 @@ def test_expiries_behind_a_cut_are_allowed_as_by_one_process(spark: SparkSession
     source = disk(tmp_path / "source", [*common, *behind])
     own = [close_payload(NEW + 1, OTHER, ["/kafka/ids/2"]), create_payload(NEW + 2, "/kafka/new")]
     dest = disk(tmp_path / "dest", [*common, *own])
-    given = asked(source, {"dest": dest}, after_cut=True)
+    given = request_for(source, {"dest": dest}, after_cut=True)
     found = run(spark, given).figures["dests"]["dest"]
     assert_same(found, by_one_process(source, dest, given))
     assert [one["path"] for one in found["delta"]["allowed"]] == ["/kafka/ids/1"]
@@ -223,11 +223,7 @@ def random_log(seed: int) -> tuple[list[bytes], bytes]:
     fuzzy = {"/": (b"", 0, 0), "/kafka": (b"", 1, 0)}
     for name in names[1:]:
         if draw.random() < 0.5:
-            fuzzy[name] = (
-                name.encode(),
-                OLD - draw.randrange(9),
-                draw.choice([0, 0, *sessions, -(1 << 63)]),
-            )
+            fuzzy[name] = (name.encode(), OLD - draw.randrange(9), draw.choice([0, 0, *sessions, -(1 << 63)]))
     log = []
     for zxid in range(OLD + 1, OLD + 120):
         path = draw.choice(names[1:])
@@ -271,7 +267,7 @@ def test_a_log_over_a_fuzzy_snapshot_makes_the_tree_of_one_process(
     folder = disk(tmp_path / "one", log, {OLD: fuzzy})
     opened = disks([Place("one", str(folder))], MAX_RECORD)[0]
     upto = OLD + 119 - 30 * seed
-    found = rolled(spark, opened, "/kafka", upto)
+    found = load_subtree(spark, opened, "/kafka", upto)
     wanted = load_tree(FileDirectory(folder / "version-2"), chroot="/kafka", upto=upto)
     got = {row.path: znode(row) for row in found.nodes.collect()}
     assert got == wanted.nodes
@@ -286,7 +282,7 @@ def test_diff_counts_each_kind(spark: SparkSession, tmp_path: Path) -> None:
     )
     other = {**TREE, "/kafka/a": (b"2", 6, BROKER), "/kafka/c": (b"", 5, 0)}
     dest = disk(tmp_path / "dest", [], {OLD: snapshot_of(other)})
-    found = diff.run(Input(spark, asked(source, {"dest": dest}, zxid=OLD))).figures["dests"]["dest"]
+    found = diff.run(Input(spark, request_for(source, {"dest": dest}, zxid=OLD))).figures["dests"]["dest"]
     assert found["kinds"] == {
         "only on source": 1, "only on dest": 1, "data_sha256": 1, "czxid": 1, "mzxid": 1, "pzxid": 1,
         "ephemeral_owner": 1,
@@ -299,9 +295,9 @@ def test_what_cannot_be_asked_is_said(spark: SparkSession, tmp_path: Path) -> No
     source = disk(tmp_path / "a" / "zk", history())
     dest = disk(tmp_path / "b" / "zk", history())
     with pytest.raises(UsageError, match="--dest-dir"):
-        run(spark, asked(source, {}))
+        run(spark, request_for(source, {}))
     with pytest.raises(UsageError, match="no znode /nobody"):
-        run(spark, asked(source, {"dest": dest}, chroot="/nobody"))
+        run(spark, request_for(source, {"dest": dest}, chroot="/nobody"))
     with pytest.raises(UsageError, match="both go by the name zk"):
         disks([Place("", str(source)), Place("", str(dest))], MAX_RECORD)
 
@@ -312,7 +308,7 @@ def test_damage_leaves_a_proof_unmade(spark: SparkSession, tmp_path: Path) -> No
     log = next((torn / "version-2").glob("log.*"))
     log.write_bytes(log_from(history())[:-20])
     empty = disk(tmp_path / "empty", [], {OLD: b"no snapshot"})
-    given = asked(source, {"torn": torn, "empty": empty})
+    given = request_for(source, {"torn": torn, "empty": empty})
     found = run(spark, given).figures["dests"]
     assert_same(found["torn"], by_one_process(source, torn, given))
     assert [found["empty"][kind]["held"] for kind in PROOFS] == [None, None, None]

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.unit.pipeline_rows import expected
 from tests.unit.zkdata_fixtures import VERSIONS, build_log, snapshot_of
 from zkmigrate.spark import archive, session
-from zkmigrate.spark.reading import Kept, load
+from zkmigrate.spark.reading import StretchCache, load
 from zkmigrate.spark.sources.files import File, files
 from zkmigrate.spark.sources.stretches import Part, Stretches
 from zkmigrate.zookeeper.data.logdir import walk
@@ -39,7 +39,7 @@ def test_logs_and_snapshots_are_the_same(
     logs = files((place,), "zk", lambda name: log_zxid(name) is not None)
     every = str(recorded / version / "*")
     snapshots = files((every,), "zk", lambda name: snapshot_zxid(name) is not None)
-    kept = Kept()
+    kept = StretchCache()
     for source, found, options in (
         ("zktxnlog", logs, {"data": "true"}),
         ("zktxnlog", logs, {"columns": "zxid,path,time", "types": "create,create2", "pathPrefix": "/kafka"}),
@@ -102,7 +102,7 @@ def test_so_is_a_snapshot_that_is_small_only_while_it_is_packed(
 
 def test_a_log_is_looked_through_once(spark: SparkSession, tmp_path: Path) -> None:
     """What was written meanwhile shows that it was read once."""
-    place, kept = tmp_path / "log.1", Kept()
+    place, kept = tmp_path / "log.1", StretchCache()
     place.write_bytes(build_log(1, 100))
     log = _file(place)
     assert load(spark, "zktxnlog", [log], {"columns": "zxid"}, kept).count() == 100
@@ -113,7 +113,7 @@ def test_a_log_is_looked_through_once(spark: SparkSession, tmp_path: Path) -> No
 
 def test_of_a_part_of_a_log_nothing_is_kept(tmp_path: Path) -> None:
     (tmp_path / "log.1").write_bytes(build_log(1, 3))
-    log, kept = _file(tmp_path / "log.1"), Kept()
+    log, kept = _file(tmp_path / "log.1"), StretchCache()
     whole = list(kept(log, Part("log.1"), _stretches(log, Part("log.1"))))
     begin = whole[0].base + whole[0].starts[1]
     part = Part("log.1", begin)
@@ -141,9 +141,9 @@ def test_java_says_nothing_of_an_archive_that_does_not_fit(
 ) -> None:
     """Standard output has the answers."""
     monkeypatch.setattr(session, "ARCHIVE", tmp_path / "spark-classes.jsa")
-    assert list(session.of_archive()) == []
+    assert list(session.archive_options()) == []
     (tmp_path / "spark-classes.jsa").write_bytes(b"no archive" * 1000)
-    options = [word.strip('"') for one in session.of_archive() for word in one.split()]
+    options = [word.strip('"') for one in session.archive_options() for word in one.split()]
     java = shutil.which("java")
     assert java is not None
     ran = subprocess.run(

@@ -20,7 +20,7 @@ from tests.unit.zkdata_fixtures import (
 )
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import sessions
-from zkmigrate.spark.request import Asked, Place
+from zkmigrate.spark.request import Place, Request
 from zkmigrate.spark.section import Section
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.reader import FileDirectory
@@ -29,8 +29,8 @@ from zkmigrate.zookeeper.data.sums import read_sums
 from zkmigrate.zookeeper.data.tree import load_tree
 
 
-def asked(spark: SparkSession, folder: Path, chroot: str = "/kafka") -> Section:
-    return sessions.run(Input(spark, Asked((Place("zk", str(folder)),), chroot=chroot)))
+def answer(spark: SparkSession, folder: Path, chroot: str = "/kafka") -> Section:
+    return sessions.run(Input(spark, Request((Place("zk", str(folder)),), chroot=chroot)))
 
 
 def agree(found: Section, folder: Path, chroot: str) -> None:
@@ -57,7 +57,7 @@ def agree(found: Section, folder: Path, chroot: str) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_as_from_one_process(version: str, spark: SparkSession, recorded: Path) -> None:
     folder = recorded / version / "standalone" / "version-2"
-    found = asked(spark, folder)
+    found = answer(spark, folder)
     agree(found, folder, "/kafka")
     assert (found.figures["expired"], found.figures["end_untold"]) == (1, 0)
     assert found.figures["closed_by_client"] == found.figures["closed"] - 1
@@ -69,7 +69,7 @@ def test_as_from_one_process(version: str, spark: SparkSession, recorded: Path) 
 def test_a_snapshot_is_rolled_forward(version: str, spark: SparkSession, tmp_path: Path) -> None:
     for name, content in recorded_files(version, "observer").items():
         (tmp_path / name).write_bytes(content)
-    found = asked(spark, tmp_path, "/")
+    found = answer(spark, tmp_path, "/")
     assert found.figures["snapshot"] == "snapshot.100000007"
     agree(found, tmp_path, "/")
 
@@ -114,7 +114,7 @@ def test_ends_owners_and_negative_ids(spark: SparkSession, tmp_path: Path) -> No
         closes(19, 0x66, 4, 11_000, "/kafka/before", "/x"),
     ]
     (tmp_path / "log.1").write_bytes(log_from(made) + bytes(100))
-    found = asked(spark, tmp_path)
+    found = answer(spark, tmp_path)
     agree(found, tmp_path, "/kafka")
     assert found.figures["first_owners"] == [
         {"session": format_session(high), "timeout_ms": 9000, "znodes": 2, "path": "/kafka/again"}
@@ -136,21 +136,21 @@ def test_a_log_that_does_not_reach_the_snapshot(spark: SparkSession, tmp_path: P
     made = [opens(9, 0x11, 4_000, 1_000), create_payload(10, "/kafka/a", ephemeral=True, session=0x11)]
     (tmp_path / "log.9").write_bytes(log_from(made))
     (tmp_path / "snapshot.5").write_bytes(snapshot_of({}))
-    found = asked(spark, tmp_path)
+    found = answer(spark, tmp_path)
     assert (found.figures["opened"], found.figures["open"], found.figures["owners"]) == (1, None, None)
     assert found.figures["smallest_timeout_ms"] is None
     assert "0x9 follows nothing, but the log must be continuous from 0x5" in found.answer
     (tmp_path / "log.9").unlink()
     torn = log_from([create_payload(5, "/kafka"), *made[:1]])
     (tmp_path / "log.5").write_bytes(torn)
-    assert "of 0x9 to 0x9" not in (found := asked(spark, tmp_path)).answer
+    assert "of 0x9 to 0x9" not in (found := answer(spark, tmp_path)).answer
     assert "0x9 follows 0x5" in found.answer
 
 
 def test_no_transaction_and_nobody(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "log.6").write_bytes(log_from([]) + bytes(100))
     (tmp_path / "snapshot.5").write_bytes(snapshot_of({"/kafka": b""}))
-    found = asked(spark, tmp_path)
+    found = answer(spark, tmp_path)
     assert (found.figures["opened"], found.figures["open"], found.figures["owners"]) == (0, 0, 0)
     assert "has no transaction" in found.answer
     assert "none sets a rollback deadline" in found.answer

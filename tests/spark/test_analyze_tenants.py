@@ -15,8 +15,8 @@ from zkmigrate.errors import UsageError
 from zkmigrate.spark import open_sessions
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import tenants
-from zkmigrate.spark.request import Asked, Place
-from zkmigrate.spark.sizes import znodes
+from zkmigrate.spark.jobs.tenants import znodes
+from zkmigrate.spark.request import Place, Request
 from zkmigrate.zookeeper.data.effect import CONTAINER_OWNER, SESSIONS, TTL_OWNER, is_session
 from zkmigrate.zookeeper.data.reader import FileDirectory
 
@@ -26,7 +26,7 @@ def test_subtrees_have_the_znodes_that_stand_at_the_end_of_the_log(
     version: str, spark: SparkSession, recorded: Path
 ) -> None:
     folder = recorded / version / "standalone"
-    found = tenants.run(Input(spark, Asked((Place("a", str(folder)),))))
+    found = tenants.run(Input(spark, Request((Place("a", str(folder)),))))
     directory = FileDirectory(folder / "version-2")
     tree = load_whole(directory)
     wanted: Counter[str] = Counter()
@@ -59,7 +59,7 @@ def test_the_last_epoch_says_what_stands(spark: SparkSession, tmp_path: Path) ->
         create_payload(later | 3, "/kafka/back", ephemeral=True),
     ]
     (tmp_path / "log.1").write_bytes(log_from(made))
-    rows = znodes(Input(spark, Asked((Place("a", str(tmp_path)),)))).collect()
+    rows = znodes(Input(spark, Request((Place("a", str(tmp_path)),)))).collect()
     found = {row.path: (row.data_length, row.ephemeral_owner) for row in rows if "kafka" in row.path}
     assert found == {"/kafka": (1, 0), "/kafka/kept": (2, 0), "/kafka/back": (1, 0x77)}
 
@@ -67,17 +67,19 @@ def test_the_last_epoch_says_what_stands(spark: SparkSession, tmp_path: Path) ->
 def test_watches_are_told_where_they_are_given(spark: SparkSession, recorded: Path, tmp_path: Path) -> None:
     for name, answer in (("a", "/kafka\n\t0x1\n\t0x2\n/kafka/x\n\t0x1\n\n"), ("b", "/other\n\t0x3\n\n")):
         (tmp_path / name).write_text(answer)
-    asked = Asked((Place("", str(recorded / "3.8.4/standalone")),), watches=(tmp_path / "a", tmp_path / "b"))
-    found = {row["subtree"]: row["watches"] for row in tenants.run(Input(spark, asked)).figures["subtrees"]}
+    request = Request(
+        (Place("", str(recorded / "3.8.4/standalone")),), watches=(tmp_path / "a", tmp_path / "b")
+    )
+    found = {row["subtree"]: row["watches"] for row in tenants.run(Input(spark, request)).figures["subtrees"]}
     assert found == {"/kafka": 3, "/other": 1, "/": 0, "/zookeeper": 0}
     (tmp_path / "b").write_text("/other\n\t0x3\n")
     with pytest.raises(UsageError, match="the end is missing"):
-        tenants.run(Input(spark, asked))
+        tenants.run(Input(spark, request))
 
 
 def test_a_znode_near_jute_maxbuffer_is_named(spark: SparkSession, recorded: Path) -> None:
     place = Place("", str(recorded / "3.8.4/standalone"))
-    found = tenants.run(Input(spark, Asked((place,), jute_maxbuffer=25_000)))
+    found = tenants.run(Input(spark, Request((place,), jute_maxbuffer=25_000)))
     assert found.figures["near_jute_maxbuffer"] == ["/kafka/big: 20000 bytes"]
     assert "/kafka/big: 20000 bytes" in found.answer
 

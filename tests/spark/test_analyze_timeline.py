@@ -17,13 +17,13 @@ from zkmigrate.errors import JournalError, UsageError
 from zkmigrate.model.change import Fence, HostVerb
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import timeline
-from zkmigrate.spark.request import Asked, Place
+from zkmigrate.spark.request import Place, Request
 from zkmigrate.zookeeper.data.txn import HEADER_SIZE, TxnType
 
 ZERO, MONO = 2_000_000.0, 500.0
 """When the run begins, 1970-01-24 03:33:20 UTC, by the operator's two clocks."""
 BROKER = """\
-[1970-01-24 04:33:27,000] INFO [Log partition=a-0] Rolled (kafka.log.Log)
+[1970-01-24 04:33:27,000] INFO [Log partition=a-0] Subtree (kafka.log.Log)
 [1970-01-24 04:33:29,250] INFO [Controller id=1] Newly elected (kafka.controller.KafkaController)
 java.lang.IllegalStateException: a stack has no time
 \tat kafka.Kafka.main(Kafka.scala)
@@ -86,11 +86,11 @@ def test_all_is_joined_in_the_order_of_time(moved: Path, tmp_path: Path, spark: 
     there = [(8.75, "ack", {}), (9.0, "disconnected", {"session": "0xb000000000000001", "host": "d1"})]
     other = history(tmp_path / "other.jsonl", [*there, (11.9, "closed", {})], 77_000.0)
     (tmp_path / "server.log").write_text(BROKER)
-    asked = Asked(
+    request = Request(
         (zookeeper(tmp_path / "zk"),), chroot="/kafka", run=moved, broker_log_zone="Europe/Berlin",
         client_history=(producer, f"far={other}"), broker_logs=(f"b1={tmp_path / 'server.log'}",),
     )  # fmt: skip
-    found = timeline.run(Input(spark, asked))
+    found = timeline.run(Input(spark, request))
     frame = found.frames["events"].withColumn("s", F.unix_micros("at") / 1e6 - ZERO)
     rows = [row for row in frame.collect() if 7 < row.s < 12]
     assert [(round(row.s, 3), row.source, row.kind) for row in rows] == [
@@ -127,7 +127,7 @@ def test_all_is_joined_in_the_order_of_time(moved: Path, tmp_path: Path, spark: 
 
 def test_bad_input_is_told(moved: Path, tmp_path: Path, spark: SparkSession) -> None:
     def run(**more: Any) -> Any:
-        return timeline.run(Input(spark, Asked((), **more)))
+        return timeline.run(Input(spark, Request((), **more)))
 
     empty = tmp_path / "empty"
     empty.write_text("")

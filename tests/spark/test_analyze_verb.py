@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from zkmigrate.spark import jobs, verb
 from zkmigrate.spark.input import Input
-from zkmigrate.spark.request import Asked, Place
+from zkmigrate.spark.request import Place, Request
 from zkmigrate.spark.section import Section
 from zkmigrate.spark.session import Bounds
 
@@ -43,10 +43,10 @@ def test_what_a_job_kept_is_given_back(
     monkeypatch.setattr(verb, "job", watched)
     monkeypatch.setattr(verb, "session", this)
     disk = Place("zk", str(recorded / "3.8.4" / "standalone"))
-    asked = Asked((disk,), dest=(Place("d", disk.path),), chroot="/kafka")
+    request = Request((disk,), dest=(Place("d", disk.path),), chroot="/kafka")
     said: list[str] = []
     names = ("sessions", "continuity", "proof")
-    code = verb.analyze(names, asked, Bounds(), tmp_path / "out", said.append, said.append, as_json=True)
+    code = verb.analyze(names, request, Bounds(), tmp_path / "out", said.append, said.append, as_json=True)
     assert kept == dict.fromkeys(names, (False, True))
     assert not keeps()
     sessions = spark.read.parquet(str(tmp_path / "out" / "sessions" / "sessions.parquet")).count()
@@ -58,9 +58,9 @@ def test_what_a_job_kept_is_given_back(
 def test_tables_that_this_process_writes_are_those_that_spark_writes(
     spark: SparkSession, recorded: Path, tmp_path: Path
 ) -> None:
-    asked = Asked((Place("zk", str(recorded / "3.8.4" / "standalone")),), chroot="/kafka")
+    request = Request((Place("zk", str(recorded / "3.8.4" / "standalone")),), chroot="/kafka")
     for name in ("tenants", "writers", "quiet", "sessions"):
-        found = jobs.job(name)(Input(spark, asked))
+        found = jobs.job(name)(Input(spark, request))
         assert found.frames
         for here in (True, False):
             verb._frames(tmp_path / name / str(here), found, here=here)

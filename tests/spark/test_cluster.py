@@ -24,8 +24,8 @@ from tests.unit.kafka_segments import batch, put
 from tests.unit.report.test_report import Run
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import JOBS, job
-from zkmigrate.spark.request import Asked, Place
-from zkmigrate.spark.session import CHEAP, INTERPRETED, SHORT_LIVED, of_archive
+from zkmigrate.spark.request import Place, Request
+from zkmigrate.spark.session import CHEAP, INTERPRETED, SHORT_LIVED, archive_options
 
 PACKAGES = (
     "pyspark",
@@ -67,7 +67,7 @@ def bare(tmp_path: Path) -> dict[str, str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         # Six JVMs that live for seconds: their second compiler would cost more than it gives, and reading
         # classes one by one takes half the time of a start.
-        "JAVA_TOOL_OPTIONS": " ".join((SHORT_LIVED, *of_archive())),
+        "JAVA_TOOL_OPTIONS": " ".join((SHORT_LIVED, *archive_options())),
     }
 
 
@@ -107,7 +107,7 @@ def told(log: Path, pattern: str, count: int = 1) -> str:
 
 
 @pytest.fixture
-def asked(recorded: Path, tmp_path: Path) -> Asked:
+def job_request(recorded: Path, tmp_path: Path) -> Request:
     """Something for every job."""
     source = recorded / "3.8.4" / "standalone"
     dest, broker = tmp_path / "dest", tmp_path / "broker"
@@ -122,14 +122,14 @@ def asked(recorded: Path, tmp_path: Path) -> Asked:
     run.journal.append("end", {"code": 0, "message": "done"})
     run.journal.close()
     places = (Place("", str(source)),), (Place("dest", str(dest)),)
-    return Asked(*places, chroot="/kafka", run=run.dir, broker_dirs=(str(broker),))
+    return Request(*places, chroot="/kafka", run=run.dir, broker_dirs=(str(broker),))
 
 
 @pytest.mark.timeout(2 * ENDED_S)
 def test_two_workers_answer_as_one_machine_does(
-    spark: SparkSession, asked: Asked, tmp_path: Path, bare: dict[str, str]
+    spark: SparkSession, job_request: Request, tmp_path: Path, bare: dict[str, str]
 ) -> None:
-    directory = asked.source[0].path
+    directory = job_request.source[0].path
     assert "No module named 'zkmigrate'" in run([PYTHON, "-c", "import zkmigrate"], tmp_path, bare).stderr
     archives = [tmp_path / "code.zip", tmp_path / "again.zip"]
     for archive in archives:
@@ -156,8 +156,8 @@ def test_two_workers_answer_as_one_machine_does(
         submit += ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.enabled=false"]
         for name, value in {**CHEAP, **INTERPRETED, "spark.sql.shuffle.partitions": "2"}.items():
             submit += ["--conf", f"{name}={value}"]
-        options = ["--chroot", asked.chroot, "--dest-dir", f"dest={asked.dest[0].path}"]
-        options += ["--run", str(asked.run), "--broker-dir", asked.broker_dirs[0], "--json"]
+        options = ["--chroot", job_request.chroot, "--dest-dir", f"dest={job_request.dest[0].path}"]
+        options += ["--run", str(job_request.run), "--broker-dir", job_request.broker_dirs[0], "--json"]
         answered = run([*submit, str(script), "all", directory, *options], tmp_path, bare)
         assert answered.returncode == 0, answered.stdout + answered.stderr[-5000:]
         refused = run([*submit, str(script), "tenants", directory, "--master", "local"], tmp_path, bare)
@@ -166,7 +166,7 @@ def test_two_workers_answer_as_one_machine_does(
         shipped = {work: list(work.glob("app-*/*/code.zip")) for work in works}
     assert all(shipped.values())
 
-    given = Input(spark, asked)
+    given = Input(spark, job_request)
     found = {name: job(name)(given) for name in JOBS}
     here = {name: {"answer": one.answer, "held": one.held, **one.figures} for name, one in found.items()}
     assert json.loads(answered.stdout) == json.loads(json.dumps(here))

@@ -8,20 +8,9 @@ from typing import Any
 
 from zkmigrate.spark.sources.arrays import whole_text
 from zkmigrate.spark.sources.columns import SCHEMA
+from zkmigrate.zookeeper.data import txn as txns
 from zkmigrate.zookeeper.data.effect import owner_of
-from zkmigrate.zookeeper.data.txn import (
-    Acl,
-    CloseSessionTxn,
-    CreateContainerTxn,
-    CreateSessionTxn,
-    CreateTTLTxn,
-    CreateTxn,
-    ErrorTxn,
-    MultiTxn,
-    Txn,
-    TxnBody,
-    TxnType,
-)
+from zkmigrate.zookeeper.data.txn import Acl, Txn, TxnBody, TxnType
 from zkmigrate.zookeeper.data.txnlog import Record
 
 Row = dict[str, Any]
@@ -51,13 +40,13 @@ def _rows(record: Record, data: bool) -> Iterator[Row]:
         "sequence": 0,
     }
     body = txn.body
-    if isinstance(body, MultiTxn):
+    if isinstance(body, txns.MultiTxn):
         if not body.txns:
             yield {**common, "type": "multi", "multi": True}
         for number, sub in enumerate(body.txns):
             here = {"sequence": number, "multi": True, "failed": body.failed}
             yield {**common, **here, **_fields(txn, sub.type, sub.body, data)}
-    elif isinstance(body, CloseSessionTxn):
+    elif isinstance(body, txns.CloseSessionTxn):
         for number, path in enumerate(body.paths or [None]):
             text = None if path is None else plain(path)
             yield {**common, "type": "closeSession", "path": text, "sequence": number}
@@ -79,14 +68,14 @@ def _fields(txn: Txn, kind: TxnType, body: TxnBody, data: bool) -> Row:
     if hasattr(body, "acl"):
         found["acl"] = [access(acl) for acl in body.acl]
     match body:
-        case CreateTxn() | CreateContainerTxn():
+        case txns.CreateTxn() | txns.CreateContainerTxn():
             found["ephemeral_owner"] = owner_of(body, txn.header.session)
-        case CreateTTLTxn():
+        case txns.CreateTTLTxn():
             found["ephemeral_owner"] = owner_of(body, txn.header.session)
             found["ttl_ms"] = body.ttl_ms
-        case ErrorTxn():
+        case txns.ErrorTxn():
             found["error"] = body.err
-        case CreateSessionTxn():
+        case txns.CreateSessionTxn():
             found["timeout_ms"] = body.timeout_ms
         case _:
             pass

@@ -40,8 +40,8 @@ from zkmigrate.moves.world.world import World, new_world
 from zkmigrate.report.verb import FORMATS
 from zkmigrate.spark import verb
 from zkmigrate.spark.input import Input
-from zkmigrate.spark.request import Asked
 from zkmigrate.spark.request import Place as Disk
+from zkmigrate.spark.request import Request
 from zkmigrate.spark.section import Section
 from zkmigrate.spark.session import Bounds
 from zkmigrate.ui import preflight_view, sentences
@@ -242,9 +242,9 @@ def test_an_analysis_file_is_written_clean(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(verb, "session", lambda _bounds, _hint: nullcontext(object()))
     monkeypatch.setattr(verb, "is_small", lambda *_given: True)
     monkeypatch.setattr(verb, "job", lambda _name: lambda _given: Section("t", HOSTILE[:-1], {"path": FENCE}))
-    monkeypatch.setattr(Input, "is_here", True)
+    monkeypatch.setattr(Input, "is_local", True)
     said: list[str] = []
-    where = Asked((Disk("zk", str(tmp_path)),))
+    where = Request((Disk("zk", str(tmp_path)),))
     verb.analyze(("quiet",), where, Bounds(), tmp_path / "out", said.append, said.append, as_json=True)
     text = (tmp_path / "out" / verb.JSON).read_text()
     assert_harmless(text)

@@ -108,14 +108,14 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 def _analyze(options: dict[str, Any]) -> int:
     import sys
 
-    from zkmigrate.spark.request import Asked, parse_place
+    from zkmigrate.spark.request import Request, parse_place
     from zkmigrate.spark.session import Bounds, submitted
     from zkmigrate.spark.verb import analyze
     from zkmigrate.zookeeper.disks.chroot import parse_chroot
 
     names = _names(options["jobs"], options)
     zxid, on_dest = compared(options)
-    asked = Asked(
+    request = Request(
         source=tuple(parse_place(text) for text in options["places"]),
         dest=tuple(parse_place(text) for text in options["dest_dirs"]),
         chroot=parse_chroot(options["chroot"]),
@@ -131,7 +131,7 @@ def _analyze(options: dict[str, Any]) -> int:
         if not (as_json and submitted()):  # spark-submit sends both outputs to standard output
             flags.hint(line)
 
-    return analyze(names, asked, bounds, options["out"], click.echo, hint, as_json=as_json)
+    return analyze(names, request, bounds, options["out"], click.echo, hint, as_json=as_json)
 
 
 def _names(text: str, options: dict[str, Any]) -> tuple[str, ...]:

@@ -2,8 +2,7 @@
 
 With it, a JVM maps these classes into memory. Without it, a JVM reads, checks and links them one by one at
 each start. The archive belongs to this Python environment's Spark and to this machine's Java. A JVM ignores
-an archive that does not fit.
-"""
+an archive that does not fit."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from zkmigrate.spark.request import Asked, Place
+from zkmigrate.spark.request import Place, Request
 from zkmigrate.spark.session import ARCHIVE, Bounds
 from zkmigrate.spark.verb import analyze
 
@@ -45,21 +44,18 @@ def _made(archive: Path) -> None:
 
     with tempfile.TemporaryDirectory(prefix="zkmigrate-archive-") as folder:
         (Path(folder) / "log.1").write_bytes(_log())
-        asked = Asked((Place("zk", folder),), chroot="/kafka")
+        request = Request((Place("zk", folder),), chroot="/kafka")
         bounds = Bounds("local[1]", progress=False, java=f"-XX:ArchiveClassesAtExit={archive}")
-        analyze(_JOBS, asked, bounds, Path(folder) / "out", _quiet, _quiet, as_json=True)
+        out = Path(folder) / "out"
+        analyze(_JOBS, request, bounds, out, lambda _line: None, lambda _line: None, as_json=True)
     java: subprocess.Popen[bytes] = SparkContext._gateway.proc  # type: ignore[union-attr]
     assert java.stdin is not None
     java.stdin.close()
     java.wait(_END_S)  # raises subprocess.TimeoutExpired
 
 
-def _quiet(_line: str) -> None:
-    pass
-
-
 def main() -> None:
-    """Make the archive, or make it anew."""
+    """Make the archive, or replace it."""
     ARCHIVE.parent.mkdir(parents=True, exist_ok=True)
     ARCHIVE.unlink(missing_ok=True)  # a JVM that uses one writes none
     new = ARCHIVE.with_name(f"{ARCHIVE.name}.{os.getpid()}")

@@ -1,4 +1,4 @@
-"""The files of one server, as the readers of `zookeeper.data` take a directory and as Spark's tables."""
+"""The files of one server, as a directory for the readers of `zookeeper.data` and as Spark's tables."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Disk:
 
     @property
     def side(self) -> Side:
-        """As the proofs of `zookeeper.data` name a server."""
+        """For the proofs of `zookeeper.data`."""
         return Side(self.server, self, self)
 
     def log(
@@ -50,44 +50,36 @@ class Disk:
         zxids: tuple[int, int] = (0, (1 << 63) - 1),
         data: bool = False,
     ) -> DataFrame | None:
-        """Its log by operations, whole, or from the file on in which a walk behind `after` begins, as far as
-        the zxids are within bounds; None where there is no record."""
-        named = {name: zxid for name in self.files if (zxid := log_zxid(name)) is not None}
+        """Its log by operations, from the file on in which a walk after `after` begins (None: whole), within
+        the bounds of zxids; None if it has no record."""
+        logs = {file: zxid for name, file in self.files.items() if (zxid := log_zxid(name)) is not None}
         start = 0
         if after is not None:
-            some = (zxid for name, zxid in named.items() if zxid <= after + 1 and self.files[name].size)
-            start = max(some, default=0)
-        wanted = [
-            name for name, zxid in named.items() if zxid >= start and self.files[name].size > FILE_HEADER_SIZE
-        ]
+            start = max((zxid for file, zxid in logs.items() if zxid <= after + 1 and file.size), default=0)
+        wanted = [file for file, zxid in logs.items() if zxid >= start and file.size > FILE_HEADER_SIZE]
         more = {"data": str(data).lower(), "fromZxid": str(zxids[0]), "toZxid": str(zxids[1])}
-        more |= shared(spark, (self.files[name] for name in wanted))
+        more |= shared(spark, wanted)
         return self._read(spark, "zktxnlog", wanted, more) if wanted else None
 
     def znodes(self, spark: SparkSession, name: str) -> DataFrame:
         """The znodes of a snapshot with their data; damage is a row with `corrupt`."""
-        return self._read(spark, "zksnapshot", [name], {"data": "true", "mode": "permissive"})
+        return self._read(spark, "zksnapshot", [self.files[name]], {"data": "true", "mode": "permissive"})
 
     def _read(
-        self, spark: SparkSession, source: str, names: Sequence[str], more: dict[str, str]
+        self, spark: SparkSession, source: str, found: Sequence[File], more: dict[str, str]
     ) -> DataFrame:
-        named = {"server": self.server, "maxRecord": str(self.max_record)}
-        return load(spark, source, [self.files[name] for name in names], {**named, **more})
+        return load(spark, source, found, {"server": self.server, "maxRecord": str(self.max_record), **more})
 
 
 def disks(places: Sequence[Place], max_record: int) -> list[Disk]:
-    """The servers of these places, by name.
-
-    Raises UsageError for a place without logs and snapshots, and where the logs, or the snapshots, of what
-    is named as one server stand in several directories: those of two servers read as one would prove
-    nothing.
-    """
+    """The servers of these places, by name. Raises UsageError for a place without logs and snapshots, and for
+    logs, or snapshots, of one name in several directories: two servers read as one would prove nothing."""
     found: dict[str, dict[str, File]] = {}
     for place in places:
         for file in files((place.path,), place.server, is_log_or_snapshot):
-            there = found.setdefault(file.server, {}).setdefault(file.name, file)
-            if there.path != file.path:
-                raise _two(file.server, there.path, file.path)
+            known = found.setdefault(file.server, {}).setdefault(file.name, file)
+            if known.path != file.path:
+                raise _two(file.server, known.path, file.path)
     for server, here in found.items():
         for is_one in (log_zxid, snapshot_zxid):
             folders = sorted(

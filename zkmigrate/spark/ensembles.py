@@ -1,51 +1,60 @@
-"""Source and the servers of dest, as the proofs and the comparison of their trees need them."""
+"""Source and the servers of dest: their trees, and their logs compared by zxid."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, reduce
 
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from zkmigrate.errors import UsageError
-from zkmigrate.spark.compare_logs import histories
 from zkmigrate.spark.disk import Disk, disks
-from zkmigrate.spark.input import Input
-from zkmigrate.spark.subtree_at import Rolled, rolled
+from zkmigrate.spark.input import Input, only
+from zkmigrate.spark.operation_kinds import CHANGES, CLOSES
+from zkmigrate.spark.subtree_at import Subtree, load_subtree
 from zkmigrate.spark.verb import reason
 from zkmigrate.zookeeper.data.errors import CorruptError, ZkDataError
+from zkmigrate.zookeeper.data.histories import Histories, Parting, words
 from zkmigrate.zookeeper.data.logdir import log_files
 from zkmigrate.zookeeper.data.proofs import Reach, compared_at, reach_by, unread
 from zkmigrate.zookeeper.data.tail import newest
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 from zkmigrate.zookeeper.disks.prove import no_subtree
 
+_HEADER = ("session", "cxid", "time", "kind")
+_BODY = (
+    "sequence", "type", "path", "data_length", "data", "version", "parent_cversion", "acl", "ephemeral_owner",
+    "ttl_ms", "timeout_ms", "error",
+)  # fmt: skip
+
 
 class Sides:
-    """What was asked for, opened. Trees of source are rolled once for each zxid."""
+    """The servers of a request. A tree of source is loaded once for each zxid."""
 
     def __init__(self, input: Input) -> None:
-        """Raises UsageError for directories without ZooKeeper's files and for those that are missing."""
-        asked = input.asked
-        if not asked.dest:
+        """Raises UsageError for missing directories and for those without ZooKeeper's files."""
+        request = input.request
+        if not request.dest:
             raise UsageError("nothing of dest was named. Needed: --dest-dir [NAME=]DIR, once for each server")
         self.spark = input.spark
-        self.asked = asked
-        most = max(2 * (asked.jute_maxbuffer + 1), MAX_RECORD)
-        self.dests = disks(asked.dest, most)
-        self._sources = disks(asked.source, most)
-        self._trees: dict[int, Rolled] = {}
+        self.request = request
+        most = max(2 * (request.jute_maxbuffer + 1), MAX_RECORD)
+        self.dests = disks(request.dest, most)
+        self._sources = disks(request.source, most)
+        self._trees: dict[int, Subtree] = {}
 
     @cached_property
     def source(self) -> Disk:
-        """The server that was asked for, else the one that holds the newest transaction; of several, the one
-        whose log reaches farthest back. Raises UsageError, ZkDataError where one of them cannot be read."""
-        if self.asked.server:
-            found = [disk for disk in self._sources if disk.server == self.asked.server]
+        """The server of --server, else the one with the newest transaction; of several, the one whose log
+        reaches farthest back. Raises UsageError, ZkDataError if one of them cannot be read."""
+        if self.request.server:
+            found = [disk for disk in self._sources if disk.server == self.request.server]
             if not found:
                 named = ", ".join(disk.server for disk in self._sources)
-                raise UsageError(f"no server {self.asked.server} of source. There are: {named}")
+                raise UsageError(f"no server {self.request.server} of source. There are: {named}")
             return found[0]
 
         def reaches(disk: Disk) -> tuple[int, int]:
@@ -60,34 +69,88 @@ class Sides:
         return newest(self.source, max_record=self.source.max_record).zxid
 
     def reach(self, dest: Disk) -> Reach:
-        """How far a dest server goes with source; what cannot be read is `unproved`."""
+        """How far a dest server agrees with source; `unproved` for what cannot be read."""
         try:
             at = newest(dest, max_record=dest.max_record).zxid
             found = histories(self.spark, self.source, dest)
-            return reach_by(found, at, self.upto, dest.side, after_cut=self.asked.after_cut)
+            return reach_by(found, at, self.upto, dest.side, after_cut=self.request.after_cut)
         except ZkDataError as error:
             return unread(str(error))
         except PySparkException as error:
             return unread(reason(error))
 
     def compared_at(self, where: Reach) -> int:
-        """The zxid at which trees are compared: as asked for, else the newest that both hold."""
-        return self.asked.zxid or compared_at(where, self.upto)
+        """The zxid at which trees are compared: of --zxid, else the newest that both hold."""
+        return self.request.zxid or compared_at(where, self.upto)
 
-    def tree(self, zxid: int) -> Rolled:
-        """Source's subtree. Raises ZkDataError, and UsageError where there is none."""
+    def tree(self, zxid: int) -> Subtree:
+        """Source's subtree. Raises ZkDataError, and UsageError if there is none."""
         if zxid not in self._trees:
-            found = rolled(self.spark, self.source, self.asked.chroot, zxid)
+            found = load_subtree(self.spark, self.source, self.request.chroot, zxid)
             found = replace(found, nodes=found.nodes.persist(StorageLevel.DISK_ONLY))
             try:
                 nothing = found.nodes.isEmpty()
             except PySparkException as error:
                 raise CorruptError(reason(error)) from error
             if nothing:
-                raise no_subtree(self.source.server, self.asked.chroot, zxid)
+                raise no_subtree(self.source.server, self.request.chroot, zxid)
             self._trees[zxid] = found
         return self._trees[zxid]
 
-    def tree_of(self, dest: Disk, zxid: int) -> Rolled:
+    def tree_of(self, dest: Disk, zxid: int) -> Subtree:
         """A dest server's subtree. Raises ZkDataError."""
-        return rolled(self.spark, dest, self.asked.chroot, zxid)
+        return load_subtree(self.spark, dest, self.request.chroot, zxid)
+
+
+def histories(spark: SparkSession, source: Disk, dest: Disk) -> Histories:
+    """As of `zookeeper.data.histories.compare`, by two 64-bit hashes of each transaction's operations. Where
+    the logs part, both transactions are described. Raises PySparkException for a log that cannot be read."""
+    theirs = dest.log(spark, data=True)
+    if theirs is None:
+        return Histories(None, 0, None, False, None)
+    first = min((file.zxid for file in log_files(dest)), default=0)
+    ours = source.log(spark, max(first - 1, 0), data=True)
+    common, compared, parting, rejoined = None, 0, None, False
+    if ours is not None:
+        left, right = _transactions(ours).alias("a"), _transactions(theirs).alias("b")
+        both = left.join(right, "zxid")
+        alike, zxid = _alike(), F.col("zxid")
+        ends = F.max(F.when(alike, zxid)), F.min(F.when(~alike, zxid))
+        compared, common, parted = only(both.agg(F.count("*"), *ends))
+        if parted is not None:
+            parting = Parting(parted, _words(ours, parted), _words(theirs, parted))
+            rejoined = common is not None and common > parted
+    row = only(theirs.filter(F.col("zxid") > (-1 if common is None else common)).agg(F.min("zxid")))
+    return Histories(common, compared, parting, rejoined, row[0])
+
+
+def _transactions(log: DataFrame) -> DataFrame:
+    """A row each: header, hashes of the operations, and what allows bodies to differ."""
+    kind = F.when(F.col("multi"), "multi").otherwise(F.col("type"))
+    hashed = log.withColumns({"kind": kind, "one": F.xxhash64(*_BODY), "other": F.xxhash64(F.lit(1), *_BODY)})
+    return hashed.groupBy("zxid").agg(
+        *(F.first(name).alias(name) for name in _HEADER),
+        F.bit_xor("one").alias("one"),
+        F.bit_xor("other").alias("other"),
+        F.count("*").alias("operations"),
+        F.bool_or("failed").alias("failed"),
+        ((F.first("kind") == CLOSES) & F.bool_or(F.col("path").isNull())).alias("unnamed"),
+    )
+
+
+def _alike() -> Column:
+    """By the rules of `zookeeper.data.histories`; a closeSession that deletes nothing counts as one that does
+    not name its deletions."""
+    header, body = (
+        reduce(Column.__and__, (F.col(f"a.{name}").eqNullSafe(F.col(f"b.{name}")) for name in names))
+        for names in (_HEADER, ("one", "other", "operations"))
+    )
+    failed = F.col("a.failed") & F.col("b.failed")
+    return header & (body | failed | F.col("a.unnamed") | F.col("b.unnamed"))
+
+
+def _words(log: DataFrame, zxid: int) -> str:
+    rows = log.filter(F.col("zxid") == zxid).orderBy("sequence")
+    found = rows.select("type", "path", "multi", "failed").collect()
+    changed = [row.path for row in found if not row.failed and row.type in CHANGES and row.path is not None]
+    return words("multi" if found[0].multi else found[0].type, changed)

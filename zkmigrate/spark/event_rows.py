@@ -1,5 +1,5 @@
-"""What happened when, as rows of one table: out of a run's folder, clients' histories, brokers' text logs and
-ZooKeeper's logs. Each has its own clock; they are laid side by side as they are."""
+"""The events of a run's folder, clients' histories, brokers' text logs and ZooKeeper's logs as rows of one
+table. Each source has its own clock; none is corrected."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from zkmigrate.errors import UsageError
 from zkmigrate.model.report import Report
@@ -25,13 +26,13 @@ EVENTS = pa.schema([
     ("who", pa.string()), ("what", pa.string()), ("zxid", pa.int64()), ("session", pa.int64()),
     ("path", pa.string()), ("count", pa.int64()),
 ])  # fmt: skip
-"""Columns of a timeline. source: journal, samples, zookeeper, client, broker. kind: what sort of thing
-happened: step, change, decision, window, silence, ack, write, session, client, controller. who: a host, a
-client, a broker, a step. count: how many of them, one but for the writes of a second."""
+"""Columns of a timeline. source: journal, samples, zookeeper, client, broker. kind: step, change, decision,
+window, silence, ack, write, session, client, controller. who: a host, a client, a broker, a step. count: 1,
+but for the writes of a second."""
 
 ACK = "ack"
 _SAME_S = 1.0
-"""A client whose two clocks agree so well with the operator's runs on the operator's machine."""
+"""A client runs on the operator's machine if its two clocks agree with the operator's to this."""
 _URI = re.compile(r"[a-z][a-z0-9+.-]*://")
 _GLOB = re.compile(r"([*?\[\]{}\\])")
 _LINE = (
@@ -47,8 +48,8 @@ _SESSIONS = (
 _SESSION_ID = r"(?i)session(?:id)?\s*[:=]?\s*(0x[0-9a-f]{1,16})\b"
 
 
-def of_run(spark: SparkSession, report: Report) -> DataFrame:
-    """The journal's steps, changes, decisions and windows, and what the run's samples say of brokers."""
+def run_events(spark: SparkSession, report: Report) -> DataFrame:
+    """The journal's steps, changes, decisions and windows, and the run's samples of brokers."""
     rows = [*_journal(report), *_samples(report)]
     names = ("at", "source", "kind", "who", "what")
     filled = [{**dict(zip(names, row, strict=True)), "at": round(row[0] * 1e6), "count": 1} for row in rows]
@@ -70,8 +71,8 @@ def _journal(report: Report) -> Iterable[_Row]:
             if op.ended is not None:
                 yield op.ended, "journal", "change", op.target, f"{op.status}: {words}"
     for decision in report.decisions:
-        told = " ".join(part for part in (decision.what, decision.answer, decision.by) if part)
-        yield decision.at, "journal", "decision", decision.where, f"{decision.kind}: {told}"
+        words = " ".join(part for part in (decision.what, decision.answer, decision.by) if part)
+        yield decision.at, "journal", "decision", decision.where, f"{decision.kind}: {words}"
     for window in report.windows:
         kind = "rehearsed window" if window.rehearsal else "window"
         yield window.start, "journal", "window", window.stage, f"{kind} begins: FENCE"
@@ -89,30 +90,25 @@ def _samples(report: Report) -> Iterable[_Row]:
 
 
 def read_lines(spark: SparkSession, place: Place) -> DataFrame:
-    """A text file's lines as the column value. Raises UsageError where there is none."""
+    """A text file's lines as the column value. Raises UsageError without a file."""
     path = place.path
     if not _URI.match(path):
         if not Path(path).is_file():
             raise UsageError(f"{path} is not a file. Needed: a text file that is there, or a URI of one")
-        path = f"{Path(path).absolute()}"
-        path = _GLOB.sub(r"\\\1", path)  # Spark takes each path for a pattern
+        path = _GLOB.sub(r"\\\1", str(Path(path).absolute()))  # Spark reads each path as a pattern
     return spark.read.text(path)
 
 
 def named(place: Place) -> str:
-    """Who wrote a file: as the operator names it, else by the file's name."""
+    """Who wrote a file: by the operator's name for it, else by the file's name."""
     return place.server or Path(place.path).stem
 
 
-def of_client(spark: SparkSession, place: Place, times: Timebase) -> tuple[DataFrame, int, bool]:
-    """A client's history in the lines of `zkmigrate.lab.load`; how many lines are none or have no time; and
-    whether it was timed by the operator's monotonic clock."""
-    lines = (
-        read_lines(spark, place)
-        .filter(F.trim("value") != "")
-        .select(F.from_json("value", _LINE).alias("one"))
-    )
-    rows = lines.select("one.*")
+def client_events(spark: SparkSession, place: Place, times: Timebase) -> tuple[DataFrame, int, bool]:
+    """A client's history in the lines of `zkmigrate.lab.load`; how many lines are not events or have no time;
+    and whether it was timed by the operator's monotonic clock."""
+    lines = read_lines(spark, place).filter(F.trim("value") != "")
+    rows = lines.select(F.from_json("value", _LINE).alias("one")).select("one.*")
     both = rows.filter(F.col("event").isNotNull() & (F.col("mono_ns") > 0) & (F.col("epoch_ms") > 0)).first()
     own = both is not None and abs(times.of_mono(both.mono_ns / 1e9) - both.epoch_ms / 1e3) <= _SAME_S
     mono, wall = F.col("mono_ns") / 1e9 + times.of_mono(0.0), F.col("epoch_ms") / 1e3
@@ -120,27 +116,26 @@ def of_client(spark: SparkSession, place: Place, times: Timebase) -> tuple[DataF
     good = F.col("event").isNotNull() & seconds.between(0, LATEST_MS // 1000)
     acked = (F.col("event") == "ack") | ((F.col("event") == "op") & (F.col("outcome") == "ok"))
     where = F.concat_ws("-", "topic", F.col("partition").cast("string"))
-    found = rows.filter(good).select(
-        F.timestamp_micros(F.round(seconds * 1e6).try_cast("long")).alias("at"),
-        F.lit("client").alias("source"),
-        F.when(acked, ACK).otherwise("client").alias("kind"),
-        F.lit(named(place)).alias("who"),
-        F.concat_ws(
-            " ", "event", "op", F.when(where != "", where), F.col("offset").cast("string"), "host", "outcome",
-            "error", "reason",
-        ).alias("what"),
-        _hex("zxid").alias("zxid"),
-        _hex("session").alias("session"),
-        "path",
-        F.lit(1).cast("long").alias("count"),
-    )  # fmt: skip
+    what = ("event", "op", F.when(where != "", where), F.col("offset").cast("string"), "host", "outcome",
+            "error", "reason")  # fmt: skip
+    found = _events(
+        rows.filter(good),
+        at=F.timestamp_micros(F.round(seconds * 1e6).try_cast("long")),
+        source=F.lit("client"),
+        kind=F.when(acked, ACK).otherwise("client"),
+        who=F.lit(named(place)),
+        what=F.concat_ws(" ", *what),
+        zxid=_hex(F.col("zxid")),
+        session=_hex(F.col("session")),
+        path=F.col("path"),
+    )
     bad = rows.filter(~F.coalesce(good, F.lit(False))).count()
     return found, bad, own
 
 
-def of_broker(spark: SparkSession, place: Place, zone: str) -> tuple[DataFrame, int, int]:
-    """A broker's lines about the controller and its ZooKeeper sessions; how many lines it has in all, and how
-    many of them without a time, which belong to the line before. zone: in which it was written."""
+def broker_events(spark: SparkSession, place: Place, zone: str) -> tuple[DataFrame, int, int]:
+    """A broker's lines about the controller and its ZooKeeper sessions; how many lines there are in all, and
+    how many without a time, which belong to the line before. zone: of the times."""
     lines = read_lines(spark, place).filter(F.trim("value") != "")
     clock = F.concat(F.regexp_extract("value", _DATED, 1), F.lit("."), F.regexp_extract("value", _DATED, 2))
     local = F.try_to_timestamp(clock, F.lit("yyyy-MM-dd HH:mm:ss.SSS"))
@@ -148,26 +143,24 @@ def of_broker(spark: SparkSession, place: Place, zone: str) -> tuple[DataFrame, 
         F.to_utc_timestamp(local, zone).alias("at"), F.regexp_extract("value", _DATED, 3).alias("what")
     )
     controller, session = F.col("what").rlike(_CONTROLLER), F.col("what").rlike(_SESSIONS)
-    found = rows.filter(F.col("at").isNotNull() & (controller | session)).select(
-        "at",
-        F.lit("broker").alias("source"),
-        F.when(controller, "controller").otherwise("session").alias("kind"),
-        F.lit(named(place)).alias("who"),
-        "what",
-        F.lit(None).cast("long").alias("zxid"),
-        _hex_text(F.regexp_extract("what", _SESSION_ID, 1)).alias("session"),
-        F.lit(None).cast("string").alias("path"),
-        F.lit(1).cast("long").alias("count"),
+    found = _events(
+        rows.filter(F.col("at").isNotNull() & (controller | session)),
+        at=F.col("at"),
+        source=F.lit("broker"),
+        kind=F.when(controller, "controller").otherwise("session"),
+        who=F.lit(named(place)),
+        what=F.col("what"),
+        session=_hex(F.regexp_extract("what", _SESSION_ID, 1)),
     )
     counted = only(rows.agg(F.count("*"), F.count_if(F.col("at").isNull())))
     return found, int(counted[0]), int(counted[1])
 
 
-def of_zookeeper(input: Input, begin: float, end: float) -> DataFrame:
-    """The writes under the chroot, summed up by the second, and the beginnings and ends of sessions, between
-    two moments; of source's log and, where it was named, of dest's."""
-    asked = input.asked
-    sides = [input, *([Input(input.spark, asked, asked.dest)] if asked.dest else [])]
+def zookeeper_events(input: Input, begin: float, end: float) -> DataFrame:
+    """The writes under the chroot, summed by the second, and the beginnings and ends of sessions between two
+    times; of source's log and, if it was named, of dest's."""
+    request = input.request
+    sides = [input, *([Input(input.spark, request, request.dest)] if request.dest else [])]
     first, last = (F.lit(datetime.fromtimestamp(at, UTC)) for at in (begin, end))
     columns = ("zxid", "sequence", "time", "session", "type", "path", "timeout_ms")
     parts = [
@@ -177,42 +170,47 @@ def of_zookeeper(input: Input, begin: float, end: float) -> DataFrame:
     if len(parts) > 1:  # until FENCE dest has what source has
         log = log.unionByName(parts[1]).dropDuplicates(["zxid", "sequence", "time"])
     sessions = (OPENS, CLOSES)
-    writes = (
-        log.filter(under(F.col("path"), asked.chroot) & ~F.col("type").isin(*sessions))
-        .groupBy(F.date_trunc("second", "time").alias("at"))
-        .agg(F.max("zxid").alias("zxid"), F.count("*").alias("count"))
-        .select(
-            "at",
-            F.lit("zookeeper").alias("source"),
-            F.lit("write").alias("kind"),
-            F.lit(asked.chroot).alias("who"),
-            F.concat(F.col("count").cast("string"), F.lit(" writes in this second")).alias("what"),
-            "zxid",
-            F.lit(None).cast("long").alias("session"),
-            F.lit(asked.chroot).alias("path"),
-            "count",
-        )
+    written = log.filter(under(F.col("path"), request.chroot) & ~F.col("type").isin(*sessions))
+    by_second = written.groupBy(F.date_trunc("second", "time").alias("at"))
+    writes = _events(
+        by_second.agg(F.max("zxid").alias("zxid"), F.count("*").alias("count")),
+        at=F.col("at"),
+        source=F.lit("zookeeper"),
+        kind=F.lit("write"),
+        who=F.lit(request.chroot),
+        what=F.concat(F.col("count").cast("string"), F.lit(" writes in this second")),
+        zxid=F.col("zxid"),
+        path=F.lit(request.chroot),
+        count=F.col("count"),
     )
     timeout = F.concat(F.lit("session begins, timeout "), F.col("timeout_ms").cast("string"), F.lit(" ms"))
-    ended = log.filter(F.col("type").isin(*sessions) & (F.col("sequence") == 0)).select(
-        F.col("time").alias("at"),
-        F.lit("zookeeper").alias("source"),
-        F.lit("session").alias("kind"),
-        F.lit("").alias("who"),
-        F.when(F.col("type") == OPENS, timeout).otherwise("session closed").alias("what"),
-        "zxid",
-        "session",
-        F.lit(None).cast("string").alias("path"),
-        F.lit(1).cast("long").alias("count"),
+    ended = _events(
+        log.filter(F.col("type").isin(*sessions) & (F.col("sequence") == 0)),
+        at=F.col("time"),
+        source=F.lit("zookeeper"),
+        kind=F.lit("session"),
+        who=F.lit(""),
+        what=F.when(F.col("type") == OPENS, timeout).otherwise("session closed"),
+        zxid=F.col("zxid"),
+        session=F.col("session"),
     )
     return writes.unionByName(ended)
 
 
-def _hex(name: str) -> Column:
-    return _hex_text(F.col(name))
+def _events(frame: DataFrame, **columns: Column) -> DataFrame:
+    """Rows of EVENTS. columns: null if absent, `count` 1."""
+    absent = {"count": F.lit(1)}
+    return frame.select(
+        *(
+            columns.get(field.name, absent.get(field.name, F.lit(None)))
+            .cast(field.dataType)
+            .alias(field.name)
+            for field in from_arrow_schema(EVENTS)
+        )
+    )
 
 
-def _hex_text(text: Column) -> Column:
-    """Hexadecimal text as a signed long; null for what is none."""
+def _hex(text: Column) -> Column:
+    """Hexadecimal text as a signed long; null for another text."""
     digits = F.regexp_extract(text, r"^0x([0-9a-f]{1,16})$", 1)
     return F.when(digits != "", F.conv(digits, 16, -10).cast("long"))

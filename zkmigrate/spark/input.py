@@ -1,17 +1,17 @@
-"""The tables that jobs read: logs and snapshots of the servers that were named."""
+"""The tables that jobs read: logs and snapshots of the request's servers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from itertools import chain
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from zkmigrate.errors import UsageError
-from zkmigrate.spark.input_size import is_small
-from zkmigrate.spark.reading import Kept, here, load
-from zkmigrate.spark.request import Asked, Place
+from zkmigrate.spark.reading import StretchCache, load, local_frame
+from zkmigrate.spark.request import Place, Request, is_small
 from zkmigrate.spark.sources.files import File, files
 from zkmigrate.spark.sources.txnlog import SPLIT_MB
 from zkmigrate.zookeeper.data.seal import check_snapshot
@@ -19,66 +19,72 @@ from zkmigrate.zookeeper.data.snapname import snapshot_zxid
 from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE, log_zxid
 
 _WORTH_A_TASK_MB = 16
-"""What is read in somewhat more time than a task costs, see `sources.txnlog`."""
+"""MB that take somewhat longer to read than a task costs, see `sources.txnlog`."""
 
 _COUNTER = 0xFFFFFFFF
-"""The bits of a zxid that count within its epoch."""
+"""The bits of a zxid below its epoch."""
 
 
 class Input:
     """One ensemble's tables. spark: with the data sources registered."""
 
-    def __init__(self, spark: SparkSession, asked: Asked, places: Sequence[Place] | None = None) -> None:
+    def __init__(self, spark: SparkSession, request: Request, places: Sequence[Place] | None = None) -> None:
         self.spark = spark
-        self.asked = asked
-        self.places = tuple(asked.source if places is None else places)
-        self._kept = Kept()
-        """Of the reference server's logs, which every job reads."""
+        self.request = request
+        self.places = tuple(request.source if places is None else places)
+        self._cache = StretchCache()  # of the reference server's logs, which every job reads
 
     @cached_property
-    def is_here(self) -> bool:
-        """Whether answers are so small that this process holds them, beside a Spark on this machine."""
-        return (self.spark.sparkContext.master or "").startswith("local") and is_small(self.asked)
+    def is_local(self) -> bool:
+        """Whether this process holds the answers, since they are small and Spark runs on this machine."""
+        return (self.spark.sparkContext.master or "").startswith("local") and is_small(self.request)
 
     def once(self, answer: DataFrame) -> DataFrame:
-        """For an answer that is told and written: here it is worked out once, not for each of the two."""
-        return here(self.spark, answer.toArrow()) if self.is_here else answer
+        """An answer that is both shown and written: computed once if `is_local`."""
+        return local_frame(self.spark, answer.toArrow()) if self.is_local else answer
 
     def reused(self, table: DataFrame) -> DataFrame:
-        """For a table that is asked several times, and smaller than what it is made of: worked out once."""
-        return self.once(table) if self.is_here else table.persist()
+        """A table that is read several times and smaller than its sources: computed once."""
+        return self.once(table) if self.is_local else table.persist()
 
     @cached_property
     def logs_by_server(self) -> dict[str, list[File]]:
         """Logs that may hold a record, oldest first."""
-        found = _by_server(self.places, lambda name: log_zxid(name) is not None)
-        kept = {name: [f for f in of if f.size > FILE_HEADER_SIZE] for name, of in found.items()}
+        found = self._by_server(lambda name: log_zxid(name) is not None)
+        kept = {name: [log for log in logs if log.size > FILE_HEADER_SIZE] for name, logs in found.items()}
         return {
-            name: sorted(of, key=lambda file: log_zxid(file.name) or 0) for name, of in kept.items() if of
+            name: sorted(logs, key=lambda log: log_zxid(log.name) or 0) for name, logs in kept.items() if logs
         }
 
     @cached_property
     def snapshots(self) -> list[File]:
         """Snapshots of all servers, newest first."""
-        found = _by_server(self.places, lambda name: snapshot_zxid(name) is not None)
-        return sorted(
-            (file for of in found.values() for file in of),
-            key=lambda file: (snapshot_zxid(file.name) or 0, file.path),
-            reverse=True,
-        )
+        found = chain.from_iterable(self._by_server(lambda name: snapshot_zxid(name) is not None).values())
+        return sorted(found, key=lambda file: (snapshot_zxid(file.name) or 0, file.path), reverse=True)
+
+    def _by_server(self, is_one: Callable[[str], bool]) -> dict[str, list[File]]:
+        found: dict[str, dict[str, File]] = {}
+        for place in self.places:
+            try:
+                here = files((place.path,), place.server, is_one)
+            except UsageError:
+                continue  # a dataDir without logs, a dataLogDir without snapshots
+            for file in here:
+                found.setdefault(file.server, {})[file.path] = file
+        return {name: list(by_path.values()) for name, by_path in sorted(found.items())}
 
     @cached_property
     def reference(self) -> str:
-        """The server whose log is read where one is enough, since each has the transactions of all: as asked
-        for, else the one whose log reaches farthest back. Raises UsageError where there is no log."""
+        """The server whose log is read if one is enough, since each has all transactions: of --server, else
+        the one whose log reaches farthest back. Raises UsageError without a log."""
         servers = self.logs_by_server
-        if self.asked.server:
-            if self.asked.server not in servers:
+        if self.request.server:
+            if self.request.server not in servers:
                 named = ", ".join(sorted(servers)) or "none"
-                raise UsageError(f"no log of a server {self.asked.server}. There are: {named}")
-            return self.asked.server
+                raise UsageError(f"no log of a server {self.request.server}. There are: {named}")
+            return self.request.server
         if not servers:
-            raise UsageError(f"no transaction log at {_told(self.places)}")
+            raise UsageError(f"no transaction log at {_paths(self.places)}")
 
         def reach(name: str) -> tuple[int, int, str]:
             return log_zxid(servers[name][0].name) or 0, -sum(file.size for file in servers[name]), name
@@ -86,32 +92,31 @@ class Input:
         return min(servers, key=reach)
 
     def log(self, *columns: str, **options: str) -> DataFrame:
-        """The reference server's log, operation by operation. columns: of `sources.columns.SCHEMA`, the only
-        ones that are read; all for none. options: of the data source, besides."""
+        """The reference server's log by operations. columns: of `sources.columns.SCHEMA`, only these are
+        read; none for all. options: more of the data source."""
         return self.log_of(self.reference, *columns, **options)
 
     def log_of(self, server: str, *columns: str, **options: str) -> DataFrame:
         """One server's log, as `log` gives it."""
         logs = self.logs_by_server[server]
-        kept = self._kept if server == self.reference else None
-        return self._read("zktxnlog", logs, columns, {**shared(self.spark, logs), **options}, kept)
+        cache = self._cache if server == self.reference else None
+        return self._read("zktxnlog", logs, columns, {**shared(self.spark, logs), **options}, cache)
 
     def effects(self, *columns: str, **options: str) -> DataFrame:
-        """`log` without the operations of multis that had no effect. columns: at least one."""
-        log = self.log(*columns, "failed", **options)
-        return log.filter(~F.col("failed")).select(*columns)
+        """`log` without the operations of failed multis. columns: at least one."""
+        return self.log(*columns, "failed", **options).filter(~F.col("failed")).select(*columns)
 
     @cached_property
     def snapshot(self) -> File:
-        """The newest snapshot whose end is whole. Raises UsageError where there is none."""
+        """The newest snapshot with a whole end. Raises UsageError without one."""
         for file in self.snapshots:
             if not check_snapshot(file.reader(), file.name, whole=False):
                 return file
-        raise UsageError(f"no whole snapshot at {_told(self.places)}")
+        raise UsageError(f"no whole snapshot at {_paths(self.places)}")
 
     def nodes(self, *columns: str, **options: str) -> DataFrame:
-        """The znodes of the newest snapshot. columns: of `sources.nodes.NODES`, the only ones that are made;
-        all for none. options: of the data source, besides."""
+        """The znodes of the newest snapshot. columns: of `sources.nodes.NODES`, only these are made; none for
+        all. options: more of the data source."""
         return self._read("zksnapshot", [self.snapshot], columns, options)
 
     @cached_property
@@ -125,15 +130,14 @@ class Input:
         found: Sequence[File],
         columns: Sequence[str],
         options: dict[str, str],
-        kept: Kept | None = None,
+        cache: StretchCache | None = None,
     ) -> DataFrame:
         named = {"server": found[0].server, "columns": ",".join(columns)}
-        return load(self.spark, source, found, {**named, **options}, kept)
+        return load(self.spark, source, found, {**named, **options}, cache)
 
 
 def shared(spark: SparkSession, logs: Iterable[File]) -> dict[str, str]:
-    """Options with which a data source gives each of Spark's cores a part of these logs, where that is worth
-    a task."""
+    """Options that divide these logs among Spark's cores, if that is worth a task."""
     each = sum(log.size for log in logs) // spark.sparkContext.defaultParallelism >> 20
     return {"splitMB": str(min(SPLIT_MB, max(_WORTH_A_TASK_MB, each)))}
 
@@ -153,7 +157,7 @@ def under(path: Column, chroot: str) -> Column:
 
 
 def only_under(chroot: str) -> dict[str, str]:
-    """Options with which a data source leaves out most of what is not `under` a chroot."""
+    """Options that leave out most of what is not `under` a chroot."""
     return {"pathPrefix": chroot} if chroot != "/" and chroot.isascii() else {}
 
 
@@ -168,22 +172,10 @@ def epoch() -> Column:
 
 
 def place_in_epoch() -> Column:
-    """Orders the operations of one epoch, as zxid and sequence do: 32 bits and 31. It is one number, because
-    for the greatest struct of a group Spark sorts all rows."""
+    """A number with the order of zxid (32 bits) and sequence (31 bits) in one epoch: for the greatest struct
+    of a group Spark would sort all rows."""
     return F.shiftleft(F.col("zxid").bitwiseAND(_COUNTER), 31) + F.col("sequence")
 
 
-def _by_server(places: Sequence[Place], is_one: Callable[[str], bool]) -> dict[str, list[File]]:
-    found: dict[str, dict[str, File]] = {}
-    for place in places:
-        try:
-            here = files((place.path,), place.server, is_one)
-        except UsageError:
-            continue  # a dataDir without logs, a dataLogDir without snapshots
-        for file in here:
-            found.setdefault(file.server, {})[file.path] = file
-    return {name: list(of.values()) for name, of in sorted(found.items())}
-
-
-def _told(places: Sequence[Place]) -> str:
+def _paths(places: Sequence[Place]) -> str:
     return ", ".join(place.path for place in places)

@@ -1,9 +1,8 @@
 """Whether each server's logs and snapshots are whole, and its zxids without a hole.
 
-Holes are those of `zookeeper.data.logdir.walk`: within an epoch the counter rises by one, a later epoch
-begins with counter 1. A hole that a whole snapshot ends, as after a SNAP sync, is told, but nothing is
-missing.
-"""
+Holes are those of `zookeeper.data.logdir.walk`: within an epoch the counter rises by one, and a later epoch
+begins with counter 1. A hole that a whole snapshot ends, as after a SNAP sync, is reported, but nothing is
+missing."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ Key: TypeAlias = tuple[str, str]
 """An ensemble and one of its servers."""
 _Files: TypeAlias = set[tuple[Key, str]]
 _STRETCH = 20
-"""Bits of the zxids that one task sorts; a hole between two such stretches is found from their ends."""
+"""Bits of the zxids that one task sorts. The ends of two stretches show a hole between them."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +50,10 @@ class Server:
 
 
 @dataclass
-class Found:
-    """Of one server. first, last: zxids. gaps, damage: the first of the holes and damages; explained: holes
-    that a snapshot ends. torn, half: what a crash leaves, a torn end of a log and a half-written snapshot;
-    strays: names that no server gives. These three are told, they are no damage."""
+class Integrity:
+    """Of one server. first, last: zxids. gaps, damage: the first holes and damages; explained: holes that a
+    snapshot ends. Not damage: torn, half (the torn end of a log and the half-written snapshot of a crash) and
+    strays (names that no server gives)."""
 
     records: int = 0
     first: int | None = None
@@ -73,58 +72,49 @@ class Found:
         """Holes that no snapshot explains."""
         return self.holes - len(self.explained)
 
-    def damaged(self, told: str) -> None:
+    def damaged(self, where: str) -> None:
         self.damages += 1
-        self.damage.append(told)
+        self.damage.append(where)
 
 
-def wholeness(
+def check_integrity(
     both: Mapping[str, Input], servers: Sequence[Server], records: DataFrame, top: int
-) -> tuple[dict[Key, Found], DataFrame]:
-    """What each server has, and all holes as a frame. records: as of `transactions.records`, asked several
-    times; top: of damage and of holes, so many are named."""
-    found = {one.key: Found() for one in servers}
+) -> tuple[dict[Key, Integrity], DataFrame]:
+    """Each server's integrity, and all holes. records: of `transactions.records`, read several times; top:
+    how many damages and holes are named."""
+    found = {one.key: Integrity(strays=_strays(one)) for one in servers}
     ends = _files(records, servers, found)
     _damage(records, found, top)
     for one in servers:
         _tails(one, found[one.key], ends)
     broken = _snapshots(both, servers, found)
     marks = _marks(records).persist(StorageLevel.DISK_ONLY)
-    holes = _holes(marks, servers, found, broken, top)
-    for one in servers:
-        found[one.key].strays += _strays(one)
-    return found, holes
+    return found, _holes(marks, servers, found, broken, top)
 
 
 def servers_of(ensemble: str, input: Input) -> list[Server]:
-    """Raises UsageError for a place where there is nothing, and for directories of several servers under one
-    name."""
+    """Raises UsageError for a place with no files, and for directories of several servers under one name."""
     listed: dict[str, dict[str, File]] = {}
     for place in input.places:
         for file in files((place.path,), place.server, is_log_or_snapshot):
             listed.setdefault(file.server, {})[file.path] = file
-    for name, of in listed.items():
-        for kind, is_one in (("logs", log_zxid), ("snapshots", snapshot_zxid)):
-            folders = sorted({_folder(file) for file in of.values() if is_one(file.name) is not None})
+    servers = []
+    for name, of_server in sorted(listed.items()):
+        logs = [file for file in of_server.values() if log_zxid(file.name) is not None]
+        snapshots = [file for file in of_server.values() if snapshot_zxid(file.name) is not None]
+        for kind, found in (("logs", logs), ("snapshots", snapshots)):
+            folders = sorted(set(map(_folder, found)))
             if len(folders) > 1:
                 raise UsageError(
                     f"{kind} of server {name} in several directories: {', '.join(folders)}. Needed: NAME=DIR "
                     "for each server, where their directories have the same name"
                 )
+        servers.append(
+            Server(ensemble, name, sorted(logs, key=lambda log: log_zxid(log.name) or 0), snapshots)
+        )
     if not input.logs_by_server:
         raise UsageError(f"no transaction log of {ensemble}. Needed: dataLogDir of each of its servers")
-    return [
-        Server(
-            ensemble,
-            name,
-            sorted(
-                (f for f in of.values() if log_zxid(f.name) is not None),
-                key=lambda log: log_zxid(log.name) or 0,
-            ),
-            [f for f in of.values() if snapshot_zxid(f.name) is not None],
-        )
-        for name, of in sorted(listed.items())
-    ]
+    return servers
 
 
 def _folder(file: File) -> str:
@@ -132,9 +122,10 @@ def _folder(file: File) -> str:
 
 
 def _files(
-    records: DataFrame, servers: Sequence[Server], found: Mapping[Key, Found]
+    records: DataFrame, servers: Sequence[Server], found: Mapping[Key, Integrity]
 ) -> dict[tuple[Key, str], Row]:
-    """Its first and last zxid; logs must follow each other. Gives each log's last record."""
+    """Sets each server's first and last zxid; its logs must follow each other. Returns each log's last
+    record."""
     rows = (
         records.filter("zxid IS NOT NULL")
         .groupBy("ensemble", "server", "file")
@@ -164,7 +155,7 @@ def _files(
     return by_file
 
 
-def _damage(records: DataFrame, found: Mapping[Key, Found], top: int) -> None:
+def _damage(records: DataFrame, found: Mapping[Key, Integrity], top: int) -> None:
     rows = records.filter("corrupt IS NOT NULL")
     counted = rows.groupBy("ensemble", "server").count().collect()
     for row in counted:
@@ -174,8 +165,8 @@ def _damage(records: DataFrame, found: Mapping[Key, Found], top: int) -> None:
             found[row.ensemble, row.server].damage.append(row.corrupt)
 
 
-def _tails(server: Server, found: Found, ends: Mapping[tuple[Key, str], Row]) -> None:
-    """How each log ends, read from its last record on."""
+def _tails(server: Server, found: Integrity, ends: Mapping[tuple[Key, str], Row]) -> None:
+    """Reads how each log ends, from its last record on."""
     newest = max((n for n, log in enumerate(server.logs) if log.size > FILE_HEADER_SIZE), default=0)
     for number, log in enumerate(server.logs):
         row = ends.get((server.key, log.name))
@@ -187,21 +178,23 @@ def _tails(server: Server, found: Found, ends: Mapping[tuple[Key, str], Row]) ->
             for _ in scan:
                 pass
         except ZkDataError as error:
-            if log.size <= FILE_HEADER_SIZE:  # in longer ones the tasks have found it
+            if log.size <= FILE_HEADER_SIZE:  # the tasks have found it in longer ones
                 found.damaged(str(error))
             continue
         if scan.end is None or scan.end.kind is not EndKind.TORN:
             continue
-        told = f"{log.name} at offset {scan.end.offset}: {scan.end.detail}"
+        where = f"{log.name} at offset {scan.end.offset}: {scan.end.detail}"
         if scan.end.bad_checksum and number < newest:
-            found.damaged(f"{told}, in a log that is not the newest")
+            found.damaged(f"{where}, in a log that is not the newest")
         else:
-            found.torn.append(told)
+            found.torn.append(where)
 
 
-def _snapshots(both: Mapping[str, Input], servers: Sequence[Server], found: Mapping[Key, Found]) -> _Files:
-    """Snapshots that are not whole, by their last seal. One without a seal at its end, a server passes over
-    as half-written; one with a seal that does not match, it would load."""
+def _snapshots(
+    both: Mapping[str, Input], servers: Sequence[Server], found: Mapping[Key, Integrity]
+) -> _Files:
+    """Snapshots whose last seal shows that they are not whole. A server skips one without a seal as
+    half-written; it would load one with a seal that does not match."""
     read = [
         load(
             both[server.ensemble].spark,
@@ -226,7 +219,7 @@ def _snapshots(both: Mapping[str, Input], servers: Sequence[Server], found: Mapp
 
 
 def _marks(records: DataFrame) -> DataFrame:
-    """Records where the zxids do not go on by one, and the first and last of each stretch."""
+    """Records whose zxid is not one more than the last, and the first and last of each stretch."""
     stretch = F.shiftright("zxid", _STRETCH).alias("stretch")
     some = records.filter("zxid IS NOT NULL").select("ensemble", "server", "file", "offset", "zxid", stretch)
     order = Window.partitionBy("ensemble", "server", "stretch").orderBy("zxid")
@@ -237,9 +230,9 @@ def _marks(records: DataFrame) -> DataFrame:
 
 
 def _holes(
-    marks: DataFrame, servers: Sequence[Server], found: Mapping[Key, Found], broken: _Files, top: int
+    marks: DataFrame, servers: Sequence[Server], found: Mapping[Key, Integrity], broken: _Files, top: int
 ) -> DataFrame:
-    """Also gives all of them as a frame."""
+    """Sets each server's holes. Returns all of them."""
     inner = marks.filter("zxid > before + 1").select("ensemble", "server", "file", "offset", "before", "zxid")
     edges = marks.filter("before IS NULL OR next IS NULL").orderBy("zxid").collect()
     between: list[tuple[Any, ...]] = []
@@ -273,12 +266,12 @@ def _gap(row: Row) -> Gap:
 
 
 def _explained(gap: Gap, whole: Iterable[str]) -> list[str]:
-    """Snapshots that end a hole: received from the leader, they stand for what the log does not have."""
+    """Snapshots that end a hole: received from the leader, they replace what the log lacks."""
     zxids = ((snapshot_zxid(name) or 0, name) for name in whole)
     return [name for zxid, name in zxids if gap.before < zxid and follows(zxid, gap.after)]
 
 
 def _strays(server: Server) -> list[str]:
-    """Of its directories on this machine; what a URI names is not listed here."""
+    """Of its directories on this machine; no directory at a URI is listed."""
     folders = {_folder(file) for file in (*server.logs, *server.snapshots)}
     return [name for one in sorted(folders) if "://" not in one for name in strays(FileDirectory(Path(one)))]

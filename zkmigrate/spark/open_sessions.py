@@ -1,5 +1,5 @@
-"""What stands at the end of a log: open sessions, and the ephemerals that they own. The newest snapshot,
-rolled forward by the transactions behind the zxid in its name, by the rules of `zookeeper.data.tree`."""
+"""Open sessions and their ephemerals at the end of a log: the newest snapshot and the transactions after the
+zxid in its name, by the rules of `zookeeper.data.tree`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from zkmigrate.zookeeper.data.zxid import follows, format_zxid
 @dataclass(frozen=True)
 class Extent:
     """What a log covers. records: transactions; zxid: the newest of start and log; begin, end: times of the
-    first and the last transaction, None for a log without any. missing: why what stood at start cannot be
-    rolled forward to `zxid`; empty where it can."""
+    first and the last transaction, None without any. missing: why the state at start cannot be brought
+    forward to `zxid`; empty if it can."""
 
     records: int
     zxid: int
@@ -36,26 +36,22 @@ class Extent:
 
 
 def extent(log: DataFrame, start: int) -> Extent:
-    """Reads the log once. start: the snapshot's zxid; 0: there is none, so the log has to begin with the
-    first transaction."""
-    rows = (
-        log.filter("sequence = 0")  # every transaction has one such row
-        .groupBy((F.col("zxid") > start).alias("behind"), "epoch")
-        .agg(
-            F.min("zxid").alias("first"),
-            F.max("zxid").alias("last"),
-            F.count("*").alias("records"),
-            F.min("time").alias("begin"),
-            F.max("time").alias("end"),
-        )
-        .orderBy("behind", "epoch")
-        .collect()
+    """Reads the log once. start: the snapshot's zxid; 0 for none: then the log must begin with the first
+    transaction."""
+    transactions = log.filter("sequence = 0")  # each has one such row
+    epochs = transactions.groupBy((F.col("zxid") > start).alias("behind"), "epoch").agg(
+        F.min("zxid").alias("first"),
+        F.max("zxid").alias("last"),
+        F.count("*").alias("records"),
+        F.min("time").alias("begin"),
+        F.max("time").alias("end"),
     )
+    rows = epochs.orderBy("behind", "epoch").collect()
     return Extent(
-        sum(row["records"] for row in rows),
-        max([start, *(row["last"] for row in rows)]),
-        min((row["begin"] for row in rows), default=None),
-        max((row["end"] for row in rows), default=None),
+        sum(row.records for row in rows),
+        max([start, *(row.last for row in rows)]),
+        min((row.begin for row in rows), default=None),
+        max((row.end for row in rows), default=None),
         _missing(rows, start),
     )
 
@@ -64,21 +60,17 @@ def _missing(rows: Sequence[Row], start: int) -> str:
     """rows: epochs, those at or below start first."""
     last: int | None = None
     for row in rows:
-        if row["behind"]:
+        first = format_zxid(row.first)
+        if row.behind:
             if last is None or last <= start:
-                found = hole(last, start, row["first"])
-            else:
-                found = "" if follows(last, row["first"]) else _told(last, row["first"])
-            if found:
-                return found
-            if row["last"] - row["first"] + 1 != row["records"]:
-                return f"of {format_zxid(row['first'])} to {format_zxid(row['last'])} not all are there once"
-        last = row["last"]
+                if found := hole(last, start, row.first):
+                    return found
+            elif not follows(last, row.first):
+                return f"{first} comes directly after {format_zxid(last)}"
+            if row.last - row.first + 1 != row.records:
+                return f"of {first} to {format_zxid(row.last)} not all are there once"
+        last = row.last
     return "" if start or last is not None else "no snapshot and no transaction"
-
-
-def _told(before: int, after: int) -> str:
-    return f"{format_zxid(after)} comes directly after {format_zxid(before)}"
 
 
 def is_session(owner: Column) -> Column:
@@ -88,38 +80,33 @@ def is_session(owner: Column) -> Column:
 
 
 def events(input: Input) -> DataFrame:
-    """Openings and closings of sessions in the log, a row each: a closing is its first row, the others are
-    ephemerals that it deletes."""
+    """Openings and closings of sessions in the log, a row each: of a closing its first row, since the others
+    are ephemerals that it deletes."""
     columns = ("zxid", "time", "session", "cxid", "type", "timeout_ms")
     log = input.log(*columns, "sequence", types=f"{OPENS},{CLOSES}")
     return log.filter("sequence = 0").select(*columns)
 
 
 def open_sessions(held: DataFrame | None, seen: DataFrame, start: int) -> DataFrame:
-    """Sessions that are open, with timeout_ms. held: the snapshot's sessions; seen: `events` of the log."""
-    opens = F.col("type") == OPENS
-    behind = (
-        seen.filter(F.col("zxid") > start)
-        .groupBy("session")
-        .agg(
-            F.max_by("type", "zxid").alias("last"),
-            F.max_by("timeout_ms", F.when(opens, F.col("zxid"))).alias("timeout_ms"),
-        )
+    """Open sessions with timeout_ms. held: the snapshot's sessions; seen: `events` of the log."""
+    opened = F.when(F.col("type") == OPENS, F.col("zxid"))
+    by_session = seen.filter(F.col("zxid") > start).groupBy("session")
+    behind = by_session.agg(
+        F.max_by("type", "zxid").alias("last"), F.max_by("timeout_ms", opened).alias("timeout_ms")
     )
     if held is None:
         return behind.filter(F.col("last") == OPENS).select("session", "timeout_ms")
     before = held.select("session", F.col("timeout_ms").alias("before_ms"))
-    joined = before.join(behind, "session", "full_outer").filter(
-        F.coalesce(F.col("last"), F.lit(OPENS)) == OPENS
-    )
-    return joined.select("session", F.coalesce("timeout_ms", "before_ms").alias("timeout_ms"))
+    joined = before.join(behind, "session", "full_outer")
+    alive = joined.filter(F.coalesce(F.col("last"), F.lit(OPENS)) == OPENS)
+    return alive.select("session", F.coalesce("timeout_ms", "before_ms").alias("timeout_ms"))
 
 
 def ephemerals(input: Input, seen: DataFrame, start: int) -> DataFrame:
-    """Ephemerals at or under the chroot, path and session. seen: as of `events`; start: as of `extent`. The
-    last of creation and deletion counts; the closing of its session takes whatever was made before it,
-    whether the log names it or not."""
-    chroot = input.asked.chroot
+    """Ephemerals at or under the chroot: path and session. seen: as of `events`; start: as of `extent`. The
+    last creation or deletion of a path counts. A session's closing removes what it created before, whether
+    the log names it or not."""
+    chroot = input.request.chroot
     owner = F.col("ephemeral_owner")
     makes = F.coalesce(is_session(owner), F.lit(False))
     columns = ("path", "zxid", "sequence", "ephemeral_owner")

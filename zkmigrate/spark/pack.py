@@ -1,8 +1,7 @@
 """``python -m zkmigrate.spark.pack OUT.zip``: zkmigrate's code as one archive for a cluster, where
 ``spark-submit --py-files`` gives it to the driver and to every executor.
 
-The same code makes the same archive, byte for byte.
-"""
+The same code makes the same archive, byte for byte."""
 
 from __future__ import annotations
 
@@ -25,13 +24,13 @@ _PLAYBOOKS = "playbooks"
 _PACKED = (".py", ".sh", ".toml", ".html", ".svg")
 """Modules and what they read: the words of a playbook's pages, and templates."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The first moment that an archive can name."""
+"""The first time that an archive can hold."""
 _MODE = 0o100644 << 16
 
 
 def pack(out: Path) -> int:
-    """Write the archive; the number of its files. Every module but the lab's goes in, since each job imports
-    its own. An earlier archive is replaced. Raises UsageError for a file that is none, OSError."""
+    """Write the archive, or replace it; returns the number of its files: every module but the lab's, since
+    each job imports its own. Raises OSError, and UsageError if another file has the name."""
     if out.exists() and not zipfile.is_zipfile(out):
         raise UsageError(f"{out} is there and no archive. Needed: a new name, or an earlier archive's")
     modules = {

@@ -1,18 +1,24 @@
-"""Rows of Spark as plain values."""
+"""Rows of Spark as plain values and as tables for people."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from zkmigrate.model.report import Table
 from zkmigrate.zookeeper.data.session import format_session
 from zkmigrate.zookeeper.data.zxid import format_zxid
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
 
-_ZXIDS = ("zxid", "czxid", "mzxid", "pzxid")
-_SESSIONS = ("session", "ephemeral_owner")
+_FORMATS: dict[str, Callable[[int], str]] = {
+    **dict.fromkeys(("zxid", "czxid", "mzxid", "pzxid"), format_zxid),
+    **dict.fromkeys(("session", "ephemeral_owner"), format_session),
+}
+Cell: TypeAlias = str | Callable[[Any], object]
+"""The name of a row's column, or what makes a cell of a row."""
 
 
 def plain(row: Row) -> dict[str, Any]:
@@ -25,13 +31,27 @@ def moment(at: datetime | None) -> str:
     return "" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _value(name: str, value: Any) -> Any:
+def table(
+    id: str,
+    title: str,
+    rows: Iterable[Any],
+    columns: Sequence[tuple[str, Cell]],
+    intro: str = "",
+    wide: tuple[int, ...] = (),
+) -> Table:
+    """A table with a line for each row. columns: heads with their cells; nothing is shown for None."""
+    cells = tuple(tuple(_cell(row, cell) for _, cell in columns) for row in rows)
+    return Table(id, title, tuple(head for head, _ in columns), cells, intro, wide=wide)
+
+
+def _cell(row: Any, cell: Cell) -> str:
+    value = _value(cell, row[cell], moment) if isinstance(cell, str) else cell(row)
+    return "" if value is None else str(value)
+
+
+def _value(name: str, value: Any, of_time: Callable[[datetime], str] | None = None) -> Any:
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat()
+        return of_time(value) if of_time else value.astimezone(UTC).isoformat()
     if isinstance(value, bytes | bytearray):
         return bytes(value).hex()
-    if isinstance(value, int) and name in _ZXIDS:
-        return format_zxid(value)
-    if isinstance(value, int) and name in _SESSIONS:
-        return format_session(value)
-    return value
+    return _FORMATS[name](value) if isinstance(value, int) and name in _FORMATS else value

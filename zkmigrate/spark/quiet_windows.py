@@ -1,9 +1,8 @@
-"""When a subtree is quiet: the writes to expect in a window, by the minute of the week in which it begins.
+"""When a subtree is quiet: the transactions to expect in a window, by the minute of the week of its begin.
 
-Every minute that the log covers, of a short log every second, is taken as the beginning of a window, and the
-transactions in it counted; a minute that a window takes only in part counts in proportion. Windows that begin
-in the same hour of the week are taken together: what is to be expected is their mean.
-"""
+A window begins with every minute of the log (of a short log: every second), and its transactions are counted;
+a minute that is only partly in the window counts in proportion. The expected number for an hour of the week
+is the mean of the windows that begin in it."""
 
 from __future__ import annotations
 
@@ -14,14 +13,14 @@ from itertools import accumulate
 MINUTES_OF_A_WEEK = 7 * 24 * 60
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _THURSDAY = 3 * 24 * 60
-"""1970-01-01 was one; Monday is the first day here."""
+"""Of 1970-01-01, in minutes since Monday."""
 
 
 @dataclass(frozen=True)
 class Hour:
-    """An hour of the week, 0 to 167 from Monday 00:00 UTC. expected: transactions in a window that begins in
-    it, on average over `seen` windows; worst: in one of them; none: the share of windows without any. minute:
-    of the hour, at which windows held fewest, and what is to be expected there."""
+    """An hour of the week, 0 to 167 from Monday 00:00 UTC. expected: mean transactions of the `seen` windows
+    that begin in it; worst: the most in one; none: the share without any. minute: the best of the hour;
+    at_minute: its mean."""
 
     hour: int
     expected: float
@@ -38,15 +37,13 @@ class Hour:
 
 
 def hours(counts: Mapping[int, int], first: int, last: int, window_s: int, step_s: int = 60) -> list[Hour]:
-    """The hours of a week that the log covers, quietest first.
+    """The hours of a week that the log covers, quietest first; only whole windows count.
 
-    counts: transactions by stretches of `step_s` seconds since the epoch, those without any may be absent;
-    first, last: the stretches that the log covers, inclusive. step_s: 60 or a part of it. Only whole windows
-    inside of what is covered are taken; none where that is shorter.
-    """
+    counts: transactions by number of step since the epoch, 0 if absent; first, last: the steps that the log
+    covers, inclusive. step_s: seconds of a step, 60 or a divisor of it."""
     whole, rest = divmod(window_s, step_s)
     taken = whole + (rest > 0)
-    before = list(accumulate((counts.get(stretch, 0) for stretch in range(first, last + 1)), initial=0))
+    before = list(accumulate((counts.get(step, 0) for step in range(first, last + 1)), initial=0))
     by_minute: dict[int, list[float]] = {}
     for n in range(last - first + 2 - taken):
         inside = float(before[n + whole] - before[n])
@@ -57,13 +54,13 @@ def hours(counts: Mapping[int, int], first: int, last: int, window_s: int, step_
     by_hour: dict[int, dict[int, list[float]]] = {}
     for minute, found in by_minute.items():
         by_hour.setdefault(minute // 60, {})[minute % 60] = found
-    every = [_hour(hour, of) for hour, of in by_hour.items()]
+    every = [_hour(hour, windows) for hour, windows in by_hour.items()]
     return sorted(every, key=lambda hour: (hour.expected, hour.worst, hour.hour))
 
 
-def _hour(hour: int, of: Mapping[int, list[float]]) -> Hour:
-    every = [value for found in of.values() for value in found]
-    means = {minute: sum(found) / len(found) for minute, found in of.items()}
-    best = min(means, key=lambda minute: (means[minute], max(of[minute]), minute))
+def _hour(hour: int, windows: Mapping[int, list[float]]) -> Hour:
+    every = [value for found in windows.values() for value in found]
+    means = {minute: sum(found) / len(found) for minute, found in windows.items()}
+    best = min(means, key=lambda minute: (means[minute], max(windows[minute]), minute))
     none = sum(value == 0 for value in every) / len(every)
     return Hour(hour, sum(every) / len(every), max(every), none, len(every), best, means[best])

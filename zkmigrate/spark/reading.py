@@ -1,9 +1,8 @@
 """How a table of logs or snapshots is read: a small one by this process, any other by Spark's tasks.
 
-A task of Spark that runs our code costs four Python processes, each with its own imports. This process has
-all of it in memory, and needs less time for 100 MB than those need to start. A table of one partition also
-spares Spark every shuffle behind it.
-"""
+A Spark task that runs our code costs four Python processes, each with its own imports. This process has
+imported everything, and reads 100 MB in less time than those need to start. A table of one partition also
+saves Spark every later shuffle."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from zkmigrate.errors import UsageError
-from zkmigrate.spark.input_size import written
+from zkmigrate.spark.request import data_bytes
 from zkmigrate.spark.session import READ_HERE
 from zkmigrate.spark.sources import register
 from zkmigrate.spark.sources.columns import Stretch
@@ -30,9 +29,9 @@ from zkmigrate.zookeeper.data.errors import ZkDataError
 _SOURCES = (TxnLogSource, SnapshotSource)
 
 
-class Kept:
-    """Logs that this process has read whole, with the places of their records: to look for those, each with
-    its checksum, takes most of the time of a table of few columns. Several threads may ask at once."""
+class StretchCache:
+    """The record starts of the logs that this process has read whole: to find those, each with its checksum,
+    takes most of the time of a table of few columns. Several threads may call it at once."""
 
     def __init__(self) -> None:
         self._logs: dict[str, list[Stretch]] = {}
@@ -43,11 +42,11 @@ class Kept:
         if part != Part(file.name):
             return stretches
         with self._lock:
-            kept = self._logs.get(file.path)
-        return self._keeping(file.path, stretches) if kept is None else kept
+            known = self._logs.get(file.path)
+        return self._storing(file.path, stretches) if known is None else known
 
-    def _keeping(self, path: str, stretches: Stretches) -> Iterator[Stretch]:
-        """As they come: those before a damage are given, and only a log without one is kept."""
+    def _storing(self, path: str, stretches: Stretches) -> Iterator[Stretch]:
+        """As they come: those before a damage are given, and only a log without one is stored."""
         seen = []
         for stretch in stretches:
             seen.append(stretch)
@@ -61,21 +60,24 @@ def load(
     source: str,
     found: Sequence[File],
     options: Mapping[str, str],
-    kept: Kept | None = None,
+    cache: StretchCache | None = None,
 ) -> DataFrame:
-    """These files as a table. source, options: as of ``spark.read.format``. kept: of tables of the same logs.
+    """These files as a table. source, options: as of ``spark.read.format``. cache: for tables of the same
+    logs.
 
-    What cannot be read raises PySparkException where the table is used, wherever it is read.
-    """
+    What cannot be read raises PySparkException where the table is used, wherever it is read."""
     paths = [file.path for file in found]
     most = int(spark.conf.get(READ_HERE, "0") or 0)
-    if sum(map(written, found)) <= most and (table := _table(source, paths, options, most, kept)) is not None:
-        return here(spark, table)
-    return tasks(spark, source).options(**options).load(paths)
+    if (
+        sum(map(data_bytes, found)) <= most
+        and (table := _table(source, paths, options, most, cache)) is not None
+    ):
+        return local_frame(spark, table)
+    return task_reader(spark, source).options(**options).load(paths)
 
 
-def here(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """A table of this process as one of Spark's, of one partition."""
+def local_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """A table of this process as a DataFrame of one partition."""
     # Spark 4.3.0 drops what follows an empty batch.
     batches = [batch for batch in table.to_batches() if batch.num_rows]
     # PySpark cannot take a column of lists from no batch at all.
@@ -83,24 +85,25 @@ def here(spark: SparkSession, table: pa.Table) -> DataFrame:
     return spark.createDataFrame(pa.Table.from_batches(whole, table.schema)).coalesce(1)
 
 
-def tasks(spark: SparkSession, source: str) -> DataFrameReader:
-    """One of our sources, read by Spark's tasks. A session for small inputs learns of ours only here."""
+def task_reader(spark: SparkSession, source: str) -> DataFrameReader:
+    """A reader of one of our sources in Spark's tasks. A session for small inputs learns of ours only
+    here."""
     register(spark)
     return spark.read.format(source)
 
 
 def _table(
-    source: str, paths: Sequence[str], options: Mapping[str, str], most: int, kept: Kept | None
+    source: str, paths: Sequence[str], options: Mapping[str, str], most: int, cache: StretchCache | None
 ) -> pa.Table | None:
-    """None for what is larger than `most` bytes, as a compressed snapshot may be, and for damage: a task
-    tells of that."""
+    """None for more than `most` bytes, as a compressed snapshot may have, and for damage: a task reports
+    that."""
     made = next(one for one in _SOURCES if one.name() == source)({**options, "paths": json.dumps(paths)})
     schema = made.arrow_schema()
     batches: list[pa.RecordBatch] = []
     try:
         reader = made.reader(made.schema())
         if isinstance(reader, TxnLogReader):
-            reader.kept, reader.options = kept, replace(reader.options, split=0)
+            reader.cache, reader.options = cache, replace(reader.options, split=0)
         for partition in reader.partitions():
             for batch in reader.read(partition):
                 batches.append(batch)

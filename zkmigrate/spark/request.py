@@ -1,4 +1,4 @@
-"""What an operator asks of the jobs: directories, a chroot, bounds."""
+"""A request to the jobs: directories, a chroot, limits; and whether it is small, for Spark's settings."""
 
 from __future__ import annotations
 
@@ -7,14 +7,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zkmigrate.errors import UsageError
+from zkmigrate.spark.sources.files import File, files
 from zkmigrate.zookeeper.data.jute import JUTE_MAXBUFFER
+from zkmigrate.zookeeper.data.logdir import is_log_or_snapshot
+from zkmigrate.zookeeper.data.tail import data_end
+from zkmigrate.zookeeper.data.txnlog import log_zxid
 
+SMALL = 256 << 20
+"""Bytes of all servers together, up to which Spark's start and planning take longer than the data."""
+TINY = 16 << 20
+"""Bytes up to which Spark's plans take longer to compile than to be interpreted, once each."""
+SMALL_TREES = 32 << 20
+"""As SMALL when trees are compared: these take more time for each byte."""
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True)
 class Place:
-    """A directory of a server. server: its name in the tables; empty: as the data sources name it."""
+    """A directory of a server. server: its name in the tables; empty: the data source chooses it."""
 
     server: str
     path: str
@@ -31,15 +41,15 @@ def parse_place(text: str) -> Place:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """source, dest: directories of each ensemble's servers. chroot: the subtree that is to move. server:
-    whose log is read where one is enough; empty: the one that reaches farthest back. window_s: of a cut-over.
-    depth: how many elements of a path name a subtree. top: rows of a table that people read.
+class Request:
+    """source, dest: directories of each ensemble's servers. chroot: the subtree to move. server: whose log is
+    read if one is enough; empty: the one that reaches farthest back. window_s: seconds of a cut-over. depth:
+    how many elements of a path name a subtree. top: rows of a table for people.
 
-    For the jobs that say so: zxid, where trees are compared; after_cut, dest was cut over; on_dest, sessions
-    known to be clients of dest, signed; watches, saved answers to wchp; server_logs, ZooKeeper's own text
-    logs; broker_dirs, brokers' log directories; broker_logs, brokers' text logs; client_history, of real
-    clients; run, the folder of a finished run; broker_log_zone, in which brokers' text logs are dated."""
+    For single jobs: zxid at which trees are compared; after_cut: dest was cut over; on_dest: sessions
+    (signed) known to be clients of dest; watches: saved answers to wchp; server_logs: ZooKeeper's text logs;
+    broker_dirs: brokers' log directories; broker_logs: brokers' text logs; broker_log_zone: their time zone;
+    client_history: of real clients; run: the folder of a finished run."""
 
     source: tuple[Place, ...]
     dest: tuple[Place, ...] = ()
@@ -64,3 +74,30 @@ class Asked:
     def depth_below(self) -> int:
         """How many elements of a path name a subtree of the chroot."""
         return self.depth + len([part for part in self.chroot.split("/") if part])
+
+
+def is_small(request: Request, most: int = SMALL) -> bool:
+    """Whether all logs and snapshots of a request have at most `most` bytes. False with files of brokers and
+    clients, and with text logs, whose sizes are not read here."""
+    others = (request.broker_dirs, request.broker_logs, request.client_history, request.server_logs)
+    if any(others) or request.run:
+        return False
+    left = min(most, SMALL_TREES) if request.dest else most
+    for place in (*request.source, *request.dest):
+        try:
+            found = files((place.path,), place.server, is_log_or_snapshot)
+        except (UsageError, OSError):
+            continue  # the job reports it
+        left -= sum(map(data_bytes, found))
+    return left >= 0
+
+
+def data_bytes(file: File) -> int:
+    """Bytes of a log without the zeros that the server allocates ahead; of a snapshot, or a file at a URI,
+    all."""
+    if log_zxid(file.name) is None or "://" in file.path:
+        return file.size
+    try:
+        return data_end(file.reader())
+    except OSError:
+        return file.size

@@ -1,4 +1,4 @@
-"""A Spark of our own on this machine, or the one that spark-submit made."""
+"""A Spark session: our own on this machine, or that of spark-submit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 READ_HERE = "spark.zkmigrate.readHere"
-"""Of a session: the bytes up to which this process reads a table itself; see `reading`."""
+"""A session's setting: the bytes up to which this process reads a table itself; see `reading`."""
 
 _MIB = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
 
@@ -29,11 +29,9 @@ ARCHIVE = Path(sys.prefix) / "share" / "zkmigrate" / "spark-classes.jsa"
 """Of the Java classes that Spark loads; see `archive`."""
 
 _HERE_SHARE = 1 / 16
-"""Of the heap, for one table that this process has read; jobs hold several."""
+"""Of the heap, for one table that this process reads; jobs hold several."""
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a JVM that ends before its second compiler has repaid what it costs: half of all the time."""
-
-
+"""For a JVM that ends before its second compiler pays off: half of all the time."""
 CHEAP = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.localRelationThreshold": "0",
@@ -41,25 +39,21 @@ CHEAP = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.ui.explainMode": "simple",
 }
-"""What makes the plans of small tables cheap: Spark runs them as it first planned them. A table that this
-process has read goes to a task as it is, and not row by row into the plan. Spark keeps no stack of each
-column that shows where our code made it."""
+"""For cheap plans of small tables: Spark runs its first plan; a table that this process has read goes to a
+task whole, not row by row into the plan; Spark stores no stack trace of each column."""
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""Spark interprets plans instead of compiling them: for tables so tiny that a plan is sooner run than
-compiled."""
+"""Spark interprets plans: for tables so tiny that compiling takes longer than running."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Of a Spark of our own; what spark-submit started has its own, and only refuses a master here.
+    """Of our own Spark; that of spark-submit has its own, and only refuses a master here.
 
-    master: ``local[N]``, or a cluster's URL; empty: all cores of this machine. memory: of the driver,
-    which in local mode does all the work, as Spark writes it. spill: where what does not fit in memory goes;
-    None: the machine's place for temporary files. progress: whether Spark may draw its bar on standard error.
-    small: what it is to read is small (see `amount`), so that Spark's own start and planning cost the most.
-    tiny: it is so small that even compiling a plan costs more than it gives.
-    java: further options of the JVM.
-    """
+    master: ``local[N]``, or a cluster's URL; empty: all cores of this machine. memory: of the driver, which
+    does all the work in local mode, as Spark writes it. spill: the folder for what does not fit in memory;
+    None: the machine's temporary folder. progress: whether Spark may draw its bar on standard error. small:
+    Spark's start and planning cost more than reading (see `request.is_small`). tiny: even compiling a plan
+    costs more. java: more options of the JVM."""
 
     master: str = ""
     memory: str = "2g"
@@ -73,10 +67,9 @@ class Bounds:
 
 @contextmanager
 def session(bounds: Bounds, hint: Callable[[str], None]) -> Iterator[SparkSession]:
-    """A session that knows our data sources; stopped at the end. hint: is told the address of Spark's pages.
+    """A session that knows our data sources; stopped at the end. hint: gets the address of Spark's pages.
 
-    Raises UsageError where PySpark or Java is missing.
-    """
+    Raises UsageError where PySpark or Java is missing."""
     try:
         from pyspark.errors import PySparkException, PySparkRuntimeError
         from pyspark.sql import SparkSession
@@ -91,19 +84,17 @@ def session(bounds: Bounds, hint: Callable[[str], None]) -> Iterator[SparkSessio
         stack.enter_context(_ended_in_order())
         builder = SparkSession.builder.config("spark.sql.session.timeZone", "UTC")
         if not submitted():
-            # Else the workers, and those that plan, take the first python3 in PATH.
+            # Else the workers take the first python3 in PATH.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-            spill = stack.enter_context(
-                tempfile.TemporaryDirectory(prefix="zkmigrate-spark-", dir=bounds.spill)
-            )
+            spilled = tempfile.TemporaryDirectory(prefix="zkmigrate-spark-", dir=bounds.spill)
+            spill = stack.enter_context(spilled)
             quiet = stack.enter_context(as_file(files(__package__) / "log4j2.properties"))
             builder = _own(builder, bounds, Path(spill), quiet)
         try:
             spark = builder.getOrCreate()
         except (PySparkRuntimeError, PySparkException, OSError) as error:
-            raise UsageError(
-                f"Spark does not start: {error}. Needed: Java 17, JAVA_HOME or java in PATH"
-            ) from error
+            needed = "Java 17, JAVA_HOME or java in PATH"
+            raise UsageError(f"Spark does not start: {error}. Needed: {needed}") from error
         try:
             if not bounds.small:
                 register(spark)
@@ -125,13 +116,13 @@ def _ended_in_order() -> Iterator[None]:
 
 
 def submitted() -> bool:
-    """Whether spark-submit started this process: then master, memory and logging are as it was told."""
+    """Whether spark-submit started this process: then it set master, memory and logging."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _own(builder: SparkSession.Builder, bounds: Bounds, spill: Path, quiet: Path) -> SparkSession.Builder:
-    """What a Spark that we start ourselves is told. quiet: properties of its log4j."""
-    java = [f"-Dlog4j2.configurationFile={quiet.absolute().as_uri()}", *of_archive(), bounds.java]
+    """The settings of our own Spark. quiet: properties of its log4j."""
+    java = [f"-Dlog4j2.configurationFile={quiet.absolute().as_uri()}", *archive_options(), bounds.java]
     if bounds.small:
         for name, value in (CHEAP | (INTERPRETED if bounds.tiny else {})).items():
             builder = builder.config(name, value)
@@ -155,34 +146,33 @@ def _own(builder: SparkSession.Builder, bounds: Bounds, spill: Path, quiet: Path
         .config("spark.sql.shuffle.partitions", "1" if bounds.small else str(2 * cores))
         .config("spark.local.dir", str(spill))
         .config("spark.buffer.pageSize", f"{_page_mib(bounds.memory)}m")
-        .config(READ_HERE, str(here_bytes(bounds.memory)))
+        .config(READ_HERE, str(local_table_bytes(bounds.memory)))
     )
 
 
-def of_archive() -> Iterator[str]:
-    """Options with which a JVM uses the archive of `archive`, if it was made. What a JVM has to say of one
-    that does not fit, it would print on standard output, which has our answers."""
+def archive_options() -> Iterator[str]:
+    """JVM options to use the archive of `archive`, if it was made. They keep warnings about an archive that
+    does not fit out of standard output, which has our answers."""
     if ARCHIVE.is_file():
         yield f'"-XX:SharedArchiveFile={ARCHIVE}"'
         yield "-Xlog:disable -Xlog:all=error:stderr"
 
 
-def here_bytes(memory: str) -> int:
-    """Of one table that this process reads itself, beside a heap of `memory`."""
+def local_table_bytes(memory: str) -> int:
+    """The size of one table that this process may read, beside a heap of `memory`."""
     return int(_mib(memory) * _HERE_SHARE) << 20
 
 
 def _mib(memory: str) -> float:
-    """Of a size as Spark writes it, such as 2g; 0 for what is none, which Spark refuses in its own words."""
-    told = re.fullmatch(r"(\d+)([kmgt])b?", memory.strip().lower())
-    return int(told[1]) * _MIB[told[2]] if told else 0
+    """Of a size as Spark writes it, such as 2g; 0 for another text, which Spark itself refuses."""
+    size = re.fullmatch(r"(\d+)([kmgt])b?", memory.strip().lower())
+    return int(size[1]) * _MIB[size[2]] if size else 0
 
 
 def _page_mib(memory: str) -> int:
-    """Of a page in which Spark keeps rows, in MiB, as small as a heap of `memory` allows.
+    """MiB of a page in which Spark keeps rows, as small as a heap of `memory` allows.
 
-    Each small table that a join broadcasts takes whole pages, and nothing spills those: with pages of Spark's
-    own choice, up to 64 MiB, proof kept up to 746 MB of 1 GB alive in our tests, with 2 MiB 494 MB. A task
-    has 8192 pages at most (Spark's TaskMemoryManager), and may be the only one to use the heap.
-    """
+    Each small table that a join broadcasts takes whole pages, which never spill: with Spark's own pages of up
+    to 64 MiB, proof kept up to 746 MB of 1 GB alive in our tests, with 2 MiB 494 MB. A task has at most 8192
+    pages (Spark's TaskMemoryManager) and may use the heap alone."""
     return max(2, math.ceil(_mib(memory) / 8192))

@@ -1,28 +1,27 @@
 """A subtree at one zxid as a table: a server's snapshot, and the log behind it replayed in Spark.
 
-It gives what `zookeeper.data.tree.load_tree` gives, from the same snapshot, by the same rules, applied path
-by path. What a znode becomes depends on the operations on its own path, on its children's creates and
-deletes, and on two things that other paths decide:
+It gives what `zookeeper.data.tree.load_tree` gives, by the same rules, applied path by path. What a znode
+becomes depends on the operations on its own path, on its children's creates and deletes, and on two things
+that other paths decide:
 
-- a create is without effect where the parent is not there, as over a snapshot that was dumped after the
-  parent's deletion. The parent's path knows whether it was there, and says so.
-- a closeSession of 3.4 and 3.5 does not name the ephemerals that it deletes. Each path that the session may
-  own is shown the closing, and says whether it was deleted; its parent's pzxid follows from that.
+- A create has no effect without its parent, as over a snapshot that was dumped after the parent's deletion.
+  The parent's path reports that.
+- A closeSession of 3.4 and 3.5 does not name the ephemerals that it deletes. Each path that the session may
+  own gets the closing and reports whether it was deleted; its parent's pzxid follows from that.
 
-What paths say so is given to the paths concerned, and they are replayed again, until nothing new is said:
-once where the first reading says nothing, as it is with logs of 3.6 and later and whole snapshots; at most as
-often as the tree is deep.
+Reports go to the paths concerned, and these are replayed until no new report comes: once for logs of 3.6 and
+later with whole snapshots, at most as often as the tree is deep.
 
-Limits: names with a lone surrogate, which no Spark text can hold, read as U+FFFD, so that two such may be
-taken for one; times beyond the year 294,000 read as the last one that Spark holds. All operations of one path
-and its children are replayed by one task, one after the other, so that neither needs memory. A log that is
-damaged behind the zxid that is asked for may be refused, where `load_tree` does not read so far.
-"""
+Limits: names with a lone surrogate, which no Spark text can hold, read as U+FFFD, so two of them may become
+one; times after the year 294,000 read as the last one that Spark holds. One task replays all operations of a
+path and its children in order, without memory for the rest. Damage in the log after the wanted zxid may be
+refused, where `load_tree` does not read so far."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import groupby
 from operator import attrgetter
 from types import SimpleNamespace
@@ -41,32 +40,19 @@ from zkmigrate.spark.open_sessions import is_session
 from zkmigrate.spark.operation_kinds import CHANGES, CLOSES, CREATES, ENDS, WRITES
 from zkmigrate.spark.sources.arrays import ACL
 from zkmigrate.spark.verb import reason
+from zkmigrate.zookeeper.data import txn
 from zkmigrate.zookeeper.data.effect import SYSTEM_ROOT, TTL_OWNER, is_under
 from zkmigrate.zookeeper.data.errors import CorruptError, NoDataError
 from zkmigrate.zookeeper.data.logdir import hole
 from zkmigrate.zookeeper.data.snapname import SnapshotFile
 from zkmigrate.zookeeper.data.tree import Tree, Znode, from_best_snapshot
-from zkmigrate.zookeeper.data.txn import (
-    Acl,
-    CloseSessionTxn,
-    CreateContainerTxn,
-    CreateTTLTxn,
-    CreateTxn,
-    DeleteTxn,
-    SetACLTxn,
-    SetDataTxn,
-    Txn,
-    TxnBody,
-    TxnHeader,
-    TxnType,
-)
 from zkmigrate.zookeeper.data.zxid import format_zxid
 
 FIELDS = (
     "data_sha256", "data_length", "acl", "czxid", "mzxid", "pzxid", "ctime", "mtime", "version", "cversion",
     "aversion", "ephemeral_owner",
 )  # fmt: skip
-"""Of a znode, in the order in which they are compared; as of `zookeeper.data.tree.Znode`."""
+"""Of a znode, in the order of comparison; as of `zookeeper.data.tree.Znode`."""
 
 _BASE, _CLOSING = "base", "closing"
 _NODE, _SKIPPED, _DELETED = "node", "skipped", "deleted"
@@ -82,20 +68,19 @@ _EVENT = pa.schema([
     *_ZNODE, ("kind", pa.string()), ("child", pa.string()), ("zxid", pa.int64()), ("sequence", pa.int32()),
     ("session", pa.int64()), ("parent_cversion", pa.int32()),
 ])  # fmt: skip
-"""What one path is shown, in the order of zxid and sequence: itself as the snapshot has it (`_BASE`), an
-operation on it, or, with `child`, one on a child; `_CLOSING` of a session that may own it. Of operations
-ctime is the time, version the new one, also of an ACL."""
-_SAID = pa.schema([*_ZNODE, ("kind", pa.string()), ("zxid", pa.int64()), ("sequence", pa.int32())])
-"""What a path says: what it is at the end, which creates of children were without effect, and that a closing
-deleted it."""
-
+"""What one path gets, in the order of zxid and sequence: its znode in the snapshot (`_BASE`), an operation on
+it, or, with `child`, on a child; `_CLOSING` of a session that may own it. Of operations ctime is the time,
+version the new one, also of an ACL."""
+_REPORT = pa.schema([*_ZNODE, ("kind", pa.string()), ("zxid", pa.int64()), ("sequence", pa.int32())])
+"""What a path reports: its znode at the end, creates of children without effect, its deletion by a
+closing."""
 
 Plain: TypeAlias = SimpleNamespace
-"""A row as a task takes it. A Row searches its names each time that it is asked for a value."""
+"""A row as a task takes it. A Row searches its names for each value."""
 
 
 @dataclass(frozen=True)
-class Rolled:
+class Subtree:
     """nodes: path and FIELDS, times in ms. records: how many transactions were replayed. snapshot and
     skipped as of `zookeeper.data.tree.Tree`."""
 
@@ -107,10 +92,10 @@ class Rolled:
     skipped: Mapping[str, str]
 
 
-def rolled(spark: SparkSession, disk: Disk, chroot: str, upto: int) -> Rolled:
-    """The subtree as a server's disk holds it at `upto`. Raises as `zookeeper.data.tree.load_tree`."""
+def load_subtree(spark: SparkSession, disk: Disk, chroot: str, upto: int) -> Subtree:
+    """The subtree on a server's disk at `upto`. Raises as `zookeeper.data.tree.load_tree`."""
 
-    def attempt(file: SnapshotFile) -> tuple[Rolled, bool]:
+    def attempt(file: SnapshotFile) -> tuple[Subtree, bool]:
         base = _of_snapshot(disk.znodes(spark, file.name), chroot).persist(StorageLevel.DISK_ONLY)
         try:
             newest, corrupt = _newest(base)
@@ -134,21 +119,21 @@ def rolled(spark: SparkSession, disk: Disk, chroot: str, upto: int) -> Rolled:
 
 
 def holds(path: Column, chroot: str) -> Column:
-    """Whether a path is part of the tree at `chroot`, as of `zookeeper.data.tree.Tree`."""
+    """Whether a path belongs to the tree at `chroot`, as of `zookeeper.data.tree.Tree`."""
     inside = under(path, chroot)
     return inside if is_under(chroot, SYSTEM_ROOT) else inside & ~under(path, SYSTEM_ROOT)
 
 
 def znode(row: Row | Plain) -> Znode:
     """A row with FIELDS as a value."""
-    known = {"acl": _rights(row), "data_sha256": bytes(row.data_sha256)}
+    known = {"acl": _acls(row), "data_sha256": bytes(row.data_sha256)}
     return Znode(**{name: getattr(row, name) for name in FIELDS} | known)
 
 
 @dataclass(frozen=True)
 class Continuity:
-    """Of a log behind a zxid. last: the newest zxid at or below the bound, None for none at all. records: how
-    many are behind. broken: the first place where it is not whole."""
+    """Of a log after a zxid. last: the newest zxid up to the bound, None for none. records: how many come
+    after. broken: the first place where it is not whole."""
 
     last: int | None
     records: int
@@ -157,7 +142,7 @@ class Continuity:
 
 def continuity(spark: SparkSession, disk: Disk, after: int, upto: int | None) -> Continuity:
     """Whether the log holds every transaction from `after` to `upto`, None for its end, by the rules of
-    `zookeeper.data.logdir.hole`. Raises CorruptError where it cannot be read."""
+    `zookeeper.data.logdir.hole`. Raises CorruptError if it cannot be read."""
     log = disk.log(spark, after) if upto is None else disk.log(spark, after, zxids=(0, upto))
     if log is None:
         return Continuity(None, 0, None)
@@ -190,31 +175,32 @@ def continuity(spark: SparkSession, disk: Disk, after: int, upto: int | None) ->
 
 
 def first_behind(spark: SparkSession, disk: Disk, zxid: int) -> int | None:
-    """The first zxid behind this one in the log. Raises CorruptError where it cannot be read."""
+    """The first zxid after this one in the log. Raises CorruptError if it cannot be read."""
     log = disk.log(spark, zxid, zxids=(zxid + 1, (1 << 63) - 1))
     if log is None:
         return None
     try:
-        row = log.agg(F.min("zxid").alias("zxid")).first()
+        first: int | None = only(log.agg(F.min("zxid")))[0]
     except PySparkException as error:
         raise CorruptError(reason(error)) from error
-    return None if row is None else row.zxid
+    return first
 
 
 def _gap(records: DataFrame, group: Row, after: int) -> tuple[int, str]:
     """The first zxid of an epoch that does not follow the one before it, and why."""
     here = records.filter((F.col("zxid") >= group.first) & (F.col("zxid") <= group.last)).select("zxid")
     before = here.select((F.col("zxid") + 1).alias("zxid"))
-    row = (
-        here.filter(F.col("zxid") > group.first).join(before, "zxid", "left_anti").agg(F.min("zxid")).first()
-    )
-    assert row is not None
-    last = only(here.filter(F.col("zxid") < row[0]).agg(F.max("zxid")))
-    return row[0], hole(last[0], after, row[0])
+    later = here.filter(F.col("zxid") > group.first).join(before, "zxid", "left_anti")
+    first = only(later.agg(F.min("zxid")))[0]
+    last = only(here.filter(F.col("zxid") < first).agg(F.max("zxid")))[0]
+    return first, hole(last, after, first)
 
 
-def _replayed(spark: SparkSession, disk: Disk, chroot: str, span: tuple[int, int], base: DataFrame) -> Rolled:
-    """What the transactions after the first zxid, up to the second, make of `base`. Raises as `rolled`."""
+def _replayed(
+    spark: SparkSession, disk: Disk, chroot: str, span: tuple[int, int], base: DataFrame
+) -> Subtree:
+    """What the transactions after the first zxid, up to the second, make of `base`. Raises as
+    `load_subtree`."""
     after, upto = span
     found = continuity(spark, disk, after, upto)
     if found.broken:
@@ -223,20 +209,19 @@ def _replayed(spark: SparkSession, disk: Disk, chroot: str, span: tuple[int, int
     if zxid < upto:
         behind = first_behind(spark, disk, upto)
         if behind is None:
-            raise NoDataError(
-                f"the directories end at {format_zxid(zxid)}, the state at {format_zxid(upto)} was asked for"
-            )
-        # What follows a hole does not show that nothing was between: a snapshot may have been received.
+            ends = f"the directories end at {format_zxid(zxid)}"
+            raise NoDataError(f"{ends}, the state at {format_zxid(upto)} was asked for")
+        # A snapshot may have been received: what follows a hole does not prove that nothing was between.
         if missing := hole(found.last, after, behind):
             raise CorruptError(missing)
     log = disk.log(spark, after, zxids=(after + 1, upto), data=True)
     nodes = base
     if found.records and log is not None:
         try:
-            nodes = _settled(base, _operations(log, chroot), chroot)
+            nodes = _final_nodes(base, _operations(log, chroot), chroot)
         except PySparkException as error:
             raise CorruptError(reason(error)) from error
-    return Rolled(chroot, zxid, nodes, found.records, "", {})
+    return Subtree(chroot, zxid, nodes, found.records, "", {})
 
 
 def _of_snapshot(found: DataFrame, chroot: str) -> DataFrame:
@@ -258,13 +243,10 @@ def _newest(base: DataFrame) -> tuple[int, str]:
 def _blank(spark: SparkSession, paths: Iterable[str]) -> DataFrame:
     """The znodes that a server makes by itself when it starts with nothing."""
     frame = spark.createDataFrame([(path,) for path in paths], "path string")
-    zero = {name: F.lit(0).cast(from_arrow_schema(_ZNODE)[name].dataType) for name in FIELDS[3:]}
-    empty = {
-        "data": F.lit(b""),
-        "data_length": F.lit(0),
-        "acl": F.lit(None).cast(from_arrow_schema(_EVENT)["acl"].dataType),
-    }
-    return frame.withColumns({**zero, **empty}).withColumn("data_sha256", _sha256()).select("path", *FIELDS)
+    kinds = {field.name: field.dataType for field in from_arrow_schema(_ZNODE)}
+    empty = {name: F.lit(0).cast(kinds[name]) for name in FIELDS[1:] if name != "acl"}
+    empty |= {"data": F.lit(b""), "acl": F.lit(None).cast(kinds["acl"])}
+    return frame.withColumns(empty).withColumn("data_sha256", _sha256()).select("path", *FIELDS)
 
 
 def _operations(log: DataFrame, chroot: str) -> DataFrame:
@@ -277,18 +259,13 @@ def _operations(log: DataFrame, chroot: str) -> DataFrame:
 
 
 def _events(found: DataFrame) -> DataFrame:
-    """With all columns of `_EVENT`, null where there is none."""
-    there = set(found.columns)
-    return found.select(
-        *(
-            F.col(field.name).cast(field.dataType) if field.name in there
-            else F.lit(None).cast(field.dataType).alias(field.name)
-            for field in from_arrow_schema(_EVENT)
-        )
-    )  # fmt: skip
+    """With exactly the columns of `_EVENT`, null where there is none."""
+    known = {name: F.col(name) for name in found.columns}
+    fields = from_arrow_schema(_EVENT)
+    return found.select(*(known.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in fields))
 
 
-def _settled(base: DataFrame, operations: DataFrame, chroot: str) -> DataFrame:
+def _final_nodes(base: DataFrame, operations: DataFrame, chroot: str) -> DataFrame:
     """The znodes after the operations."""
     operations = operations.persist(StorageLevel.DISK_ONLY)
     changes = operations.filter(holds(F.col("path"), chroot))
@@ -298,25 +275,25 @@ def _settled(base: DataFrame, operations: DataFrame, chroot: str) -> DataFrame:
     )
     closings = _closings(base, changes, operations)
     shown = base.withColumns({"kind": F.lit(_BASE), "zxid": F.lit(-1), "sequence": F.lit(0)})
-    # A closing may concern the parents too, which nothing tells before the paths below have said so.
+    # A closing may concern the parents too, which only the reports of the paths below show.
     closed = closings.select("path").union(
         closings.filter(F.col("path") != chroot).select(parent(F.col("path")))
     )
     touched = changes.select("path").union(of_children.select("path")).union(closed)
     touched = touched.distinct().persist(StorageLevel.DISK_ONLY)
     others = [of_children, closings, _events(shown.join(touched, "path", "left_semi"))]
-    said = _said([changes, *others])
-    before, heard = _NOTHING, _heard(said)
-    while heard != before:
-        skipped = said.filter(F.col("kind") == _SKIPPED).select("path", "zxid", "sequence")
-        deleted = said.filter((F.col("kind") == _DELETED) & (F.col("path") != chroot)).select(
+    reports = _reports([changes, *others])
+    before, new = _NOTHING, _fingerprint(reports)
+    while new != before:
+        skipped = reports.filter(F.col("kind") == _SKIPPED).select("path", "zxid", "sequence")
+        deleted = reports.filter((F.col("kind") == _DELETED) & (F.col("path") != chroot)).select(
             parent(F.col("path")).alias("path"), F.col("path").alias("child"), "zxid", "sequence",
             F.lit("delete").alias("kind"),
         )  # fmt: skip
         effective = changes.join(skipped, ["path", "zxid", "sequence"], "left_anti")
-        said = _said([_events(effective), *others, _events(deleted)])
-        before, heard = heard, _heard(said)
-    last = said.filter(F.col("kind") == _NODE).select("path", *FIELDS)
+        reports = _reports([_events(effective), *others, _events(deleted)])
+        before, new = new, _fingerprint(reports)
+    last = reports.filter(F.col("kind") == _NODE).select("path", *FIELDS)
     return base.join(touched, "path", "left_anti").select("path", *FIELDS).unionByName(last)
 
 
@@ -340,31 +317,29 @@ def _closings(base: DataFrame, changes: DataFrame, operations: DataFrame) -> Dat
     return _events(joined.withColumns({"kind": F.lit(_CLOSING), "sequence": F.lit(_LAST)}))
 
 
-def _said(events: list[DataFrame]) -> DataFrame:
-    whole = events[0]
-    for more in events[1:]:
-        whole = whole.unionByName(more)
+def _reports(events: list[DataFrame]) -> DataFrame:
+    whole = reduce(DataFrame.unionByName, events)
     order = ("path", "zxid", "sequence")
     ordered = whole.select(*_EVENT.names).repartition("path").sortWithinPartitions(*order)
-    # Of writes that follow each other only the last leaves anything behind.
+    # Of writes that follow each other only the last has an effect.
     following = F.lead("kind").over(Window.partitionBy("path").orderBy(*order))
     overwritten = F.col("kind").isin(*WRITES) & F.coalesce(following.isin(*WRITES), F.lit(False))
     kept = ordered.withColumn("overwritten", overwritten).filter("NOT overwritten").drop("overwritten")
-    return in_tasks(kept, _replay, _SAID).persist(StorageLevel.DISK_ONLY)
+    return in_tasks(kept, _replay, _REPORT).persist(StorageLevel.DISK_ONLY)
 
 
 def in_tasks(
     frame: DataFrame, task: Callable[[Iterable[Plain]], Iterator[tuple[Any, ...]]], gives: pa.Schema
 ) -> DataFrame:
-    """What `task` makes of the rows of each partition. By way of rows, since Spark's way by Arrow asks for
-    pandas too."""
+    """What `task` makes of each partition's rows. It takes rows, because Spark's Arrow functions need
+    pandas."""
     rows = frame.rdd.mapPartitions(lambda taken: task(Plain(**row.asDict()) for row in taken))
     return frame.sparkSession.createDataFrame(rows, from_arrow_schema(gives), verifySchema=False)
 
 
-def _heard(said: DataFrame) -> tuple[int, int | None]:
-    """How many things paths say to others, and a sum over what they say; `_NOTHING` for none."""
-    others = said.filter(F.col("kind") != _NODE)
+def _fingerprint(reports: DataFrame) -> tuple[int, int | None]:
+    """How many reports paths have for others, and a hash of them; `_NOTHING` for none."""
+    others = reports.filter(F.col("kind") != _NODE)
     row = only(others.agg(F.count("*"), F.bit_xor(F.xxhash64("kind", "path", "zxid", "sequence"))))
     return row[0], row[1]
 
@@ -374,26 +349,25 @@ def _heard(said: DataFrame) -> tuple[int, int | None]:
 
 def _replay(events: Iterable[Plain]) -> Iterator[tuple[Any, ...]]:
     """Path after path, by the rules of `zookeeper.data.tree`. Takes rows of `_EVENT`, gives those of
-    `_SAID`."""
+    `_REPORT`."""
     for path, of_path in groupby(events, key=attrgetter("path")):
-        for said in _Path(path).take(of_path):
-            yield tuple(said.get(name) for name in _SAID.names)
+        for report in _Path(path).take(of_path):
+            yield tuple(report.get(name) for name in _REPORT.names)
 
 
-def _rights(row: Row | Plain) -> tuple[Acl, ...] | None:
-    return None if row.acl is None else tuple(Acl(*one) for one in row.acl)
+def _acls(row: Row | Plain) -> tuple[txn.Acl, ...] | None:
+    return None if row.acl is None else tuple(txn.Acl(*one) for one in row.acl)
 
 
 class _Path:
-    """One path and its children as a tree of their own, whose chroot is the path: no create of it asks for a
-    parent, which `_settled` has seen to."""
+    """One path and its children as a tree whose chroot is the path: a create of it needs no parent, which
+    `_final_nodes` has checked."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
-        self._tree = Tree(path)
+        self._path, self._tree = path, Tree(path)
 
     def take(self, events: Iterable[Plain]) -> Iterator[dict[str, Any]]:
-        """Gives rows of `_SAID`."""
+        """Gives rows of `_REPORT`."""
         for event in events:
             yield from self._one(event)
         node = self._tree.nodes.get(self._path)
@@ -424,28 +398,30 @@ class _Path:
             )
 
 
-def _txn(event: Plain) -> Txn:
+def _txn(event: Plain) -> txn.Txn:
     """An operation as a transaction of its own, without the data, whose hash the event has."""
-    kind = TxnType.closeSession if event.kind == _CLOSING else TxnType[event.kind]
-    return Txn(TxnHeader(event.session or 0, 0, event.zxid, event.ctime or 0, kind), _body(event), None)
+    kind = txn.TxnType.closeSession if event.kind == _CLOSING else txn.TxnType[event.kind]
+    return txn.Txn(
+        txn.TxnHeader(event.session or 0, 0, event.zxid, event.ctime or 0, kind), _body(event), None
+    )
 
 
-def _body(event: Plain) -> TxnBody:
-    path, acl = event.child or event.path, _rights(event) or ()
+def _body(event: Plain) -> txn.TxnBody:
+    path, acl = event.child or event.path, _acls(event) or ()
     match event.kind:
         case "create" | "create2":
-            # A child's own state is its own path's affair.
+            # A child's own state belongs to its own path.
             ephemeral = event.child is None and event.ephemeral_owner != 0
-            return CreateTxn(path, None, acl, ephemeral, event.parent_cversion)
+            return txn.CreateTxn(path, None, acl, ephemeral, event.parent_cversion)
         case "createContainer":
-            return CreateContainerTxn(path, None, acl, event.parent_cversion)
+            return txn.CreateContainerTxn(path, None, acl, event.parent_cversion)
         case "createTTL":
-            return CreateTTLTxn(path, None, acl, event.parent_cversion, event.ephemeral_owner - TTL_OWNER)
+            return txn.CreateTTLTxn(path, None, acl, event.parent_cversion, event.ephemeral_owner - TTL_OWNER)
         case "setData" | "reconfig":
-            return SetDataTxn(path, None, event.version)
+            return txn.SetDataTxn(path, None, event.version)
         case "setACL":
-            return SetACLTxn(path, acl, event.version)
+            return txn.SetACLTxn(path, acl, event.version)
         case "closing":
-            return CloseSessionTxn(None)
+            return txn.CloseSessionTxn(None)
         case _:
-            return DeleteTxn(path)
+            return txn.DeleteTxn(path)

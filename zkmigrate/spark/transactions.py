@@ -1,10 +1,9 @@
-"""Transactions of several servers against each other, as Spark tables: one zxid is one transaction.
+"""Transactions of several servers compared, as Spark tables: one zxid is one transaction.
 
-Compared are 64-bit hashes of all that their records hold, the data too. Three things may differ without a
-fault, and are not compared: the digest of the tree, and the paths that a closeSession deletes, where a server
-wrote none, as those before 3.6; and the operations of a failed multi, which an observer replaces by errors
-while it logs them (see `zookeeper.data.txn`), and which had no effect.
-"""
+Hashes (64 bits) of everything in their records, also the data, are compared. Three things may differ without
+a fault: the digest of the tree and the paths that a closeSession deletes, if a server wrote none, as before
+3.6; and the operations of a failed multi, which an observer logs as errors (see `zookeeper.data.txn`) and
+which had no effect."""
 
 from __future__ import annotations
 
@@ -18,19 +17,19 @@ from zkmigrate.spark.input import Input
 from zkmigrate.spark.operation_kinds import CLOSES
 
 RECORD = ("ensemble", "server", "file", "offset", "zxid")
-"""What names a record."""
+"""The key of a record."""
 
 _HEAD = ("time", "session", "cxid", "type", "failed")
 _BODY = ("path", "sequence", "multi", "data_length", "data", "version", "acl", "ephemeral_owner", "ttl_ms",
          "timeout_ms", "error")  # fmt: skip
 SHOWN = (*_HEAD, "multi", "path", "data_length", "data_sha256", "version", "acl", "ephemeral_owner",
           "ttl_ms", "timeout_ms", "error", "digest")  # fmt: skip
-"""What is told of the records of a zxid that are not the same."""
+"""What is shown of records that differ at one zxid."""
 
 
 def operations(both: Mapping[str, Input]) -> DataFrame:
-    """The logs of all servers, with what is compared: `core`, of each operation a hash; `paths`, of those
-    that a closeSession names. Damage is rows with `corrupt`."""
+    """The logs of all servers, with hashes to compare: `core` of each operation, `paths` of those that a
+    closeSession names. Damage is rows with `corrupt`."""
     read = [
         input.log_of(name, mode="permissive", data="true").withColumn("ensemble", F.lit(ensemble))
         for ensemble, input in both.items()
@@ -50,7 +49,7 @@ def operations(both: Mapping[str, Input]) -> DataFrame:
 
 
 def _core() -> Column:
-    """Null where an operation is not compared."""
+    """Null for an operation that is not compared."""
     header = F.xxhash64("time", "session", "cxid", F.when(F.col("failed"), "multi").otherwise(F.col("type")))
     first = F.when(F.col("sequence") == 0, header)
     return F.when(F.col("failed") | (F.col("type") == CLOSES), first).otherwise(F.xxhash64(*_HEAD, *_BODY))
@@ -63,20 +62,20 @@ def records(log: DataFrame) -> DataFrame:
     )
 
 
-def compared(of: DataFrame) -> DataFrame:
-    """Zxids that several records have. of: `records`; divergent: whether these differ."""
+def compared(every: DataFrame) -> DataFrame:
+    """Zxids that several records have; divergent: whether these differ. every: `records`."""
 
     def differ(name: str) -> Column:
         return F.coalesce(F.min(name) != F.max(name), F.lit(False))
 
-    grouped = of.filter("zxid IS NOT NULL").groupBy("zxid")
-    told = (differ("core") | differ("paths") | differ("digest")).alias("divergent")
-    return grouped.agg(F.count("*").alias("records"), told).filter("records > 1")
+    grouped = every.filter("zxid IS NOT NULL").groupBy("zxid")
+    divergent = (differ("core") | differ("paths") | differ("digest")).alias("divergent")
+    return grouped.agg(F.count("*").alias("records"), divergent).filter("records > 1")
 
 
 def named(log: DataFrame) -> DataFrame:
-    """Each record with the first of its operations that others at its zxid do not have so; hash: of all that
-    is compared of the record. log: of some zxids."""
+    """Each record with the first of its operations that differs from others at its zxid; hash: of all
+    compared operations. log: of some zxids."""
     whole = F.bit_xor("core").over(Window.partitionBy(*RECORD))
     hashed = log.withColumn("hash", F.lower(F.lpad(F.hex(whole), 16, "0")))
     unlike = F.coalesce((F.min("core") != F.max("core")) | (F.min("paths") != F.max("paths")), F.lit(False))

@@ -14,15 +14,15 @@ from pathlib import Path
 from zkmigrate.clean import clean, inline
 from zkmigrate.errors import UsageError, ZkmigrateError
 from zkmigrate.model.report import Table
-from zkmigrate.spark.input_size import TINY, is_small
 from zkmigrate.spark.jobs import job
 from zkmigrate.spark.page import page
-from zkmigrate.spark.request import Asked
+from zkmigrate.spark.request import TINY, Request, is_small
 from zkmigrate.spark.section import Section
-from zkmigrate.spark.session import Bounds, here_bytes, session
+from zkmigrate.spark.session import Bounds, local_table_bytes, session
+from zkmigrate.zookeeper.data.errors import ZkDataError
 
 NOT_HELD, UNPROVED = 10, 11
-"""Exit codes, the same as those of ``prove``."""
+"""Exit codes, as of ``prove``."""
 
 JSON, PAGE = "analysis.json", "analysis.html"
 Say = Callable[[str], None]
@@ -36,7 +36,7 @@ class AnalysisError(ZkmigrateError):
 
 def analyze(
     names: Sequence[str],
-    asked: Asked,
+    request: Request,
     bounds: Bounds,
     out: Path | None,
     say: Say,
@@ -48,20 +48,19 @@ def analyze(
     possible.
 
     out: a folder for the page, the figures and the tables as Parquet; new, empty, or of an earlier analysis.
-    hint: prints progress. Raises UsageError for a wrong request, AnalysisError for unreadable input.
-    """
+    hint: prints progress. Raises UsageError for a wrong request, AnalysisError for unreadable input."""
     if out is not None:
         _writable(out)
     sections: dict[str, Section] = {}
-    small = is_small(asked)
-    # Jobs that run side by side keep all their tables in memory.
-    together = small and not asked.dest and is_small(asked, here_bytes(bounds.memory))
-    with session(replace(bounds, small=small, tiny=is_small(asked, TINY)), hint) as spark:
+    small = is_small(request)
+    # Parallel jobs keep all their tables in memory.
+    together = small and not request.dest and is_small(request, local_table_bytes(bounds.memory))
+    with session(replace(bounds, small=small, tiny=is_small(request, TINY)), hint) as spark:
         from pyspark.errors import PySparkException
 
         from zkmigrate.spark.input import Input
 
-        given = Input(spark, asked)
+        given = Input(spark, request)
 
         def one(name: str) -> Section:
             began = time.monotonic()
@@ -69,7 +68,7 @@ def analyze(
             try:
                 found = job(name)(given)
                 if out is not None:
-                    _frames(out / name, found, here=given.is_here)
+                    _frames(out / name, found, here=given.is_local)
             except PySparkException as error:
                 raise AnalysisError(f"{name}: {reason(error)}") from error
             hint(f"{name}: {time.monotonic() - began:.1f} s")
@@ -77,7 +76,7 @@ def analyze(
 
         def alone(name: str) -> Section:
             found = one(name)
-            # Otherwise Spark keeps this job's cached tables, plans and broadcasts until the last job ends.
+            # Else Spark keeps this job's cached tables, plans and broadcasts until the last job ends.
             spark.catalog.clearCache()
             return found
 
@@ -92,15 +91,15 @@ def analyze(
     if out is not None:
         written = clean(json.dumps(body, ensure_ascii=False, indent=1))
         (out / JSON).write_text(f"{written}\n", encoding="utf-8")
-        (out / PAGE).write_text(page(_title(asked), _intro(asked), sections), encoding="utf-8")
+        (out / PAGE).write_text(page(_title(request), _intro(request), sections), encoding="utf-8")
         hint(f"written: {out / PAGE}, {out / JSON}, and tables as Parquet beside them")
     held = [one.held for one in sections.values() if one.proves]
     return NOT_HELD if False in held else UNPROVED if None in held else 0
 
 
 def side_by_side(one: Callable[[str], Section], names: Sequence[str]) -> Iterator[Section]:
-    """The answers of `one` for these names, in order. Each name has a thread: a small job is mostly planning,
-    which Spark does in one thread. If one raises or the caller stops, the others are not waited for."""
+    """The answers of `one` for these names, in order, each in a thread: a small job is mostly planning, which
+    Spark does in one thread. If one raises or the caller stops, it does not wait for the others."""
     threads = ThreadPoolExecutor(max(len(names), 1))
     try:
         for answer in [threads.submit(one, name) for name in names]:
@@ -129,12 +128,12 @@ def _columns(table: Table) -> Iterable[str]:
 
 
 def reason(error: Exception) -> str:
-    """The line of the exception that a task raised, without the stacks of Spark and Python."""
+    """Why, in one line: of what a task raised, without the stacks of Spark and Python."""
+    if isinstance(error, ZkDataError):
+        return str(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("zkmigrate.") and ": " in line]
-    if ours:
-        return ours[-1].partition(": ")[2]
-    return lines[0] if lines else type(error).__name__
+    return ours[-1].partition(": ")[2] if ours else lines[0] if lines else type(error).__name__
 
 
 def _writable(out: Path) -> None:
@@ -143,11 +142,11 @@ def _writable(out: Path) -> None:
     if out.is_dir() and any(out.iterdir()) and not (out / JSON).is_file():
         raise UsageError(f"{out} is not empty and has no earlier analysis. Needed: a new or empty folder")
     out.mkdir(parents=True, exist_ok=True)
-    (out / JSON).write_text("{}\n", encoding="utf-8")  # from here on it is ours, also after Ctrl-C
+    (out / JSON).write_text("{}\n", encoding="utf-8")  # now it is ours, also after Ctrl-C
 
 
 def _frames(folder: Path, found: Section, *, here: bool) -> None:
-    """Write a section's tables. here: this process writes them, at less cost where they are small."""
+    """Write a section's tables. here: by this process, which is cheaper for small ones."""
     from pyarrow import parquet
 
     if folder.is_dir():
@@ -161,13 +160,13 @@ def _frames(folder: Path, found: Section, *, here: bool) -> None:
             frame.write.parquet(str(place))
 
 
-def _title(asked: Asked) -> str:
-    return f"ZooKeeper before the move of {asked.chroot}" if asked.chroot != "/" else "ZooKeeper"
+def _title(request: Request) -> str:
+    return f"ZooKeeper before the move of {request.chroot}" if request.chroot != "/" else "ZooKeeper"
 
 
-def _intro(asked: Asked) -> str:
+def _intro(request: Request) -> str:
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    of_run = (str(asked.run),) if asked.run else ()
-    more = (*asked.broker_dirs, *of_run, *asked.client_history, *asked.broker_logs)
-    places = ", ".join((*(place.path for place in (*asked.source, *asked.dest)), *more))
+    run_events = (str(request.run),) if request.run else ()
+    more = (*request.broker_dirs, *run_events, *request.client_history, *request.broker_logs)
+    places = ", ".join((*(place.path for place in (*request.source, *request.dest)), *more))
     return f"Made {now} from {places}. All times are UTC; those of ZooKeeper's log by the leader's clock."

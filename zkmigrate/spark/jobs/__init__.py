@@ -16,16 +16,15 @@ if TYPE_CHECKING:
 JOBS = (
     "tenants", "writers", "quiet", "sessions", "continuity", "proof", "diff", "partitions", "timeline",
 )  # fmt: skip
-"""By name, in the order in which a page has them; each is a module here."""
+"""By name, in the order of the page; each is a module here."""
 
 OWN_INPUT = {"proof": "dest_dirs", "diff": "dest_dirs", "partitions": "broker_dirs", "timeline": "run"}
-"""Jobs that read more than source's directories, with the option that names it: ``all`` leaves out those for
-which nothing was named."""
+"""Jobs that read more than source's directories, with the option for it: ``all`` skips those without it."""
 
 
 def job(name: str) -> Callable[[Input], Section]:
-    """A job by its name. Raises UsageError where a package is missing that it needs, as on a machine that has
-    Spark and only the code that was shipped there."""
+    """A job by its name. Raises UsageError if it needs a missing package, as on a machine with only Spark and
+    the shipped code."""
     try:
         run: Callable[[Input], Section] = importlib.import_module(f"{__name__}.{name}").run
     except ModuleNotFoundError as error:

@@ -1,11 +1,11 @@
-"""continuity: whether each server's files are whole, its zxids without a hole, and one zxid the same
-transaction on all servers, of both ensembles where dest's are given. Servers that lag do no harm: only what
-is in several logs is compared."""
+"""continuity: whether each server's files are whole, its zxids without a hole, and each zxid the same
+transaction on all servers; with dest's directories, on both ensembles. Only zxids in several logs are
+compared, so a server may lag."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyspark import StorageLevel
@@ -14,42 +14,41 @@ from pyspark.sql import functions as F
 
 from zkmigrate.model.report import Table
 from zkmigrate.spark.input import Input
-from zkmigrate.spark.log_integrity import Found, Key, Server, servers_of, wholeness
-from zkmigrate.spark.plain_rows import moment, plain
+from zkmigrate.spark.log_integrity import Integrity, Key, Server, check_integrity, servers_of
+from zkmigrate.spark.plain_rows import Cell, plain, table
 from zkmigrate.spark.section import Section
 from zkmigrate.spark.transactions import RECORD, SHOWN, compared, named, operations, records
-from zkmigrate.zookeeper.data.session import format_session
 from zkmigrate.zookeeper.data.zxid import format_zxid
 
 SOURCE, DEST = "source", "dest"
 
 
 def run(input: Input) -> Section:
-    """The job. All servers' logs are read, whatever --server says."""
-    spark, asked = input.spark, input.asked
-    both = {SOURCE: input} | ({DEST: Input(spark, asked, asked.dest)} if asked.dest else {})
+    """The job. It reads all servers' logs, whatever --server says."""
+    spark, request = input.spark, input.request
+    both = {SOURCE: input} | ({DEST: Input(spark, request, request.dest)} if request.dest else {})
     servers = [one for name, ensemble in both.items() for one in servers_of(name, ensemble)]
     log = operations(both)
     every = records(log).persist(StorageLevel.DISK_ONLY)
-    found, holes = wholeness(both, servers, every, asked.top)
+    found, holes = check_integrity(both, servers, every, request.top)
     several = compared(every).persist(StorageLevel.DISK_ONLY)
     divergent = several.filter("divergent").select("zxid")
     unlike = log.join(divergent, "zxid", "left_semi").persist(StorageLevel.DISK_ONLY)
-    across = _divergence(several, divergent, unlike, asked.top)
+    across = _divergence(several, divergent, unlike, request.top)
     all_named = named(unlike)
     frames = {
         "damage": every.filter("corrupt IS NOT NULL").select(*RECORD, "corrupt"),
         "holes": holes,
-        # Without any, Spark would read the logs once more to find none.
+        # If there is none, this spares Spark another read of the logs.
         "divergences": all_named if across.divergent else spark.createDataFrame([], all_named.schema),
     }
-    return _section(servers, found, across, frames, asked.top)
+    return _section(servers, found, across, frames, request.top)
 
 
 @dataclass(frozen=True)
 class _Divergence:
-    """compared: zxids that several records have; divergent: of them; named: the records of the first ones, by
-    zxid."""
+    """compared: how many zxids several records have; divergent: how many of them diverge; named: the records
+    of the first divergent ones, by zxid."""
 
     compared: int
     divergent: int
@@ -73,12 +72,9 @@ def _divergence(several: DataFrame, divergent: DataFrame, unlike: DataFrame, top
     return _Divergence(several.count(), divergent.count() if first else 0, rows)
 
 
-# --- what is said
-
-
 def _section(
     servers: Sequence[Server],
-    found: Mapping[Key, Found],
+    found: Mapping[Key, Integrity],
     across: _Divergence,
     frames: Mapping[str, DataFrame],
     top: int,
@@ -92,7 +88,9 @@ def _section(
         "first_divergent_zxid": format_zxid(across.named[0].zxid) if across.named else None,
         "divergences": [plain(row) | {"differs": by_zxid[row.zxid]} for row in across.named],
     }
-    answer = " ".join([*(_told(one, found[one.key]) for one in servers), _told_across(servers, across)])
+    answer = " ".join(
+        [*(_sentence(one, found[one.key]) for one in servers), _sentence_across(servers, across)]
+    )
     tables = (
         _servers_table(servers, found),
         _files_table(servers, found, top),
@@ -101,7 +99,7 @@ def _section(
     return Section("Continuity", answer, figures, tuple(t for t in tables if t.rows), (), frames, held, True)
 
 
-def _server_figures(server: Server, found: Found) -> dict[str, Any]:
+def _server_figures(server: Server, found: Integrity) -> dict[str, Any]:
     return {
         "ensemble": server.ensemble,
         "server": server.name,
@@ -112,13 +110,8 @@ def _server_figures(server: Server, found: Found) -> dict[str, Any]:
         "last_zxid": None if found.last is None else format_zxid(found.last),
         "holes": found.holes,
         "first_holes": [
-            {
-                "file": g.file,
-                "offset": g.offset,
-                "before": format_zxid(g.before),
-                "after": format_zxid(g.after),
-            }
-            for g in found.gaps
+            asdict(gap) | {"before": format_zxid(gap.before), "after": format_zxid(gap.after)}
+            for gap in found.gaps
         ],
         "ended_by_snapshot": found.explained,
         "damages": found.damages,
@@ -129,13 +122,11 @@ def _server_figures(server: Server, found: Found) -> dict[str, Any]:
     }
 
 
-def _told(server: Server, found: Found) -> str:
-    name = f"{server.name} of {server.ensemble}"
-    if found.first is None or found.last is None:
-        said = f"{name}: no transaction"
-    else:
+def _sentence(server: Server, found: Integrity) -> str:
+    transactions = "no transaction"
+    if found.first is not None and found.last is not None:
         span = f"{format_zxid(found.first)} to {format_zxid(found.last)}"
-        said = f"{name}: {found.records} transactions, {span}"
+        transactions = f"{found.records} transactions, {span}"
     seen = (
         (found.missing, "hole"),
         (found.damages, "damaged place"),
@@ -144,11 +135,11 @@ def _told(server: Server, found: Found) -> str:
         (len(found.half), "half-written snapshot"),
         (len(found.strays), "stray name"),
     )
-    told = ", ".join(f"{what}: {count}" for count, what in seen if count)
-    return f"{said}; {told or 'whole and without a hole'}."
+    counts = ", ".join(f"{what}: {count}" for count, what in seen if count)
+    return f"{server.name} of {server.ensemble}: {transactions}; {counts or 'whole and without a hole'}."
 
 
-def _told_across(servers: Sequence[Server], across: _Divergence) -> str:
+def _sentence_across(servers: Sequence[Server], across: _Divergence) -> str:
     if len(servers) == 1:
         return "One server: there is nothing to compare it with."
     if not across.compared:
@@ -163,40 +154,48 @@ def _told_across(servers: Sequence[Server], across: _Divergence) -> str:
     )
 
 
-def _servers_table(servers: Sequence[Server], found: Mapping[Key, Found]) -> Table:
-    head = (
-        "ensemble", "server", "logs", "records", "first zxid", "last zxid", "holes", "damage", "torn ends",
-    )  # fmt: skip
-    rows = []
-    for one in servers:
-        f = found[one.key]
-        ends = ["" if zxid is None else format_zxid(zxid) for zxid in (f.first, f.last)]
-        counts = [str(n) for n in (f.holes, f.damages, len(f.torn))]
-        rows.append((*one.key, str(len(one.logs)), str(f.records), *ends, *counts))
-    return Table("servers", "Servers", head, tuple(rows))
+def _servers_table(servers: Sequence[Server], found: Mapping[Key, Integrity]) -> Table:
+    rows = [_server_figures(one, found[one.key]) | {"torn ends": len(found[one.key].torn)} for one in servers]
+    columns: list[tuple[str, Cell]] = [
+        ("ensemble", "ensemble"), ("server", "server"), ("logs", "logs"), ("records", "records"),
+        ("first zxid", "first_zxid"), ("last zxid", "last_zxid"), ("holes", "holes"), ("damage", "damages"),
+        ("torn ends", "torn ends"),
+    ]  # fmt: skip
+    return table("servers", "Servers", rows, columns)
 
 
-def _files_table(servers: Sequence[Server], found: Mapping[Key, Found], top: int) -> Table:
-    rows: list[tuple[str, str, str, str]] = []
-    for one in servers:
-        f = found[one.key]
-        told = [("damage", text) for text in f.damage[:top]] + [("hole", str(gap)) for gap in f.gaps]
-        told += [("hole ended by", name) for name in f.explained] + [("torn end", text) for text in f.torn]
-        told += [("half-written", text) for text in f.half] + [
-            ("stray name", name) for name in f.strays[:top]
-        ]
-        rows += [(*one.key, what, text) for what, text in told]
+def _files_table(servers: Sequence[Server], found: Mapping[Key, Integrity], top: int) -> Table:
+    rows = [
+        (*one.key, what, str(where))
+        for one in servers
+        for what, places in (
+            ("damage", found[one.key].damage[:top]),
+            ("hole", found[one.key].gaps),
+            ("hole ended by", found[one.key].explained),
+            ("torn end", found[one.key].torn),
+            ("half-written", found[one.key].half),
+            ("stray name", found[one.key].strays[:top]),
+        )
+        for where in places
+    ]
     return Table("files", "Seen in files", ("ensemble", "server", "what", "where"), tuple(rows), wide=(3,))
 
 
 def _divergences_table(across: _Divergence, by_zxid: Mapping[int, str]) -> Table:
-    head = ("zxid", "ensemble", "server", "file", "offset", "time", "session", "cxid", "type", "path", "hash",
-            "differs in")  # fmt: skip
-    rows = tuple(
-        (
-            format_zxid(row.zxid), row.ensemble, row.server, row.file, str(row.offset), moment(row.time),
-            format_session(row.session), str(row.cxid), row.type, row.path or "", row.hash, by_zxid[row.zxid],
-        )
-        for row in across.named
-    )  # fmt: skip
-    return Table("divergences", "One zxid, several transactions", head, rows, "The first zxids.", wide=(9,))
+    names = (
+        "zxid",
+        "ensemble",
+        "server",
+        "file",
+        "offset",
+        "time",
+        "session",
+        "cxid",
+        "type",
+        "path",
+        "hash",
+    )
+    columns: list[tuple[str, Cell]] = [(name, name) for name in names]
+    columns.append(("differs in", lambda row: by_zxid[row.zxid]))
+    title = "One zxid, several transactions"
+    return table("divergences", title, across.named, columns, "The first zxids.", (9,))

@@ -1,8 +1,7 @@
-"""diff: in what source's subtree and that of each dest server differ at one zxid: how many znodes by kind of
+"""diff: how source's subtree and that of each dest server differ at one zxid: how many znodes by kind of
 difference and by subtree, and the first of each kind.
 
-A znode that differs in several fields counts for each of them. The trees are those of the digest proof.
-"""
+A znode that differs in several fields counts for each. The trees are those of the digest proof."""
 
 from __future__ import annotations
 
@@ -19,9 +18,10 @@ from zkmigrate.spark.charts import Bar, bars
 from zkmigrate.spark.ensembles import Sides
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs.tenants import subtree
+from zkmigrate.spark.plain_rows import table
 from zkmigrate.spark.section import Picture, Section
-from zkmigrate.spark.subtree_at import FIELDS, Rolled, znode
-from zkmigrate.spark.subtree_differences import ONLY_DEST, ONLY_SOURCE, unequal
+from zkmigrate.spark.subtree_at import FIELDS, Subtree, znode
+from zkmigrate.spark.subtree_differences import ONLY_DEST, ONLY_SOURCE, compare_subtrees
 from zkmigrate.spark.verb import AnalysisError, reason
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.tree import shown
@@ -53,80 +53,69 @@ def run(input: Input) -> Section:
         try:
             zxid = sides.compared_at(sides.reach(dest))
             made[dest.server] = _diff(input, sides.tree(zxid), sides.tree_of(dest, zxid))
-        except ZkDataError as error:
-            raise AnalysisError(f"diff: {dest.server}: {error}") from error
-        except PySparkException as error:
+        except (PySparkException, ZkDataError) as error:
             raise AnalysisError(f"diff: {dest.server}: {reason(error)}") from error
     return _section(input, sides.source.server, made)
 
 
-def _diff(input: Input, source: Rolled, dest: Rolled) -> _Diff:
-    found = unequal(source, dest)
-    asked = input.asked
-    below = subtree(F.col("path"), asked.depth_below)
+def _diff(input: Input, source: Subtree, dest: Subtree) -> _Diff:
+    found = compare_subtrees(source, dest)
+    request = input.request
+    below = subtree(F.col("path"), request.depth_below)
     each = found.frame.withColumns({"kind": F.explode("kinds"), "subtree": below})
     counts = {row.kind: row["count"] for row in each.groupBy("kind").count().collect()}
     by_subtree = each.groupBy("subtree", "kind").count().orderBy(F.desc("count"), "subtree", "kind")
     number = F.row_number().over(Window.partitionBy("kind").orderBy("path"))
-    some = each.withColumn("number", number).filter(F.col("number") <= min(_SAMPLES, asked.top))
+    some = each.withColumn("number", number).filter(F.col("number") <= min(_SAMPLES, request.top))
     rows = sorted(some.collect(), key=lambda row: (KINDS.index(row.kind), row.number))
     return _Diff(
         source.zxid,
         found.znodes,
         found.count,
         {kind: counts[kind] for kind in KINDS if kind in counts},
-        by_subtree.limit(asked.top).collect(),
+        by_subtree.limit(request.top).collect(),
         [_sample(row) for row in rows],
         each.select("path", "subtree", "kind", "source", "dest"),
     )
 
 
 def _sample(row: Row) -> dict[str, str]:
-    values = {side: _value(row, side) for side in ("source", "dest")}
+    values = {
+        side: shown(row.kind, getattr(znode(row[side]), row.kind)) if row.kind in FIELDS else ""
+        for side in ("source", "dest")
+    }
     return {"path": row.path, "kind": row.kind, **values}
-
-
-def _value(row: Row, side: str) -> str:
-    if row.kind not in FIELDS:
-        return ""
-    return shown(row.kind, getattr(znode(row[side]), row.kind))
 
 
 def _section(input: Input, source: str, made: Mapping[str, _Diff]) -> Section:
     figures = {
-        "chroot": input.asked.chroot,
+        "chroot": input.request.chroot,
         "source": source,
         "dests": {name: _figures(one) for name, one in made.items()},
     }
-    kinds = tuple(
-        (name, kind, str(count)) for name, one in made.items() for kind, count in one.counts.items()
-    )
-    subtrees = tuple(
-        (name, row.subtree, row.kind, str(row["count"])) for name, one in made.items() for row in one.subtrees
-    )
-    samples = tuple(
-        (name, *(row[key] for key in ("path", "kind", "source", "dest")))
-        for name, one in made.items()
-        for row in one.samples
-    )
+    kinds = [(name, kind, count) for name, one in made.items() for kind, count in one.counts.items()]
+    subtrees = [row.asDict() | {"at": name} for name, one in made.items() for row in one.subtrees]
+    samples = [{"at": name, **sample} for name, one in made.items() for sample in one.samples]
     tables = (
-        Table("kinds", "Znodes by kind of difference", ("dest", "kind", "znodes"), kinds),
-        Table("by-subtree", "By subtree", ("dest", "subtree", "kind", "znodes"), subtrees, wide=(1,)),
-        Table(
-            "samples", "First of each kind", ("dest", "path", "kind", "source", "dest's"), samples, wide=(1,)
-        ),
-    )
+        Table("kinds", "Znodes by kind of difference", ("dest", "kind", "znodes"),
+              tuple((name, kind, str(count)) for name, kind, count in kinds)),
+        table("by-subtree", "By subtree", subtrees,
+              [("dest", "at"), ("subtree", "subtree"), ("kind", "kind"), ("znodes", "count")], wide=(1,)),
+        table("samples", "First of each kind", samples,
+              [("dest", "at"), ("path", "path"), ("kind", "kind"), ("source", "source"), ("dest's", "dest")],
+              wide=(1,)),
+    )  # fmt: skip
     pictures = tuple(
         Picture(
-            bars(f"{name}: znodes that differ", [Bar(*one) for one in of.counts.items()]),
-            "A znode counts once for each field that differs.",
+            bars(f"{name}: znodes that differ", [Bar(*kind) for kind in one.counts.items()]),
+            "A znode counts for each field that differs.",
         )
-        for name, of in made.items()
-        if of.counts
+        for name, one in made.items()
+        if one.counts
     )
     answer = "; ".join(_answer(name, one) for name, one in made.items())
     frames = {f"differences-{name}": one.frame for name, one in made.items()}
-    equal = f"{input.asked.chroot} of {source} beside each dest server. "
+    equal = f"{input.request.chroot} of {source} beside each dest server. "
     return Section("Differences", equal + answer + ".", figures, tables if kinds else (), pictures, frames)
 
 

@@ -1,5 +1,5 @@
-"""partitions: how large each partition's replicas are and how fast they grow, by broker, out of the brokers'
-log directories: what a removal of brokers or a rebalance is planned with."""
+"""partitions: how large each partition's replicas are and how fast they grow, by broker, from the brokers'
+log directories: the base for planning a removal of brokers or a rebalance."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from zkmigrate.errors import UsageError
-from zkmigrate.model.report import Table
 from zkmigrate.spark.charts import Bar, bars
 from zkmigrate.spark.input import Input, only, seconds
-from zkmigrate.spark.plain_rows import moment, plain
-from zkmigrate.spark.reading import tasks
+from zkmigrate.spark.plain_rows import Cell, moment, plain, table
+from zkmigrate.spark.reading import task_reader
 from zkmigrate.spark.request import parse_place
 from zkmigrate.spark.section import Picture, Section
 
-_HOUR, _DAY = 3600, 86400
-_UNLIKE, _UNLIKE_BYTES = 0.1, 1 << 20
+_WINDOWS = {"hour": 3600, "day": 86400}
+"""In seconds, up to the newest data."""
+_UNEVEN, _UNEVEN_BYTES = 0.1, 1 << 20
 """Replicas differ a lot from this share of the largest on, and at least by this many bytes."""
 _REPLICA = ("broker", "topic", "partition")
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def run(input: Input) -> Section:
-    """The job. Sizes are those of segments, without indexes, as kafka-log-dirs.sh counts them. Raises
-    UsageError where no directory of a broker was named."""
-    places = [parse_place(text) for text in input.asked.broker_dirs]
+    """The job. Sizes are of segments without indexes, as kafka-log-dirs.sh counts them. Raises UsageError if
+    no broker's directory was named."""
+    places = [parse_place(text) for text in input.request.broker_dirs]
     if not places:
         raise UsageError(
             "partitions reads brokers' log directories. Needed: --broker-dir [NAME=]DIR, of each"
@@ -36,7 +36,7 @@ def run(input: Input) -> Section:
     by_name: dict[str, list[str]] = {}
     for place in places:
         by_name.setdefault(place.server, []).append(place.path)
-    reader = tasks(input.spark, "kafkalogdir")
+    reader = task_reader(input.spark, "kafkalogdir")
     read = [reader.option("broker", name).load(paths) for name, paths in by_name.items()]
     # Each answer below reads all of it again otherwise.
     rows = reduce(DataFrame.unionByName, read).persist()
@@ -47,8 +47,8 @@ def run(input: Input) -> Section:
 
 
 def _ends(found: DataFrame) -> Row:
-    """oldest, newest: of the data, in seconds; None without any. ahead: segments that are dated after their
-    own last change, by more than a minute: they do not count for newest."""
+    """oldest, newest: of the data, in seconds; None without any. ahead: how many segments are dated more than
+    a minute after their last change; newest ignores them."""
     last, changed = seconds("last_timestamp"), seconds("modified")
     row = found.filter("state = 'current'").agg(
         F.min(F.coalesce(seconds("first_timestamp"), last)).alias("oldest"),
@@ -59,7 +59,7 @@ def _ends(found: DataFrame) -> Row:
 
 
 def _replicas(found: DataFrame, ends: Row) -> DataFrame:
-    """A row for each replica that is in use: its size, and how fast it grew in the newest hour and day."""
+    """A row for each replica in use: its size, and its growth in the newest hour and day."""
     order = Window.partitionBy(*_REPLICA, "dir").orderBy("base_offset")
     last = seconds("last_timestamp")
     # A segment whose headers have no time begins where the one before it ends.
@@ -82,16 +82,15 @@ def _replicas(found: DataFrame, ends: Row) -> DataFrame:
         F.count_if(F.col("evidence") == "modified").alias("dated_by_file"),
         *(
             F.sum(_share(ends, window) * F.col("written")).alias(f"bytes_{name}")
-            for name, window in (("hour", _HOUR), ("day", _DAY))
+            for name, window in _WINDOWS.items()
         ),
     )
-    return grouped.withColumns(
-        {f"per_second_{name}": _rate(ends, name, window) for name, window in (("hour", _HOUR), ("day", _DAY))}
-    ).drop("since")
+    rates = {f"per_second_{name}": _rate(ends, name, window) for name, window in _WINDOWS.items()}
+    return grouped.withColumns(rates).drop("since")
 
 
 def _share(ends: Row, window: int) -> Column:
-    """Which share of a segment falls into the last seconds of the data, if it was written evenly."""
+    """The share of a segment that was written in the last `window` seconds, at an even rate."""
     if ends.newest is None:
         return F.lit(0.0)
     begin, end = F.lit(ends.newest - window), F.lit(ends.newest)
@@ -102,8 +101,8 @@ def _share(ends: Row, window: int) -> Column:
 
 
 def _rate(ends: Row, name: str, window: int) -> Column:
-    """Bytes per second. A partition whose beginning was deleted is known from its oldest segment on, any
-    other from the beginning of all data."""
+    """Bytes per second. A partition whose beginning was deleted counts from its oldest segment on, any other
+    from the beginning of all data."""
     if ends.newest is None:
         return F.lit(0.0)
     newest = F.lit(ends.newest)
@@ -114,12 +113,12 @@ def _rate(ends: Row, name: str, window: int) -> Column:
 
 
 def _brokers(rows: DataFrame, frame: DataFrame) -> DataFrame:
-    def of(state: str) -> Column:
-        return F.coalesce(F.sum(F.when(F.col("state") == state, F.col("bytes"))), F.lit(0))
-
     held = rows.groupBy("broker").agg(
         F.count_distinct("dir").alias("dirs"),
-        *(of(state).alias(f"{state}_bytes") for state in ("current", "future", "deleted", "stray")),
+        *(
+            F.sum(F.when(F.col("state") == state, F.col("bytes")).otherwise(0)).alias(f"{state}_bytes")
+            for state in ("current", "future", "deleted", "stray")
+        ),
         F.count_if(F.col("rest") == "torn").alias("torn"),
         F.count("corrupt").alias("corrupt"),
     )
@@ -135,7 +134,7 @@ def _brokers(rows: DataFrame, frame: DataFrame) -> DataFrame:
     return held.join(grown, "broker", "left").na.fill(0, numbers).orderBy("broker")
 
 
-def _unlike(frame: DataFrame) -> DataFrame:
+def _uneven(frame: DataFrame) -> DataFrame:
     """Partitions whose replicas differ a lot in size."""
     grouped = frame.groupBy("topic", "partition").agg(
         F.count("*").alias("replicas"),
@@ -147,15 +146,14 @@ def _unlike(frame: DataFrame) -> DataFrame:
         (F.max("first_offset") - F.min("first_offset")).alias("begin_apart"),
     )
     apart = F.col("largest") - F.col("smallest")
-    wanted = (apart >= _UNLIKE_BYTES) & (apart > _UNLIKE * F.col("largest"))
+    wanted = (apart >= _UNEVEN_BYTES) & (apart > _UNEVEN * F.col("largest"))
     return grouped.filter(wanted).withColumn("apart", apart).orderBy(F.desc("apart"), "topic", "partition")
 
 
 def _section(input: Input, rows: DataFrame, frame: DataFrame, ends: Row) -> Section:
-    top = input.asked.top
-    brokers = _brokers(rows, frame)
-    unlike = _unlike(frame)
-    by_broker, differing = brokers.collect(), unlike.limit(top).collect()
+    top = input.request.top
+    brokers, uneven = _brokers(rows, frame), _uneven(frame)
+    by_broker, differing = brokers.collect(), uneven.limit(top).collect()
     ordered = frame.orderBy(F.desc("bytes"), "topic", "partition", "broker")
     largest = ordered.limit(top).collect()
     busiest = frame.orderBy(F.desc("per_second_hour"), "topic", "partition", "broker").limit(top).collect()
@@ -164,15 +162,10 @@ def _section(input: Input, rows: DataFrame, frame: DataFrame, ends: Row) -> Sect
     not_read = unread.orderBy("broker", "dir", "folder").limit(top)
     bad = not_read.collect() if _sum(by_broker, "corrupt") else []
     skew = {
-        name: _skew([float(row[column]) for row in by_broker])
-        for name, column in (
-            ("bytes", "current_bytes"),
-            ("partitions", "partitions"),
-            ("per_second_hour", "per_second_hour"),
-            ("per_second_day", "per_second_day"),
-        )
+        name: _skew([float(row[f"current_{name}" if name == "bytes" else name]) for row in by_broker])
+        for name in ("bytes", "partitions", "per_second_hour", "per_second_day")
     }
-    answer = " ".join(_sentences(by_broker, largest, skew, unlike.count(), double, ends))
+    answer = " ".join(_sentences(by_broker, largest, skew, uneven.count(), double, ends))
     figures = {
         "brokers": [plain(row) for row in by_broker],
         "skew": skew,
@@ -186,32 +179,28 @@ def _section(input: Input, rows: DataFrame, frame: DataFrame, ends: Row) -> Sect
         "dated_after_change": ends.ahead,
         "dated_by_file": _sum(by_broker, "dated_by_file"),
     }
-    tables = [_broker_table(by_broker), _replica_table("largest", "Largest partitions", largest)]
-    tables.append(_replica_table("busiest", "Fastest growing partitions", busiest))
-    if differing:
-        tables.append(_unlike_table(differing))
-    if bad:
-        tables.append(
-            Table(
-                "unread", "What could not be read", ("broker", "dir", "what"),
-                tuple((row.broker, row.dir, f"{row.folder}: {row.corrupt}") for row in bad), wide=(2,),
-            )
-        )  # fmt: skip
-    pictures = (
-        Picture(
-            bars("Bytes", [Bar(row.broker, float(row.current_bytes)) for row in by_broker]),
-            "By broker: segments of partitions in use.",
-        ),
-        Picture(
-            bars(
-                "Bytes per second",
-                [Bar(row.broker, float(row.per_second_hour)) for row in by_broker],
-            ),
-            "By broker, in the last hour of the data.",
-        ),
-    )
-    frames = {"partitions": ordered, "brokers": brokers, "unlike": unlike, "segments": rows}
-    return Section("Partitions", answer, figures, tuple(tables), pictures, frames)
+    tables = [
+        table("brokers", "Brokers", by_broker, _BROKER_COLUMNS,
+              "torn: segments whose last batch is cut off, or was being written."),
+        table("largest", "Largest partitions", largest, _REPLICA_COLUMNS, wide=(0,)),
+        table("busiest", "Fastest growing partitions", busiest, _REPLICA_COLUMNS, wide=(0,)),
+        table("unlike", "Replicas that differ in size", differing, _UNEVEN_COLUMNS,
+              "In offsets. Ends apart: a replica is behind. Beginnings apart: retention removed more of one.",
+              (0,)),
+        table("unread", "What could not be read", bad,
+              [("broker", "broker"), ("dir", "dir"), ("what", lambda row: f"{row.folder}: {row.corrupt}")],
+              wide=(2,)),
+    ]  # fmt: skip
+    pictures = tuple(
+        Picture(bars(title, [Bar(row.broker, float(row[column])) for row in by_broker]), caption)
+        for title, column, caption in (
+            ("Bytes", "current_bytes", "Segments of partitions in use, by broker."),
+            ("Bytes per second", "per_second_hour", "In the last hour of the data, by broker."),
+        )
+    )  # fmt: skip
+    frames = {"partitions": ordered, "brokers": brokers, "unlike": uneven, "segments": rows}
+    shown = tuple(one for one in tables if one.rows or one.id in ("brokers", "largest", "busiest"))
+    return Section("Partitions", answer, figures, shown, pictures, frames)
 
 
 def _sum(rows: list[Row], name: str) -> int:
@@ -228,53 +217,52 @@ def _sentences(
     brokers: list[Row],
     largest: list[Row],
     skew: dict[str, float | None],
-    unlike: int,
+    uneven: int,
     double: list[Row],
     ends: Row,
 ) -> list[str]:
-    told = [
+    sentences = [
         f"{len(brokers)} broker{'s' * (len(brokers) != 1)} ({', '.join(row.broker for row in brokers)}), "
         f"{_sum(brokers, 'partitions')} replicas, {size(_sum(brokers, 'current_bytes'))}."
     ]
     if largest:
         one = largest[0]
-        told.append(f"The largest is {one.topic}-{one.partition} at {one.broker}, {size(one.bytes)}.")
+        sentences.append(f"The largest is {_name(one)} at {one.broker}, {size(one.bytes)}.")
     if len(brokers) > 1 and skew["bytes"] is not None:
         most = max(brokers, key=lambda row: row.current_bytes)
-        told.append(f"{most.broker} holds {skew['bytes']:g} times the mean.")
-        told.append(
-            f"Replicas of {unlike} partitions differ by more than {_UNLIKE:.0%} and {size(_UNLIKE_BYTES)}."
-            if unlike
+        sentences.append(f"{most.broker} holds {skew['bytes']:g} times the mean.")
+        sentences.append(
+            f"Replicas of {uneven} partitions differ by more than {_UNEVEN:.0%} and {size(_UNEVEN_BYTES)}."
+            if uneven
             else "No partition's replicas differ a lot in size."
         )
     if ends.newest is None:
-        told.append("There is no record yet, so there are no rates.")
+        sentences.append("There is no record yet, so there are no rates.")
     else:
         rate = sum(row.per_second_hour for row in brokers)
-        told.append(
+        sentences.append(
             f"In the hour up to {_clock(ends.newest)} UTC, the newest data, replicas grew by {size(rate)} a "
-            "second in all. Rates rest on the times in the headers of record batches; a segment counts as "
-            "written evenly between its first and its newest. What compaction removed is not in them."
+            "second in all. Rates come from the times in the headers of record batches; a segment counts as "
+            "written evenly between its first and its newest. They leave out what compaction removed."
         )
     if dated_by_file := _sum(brokers, "dated_by_file"):
-        told.append(f"{dated_by_file} segments have no times in them: their files' last change counts.")
+        sentences.append(f"{dated_by_file} segments have no times: the last change of their files counts.")
     if ends.ahead:
-        told.append(
+        sentences.append(
             f"{ends.ahead} segments are dated after their own last change: producers' clocks are off."
         )
     if leftover := _sum(brokers, "deleted_bytes") + _sum(brokers, "stray_bytes"):
-        told.append(f"{size(leftover)} besides wait for deletion or are stray.")
+        sentences.append(f"{size(leftover)} more wait for deletion or are stray.")
     if moving := _sum(brokers, "future_bytes"):
-        told.append(f"{size(moving)} are being moved between directories of one broker.")
+        sentences.append(f"{size(moving)} are being moved between directories of one broker.")
     if double:
         one = double[0]
-        told.append(
-            f"{one.broker} holds {one.topic}-{one.partition} in {one.dirs} directories: Kafka does not start "
-            "with that."
+        sentences.append(
+            f"{one.broker} holds {_name(one)} in {one.dirs} directories: Kafka does not start with that."
         )
     if unread := _sum(brokers, "corrupt"):
-        told.append(f"{unread} files or folders could not be read, or are not Kafka's; see the table.")
-    return told
+        sentences.append(f"{unread} files or folders could not be read, or are not Kafka's; see the table.")
+    return sentences
 
 
 def size(count: float) -> str:
@@ -282,51 +270,37 @@ def size(count: float) -> str:
     value, unit = float(count), 0
     while value >= 1024 and unit < len(_UNITS) - 1:
         value, unit = value / 1024, unit + 1
-    return f"{value:.0f} {_UNITS[unit]}" if not unit else f"{value:.1f} {_UNITS[unit]}"
+    return f"{value:.{int(unit > 0)}f} {_UNITS[unit]}"
 
 
 def _clock(at: float) -> str:
     return moment(datetime.fromtimestamp(at, UTC))
 
 
-def _broker_table(rows: list[Row]) -> Table:
-    head = ("broker", "dirs", "replicas", "segments", "held", "per second, hour", "per second, day",
-            "future", "deleted", "stray", "torn", "not read")  # fmt: skip
-    cells = tuple(
-        (
-            row.broker, str(row.dirs), str(row.partitions), str(row.segments), size(row.current_bytes),
-            size(row.per_second_hour), size(row.per_second_day), size(row.future_bytes),
-            size(row.deleted_bytes), size(row.stray_bytes), str(row.torn), str(row.corrupt),
-        )
-        for row in rows
-    )  # fmt: skip
-    intro = "torn: segments whose last batch is cut off, or was being written."
-    return Table("brokers", "Brokers", head, cells, intro)
+def _size(column: str) -> Cell:
+    return lambda row: size(row[column])
 
 
-def _replica_table(id: str, title: str, rows: list[Row]) -> Table:
-    head = ("partition", "broker", "held", "segments", "per second, hour", "per second, day", "offsets",
-            "newest")  # fmt: skip
-    cells = tuple(
-        (
-            f"{row.topic}-{row.partition}", row.broker, size(row.bytes), str(row.segments),
-            size(row.per_second_hour), size(row.per_second_day),
-            f"{row.first_offset} to {'?' if row.next_offset is None else row.next_offset}",
-            moment(row.last_timestamp),
-        )
-        for row in rows
-    )  # fmt: skip
-    return Table(id, title, head, cells, wide=(0,))
+def _name(row: Row) -> str:
+    return f"{row.topic}-{row.partition}"
 
 
-def _unlike_table(rows: list[Row]) -> Table:
-    head = ("partition", "replicas", "largest", "at", "smallest", "at", "ends apart", "beginnings apart")
-    cells = tuple(
-        (
-            f"{row.topic}-{row.partition}", str(row.replicas), size(row.largest), row.largest_at,
-            size(row.smallest), row.smallest_at, str(row.offsets_apart), str(row.begin_apart),
-        )
-        for row in rows
-    )  # fmt: skip
-    intro = "In offsets. Ends apart: a replica is behind. Beginnings apart: retention removed more of one."
-    return Table("unlike", "Replicas that differ in size", head, cells, intro, wide=(0,))
+_RATES: list[tuple[str, Cell]] = [
+    ("per second, hour", _size("per_second_hour")), ("per second, day", _size("per_second_day")),
+]  # fmt: skip
+_BROKER_COLUMNS: list[tuple[str, Cell]] = [
+    ("broker", "broker"), ("dirs", "dirs"), ("replicas", "partitions"), ("segments", "segments"),
+    ("held", _size("current_bytes")), *_RATES, ("future", _size("future_bytes")),
+    ("deleted", _size("deleted_bytes")), ("stray", _size("stray_bytes")), ("torn", "torn"),
+    ("not read", "corrupt"),
+]  # fmt: skip
+_REPLICA_COLUMNS: list[tuple[str, Cell]] = [
+    ("partition", _name), ("broker", "broker"), ("held", _size("bytes")), ("segments", "segments"), *_RATES,
+    ("offsets", lambda row: f"{row.first_offset} to {'?' if row.next_offset is None else row.next_offset}"),
+    ("newest", "last_timestamp"),
+]  # fmt: skip
+_UNEVEN_COLUMNS: list[tuple[str, Cell]] = [
+    ("partition", _name), ("replicas", "replicas"), ("largest", _size("largest")), ("at", "largest_at"),
+    ("smallest", _size("smallest")), ("at", "smallest_at"), ("ends apart", "offsets_apart"),
+    ("beginnings apart", "begin_apart"),
+]  # fmt: skip

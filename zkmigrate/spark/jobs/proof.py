@@ -1,9 +1,8 @@
-"""proof: that each dest server's disk holds what source's holds of a subtree; the three proofs of the verb
-prove (docs/reference/prove.md), made in Spark.
+"""proof: each dest server's disk holds source's subtree: the three proofs of the verb prove
+(docs/reference/prove.md), made in Spark.
 
-Each dest server is proved by itself. What they share is what an expiry needs to be allowed: that it is in no
-dest server's log, and that none of them has closed the session.
-"""
+Each dest server is proved alone, except that an expiry is allowed only if no dest server has it in its log or
+has closed the session."""
 
 from __future__ import annotations
 
@@ -21,12 +20,12 @@ from zkmigrate.spark.disk import Disk
 from zkmigrate.spark.ensembles import Sides
 from zkmigrate.spark.input import Input, only
 from zkmigrate.spark.jobs.tenants import subtree
-from zkmigrate.spark.log_delta import lacking, owners_of
+from zkmigrate.spark.log_delta import delta_findings, owners_of
 from zkmigrate.spark.operation_kinds import CLOSES
-from zkmigrate.spark.plain_rows import plain
+from zkmigrate.spark.plain_rows import plain, table
 from zkmigrate.spark.section import Section
 from zkmigrate.spark.subtree_at import continuity
-from zkmigrate.spark.subtree_differences import first, unequal
+from zkmigrate.spark.subtree_differences import compare_subtrees, first
 from zkmigrate.spark.verb import reason
 from zkmigrate.zookeeper.data.delta import DeltaFinding, delta_held, not_reached, required_zxid
 from zkmigrate.zookeeper.data.errors import ZkDataError
@@ -39,7 +38,7 @@ _UNPROVED = "unproved"
 
 @dataclass(frozen=True)
 class _Proof:
-    """One proof of one dest server. body: for --json, without `held`. frame: all of what is missing, or
+    """One proof of one dest server. body: for --json, without `held`. frame: everything that is missing, or
     differs."""
 
     held: Held
@@ -48,7 +47,7 @@ class _Proof:
 
 
 def run(input: Input) -> Section:
-    """The job. Not more than `asked.top` findings of each proof are figures; the tables have all."""
+    """The job. The figures have at most `request.top` findings of each proof, the Parquet tables all."""
     sides = Sides(input)
     proofs = _Proofs(sides)
     source, largest = "", None
@@ -65,7 +64,7 @@ def run(input: Input) -> Section:
 
 @dataclass(frozen=True)
 class _Largest:
-    """Of source's subtree: the largest zxid and a path that has it; frame: by subtree."""
+    """Of source's subtree: the largest zxid and a path with it; frame: by subtree."""
 
     zxid: int
     path: str
@@ -73,25 +72,25 @@ class _Largest:
 
 
 def _largest(sides: Sides) -> _Largest:
-    """Raises ZkDataError, UsageError where there is no such subtree."""
+    """Raises ZkDataError, UsageError without such a subtree."""
     nodes = sides.tree(sides.upto).nodes
     newest = F.greatest("czxid", "mzxid", "pzxid")
     row = only(nodes.orderBy(newest.desc(), "path").select(newest.alias("zxid"), "path"))
-    found = nodes.groupBy(subtree(F.col("path"), sides.asked.depth_below).alias("subtree")).agg(
+    found = nodes.groupBy(subtree(F.col("path"), sides.request.depth_below).alias("subtree")).agg(
         F.count("*").alias("znodes"), *(F.max(name).alias(name) for name in ("czxid", "mzxid", "pzxid"))
     )
     return _Largest(row.zxid, row.path, found.orderBy(F.desc(newest), "subtree"))
 
 
 class _Proofs:
-    """Makes them. What is the same for several dest servers is read once."""
+    """Reads once what several dest servers share."""
 
     def __init__(self, sides: Sides) -> None:
         self._sides = sides
         self._deltas: dict[int, _Proof] = {}
 
     def of(self, dest: Disk, reach: Mapping[str, Reach], largest: _Largest) -> dict[str, _Proof]:
-        """All three, by name. Raises ZkDataError where source cannot be read."""
+        """All three, by name. Raises ZkDataError if source cannot be read."""
         where = reach[dest.server]
         return {
             "tail": self._tail(where, largest),
@@ -117,27 +116,23 @@ class _Proofs:
         return self._deltas[where.zxid]
 
     def _judged(self, where: Reach, reach: Mapping[str, Reach], body: dict[str, Any]) -> _Proof:
-        sides, after, top = self._sides, where.zxid, self._sides.asked.top
+        sides, after, top = self._sides, where.zxid, self._sides.request.top
+        frame, missing, allowed, counted = None, [], [], {False: 0, True: 0}
         try:
             walked = continuity(sides.spark, sides.source, after, None)
             unproved = str(walked.broken or "") or not_reached(walked.last, after, required_zxid(sides.upto))
             log = sides.source.log(sides.spark, after, zxids=(after + 1, (1 << 63) - 1))
-            frame = None
-            missing, allowed = [], []
-            counted = {False: 0, True: 0}
             if log is not None:
                 owners = self._living(owners_of(sides.tree(min(after, sides.upto)).nodes), reach)
-                on_dest = sides.asked.on_dest
-                frame = lacking(log, sides.asked.chroot, owners, on_dest, highest(reach)).persist()
+                on_dest = sides.request.on_dest
+                frame = delta_findings(log, sides.request.chroot, owners, on_dest, highest(reach)).persist()
                 counted |= {row.allowed: row["count"] for row in frame.groupBy("allowed").count().collect()}
                 missing, allowed = (
                     [_finding(row) for row in frame.filter(kind).orderBy("number").limit(top).collect()]
                     for kind in ("NOT allowed", "allowed")
                 )
-        except PySparkException as error:
+        except (PySparkException, ZkDataError) as error:
             return _Proof(None, body | {_UNPROVED: reason(error)})
-        except ZkDataError as error:
-            return _Proof(None, body | {_UNPROVED: str(error)})
         more = {
             "records": walked.records, "missing": missing, "missing_count": counted[False],
             "allowed": allowed, "allowed_count": counted[True], _UNPROVED: unproved,
@@ -145,19 +140,20 @@ class _Proofs:
         return _Proof(delta_held(counted[False], unproved), body | more, frame)
 
     def _living(self, owners: DataFrame, reach: Mapping[str, Reach]) -> DataFrame:
-        """With whether the session lives on dest, as `zookeeper.data.proofs.delta_proof` says: every dest
-        server was cut over, and none has closed it since."""
+        """With whether the session lives on dest, by `zookeeper.data.proofs.delta_proof`: every dest server
+        was cut over, and none has closed it since."""
         if not cut_over(reach):
             return owners.withColumn("living", F.lit(False))
         closed = [
-            log.filter((F.col("type") == CLOSES) & (F.col("zxid") > reach[dest.server].zxid))
+            log.filter((F.col("type") == CLOSES) & (F.col("zxid") > reach[dest.server].zxid)).select(
+                "session"
+            )
             for dest in self._sides.dests
             if (log := dest.log(self._sides.spark, reach[dest.server].zxid)) is not None
         ]
-        ended = [each.select("session") for each in closed]
-        if not ended:
+        if not closed:
             return owners.withColumn("living", F.lit(True))
-        known = reduce(DataFrame.union, ended).distinct().withColumn("closed", F.lit(True))
+        known = reduce(DataFrame.union, closed).distinct().withColumn("closed", F.lit(True))
         return owners.join(known, "session", "left").select(
             "session", "path", F.col("closed").isNull().alias("living")
         )
@@ -171,18 +167,16 @@ class _Proofs:
         }  # fmt: skip
         try:
             source, other = sides.tree(zxid), sides.tree_of(dest, zxid)
-            found = unequal(source, other)
-            some = first(found.frame, sides.asked.top) if found.count else []
+            found = compare_subtrees(source, other)
+            some = first(found.frame, sides.request.top) if found.count else []
             more = {
                 "znodes": found.znodes[1],
                 "znodes_on_source": found.znodes[0],
                 "differences": [difference(one) for one in some],
                 "differences_count": found.count,
             }
-        except PySparkException as error:
+        except (PySparkException, ZkDataError) as error:
             return _Proof(None, body | {_UNPROVED: reason(error)})
-        except ZkDataError as error:
-            return _Proof(None, body | {_UNPROVED: str(error)})
         return _Proof(not found.count, body | more, found.frame)
 
 
@@ -193,57 +187,60 @@ def _finding(row: Row) -> dict[str, Any]:
 def _section(
     input: Input, source: str, made: Mapping[str, Mapping[str, _Proof]], largest: _Largest | None
 ) -> Section:
-    held = all_held(proof.held for of in made.values() for proof in of.values())
-    subtrees = [] if largest is None else largest.frame.limit(input.asked.top).collect()
+    every = [(name, kind, proof) for name, proofs in made.items() for kind, proof in proofs.items()]
+    held = all_held(proof.held for _, _, proof in every)
+    subtrees = [] if largest is None else largest.frame.limit(input.request.top).collect()
     figures = {
-        "chroot": input.asked.chroot,
+        "chroot": input.request.chroot,
         "source": source,
         "subtrees": [plain(row) for row in subtrees],
         "dests": {
             name: {
-                "held": all_held(proof.held for proof in of.values()),
-                **{kind: {"held": proof.held, **proof.body} for kind, proof in of.items()},
+                "held": all_held(proof.held for proof in proofs.values()),
+                **{kind: {"held": proof.held, **proof.body} for kind, proof in proofs.items()},
             }
-            for name, of in made.items()
+            for name, proofs in made.items()
         },
     }
-    frames = {
-        f"{kind}-{name}": proof.frame
-        for name, of in made.items()
-        for kind, proof in of.items()
-        if proof.frame is not None
-    }
+    frames = {f"{kind}-{name}": proof.frame for name, kind, proof in every if proof.frame is not None}
     if largest is not None:
         frames["largest"] = largest.frame
-    head = ("subtree", "znodes", "czxid", "mzxid", "pzxid")
-    zxids = tuple(
-        (row.subtree, str(row.znodes), *(format_zxid(row[name]) for name in head[2:])) for row in subtrees
-    )
+    missing = [
+        one | {"dest": name, "": word}
+        for name, proofs in made.items()
+        for key, word in (("missing", ""), ("allowed", "allowed, an expiry"))
+        for one in proofs["delta"].body.get(key, ())
+    ]
+    differences = [
+        {"at": name, **one}
+        for name, proofs in made.items()
+        for one in proofs["digest"].body.get("differences", ())
+    ]
     tables = (
-        _proofs(made),
-        *_missing(made),
-        *_differences(made),
-        Table("largest", "Largest zxids on source", head, zxids, wide=(0,)),
-    )
-    return Section("Proof", _answer(input.asked.chroot, made), figures, tables, (), frames, held, True)
+        Table("proofs", "Proofs", ("dest", "proof", "", "seen"),
+              tuple((name, kind, WORDS[proof.held], _seen(kind, proof)) for name, kind, proof in every),
+              wide=(3,)),
+        table("missing", "Missing on dest", missing,
+              [(name, name) for name in ("dest", "zxid", "type", "path", "session", "")], wide=(3,)),
+        table("differences", "Differences", differences,
+              [("dest", "at"), ("path", "path"), ("first that differs", "kind"), ("source", "source"),
+               ("dest's", "dest")], wide=(1,)),
+        table("largest", "Largest zxids on source", subtrees,
+              [(name, name) for name in ("subtree", "znodes", "czxid", "mzxid", "pzxid")], wide=(0,)),
+    )  # fmt: skip
+    shown = tuple(one for one in tables if one.rows or one.id in ("proofs", "largest"))
+    return Section("Proof", _answer(input.request.chroot, made), figures, shown, (), frames, held, True)
 
 
 def _answer(chroot: str, made: Mapping[str, Mapping[str, _Proof]]) -> str:
-    parts = [f"{name}: {', '.join(f'{kind} {WORDS[proof.held]}' for kind, proof in of.items())}"
-             for name, of in made.items()]  # fmt: skip
+    parts = [
+        f"{name}: {', '.join(f'{kind} {WORDS[proof.held]}' for kind, proof in proofs.items())}"
+        for name, proofs in made.items()
+    ]
     return f"What source holds of {chroot}, on dest. {'; '.join(parts)}."
 
 
-def _proofs(made: Mapping[str, Mapping[str, _Proof]]) -> Table:
-    rows = [
-        (name, kind, WORDS[proof.held], _told(kind, proof))
-        for name, of in made.items()
-        for kind, proof in of.items()
-    ]
-    return Table("proofs", "Proofs", ("dest", "proof", "", "seen"), tuple(rows), wide=(3,))
-
-
-def _told(kind: str, proof: _Proof) -> str:
+def _seen(kind: str, proof: _Proof) -> str:
     body = proof.body
     if body[_UNPROVED]:
         return str(body[_UNPROVED])
@@ -260,24 +257,3 @@ def _told(kind: str, proof: _Proof) -> str:
         f"{body['znodes_on_source']} znodes on source and {body['znodes']} here at {body['zxid']}, "
         f"{body['differences_count']} differ"
     )
-
-
-def _missing(made: Mapping[str, Mapping[str, _Proof]]) -> list[Table]:
-    head = ("dest", "zxid", "type", "path", "session", "")
-    rows = [
-        (name, one["zxid"], one["type"], one["path"], one["session"], word)
-        for name, of in made.items()
-        for list_, word in (("missing", ""), ("allowed", "allowed, an expiry"))
-        for one in of["delta"].body.get(list_, ())
-    ]
-    return [Table("missing", "Missing on dest", head, tuple(rows), wide=(3,))] if rows else []
-
-
-def _differences(made: Mapping[str, Mapping[str, _Proof]]) -> list[Table]:
-    head = ("dest", "path", "first that differs", "source", "dest's")
-    rows = [
-        (name, one["path"], one["kind"], one["source"], one["dest"])
-        for name, of in made.items()
-        for one in of["digest"].body.get("differences", ())
-    ]
-    return [Table("differences", "Differences", head, tuple(rows), wide=(1,))] if rows else []

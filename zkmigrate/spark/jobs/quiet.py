@@ -1,4 +1,4 @@
-"""quiet: when to cut over, from the transactions under the chroot in every minute of the log."""
+"""quiet: when to cut over, by the transactions under the chroot in every minute of the log."""
 
 from __future__ import annotations
 
@@ -11,43 +11,42 @@ from zkmigrate.errors import UsageError
 from zkmigrate.model.report import Table
 from zkmigrate.spark.charts import over_time, week
 from zkmigrate.spark.input import Input, only_under, under
-from zkmigrate.spark.plain_rows import moment
+from zkmigrate.spark.plain_rows import Cell, moment, table
 from zkmigrate.spark.quiet_windows import MINUTES_OF_A_WEEK, Hour, hours
 from zkmigrate.spark.section import Picture, Section
 
 _SHORT_MS = 6 * 3_600_000
-"""A log that covers less is looked at by seconds."""
-
+"""A shorter log is counted by seconds."""
 _BUSIEST = 5
 
 
 def run(input: Input) -> Section:
     """The job. A transaction counts once, however many znodes under the chroot it changes."""
-    asked = input.asked
+    request = input.request
     covered = input.log("time").agg(F.min("time"), F.max("time")).first()
     if covered is None or covered[0] is None:
-        raise UsageError(f"the log of {input.reference} holds no transaction: nothing tells when it is quiet")
+        raise UsageError(f"the log of {input.reference} holds no transaction: quiet times are unknown")
     begin_ms, end_ms = (round(at.replace(tzinfo=UTC).timestamp() * 1000) for at in covered)
     step_s = 60 if end_ms - begin_ms > _SHORT_MS else 1
     first, last = begin_ms // (1000 * step_s), end_ms // (1000 * step_s)
     frame = input.once(
-        input.effects("zxid", "time", "path", **only_under(asked.chroot))
-        .filter(under(F.col("path"), asked.chroot))
+        input.effects("zxid", "time", "path", **only_under(request.chroot))
+        .filter(under(F.col("path"), request.chroot))
         .groupBy(F.floor(F.unix_millis("time") / (1000 * step_s)).alias("step"))
         .agg(F.count_distinct("zxid").alias("transactions"))
         .select(F.timestamp_seconds(F.col("step") * step_s).alias("at"), "step", "transactions")
         .orderBy("step")
     )
     counts = {int(row.step): int(row.transactions) for row in frame.collect()}
-    # The first and the last stretch are covered in part only.
-    found = hours(counts, first + 1, last - 1, asked.window_s, step_s)
+    # The log covers only a part of the first and of the last step.
+    found = hours(counts, first + 1, last - 1, request.window_s, step_s)
     span = f"from {moment(covered[0])} to {moment(covered[1])}"
-    of = f"{sum(counts.values())} transactions under {asked.chroot} {span}"
+    counted = f"{sum(counts.values())} transactions under {request.chroot} {span}"
     weeks = (end_ms - begin_ms) / 60_000 / MINUTES_OF_A_WEEK
     figures = {
-        "chroot": asked.chroot,
+        "chroot": request.chroot,
         "server": input.reference,
-        "window_s": asked.window_s,
+        "window_s": request.window_s,
         "transactions": sum(counts.values()),
         "since_ms": begin_ms,
         "until_ms": end_ms,
@@ -57,35 +56,35 @@ def run(input: Input) -> Section:
     }
     busiest = found[: -min(_BUSIEST, len(found)) - 1 : -1]
     tables = (
-        _table("quietest", "Quietest hours of the week", found[: asked.top], asked.window_s),
-        _table("busiest", "Busiest hours of the week", busiest, asked.window_s),
+        _table("quietest", "Quietest hours of the week", found[: request.top], request.window_s),
+        _table("busiest", "Busiest hours of the week", busiest, request.window_s),
     )
     points = [(float(n * step_s), float(counts.get(n, 0))) for n in range(first, last + 1)]
     per = "minute" if step_s == 60 else "second"
     pictures = (
         Picture(
             over_time(f"Transactions per {per}", points, float(step_s)),
-            f"Under {asked.chroot}.",
+            f"Under {request.chroot}.",
         ),
         Picture(
             week(
-                f"Transactions to expect in {asked.window_s} s",
+                f"Transactions to expect in {request.window_s} s",
                 {(hour.hour // 24, hour.hour % 24): hour.expected for hour in found},
             ),
             "By the hour (UTC) in which the window begins. Empty: the log does not cover it.",
         ),
     )
-    answer = _answer(of, found, weeks, asked.window_s)
+    answer = _answer(counted, found, weeks, request.window_s)
     return Section("Quiet times", answer, figures, tables, pictures, {"rate": frame})
 
 
-def _answer(of: str, found: list[Hour], weeks: float, window_s: int) -> str:
+def _answer(counted: str, found: list[Hour], weeks: float, window_s: int) -> str:
     if not found:
-        return f"{of}. That is shorter than a window of {window_s} s: nothing can be said."
+        return f"{counted}. The log is shorter than a window of {window_s} s: quiet times are unknown."
     best = found[0]
     words = (
-        f"{of}. Best hour to begin a window of {window_s} s: {best.name} UTC, {best.expected:.3g} "
-        f"transactions to expect, at worst {best.worst:.3g}, none in {best.none:.0%} of {best.seen} windows; "
+        f"{counted}. Best hour to begin a window of {window_s} s: {best.name} UTC, {best.expected:.3g} "
+        f"transactions expected, at worst {best.worst:.3g}, none in {best.none:.0%} of {best.seen} windows; "
         f"best at minute {best.minute} ({best.at_minute:.3g})."
     )
     if weeks < 1:
@@ -93,13 +92,12 @@ def _answer(of: str, found: list[Hour], weeks: float, window_s: int) -> str:
     return words
 
 
-def _table(id: str, title: str, of: list[Hour], window_s: int) -> Table:
-    head = ("begins in (UTC)", f"expected in {window_s} s", "worst", "none in", "windows", "best minute")
-    rows = tuple(
-        (
-            hour.name, f"{hour.expected:.3g}", f"{hour.worst:.3g}", f"{hour.none:.0%}", str(hour.seen),
-            f":{hour.minute:02} ({hour.at_minute:.3g})",
-        )
-        for hour in of
-    )  # fmt: skip
-    return Table(id, title, head, rows)
+def _table(id: str, title: str, found: list[Hour], window_s: int) -> Table:
+    columns: list[tuple[str, Cell]] = [
+        ("begins in (UTC)", lambda hour: hour.name),
+        (f"expected in {window_s} s", lambda hour: f"{hour.expected:.3g}"),
+        ("worst", lambda hour: f"{hour.worst:.3g}"), ("none in", lambda hour: f"{hour.none:.0%}"),
+        ("windows", lambda hour: hour.seen),
+        ("best minute", lambda hour: f":{hour.minute:02} ({hour.at_minute:.3g})"),
+    ]  # fmt: skip
+    return table(id, title, found, columns)

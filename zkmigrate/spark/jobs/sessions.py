@@ -1,32 +1,27 @@
 """sessions: how many open and close, how long they live, how they end, and T: the smallest timeout of those
 that own ephemerals at or under the chroot, within which a rollback has to let them back.
 
-How an expiry shows: a closeSession carries the number that the client gave its request, its cxid. Clients
-count from 1; a server that closes by itself writes cxid 0. So it stands in the logs that servers of 3.4 to
-3.9 left for our tests: the session that was left to expire is closed with cxid 0, later than its timeout
-after it opened, and those that a client closed have its cxid. But a server also closes by itself where an
-operator ends a session through JMX. Only where the session was younger than its timeout is that told apart
-from an expiry: then the job says that its end cannot be told.
-"""
+How an expiry shows: a closeSession has the number of the client's request, its cxid. Clients count from 1; a
+server that closes a session by itself writes cxid 0. The logs that servers of 3.4 to 3.9 wrote for our tests
+show both. A server also closes a session by itself when an operator ends it through JMX. Only a session that
+was younger than its timeout cannot have expired: then the job says that its end cannot be told."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from zkmigrate.model.report import Table, length
 from zkmigrate.spark.charts import Bar, bars, over_time
-from zkmigrate.spark.input import Input
+from zkmigrate.spark.input import Input, only
 from zkmigrate.spark.open_sessions import Extent, ephemerals, events, extent, open_sessions
 from zkmigrate.spark.operation_kinds import CLOSES, OPENS
-from zkmigrate.spark.plain_rows import moment, plain
+from zkmigrate.spark.plain_rows import Cell, plain, table
 from zkmigrate.spark.section import Picture, Section
 from zkmigrate.spark.sources.files import File
-from zkmigrate.zookeeper.data.session import format_session
 from zkmigrate.zookeeper.data.snapname import snapshot_zxid
 from zkmigrate.zookeeper.data.zxid import format_zxid
 
@@ -39,8 +34,8 @@ _RECONNECTS = "A client that reconnects keeps its session and leaves no trace in
 
 @dataclass(frozen=True)
 class _Now:
-    """At the end of log and snapshot, where that can be told. open: sessions; owners: session, timeout_ms,
-    znodes, first path, by timeout. unknown: owners whose timeout is not known."""
+    """At the end of log and snapshot. open: how many sessions; owners: session, timeout_ms, znodes and first
+    path of the first ones, by timeout; owning: how many; unknown: owners of unknown timeout."""
 
     open: int
     owners: list[Row]
@@ -59,7 +54,7 @@ def run(input: Input) -> Section:
     opened = open_sessions(None if began is None else input.sessions, seen, start).persist()
     owned = ephemerals(input, seen, start)
     owners = _owners(owned, opened).persist()
-    now = None if covered.missing else _now(opened, owners, input.asked.top)
+    now = None if covered.missing else _now(opened, owners, input.request.top)
     frames = {"sessions": lives}
     if now is not None:
         frames |= {"open": opened, "owners": owners}
@@ -68,8 +63,8 @@ def run(input: Input) -> Section:
 
 
 def _lives(seen: DataFrame) -> DataFrame:
-    """A row for each session that the log opens or closes; null: not in the log. A second closing, of a
-    session that is closed already, has no effect."""
+    """A row for each session that the log opens or closes; null: not in the log. A second closing has no
+    effect."""
     opens, closes = F.col("type") == OPENS, F.col("type") == CLOSES
     found = seen.groupBy("session").agg(
         F.min(F.when(opens, F.struct("zxid", "time", "timeout_ms"))).alias("o"),
@@ -93,25 +88,20 @@ def _lives(seen: DataFrame) -> DataFrame:
 
 
 def _owners(owned: DataFrame, opened: DataFrame) -> DataFrame:
-    """Sessions by their timeouts; those of which none is known last."""
+    """Sessions by their timeouts, those of unknown timeout last."""
     found = owned.groupBy("session").agg(F.count("*").alias("znodes"), F.min("path").alias("path"))
     joined = found.join(opened, "session", "left").select("session", "timeout_ms", "znodes", "path")
     return joined.orderBy(F.asc_nulls_last("timeout_ms"), "session")
 
 
 def _now(opened: DataFrame, owners: DataFrame, top: int) -> _Now:
-    sums = owners.agg(
-        F.count("*").alias("owning"),
-        F.count_if(F.col("timeout_ms").isNull()).alias("unknown"),
-        F.min("timeout_ms").alias("smallest"),
-    ).first()
-    assert sums is not None
-    first = owners.limit(top).collect()
-    return _Now(opened.count(), first, sums["owning"], sums["unknown"], sums["smallest"])
+    unknown = F.count_if(F.col("timeout_ms").isNull())
+    sums = only(owners.agg(F.count("*"), unknown, F.min("timeout_ms")))
+    return _Now(opened.count(), owners.limit(top).collect(), *sums)
 
 
 def _timeouts(lives: DataFrame, opened: DataFrame) -> DataFrame:
-    """How many sessions have each timeout, of those whose timeout is known."""
+    """How many sessions have each known timeout."""
     both = lives.select("session", "timeout_ms").unionByName(opened)
     each = both.groupBy("session").agg(F.max("timeout_ms").alias("timeout_ms"))
     return each.filter("timeout_ms IS NOT NULL").groupBy("timeout_ms").agg(F.count("*").alias("sessions"))
@@ -148,9 +138,9 @@ def _section(
     rates: _Rates,
     frames: dict[str, DataFrame],
 ) -> Section:
-    asked = input.asked
+    request = input.request
     counts = _counts(lives)
-    histogram = timeouts.orderBy(F.desc("sessions"), "timeout_ms").limit(asked.top).collect()
+    histogram = timeouts.orderBy(F.desc("sessions"), "timeout_ms").limit(request.top).collect()
     lived = _lived(lives)
     figures = {
         "server": input.reference,
@@ -161,7 +151,7 @@ def _section(
         "open": None if now is None else now.open,
         "lived_ms": lived,
         "timeouts": [plain(row) for row in histogram],
-        "chroot": asked.chroot,
+        "chroot": request.chroot,
         "owners": None if now is None else now.owning,
         "owners_of_unknown_timeout": None if now is None else now.unknown,
         "smallest_timeout_ms": None if now is None or now.unknown else now.smallest_ms,
@@ -169,29 +159,27 @@ def _section(
         "missing": covered.missing,
         "reconnects": "cannot be told",
     }
-    churn, standing = _churn(input, covered, counts, lived), _standing(asked.chroot, covered, now, began)
-    tables = _tables(now, histogram, lived, asked.chroot, lives, asked.top)
-    answer = f"{churn} {standing} {_RECONNECTS}"
+    churn, now_open = _churn(input, covered, counts, lived), _now_open(request.chroot, covered, now, began)
+    tables = _tables(now, histogram, lived, request.chroot, lives, request.top)
+    answer = f"{churn} {now_open} {_RECONNECTS}"
     return Section("Sessions", answer, figures, tables, _pictures(rates, histogram), frames)
 
 
 def _counts(lives: DataFrame) -> dict[str, int]:
-    row = lives.agg(
+    counts = lives.agg(
         F.count("opened").alias("opened"),
         F.count("closed").alias("closed"),
         F.count_if(F.col("opened").isNull()).alias("opened_before_the_log"),
         F.count_if(F.col("end") == CLIENT).alias("closed_by_client"),
         F.count_if(F.col("end") == EXPIRED).alias("expired"),
         F.count_if(F.col("end") == UNTOLD).alias("end_untold"),
-    ).first()
-    assert row is not None
-    return dict(row.asDict())
+    )
+    return dict(only(counts).asDict())
 
 
 def _lived(lives: DataFrame) -> dict[str, int]:
     """Quantiles in ms, of the sessions whose beginning and end are in the log; empty without any."""
-    row = lives.agg(F.percentile_approx("lived_ms", list(_QUANTILES), 10_000).alias("lived")).first()
-    values: list[int] | None = None if row is None else row["lived"]
+    values = only(lives.agg(F.percentile_approx("lived_ms", list(_QUANTILES), 10_000)))[0]
     return {} if values is None else {f"{q:g}": v for q, v in zip(_QUANTILES, values, strict=True)}
 
 
@@ -212,12 +200,12 @@ def _churn(input: Input, covered: Extent, counts: dict[str, int], lived: dict[st
     return found
 
 
-def _standing(chroot: str, covered: Extent, now: _Now | None, began: File | None) -> str:
+def _now_open(chroot: str, covered: Extent, now: _Now | None, began: File | None) -> str:
     if now is None:
         base = "without a snapshot" if began is None else f"from {began.name} of {began.server}"
         return (
-            f"Which sessions are open, and the rollback deadline, cannot be told {base}: {covered.missing}. "
-            "Needed: a snapshot, and the log behind it without a hole."
+            f"Open sessions and the rollback deadline are unknown {base}: {covered.missing}. "
+            "Needed: a snapshot, and the log after it without a hole."
         )
     found = f"{now.open} are open at {format_zxid(covered.zxid)}."
     if not now.owning:
@@ -233,37 +221,25 @@ def _tables(
     now: _Now | None, histogram: list[Row], lived: dict[str, int], chroot: str, lives: DataFrame, top: int
 ) -> tuple[Table, ...]:
     ended = lives.filter(F.col("end").isin(EXPIRED, UNTOLD)).orderBy(F.desc("closed"), "session").limit(top)
+    session: tuple[str, Cell] = ("session", "session")
+    timeout: tuple[str, Cell] = ("timeout ms", _known("timeout_ms"))
+    lifetime: tuple[str, Cell] = ("lived ms", _known("lived_ms"))
     found = [
-        Table(
-            "timeouts", "Timeouts", ("timeout ms", "sessions"),
-            tuple((str(row.timeout_ms), str(row.sessions)) for row in histogram),
-        ),
-        Table(
-            "lived", "How long sessions lived", ("quantile", "ms"),
-            tuple((q, str(value)) for q, value in lived.items()),
-        ),
-        Table(
-            "ended", "Ended by a server", ("session", "timeout ms", "opened", "closed", "lived ms", "end"),
-            tuple(
-                (format_session(row.session), _known(row.timeout_ms), moment(row.opened), moment(row.closed),
-                 _known(row.lived_ms), row.end)
-                for row in ended.collect()
-            ), "The newest first.",
-        ),
+        table("owners", f"Owners of ephemerals at or under {chroot}", now.owners if now else (),
+              [session, timeout, ("ephemerals", "znodes"), ("first", "path")],
+              "The smallest timeout first.", (3,)),
+        table("timeouts", "Timeouts", histogram, [("timeout ms", "timeout_ms"), ("sessions", "sessions")]),
+        Table("lived", "How long sessions lived", ("quantile", "ms"),
+              tuple((quantile, str(ms)) for quantile, ms in lived.items())),
+        table("ended", "Ended by a server", ended.collect(),
+              [session, timeout, ("opened", "opened"), ("closed", "closed"), lifetime, ("end", "end")],
+              "The newest first."),
     ]  # fmt: skip
-    if now is not None:
-        rows = tuple(
-            (format_session(row.session), _known(row.timeout_ms), str(row.znodes), row.path)
-            for row in now.owners
-        )
-        head = ("session", "timeout ms", "ephemerals", "first")
-        title = f"Owners of ephemerals at or under {chroot}"
-        found.insert(0, Table("owners", title, head, rows, "The smallest timeout first.", wide=(3,)))
-    return tuple(table for table in found if table.rows)
+    return tuple(one for one in found if one.rows)
 
 
-def _known(value: Any) -> str:
-    return "not known" if value is None else str(value)
+def _known(column: str) -> Cell:
+    return lambda row: "not known" if row[column] is None else row[column]
 
 
 def _pictures(rates: _Rates, histogram: list[Row]) -> tuple[Picture, ...]:

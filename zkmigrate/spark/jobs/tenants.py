@@ -1,39 +1,48 @@
-"""tenants: who lives in this ensemble, how large each is, and how much each writes; and the znodes and lists
-of children that come near jute.maxbuffer."""
+"""tenants: the subtrees of an ensemble, how large each is and how much it writes; and the znodes and lists of
+children near jute.maxbuffer."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from zkmigrate.errors import UsageError
-from zkmigrate.model.report import Table
 from zkmigrate.spark.charts import Bar, bars
-from zkmigrate.spark.input import Input, only
+from zkmigrate.spark.input import Input, epoch, only, place_in_epoch
 from zkmigrate.spark.open_sessions import is_session
-from zkmigrate.spark.plain_rows import moment, plain
+from zkmigrate.spark.operation_kinds import CLOSES, CREATES, ENDS, WRITES
+from zkmigrate.spark.plain_rows import Cell, plain, table
 from zkmigrate.spark.section import Picture, Section
-from zkmigrate.spark.sizes import beginning, znodes
+from zkmigrate.spark.sources.files import File
+from zkmigrate.zookeeper.data.effect import SYSTEM_ROOT
 from zkmigrate.zookeeper.data.four_letter_words import WordError, parse_wchp
+from zkmigrate.zookeeper.data.logdir import hole
+from zkmigrate.zookeeper.data.snapname import snapshot_zxid
+from zkmigrate.zookeeper.data.txnlog import log_zxid
+from zkmigrate.zookeeper.data.zxid import format_zxid
 
 _CHILD_BYTES = 4
-"""Jute writes a name with its length before it."""
-
+"""Jute writes a name's length before it."""
 _NEAR = 0.5
-"""A znode or a list of children is told from this share of jute.maxbuffer on."""
+"""Share of jute.maxbuffer from which on a znode or a list of children is reported."""
+
+_SERVERS_OWN = ("/", SYSTEM_ROOT, f"{SYSTEM_ROOT}/quota")
+"""What a server creates before its first transaction."""
+
+_NODES = "path string, data_length int, ephemeral_owner bigint"
 
 
 def run(input: Input) -> Section:
-    """The job. A write is an operation that had an effect and names a znode, a deletion by a closing session
-    among them."""
-    nodes = znodes(input).withColumn("subtree", subtree(F.col("path"), input.asked.depth)).persist()
+    """The job. A write is an operation with an effect that names a znode, also a deletion by a closing
+    session."""
+    nodes = znodes(input).withColumn("subtree", subtree(F.col("path"), input.request.depth)).persist()
     log = input.effects("time", "session", "path", "data_length").filter(F.col("path").isNotNull())
     written = input.reused(_written(log))
     span = only(written.agg(F.min("first_write"), F.max("last_write")))
     minutes = max((span[1] - span[0]).total_seconds() / 60, 1 / 60) if span[0] else 0.0
-    joined = _sizes(nodes).join(_writes(written, input.asked.depth), "subtree", "full_outer")
+    joined = _sizes(nodes).join(_writes(written, input.request.depth), "subtree", "full_outer")
     if (watches := _watches(input)) is not None:
         joined = joined.join(watches, "subtree", "full_outer")
     rate = F.round(F.col("writes") / minutes, 3) if minutes else F.lit(0.0)
@@ -44,19 +53,80 @@ def run(input: Input) -> Section:
     return _section(input, frame, largest, input.once(_lists(nodes)), minutes)
 
 
+def base_snapshot(input: Input) -> File | None:
+    """The snapshot to begin from; None if the log begins with the first transaction. Raises UsageError
+    without either."""
+    if input.snapshots:
+        return input.snapshot
+    first = log_zxid(input.logs_by_server[input.reference][0].name) or 0
+    if found := hole(None, 0, first):
+        log = f"the log of {input.reference}"
+        raise UsageError(f"no snapshot, and {log} does not begin with the first transaction: {found}")
+    return None
+
+
+def znodes(input: Input) -> DataFrame:
+    """The znodes at the end of the log: path, data_length (-1: null data) and ephemeral_owner; for other
+    fields see `subtree_at`. Raises UsageError as `base_snapshot`.
+
+    For each path the last operation that creates or deletes it says whether it is there, the last one with
+    data how much. That holds over a fuzzy snapshot too, which may have some of these changes already."""
+    snapshot = base_snapshot(input)
+    start = 0 if snapshot is None else snapshot_zxid(snapshot.name) or 0
+    behind = input.effects(
+        "zxid", "sequence", "session", "type", "path", "data_length", "ephemeral_owner",
+        fromZxid=format_zxid(start + 1),
+    )  # fmt: skip
+    kind = F.col("type")
+    creates, lives, data = (kind.isin(*of) for of in (CREATES, (*CREATES, *ENDS), (*CREATES, *WRITES)))
+    place = place_in_epoch()
+    of_epochs = (
+        behind.filter(F.col("path").isNotNull() & (lives | data))
+        .groupBy("path", epoch().alias("epoch"))
+        .agg(
+            F.max_by(creates, F.when(lives, place)).alias("made"),
+            F.max_by("data_length", F.when(data, place)).alias("new_length"),
+            F.max_by("ephemeral_owner", F.when(creates, place)).alias("new_owner"),
+        )
+    )
+    # None of the three is null where such an operation was.
+    last = of_epochs.groupBy("path").agg(
+        *(
+            F.max_by(name, F.when(F.col(name).isNotNull(), F.col("epoch"))).alias(name)
+            for name in ("made", "new_length", "new_owner")
+        )
+    )
+    if snapshot is None:
+        before = input.spark.createDataFrame([(path, 0, 0) for path in _SERVERS_OWN], _NODES)
+    else:
+        before = input.nodes("path", "data_length", "ephemeral_owner")
+    joined = before.join(last, "path", "full_outer").filter(
+        F.coalesce("made", F.col("data_length").isNotNull())
+    )
+    found = joined.select(
+        "path",
+        F.coalesce("new_length", "data_length").alias("data_length"),
+        F.coalesce("new_owner", "ephemeral_owner").alias("ephemeral_owner"),
+    )
+    # 3.4 and 3.5 do not log what a closing session deletes. A session is never opened again.
+    closed = behind.filter(kind == CLOSES).select(F.col("session").alias("ephemeral_owner")).distinct()
+    return found.join(F.broadcast(closed), "ephemeral_owner", "left_anti")
+
+
 def _watches(input: Input) -> DataFrame | None:
-    """By subtree, from saved answers; None where none was given. Raises UsageError for what is no answer."""
-    if not input.asked.watches:
+    """By subtree, from saved answers; None if none was given. Raises UsageError for a file that is not
+    one."""
+    if not input.request.watches:
         return None
     counts: Counter[str] = Counter()
-    for file in input.asked.watches:
+    for file in input.request.watches:
         try:
             answer = parse_wchp(file.read_text(encoding="utf-8"))
         except (WordError, UnicodeDecodeError) as error:
             raise UsageError(f"{file}: {error}. Needed: the whole answer of a server to wchp") from error
         counts.update({path: len(sessions) for path, sessions in answer.items()})
     frame = input.spark.createDataFrame(list(counts.items()), "path string, watches bigint")
-    by_subtree = frame.groupBy(subtree(F.col("path"), input.asked.depth).alias("subtree"))
+    by_subtree = frame.groupBy(subtree(F.col("path"), input.request.depth).alias("subtree"))
     return by_subtree.agg(F.sum("watches").alias("watches"))
 
 
@@ -104,45 +174,39 @@ def _lists(nodes: DataFrame) -> DataFrame:
         F.when(parent == "", "/").otherwise(parent).alias("path"),
         F.octet_length(F.element_at(F.split("path", "/"), -1)).alias("name_bytes"),
     )
-    bytes_of = F.sum(F.col("name_bytes") + _CHILD_BYTES).alias("reply_bytes")
-    return (
-        parents.groupBy("path")
-        .agg(F.count("*").alias("children"), bytes_of)
-        .orderBy(F.desc("reply_bytes"), "path")
-    )
+    reply_bytes = F.sum(F.col("name_bytes") + _CHILD_BYTES).alias("reply_bytes")
+    found = parents.groupBy("path").agg(F.count("*").alias("children"), reply_bytes)
+    return found.orderBy(F.desc("reply_bytes"), "path")
 
 
 def _section(input: Input, frame: DataFrame, largest: DataFrame, lists: DataFrame, minutes: float) -> Section:
-    asked, top = input.asked, input.asked.top
+    request, top = input.request, input.request.top
     rows = frame.collect()
     big, long = largest.limit(top).collect(), lists.limit(top).collect()
-    near = asked.jute_maxbuffer * _NEAR
+    near = request.jute_maxbuffer * _NEAR
     dangers = [f"{row.path}: {row.data_length} bytes" for row in big if row.data_length >= near]
     dangers += [f"children of {row.path}: {row.reply_bytes} bytes" for row in long if row.reply_bytes >= near]
-    snapshot = beginning(input)
+    snapshot = base_snapshot(input)
     base = f"{snapshot.name} of {snapshot.server} and the log behind it" if snapshot else "the log alone"
-    largest_request = f"jute.maxbuffer ({asked.jute_maxbuffer} bytes)"
+    largest_request = f"jute.maxbuffer ({request.jute_maxbuffer} bytes)"
     near_it = f"From {_NEAR:.0%} of {largest_request} on: {'; '.join(dangers[:top])}."
     answer = (
         f"{len(rows)} subtrees, {sum(row.znodes for row in rows)} znodes by {base}; "
         f"{sum(row.writes for row in rows)} writes in the {minutes:.1f} minutes that the log of "
         f"{input.reference} covers. " + (near_it if dangers else f"Nothing comes near {largest_request}.")
     )
+
+    def share(column: str) -> tuple[str, Cell]:
+        return "of jute.maxbuffer", lambda row: f"{row[column] / request.jute_maxbuffer:.1%}"
+
+    columns = _SUBTREE_COLUMNS if "watches" in frame.columns else _SUBTREE_COLUMNS[:-1]
     tables = (
-        _subtrees(rows[:top]),
-        Table(
-            "largest", "Largest znodes", ("path", "bytes", "of jute.maxbuffer"),
-            tuple((r.path, str(r.data_length), f"{r.data_length / asked.jute_maxbuffer:.1%}") for r in big),
-            wide=(0,),
-        ),
-        Table(
-            "lists", "Longest lists of children", ("parent", "children", "reply bytes", "of jute.maxbuffer"),
-            tuple(
-                (r.path, str(r.children), str(r.reply_bytes), f"{r.reply_bytes / asked.jute_maxbuffer:.1%}")
-                for r in long
-            ),
-            wide=(0,),
-        ),
+        table("subtrees", "Subtrees", rows[:top], columns, wide=(0,)),
+        table("largest", "Largest znodes", big,
+              [("path", "path"), ("bytes", "data_length"), share("data_length")], wide=(0,)),
+        table("lists", "Longest lists of children", long,
+              [("parent", "path"), ("children", "children"), ("reply bytes", "reply_bytes"),
+               share("reply_bytes")], wide=(0,)),
     )  # fmt: skip
     written = [Bar(row.subtree, float(row.writes_per_minute)) for row in rows[:top]]
     held = sorted(rows, key=lambda row: -row.bytes)[:top]
@@ -165,16 +229,8 @@ def _section(input: Input, frame: DataFrame, largest: DataFrame, lists: DataFram
     return Section("Tenants", answer, figures, tables, pictures, {"subtrees": frame, "lists": lists})
 
 
-def _subtrees(rows: list[Row]) -> Table:
-    watched = bool(rows) and "watches" in rows[0]
-    head = ("subtree", "znodes", "bytes", "depth", "ephemerals", "owners", "writes", "per minute", "sessions",
-            "last write", *(["watches"] if watched else []))  # fmt: skip
-    cells = tuple(
-        (
-            row.subtree, str(row.znodes), str(row.bytes), str(row.depth), str(row.ephemerals),
-            str(row.owners), str(row.writes), f"{row.writes_per_minute:g}", str(row.sessions),
-            moment(row.last_write), *([str(row.watches)] if watched else []),
-        )
-        for row in rows
-    )  # fmt: skip
-    return Table("subtrees", "Subtrees", head, cells, wide=(0,))
+_SUBTREE_COLUMNS: list[tuple[str, Cell]] = [
+    *((name, name) for name in ("subtree", "znodes", "bytes", "depth", "ephemerals", "owners", "writes")),
+    ("per minute", lambda row: f"{row.writes_per_minute:g}"), ("sessions", "sessions"),
+    ("last write", "last_write"), ("watches", "watches"),
+]  # fmt: skip

@@ -1,11 +1,10 @@
-"""timeline: a run laid beside what ZooKeeper, clients and brokers wrote down meanwhile: what happened in
-which order, and what else while a client had to wait."""
+"""timeline: a run beside the records of ZooKeeper, clients and brokers: what happened in which order, and
+what else happened while a client waited."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
@@ -23,35 +22,33 @@ from zkmigrate.report.build import build
 from zkmigrate.report.timebase import Timebase
 from zkmigrate.runs import playbook_files
 from zkmigrate.spark.charts import over_time
-from zkmigrate.spark.event_rows import ACK, of_broker, of_client, of_run, of_zookeeper
+from zkmigrate.spark.event_rows import ACK, broker_events, client_events, run_events, zookeeper_events
 from zkmigrate.spark.input import Input, seconds
-from zkmigrate.spark.request import Asked, parse_place
+from zkmigrate.spark.plain_rows import Cell, plain, table
+from zkmigrate.spark.request import Request, parse_place
 from zkmigrate.spark.section import Picture, Section
-from zkmigrate.zookeeper.data.session import format_session
-from zkmigrate.zookeeper.data.zxid import format_zxid
 
 _AROUND_S = 2.0
-"""So much before and after the window is shown to people."""
+"""Shown to people before and after the window."""
 _DRAWN_S = 30.0
 _BESIDE_S = 60.0
-"""ZooKeeper's log is read so much beyond the run."""
+"""Read of ZooKeeper's log before and after the run."""
 _COLUMNS = 900
 _ORDERED = 10
-"""An order cannot be cut to its largest rows, so it has more of them than other tables."""
+"""Times --top: a table in order of time cannot be cut to its largest rows, so it has more of them."""
 
 
 def run(input: Input) -> Section:
-    """The job. Raises UsageError where no run was named, or what was named is none; JournalError for a
-    journal of another version."""
-    asked = input.asked
-    if asked.run is None:
+    """The job. Raises UsageError if --run names no run, JournalError for a journal of another version."""
+    request = input.request
+    if request.run is None:
         raise UsageError("timeline lays a run beside its clients and brokers. Needed: --run DIR, its folder")
-    _check_zone(asked.broker_log_zone)
-    read = sources.read(asked.run)
+    _check_zone(request.broker_log_zone)
+    read = sources.read(request.run)
     report = build(read, _playbook(read))
     events, remarks = _joined(input, report, Timebase(read.entries))
     window = move_of(report.windows) or (report.windows[-1] if report.windows else None)
-    return _section(asked, report, window, events.persist(), remarks)
+    return _section(request, report, window, events.persist(), remarks)
 
 
 def _check_zone(zone: str) -> None:
@@ -62,7 +59,7 @@ def _check_zone(zone: str) -> None:
 
 
 def _playbook(read: sources.Sources) -> Playbook | None:
-    """The run's own; None where it is not to be had here."""
+    """The run's own; None if it is not on this machine."""
     try:
         return playbook_files.load(str(read.entries[0].body.get("playbook", "")))
     except UsageError:
@@ -70,30 +67,30 @@ def _playbook(read: sources.Sources) -> Playbook | None:
 
 
 def _joined(input: Input, report: value.Report, times: Timebase) -> tuple[DataFrame, list[str]]:
-    """All rows, and what is to be said of the material."""
-    asked, spark = input.asked, input.spark
-    frames, remarks = [of_run(spark, report)], list(report.remarks)
-    for place in map(parse_place, asked.client_history):
-        frame, bad, own = of_client(spark, place, times)
+    """All rows, and remarks about what was read."""
+    request, spark = input.request, input.spark
+    frames, remarks = [run_events(spark, report)], list(report.remarks)
+    for place in map(parse_place, request.client_history):
+        frame, bad, own = client_events(spark, place, times)
         frames.append(frame)
         clock = "the operator's monotonic clock" if own else "its own wall clock"
         remarks.append(f"{place.path} is timed by {clock}")
         if bad:
             remarks.append(f"{place.path}: {bad} lines are no events, or have no time: left out")
-    for place in map(parse_place, asked.broker_logs):
-        frame, count, undated = of_broker(spark, place, asked.broker_log_zone)
+    for place in map(parse_place, request.broker_logs):
+        frame, count, undated = broker_events(spark, place, request.broker_log_zone)
         frames.append(frame)
         note = f", {undated} of them without a time: left out" if undated else ""
-        remarks.append(f"{place.path}: {count} lines, taken as {asked.broker_log_zone}{note}")
-    if asked.source or asked.dest:
-        of = input if asked.source else Input(spark, asked, asked.dest)
-        frames.append(of_zookeeper(of, report.start - _BESIDE_S, report.end + _BESIDE_S))
+        remarks.append(f"{place.path}: {count} lines, taken as {request.broker_log_zone}{note}")
+    if request.source or request.dest:
+        of = input if request.source else Input(spark, request, request.dest)
+        frames.append(zookeeper_events(of, report.start - _BESIDE_S, report.end + _BESIDE_S))
     return reduce(DataFrame.unionByName, frames), remarks
 
 
 def _gaps(events: DataFrame, begin: float, end: float, top: int) -> list[Row]:
-    """The longest times between two acknowledgements of one client that overlap a window, longest first; one
-    that was still waited for when the client stopped, or its history ends, is open."""
+    """The longest times between two acknowledgements of one client that overlap a window, longest first. An
+    open one lasted until the client stopped, or its history ends."""
     clients = events.filter("source = 'client'").withColumn("at_s", seconds("at"))
     stopping = F.min(F.when(F.col("what").startswith("stopping"), F.col("at_s")))
     ends = clients.groupBy("who").agg(F.coalesce(stopping, F.max("at_s")).alias("end_s"))
@@ -112,7 +109,7 @@ def _gaps(events: DataFrame, begin: float, end: float, top: int) -> list[Row]:
 
 
 def _longest(report: value.Report, found: Sequence[Row]) -> list[value.Gap]:
-    """Gaps of clients and of the produce canary, longest first, one for each."""
+    """The longest gap of each client and of the produce canary, longest first."""
     gaps = [
         value.Gap(row.who, row.start_s, None if row.open else row.at_s, "", (), row.seconds) for row in found
     ]
@@ -124,7 +121,7 @@ def _longest(report: value.Report, found: Sequence[Row]) -> list[value.Gap]:
 
 
 def _between(events: DataFrame, begin: float, end: float, most: int) -> list[Row]:
-    """What happened then, acknowledgements summed up by the second, in order."""
+    """The rows between two times, in order; acknowledgements summed by the second."""
     near = events.filter((seconds("at") >= begin) & (seconds("at") <= end))
     single = near.filter(F.col("kind") != ACK)
     acks = (
@@ -140,41 +137,41 @@ def _between(events: DataFrame, begin: float, end: float, most: int) -> list[Row
 
 
 def _section(
-    asked: Asked, report: value.Report, window: value.Window | None, events: DataFrame, remarks: list[str]
+    request: Request, report: value.Report, window: value.Window | None, events: DataFrame, remarks: list[str]
 ) -> Section:
     counts = {row.source: row["count"] for row in events.groupBy("source").count().collect()}
     begin, end = (report.start, report.end) if window is None else (window.start, window.end or report.end)
-    cut = _between(events, begin - _AROUND_S, end + _AROUND_S, _ORDERED * asked.top + 1)
-    gaps = [] if window is None else _longest(report, _gaps(events, begin, end, asked.top))
+    most = _ORDERED * request.top
+    around = _between(events, begin - _AROUND_S, end + _AROUND_S, most + 1)
+    cut = f"The first {most} rows; events.parquet has all." if len(around) > most else ""
+    title = "The run" if window is None else "Around the window"
+    tables = [_order("window", title, around[:most], begin, window is not None, cut)]
+    gaps = [] if window is None else _longest(report, _gaps(events, begin, end, request.top))
     beside: list[Row] = []
     if gaps:
-        beside = [
-            row
-            for row in _between(events, gaps[0].start, gaps[0].start + gaps[0].seconds, _ORDERED * asked.top)
-            if row.kind != ACK or row.who != gaps[0].client
-        ]
-    title = "The run" if window is None else "Around the window"
-    tables = [_order("window", title, cut[: _ORDERED * asked.top], begin, window is not None)]
-    if len(cut) > _ORDERED * asked.top:
-        intro = f"The first {_ORDERED * asked.top} rows; events.parquet has all."
-        tables[0] = replace(tables[0], intro=intro)
-    if gaps:
+        first = gaps[0]
+        rows = _between(events, first.start, first.start + first.seconds, most)
+        beside = [row for row in rows if row.kind != ACK or row.who != first.client]
         tables.append(_gap_table(gaps, begin))
-        tables.append(_order("meanwhile", f"While {gaps[0].client} waited", beside[: asked.top], begin, True))
+        tables.append(_order("meanwhile", f"While {first.client} waited", beside[: request.top], begin, True))
     if remarks:
         tables.append(Table("material", "The material", ("remark",), tuple((r,) for r in remarks), wide=(0,)))
     figures = {
         "run": report.run,
         "state": report.state,
         "events": counts,
-        "window": None if window is None else _window(window),
+        "window": window and {
+            "stage": window.stage, "start": _iso(window.start), "end": _iso(window.end),
+            "seconds": None if window.seconds is None else round(window.seconds, 3),
+            "outcome": window.outcome,
+        },
         "gaps": [
             {"client": g.client, "start": _iso(g.start), "end": _iso(g.end), "seconds": round(g.seconds, 3)}
             for g in gaps
         ],
-        "meanwhile": [_figure(row) for row in beside[: asked.top]],
+        "meanwhile": [_figure(row) for row in beside[: request.top]],
         "remarks": remarks,
-    }
+    }  # fmt: skip
     answer = " ".join(_sentences(report, window, counts, gaps, beside))
     ordered = events.orderBy("at", "source", "who", "what")
     drawn = _pictures(events, report, begin - _DRAWN_S, end + _DRAWN_S)
@@ -189,75 +186,58 @@ def _sentences(
     beside: list[Row],
 ) -> list[str]:
     joined = ", ".join(f"{count} of {source}" for source, count in sorted(counts.items()))
-    told = [f"Run {report.run}, {report.state}: {sum(counts.values())} events, {joined}."]
+    sentences = [f"Run {report.run}, {report.state}: {sum(counts.values())} events, {joined}."]
     if report.state == "damaged":
-        told.append(f"{report.headline}.".capitalize())
+        sentences.append(f"{report.headline}.".capitalize())
     if window is None:
-        told.append("It has no window: FENCE was not sent.")
-        return told
+        sentences.append("It has no window: FENCE was not sent.")
+        return sentences
     took = "is not over" if window.seconds is None else f"took {length(window.seconds)}"
     kind = "rehearsed window" if window.rehearsal else "window"
-    told.append(f"The {kind} from {_clock(window.start)} UTC {took} ({window.outcome}).")
+    sentences.append(f"The {kind} from {_clock(window.start)} UTC {took} ({window.outcome}).")
     if not gaps:
-        told.append("No client's acknowledgements were given for it.")
-        return told
+        sentences.append("No client's acknowledgements were given for it.")
+        return sentences
     gap = gaps[0]
     until = f"to {_clock(gap.end)}" if gap.end is not None else "and was not over when its history ends"
-    told.append(
-        f"The longest time without an acknowledgement in it had {gap.client}: {length(gap.seconds)}, from "
+    sentences.append(
+        f"In it {gap.client} waited longest for an acknowledgement: {length(gap.seconds)}, from "
         f"{_clock(gap.start)} {until}."
     )
     steps = [row.who for row in beside if row.kind == "step" and row.what.startswith("begins")]
     lost = [row for row in beside if row.kind == "session"]
-    begun = f"began {', '.join(steps)}" if steps else "no step began"
-    told.append(f"Meanwhile {begun}, and there were {len(lost)} rows about sessions, {len(beside)} in all.")
-    told.append("The order between machines is as good as their clocks agree.")
-    return told
+    begun = f"{', '.join(steps) or 'no step'} began"
+    sentences.append(f"Meanwhile {begun}; of {len(beside)} rows {len(lost)} concern sessions.")
+    sentences.append("The order between machines depends on their clocks.")
+    return sentences
 
 
-def _window(window: value.Window) -> dict[str, Any]:
-    return {
-        "stage": window.stage,
-        "start": _iso(window.start),
-        "end": _iso(window.end),
-        "seconds": None if window.seconds is None else round(window.seconds, 3),
-        "outcome": window.outcome,
-    }
-
-
-def _order(id: str, title: str, rows: Sequence[Row], zero: float, fenced: bool) -> Table:
-    head = ("at", "from FENCE" if fenced else "from the start", "source", "who", "what", "where")
-    cells = tuple(
-        (_clock(row.at_s), f"{row.at_s - zero:+.3f}", row.source, row.who, row.what, _where(row))
-        for row in rows
-    )
-    return Table(id, title, head, cells, wide=(4,))
+def _order(id: str, title: str, rows: Sequence[Row], zero: float, fenced: bool, intro: str = "") -> Table:
+    columns: list[tuple[str, Cell]] = [
+        ("at", lambda row: _clock(row.at_s)),
+        ("from FENCE" if fenced else "from the start", lambda row: f"{row.at_s - zero:+.3f}"),
+        ("source", "source"), ("who", "who"), ("what", "what"), ("where", _where),
+    ]  # fmt: skip
+    return table(id, title, rows, columns, intro, (4,))
 
 
 def _where(row: Row) -> str:
-    """The zxid, the session, the path, as far as there are any."""
-    parts = [
-        format_zxid(row.zxid) if row.zxid is not None else "",
-        format_session(row.session) if row.session is not None else "",
-        row.path or "",
-    ]
-    return " ".join(part for part in parts if part)
+    """The zxid, the session and the path, if it has any."""
+    values = plain(row)
+    return " ".join(values[name] for name in ("zxid", "session", "path") if values[name])
 
 
 def _gap_table(gaps: Sequence[value.Gap], zero: float) -> Table:
-    cells = tuple(
-        (
-            gap.client, length(gap.seconds), _clock(gap.start), f"{gap.start - zero:+.3f}",
-            "not over" if gap.end is None else _clock(gap.end),
-        )
-        for gap in gaps
-    )  # fmt: skip
-    head = ("client", "without", "from", "from FENCE", "to")
-    return Table("gaps", "Longest time without an acknowledgement in the window", head, cells)
+    columns: list[tuple[str, Cell]] = [
+        ("client", lambda gap: gap.client), ("without", lambda gap: length(gap.seconds)),
+        ("from", lambda gap: _clock(gap.start)), ("from FENCE", lambda gap: f"{gap.start - zero:+.3f}"),
+        ("to", lambda gap: "not over" if gap.end is None else _clock(gap.end)),
+    ]  # fmt: skip
+    return table("gaps", "Longest time without an acknowledgement in the window", gaps, columns)
 
 
 def _pictures(events: DataFrame, report: value.Report, begin: float, end: float) -> tuple[Picture, ...]:
-    """Counts over time around the window, with the steps marked: one picture for each sort of count."""
+    """Counts over time around the window, with the steps marked: one picture for each kind."""
     step = max(1, math.ceil((end - begin) / _COLUMNS))
     first = math.floor(begin / step)
     slot = F.floor(seconds("at") / step).cast("long").alias("slot")
@@ -287,8 +267,7 @@ def _pictures(events: DataFrame, report: value.Report, begin: float, end: float)
 
 def _figure(row: Row) -> dict[str, Any]:
     found = {"at": _iso(row.at_s), "source": row.source, "who": row.who, "what": row.what}
-    where = _where(row)
-    return {**found, "where": where} if where else found
+    return found | ({"where": where} if (where := _where(row)) else {})
 
 
 def _iso(at: float | None) -> str | None:

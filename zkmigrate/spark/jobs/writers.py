@@ -1,9 +1,8 @@
-"""writers: sessions that wrote at or under the chroot, and which of them are no brokers.
+"""writers: sessions that wrote at or under the chroot, and which of them are not brokers.
 
-As `zookeeper.data.log_writers`, which reads one log in one process; the answers are the same. Addresses are
-in no log of transactions: they come from the text logs of ZooKeeper's servers, where they are given and tell
-them (3.4 and 3.5 do, later ones only at level DEBUG).
-"""
+The answers equal those of `zookeeper.data.log_writers`, which reads one log in one process. Transaction logs
+have no addresses: these come from the servers' text logs, if they are given and name them (3.4 and 3.5 do,
+later ones only at level DEBUG)."""
 
 from __future__ import annotations
 
@@ -14,11 +13,10 @@ from typing import Any, TypeAlias
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from zkmigrate.model.report import Table
 from zkmigrate.spark.input import Input, epoch, only, place_in_epoch, under
 from zkmigrate.spark.open_sessions import events
 from zkmigrate.spark.operation_kinds import CLOSES, CREATES, DELETES, OPENS, WRITES
-from zkmigrate.spark.plain_rows import moment
+from zkmigrate.spark.plain_rows import Cell, moment, table
 from zkmigrate.spark.section import Section
 from zkmigrate.zookeeper.data.log_writers import BROKERS_OWN, PLACE_DEPTH
 from zkmigrate.zookeeper.data.session import format_session, signed
@@ -32,17 +30,17 @@ _ESTABLISHED = r"Established session 0x([0-9a-f]+) with negotiated timeout \d+ f
 
 def run(input: Input) -> Section:
     """The job."""
-    chroot = input.asked.chroot
+    chroot = input.request.chroot
     path, kind = F.col("path"), F.col("type")
     above = kind.isin(*DELETES) & F.lit(chroot).startswith(F.concat(path, F.lit("/")))
     touches = under(path, chroot) | F.coalesce(above, F.lit(False))
     touched = ~F.col("failed") & kind.isin(*_CHANGES) & touches
     log = input.log("zxid", "sequence", "time", "session", "type", "path", "failed")
-    asked_for = input.reused(_transactions(log, touched))
+    by_session = input.reused(_transactions(log, touched))
     changes = input.reused(_changes(log.filter(touched)))
     root = "" if chroot == "/" else chroot
     below = F.when(under(path, chroot), F.substr(path, F.lit(len(root) + 1)))
-    sessions = asked_for.join(_who_and_last(changes, below), "session")
+    sessions = by_session.join(_who_and_last(changes, below), "session")
     columns = ("session", "changes", "first_ms", "last_ms", "last_path", "broker", "brokers_own")
     frame = input.once(_with_ends(input, sessions.select(*columns)).orderBy(F.desc("changes"), "session"))
     rows = frame.collect()
@@ -50,7 +48,7 @@ def run(input: Input) -> Section:
     registered = _registered(input, root)
     addresses = _addresses(input)
     writers = [_writer(row, types, places, registered, addresses) for row in rows]
-    span = only(asked_for.agg(F.min("since_ms"), F.max("until_ms"), F.sum("records")))
+    span = only(by_session.agg(F.min("since_ms"), F.max("until_ms"), F.sum("records")))
     figures = {
         "chroot": chroot,
         "server": input.reference,
@@ -64,7 +62,7 @@ def run(input: Input) -> Section:
 
 
 def _transactions(log: DataFrame, touched: Column) -> DataFrame:
-    """By session: the transactions that it asked for, and those with an operation that touched the chroot."""
+    """By session: its transactions, and those with an operation that touched the chroot."""
     ms = F.unix_millis("time")
     each = log.groupBy("session", "zxid").agg(F.max(touched).alias("touched"), F.max(ms).alias("ms"))
     changed = F.when(F.col("touched"), F.col("ms"))
@@ -79,7 +77,7 @@ def _transactions(log: DataFrame, touched: Column) -> DataFrame:
 
 
 def _changes(touched: DataFrame) -> DataFrame:
-    """Operations that are alike, a row each: how many, and the last one's place in its epoch."""
+    """A row for equal operations: how many, and the last one's place in its epoch."""
     return touched.groupBy("session", "type", "path", epoch().alias("epoch")).agg(
         F.count("*").alias("count"), F.max(place_in_epoch()).alias("place")
     )
@@ -100,39 +98,36 @@ def _who_and_last(changes: DataFrame, below: Column) -> DataFrame:
 
 
 def _with_ends(input: Input, sessions: DataFrame) -> DataFrame:
-    """With the timeout and the end of each session, where the log tells them."""
+    """With the timeout and the end of each session, if the log has them."""
     opens, closes = F.col("type") == OPENS, F.col("type") == CLOSES
-    ends = (
-        events(input)
-        .groupBy("session")
-        .agg(
-            F.max_by("timeout_ms", F.when(opens, F.col("zxid"))).alias("timeout_ms"),
-            F.max(F.when(closes, F.unix_millis("time"))).alias("ended_ms"),
-        )
+    ends = events(input).groupBy("session")
+    times = ends.agg(
+        F.max_by("timeout_ms", F.when(opens, F.col("zxid"))).alias("timeout_ms"),
+        F.max(F.when(closes, F.unix_millis("time"))).alias("ended_ms"),
     )
-    return sessions.join(ends, "session", "left")
+    return sessions.join(times, "session", "left")
 
 
 def _counts(changes: DataFrame, place: Column) -> tuple[_Counts, _Counts]:
     """How often each type, and each place, is in the operations of each session."""
     types: _Counts = {}
     places: _Counts = {}
-    for row in changes.groupBy("session", "type", place.alias("place")).agg(F.sum("count")).collect():
-        session, kind, where, count = row
+    grouped = changes.groupBy("session", "type", place.alias("place"))
+    for session, kind, where, count in grouped.agg(F.sum("count")).collect():
         types.setdefault(session, Counter())[kind] += count
         places.setdefault(session, Counter())[where] += count
     return types, places
 
 
 def _place(path: Column, below: Column, root: str) -> Column:
-    """A path cut to its first elements below the chroot; one above it whole."""
+    """A path cut to its first elements below the chroot; a path above it whole."""
     elements = F.slice(F.split(below, "/"), 2, PLACE_DEPTH)
     cut = F.concat(F.lit(f"{root}/"), F.array_join(elements, "/"))
     return F.when(below.isNull(), path).when(below.isin("", "/"), root or "/").otherwise(cut)
 
 
 def _registered(input: Input, root: str) -> dict[int, int]:
-    """Brokers' ids by the session that owns their registration in the newest snapshot, if there is one."""
+    """Brokers' ids by the session that owns their registration in the newest snapshot, if any."""
     if not input.snapshots:
         return {}
     number = F.regexp_extract("path", r"/brokers/ids/(\d+)$", 1)
@@ -144,10 +139,10 @@ def _registered(input: Input, root: str) -> dict[int, int]:
 
 
 def _addresses(input: Input) -> dict[int, str]:
-    """The last address of each session, signed, of those that the servers' text logs name."""
-    if not input.asked.server_logs:
+    """The last address of each session (signed) that the servers' text logs name."""
+    if not input.request.server_logs:
         return {}
-    lines = input.spark.read.text(list(input.asked.server_logs))
+    lines = input.spark.read.text(list(input.request.server_logs))
     found = lines.select(
         F.regexp_extract("value", _ESTABLISHED, 1).alias("session"),
         F.regexp_extract("value", _ESTABLISHED, 2).alias("address"),
@@ -160,7 +155,7 @@ def _addresses(input: Input) -> dict[int, str]:
 def _writer(
     row: Row, types: _Counts, places: _Counts, registered: dict[int, int], addresses: dict[int, str]
 ) -> dict[str, Any]:
-    """As `disks.writers.body` has it."""
+    """As of `disks.writers.body`."""
     session = row["session"]
     broker = row["broker"] if row["broker"] is not None else registered.get(session)
     return {
@@ -168,11 +163,7 @@ def _writer(
         "broker": broker,
         "is_broker": broker is not None or row["brokers_own"],
         "address": addresses.get(session),
-        "changes": row["changes"],
-        "first_ms": row["first_ms"],
-        "last_ms": row["last_ms"],
-        "ended_ms": row["ended_ms"],
-        "timeout_ms": row["timeout_ms"],
+        **{name: row[name] for name in ("changes", "first_ms", "last_ms", "ended_ms", "timeout_ms")},
         "types": _most_first(types[session]),
         "places": _most_first(places[session]),
         "last_path": row["last_path"],
@@ -180,29 +171,26 @@ def _writer(
 
 
 def _most_first(counts: Counter[str]) -> dict[str, int]:
-    """The most frequent first, those of the same count by name."""
+    """The most frequent first, equal counts by name."""
     return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
 
 
 def _section(input: Input, figures: dict[str, Any], frame: DataFrame) -> Section:
     writers = figures["writers"]
-    others = [one for one in writers if not one["is_broker"]]
-    brokers = [one for one in writers if one["is_broker"]]
+    others, brokers = ([one for one in writers if one["is_broker"] is broker] for broker in (False, True))
     answer = (
         f"{figures['under_chroot']} of {figures['records']} transactions changed {figures['chroot']}, asked "
         f"for by {len(brokers)} sessions of brokers and {len(others)} of others"
         + (f", the last of these at {_when(max(one['last_ms'] for one in others))}." if others else ".")
     )
-    head = ("session", "who", "address", "changes", "first", "last", "ended", "where")
-    shown = tuple(
-        (
-            one["session"], _who(one), one["address"] or "", str(one["changes"]), _when(one["first_ms"]),
-            _when(one["last_ms"]), _when(one["ended_ms"]), _places_told(one["places"]),
-        )
-        for one in [*others, *brokers][: input.asked.top]
-    )  # fmt: skip
-    table = Table("writers", "Sessions that wrote, those of no broker first", head, shown, wide=(7,))
-    return Section("Writers", answer, figures, (table,), (), {"sessions": frame})
+    columns: list[tuple[str, Cell]] = [
+        ("session", "session"), ("who", _who), ("address", "address"), ("changes", "changes"),
+        ("first", lambda one: _when(one["first_ms"])), ("last", lambda one: _when(one["last_ms"])),
+        ("ended", lambda one: _when(one["ended_ms"])), ("where", lambda one: _first_places(one["places"])),
+    ]  # fmt: skip
+    title = "Sessions that wrote, those of no broker first"
+    shown = table("writers", title, [*others, *brokers][: input.request.top], columns, wide=(7,))
+    return Section("Writers", answer, figures, (shown,), (), {"sessions": frame})
 
 
 def _who(one: dict[str, Any]) -> str:
@@ -211,9 +199,9 @@ def _who(one: dict[str, Any]) -> str:
     return "a broker, by what it wrote" if one["is_broker"] else "no broker"
 
 
-def _places_told(places: dict[str, int]) -> str:
-    told = ", ".join(f"{place} ({count})" for place, count in list(places.items())[:_PLACES])
-    return told + (f" and {len(places) - _PLACES} more" if len(places) > _PLACES else "")
+def _first_places(places: dict[str, int]) -> str:
+    first = ", ".join(f"{place} ({count})" for place, count in list(places.items())[:_PLACES])
+    return first + (f" and {len(places) - _PLACES} more" if len(places) > _PLACES else "")
 
 
 def _when(ms: int | None) -> str:

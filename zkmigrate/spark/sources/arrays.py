@@ -1,4 +1,4 @@
-"""Arrow arrays of what stands in a buffer of bytes: the ground of the columns of logs and of snapshots."""
+"""Arrow arrays from a buffer of bytes: the base of the columns of logs and of snapshots."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Longs: TypeAlias = npt.NDArray[np.int64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Columns: TypeAlias = dict[str, Callable[[], pa.Array]]
-"""What makes a column, for those that are wanted."""
+"""By name, what makes the column."""
 
 ACL = pa.list_(pa.struct([("perms", pa.int32()), ("scheme", pa.string()), ("id", pa.string())]))
 _MOST_MS = ((1 << 63) - 1) // 1000
@@ -27,12 +27,12 @@ def numbers(buffer: Bytes, at: Longs, width: int) -> Longs:
 
 
 def everywhere(buffer: Bytes, kind: np.dtype[Any]) -> npt.NDArray[Any]:
-    """What a value of this kind would be at every place of the buffer, aligned or not; nothing is copied."""
+    """The value of this kind at every place of the buffer, aligned or not, without a copy."""
     return np.ndarray((max(0, len(buffer) - kind.itemsize + 1),), kind, buffer, strides=(1,))
 
 
 def begin_with(buffer: Bytes, at: Longs, length: Longs, prefix: str) -> Flags:
-    """Whether texts of the buffer begin with a prefix; those of a negative length do not."""
+    """Whether texts of the buffer begin with a prefix; false for a negative length."""
     wanted = np.frombuffer(prefix.encode("utf-8", "surrogatepass"), np.uint8)
     found: Flags = length >= len(wanted)
     some = np.flatnonzero(found)
@@ -47,7 +47,7 @@ def one_row(schema: pa.Schema, **known: object) -> pa.RecordBatch:
 
 
 def timestamps(ms: Longs) -> pa.Array:
-    """Milliseconds since 1970; those that no timestamp can hold become the last one that it can."""
+    """Of milliseconds since 1970; those beyond a timestamp's range become its last one."""
     return pa.array(np.clip(ms, -_MOST_MS, _MOST_MS) * 1000).view(pa.timestamp("us", tz="UTC"))
 
 
@@ -64,11 +64,9 @@ def binary(buffer: Bytes, at: Longs, length: Longs, kind: pa.DataType | None = N
 
 
 def texts(buffer: Bytes, at: Longs, length: Longs, refuse: Callable[[int], Exception]) -> pa.Array:
-    """Strings of the buffer, null where the length is negative. refuse: what to raise where one is no text.
-
-    Whatever is not ASCII is looked at one by one: ZooKeeper writes characters outside the basic plane as two
-    surrogates (see `zookeeper.data.jute`), which no Arrow string may hold.
-    """
+    """Strings of the buffer, null where the length is negative. refuse: makes the error for one that is not
+    text. Those that are not ASCII are decoded one by one: ZooKeeper writes characters outside the basic plane
+    as two surrogates (see `zookeeper.data.jute`), which no Arrow string may hold."""
     found = binary(buffer, at, length, pa.string())
     raw = np.frombuffer(found.buffers()[2], np.uint8) if len(found) else np.zeros(0, np.uint8)
     if not (raw & 0x80).any():
@@ -86,8 +84,7 @@ def texts(buffer: Bytes, at: Longs, length: Longs, refuse: Callable[[int], Excep
 
 
 def whole_text(raw: bytes) -> str:
-    """Text as Arrow and Spark take it: two surrogates become the character that they stand for, a single one
-    U+FFFD."""
+    """Text for Arrow and Spark: two surrogates become their character, a single one U+FFFD."""
     text = raw.decode("utf-8", "surrogatepass")
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 

@@ -1,5 +1,5 @@
-"""Where logs and snapshots are: a ZooKeeper directory, files, globs; on this machine, or at any URI that
-fsspec reads. `entries` lists any directory there."""
+"""Logs and snapshots in a ZooKeeper directory, as files or globs, on this machine or at any URI that fsspec
+reads. `entries` lists any directory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INSIDE = "version-2"
 
 @dataclass(frozen=True)
 class File:
-    """One log or snapshot. server: whose it is, as the rows name it; path: where, a local path or a URI."""
+    """One log or snapshot. server: its owner's name in the rows; path: a local path or a URI."""
 
     server: str
     path: str
@@ -33,7 +33,7 @@ class File:
         return posixpath.basename(self.path)
 
     def reader(self) -> RandomReader:
-        """Opened anew for every read, so that a task holds nothing."""
+        """It opens the file for every read, so that a task holds nothing."""
         return _Fsspec(self.path) if _URI.match(self.path) else FileReader(Path(self.path))
 
 
@@ -42,7 +42,7 @@ class _Fsspec:
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
-        self._end = 0  # as far as the file is known to go
+        self._end = 0  # the known size
 
     @cached_property
     def _place(self) -> tuple[Any, str]:
@@ -61,16 +61,15 @@ class _Fsspec:
 
 
 def _file_system(uri: str) -> tuple[Any, str]:
-    """The file system of a URI, and the path in it. UsageError where fsspec or its part for this scheme is
-    missing."""
+    """The file system of a URI, and the path in it. Raises UsageError if fsspec or its package for the scheme
+    is missing."""
     try:
         from fsspec.core import url_to_fs
 
         fs, path = url_to_fs(uri)
     except (ImportError, ValueError) as error:
-        raise UsageError(
-            f"{uri}: {error}. Needed: a scheme that fsspec knows, and its package on every machine that reads"
-        ) from error
+        needed = "a scheme that fsspec knows, and its package on every machine that reads"
+        raise UsageError(f"{uri}: {error}. Needed: {needed}") from error
     return fs, path
 
 
@@ -91,8 +90,8 @@ class Entry:
 
 
 def entries(path: str) -> list[Entry]:
-    """What a directory holds, by name: files and folders, without what vanishes meanwhile. Raises OSError,
-    and UsageError as for files."""
+    """The files and folders of a directory, by name, without those that vanish meanwhile. Raises OSError, and
+    UsageError as `files`."""
     if _URI.match(path):
         return sorted(_distant_entries(path), key=lambda entry: entry.name)
     found = []
@@ -115,12 +114,9 @@ def _distant_entries(uri: str) -> Iterable[Entry]:
 
 def _modified(info: Mapping[str, Any]) -> float | None:
     """File systems name it differently."""
-    for key in ("mtime", "LastModified", "last_modified", "updated"):
-        value = info.get(key)
-        if isinstance(value, datetime):
-            return value.timestamp()
-        if isinstance(value, int | float):
-            return float(value)
+    for value in map(info.get, ("mtime", "LastModified", "last_modified", "updated")):
+        if isinstance(value, datetime | int | float):
+            return value.timestamp() if isinstance(value, datetime) else float(value)
     return None
 
 
@@ -129,22 +125,20 @@ def files(paths: Sequence[str], server: str, is_one: Callable[[str], bool]) -> l
     glob of any of them.
 
     server: the name for all of them; empty: the name of the directory that holds version-2, or holds the
-    file. Raises UsageError for a path at which there is none.
-    """
+    file. Raises UsageError for a path at which there is none."""
     found: dict[str, File] = {}
     for path in paths:
         here = [file for file in _at(path) if is_one(posixpath.basename(file[0]))]
         if not here:
-            raise UsageError(
-                f"{path}: no such file there. Needed: a dataDir, its {INSIDE}, a file of it, or a glob"
-            )
+            needed = f"a dataDir, its {INSIDE}, a file of it, or a glob"
+            raise UsageError(f"{path}: no such file there. Needed: {needed}")
         for name, size in here:
             found[name] = File(server or server_of(name), name, size)
     return sorted(found.values(), key=lambda file: (file.server, file.path))
 
 
 def server_of(path: str) -> str:
-    """The name of a log's or snapshot's server: the directory that holds version-2, or holds the file."""
+    """The name of a log's or snapshot's server: the directory with version-2, or with the file."""
     folders = [part for part in posixpath.dirname(path).split("/") if part]
     if folders and folders[-1] == INSIDE:
         folders.pop()
@@ -169,16 +163,12 @@ def _local(place: Path) -> Iterable[Path]:
 def _distant(uri: str) -> Iterable[tuple[str, int]]:
     fs, path = _file_system(uri)
     scheme = uri.partition("://")[0]
-    found: list[tuple[str, int]] = []
     for place in sorted(fs.glob(path)) if _GLOB.search(path) else [path]:
         if not fs.exists(place):
             continue
         inside = f"{place.rstrip('/')}/{INSIDE}"
         folder = inside if fs.isdir(inside) else place
-        listed = fs.ls(folder, detail=True) if fs.isdir(folder) else [fs.info(place)]
-        found += [
-            (f"{scheme}://{one['name'].lstrip('/') if scheme != 'file' else one['name']}", int(one["size"]))
-            for one in listed
-            if one["type"] == "file"
-        ]
-    return found
+        for one in fs.ls(folder, detail=True) if fs.isdir(folder) else [fs.info(place)]:
+            if one["type"] == "file":
+                name = one["name"] if scheme == "file" else one["name"].lstrip("/")
+                yield f"{scheme}://{name}", int(one["size"])

@@ -1,4 +1,4 @@
-"""What Spark's filters mean for the readers: which rows they may leave out."""
+"""Which rows the readers may leave out because of Spark's filters."""
 
 from __future__ import annotations
 
@@ -6,16 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pyspark.sql.datasource import (
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    LessThan,
-    LessThanOrEqual,
-    StringStartsWith,
-)
+from pyspark.sql import datasource as spark
+from pyspark.sql.datasource import EqualTo, Filter, In
 
 from zkmigrate.spark.sources.columns import Wanted
 from zkmigrate.zookeeper.data.txn import TxnType
@@ -24,7 +16,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def narrowed(wanted: Wanted, one: Filter) -> Wanted:
-    """With one more filter, as far as the reader can use it; no row that it lets through is lost."""
+    """`wanted` with one more filter, as far as the reader can use it. It loses no row that the filter
+    passes."""
     attribute: tuple[str, ...] = getattr(one, "attribute", ())
     column = attribute[0] if len(attribute) == 1 else ""
     value: Any = getattr(one, "value", None)
@@ -40,25 +33,25 @@ def narrowed(wanted: Wanted, one: Filter) -> Wanted:
 
 
 def longer_prefix(prefix: str, one: Filter) -> str:
-    """The beginning of path that a filter asks for, where it is longer; text that is not ASCII is left to
-    Spark, because a log may have other bytes for it."""
-    if not isinstance(one, EqualTo | StringStartsWith) or one.attribute != ("path",):
+    """The path prefix that a filter needs, if it is longer. Text that is not ASCII is left to Spark, because
+    a log may have other bytes for it."""
+    if not isinstance(one, EqualTo | spark.StringStartsWith) or one.attribute != ("path",):
         return prefix
     value = one.value
     return max(prefix, value, key=len) if isinstance(value, str) and value.isascii() else prefix
 
 
 def _within(bounds: tuple[int, int], one: Filter, value: tuple[int, int]) -> tuple[int, int]:
-    """Narrower bounds. value: the numbers at and next to it, below and above."""
+    """Narrower bounds. value: the nearest whole numbers, below and above."""
     low, high = bounds
-    if isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual):
+    if isinstance(one, EqualTo | spark.GreaterThan | spark.GreaterThanOrEqual):
         low = max(low, value[0])
-    if isinstance(one, EqualTo | LessThan | LessThanOrEqual):
+    if isinstance(one, EqualTo | spark.LessThan | spark.LessThanOrEqual):
         high = min(high, value[1])
     return low, high
 
 
 def _ms(value: datetime) -> tuple[int, int]:
-    """The milliseconds since the epoch around a moment. Spark gives it in the machine's own zone."""
+    """The milliseconds since the epoch around a time. Spark gives it in the machine's zone."""
     micros = (value.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
     return micros // 1000, -(-micros // 1000)

@@ -1,13 +1,12 @@
 """Live transaction logs as a stream, ``spark.readStream.format("zktxnlog").load(PATH)``.
 
-How far a stream has come is said for each directory of logs by a `Mark`. A mark stands behind a whole record:
-what the server has not written whole is not there yet. It goes on to the next log only when that one exists,
-since a server flushes a log before it begins another. From two marks the same rows are read however often.
+A `Mark` for each directory of logs says how far the stream has read: to the end of a whole record. It moves
+to the next log only when that one exists, since a server flushes a log before it begins another. Two marks
+always give the same rows.
 
 Options besides those of `txnlog`: ``startingOffset`` earliest (default) or latest; ``maxBytesPerTrigger``
-bytes of all logs to one micro-batch, exceeded by a record at most for each server, or by what is damaged;
-0, the default: no limit.
-"""
+bytes of all logs for one micro-batch, 0 (default) for no limit. A micro-batch exceeds it by at most a record
+of each server, or by damage."""
 
 from __future__ import annotations
 
@@ -17,20 +16,15 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming import datasource as streaming
 
 from zkmigrate.spark.sources.arrays import one_row
 from zkmigrate.spark.sources.files import File, files, server_of
-from zkmigrate.spark.sources.options import Given
+from zkmigrate.spark.sources.options import OptionReader
 from zkmigrate.spark.sources.stretches import Part, Stretches, find, parts
 from zkmigrate.spark.sources.txnlog import Options, Portion, Portions, packed, rows, take_options
 from zkmigrate.zookeeper.data.errors import CursorError, ZkDataError
@@ -44,30 +38,27 @@ _FRAME_HEAD = 12
 
 
 @dataclass(frozen=True)
-class Asked:
-    """As the module says. max_bytes: 0 for no limit."""
+class StreamOptions:
+    """As in the module's docstring. max_bytes: 0 for no limit."""
 
     options: Options
     latest: bool = False
     max_bytes: int = 0
 
 
-def parse_asked(given: Mapping[str, str]) -> Asked:
+def parse_stream_options(text: Mapping[str, str]) -> StreamOptions:
     """Raises UsageError."""
-    from_spark = Given(given)
-    found = Asked(
-        take_options(from_spark),
-        from_spark.choice("startingOffset", ("earliest", "latest")) == "latest",
-        from_spark.number("maxBytesPerTrigger", 0),
-    )
-    from_spark.end()
+    given = OptionReader(text)
+    latest = given.choice("startingOffset", ("earliest", "latest")) == "latest"
+    found = StreamOptions(take_options(given), latest, given.number("maxBytesPerTrigger", 0))
+    given.end()
     return found
 
 
 @dataclass(frozen=True)
 class Mark:
-    """How far a directory was read. file: the log's name; offset: of its next record; zxid: all up to this
-    one were read, as far as the server has them."""
+    """How far a directory was read. file: the log's name; offset: of its next record; zxid: the last one
+    read."""
 
     file: str
     offset: int
@@ -75,8 +66,8 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A log as it was listed. end: nothing behind this offset is looked at; None: to where it is then."""
+class ListedLog:
+    """A log as it was listed. end: the offset at which reading stops; None: at its end at that time."""
 
     file: File
     end: int | None = None
@@ -92,7 +83,7 @@ class Seen:
 
     @property
     def begin(self) -> Mark:
-        """Before its first record."""
+        """At its first record."""
         return Mark(self.name, FILE_HEADER_SIZE, self.first - 1)
 
     def reader(self) -> RandomReader:
@@ -100,73 +91,74 @@ class Seen:
         return found if self.end is None else _Cut(found, self.end)
 
 
+@dataclass(frozen=True)
 class _Cut:
-    """A file without what stands behind `end`."""
+    """A file up to the offset `end`."""
 
-    def __init__(self, inner: RandomReader, end: int) -> None:
-        self._inner = inner
-        self._end = end
+    inner: RandomReader
+    end: int
 
     def size(self) -> int:
-        return min(self._end, self._inner.size())
+        return min(self.end, self.inner.size())
 
     def read(self, offset: int, length: int) -> bytes:
-        return self._inner.read(offset, max(0, min(length, self._end - offset)))
+        return self.inner.read(offset, max(0, min(length, self.end - offset)))
 
 
-def listed(options: Options) -> dict[str, list[Seen]]:
+Marks: TypeAlias = Mapping[str, Mark]
+Logs: TypeAlias = Mapping[str, Sequence[ListedLog]]
+"""Both by directory."""
+
+
+def list_logs(options: Options) -> dict[str, list[ListedLog]]:
     """The logs that may hold a record, oldest first, by directory. Raises UsageError."""
-    found: dict[str, list[Seen]] = {}
+    found: dict[str, list[ListedLog]] = {}
     for file in files(options.paths, options.server, lambda name: log_zxid(name) is not None):
         path = file.path if _URI.match(file.path) else str(Path(file.path).absolute())
         if file.size > FILE_HEADER_SIZE:
-            found.setdefault(posixpath.dirname(path), []).append(Seen(replace(file, path=path)))
+            found.setdefault(posixpath.dirname(path), []).append(ListedLog(replace(file, path=path)))
     for logs in found.values():
         logs.sort(key=lambda log: log.first)
     return found
 
 
-def frozen(
-    start: Mapping[str, Mark], logs: Mapping[str, Sequence[Seen]], options: Options
-) -> dict[str, list[Seen]]:
-    """The same logs, and nothing that is written later. Raises as `reached` does."""
-    found: dict[str, list[Seen]] = {}
-    for folder, of in logs.items():
-        newest, mark = of[-1], of[-1].begin
+def freeze(start: Marks, logs: Logs, options: Options) -> dict[str, list[ListedLog]]:
+    """The same logs without anything that is written later. Raises as `next_marks` does."""
+    found: dict[str, list[ListedLog]] = {}
+    for folder, (*older, newest) in logs.items():
+        mark = newest.begin
         if folder in start:
-            _remaining(start[folder], of, options)
+            _remaining(start[folder], logs[folder], options)
             mark = start[folder] if start[folder].file == newest.name else mark
-        found[folder] = [*of[:-1], replace(newest, end=_whole(newest, mark, None, options).offset)]
+        found[folder] = [*older, replace(newest, end=_last_whole(newest, mark, None, options).offset)]
     return found
 
 
-def initial(logs: Mapping[str, Sequence[Seen]], asked: Asked) -> dict[str, Mark]:
+def initial_marks(logs: Logs, stream: StreamOptions) -> dict[str, Mark]:
     """Where a stream begins."""
-    if not asked.latest:
-        return {folder: of[0].begin for folder, of in logs.items()}
-    return {folder: _whole(of[-1], of[-1].begin, None, asked.options) for folder, of in logs.items()}
+    if not stream.latest:
+        return {folder: found[0].begin for folder, found in logs.items()}
+    newest = {folder: found[-1] for folder, found in logs.items()}
+    return {folder: _last_whole(log, log.begin, None, stream.options) for folder, log in newest.items()}
 
 
-def reached(
-    start: Mapping[str, Mark], logs: Mapping[str, Sequence[Seen]], limit: int | None, asked: Asked
-) -> dict[str, Mark]:
+def next_marks(start: Marks, logs: Logs, limit: int | None, stream: StreamOptions) -> dict[str, Mark]:
     """Where a micro-batch that begins at `start` ends. limit: bytes; None for no limit.
 
-    A directory that is new enters at its beginning and is read by the next micro-batch, so that both ends of
-    what is read are kept with the checkpoint. Raises ZkDataError, in mode permissive only CursorError for a
-    log that was cut behind what was read.
-    """
-    found = {folder: of[0].begin for folder, of in logs.items() if folder not in start}
+    A new directory enters with its first record, and the next micro-batch reads it: the checkpoint keeps both
+    ends of what is read. Raises ZkDataError; in mode permissive only CursorError for a log that was cut
+    before its mark."""
+    found = {folder: new[0].begin for folder, new in logs.items() if folder not in start}
     left = limit
     for n, (folder, mark) in enumerate(sorted(start.items())):
         share = None if left is None else max(1, left // (len(start) - n))
-        found[folder], used = _advanced(mark, logs.get(folder, ()), share, asked.options)
+        found[folder], used = _advance(mark, logs.get(folder, ()), share, stream.options)
         left = None if left is None else max(0, left - used)
     return found
 
 
-def _advanced(mark: Mark, logs: Sequence[Seen], limit: int | None, options: Options) -> tuple[Mark, int]:
-    """One directory's next mark, and how many bytes stand between."""
+def _advance(mark: Mark, logs: Sequence[ListedLog], limit: int | None, options: Options) -> tuple[Mark, int]:
+    """One directory's next mark, and the bytes up to it."""
     rest = _remaining(mark, logs, options)
     if rest and rest[0].name != mark.file:
         mark = rest[0].begin
@@ -175,11 +167,9 @@ def _advanced(mark: Mark, logs: Sequence[Seen], limit: int | None, options: Opti
         left = None if limit is None else limit - used
         if left is not None and left <= 0:
             break
-        size = 0
-        if left is not None and following is not None:
-            size = max(0, data_end(log.reader()) - mark.offset)
+        size = 0 if left is None or following is None else max(0, data_end(log.reader()) - mark.offset)
         if following is None or (left is not None and size > left):
-            ahead = _whole(log, mark, left, options)
+            ahead = _last_whole(log, mark, left, options)
             if following is None or ahead != mark:
                 return ahead, used + ahead.offset - mark.offset
         used += size
@@ -187,20 +177,19 @@ def _advanced(mark: Mark, logs: Sequence[Seen], limit: int | None, options: Opti
     return mark, used
 
 
-def _remaining(mark: Mark, logs: Sequence[Seen], options: Options) -> Sequence[Seen]:
-    """The logs from the mark on. Raises CursorError for what is gone, or was cut since; permissive: only for
-    the second."""
+def _remaining(mark: Mark, logs: Sequence[ListedLog], options: Options) -> Sequence[ListedLog]:
+    """The logs from the mark on. Raises CursorError for a log that was removed, or cut since; permissive:
+    only for the second."""
     at = bisect_left(logs, log_zxid(mark.file) or 0, key=lambda log: log.first)
     if at == len(logs) or logs[at].name != mark.file:
         rest = [log for log in logs if log.first > mark.zxid]
-        oldest = rest[0] if rest else None
-        reason = _lost(mark, oldest, None if oldest is None else oldest.first - 1)
+        reason = _lost(mark, rest[0] if rest else None, rest[0].first - 1 if rest else None)
         if reason and not options.permissive:
             raise CursorError(reason, mark.file, mark.offset)
         return rest
     if mark.offset > FILE_HEADER_SIZE:
         cursor = Cursor(mark.file, mark.offset, mark.zxid)
-        LogScan(logs[at].file.reader(), mark.file, cursor, block=1)  # looks at what stands before it
+        LogScan(logs[at].file.reader(), mark.file, cursor, block=1)  # checks what is before it
     for log in logs[at + 1 :]:
         if log.first <= mark.zxid:
             raise CursorError(
@@ -212,30 +201,28 @@ def _remaining(mark: Mark, logs: Sequence[Seen], options: Options) -> Sequence[S
     return logs[at:]
 
 
-def _lost(mark: Mark, oldest: Seen | None, upto: int | None) -> str:
-    """Why a log that is gone is missed; empty where it is not. oldest: the log that is left; upto: the last
-    zxid that may have been in it; None: not known."""
+def _lost(mark: Mark, oldest: ListedLog | None, upto: int | None) -> str:
+    """What a removed log leaves missing; empty for nothing. oldest: of the logs that are left; upto: the last
+    zxid that the removed one may have had, None: not known."""
     if upto is not None and upto <= mark.zxid:
         return ""
     missing = format_zxid(mark.zxid + 1) + (" and later" if upto is None else f" to {format_zxid(upto)}")
     left = "no later log is left" if oldest is None else f"{oldest.name} is the oldest log left"
     return (
         f"the log was removed before it was read to its end: missing are {missing}; {left}. Needed: the log "
-        "back in its place, or a new checkpoint; mode permissive tells this as a row and reads on"
+        "back in its place, or a new checkpoint; mode permissive reports this as a row and reads on"
     )
 
 
-def _whole(log: Seen, mark: Mark, limit: int | None, options: Options) -> Mark:
-    """Behind the last whole record that begins before `limit` bytes are read. Raises ZkDataError for damage
-    right at the mark; permissive: goes on behind damage where a record is found there."""
+def _last_whole(log: ListedLog, mark: Mark, limit: int | None, options: Options) -> Mark:
+    """The end of the last whole record that begins before `limit` bytes are read. Raises ZkDataError for
+    damage right at the mark; permissive: continues at the next record after the damage."""
     reader = log.reader()
     while reader.read(mark.offset, _FRAME_HEAD).strip(b"\0"):
-        # What is behind zeros is looked at when the log is finished: a look through all that the server
-        # keeps in advance, 64 MB, would be too much for every micro-batch.
-        stretches = Stretches(
-            reader, "", Part(log.name, mark.offset), max_record=options.max_record, full=False
-        )
-        begun = mark.offset
+        # Not full: to look through the 64 MB of zeros that the server allocates is too much for each
+        # micro-batch. What follows them is read when the log is finished.
+        begun, part = mark.offset, Part(log.name, mark.offset)
+        stretches = Stretches(reader, "", part, max_record=options.max_record, full=False)
         try:
             for stretch in stretches:
                 mark = Mark(log.name, stretches.offset, int(stretch.zxids[-1]))
@@ -255,36 +242,25 @@ def _whole(log: Seen, mark: Mark, limit: int | None, options: Options) -> Mark:
     return mark
 
 
-@dataclass
-class Missing(InputPartition):
-    """A row that tells of a log that is gone."""
-
-    server: str
-    file: str
-    reason: str
-
-    def __init__(self, server: str, file: str, reason: str) -> None:
-        super().__init__((server, file, reason))
-        self.server, self.file, self.reason = server, file, reason
+class RemovedLog(InputPartition):
+    """The place of a log that was removed. value: the columns of the row that reports it."""
 
 
-def planned(
-    start: Mapping[str, Mark], end: Mapping[str, Mark], logs: Mapping[str, Sequence[Seen]], options: Options
-) -> list[Portions | Missing]:
-    """What the tasks of a micro-batch read. Raises CursorError for a log that is gone; permissive: `Missing`
-    for it."""
-    found: list[Portion | Missing] = []
+def plan(start: Marks, end: Marks, logs: Logs, options: Options) -> list[Portions | RemovedLog]:
+    """What the tasks of a micro-batch read. Raises CursorError for a removed log; permissive: has a
+    RemovedLog for it."""
+    found: list[Portion | RemovedLog] = []
     for folder, upto in sorted(end.items()):
         mark = start.get(folder, upto)
         if mark != upto:
             found += _portions(folder, mark, upto, logs.get(folder, ()), options)
-    missing = [one for one in found if isinstance(one, Missing)]
-    return [*missing, *packed((one for one in found if isinstance(one, Portion)), options.split)]
+    removed = [one for one in found if isinstance(one, RemovedLog)]
+    return [*removed, *packed((one for one in found if isinstance(one, Portion)), options.split)]
 
 
 def _portions(
-    folder: str, mark: Mark, end: Mark, logs: Sequence[Seen], options: Options
-) -> Iterator[Portion | Missing]:
+    folder: str, mark: Mark, end: Mark, logs: Sequence[ListedLog], options: Options
+) -> Iterator[Portion | RemovedLog]:
     least, most = log_zxid(mark.file) or 0, log_zxid(end.file) or 0
     here = [log for log in logs if least <= log.first <= most]
     gone: list[tuple[Mark, str]] = []
@@ -299,7 +275,8 @@ def _portions(
         if reason and not options.permissive:
             raise CursorError(reason, lost.file, lost.offset)
         if reason:
-            yield Missing(options.server or server_of(f"{folder}/{lost.file}"), lost.file, reason)
+            server = options.server or server_of(f"{folder}/{lost.file}")
+            yield RemovedLog({"server": server, "file": lost.file, "corrupt": reason})
     for log in here:
         begins = mark.offset if log.name == mark.file else FILE_HEADER_SIZE
         stop = end.offset if log.name == end.file else None
@@ -308,47 +285,50 @@ def _portions(
                 yield Portion(log.file, part)
 
 
-class FollowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class FollowingReader(DataSourceStreamReader, streaming.SupportsTriggerAvailableNow):
     """Plans on the driver, reads in tasks."""
 
-    def __init__(self, asked: Asked) -> None:
-        self.asked = asked
+    def __init__(self, stream: StreamOptions) -> None:
+        self.stream = stream
         self._once = False
-        self._frozen: dict[str, list[Seen]] | None = None
+        self._frozen: dict[str, list[ListedLog]] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        return _plain(initial(listed(self.asked.options), self.asked))
+        return _plain(initial_marks(list_logs(self.stream.options), self.stream))
 
-    def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxBytes(self.asked.max_bytes) if self.asked.max_bytes else ReadAllAvailable()
+    def getDefaultReadLimit(self) -> streaming.ReadLimit:
+        return (
+            streaming.ReadMaxBytes(self.stream.max_bytes)
+            if self.stream.max_bytes
+            else streaming.ReadAllAvailable()
+        )
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What there is now is looked at by the first `latestOffset`, which knows from where on."""
+        """The first `latestOffset` fixes what there is now: it knows the start."""
         self._once = True
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        marks, options = _marks(start), self.asked.options
-        logs = self._frozen if self._frozen is not None else listed(options)
+    def latestOffset(self, start: dict[str, Any], limit: streaming.ReadLimit) -> dict[str, Any]:
+        marks, options = _marks(start), self.stream.options
+        logs = self._frozen if self._frozen is not None else list_logs(options)
         if self._once and self._frozen is None:
-            logs = self._frozen = frozen(marks, logs, options)
-        most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
-        return _plain(reached(marks, logs, most, self.asked))
+            logs = self._frozen = freeze(marks, logs, options)
+        most = limit.max_bytes if isinstance(limit, streaming.ReadMaxBytes) else None
+        return _plain(next_marks(marks, logs, most, self.stream))
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Portions | Missing]:
-        return planned(_marks(start), _marks(end), listed(self.asked.options), self.asked.options)
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Portions | RemovedLog]:
+        return plan(_marks(start), _marks(end), list_logs(self.stream.options), self.stream.options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        options = self.asked.options
-        if isinstance(partition, Missing):
-            lost = {"server": partition.server, "file": partition.file, "corrupt": partition.reason}
-            yield one_row(options.wanted.schema, **lost)
+        options = self.stream.options
+        if isinstance(partition, RemovedLog):
+            yield one_row(options.wanted.schema, **partition.value)
             return
         assert isinstance(partition, Portions)
         for portion in partition.portions:
             yield from rows(portion, options.wanted, options)
 
 
-def _plain(marks: Mapping[str, Mark]) -> dict[str, Any]:
+def _plain(marks: Marks) -> dict[str, Any]:
     return {folder: asdict(mark) for folder, mark in marks.items()}
 
 

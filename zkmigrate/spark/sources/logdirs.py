@@ -3,8 +3,7 @@ SEGMENTS.
 
 DIR is one of a broker's ``log.dirs`` or a copy of it, live ones too. Option: ``broker`` a name for all rows;
 else the id in meta.properties, else the directory's name. The driver lists DIR, tasks list the partitions'
-folders. What cannot be read is a row with `corrupt`: the sizes of all else still count.
-"""
+folders. What cannot be read is a row with `corrupt`: the sizes of all else still count."""
 
 from __future__ import annotations
 
@@ -14,14 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from zkmigrate.errors import UsageError
 from zkmigrate.hosts.facts.properties import parse_properties
 from zkmigrate.spark.sources.files import Entry, entries
-from zkmigrate.spark.sources.options import Given
+from zkmigrate.spark.sources.options import OptionReader, OwnSchemaSource
 from zkmigrate.spark.sources.segments import LATEST_MS, Folder, Segment, folder, read_segment, segment
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -32,17 +30,15 @@ SEGMENTS = pa.schema([
     ("last_timestamp", _TIME), ("evidence", pa.string()), ("modified", _TIME), ("next_offset", pa.int64()),
     ("high_watermark", pa.int64()), ("log_start_offset", pa.int64()), ("corrupt", pa.string()),
 ])  # fmt: skip
-"""Columns of a log directory: a row is a segment.
+"""Columns of a log directory: a row is a segment. What is not known is null.
 
-state: current, deleted, future or stray, as the folder's name says; deleted also for a segment that retention
-is about to remove. bytes: of the file; record_bytes: up to the end of its last whole batch; rest: what is
-behind that: zeros (preallocated) or torn (cut off, or being written now). first_timestamp: of the first
-batch; last_timestamp: the newest of all. evidence: what that one rests on: batches (headers up to the end),
-timeindex (its last entry: the end is too far from where the offset index leads) or modified (when the file
-was last changed: no header tells). next_offset: behind the last whole batch. high_watermark,
-log_start_offset: the partition's in the directory's checkpoints. corrupt: what could not be read; of a
-foreign file or folder with its name. Columns that are not known are null.
-"""
+state: current, deleted, future or stray, by the folder's name; deleted also for a segment that retention is
+about to remove. bytes: of the file; record_bytes: up to the end of its last whole batch; rest: what follows:
+zeros (preallocated) or torn (cut off, or being written now). first_timestamp: of the first batch;
+last_timestamp: the newest of all; evidence: its source: batches (headers up to the end), timeindex (its last
+entry: the offset index leads too far from the end) or modified (no header tells; the file's last change).
+next_offset: after the last whole batch. high_watermark, log_start_offset: from the directory's checkpoints.
+corrupt: what could not be read, or the name of a foreign file or folder."""
 
 META = "meta.properties"
 _HIGH_WATERMARK, _LOG_START = "replication-offset-checkpoint", "log-start-offset-checkpoint"
@@ -54,7 +50,7 @@ _OWN = re.compile(
     r"|\d{20}-\d{10}\.checkpoint(\.\w+)?|leader-epoch-checkpoint(\.tmp)?|partition\.metadata(\.tmp)?"
     r"|quorum-state(\.tmp)?|\.kafka_cleanshutdown"
 )
-"""What else Kafka has in a partition's folder."""
+"""Kafka's other files in a partition's folder."""
 _NOT_KAFKAS = ("lost+found",)
 
 
@@ -67,21 +63,19 @@ class Part:
     folders: tuple[str, ...]
 
 
-class LogDirSource(DataSource):
-    """The data source of the name kafkalogdir."""
+class LogDirSource(OwnSchemaSource):
+    """The data source kafkalogdir."""
 
-    @classmethod
-    def name(cls) -> str:
-        return "kafkalogdir"
+    format = "kafkalogdir"
+    choice_of_columns = "and select what you want"
 
-    def schema(self) -> StructType:
-        return from_arrow_schema(SEGMENTS)
+    def arrow_schema(self) -> pa.Schema:
+        return SEGMENTS
 
     def reader(self, schema: StructType) -> LogDirReader:
-        if schema.fieldNames() != SEGMENTS.names:
-            raise UsageError("kafkalogdir has its own schema. Needed: no schema(...); select what you want")
-        given = Given(self.options)
-        paths, broker = given.paths(), given.text("broker", "")
+        self.refuse_other(schema)
+        given = OptionReader(self.options)
+        paths, broker = given.paths(), given.text("broker")
         given.end()
         return LogDirReader(paths, broker)
 
@@ -101,13 +95,14 @@ class LogDirReader(DataSourceReader):
         watermarks = checkpoint(part.dir, _HIGH_WATERMARK)
         starts = checkpoint(part.dir, _LOG_START)
         for name in part.folders:
-            rows = [_fit(row) for row in _rows(part, name, watermarks, starts)]
+            found = _rows(part, name, watermarks, starts)
+            rows = [{key: _fit(value) for key, value in row.items()} for row in found]
             yield pa.RecordBatch.from_pylist(rows, schema=SEGMENTS)
 
 
 def parts(path: str, broker: str) -> list[Part]:
     """A directory cut into tasks' shares. broker: its name, empty for what the directory says. Raises
-    UsageError for what is no log directory."""
+    UsageError for another directory."""
     needed = "Needed: one of a broker's log.dirs, or a copy of it"
     try:
         found = entries(path)
@@ -138,7 +133,7 @@ def checkpoint(path: str, name: str) -> dict[tuple[str, int], int]:
     except OSError:
         return {}
     found: dict[tuple[str, int], int] = {}
-    for line in lines[2:]:  # behind the format's version and the number of lines
+    for line in lines[2:]:  # after the format's version and the number of lines
         words = line.split(" ")
         if len(words) == 3 and words[1].isdecimal() and words[2].isdecimal():
             found[(words[0], int(words[1]))] = int(words[2])
@@ -168,26 +163,21 @@ def _rows(
         return []
     except OSError as error:
         return [{**common, "corrupt": f"folder {name} cannot be listed: {error.strerror or error}"}]
-    rows = []
-    for one in found.values():
-        row = _row(one, found, known)
-        if row is not None:
-            rows.append({**common, **row})
+    rows = [common | row for one in found.values() if (row := _row(one, found, known)) is not None]
     if not any(row.get("base_offset") is not None for row in rows):
         rows.append({**common, "corrupt": f"folder {name} holds no segment"})
     return rows
 
 
 def _row(one: Entry, beside: Mapping[str, Entry], known: Folder) -> dict[str, object] | None:
-    """A file's own columns; None for what is neither a segment nor foreign, or has vanished."""
-    told = None if one.folder else segment(one.name)
-    if told is None:
-        if _OWN.fullmatch(one.name):
-            return None
-        told_of = f"{one.name}: no file of a partition"
-        return {"file": one.name, "state": None, "bytes": one.size, "corrupt": told_of}
-    base_offset, leaving = told
-    tail = ".deleted" if leaving else ""
+    """A file's own columns; None for Kafka's other files and for a vanished one."""
+    named = None if one.folder else segment(one.name)
+    if named is None:
+        foreign = f"{one.name}: no file of a partition"
+        row: dict[str, object] = {"file": one.name, "state": None, "bytes": one.size, "corrupt": foreign}
+        return None if _OWN.fullmatch(one.name) else row
+    base_offset, deleted = named
+    tail = ".deleted" if deleted else ""
     stem = f"{base_offset:020}"
     index, times = (beside.get(f"{stem}.{kind}{tail}") for kind in ("index", "timeindex"))
     try:
@@ -202,7 +192,7 @@ def _row(one: Entry, beside: Mapping[str, Entry], known: Folder) -> dict[str, ob
     written = found.last_ms if found.last_ms is not None else modified if one.size else None
     return {
         "file": one.name,
-        "state": "deleted" if leaving else known.state,
+        "state": "deleted" if deleted else known.state,
         "base_offset": base_offset,
         "bytes": max(one.size, found.end or 0),  # it may have grown since it was listed
         "record_bytes": found.end,
@@ -216,12 +206,9 @@ def _row(one: Entry, beside: Mapping[str, Entry], known: Folder) -> dict[str, ob
     }
 
 
-def _fit(row: Mapping[str, object]) -> dict[str, object]:
-    """Names that are not UTF-8 with marks for what no Arrow string may hold."""
-    return {
-        key: value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
-        for key, value in row.items()
-    }
+def _fit(value: object) -> object:
+    """A name that is not UTF-8 with marks for what no Arrow string may hold."""
+    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
 
 
 def _micros(ms: int | None) -> int | None:

@@ -1,9 +1,8 @@
 """The znodes of a snapshot as Arrow columns, thousands at a time.
 
-As `columns` for logs: what a snapshot is, `zookeeper.data.snapshot` says; here its znodes are hopped over and
-read with numpy. Its last seal, over every byte, is looked at before the first row is given. Where that or a
-znode is wrong, `zookeeper.data.snapshot` is asked to refuse it.
-"""
+As `columns` for logs: `zookeeper.data.snapshot` defines a snapshot; here numpy reads its znodes. The last
+seal, over every byte, is checked before the first row is given. If it or a znode is wrong,
+`zookeeper.data.snapshot` raises the error."""
 
 from __future__ import annotations
 
@@ -15,19 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zkmigrate.spark.sources.arrays import (
-    ACL,
-    Bytes,
-    Columns,
-    Longs,
-    begin_with,
-    binary,
-    everywhere,
-    numbers,
-    rights,
-    texts,
-    timestamps,
-)
+from zkmigrate.spark.sources import arrays
+from zkmigrate.spark.sources.arrays import ACL, Bytes, Columns, Longs
 from zkmigrate.zookeeper.data.errors import CorruptError
 from zkmigrate.zookeeper.data.reader import RandomReader
 from zkmigrate.zookeeper.data.seal import check_snapshot
@@ -43,7 +31,7 @@ NODES = pa.schema([
     ("aversion", pa.int32()), ("ephemeral_owner", pa.int64()), ("corrupt", pa.string()),
 ])  # fmt: skip
 """Columns of a snapshot's znodes: fields as in `zookeeper.data.snapshot`. zxid: that in the file's name. acl:
-null where its id is missing in the snapshot's table. data: only where it is asked for. corrupt: why the file
+null where its id is missing in the snapshot's table. data: only if wanted. corrupt: why the file
 cannot be read."""
 
 SESSIONS = pa.schema([
@@ -59,12 +47,12 @@ _FIXED = np.dtype([
     ("version", ">i4"), ("cversion", ">i4"), ("aversion", ">i4"), ("ephemeral_owner", ">i8"),
     ("pzxid", ">i8"),
 ])  # fmt: skip
-"""What stands behind the data of a znode: its ACL's id, then StatPersisted."""
+"""What follows the data of a znode: its ACL's id, then StatPersisted."""
 
 
 @dataclass(frozen=True)
 class Sought:
-    """Which znodes, whether their data, and which columns of NODES. prefix: of the path."""
+    """Which znodes, with or without data, and which columns of NODES. prefix: of the path."""
 
     data: bool = False
     prefix: str = ""
@@ -73,7 +61,7 @@ class Sought:
 
 @dataclass
 class SnapshotTable:
-    """One snapshot. Raises, when it is read, what `zookeeper.data.snapshot` raises for it."""
+    """One snapshot. Reading it raises what `zookeeper.data.snapshot` raises."""
 
     reader: RandomReader
     server: str
@@ -85,8 +73,8 @@ class SnapshotTable:
     def nodes(self, sought: Sought) -> Iterator[pa.RecordBatch]:
         """Its znodes, in its order."""
         snapshot = self._opened()
-        self._acls = {key: rights(acls) for key, acls in snapshot.acls.items()}
-        self._acls[OPEN_ACL_ID] = rights(OPEN_ACL)
+        self._acls = {key: arrays.rights(acls) for key, acls in snapshot.acls.items()}
+        self._acls[OPEN_ACL_ID] = arrays.rights(OPEN_ACL)
         data, blocks, ended = b"", snapshot.blocks(), False
         while not ended:
             parts, size = [data], len(data)
@@ -98,7 +86,7 @@ class SnapshotTable:
             else:
                 ended = True
             data = b"".join(parts)
-            starts, used, last = _hop(data)
+            starts, used, last = _znode_starts(data)
             if starts:
                 batch = self._batch(data, np.asarray(starts, np.int64), sought)
                 if batch.num_rows:
@@ -139,25 +127,27 @@ class SnapshotTable:
 
     def _batch(self, data: bytes, starts: Longs, sought: Sought) -> pa.RecordBatch:
         buffer = np.frombuffer(data, np.uint8)
-        path_at, path_length = starts + 4, numbers(buffer, starts, 4)
+        path_at, path_length = starts + 4, arrays.numbers(buffer, starts, 4)
         if ((path_length > 0) & (buffer[path_at] != ord("/"))).any():
             self._refuse()
         if sought.prefix not in ("", "/"):
-            keep = np.flatnonzero(begin_with(buffer, path_at, path_length, sought.prefix))
+            keep = np.flatnonzero(arrays.begin_with(buffer, path_at, path_length, sought.prefix))
             starts, path_at, path_length = starts[keep], path_at[keep], path_length[keep]
         count = len(starts)
         length_at = path_at + path_length
-        data_length = numbers(buffer, length_at, 4)
+        data_length = arrays.numbers(buffer, length_at, 4)
         fixed_at = length_at + 4 + np.maximum(data_length, 0)
-        fixed = everywhere(buffer, _FIXED)[fixed_at]
+        fixed = arrays.everywhere(buffer, _FIXED)[fixed_at]
         columns: Columns = {
             **self._common(count),
             "path": lambda: self._paths(buffer, path_at, path_length),
             "data_length": lambda: pa.array(data_length.astype(np.int32)),
             "data": lambda: (
-                binary(buffer, length_at + 4, data_length) if sought.data else pa.nulls(count, pa.binary())
+                arrays.binary(buffer, length_at + 4, data_length)
+                if sought.data
+                else pa.nulls(count, pa.binary())
             ),
-            "acl": lambda: self._access(fixed["acl"].astype(np.int64)),
+            "acl": lambda: self._acl_column(fixed["acl"].astype(np.int64)),
         }
         wanted = sought.schema
         found = [
@@ -166,14 +156,14 @@ class SnapshotTable:
         return pa.RecordBatch.from_arrays(found, schema=wanted)
 
     def _paths(self, buffer: Bytes, at: Longs, length: Longs) -> pa.Array:
-        paths = texts(buffer, at, length, self._no_text)
+        paths = arrays.texts(buffer, at, length, self._no_text)
         return pc.if_else(pc.equal(pc.binary_length(paths), 0), "/", paths)
 
     def _no_text(self, _place: int) -> Exception:
         self._refuse()
         raise AssertionError  # it has raised
 
-    def _access(self, ids: Longs) -> pa.Array:
+    def _acl_column(self, ids: Longs) -> pa.Array:
         unique, index = np.unique(ids, return_inverse=True)
         return pa.array([self._acls.get(int(one)) for one in unique], ACL).take(pa.array(index))
 
@@ -181,10 +171,14 @@ class SnapshotTable:
 def _fixed(column: pa.Field, fixed: np.ndarray) -> pa.Array:
     """One of `_FIXED`, as the schema has it."""
     values = fixed[column.name].astype(np.int64)
-    return timestamps(values) if pa.types.is_timestamp(column.type) else pa.array(values).cast(column.type)
+    return (
+        arrays.timestamps(values)
+        if pa.types.is_timestamp(column.type)
+        else pa.array(values).cast(column.type)
+    )
 
 
-def _hop(data: bytes) -> tuple[list[int], int, bool]:
+def _znode_starts(data: bytes) -> tuple[list[int], int, bool]:
     """Where whole znodes begin, the end of the last, and whether the end of all of them follows it."""
     starts: list[int] = []
     unpack, size, fixed = _INT.unpack_from, len(data), _FIXED.itemsize

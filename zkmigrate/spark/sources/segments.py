@@ -1,13 +1,13 @@
-"""Segments of Kafka's log: what the headers of their first and last record batches say.
+"""Segments of Kafka's log: the headers of their first and last record batches.
 
-Only headers are read, and of a long segment only those of its beginning and its end: the offset index says
-where the end begins. Formats 0 and 1 (before Kafka 0.11) and 2 have the magic at the same place.
-"""
+Of a long segment only the headers of its beginning and its end are read; the offset index tells where the end
+begins. Formats 0 and 1 (before Kafka 0.11) and 2 have the magic at the same place."""
 
 from __future__ import annotations
 
 import re
 import struct
+from bisect import bisect_left
 from dataclasses import dataclass
 
 from zkmigrate.zookeeper.data.reader import RandomReader
@@ -19,14 +19,13 @@ _MESSAGE = struct.Struct(">qiIbbq")
 """offset, size, crc, magic, attributes, timestamp of formats 0, where the last is the key, and 1."""
 _LENGTH_END, _MAGIC_AT = 12, 16
 _LEAST = {0: 14, 1: 22, 2: 49}
-"""The shortest that a batch of each magic can be behind its length."""
+"""By magic, the shortest possible length of a batch."""
 _APPEND_TIME, _DELETE_HORIZON = 1 << 3, 1 << 6
 _BLOCK = 1 << 16
 FOLLOWED = 64 << 20
-"""Bytes through which headers are followed, at the most: an offset index has an entry every 4 KB unless the
-broker was told otherwise."""
+"""Most bytes through which headers are followed: an offset index has an entry every 4 KB by default."""
 LATEST_MS = 253_402_300_799_999
-"""The end of the year 9999: a later time is a producer's mistake, and no date of Python's."""
+"""The end of the year 9999: a later time is a producer's mistake, and Python has no such date."""
 _POSITION = struct.Struct(">ii")
 _TIME = struct.Struct(">qi")
 _SEGMENT = re.compile(r"(\d{20})\.log(\.deleted)?")
@@ -37,8 +36,8 @@ _STATES = {"delete": "deleted", "future": "future", "stray": "stray"}
 
 @dataclass(frozen=True)
 class Folder:
-    """A partition's folder. state: current, deleted (waits for its deletion), future (is moved here from
-    another directory of the broker) or stray (no longer the broker's by the controller)."""
+    """A partition's folder. state: current, deleted (waits for deletion), future (being moved here from
+    another directory of the broker) or stray (the controller no longer assigns it to the broker)."""
 
     topic: str
     partition: int
@@ -46,7 +45,7 @@ class Folder:
 
 
 def folder(name: str) -> Folder | None:
-    """What a folder's name says; None for one that is no partition's."""
+    """Of a folder's name; None if it is not a partition's."""
     moved = _MOVED.fullmatch(name)
     if moved:
         return Folder(moved[1], int(moved[2]), _STATES[moved[3]])
@@ -55,18 +54,18 @@ def folder(name: str) -> Folder | None:
 
 
 def segment(name: str) -> tuple[int, bool] | None:
-    """Base offset, and whether it waits for its deletion; None for what is no segment."""
+    """Base offset, and whether it waits for deletion; None if it is not a segment."""
     found = _SEGMENT.fullmatch(name)
     return (int(found[1]), bool(found[2])) if found else None
 
 
 @dataclass(frozen=True)
 class Segment:
-    """first_ms, last_ms: milliseconds since the epoch, of the first batch and the newest of all; None where
-    no header tells. evidence: what last_ms rests on: batches (headers up to the end, and the time index for
-    those before), timeindex (its last entry), or nothing. end: bytes up to the end of the last whole batch;
-    next_offset: behind it; None where the end was not reached. rest: what follows there: zeros, torn, or
-    nothing. corrupt: why it cannot be read; empty where it can."""
+    """first_ms, last_ms: milliseconds since the epoch, of the first batch and the newest of all; None if no
+    header tells. evidence: the source of last_ms: batches (headers up to the end, and the time index for
+    those before), timeindex (its last entry), or empty. end: bytes up to the end of the last whole batch;
+    next_offset: after it; None if the end was not reached. rest: what follows: zeros, torn, or empty.
+    corrupt: why it cannot be read, or empty."""
 
     first_ms: int | None = None
     last_ms: int | None = None
@@ -93,8 +92,8 @@ def read_segment(
     timeindex: RandomReader | None,
     followed: int = FOLLOWED,
 ) -> Segment:
-    """One segment. index, timeindex: None where it has none. followed: bytes, see FOLLOWED. What cannot be
-    read is told in the answer, OSError is raised."""
+    """One segment. index, timeindex: None if missing. followed: bytes, see FOLLOWED. Damage is in the answer;
+    raises OSError."""
     size = log.size()
     if not size:
         return Segment(end=0, next_offset=base_offset)
@@ -128,7 +127,7 @@ def read_segment(
 
 
 class _Walk:
-    """Headers of one file, read a block at a time. rest, corrupt: why the last one asked for was no batch."""
+    """Headers of one file, read a block at a time. rest, corrupt: why the last call of `batch` found none."""
 
     def __init__(self, log: RandomReader, size: int, base_offset: int) -> None:
         self._log, self._size, self._least = log, size, base_offset
@@ -138,17 +137,13 @@ class _Walk:
     def batch(self, at: int) -> _Batch | None:
         """The batch that begins here."""
         head = self._bytes(at, _BATCH.size)
-        if len(head) <= _MAGIC_AT:
+        if len(head) <= _MAGIC_AT or not head.strip(b"\0"):
             self.rest = "torn" if head.strip(b"\0") else "zeros"
             return None
         offset, length = struct.unpack_from(">qi", head)
         magic = head[_MAGIC_AT]
-        if not head.strip(b"\0"):
-            self.rest = "zeros"
-            return None
         if magic not in _LEAST or length < _LEAST[magic] or offset < self._least:
-            told = f"offset {offset}, length {length}, magic {magic}"
-            self.corrupt = f"no record batch at {at}: {told}"
+            self.corrupt = f"no record batch at {at}: offset {offset}, length {length}, magic {magic}"
             return None
         end = at + _LENGTH_END + length
         if end > self._size:
@@ -164,7 +159,7 @@ class _Walk:
 
 def _batch(head: bytes, at: int, end: int) -> _Batch:
     offset, _, _, _, _, attributes, delta, first, last = _BATCH.unpack(head)
-    # With LogAppendTime the broker sets maxTimestamp only; a delete horizon stands where baseTimestamp was.
+    # With LogAppendTime the broker sets maxTimestamp only; a delete horizon replaces baseTimestamp.
     if attributes & (_APPEND_TIME | _DELETE_HORIZON):
         first = last
     return _Batch(at, end, offset + max(delta, 0) + 1, _known(first), _known(last))
@@ -194,15 +189,13 @@ def _newest(timeindex: RandomReader | None) -> int | None:
 
 
 def _last_entry(index: RandomReader | None, entry: struct.Struct) -> tuple[int, ...] | None:
-    """The last entry of an index; behind it an active segment's is filled up with zeros."""
+    """The last entry of an index; zeros fill the rest of an active segment's."""
     if index is None:
         return None
-    low, high = 0, index.size() // entry.size
-    while low < high:
-        middle = (low + high) // 2
-        raw = index.read(middle * entry.size, entry.size)
-        if len(raw) == entry.size and raw.strip(b"\0"):
-            low = middle + 1
-        else:
-            high = middle
-    return entry.unpack(index.read((low - 1) * entry.size, entry.size)) if low else None
+
+    def unused(number: int) -> bool:
+        raw = index.read(number * entry.size, entry.size)
+        return len(raw) < entry.size or not raw.strip(b"\0")
+
+    used = bisect_left(range(index.size() // entry.size), True, key=unused)
+    return entry.unpack(index.read((used - 1) * entry.size, entry.size)) if used else None

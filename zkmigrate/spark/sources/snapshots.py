@@ -1,13 +1,10 @@
-"""Snapshots as a Spark table, ``spark.read.format("zksnapshot").load(PATH)``; its columns are
-`nodes.NODES`.
+"""Snapshots as a Spark table, ``spark.read.format("zksnapshot").load(PATH)``, with the columns `nodes.NODES`.
 
-Options: ``table`` nodes (default) or sessions, with the columns `nodes.SESSIONS`; ``mode`` failfast
-(default) or permissive: a file that cannot be read is a row with `corrupt`; ``data`` true to have the data;
-``columns`` those that are wanted, with commas between; ``server`` a name for all rows; ``maxRecord`` bytes;
-``pathPrefix`` leaves out other znodes before they become Arrow, and so does a filter of Spark's with
-``pushdown`` true (see `txnlog` for what that costs).
-One file is one task: only from its beginning can a snapshot be read.
-"""
+Options: ``table`` nodes (default) or sessions, with the columns `nodes.SESSIONS`; ``mode`` failfast (default)
+or permissive, where a file that cannot be read is a row with `corrupt`; ``data`` true adds the data;
+``columns`` names, with commas between; ``server`` a name for all rows; ``maxRecord`` bytes; ``pathPrefix``
+leaves out other znodes before they become Arrow. With ``pushdown`` true Spark's filters do so too (see
+`txnlog` for its price). One file is one task: a snapshot can only be read from its beginning."""
 
 from __future__ import annotations
 
@@ -15,16 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from zkmigrate.errors import UsageError
 from zkmigrate.spark.sources.arrays import one_row
 from zkmigrate.spark.sources.files import File, files
 from zkmigrate.spark.sources.filters import longer_prefix
 from zkmigrate.spark.sources.nodes import NODES, SESSIONS, SnapshotTable, Sought
-from zkmigrate.spark.sources.options import Given
+from zkmigrate.spark.sources.options import OptionReader, OwnSchemaSource
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.snapname import snapshot_zxid
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
@@ -32,7 +27,7 @@ from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 
 @dataclass(frozen=True)
 class Options:
-    """As the module says."""
+    """As in the module's docstring."""
 
     paths: tuple[str, ...]
     server: str = ""
@@ -45,44 +40,37 @@ class Options:
     pushdown: bool = False
 
 
-def parse_options(given: Mapping[str, str]) -> Options:
+def parse_options(text: Mapping[str, str]) -> Options:
     """Raises UsageError."""
-    from_spark = Given(given)
-    permissive = from_spark.choice("mode", ("failfast", "permissive")) == "permissive"
-    sessions = from_spark.choice("table", ("nodes", "sessions")) == "sessions"
+    given = OptionReader(text)
+    permissive = given.choice("mode", ("failfast", "permissive")) == "permissive"
+    sessions = given.choice("table", ("nodes", "sessions")) == "sessions"
     found = Options(
-        from_spark.paths(),
-        from_spark.text("server", ""),
+        given.paths(),
+        given.text("server"),
         permissive,
-        from_spark.data(),
+        given.data(),
         sessions,
-        from_spark.columns(SESSIONS if sessions else NODES, permissive),
-        from_spark.number("maxRecord", MAX_RECORD),
-        from_spark.prefix("pathPrefix"),
-        from_spark.flag("pushdown"),
+        given.columns(SESSIONS if sessions else NODES, permissive),
+        given.number("maxRecord", MAX_RECORD),
+        given.prefix("pathPrefix"),
+        given.flag("pushdown"),
     )
-    from_spark.end()
+    given.end()
     return found
 
 
-class SnapshotSource(DataSource):
-    """The data source of the name zksnapshot."""
+class SnapshotSource(OwnSchemaSource):
+    """The data source zksnapshot."""
 
-    @classmethod
-    def name(cls) -> str:
-        return "zksnapshot"
-
-    def schema(self) -> StructType:
-        return from_arrow_schema(self.arrow_schema())
+    format = "zksnapshot"
 
     def arrow_schema(self) -> pa.Schema:
-        """Of the batches that `reader` gives."""
         return parse_options(self.options).schema
 
     def reader(self, schema: StructType) -> SnapshotReader:
         options = parse_options(self.options)
-        if schema.fieldNames() != options.schema.names:
-            raise UsageError("zksnapshot has its own schema. Needed: no schema(...), but the option columns")
+        self.refuse_other(schema)
         return PushedSnapshotReader(options) if options.pushdown else SnapshotReader(options)
 
 
@@ -110,9 +98,8 @@ class SnapshotReader(DataSourceReader):
             if not self.options.permissive:
                 raise
             zxid = snapshot_zxid(file.name)
-            yield one_row(
-                self.options.schema, server=file.server, file=file.name, zxid=zxid, corrupt=str(error)
-            )
+            known = {"server": file.server, "file": file.name, "zxid": zxid, "corrupt": str(error)}
+            yield one_row(self.options.schema, **known)
 
 
 class PushedSnapshotReader(SnapshotReader):

@@ -1,12 +1,11 @@
-"""A transaction log as stretches of whole records, each checked; in parts that join without gap or overlap.
+"""A transaction log as stretches of whole records, each checked; in parts without gap or overlap.
 
-Records are hopped over, length by length, with their checksums. Where the next bytes are no whole record,
-`zookeeper.data.txnlog` says what they are: the log's end, or damage; so there is one place that knows.
+Records are found length by length, with their checksums. If the next bytes are not a whole record,
+`zookeeper.data.txnlog` alone decides whether they are the log's end or damage.
 
-Parts: a log is cut where a record begins, found by searching for one. A payload may hold whole records, so
-a find counts only when records follow it for longer than a payload is; and the part before must end exactly
-there, or is refused.
-"""
+Parts: a log is cut where a record begins, found by a search. A payload may hold whole records, so a find
+counts only if records follow it for longer than a payload; and the part before must end exactly there, or is
+refused."""
 
 from __future__ import annotations
 
@@ -15,48 +14,37 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from zkmigrate.spark.sources.columns import Stretch
+from zkmigrate.zookeeper.data import txnlog
 from zkmigrate.zookeeper.data.errors import CorruptError
 from zkmigrate.zookeeper.data.reader import RandomReader
 from zkmigrate.zookeeper.data.tail import data_end
 from zkmigrate.zookeeper.data.txn import HEADER_SIZE, KNOWN_TYPES
-from zkmigrate.zookeeper.data.txnlog import (
-    END_MARK,
-    FILE_HEADER_SIZE,
-    FRAME,
-    FRAME_SIZE,
-    FRAME_START,
-    MAX_RECORD,
-    Cursor,
-    LogEnd,
-    LogScan,
-    check_header,
-    log_zxid,
-)
+from zkmigrate.zookeeper.data.txnlog import END_MARK, FILE_HEADER_SIZE, FRAME, FRAME_SIZE, MAX_RECORD
 
 BLOCK = 8 << 20
 CHAIN = 4 << 20
-"""Records that follow a find for this many bytes stand in no payload: a default server's largest record has
+"""Records that follow a find for this many bytes are not in a payload: a default server's largest record has
 2 MB."""
 _NEAR = 1 << 20
 _FIRST_BLOCK = 1 << 20
-"""Blocks become longer while a part is read, so that little is read where little is wanted."""
+"""Blocks grow while a part is read, so that a short read reads little."""
 _AT_ZXID = 12 + 12
 _AT_TYPE = 12 + 28
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a log: records that begin at `start` and after it, before `stop`; None: to its end."""
+    """A part of a log: the records that begin from `start` on and before `stop`; None: to its end."""
 
     file: str
     start: int = FILE_HEADER_SIZE
     stop: int | None = None
 
 
-def hop(
+def record_starts(
     data: bytes, at: int = 0, limit: int | None = None, max_record: int = MAX_RECORD
 ) -> tuple[list[int], int]:
-    """Where whole records begin in `data`, from `at` on and before `limit`, and the end of the last."""
+    """Where whole records begin in `data`, from `at` on and before `limit`; and the end of the last one."""
     starts: list[int] = []
     unpack, adler, view = FRAME.unpack_from, zlib.adler32, memoryview(data)
     last = len(data) - 1
@@ -74,7 +62,7 @@ def hop(
 
 
 def _needed(data: bytes, max_record: int) -> int:
-    """How many bytes the record at the beginning has; 0 where that cannot be."""
+    """The bytes of the record at the beginning; 0 for an impossible length."""
     length: int = FRAME.unpack_from(data)[1] if len(data) >= 12 else 0
     return length + FRAME_SIZE if HEADER_SIZE <= length <= max_record else 0
 
@@ -82,9 +70,8 @@ def _needed(data: bytes, max_record: int) -> int:
 class Stretches(Iterator[Stretch]):
     """The stretches of one part of a log, in order. At the end of a log `end` says how it ended.
 
-    server: as the rows are to name it. full: as of LogScan. Raises, from `next`, what LogScan raises;
-    CorruptError also where a part does not end where the next one begins.
-    """
+    server: its name in the rows. full: as of LogScan. Raises, from `next`, what LogScan raises;
+    CorruptError also for a part that does not end where the next one begins."""
 
     def __init__(
         self,
@@ -96,26 +83,22 @@ class Stretches(Iterator[Stretch]):
         block: int = BLOCK,
         full: bool = True,
     ) -> None:
-        self._reader = reader
-        self._server = server
-        self._part = part
-        self._full = full
-        self._max_record = max_record
-        self._block = min(block, _FIRST_BLOCK)
-        self._largest_block = block
+        self._reader, self._server, self._part = reader, server, part
+        self._full, self._max_record = full, max_record
+        self._block, self._largest_block = min(block, _FIRST_BLOCK), block
         self._last: int | None = None
         self.offset = part.start
-        self.end: LogEnd | None = None
+        self.end: txnlog.LogEnd | None = None
 
     def __next__(self) -> Stretch:
         part = self._part
         if self.offset == FILE_HEADER_SIZE and self._last is None:
-            check_header(self._reader.read(0, FILE_HEADER_SIZE), part.file)
+            txnlog.check_header(self._reader.read(0, FILE_HEADER_SIZE), part.file)
         size = self._block
         while self.end is None and (part.stop is None or self.offset < part.stop):
             data = self._reader.read(self.offset, size)
             limit = None if part.stop is None else part.stop - self.offset
-            starts, used = hop(data, 0, limit, self._max_record)
+            starts, used = record_starts(data, 0, limit, self._max_record)
             if starts:
                 self._block = min(2 * self._block, self._largest_block)
                 return self._take(Stretch(self._server, part.file, self.offset, data, starts), used)
@@ -123,15 +106,15 @@ class Stretches(Iterator[Stretch]):
             if len(data) == size < needed:
                 size = needed
             else:
-                self._refer()
+                self._end_or_raise()
         raise StopIteration
 
     def _take(self, found: Stretch, used: int) -> Stretch:
         zxids = found.zxids
-        first = log_zxid(self._part.file) if self.offset == FILE_HEADER_SIZE else None
+        first = txnlog.log_zxid(self._part.file) if self.offset == FILE_HEADER_SIZE else None
         rising = bool((zxids[1:] > zxids[:-1]).all())
         if not rising or (self._last is not None and zxids[0] <= self._last) or first not in (None, zxids[0]):
-            self._refer_all(used)
+            self._raise_order(used)
         self.offset += used
         self._last = int(zxids[-1])
         stop = self._part.stop
@@ -144,14 +127,17 @@ class Stretches(Iterator[Stretch]):
             )
         return found
 
-    def _scan(self) -> LogScan:
+    def _scan(self) -> txnlog.LogScan:
         cursor = None
         if self._last is not None or self.offset > FILE_HEADER_SIZE:
-            cursor = Cursor(self._part.file, self.offset, self._last or 0)
-        return LogScan(self._reader, self._part.file, cursor, full=self._full, max_record=self._max_record)
+            cursor = txnlog.Cursor(self._part.file, self.offset, self._last or 0)
+        return txnlog.LogScan(
+            self._reader, self._part.file, cursor, full=self._full, max_record=self._max_record
+        )
 
-    def _refer(self) -> None:
-        """Nothing whole stands here: the log's end, or it raises. One that has grown meanwhile is read on."""
+    def _end_or_raise(self) -> None:
+        """There is no whole record here: sets the log's end, or raises. Nothing if the log has grown
+        since."""
         scan = self._scan()
         if next(scan, None) is None:
             self.end = scan.end
@@ -162,10 +148,9 @@ class Stretches(Iterator[Stretch]):
                     self.offset,
                 )
 
-    def _refer_all(self, used: int) -> None:
-        """Zxids that are not in order: it raises."""
-        scan = self._scan()
-        for record in scan:
+    def _raise_order(self, used: int) -> None:
+        """Raises for zxids that are not in order, in the words of LogScan if it finds them."""
+        for record in self._scan():
             if record.end >= self.offset + used:
                 break
         raise CorruptError("zxids are not in order", self._part.file, self.offset)
@@ -175,23 +160,19 @@ def find(reader: RandomReader, at: int, stop: int, block: int = 64 << 10) -> tup
     """Where the first record begins, at `at` or behind it and before `stop`, and its zxid; None for none.
 
     Searches for an end mark and the zeros of a checksum behind it, then asks for a whole record of a known
-    type there, and for records that follow it for CHAIN bytes, or up to `stop`.
-    """
-    base = at - 1
-    while base < stop:
-        data = reader.read(base, block + len(FRAME_START) - 1)
-        hit = data.find(FRAME_START)
-        while hit >= 0:
+    type there, and for records that follow it for CHAIN bytes, or up to `stop`."""
+    for base in range(at - 1, stop, block):
+        data = reader.read(base, block + len(txnlog.FRAME_START) - 1)
+        hit = -1
+        while (hit := data.find(txnlog.FRAME_START, hit + 1)) >= 0:
             begin = base + hit + 1
             if begin >= stop:
                 return None
             zxid = _chained(reader, begin, stop)
             if zxid is not None:
                 return begin, zxid
-            hit = data.find(FRAME_START, hit + 1)
         if len(data) < block:
             return None
-        base += block
     return None
 
 
@@ -207,7 +188,7 @@ def _chained(reader: RandomReader, begin: int, stop: int) -> int | None:
     at, size = begin, _FIRST_BLOCK
     while at < stop and at - begin < CHAIN:
         data = reader.read(at, size)
-        _, used = hop(data, 0, stop - at)
+        _, used = record_starts(data, 0, stop - at)
         at += used
         if used:
             size = _FIRST_BLOCK
@@ -234,10 +215,8 @@ def parts(
         found = find(reader, max(begins[-1] + 1, start + number * (end - start) // count), end)
         if found is None:
             break
-        if found[0] > begins[-1]:
-            begins.append(found[0])
-    stops = [*begins[1:], stop]
-    return [Part(name, begin, stop) for begin, stop in zip(begins, stops, strict=True)]
+        begins.append(found[0])  # behind the one before: find begins there
+    return [Part(name, begin, stop) for begin, stop in zip(begins, [*begins[1:], stop], strict=True)]
 
 
 def span(reader: RandomReader, zxids: tuple[int, int], first: int) -> tuple[int, int | None]:
@@ -245,8 +224,7 @@ def span(reader: RandomReader, zxids: tuple[int, int], first: int) -> tuple[int,
     the first of them to one behind the last; None: to the log's end. first: the log's first zxid.
 
     By halves, since zxids rise; and, every other time, where a record would stand if those behind the nearest
-    one known were as long as those before it.
-    """
+    one known were as long as those before it."""
     low, high = FILE_HEADER_SIZE, data_end(reader)
     end, stop = high, None
     known, ahead, length, count = first, high - low, 0, 1

@@ -11,8 +11,7 @@ of logs are left out by zxid, rows by all of them before they become Arrow.
 
 With ``pushdown`` true Spark's own filters on these columns do the same. It is off because Spark 4.3.0 keeps
 what the last query of a DataFrame pushed down: a second query of the same DataFrame without a filter, or a
-join of two filters of it, then lacks rows.
-"""
+join of two filters of it, then lacks rows."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ from zkmigrate.spark.sources.arrays import one_row
 from zkmigrate.spark.sources.columns import ALL, SCHEMA, Stretch, Wanted, table
 from zkmigrate.spark.sources.files import File, files
 from zkmigrate.spark.sources.filters import narrowed
-from zkmigrate.spark.sources.options import Given
+from zkmigrate.spark.sources.options import OptionReader
 from zkmigrate.spark.sources.stretches import Part, Stretches, find, parts, span
 from zkmigrate.zookeeper.data.errors import MalformedError, ZkDataError
 from zkmigrate.zookeeper.data.tail import data_end
@@ -43,7 +42,7 @@ _WORTH_SEARCHING = 32 << 20
 
 @dataclass(frozen=True)
 class Options:
-    """As the module says."""
+    """As in the module's docstring."""
 
     paths: tuple[str, ...]
     server: str = ""
@@ -54,21 +53,20 @@ class Options:
     pushdown: bool = False
 
 
-def parse_options(given: Mapping[str, str]) -> Options:
+def parse_options(text: Mapping[str, str]) -> Options:
     """Raises UsageError."""
-    from_spark = Given(given)
-    found = take_options(from_spark)
-    found = replace(found, pushdown=from_spark.flag("pushdown"))
-    from_spark.end()
+    given = OptionReader(text)
+    found = replace(take_options(given), pushdown=given.flag("pushdown"))
+    given.end()
     return found
 
 
-def take_options(given: Given) -> Options:
-    """Those that following a log has as well. Raises UsageError."""
+def take_options(given: OptionReader) -> Options:
+    """The options that a stream has too. Raises UsageError."""
     permissive = given.choice("mode", ("failfast", "permissive")) == "permissive"
     return Options(
         given.paths(),
-        given.text("server", ""),
+        given.text("server"),
         permissive,
         given.number("splitMB", SPLIT_MB) << 20,
         given.number("maxRecord", MAX_RECORD),
@@ -87,8 +85,7 @@ def _kinds(names: Sequence[str]) -> frozenset[int] | None:
     """Types by their names; None for none given."""
     unknown = [name for name in names if name not in TxnType.__members__]
     if unknown:
-        possible = ", ".join(TxnType.__members__)
-        raise UsageError(f"types {', '.join(unknown)}. Possible: {possible}")
+        raise UsageError(f"types {', '.join(unknown)}. Possible: {', '.join(TxnType.__members__)}")
     return frozenset(int(TxnType[name]) for name in names) or None
 
 
@@ -101,7 +98,7 @@ class Portion:
 
     @property
     def size(self) -> int:
-        """Bytes, with what the server keeps in advance behind the log's end."""
+        """Bytes, with the zeros that the server allocates ahead."""
         return (self.file.size if self.part.stop is None else self.part.stop) - self.part.start
 
 
@@ -114,8 +111,8 @@ class Portions(InputPartition):
 
 
 def packed(portions: Iterable[Portion], size: int) -> list[Portions]:
-    """In tasks of up to so many bytes each, in order; a portion that is larger has one of its own. 0: so has
-    each."""
+    """Portions in order, for tasks of up to `size` bytes each; a larger portion has its own task. 0: each has
+    its own."""
     found: list[list[Portion]] = []
     room = 0
     for portion in portions:
@@ -127,18 +124,17 @@ def packed(portions: Iterable[Portion], size: int) -> list[Portions]:
     return [Portions(one) for one in found]
 
 
-Keep: TypeAlias = Callable[[File, Part, Stretches], Iterable[Stretch]]
+Cache: TypeAlias = Callable[[File, Part, Stretches], Iterable[Stretch]]
 
 
 class TxnLogReader(DataSourceReader):
     """Plans on the driver, reads in tasks."""
 
-    kept: Keep | None = None
+    cache: Cache | None = None
     """Set by a process that reads the same logs several times."""
 
     def __init__(self, options: Options) -> None:
-        self.options = options
-        self.wanted = options.wanted
+        self.options, self.wanted = options, options.wanted
 
     def partitions(self) -> Sequence[Portions]:
         found = files(self.options.paths, self.options.server, lambda name: log_zxid(name) is not None)
@@ -150,7 +146,7 @@ class TxnLogReader(DataSourceReader):
         return packed(portions, self.options.split)
 
     def _parts(self, file: File, following: int | None) -> list[Part]:
-        """What there is to read of a log. following: the zxid with which the next log begins."""
+        """The parts of a log to read. following: the first zxid of the next log."""
         low, high = self.wanted.zxids
         first = log_zxid(file.name) or 0
         if first > high or (following is not None and following <= low) or file.size <= FILE_HEADER_SIZE:
@@ -164,41 +160,40 @@ class TxnLogReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Portions)
         for portion in partition.portions:
-            yield from rows(portion, self.wanted, self.options, self.kept)
+            yield from rows(portion, self.wanted, self.options, self.cache)
 
 
 class PushedTxnLogReader(TxnLogReader):
-    """One whose DataFrame is for a single query, as the module says."""
+    """For a DataFrame of a single query, see the module's docstring."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """All of them are given back: Spark looks at the rows again."""
+        """Returns all of them: Spark filters the rows again."""
         for one in filters:
             self.wanted = narrowed(self.wanted, one)
         return filters
 
 
 def _followed(found: Sequence[File]) -> Iterator[tuple[File, int | None]]:
-    """Each log with the first zxid of the next one of the same directory."""
+    """Each log with the first zxid of the next one in its directory."""
     by_folder: dict[str, list[File]] = {}
     for file in found:
         by_folder.setdefault(file.path[: -len(file.name)], []).append(file)
     for logs in by_folder.values():
         logs.sort(key=lambda file: log_zxid(file.name) or 0)
-        following = [log_zxid(file.name) for file in logs[1:]]
-        yield from zip(logs, [*following, None], strict=True)
+        yield from zip(logs, [*(log_zxid(file.name) for file in logs[1:]), None], strict=True)
 
 
 def rows(
-    portion: Portion, wanted: Wanted, options: Options, kept: Keep | None = None
+    portion: Portion, wanted: Wanted, options: Options, cache: Cache | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The wanted rows of a part. Raises ZkDataError; permissive: a row with `corrupt` instead, and on
-    behind it. kept: gives the stretches of a log that it has, else keeps those that it is given."""
+    """The wanted rows of a part. Raises ZkDataError; permissive: a row with `corrupt` instead, and continues
+    after it. cache: gives the stretches of a log that it has, else stores those that it is given."""
     file, part = portion.file, portion.part
     reader = file.reader()
     while True:
         stretches = Stretches(reader, file.server, part, max_record=options.max_record)
         try:
-            for stretch in stretches if kept is None else kept(file, part, stretches):
+            for stretch in stretches if cache is None else cache(file, part, stretches):
                 if stretch.zxids[0] > wanted.zxids[1]:
                     return
                 yield from _tables(stretch, wanted, options.permissive)
@@ -206,7 +201,8 @@ def rows(
         except ZkDataError as error:
             if not options.permissive:
                 raise
-            yield _corrupt(wanted.schema, file, error, stretches.offset)
+            at = stretches.offset if error.offset is None else error.offset
+            yield _corrupt(wanted.schema, file.server, file.name, at, error)
             stop = data_end(reader) if part.stop is None else part.stop
             found = find(reader, max(stretches.offset, FILE_HEADER_SIZE) + 1, stop)
             if found is None:
@@ -215,7 +211,7 @@ def rows(
 
 
 def _tables(stretch: Stretch, wanted: Wanted, permissive: bool) -> Iterator[pa.RecordBatch]:
-    """A stretch as a table; permissive: in two, and two again, around what cannot be decoded."""
+    """A stretch as a table; permissive: halved, and halved again, around what cannot be decoded."""
     try:
         batch = table(stretch, wanted)
     except MalformedError as error:
@@ -223,7 +219,8 @@ def _tables(stretch: Stretch, wanted: Wanted, permissive: bool) -> Iterator[pa.R
             raise
         half = len(stretch.starts) // 2
         if not half:
-            yield _corrupt_in(wanted.schema, stretch, error)
+            at = stretch.base + stretch.starts[0]
+            yield _corrupt(wanted.schema, stretch.server, stretch.file, at, error)
             return
         for starts in (stretch.starts[:half], stretch.starts[half:]):
             yield from _tables(replace(stretch, starts=starts), wanted, permissive)
@@ -232,11 +229,5 @@ def _tables(stretch: Stretch, wanted: Wanted, permissive: bool) -> Iterator[pa.R
         yield batch
 
 
-def _corrupt(schema: pa.Schema, file: File, error: ZkDataError, offset: int) -> pa.RecordBatch:
-    at = offset if error.offset is None else error.offset
-    return one_row(schema, server=file.server, file=file.name, offset=at, corrupt=str(error))
-
-
-def _corrupt_in(schema: pa.Schema, stretch: Stretch, error: MalformedError) -> pa.RecordBatch:
-    at = stretch.base + stretch.starts[0]
-    return one_row(schema, server=stretch.server, file=stretch.file, offset=at, corrupt=str(error))
+def _corrupt(schema: pa.Schema, server: str, file: str, offset: int, error: ZkDataError) -> pa.RecordBatch:
+    return one_row(schema, server=server, file=file, offset=offset, corrupt=str(error))

@@ -23,7 +23,7 @@ from tests.unit.zkdata_fixtures import (
     text,
 )
 from zkmigrate.spark.sources.columns import ALL, SCHEMA, Stretch, Wanted, table
-from zkmigrate.spark.sources.stretches import hop
+from zkmigrate.spark.sources.stretches import record_starts
 from zkmigrate.zookeeper.data.errors import MalformedError, ZkDataError
 from zkmigrate.zookeeper.data.reader import BytesReader
 from zkmigrate.zookeeper.data.txn import TxnType
@@ -33,8 +33,12 @@ LOGS = sorted(RECORDED.glob("*/*/log.*.gz"))
 
 
 def stretch(log: bytes, name: str = "log.1") -> Stretch:
-    starts, _ = hop(log, FILE_HEADER_SIZE)
+    starts, _ = record_starts(log, FILE_HEADER_SIZE)
     return Stretch("s", name, 0, log, starts)
+
+
+def recorded(file: Path) -> Stretch:
+    return stretch(gzip.decompress(file.read_bytes()), file.name.removesuffix(".gz"))
 
 
 def records(found: Stretch) -> list[Record]:
@@ -44,9 +48,8 @@ def records(found: Stretch) -> list[Record]:
 @pytest.mark.parametrize("data", [False, True])
 @pytest.mark.parametrize("file", LOGS, ids=[str(file.relative_to(RECORDED)) for file in LOGS])
 def test_the_logs_of_every_server_version(file: Path, data: bool) -> None:
-    log = gzip.decompress(file.read_bytes())
-    found = stretch(log, file.name.removesuffix(".gz"))
-    scanned = list(LogScan(BytesReader(log), found.file))
+    found = recorded(file)
+    scanned = list(LogScan(BytesReader(found.buffer), found.file))
     assert records(found) == scanned
     batch = table(found, Wanted(data=data))
     assert batch.schema.equals(SCHEMA)
@@ -56,7 +59,7 @@ def test_the_logs_of_every_server_version(file: Path, data: bool) -> None:
 
 @pytest.mark.parametrize("file", LOGS, ids=[str(file.relative_to(RECORDED)) for file in LOGS])
 def test_a_column_alone_is_as_among_the_others(file: Path) -> None:
-    found = stretch(gzip.decompress(file.read_bytes()), file.name.removesuffix(".gz"))
+    found = recorded(file)
     every = table(found, Wanted(data=True))
     for name in SCHEMA.names:
         alone = table(found, Wanted(data=True, schema=pa.schema([SCHEMA.field(name)])))
@@ -81,11 +84,7 @@ def test_there_are_logs_of_every_server_version() -> None:
     assert {file.relative_to(RECORDED).parts[0] for file in LOGS} == {
         "3.4.14", "3.5.8", "3.6.4", "3.7.2", "3.8.4", "3.9.3"
     }  # fmt: skip
-    kinds = {
-        name
-        for file in LOGS
-        for name in table(stretch(gzip.decompress(file.read_bytes()))).column("type").to_pylist()
-    }
+    kinds = {name for file in LOGS for name in table(recorded(file)).column("type").to_pylist()}
     assert kinds == {kind.name for kind in TxnType} - {"multi"}
 
 
@@ -129,13 +128,16 @@ def test_a_stretch_without_records_is_an_empty_table() -> None:
     assert (batch.num_rows, batch.schema) == (0, SCHEMA)
 
 
-def test_a_multi_of_nothing_is_a_row_as_every_transaction() -> None:
+def test_a_multi_of_nothing_is_a_row_so_that_its_zxid_is_there() -> None:
+    """And a create has the parent's cversion."""
     made = [payload(1, 14, struct.pack(">i", 0)), payload(2, 14, struct.pack(">iiq", 0, 2, 77))]
-    found = stretch(log_from(made))
-    batch = table(found)
-    assert batch.to_pylist() == expected(records(found))
-    kept = [(row["zxid"], row["sequence"], row["type"], row["digest"]) for row in batch.to_pylist()]
-    assert kept == [(1, 0, "multi", None), (2, 0, "multi", 77)]
+    found = stretch(log_from([*made, create_payload(3, "/a", cversion=7)]))
+    _agree(found)
+    names = ("zxid", "sequence", "type", "multi", "digest", "parent_cversion")
+    kept = [tuple(row[name] for name in names) for row in table(found).to_pylist()]
+    assert kept == [
+        (1, 0, "multi", True, None, None), (2, 0, "multi", True, 77, None), (3, 0, "create", False, None, 7),
+    ]  # fmt: skip
 
 
 # --- odd text, many ACLs
@@ -264,13 +266,3 @@ def test_damaged_payloads_are_refused_where_they_are_refused_one_by_one(
 def test_the_default_is_everything_but_data() -> None:
     assert Wanted() == ALL
     assert table(stretch(log_from(MIXED))).column("data").null_count == 7
-
-
-def test_a_multi_of_nothing_is_a_row_so_that_its_zxid_is_there() -> None:
-    """And of a create the parent's cversion is told."""
-    found = stretch(log_from([payload(1, 14, bytes(4)), create_payload(2, "/a", cversion=7)]))
-    _agree(found)
-    rows = table(found).to_pylist()
-    assert [(row["zxid"], row["type"], row["multi"], row["parent_cversion"]) for row in rows] == [
-        (1, "multi", True, None), (2, "create", False, 7),
-    ]  # fmt: skip

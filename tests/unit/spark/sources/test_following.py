@@ -12,18 +12,9 @@ import pytest
 
 from tests.unit.zkdata_fixtures import build_log, create_payload, log_from, record
 from zkmigrate.errors import UsageError
+from zkmigrate.spark.sources import following
 from zkmigrate.spark.sources.columns import Wanted
-from zkmigrate.spark.sources.following import (
-    Asked,
-    Mark,
-    Missing,
-    frozen,
-    initial,
-    listed,
-    parse_asked,
-    planned,
-    reached,
-)
+from zkmigrate.spark.sources.following import Mark, RemovedLog, StreamOptions
 from zkmigrate.spark.sources.txnlog import Options, rows
 from zkmigrate.zookeeper.data.errors import CorruptError, CursorError, ZkDataError
 from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE
@@ -36,7 +27,7 @@ class World:
 
     def __init__(self, folder: Path, **options: object) -> None:
         self.folder = folder
-        self.asked = replace(Asked(Options((str(folder / "zk*"),))), **options)  # type: ignore[arg-type]
+        self.stream = replace(StreamOptions(Options((str(folder / "zk*"),))), **options)  # type: ignore[arg-type]
         self.marks: dict[str, Mark] | None = None
         self.seen: list[int] = []
 
@@ -52,14 +43,14 @@ class World:
         path.write_bytes(written.ljust(FILE_HEADER_SIZE, b"\0") + more + PADDING)
 
     def permit(self) -> None:
-        self.asked = replace(self.asked, options=replace(self.asked.options, permissive=True))
+        self.stream = replace(self.stream, options=replace(self.stream.options, permissive=True))
 
     def batch(self, limit: int | None = None) -> list[int | str]:
         """The zxids of one micro-batch, and why rows are corrupt. Its end goes through JSON."""
-        logs = listed(self.asked.options)
+        logs = following.list_logs(self.stream.options)
         if self.marks is None:
-            self.marks = initial(logs, self.asked)
-        end = through_json(reached(self.marks, logs, limit, self.asked))
+            self.marks = following.initial_marks(logs, self.stream)
+        end = through_json(following.next_marks(self.marks, logs, limit, self.stream))
         found = self.read(self.marks, end)
         self.marks = end
         self.seen += [one for one in found if isinstance(one, int)]
@@ -67,12 +58,12 @@ class World:
 
     def read(self, start: Mapping[str, Mark], end: Mapping[str, Mark]) -> list[int | str]:
         found: list[int | str] = []
-        for one in planned(start, end, listed(self.asked.options), self.asked.options):
-            if isinstance(one, Missing):
-                found.append(one.reason)
+        for one in following.plan(start, end, following.list_logs(self.stream.options), self.stream.options):
+            if isinstance(one, RemovedLog):
+                found.append(one.value["corrupt"])
                 continue
             for portion in one.portions:
-                for table in rows(portion, Wanted(), self.asked.options):
+                for table in rows(portion, Wanted(), self.stream.options):
                     columns = table.column("zxid").to_pylist(), table.column("corrupt").to_pylist()
                     found += [why or zxid for zxid, why in zip(*columns, strict=True)]
         return found
@@ -186,25 +177,25 @@ def test_a_limit_cuts_between_records_and_every_one_is_read_once(limit: int, wor
 
 def test_a_micro_batch_is_the_same_when_it_is_read_again(world: World) -> None:
     path = world.write("log.1", build_log(1, 5) + PADDING)
-    start = initial(listed(world.asked.options), world.asked)
-    end = reached(start, listed(world.asked.options), None, world.asked)
+    start = following.initial_marks(following.list_logs(world.stream.options), world.stream)
+    end = following.next_marks(start, following.list_logs(world.stream.options), None, world.stream)
     world.grow(path, created(6))
     world.write("log.7", build_log(7, 3))
     assert world.read(start, end) == [1, 2, 3, 4, 5]
-    again = reached(end, listed(world.asked.options), None, world.asked)
+    again = following.next_marks(end, following.list_logs(world.stream.options), None, world.stream)
     assert world.read(end, again) == [6, 7, 8, 9]
 
 
 def test_a_long_range_is_split(world: World) -> None:
     made = [create_payload(zxid, f"/kafka/{zxid}", bytes(3000)) for zxid in range(1, 3001)]
     world.write("log.1", log_from(made) + PADDING)
-    world.asked = replace(world.asked, options=replace(world.asked.options, split=1 << 20))
+    world.stream = replace(world.stream, options=replace(world.stream.options, split=1 << 20))
     assert world.batch(1000) == [1]
     start = world.marks
     assert start is not None
-    logs = listed(world.asked.options)
-    end = reached(start, logs, None, world.asked)
-    assert len(planned(start, end, logs, world.asked.options)) > 2
+    logs = following.list_logs(world.stream.options)
+    end = following.next_marks(start, logs, None, world.stream)
+    assert len(following.plan(start, end, logs, world.stream.options)) > 2
     assert world.read(start, end) == list(range(2, 3001))
 
 
@@ -213,12 +204,12 @@ def test_what_is_written_after_the_freeze_waits(world: World) -> None:
     assert world.batch(1) == [1]
     start = world.marks
     assert start is not None
-    logs = frozen(start, listed(world.asked.options), world.asked.options)
+    logs = following.freeze(start, following.list_logs(world.stream.options), world.stream.options)
     world.grow(path, created(6))
     world.write("log.7", build_log(7, 3))
-    end = reached(start, logs, None, world.asked)
+    end = following.next_marks(start, logs, None, world.stream)
     assert world.read(start, end) == [2, 3, 4, 5]
-    assert reached(end, logs, None, world.asked) == end
+    assert following.next_marks(end, logs, None, world.stream) == end
 
 
 # --- what is gone, and damage
@@ -257,8 +248,8 @@ def test_a_later_epoch_does_not_tell_how_a_purged_log_ended(world: World) -> Non
 
 def test_a_purge_between_planning_and_reading(world: World) -> None:
     paths = [world.write(f"log.{n:x}", build_log(n, 10)) for n in (1, 11, 21)]
-    start = initial(listed(world.asked.options), world.asked)
-    end = reached(start, listed(world.asked.options), None, world.asked)
+    start = following.initial_marks(following.list_logs(world.stream.options), world.stream)
+    end = following.next_marks(start, following.list_logs(world.stream.options), None, world.stream)
     paths[0].unlink()
     paths[1].unlink()
     with pytest.raises(CursorError, match="missing are 0x1 to 0x14"):
@@ -334,17 +325,19 @@ def test_a_file_that_is_no_log(world: World) -> None:
 
 
 def test_options() -> None:
-    found = parse_asked({"path": "/x", "STARTINGOFFSET": "latest", "maxBytesPerTrigger": "5", "data": "true"})
-    assert found == Asked(Options(("/x",), wanted=Wanted(data=True)), latest=True, max_bytes=5)
+    found = following.parse_stream_options(
+        {"path": "/x", "STARTINGOFFSET": "latest", "maxBytesPerTrigger": "5", "data": "true"}
+    )
+    assert found == StreamOptions(Options(("/x",), wanted=Wanted(data=True)), latest=True, max_bytes=5)
     for bad in ({"startingOffset": "1"}, {"maxBytesPerTrigger": "1m"}, {"startOffset": "latest"}):
         with pytest.raises(UsageError):
-            parse_asked({"path": "/x", **bad})
+            following.parse_stream_options({"path": "/x", **bad})
 
 
 def test_paths_are_whole_in_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path)
     world.write("log.1", build_log(1, 2), "zk-ä 1")
     monkeypatch.chdir(tmp_path)
-    found = listed(Options(("zk-ä 1",)))
+    found = following.list_logs(Options(("zk-ä 1",)))
     assert list(found) == [os.fspath(tmp_path / "zk-ä 1" / "version-2")]
     assert [log.file.server for log in found[next(iter(found))]] == ["zk-ä 1"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterable
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.unit.zkdata_fixtures import create_payload, log_from, record, set_payload
 from zkmigrate.spark.sources import stretches
-from zkmigrate.spark.sources.stretches import Part, Stretches, find, hop, parts, span
+from zkmigrate.spark.sources.stretches import Part, Stretches, find, parts, record_starts, span
 from zkmigrate.zookeeper.data.errors import CorruptError, ZkDataError
 from zkmigrate.zookeeper.data.reader import BytesReader
 from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE, EndKind, LogScan
@@ -70,20 +71,11 @@ def test_how_a_log_ends(content: bytes, kind: EndKind) -> None:
 WHOLE = log(40, padding=64)
 
 
-def _by_scan(content: bytes) -> tuple[list[int], str]:
+def _read(begin: Callable[[], Iterable[int]]) -> tuple[list[int], str]:
+    """The zxids up to the error, and the error."""
     seen: list[int] = []
     try:
-        seen.extend(one.zxid for one in LogScan(BytesReader(content), NAME, full=True))
-    except ZkDataError as error:
-        return seen, f"{type(error).__name__} {error}"
-    return seen, ""
-
-
-def _by_stretches(content: bytes, block: int) -> tuple[list[int], str]:
-    seen: list[int] = []
-    try:
-        for stretch in Stretches(BytesReader(content), "s", Part(NAME), block=block):
-            seen += [stretch.record(start).zxid for start in stretch.starts]
+        seen.extend(begin())
     except ZkDataError as error:
         return seen, f"{type(error).__name__} {error}"
     return seen, ""
@@ -102,7 +94,10 @@ def test_damage_is_told_as_the_scan_tells_it(changes: list[tuple[int, int]], cut
     for at, value in changes:
         if at < len(content):
             content[at] = value
-    by_scan, by_stretches = _by_scan(bytes(content)), _by_stretches(bytes(content), block)
+    reader = BytesReader(bytes(content))
+    by_scan = _read(lambda: (one.zxid for one in LogScan(reader, NAME, full=True)))
+    found = Stretches(reader, "s", Part(NAME), block=block)
+    by_stretches = _read(lambda: (one.record(start).zxid for one in found for start in one.starts))
     assert by_stretches[1] == by_scan[1]
     assert by_stretches[0] == by_scan[0][: len(by_stretches[0])]
     assert by_scan[1] or by_stretches[0] == by_scan[0]
@@ -162,7 +157,7 @@ def test_records_inside_a_payload_are_no_place_to_cut() -> None:
 
 def test_a_part_that_does_not_end_where_the_next_begins_is_refused() -> None:
     content = log(10)
-    starts, _ = hop(content, FILE_HEADER_SIZE)
+    starts, _ = record_starts(content, FILE_HEADER_SIZE)
     with pytest.raises(CorruptError, match="splitMB=0"):
         zxids(content, Part(NAME, FILE_HEADER_SIZE, starts[4] + 7))
     with pytest.raises(CorruptError, match="the log ends here, but its next part begins at"):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.unit.zkdata_fixtures import OPEN_ACL, create_payload, log_from, payload, set_payload, text
 from zkmigrate.spark.sources.columns import Stretch, table
-from zkmigrate.spark.sources.stretches import hop
+from zkmigrate.spark.sources.stretches import record_starts
 from zkmigrate.zookeeper.data.contents import contents
 from zkmigrate.zookeeper.data.delta import delta
 from zkmigrate.zookeeper.data.effect import (
@@ -182,7 +182,7 @@ def test_every_reader_comes_to_what_a_plain_server_comes_to(asked: Asked) -> Non
 def test_the_columns_say_of_the_same_log_what_operations_say(asked: Asked) -> None:
     server = served(asked)
     log = log_from(server.log)
-    rows = table(Stretch("s", "log.1", 0, log, hop(log, FILE_HEADER_SIZE)[0])).to_pylist()
+    rows = table(Stretch("s", "log.1", 0, log, record_starts(log, FILE_HEADER_SIZE)[0])).to_pylist()
     in_columns = [
         (row["zxid"], row["type"], row["path"], row["ephemeral_owner"])
         for row in rows

@@ -15,8 +15,7 @@ import pytest
 from tests.unit.zkdata_fixtures import build_log
 from zkmigrate.errors import UsageError
 from zkmigrate.spark import verb
-from zkmigrate.spark.input_size import SMALL, SMALL_TREES, TINY, is_small, written
-from zkmigrate.spark.request import Asked, Place
+from zkmigrate.spark.request import SMALL, SMALL_TREES, TINY, Place, Request, data_bytes, is_small
 from zkmigrate.spark.section import Section
 from zkmigrate.spark.session import Bounds
 from zkmigrate.spark.sources.files import File
@@ -36,13 +35,13 @@ def log(tmp_path: Path) -> Path:
     return found
 
 
-def asked(log: Path) -> Asked:
-    return Asked((Place("", str(log.parents[1])),))
+def request_for(log: Path) -> Request:
+    return Request((Place("", str(log.parents[1])),))
 
 
 def test_zeros_that_a_server_keeps_in_advance_do_not_count(log: Path) -> None:
-    assert is_small(asked(log))
-    assert written(File("zk", str(log), log.stat().st_size)) == len(build_log(1, 10))
+    assert is_small(request_for(log))
+    assert data_bytes(File("zk", str(log), log.stat().st_size)) == len(build_log(1, 10))
 
 
 @pytest.mark.parametrize(
@@ -63,14 +62,14 @@ def test_all_servers_together_have_to_be_small(
             file.seek(size - 1)
             file.write(b"B")
         places.append(Place("", str(tmp_path / f"zk{number}")))
-    asked_for = Asked(tuple(places[: len(source)]), dest=tuple(places[len(source) :]))
-    assert is_small(asked_for) is small
+    request = Request(tuple(places[: len(source)]), dest=tuple(places[len(source) :]))
+    assert is_small(request) is small
 
 
 def test_a_snapshot_counts_whole(tmp_path: Path) -> None:
     with (tmp_path / "snapshot.1").open("wb") as file:
         file.truncate(SMALL + 1)
-    assert not is_small(Asked((Place("", str(tmp_path)),)))
+    assert not is_small(Request((Place("", str(tmp_path)),)))
 
 
 @pytest.mark.parametrize(
@@ -81,11 +80,11 @@ def test_a_snapshot_counts_whole(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_is_not_looked_at_may_be_large(log: Path, more: dict[str, Any]) -> None:
-    assert not is_small(replace(asked(log), **more))
+    assert not is_small(replace(request_for(log), **more))
 
 
 def test_a_place_with_nothing_is_left_to_the_job_that_says_so(tmp_path: Path) -> None:
-    assert is_small(Asked((Place("", str(tmp_path / "nothing")),)))
+    assert is_small(Request((Place("", str(tmp_path / "nothing")),)))
 
 
 def test_the_session_is_told(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,10 +96,12 @@ def test_the_session_is_told(log: Path, monkeypatch: pytest.MonkeyPatch) -> None
         yield None
 
     monkeypatch.setattr(verb, "session", seen)
-    verb.analyze((), asked(log), Bounds(), None, print, print, as_json=True)
-    verb.analyze((), replace(asked(log), broker_dirs=("/b",)), Bounds(), None, print, print, as_json=True)
+    verb.analyze((), request_for(log), Bounds(), None, print, print, as_json=True)
+    verb.analyze(
+        (), replace(request_for(log), broker_dirs=("/b",)), Bounds(), None, print, print, as_json=True
+    )
     (log.parent / "log.2").write_bytes(b"B" * (TINY + 1))
-    verb.analyze((), asked(log), Bounds(), None, print, print, as_json=True)
+    verb.analyze((), request_for(log), Bounds(), None, print, print, as_json=True)
     assert told == [(True, True), (False, False), (True, False)]
 
 
@@ -130,8 +131,8 @@ def test_jobs_run_side_by_side_where_all_their_tables_fit_in_memory(
 
     monkeypatch.setattr(verb, "session", this)
     monkeypatch.setattr(verb, "job", lambda _name: run)
-    asked_for = Asked((Place("", str(tmp_path)),), dest=(Place("d", str(tmp_path / "dest")),) if dest else ())
-    verb.analyze(("tenants", "quiet"), asked_for, Bounds(memory=memory), None, print, print, as_json=True)
+    request = Request((Place("", str(tmp_path)),), dest=(Place("d", str(tmp_path / "dest")),) if dest else ())
+    verb.analyze(("tenants", "quiet"), request, Bounds(memory=memory), None, print, print, as_json=True)
     assert in_main == [not together] * 2
     assert done == (["job", "job"] if together else ["job", "given back"] * 2)
 
