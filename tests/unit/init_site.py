@@ -16,7 +16,7 @@ from tests.unit import sshd as daemon
 from tests.unit.loopback import listening
 from tests.unit.sshd import Sshd
 from zkmigrate.discovery.draft import SshDraft
-from zkmigrate.discovery.init_request import Wanted
+from zkmigrate.discovery.init_request import InitOptions
 from zkmigrate.moves.world import ensemble
 
 SOURCE = tuple(f"127.0.0.{n}" for n in (11, 12, 13))
@@ -49,7 +49,7 @@ class Site:
     port: int
     words: dict[str, str] = field(default_factory=dict)
 
-    def wanted(self, **more: object) -> Wanted:
+    def wanted(self, **more: object) -> InitOptions:
         """A call that names one source host and the dest hosts."""
         ssh = SshDraft(
             daemon.user(),
@@ -69,7 +69,7 @@ class Site:
             "ssh": ssh,
             "out": self.folder / "migration.yml",
         }
-        return Wanted(**{**given, **more})  # type: ignore[arg-type]
+        return InitOptions(**{**given, **more})  # type: ignore[arg-type]
 
     def host(self, address: str, name: str, process: Mapping[str, str] | None = None, unit: str = "") -> None:
         """A host. process: what is in its /proc directory; unit: ``NAME`` and its properties below it."""

@@ -1,7 +1,7 @@
-"""The Kafka clusters that live on an ensemble, from four-letter words: no session, nothing written.
+"""The Kafka clusters on an ensemble, from four-letter words: no session, nothing written.
 
-``dump`` lists every ephemeral with the session that owns it, so each registered broker and its chroot;
-``cons`` of the server that serves a session has its client's address.
+``dump`` lists each ephemeral with its session: registered brokers and chroots. ``cons`` has the client's
+address of each session.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _REGISTRATION = re.compile(r"(?P<chroot>(/[^/]+)*)/brokers/ids/(?P<id>[0-9]{1,10
 
 @dataclass(frozen=True)
 class Registered:
-    """A broker as ZooKeeper's servers show it. address: where its session comes from, "" where not told."""
+    """A registered broker. address: the client address of its session, "" where unknown."""
 
     id: int
     address: str

@@ -18,7 +18,7 @@ from zkmigrate.engine.events import ChangeEnded, ChangeSent, Emit
 from zkmigrate.engine.history import Next
 from zkmigrate.engine.journal import Journal
 from zkmigrate.errors import HostError, LockedError, UsageError
-from zkmigrate.hosts.parallel import Late, together
+from zkmigrate.hosts.parallel import GiveUp, together
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import Applied, Change, Changes, ClusterChange, Outcome, inverse
 from zkmigrate.model.playbook import Playbook
@@ -108,7 +108,7 @@ class Wave:
         walks = {target: _Lane(lane, seconds, end) for target, lane in lanes.items()}
         late = None
         if not math.isinf(quick_s):
-            late = Late(quick_s, lambda target: self._left(target, walks[target]), self._now)
+            late = GiveUp(quick_s, lambda target: self._left(target, walks[target]), self._now)
         failures = together(
             {target: partial(self._walk, target, lane, fencing) for target, lane in walks.items()}, late
         )

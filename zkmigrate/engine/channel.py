@@ -59,7 +59,7 @@ class ChannelApply:
         if isinstance(change, UninstallProgram):
             self._channels.forget(change.host)
             done = self._program.uninstall(change.host, operation, fencing, change.answer_s)
-            return Outcome(done.rc, done.text if done.rc == 0 else done.said)
+            return Outcome(done.rc, done.text if done.rc == 0 else done.last_line)
         return self._channels.ask(
             change.host,
             change.verb,

@@ -124,12 +124,12 @@ def test_a_wrong_inventory_or_playbook_is_refused_with_2(place: Place) -> None:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("def x(:\n", "book.py:1: the playbook file does not run: SyntaxError: "),
+        ("def x(:\n", "book.py:1: the playbook file fails: SyntaxError: "),
         (
             "\nimport no_such_module\n",
-            "book.py:2: the playbook file does not run: ModuleNotFoundError: No module",
+            "book.py:2: the playbook file fails: ModuleNotFoundError: No module",
         ),
-        ("raise SystemExit(0)\n", "book.py:1: the playbook file does not run: SystemExit: 0"),
+        ("raise SystemExit(0)\n", "book.py:1: the playbook file fails: SystemExit: 0"),
         ("x = 1\n", "book.py has no PLAYBOOK (seen none, needed PLAYBOOK = Playbook(...)"),
         ("PLAYBOOK = {}\n", "book.py has no PLAYBOOK (seen a dict"),
     ],

@@ -192,7 +192,7 @@ def test_where_no_source_host_answers_nothing_is_written(site: Site) -> None:
     with pytest.raises(UsageError) as caught:
         made(site, source=SOURCE[:2], ssh=ssh)
     told = str(caught.value)
-    assert f"none of source's hosts lets this machine look: {SOURCE[0]}: unknown (refused): " in told
+    assert f"none of source's hosts can be read from this machine: {SOURCE[0]}: unknown (refused): " in told
     assert f"; {SOURCE[1]}: unknown (refused): " in told
     assert "Nothing was written." in told
     assert "this one sends from " in told
@@ -211,7 +211,7 @@ def test_myids_beside_a_source_that_tells_none_are_called_a_guess(site: Site) ->
     text = (site.folder / "migration.yml").read_text()
     assert code == 3
     assert "above source's 0" not in text
-    assert text.count("myid: a guess, for source's are not known: it has to be above all of them") == 3
+    assert text.count("myid: a guess: source's myids are unknown, and it must be above all of them") == 3
 
 
 def test_an_unpinned_host_key_is_shown_and_pinned_only_when_somebody_says_yes(site: Site) -> None:
@@ -255,7 +255,7 @@ def test_keys_behind_a_bastion_are_asked_once_the_bastions_own_is_pinned(site: S
         ssh = replace(wanted.ssh, known_hosts=str(pins), bastion=way)
         assert init(replace(wanted, ssh=ssh), said.append, yes) == 0
     assert written(site)[1].ssh.bastion == way
-    first = said.index("these hosts show keys that nobody has pinned yet:")
+    first = said.index("these hosts show keys that are not pinned yet:")
     assert said[first + 1].startswith(f"  bastion {way}  ssh-ed25519 SHA256:")
     assert said[first + 2].startswith("compare each"), (
         "no host is asked through a bastion that is not trusted"

@@ -248,12 +248,12 @@ def test_events_that_do_not_read_are_left_out(tmp_path: Path) -> None:
             '{"at": 6, "event": "Waits", "what": "x"}',
             '{"at": 7, "event": "Countdown", "left_s": 3}', '{"at": 8, "event": "Coun']  # fmt: skip
     (tmp_path / "events.jsonl").write_text("\n".join(said))
-    found = recent_events.events(tmp_path)
+    found = recent_events.read(tmp_path)
     assert (found.step, found.since, found.waits, found.left_s) == ("a.b", 5.0, None, 3.0)
     (tmp_path / "events.jsonl").unlink()
-    assert recent_events.events(tmp_path) == recent_events.Lately()
+    assert recent_events.read(tmp_path) == recent_events.RecentEvents()
     (tmp_path / "events.jsonl").mkdir()
-    assert recent_events.events(tmp_path) == recent_events.Lately()
+    assert recent_events.read(tmp_path) == recent_events.RecentEvents()
 
 
 def test_a_run_that_holds_waits_for_nothing_else(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_a_run_that_holds_waits_for_nothing_else(tmp_path: Path) -> None:
         {"at": 2, "event": "Holding", "left_s": None},
     ]
     (tmp_path / "events.jsonl").write_text("\n".join(map(json.dumps, said)))
-    assert recent_events.events(tmp_path).waits is None
+    assert recent_events.read(tmp_path).waits is None
 
 
 def test_a_wait_that_goes_on_keeps_when_it_began(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_a_wait_that_goes_on_keeps_when_it_began(tmp_path: Path) -> None:
     said = [waits % (1, "it", 1), waits % (2, "it", 2), waits % (3, "that", 3), waits % (4, "that", 4)]
     for count, (since, progress) in enumerate([(1, "1"), (1, "2"), (3, "3"), (3, "4")], start=1):
         (tmp_path / "events.jsonl").write_text("\n".join(said[:count]))
-        found = recent_events.events(tmp_path).waits
+        found = recent_events.read(tmp_path).waits
         assert found is not None
         assert (found["since"], found["progress"]) == (since, progress)
 
@@ -285,7 +285,7 @@ def test_a_hook_that_is_waited_for_is_what_the_run_waits_for(tmp_path: Path) -> 
     waits = {"what": "hook before_wave", "progress": "/h/ask", "left_s": 30.0, "at": 2.0, "since": 2.0}
     for count, expected in ((1, None), (2, waits), (3, None)):
         (tmp_path / "events.jsonl").write_text("\n".join(said[:count]))
-        assert recent_events.events(tmp_path).waits == expected
+        assert recent_events.read(tmp_path).waits == expected
 
 
 def test_the_findings_behind_a_step_are_told_whole(desk: Desk) -> None:

@@ -218,15 +218,15 @@ def test_run_refuses_hooks_that_cannot_be_run_and_resume_says_so(place: Place) -
     refused = place.call("run", "--yes")
     assert refused.exit_code == 2
     root = place.root.resolve()
-    assert f"hooks.before_run[0]: {root}/none is not there; " in refused.stderr
-    assert f"hooks.on_end[0]: {root}/locked may not be executed; needed: " in refused.stderr
+    assert f"hooks.before_run[0]: {root}/none does not exist; " in refused.stderr
+    assert f"hooks.on_end[0]: {root}/locked is not executable; needed: " in refused.stderr
     assert not place.runs.exists()
     place.file.write_text(GOOD)
     assert place.call("run", "--yes", "--until", "install").exit_code == 0
     with_hooks(place, "  on_end: [{run: none}]\n")
     done = place.call("resume", "--yes")
     assert done.exit_code == 0, "what may be urgent is not held up by it"
-    assert f"hooks.on_end[0]: {root}/none is not there" in done.output
+    assert f"hooks.on_end[0]: {root}/none does not exist" in done.output
     assert "hook on_end: not started: [Errno 2]" in done.output
     assert place.files() == ALL
 

@@ -19,7 +19,7 @@ from zkmigrate.engine.channel import ChannelApply
 from zkmigrate.errors import HostError
 from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.facts.status import reach
-from zkmigrate.hosts.transport import Channels, Program, ProgramPaths, Transport, here
+from zkmigrate.hosts.transport import Channels, Program, ProgramPaths, Transport, own_addresses
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients import admin as kafka_client
 from zkmigrate.kafka.clients import topics as topic_client
@@ -432,8 +432,8 @@ def test_a_listing_keeps_names_with_spaces() -> None:
 
 
 def test_this_machine_knows_which_of_operators_addresses_it_has(parts: Parts) -> None:
-    assert here.owned(("127.0.0.1", "203.0.113.7", "no-such-name.invalid")) == ("127.0.0.1",)
-    assert here.sent_from(("127.0.0.9", "no-such-name.invalid")) == ("127.0.0.1",)
+    assert own_addresses.owned(("127.0.0.1", "203.0.113.7", "no-such-name.invalid")) == ("127.0.0.1",)
+    assert own_addresses.sent_from(("127.0.0.9", "no-such-name.invalid")) == ("127.0.0.1",)
     told = parts.look.here()
     assert isinstance(told, Seen)
     assert "127.0.0.1" in told.value

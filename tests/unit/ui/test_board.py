@@ -12,8 +12,7 @@ from zkmigrate.model.change import Fence
 from zkmigrate.model.step import Hazard, Way
 from zkmigrate.runs import playbook_files
 from zkmigrate.ui import sentences
-from zkmigrate.ui.board import Board
-from zkmigrate.ui.eta import Pace
+from zkmigrate.ui.board import Board, Pace
 
 DEST = ("dest1", "dest2", "dest3")
 STAGES = ("preflight", "install", "join", "rehearse", "roll", "cutover", "verify", "finalize")

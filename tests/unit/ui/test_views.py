@@ -271,7 +271,7 @@ def test_what_one_thread_prints_and_another_draws_leaves_no_line_behind(switchin
     out = StringIO()
     view = LiveView(out)
     view._console = Console(file=out, width=80, height=40, force_terminal=True)
-    view._live = view._fresh()
+    view._live = view._new_live()
     with view:
         view(STORY[0])
 

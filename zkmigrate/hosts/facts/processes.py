@@ -1,4 +1,4 @@
-"""The flags that a ZooKeeper's JVM was really started with, from the host's list of processes."""
+"""The JVM flags of a running ZooKeeper, from the host's list of processes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _SERVER = re.compile(
 
 
 def running_flags(look: Look, host: str) -> Reading[Mapping[str, str]]:
-    """The ``-Dkey=value`` flags of the host's ZooKeeper; Absent where none is seen to run (the account may be
-    shown its own processes only, or the server be in a container), Unknown where several are."""
+    """The ``-Dkey=value`` flags of the host's ZooKeeper; Unknown when several run. Absent when none is seen:
+    the account may see only its own processes, or the server runs in a container."""
     reading = look.processes(host)
     if not isinstance(reading, Seen):
         return reading

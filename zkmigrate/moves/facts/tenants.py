@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zkmigrate.hosts.facts.sockets import plain, sockets
+from zkmigrate.hosts.facts.sockets import normalized, sockets
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
@@ -100,9 +100,9 @@ def _beside(
     for host in inventory.dest_names:
         reading = cons[host]
         for c in reading.value if isinstance(reading, Seen) else ():
-            if c.session is not None and plain(c.address) in addresses(member):
+            if c.session is not None and normalized(c.address) in addresses(member):
                 at.setdefault(c.session, []).append(host)
-                from_[c.session] = plain(c.address)
+                from_[c.session] = normalized(c.address)
     owned = _owned(dumps)
     more = [s for s in sorted(at) if not dependent.claims(inventory, member.name, owned.get(s, ()))]
     if more and not any(isinstance(d, Seen) for d in dumps.values()):
@@ -142,7 +142,7 @@ def _others(
 
     ours, ours_by_socket: addresses to leave out beside the members' and the operator's, in either list.
     """
-    known = {plain(address) for address in inventory.operator}
+    known = {normalized(address) for address in inventory.operator}
     known |= {a for member in dependent.members(inventory) for a in addresses(member)}
     at: dict[str, list[str]] = {}
     sessions: dict[str, set[int]] = {}
@@ -153,9 +153,9 @@ def _others(
         reading = cons[host]
         if isinstance(reading, Seen):
             for c in reading.value:
-                if c.session is not None and plain(c.address) not in known | ours:
-                    at.setdefault(plain(c.address), []).append(host)
-                    sessions.setdefault(plain(c.address), set()).add(c.session)
+                if c.session is not None and normalized(c.address) not in known | ours:
+                    at.setdefault(normalized(c.address), []).append(host)
+                    sessions.setdefault(normalized(c.address), set()).add(c.session)
         elif isinstance(of_host := listed[host], Seen):
             for peer in {s.peer for s in of_host.value if s.local_port == port} - known - ours_by_socket:
                 at.setdefault(peer, []).append(host)

@@ -36,7 +36,7 @@ from zkmigrate.moves.rules import clean_up as rules
 from zkmigrate.moves.rules.clean_up import Node, Subtree
 from zkmigrate.moves.verbs import clean_up_image as image
 from zkmigrate.moves.verbs.deletion import ChangedError, Dest, dest
-from zkmigrate.runs.verb_context import Setting, existing, print_json, reached, read
+from zkmigrate.runs.verb_context import VerbContext, existing_run_dir, load, open_site, print_json
 from zkmigrate.ui import finding_lines
 from zkmigrate.ui.console import StdConsole
 from zkmigrate.zookeeper.clients.ensemble import Pace
@@ -89,7 +89,7 @@ class Listed:
 class Work:
     """One call of the verb, with everything open. told: what came of each subtree, for ``--json``."""
 
-    setting: Setting
+    setting: VerbContext
     wishes: Wishes
     inventory: Inventory
     dependent: AnyDependent
@@ -168,12 +168,12 @@ class Work:
         )
 
 
-def clean_up(setting: Setting, wishes: Wishes) -> int:
+def clean_up(setting: VerbContext, wishes: Wishes) -> int:
     """List; delete, or put back, what is named. UsageError for a run that is not at its end."""
     _refuse_words(setting, wishes)
-    inventory, playbook = read(setting)
+    inventory, playbook = load(setting)
     dependent = moved_by(playbook)
-    run_dir = existing(setting, wishes.run_id, inventory, playbook)
+    run_dir = existing_run_dir(setting, wishes.run_id, inventory, playbook)
     clock = RealClock(setting.interrupt)
     with contextlib.ExitStack() as stack:
         alone = LocalLock(run_dir, setting.verb)
@@ -188,14 +188,14 @@ def clean_up(setting: Setting, wishes: Wishes) -> int:
                 "Possible now: zkmigrate status"
             )
         left = playbook.without(inventory, journal.history.retired)
-        site = stack.enter_context(reached(setting, left, run_dir.name))
+        site = stack.enter_context(open_site(setting, left, run_dir.name))
         servers = [Server(host.address, inventory.dest.ports.client) for host in inventory.dest.hosts]
         there = stack.enter_context(dest(servers))
         work = Work(setting, wishes, left, dependent, site.look, journal, there, run_dir)
         return _put_back(work) if wishes.put_back else _delete(work)
 
 
-def _refuse_words(setting: Setting, wishes: Wishes) -> None:
+def _refuse_words(setting: VerbContext, wishes: Wishes) -> None:
     if wishes.all and wishes.subtrees:
         raise UsageError("--all and --subtree exclude each other")
     if wishes.put_back and not wishes.chooses:

@@ -12,11 +12,11 @@ import pytest
 from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
 from zkmigrate.hosts.transport import Limits, Transport, TransportError
-from zkmigrate.hosts.transport.ssh import Lane
+from zkmigrate.hosts.transport.ssh import Purpose
 from zkmigrate.inventory.inventory import Inventory
 
 WHENCE = ["sh", "-c", "echo $SSH_CONNECTION"]
-LANES: tuple[Lane, ...] = ("looks", "steps", "watch")
+PURPOSES: tuple[Purpose, ...] = ("looks", "steps", "watch")
 
 
 @pytest.fixture(scope="module")
@@ -61,15 +61,19 @@ def ssh_config(tmp_path: Path, text: str) -> str:
     return str(path)
 
 
-def test_each_lane_has_one_login_at_the_bastion_for_all_hosts(jump: Sshd, sshd: Sshd, tmp_path: Path) -> None:
+def test_each_purpose_has_one_login_at_the_bastion_for_all_hosts(
+    jump: Sshd, sshd: Sshd, tmp_path: Path
+) -> None:
     """The bastion lets no more than eight log in at once, and the hosts are thirteen."""
     inventory = behind(jump, sshd, tmp_path, hosts=12, bastion=f"127.0.0.2:{jump.port}")
     before = logins(jump)
     with Transport(inventory, Limits(attempts=1)) as transport, ThreadPoolExecutor(13) as pool:
-        for lane in LANES:
-            hosts = pool.map(lambda host, lane=lane: transport.connection(host, lane), inventory.source_names)
+        for purpose in PURPOSES:
+            hosts = pool.map(
+                lambda host, purpose=purpose: transport.connection(host, purpose), inventory.source_names
+            )
             assert [c.run(["true"], b"", 10, 1000).rc for c in hosts] == [0] * 13
-    assert logins(jump) - before == len(LANES)
+    assert logins(jump) - before == len(PURPOSES)
 
 
 def test_a_way_may_have_several_hops(jump: Sshd, sshd: Sshd, tmp_path: Path) -> None:
@@ -183,7 +187,7 @@ def test_a_host_is_found_in_ssh_config_by_its_address_too(sshd: Sshd, tmp_path: 
         ("Host *\n ProxyCommand nc %h %p\n", "ProxyCommand nc.*ProxyJump"),
         ("Host s1\n Nonsense yes\n", "ssh refuses it.*"),
         ("Host a\n ProxyJump b\nHost b\n ProxyJump a\nHost s1\n HostName x\n ProxyJump a\n", "circle"),
-        ("Host s1\n HostName x\n User 'Robert; id'\n", "no plain account name|ssh refuses it"),
+        ("Host s1\n HostName x\n User 'Robert; id'\n", "not a plain account name|ssh refuses it"),
     ],
 )
 def test_what_ssh_config_says_and_zkmigrate_cannot_do_is_refused(
@@ -204,6 +208,6 @@ def test_an_ssh_config_that_is_not_there_is_named(sshd: Sshd, tmp_path: Path) ->
     ssh = made.ssh.model_copy(update={"config": str(tmp_path / "none")})
     with (
         Transport(made.model_copy(update={"ssh": ssh})) as transport,
-        pytest.raises(TransportError, match=r"ssh\.config \S*none is no file"),
+        pytest.raises(TransportError, match=r"ssh\.config \S*none is not a file"),
     ):
         transport.exec("s1", ["true"])

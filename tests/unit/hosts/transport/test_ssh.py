@@ -72,7 +72,7 @@ def server(answer: bytes | None) -> Iterator[tuple[int, list[int]]]:
 def test_exec_gives_exit_code_and_both_streams(transport: Transport) -> None:
     done = transport.exec("s1", ["sh", "-c", "echo out; echo err >&2; exit 7"])
     assert (done.rc, done.stdout, done.stderr) == (7, b"out\n", b"err\n")
-    assert done.said == "err"
+    assert done.last_line == "err"
 
 
 def test_exec_passes_hostile_words_as_they_are(transport: Transport) -> None:

@@ -27,7 +27,7 @@ from zkmigrate.moves.rules import after_move
 from zkmigrate.moves.verbs.watching import memory as memories
 from zkmigrate.moves.verbs.watching.memory import Memory
 from zkmigrate.runs import playbook_files
-from zkmigrate.runs.verb_context import Setting
+from zkmigrate.runs.verb_context import VerbContext
 from zkmigrate.ui import finding_lines
 
 WRONG = 10
@@ -48,7 +48,7 @@ class Wanted:
     from_now: bool = False
 
 
-def watch(setting: Setting, wanted: Wanted) -> int:
+def watch(setting: VerbContext, wanted: Wanted) -> int:
     """Look until the time is over, or once; the exit code."""
     inventory = inventories.load(setting.inventory)
     path, begin = _remembered(setting, wanted, inventory)
@@ -66,7 +66,7 @@ def watch(setting: Setting, wanted: Wanted) -> int:
         site.close()
 
 
-def _remembered(setting: Setting, wanted: Wanted, inventory: Inventory) -> tuple[Path | None, Memory]:
+def _remembered(setting: VerbContext, wanted: Wanted, inventory: Inventory) -> tuple[Path | None, Memory]:
     """Where the watch remembers and what it begins with: its own file, else where the run's proof ended."""
     run_dir = _run(setting, wanted, inventory)
     path = wanted.state or (run_dir / STATE if run_dir is not None else None)
@@ -78,7 +78,7 @@ def _remembered(setting: Setting, wanted: Wanted, inventory: Inventory) -> tuple
     return path, Memory(inventory.name, None if run_dir is None else _proof_end(run_dir, inventory))
 
 
-def _run(setting: Setting, wanted: Wanted, inventory: Inventory) -> Path | None:
+def _run(setting: VerbContext, wanted: Wanted, inventory: Inventory) -> Path | None:
     if wanted.run_id:
         run_dir = runs.directory(setting.runs, wanted.run_id)
         if not runs.has_begun(run_dir):
