@@ -392,7 +392,7 @@ def test_preferred_leaders_are_elected_by_kafkas_own_program(desk: RunbookDesk) 
 def test_a_page_that_is_not_whole_says_so_and_ends_with_8(desk: RunbookDesk) -> None:
     done = desk.call("runbook", unreachable=frozenset({"broker2"}))
     assert done.exit_code == 8
-    assert "**THIS PAGE IS NOT WHOLE.**" in done.stdout
+    assert "**THIS PAGE IS INCOMPLETE.**" in done.stdout
     assert "- roll.roll: broker2: " in done.stdout
     assert "Do not go on by hand from here." in done.stdout
 

@@ -27,9 +27,8 @@ from zkmigrate.model.window import WindowSteps
 
 LOCK_TTL_MS = 30_000
 _LOCK = (
-    "`N` is higher than any number that the hosts have seen and shuts out whoever came before, also a tool "
-    "that still runs",
-    "somewhere. The second box takes them whoever holds them: only when that one is gone for sure.",
+    "`N` is higher than every number that the hosts have seen. It shuts out earlier holders, also a tool",
+    "that still runs. The second box takes the lock from any holder: only if that one is certainly gone.",
 )
 _PROGRAM = "zkm-host"
 _FUNCTIONS = (files(__package__) / "hand.sh").read_text()
@@ -100,7 +99,7 @@ def _head(book: Runbook) -> Iterator[str]:
         yield f"**{inline(remark.strip())}.** Nothing below is for this host."
     if unknown := book.plan.unknown:
         yield ""
-        yield "**THIS PAGE IS NOT WHOLE.** When it was exported this was not known:"
+        yield "**THIS PAGE IS INCOMPLETE.** When it was exported, this was not known:"
         yield from (f"- {where}: {inline(why)}" for where, why in unknown.items())
     yield ""
     yield from _paragraph("## Read this first")
@@ -136,9 +135,9 @@ def _where_are_we(book: Runbook) -> Iterator[str]:
         steps = _window(planned, stage)
         if steps is None or stage.rehearsal or steps.opens not in (s.id for s in stage.steps):
             continue
-        yield from _paragraph("## Where are we? (when somebody else has begun)")
+        yield from _paragraph("## Where are we? (when another operator has begun)")
         yield from _paragraph(
-            "Paste the three boxes of *Prepare*, then type `stand`. The host that is furthest counts."
+            "Paste the three boxes of *Prepare*, then type `stand`. The most advanced host counts."
         )
         back = {name: f"`{_back_chain(book, planned, step)}`" for name, step in book.manual.turns.items()}
         yield from _paragraph(book.manual.phases.format(stage=stage.id, **back))
@@ -150,7 +149,6 @@ def _window(planned: PlannedStage, stage: Stage) -> WindowSteps | None:
 
 
 def _overview(book: Runbook) -> Iterator[str]:
-    """A table of every step in order, with its hazard."""
     yield from _paragraph("## The whole way in short")
     yield "| type | what | hazard | [ ] |"
     yield "|---|---|---|---|"
@@ -198,7 +196,6 @@ def _digest() -> str:
 
 
 def _variables(book: Runbook) -> Iterator[str]:
-    """The variables and the ssh configuration for the functions."""
     if book.inventory.has("ssh"):
         yield from _ssh(book)
     yield f"RUN={shlex.quote(book.run)}"
@@ -236,12 +233,11 @@ def _ssh(book: Runbook) -> Iterator[str]:
 
 
 def _take_lock(book: Runbook) -> Iterator[str]:
-    """How to take the witnesses' lock, which gives the fencing number."""
     yield from _paragraph(f"## hold: take the {book.playbook.many_witnesses}")
     yield from _LOCK
     yield ""
     take = _lock(book, "take", "hand-$(id -un)", str(LOCK_TTL_MS))
-    refused = "`exit=9`: somebody else holds them. Stop and talk to them; gone for sure: the next box"
+    refused = "`exit=9`: another operator holds them. Stop and talk; if they are certainly gone: the next box"
     yield from _fenced(Block(book.witnesses, take, _NUMBER, refused), "hold.lock")
     steal = _lock(book, "steal", "hand-$(id -un)")
     yield from _fenced(Block(book.witnesses, steal, _NUMBER, "a host does not answer"), "hold.steal")

@@ -175,7 +175,6 @@ def _chained(checks: list[str]) -> list[str]:
 
 
 def _check(pattern: str, *hosts: str) -> str:
-    """The line that checks the replies of these hosts."""
     return f"{'went' if 'refused' in pattern else 'say'} {shlex.quote(pattern)} {' '.join(hosts)}"
 
 

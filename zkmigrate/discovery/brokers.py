@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from zkmigrate.discovery.clusters import Registered
 from zkmigrate.discovery.draft import Found, HostLine, KafkaDraft, agreed
 from zkmigrate.discovery.ensembles import Names
 from zkmigrate.discovery.host_survey import KAFKA, HostSurvey
@@ -15,11 +14,22 @@ from zkmigrate.hosts.facts.properties import parse_properties
 from zkmigrate.hosts.transport.own_addresses import resolve
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView
+from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump
+from zkmigrate.zookeeper.data.session import unsigned
 
 CONFIG = "/etc/kafka/server.properties"
 PORT = 9092
 _META = "meta.properties"
+_REGISTRATION = re.compile(r"(?P<chroot>(/[^/]+)*)/brokers/ids/(?P<id>[0-9]{1,10})")
 _PLAIN = re.compile(r"(?<![A-Z_])PLAINTEXT://[^,]*:([0-9]{1,5})")
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A registered broker. address: the client address of its session, "" where unknown."""
+
+    id: int
+    address: str
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,27 @@ class BrokerHost:
         """The chroot in zookeeper.connect; None where no file was read."""
         connect = self.properties.get("zookeeper.connect")
         return None if connect is None else "".join(connect.partition("/")[1:]).strip()
+
+
+def clusters(
+    dumps: Iterable[Dump], connections: Iterable[Connection]
+) -> Mapping[str, tuple[Registered, ...]]:
+    """The Kafka clusters on an ensemble, from ``dump`` and ``cons``: chroot ("" for the root) → its brokers.
+
+    ``dump`` lists each ephemeral with its session, ``cons`` each session's client address.
+    """
+    clients = {unsigned(c.session): c.address for c in connections if c.session}
+    found: dict[str, dict[int, str]] = {}
+    for dump in dumps:
+        for session, paths in dump.ephemerals.items():
+            for path in paths:
+                if match := _REGISTRATION.fullmatch(path):
+                    address = clients.get(unsigned(session), "")
+                    found.setdefault(match["chroot"], {})[int(match["id"])] = address
+    return {
+        chroot: tuple(Registered(id, address) for id, address in sorted(brokers.items()))
+        for chroot, brokers in sorted(found.items())
+    }
 
 
 def candidates(

@@ -206,7 +206,6 @@ def _also(host: str) -> tuple[str, ...]:
 
 
 def _ports(servers: Mapping[str, Server]) -> tuple[Found[int], Found[int], Found[int]]:
-    """The client, quorum and election port in the configs."""
     client: dict[str, Found[int]] = {}
     for address, server in servers.items():
         if server.config is None:
@@ -302,7 +301,6 @@ def _unit_value(server: Server, key: str) -> Found[str]:
 
 
 def _or_source(own: Found[T], source: Found[T]) -> Found[T]:
-    """Dest's own value, else source's."""
     if own.value is not None or source.value is None:
         return own
     return Found(source.value, "as on source, dest has none")

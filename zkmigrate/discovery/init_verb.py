@@ -16,8 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from zkmigrate.discovery import brokers, ensembles, pins, render
-from zkmigrate.discovery.brokers import Candidate
-from zkmigrate.discovery.clusters import Registered, clusters
+from zkmigrate.discovery.brokers import Candidate, Registered
 from zkmigrate.discovery.draft import Draft, Found, SshDraft
 from zkmigrate.discovery.ensembles import Names, Server
 from zkmigrate.discovery.hosts import DirectHosts, HostReader
@@ -60,7 +59,7 @@ def init(options: InitOptions, say: Callable[[str], None], ask: Callable[[str], 
     for line in doubtful:
         say(f"look at: {line}")
     for problem in problems:
-        say(f"to be put right: {problem}")
+        say(f"fix: {problem}")
     follow = "fill in what is missing, then" if problems else "read it, then"
     say(f"{follow}: zkmigrate preflight -i {options.out}")
     return code
@@ -87,7 +86,6 @@ def _write(options: InitOptions, text: str) -> None:
 
 
 def _problems(path: Path) -> list[str]:
-    """What the tool would refuse in the file."""
     try:
         inventories.load(path)
     except InventoryError as error:
@@ -210,7 +208,9 @@ def _clusters(
                     connections += parse_cons(reading.value)
             except ZkDataError as error:
                 refused.setdefault(str(error), []).append(address)
-    return clusters(dumps, connections), [f"{', '.join(hosts)}: {why}" for why, hosts in refused.items()]
+    return brokers.clusters(dumps, connections), [
+        f"{', '.join(hosts)}: {why}" for why, hosts in refused.items()
+    ]
 
 
 def _choose_cluster(

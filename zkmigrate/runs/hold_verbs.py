@@ -92,25 +92,23 @@ def _hold_lines(body: dict[str, Any]) -> list[str]:
         out.append(f"  {at} {_named(body['next'])}")
     if body["process"]:
         out.append(f"  under way: process {body['process']['pid']} by {body['process']['by']}")
-        out.append(
-            "  in the window a hold never outlasts the deadlines (docs/reference/cli.md#holding-a-run)"
-        )
+        out.append("  a hold in the window ends at its deadlines (docs/reference/cli.md#holding-a-run)")
     else:
         out.append("  no process on this machine works on it: kept for the next run or resume")
-    out.append(f"  let it go on: zkmigrate release --run-id {body['run']}")
+    out.append(f"  continue: zkmigrate release --run-id {body['run']}")
     return out
 
 
 def _release_lines(body: dict[str, Any]) -> list[str]:
     who = f" ({Hold(**body['released']).words()})" if body["released"] else ""
     out = [f"run {body['run']}: the hold is released{who}"]
-    onward = f"{_named(body['next'])}" if body["next"] else "nothing is left on this way"
+    onward = f"{_named(body['next'])}" if body["next"] else "no step is left"
     if not body["process"]:
-        return [*out, f"  no process on this machine works on it; run or resume goes on with {onward}"]
+        return [*out, f"  no process on this machine works on it; run or resume continues with {onward}"]
     if body["held"]:
-        out.append(f"  it was holding {body['where']} and goes on now: {onward}")
+        out.append(f"  it held {body['where']} and continues: {onward}")
     else:
-        out.append(f"  it was not holding yet and goes on as it was: {onward}")
+        out.append(f"  it had not reached the hold and continues: {onward}")
     if body["next"] and body["next"]["asks"]:
         out.append(f"  its own terminal asks first, unless it runs with --yes: {body['next']['asks']}")
     return out
@@ -145,6 +143,5 @@ def _passed(playbook: Playbook, history: History, *, under_way: bool) -> set[str
 
 
 def _process(run_dir: Path) -> dict[str, Any] | None:
-    """The process that works on the run, as JSON."""
     working = process.at_work(run_dir)
     return None if working is None else working.body()

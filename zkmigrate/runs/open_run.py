@@ -166,7 +166,6 @@ class JournalOpener:
 
 
 def _heading(left: History) -> str:
-    """The direction of a run that was on its way back."""
     if left.turn is None or not left.turn.to:
         return "back to the beginning"
     return f"back to the start of {left.turn.to} ({left.turn.why})"
@@ -182,7 +181,6 @@ def refuse_stale(plan_file: PlanFile, differs: tuple[str, ...]) -> None:
 
 
 def _note_given_plan(journal: Journal, plan_file: PlanFile | None) -> tuple[str, ...]:
-    """Journal that the given plan still holds."""
     if plan_file is None:
         return ()
     remark = f"the plan {plan_file.digest[:12]} that was given still holds"

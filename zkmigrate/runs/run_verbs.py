@@ -249,7 +249,6 @@ def _with_metrics(
 def _open_journal(
     options: RunOptions, opener: JournalOpener, site: Site, given_plan: PlanFile | None
 ) -> OpenJournal:
-    """The journal of the run: recovered when it is lost, else opened or begun."""
     if options.journal_lost:
         return opener.recover(Way(options.journal_lost), getpass.getuser())
     if runs.has_begun(opener.run_dir):

@@ -252,7 +252,6 @@ class Observe:
         return self._ask_brokers(cluster, lambda brokers: topic_client.refused(brokers, key, value, topics))
 
     def _ask_brokers(self, cluster: str, ask: Callable[[Sequence[str]], Reading[T]]) -> Reading[T]:
-        """Ask the brokers of a cluster."""
         if cluster != KAFKA:
             return Unknown("failed", f"unknown cluster {cluster}; the clusters are {KAFKA}")
         return ask([broker.endpoint for broker in self._inventory.kafka.brokers])
@@ -290,7 +289,6 @@ class Observe:
             return refused
 
     def _command(self, host: str, *argv: str) -> Reading[str]:
-        """Run a plain command as the ssh account."""
         try:
             done = self._transport.exec(host, argv)
         except TransportError as error:

@@ -127,12 +127,10 @@ class Board:
             case events.StepBegun():
                 self._wait, self._hold = None, None
                 self._wave = (self._now(), event) if event.of else None
-                arrow = "<- " if event.way is Way.BACK else ""
-                self._stages[event.stage] = f"{arrow}{event.step}"
+                self._stages[event.stage] = f"{_arrow(event.way)}{event.step}"
             case events.StepEnded():
                 self._wait, self._hold, self._countdown, self._wave = None, None, None, None
-                arrow = "<- " if event.way is Way.BACK else ""
-                self._stages[event.stage] = f"{arrow}{event.step} done"
+                self._stages[event.stage] = f"{_arrow(event.way)}{event.step} done"
             case events.StepBlocked():
                 self._stages[event.stage] = f"{event.step} blocked"
             case events.WaveBegun():
@@ -235,7 +233,7 @@ class Board:
         if hidden := len(self._hosts) - len(shown):
             bad = sum(self._trouble(host) for host in self._hosts if host not in shown)
             lines.append(
-                (f" and {hidden} hosts more, {bad or 'none'} of them in trouble", "bad" if bad else "dim")
+                (f" and {hidden} more hosts, {bad or 'none'} of them in trouble", "bad" if bad else "dim")
             )
         return lines
 
@@ -254,14 +252,15 @@ class Board:
         return self._hosts[host].failed or any(view.troubled(host) for view in self._views)
 
 
+def _arrow(way: Way) -> str:
+    return "<- " if way is Way.BACK else ""
+
+
 def _waiting(wait: events.Waits, pace: Pace, now: float) -> list[str]:
     eta = pace.eta_s(now)
     about = f", about {span(eta)} to go" if eta is not None else ""
     until = "" if wait.left_s is None else f"; gives up in {span(wait.left_s)}"
-    return [
-        f"waits {span(now - pace.since)} for {wait.what}{about}{until}",
-        f"  {wait.progress}",
-    ]
+    return [f"waits {span(now - pace.since)} for {wait.what}{about}{until}", f"  {wait.progress}"]
 
 
 def _joined(parts: list[str], dropped: int) -> str:

@@ -35,9 +35,9 @@ def lines(plan: PlanFile) -> list[str]:
         parts = [f"the changes of {steps} of {len(changing) + steps} steps"] * bool(steps)
         parts += [f"{len(unknown) - steps} diffs"] * (len(unknown) > steps)
         out += [
-            f"the plan is not whole: {' and '.join(parts)} are not known now:",
+            f"the plan is incomplete: {' and '.join(parts)} are not known now:",
             *(f"  {where}: {why}" for where, why in unknown.items()),
-            "possible now: mend what zkmigrate preflight names, then plan again",
+            "possible now: fix what zkmigrate preflight names, then plan again",
         ]
     return out
 
@@ -58,7 +58,7 @@ def _step(name: str, step: FileStep, printed: dict[tuple[str, ...], str]) -> lis
     head = f"-- {name}: {step.title} ({step.hazard.value})"
     if step.hazard.reads and not step.targets:
         return [head, *(f"   {line}" for line in step.brief[:1])]
-    out = [head, *_block(name, [f"   {line}" for line in step.brief], printed, "   (said under {})")]
+    out = [head, *_block(name, [f"   {line}" for line in step.brief], printed, "   (as under {})")]
     if step.note:
         out.append(f"   changes: {step.note}")
     for hosts, changes in _by_changes(step.targets):
@@ -91,7 +91,6 @@ def _block(name: str, block: Sequence[str], printed: dict[tuple[str, ...], str],
 def _by_changes(
     targets: Mapping[str, Sequence[FileChange]],
 ) -> list[tuple[list[str], Sequence[FileChange]]]:
-    """Targets with the same changes, in order."""
     groups: dict[tuple[object, ...], tuple[list[str], Sequence[FileChange]]] = {}
     for target, changes in targets.items():
         key = tuple((c.text, c.command, c.diff, c.detail) for c in changes)

@@ -66,7 +66,7 @@ def sentence(event: events.Event) -> str:
             return f"   a hold is asked for, {event.where} ({event.who})"
         case events.HoldEnded():
             by = f" by {event.by}" if event.by else ""
-            return f"   {event.step} holds no more: {_HOLD_ENDED.get(event.how, event.how)}{by}"
+            return f"   the hold at {event.step} ended: {_HOLD_ENDED.get(event.how, event.how)}{by}"
         case events.Countdown():
             return f"   {event.left_s:.0f} s left to turn back"
         case events.Alarm():

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from zkmigrate.discovery import ansible, render
-from zkmigrate.discovery.clusters import Registered, clusters
+from zkmigrate.discovery.brokers import Registered, clusters
 from zkmigrate.discovery.draft import Draft, Ensemble, Found, HostLine, KafkaDraft, SshDraft, agreed
 from zkmigrate.discovery.ensembles import Names
 from zkmigrate.discovery.host_survey import KAFKA, ZOOKEEPER, HostSurvey, parse

@@ -78,7 +78,7 @@ def test_a_run_holds_says_so_and_goes_on_when_it_is_released(desk: Desk) -> None
     assert done.exit_code == 0
     assert done.output.splitlines() == [
         f"run lab-1: the hold is released ({process.user()}: ask the [31mteam)",
-        "  it was holding before prepare.two and goes on now: prepare.two: write a file",
+        "  it held before prepare.two and continues: prepare.two: write a file",
     ]
     waited = desk.call("status", "--offline", "--wait", "end", "--timeout", "60")
     assert (waited.exit_code, run.wait(timeout=30)) == (0, 0)
@@ -90,7 +90,7 @@ def test_a_run_holds_says_so_and_goes_on_when_it_is_released(desk: Desk) -> None
         f"holding before prepare.two ({process.user()}: ask the [31mteam): zkmigrate release, or go (g)"
         in out
     )
-    assert f"prepare.two holds no more: released by {process.user()}" in out
+    assert f"the hold at prepare.two ended: released by {process.user()}" in out
     assert not (desk.runs / "lab-1" / process.NAME).exists()
 
 
@@ -203,7 +203,7 @@ def test_the_hold_of_somebody_else_is_not_replaced(desk: Desk) -> None:
     released = desk.call("release")
     assert released.exit_code == 0
     assert "the hold is released (bert@desk: mine)" in released.output
-    assert "run or resume goes on with prepare.slow: write a file" in released.output
+    assert "run or resume continues with prepare.slow: write a file" in released.output
     assert desk.call("hold", "--why", "one").exit_code == 0
     again = desk.call("hold", "--why", "two")
     assert again.exit_code == 0

@@ -114,13 +114,8 @@ def test_files_and_directories_of_every_role_look_the_same(parts: Parts, tmp_pat
     listed = parts.look.listing(host, f"{tmp_path}/some")
     assert isinstance(listed, Seen)
     (entry,) = listed.value
-    assert (entry.name, entry.kind, entry.size, entry.mode, entry.owner) == (
-        "file",
-        "f",
-        10,
-        "0640",
-        daemon.user(),
-    )
+    seen = (entry.name, entry.kind, entry.size, entry.mode, entry.owner)
+    assert seen == ("file", "f", 10, "0640", daemon.user())
     assert parts.look.listing(host, f"{tmp_path}/empty") == Seen(())
     assert isinstance(parts.look.file(host, f"{tmp_path}/none"), Absent)
     assert isinstance(parts.look.listing(host, f"{tmp_path}/none"), Absent)
@@ -253,18 +248,10 @@ def test_a_running_broker_is_seen_through_proc(parts: Parts, tmp_path: Path) -> 
     config.write_text("broker.id=1\n")
     for jar in ("kafka_2.13-2.8.2.jar", "zookeeper-3.5.9.jar"):
         (jars / jar).write_bytes(b"")
-    argv = [
-        sys.executable,
-        "-c",
-        "input()",
-        "-cp",
-        f"/etc:{jars}/*",
-        "kafka.Kafka",
-        "config/server.properties",
-    ]
-    more = ["--override", "zookeeper.connect=zk:2181"]
+    java = [sys.executable, "-c", "input()", "-cp", f"/etc:{jars}/*"]
+    argv = [*java, "kafka.Kafka", "config/server.properties", "--override", "zookeeper.connect=zk:2181"]
     environment = {**os.environ, "KAFKA_ZOOKEEPER_CONNECT": "hush"}
-    with subprocess.Popen(argv + more, cwd=tmp_path, env=environment, stdin=subprocess.PIPE) as broker:
+    with subprocess.Popen(argv, cwd=tmp_path, env=environment, stdin=subprocess.PIPE) as broker:
         found = broker_process(parts.look, "b1", broker.pid)
         assert isinstance(found, Seen), found
         assert same_file(parts.look, "b1", found.value, str(config)) == Seen(True)
@@ -328,8 +315,7 @@ def test_a_cluster_is_asked_for_its_topics_through_its_brokers(
 
 def test_a_host_that_cannot_be_reached_is_unknown_to_every_look(sshd: Sshd) -> None:
     inventory = with_closed_ports(daemon.inventory(sshd))
-    ssh = inventory.ssh.model_copy(update={"port": daemon.free_port()})
-    parts = Parts(sshd, inventory.model_copy(update={"ssh": ssh}))
+    parts = Parts(sshd, daemon.with_ssh(inventory, port=daemon.free_port()))
     look = parts.look
     for host in ("s1", "d1"):
         assert cause(look.file(host, "/etc/hostname")) == "refused"

@@ -1,4 +1,4 @@
-"""Parses ``server.properties`` of a broker, and a JVM's flags.
+"""Parses ``server.properties`` of a broker, and the flags of a JVM.
 
 The subset of java.util.Properties in such files: comments, ``=`` ``:`` or blank after the key, continued
 lines. Other escapes are kept as they are.
@@ -13,6 +13,9 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 
 _ENTRY = re.compile(r"([^=: \t\f]+)[ \t\f]*[=: \t\f]?[ \t\f]*(.*)", re.DOTALL)
+_SERVER = re.compile(
+    r"(\S*/)?java\s(.*\s)?org\.apache\.zookeeper\.server\.(quorum\.QuorumPeerMain|ZooKeeperServerMain)(\s.*)?"
+)
 _FLAG = re.compile(r"-D([A-Za-z0-9_.]+)=([^\s\"']*)")
 
 
@@ -65,3 +68,15 @@ def system_properties(look: Look, host: str, path: str) -> Reading[Mapping[str, 
 def flags_of(text: str) -> dict[str, str]:
     """The ``-Dkey=value`` flags in a text; of a repeated flag the last counts."""
     return dict(_FLAG.findall(text))
+
+
+def running_flags(look: Look, host: str) -> Reading[Mapping[str, str]]:
+    """The ``-Dkey=value`` flags of the host's ZooKeeper; Unknown when several run. Absent when none is seen:
+    the account may see only its own processes, or the server runs in a container."""
+    reading = look.processes(host)
+    if not isinstance(reading, Seen):
+        return reading
+    found = [line for line in reading.value.splitlines() if _SERVER.fullmatch(line.strip())]
+    if len(found) > 1:
+        return Unknown("failed", f"{len(found)} ZooKeeper servers run on {host}")
+    return Seen(flags_of(found[0])) if found else Absent("a ZooKeeper among the processes that are shown")

@@ -234,20 +234,15 @@ class _Fields:
     def one_of(self, key: str, values: tuple[str, ...]) -> str:
         return _one_of(key, self.left.pop(key), values)
 
-    def sockets(self, key: str) -> int | None:
-        if self.left[key] == "-":
-            del self.left[key]
-            return None
-        return self.whole(key)
+    def unknown(self, key: str) -> bool:
+        """Whether the value is ``-``, which is then taken."""
+        if self.left[key] != "-":
+            return False
+        del self.left[key]
+        return True
 
     def yes(self, key: str) -> bool:
         return self.one_of(key, ("yes", "no")) == "yes"
-
-    def microseconds(self, key: str) -> float:
-        if self.left[key] == "-":
-            del self.left[key]
-            return 0.0
-        return self.whole(key) / 1e6
 
 
 def _one_of(key: str, value: str, values: tuple[str, ...]) -> str:
@@ -302,11 +297,11 @@ def parse_status(text: str) -> HostStatus:
         cut_entries=f.whole("cut_entries"),
         cut_timeout_s=cut_timeout,
         cut_permanent=cut_permanent,
-        client_sockets=f.sockets("client_sockets"),
-        source_sockets=f.sockets("source_sockets"),
+        client_sockets=None if f.unknown("client_sockets") else f.whole("client_sockets"),
+        source_sockets=None if f.unknown("source_sockets") else f.whole("source_sockets"),
         unit_state=f.one_of("unit_state", UNIT_STATES),
         unit_pid=f.whole("unit_pid"),
-        unit_since=f.microseconds("unit_since"),
+        unit_since=0.0 if f.unknown("unit_since") else f.whole("unit_since") / 1e6,
         image=f.one_of("image", ("none", "begun", "complete")),
         missing=tuple(name for name in f.text("tools_missing").split(",") if name),
         written=_written_file(f.text("written")) if "written" in f.left else None,

@@ -99,7 +99,6 @@ def ask(
 
 
 def _admin(brokers: Sequence[str], deadline_s: float) -> Any:
-    """A client of the cluster at ``brokers``; deadline_s: for each question."""
     milliseconds = int(deadline_s * 1000)
     return KafkaAdminClient(
         bootstrap_servers=list(brokers),

@@ -157,7 +157,6 @@ class ProduceCanary:
         return sample(self.topic, *self.results(), now)
 
     def _send(self, sender: _PartitionSender, over: threading.Event) -> None:
-        """Send one partition's records until ``over``."""
         while not over.is_set():
             begun = time.monotonic()
             while not over.is_set():
@@ -200,10 +199,8 @@ class _PartitionSender:
         assert connection is not None
         assert partition is not None
         try:
-            answer = connection.ask(
-                _PRODUCE, 3, produce_request(self._topic, partition), time.monotonic() + _ANSWER_S
-            )
-            error = produce_error(answer)
+            request, end = produce_request(self._topic, partition), time.monotonic() + _ANSWER_S
+            error = produce_error(connection.ask(_PRODUCE, 3, request, end))
         except (OSError, ValueError) as error_:
             self.drop()
             why = socket_text(error_) if isinstance(error_, OSError) else str(error_)
@@ -241,11 +238,8 @@ class _PartitionSender:
         for name in sorted(self._brokers, key=lambda name: name == self._leader):
             connection = BrokerConnection(*self._brokers[name][1:])
             try:
-                return parse_metadata(
-                    connection.ask(
-                        _METADATA, 4, metadata_request(self._topic), time.monotonic() + _METADATA_S
-                    )
-                )
+                request, end = metadata_request(self._topic), time.monotonic() + _METADATA_S
+                return parse_metadata(connection.ask(_METADATA, 4, request, end))
             except (OSError, ValueError) as error:
                 why = f"{name}: {socket_text(error) if isinstance(error, OSError) else error}"
             finally:
