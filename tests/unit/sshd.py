@@ -203,7 +203,7 @@ def with_ssh(inventory: Inventory, **values: object) -> Inventory:
     return inventory.model_copy(update={"ssh": inventory.ssh.model_copy(update=values)})
 
 
-def refused(inventory: Inventory, match: str = "", limits: Limits | None = None) -> TransportError:
+def refused(inventory: Inventory, match: str | None = None, limits: Limits | None = None) -> TransportError:
     """The error of a command on s1."""
     with (
         Transport(inventory, limits or Limits()) as transport,

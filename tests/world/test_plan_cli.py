@@ -25,7 +25,7 @@ def test_a_plan_that_is_not_whole_ends_with_8_and_says_what_is_missing(desk: Des
     last = done.stdout[done.stdout.index("the plan is incomplete: the changes of 2 of ") :].splitlines()
     assert last[1].startswith("  install.install: broker2: ")
     assert last[2].startswith("  roll.roll: broker2: /etc/kafka/server.properties cannot be read")
-    assert last[-1] == "possible now: fix what zkmigrate preflight names, then plan again"
+    assert last[-1] == "next: fix what zkmigrate preflight names, then plan again"
     done = desk.call("plan", "--json", unreachable=frozenset({"broker2"}))
     assert (done.exit_code, list(json.loads(done.stdout)["unknown"])) == (8, ["install.install", "roll.roll"])
     assert json.loads(desk.call("plan", "--json").stdout)["unknown"] == {}

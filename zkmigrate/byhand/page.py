@@ -84,13 +84,15 @@ def page(book: Runbook) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _paragraph(text: str) -> tuple[str, ...]:
-    """The lines of a text, then an empty one."""
-    return (*text.strip("\n").split("\n"), "")
+def _paragraphs(*texts: str) -> Iterator[str]:
+    """The lines of each text, and an empty line after it."""
+    for text in texts:
+        yield from text.strip("\n").split("\n")
+        yield ""
 
 
 def _head(book: Runbook) -> Iterator[str]:
-    yield from _paragraph(f"# Runbook by hand: {book.playbook.title}")
+    yield from _paragraphs(f"# Runbook by hand: {book.playbook.title}")
     yield f"Inventory `{book.inventory.name}`, run `{book.run}`. Plan digest `{book.digest}`:"
     yield "the commands are those of `zkmigrate plan` at the moment of the export. Export again when hosts or"
     yield "inventory have changed."
@@ -102,8 +104,7 @@ def _head(book: Runbook) -> Iterator[str]:
         yield "**THIS PAGE IS INCOMPLETE.** When it was exported, this was not known:"
         yield from (f"- {where}: {inline(why)}" for where, why in unknown.items())
     yield ""
-    yield from _paragraph("## Read this first")
-    yield from _paragraph(book.manual.first)
+    yield from _paragraphs("## Read this first", book.manual.first)
 
 
 def _back_chain(book: Runbook, stage: PlannedStage, last: str) -> str:
@@ -135,12 +136,12 @@ def _where_are_we(book: Runbook) -> Iterator[str]:
         steps = _window(planned, stage)
         if steps is None or stage.rehearsal or steps.opens not in (s.id for s in stage.steps):
             continue
-        yield from _paragraph("## Where are we? (when another operator has begun)")
-        yield from _paragraph(
-            "Paste the three boxes of *Prepare*, then type `stand`. The most advanced host counts."
+        yield from _paragraphs(
+            "## Where are we? (when another operator has begun)",
+            "Paste the three boxes of *Prepare*, then type `stand`. The most advanced host counts.",
         )
         back = {name: f"`{_back_chain(book, planned, step)}`" for name, step in book.manual.turns.items()}
-        yield from _paragraph(book.manual.phases.format(stage=stage.id, **back))
+        yield from _paragraphs(book.manual.phases.format(stage=stage.id, **back))
 
 
 def _window(planned: PlannedStage, stage: Stage) -> WindowSteps | None:
@@ -149,7 +150,7 @@ def _window(planned: PlannedStage, stage: Stage) -> WindowSteps | None:
 
 
 def _overview(book: Runbook) -> Iterator[str]:
-    yield from _paragraph("## The whole way in short")
+    yield from _paragraphs("## The whole way in short")
     yield "| type | what | hazard | [ ] |"
     yield "|---|---|---|---|"
     for planned, stage in book.stages:
@@ -165,7 +166,7 @@ def _overview(book: Runbook) -> Iterator[str]:
 
 
 def _prepare(book: Runbook) -> Iterator[str]:
-    yield from _paragraph("## Prepare")
+    yield from _paragraphs("## Prepare")
     copy = cmp = ""
     if book.first_locked is None:
         yield f"Copy this page (as `{book.name}`) into a directory, and go there."
@@ -183,12 +184,12 @@ def _prepare(book: Runbook) -> Iterator[str]:
     )
     wrong = "the program is not the one of this page: fetch the right one" if cmp else STOPPED
     yield from _fenced(Block(("operator",), text, "`OK in …`", wrong), "prepare.directory")
-    yield from _paragraph("The functions only look; each has its meaning behind its name.")
+    yield from _paragraphs("The functions only look; each has its meaning behind its name.")
     functions = f"{_FUNCTIONS}{book.manual.functions}".splitlines()
     yield from _fenced(Block(("operator",), (*functions, ". ./kept")), "prepare.functions")
     yield from _fenced(Block(("operator",), tuple(_variables(book)), "`OK site`"), "prepare.site")
     if book.manual.prepare:
-        yield from _paragraph(book.manual.prepare)
+        yield from _paragraphs(book.manual.prepare)
 
 
 def _digest() -> str:
@@ -233,7 +234,7 @@ def _ssh(book: Runbook) -> Iterator[str]:
 
 
 def _take_lock(book: Runbook) -> Iterator[str]:
-    yield from _paragraph(f"## hold: take the {book.playbook.many_witnesses}")
+    yield from _paragraphs(f"## hold: take the {book.playbook.many_witnesses}")
     yield from _LOCK
     yield ""
     take = _lock(book, "take", "hand-$(id -un)", str(LOCK_TTL_MS))
@@ -241,7 +242,7 @@ def _take_lock(book: Runbook) -> Iterator[str]:
     yield from _fenced(Block(book.witnesses, take, _NUMBER, refused), "hold.lock")
     steal = _lock(book, "steal", "hand-$(id -un)")
     yield from _fenced(Block(book.witnesses, steal, _NUMBER, "a host does not answer"), "hold.steal")
-    yield from _paragraph("- [ ] N: ______  taken at ______ by ______")
+    yield from _paragraphs("- [ ] N: ______  taken at ______ by ______")
 
 
 _NUMBER = "`fencing …` from each, then `OK N is …`"
@@ -263,61 +264,61 @@ def _lock(book: Runbook, *words: str) -> tuple[str, ...]:
 
 def _stage(book: Runbook, stage: PlannedStage, real: Stage) -> Iterator[str]:
     marks = " (rehearsal, then all the way back)" if stage.rehearsal else ""
-    yield from _paragraph(f"## {stage.id}: {stage.title}{marks}")
+    yield from _paragraphs(f"## {stage.id}: {stage.title}{marks}")
     if stage.consent:
-        yield from _paragraph(f"- [ ] **{stage.consent}** yes, said by ______ at ______")
+        yield from _paragraphs(f"- [ ] **{stage.consent}** yes, said by ______ at ______")
     window, ids = _window(stage, real), {s.id for s in stage.steps}
     if window is not None and ids.issuperset(window.shut):
         last = window.shut[-1] if stage.rehearsal else window.opens
         line = " && ".join(f"step {stage.id}.{step}" for step in window.shut)
-        yield from _paragraph(book.manual.window.format(line=line, stage=stage.id, last=last))
+        yield from _paragraphs(book.manual.window.format(line=line, stage=stage.id, last=last))
     for step, own in zip(stage.steps, real.steps, strict=True):
         yield from _step(book, stage, step, own)
     if stage.rehearsal:
         back = _back_chain(book, stage, stage.steps[-1].id)
-        yield from _paragraph(f"### {stage.id}: all the way back")
-        yield from _paragraph("The rehearsal ends here. Note the seconds: they are what the night will take.")
-        yield from _paragraph(f"    {back}")
-        yield from _paragraph(
-            "- [ ] all are `idle` in `stand` and observe. FENCE to CHECK ______ s, back ______ s"
+        yield from _paragraphs(
+            f"### {stage.id}: all the way back",
+            "The rehearsal ends here. Note the seconds: they are what the night will take.",
+            f"    {back}",
+            "- [ ] all are `idle` in `stand` and observe. FENCE to CHECK ______ s, back ______ s",
         )
 
 
 def _step(book: Runbook, stage: PlannedStage, step: PlannedStep, real: AnyStep) -> Iterator[str]:
     name = f"{stage.id}.{step.id}"
-    yield from _paragraph(f"### {name}: {step.title}")
+    yield from _paragraphs(f"### {name}: {step.title}")
     if not stage.rehearsal:
         yield from _brief(step)
     else:
-        yield from _paragraph(f"What, why and proof: as in `{_real_name(book, step.id)}`, below.")
+        yield from _paragraphs(f"What, why and proof: as in `{_real_name(book, step.id)}`, below.")
     if step.unknown:
         why = inline(step.unknown)
-        yield from _paragraph(
+        yield from _paragraphs(
             f"**Not known when this page was exported:** {why}. Do not go on by hand from here."
         )
         return
     if step.note == NOTHING:
-        yield from _paragraph(f"Nothing to do: {NOTHING.partition(': ')[2]} when this page was exported.")
+        yield from _paragraphs(f"Nothing to do: {NOTHING.partition(': ')[2]} when this page was exported.")
         yield from _undo(_sheet(book, stage, step, real), by_hand.of(real), f"back {name}")
         return
     sheet, own = _sheet(book, stage, step, real), by_hand.of(real)
     if own.needs:
-        yield from _paragraph(f"**Before:** {own.needs}")
+        yield from _paragraphs(f"**Before:** {own.needs}")
     if step.hazard is Hazard.FINAL:
-        yield from _paragraph("**POINT OF NO RETURN.** There is no way back after this.")
+        yield from _paragraphs("**POINT OF NO RETURN.** There is no way back after this.")
     chain = _back_chain(book, stage, step.id) if stage.window else f"back {name}"
     for block in own.forward(sheet):
         text = f"{block.otherwise}: `{chain}`" if stage.window and chain else block.otherwise
         yield from _fenced(replace(block, otherwise=text if WALK_BACK in text else block.otherwise), name)
     if own.weaker:
-        yield from _paragraph(f"**Weaker by hand:** {own.weaker}")
+        yield from _paragraphs(f"**Weaker by hand:** {own.weaker}")
     yield from _undo(sheet, own, chain)
-    yield from _paragraph("- [ ] done at ______ by ______   seen: ______")
+    yield from _paragraphs("- [ ] done at ______ by ______   seen: ______")
 
 
 def _undo(sheet: Sheet, own: ByHand, chain: str) -> Iterator[str]:
     if sheet.back:
-        yield from _paragraph(f"**Way back from here:** `{chain}`")
+        yield from _paragraphs(f"**Way back from here:** `{chain}`")
         for block in own.back(sheet):
             yield from _fenced(block, sheet.id)
 
@@ -331,7 +332,7 @@ def _real_name(book: Runbook, step: str) -> str:
 def _brief(step: PlannedStep) -> Iterator[str]:
     for text in step.brief.lines():
         heading, _, rest = text.partition(": ")
-        yield from _paragraph(f"**{heading}:** {rest}")
+        yield from _paragraphs(f"**{heading}:** {rest}")
 
 
 def _sheet(book: Runbook, stage: PlannedStage, step: PlannedStep, real: AnyStep) -> Sheet:
@@ -372,8 +373,8 @@ def _release_lock(book: Runbook) -> Iterator[str]:
     dest = book.witnesses
     position = Position(book.run, "hold.release", Way.FORWARD)
     release = ("lock", "lock.hand.$LEG", "release")
-    yield from _paragraph(f"## hold: give the {book.playbook.many_witnesses} back")
-    yield from _paragraph(book.manual.release.format(run=book.run))
+    heading = f"## hold: give the {book.playbook.many_witnesses} back"
+    yield from _paragraphs(heading, book.manual.release.format(run=book.run))
     text = (
         "next",
         *(f"{zkm(position, host, *release)} &" for host in dest),

@@ -115,10 +115,10 @@ class Sheet:
     def _wave(self, wave: Mapping[str, HostChange], number: int, way: Way, *, first: bool) -> Block:
         position = self.position(way)
         text: list[str] = [_first_line(position)] if first else []
-        hosts, made = tuple(wave), dict[tuple[str, ...], str]()
+        hosts, local_files = tuple(wave), dict[tuple[str, ...], str]()
         for host, change in wave.items():
-            files, file, digest = _local_file(change, self.id if not made else f"{self.id}.{host}", {})
-            if (same := made.setdefault(tuple(files[1:]), file)) != file:
+            files, file, digest = _local_file(change, self.id if not local_files else f"{self.id}.{host}", {})
+            if (same := local_files.setdefault(tuple(files[1:]), file)) != file:
                 files, file, digest = [], same, digest.replace(file, same)
             text += files
             text.append(

@@ -149,7 +149,7 @@ def preflight(**options: Any) -> None:
     _say_first("preflight", options)
     from zkmigrate.runs import preflight as looks
 
-    _do(lambda: looks.preflight(_context(options)))
+    _do(lambda: looks.preflight(_setting(options)))
 
 
 @cli.command()
@@ -177,9 +177,9 @@ def plan(
     if offline and show is None:
         raise click.UsageError("--offline is for --show FILE: a new plan needs the hosts")
     if show is not None:
-        _do(lambda: plan_verb.show_saved(_context(options), show, offline=offline))
+        _do(lambda: plan_verb.show_saved(_setting(options), show, offline=offline))
     else:
-        _do(lambda: plan_verb.show_plan(_context(options), run_id, out, force=force))
+        _do(lambda: plan_verb.show_plan(_setting(options), run_id, out, force=force))
 
 
 @cli.command()
@@ -202,7 +202,7 @@ def runbook(run_id: str, out: Path | None, go_no_go: bool, **options: Any) -> No
     _say_first("runbook", options)
     from zkmigrate.runs import runbook_verb
 
-    _do(lambda: runbook_verb.show_runbook(_context(options), run_id, out, go_no_go=go_no_go))
+    _do(lambda: runbook_verb.show_runbook(_setting(options), run_id, out, go_no_go=go_no_go))
 
 
 @cli.command()
@@ -214,7 +214,7 @@ def run(**options: Any) -> None:
     _say_first("run", options)
     from zkmigrate.runs import run_verbs
 
-    _do(lambda: run_verbs.run(_context(options), _run_options(options)))
+    _do(lambda: run_verbs.run(_setting(options), _wishes(options)))
 
 
 @cli.command()
@@ -231,7 +231,7 @@ def resume(**options: Any) -> None:
     _say_first("resume", options)
     from zkmigrate.runs import run_verbs
 
-    _do(lambda: run_verbs.resume(_context(options), _run_options(options)))
+    _do(lambda: run_verbs.resume(_setting(options), _wishes(options)))
 
 
 @cli.command()
@@ -248,7 +248,7 @@ def rollback(**options: Any) -> None:
     _say_first("rollback", options)
     from zkmigrate.runs import run_verbs
 
-    _do(lambda: run_verbs.rollback(_context(options), _run_options(options)))
+    _do(lambda: run_verbs.rollback(_setting(options), _wishes(options)))
 
 
 @cli.command()
@@ -266,7 +266,7 @@ def retire(host: str, run_id: str, reason: str, **options: Any) -> None:
     _say_first("retire", options)
     from zkmigrate.moves.verbs import retire as retiring
 
-    _do(lambda: retiring.retire(_context(options), run_id, host, reason))
+    _do(lambda: retiring.retire(_setting(options), run_id, host, reason))
 
 
 @cli.command("clean-up")
@@ -302,7 +302,7 @@ def clean_up(run_id: str, all_: bool, **options: Any) -> None:
 
     names = ("yes", "subtrees", "reason", "accept", "put_back", "rate")
     wishes = {name: options.pop(name) for name in names}
-    _do(lambda: cleaning.clean_up(_context(options), cleaning.Wishes(run_id=run_id, all=all_, **wishes)))
+    _do(lambda: cleaning.clean_up(_setting(options), cleaning.Wishes(run_id=run_id, all=all_, **wishes)))
 
 
 @cli.command()
@@ -335,7 +335,7 @@ def status(
     if timeout_s is not None and not wait:
         raise click.UsageError("--timeout goes with --wait")
     asked: dict[str, Any] = {"offline": offline, "wait": wait, "timeout_s": timeout_s, "findings": findings}
-    _do(lambda: run_status.status(_context(options), run_id, **asked))
+    _do(lambda: run_status.status(_setting(options), run_id, **asked))
 
 
 @cli.command()
@@ -357,7 +357,7 @@ def hold(run_id: str, at: str, why: str, **options: Any) -> None:
     """
     from zkmigrate.runs import hold_verbs
 
-    _do(lambda: hold_verbs.hold(_context(options), run_id, at, why))
+    _do(lambda: hold_verbs.hold(_setting(options), run_id, at, why))
 
 
 @cli.command()
@@ -367,7 +367,7 @@ def release(run_id: str, **options: Any) -> None:
     """Let a run go on that holds, and say what comes next; asks no host."""
     from zkmigrate.runs import hold_verbs
 
-    _do(lambda: hold_verbs.release(_context(options), run_id))
+    _do(lambda: hold_verbs.release(_setting(options), run_id))
 
 
 @cli.command()
@@ -446,7 +446,7 @@ def watch(
         from zkmigrate.moves.verbs.watching import verb
 
         wanted = verb.Wanted(once, verb.seconds(every), verb.seconds(for_), run_id, state, from_now)
-        return verb.watch(_context(options), wanted)
+        return verb.watch(_setting(options), wanted)
 
     _do(look)
 
@@ -462,7 +462,7 @@ def _say_stopping() -> None:
     sys.stderr.flush()
 
 
-def _context(options: dict[str, Any]) -> VerbContext:
+def _setting(options: dict[str, Any]) -> VerbContext:
     from zkmigrate.engine import runs
     from zkmigrate.runs import verb_context
 
@@ -485,7 +485,7 @@ def _real_site(playbook: str, inventory: Any, run_id: str) -> Any:
     return Site(inventory, run_id, playbook_files.load(playbook).clusters)
 
 
-def _run_options(options: dict[str, Any]) -> RunOptions:
+def _wishes(options: dict[str, Any]) -> RunOptions:
     from zkmigrate.runs import run_verbs
 
     names = (

@@ -105,8 +105,8 @@ def candidates(
     for id, (host, port, _) in sorted(view.value.brokers.items()) if isinstance(view, Seen) else ():
         before = found.get(id)
         source = before.address if before else ""
-        behind = () if host in resolve(host) else resolve(host)
-        also = tuple(dict.fromkeys(a for a in (*behind, source) if a and a != host))
+        addresses = () if host in resolve(host) else resolve(host)
+        also = tuple(dict.fromkeys(a for a in (*addresses, source) if a and a != host))
         where = "/brokers/ids and metadata" if before else "metadata of the brokers alone"
         found[id] = Candidate(host, id, port, also, where=where)
     out = [c for c in found.values() if c.address]
@@ -188,7 +188,7 @@ def draft(
             wrong = f"; BUT its file names the chroot {host.chroot or '/'}"
         port = one.port or host.port
         port = port if port != PORT else None
-        name = names.of(host.survey, "broker", number, one.name)
+        name = names.name_for(host.survey, "broker", number, one.name)
         lines.append(HostLine(name, one.address, id, one.also, port, one.where + wrong))
     lines.sort(key=lambda line: -1 if line.number is None else line.number)
     cluster = Found[str](None, str(view))

@@ -49,7 +49,7 @@ class Names:
 
     taken: set[str] = field(default_factory=set)
 
-    def of(self, survey: Reading[HostSurvey], role: str, number: int, given: str = "") -> str:
+    def name_for(self, survey: Reading[HostSurvey], role: str, number: int, given: str = "") -> str:
         """given: a name from Ansible, preferred."""
         own = survey.value.name if isinstance(survey, Seen) else ""
         for text in (given, own):
@@ -119,7 +119,7 @@ def source_side(
     for number, (sid, line) in enumerate(sorted(lines.items()), 1):
         server = server_at(servers, line.host)
         survey = server.survey if server else NOT_ASKED
-        name = names.of(survey, "source", number, given.get(server.address, "") if server else "")
+        name = names.name_for(survey, "source", number, given.get(server.address, "") if server else "")
         where = f"server.{sid} in zoo.cfg"
         if server is None or not isinstance(survey, Seen):
             where += f", but not seen: {survey}"
@@ -154,7 +154,7 @@ def dest_side(
     start = above // 10 * 10 + 10
     hosts = []
     for number, server in enumerate(servers.values(), 1):
-        name = names.of(server.survey, "dest", number, given.get(server.address, ""))
+        name = names.name_for(server.survey, "dest", number, given.get(server.address, ""))
         where = "" if isinstance(server.survey, Seen) else f"not seen: {server.survey}"
         myid, origin = start + number, f"free, above source's {above}"
         if server.myid.isdecimal() and above < int(server.myid) < 255:

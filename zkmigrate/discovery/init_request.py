@@ -15,7 +15,7 @@ from zkmigrate.hosts.jump_host import parse_hops
 from zkmigrate.inventory.inventory import Ssh
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class InitOptions:
     """source, dest, bootstrap: ``HOST[:PORT]`` as typed. ansible: a path, ``auto``, or "" for none.
 
@@ -23,13 +23,13 @@ class InitOptions:
     """
 
     source: tuple[str, ...]
-    dest: tuple[str, ...]
-    bootstrap: tuple[str, ...]
-    chroot: str
-    name: str
-    operator: tuple[str, ...]
-    ansible: str
-    mapping: str
+    dest: tuple[str, ...] = ()
+    bootstrap: tuple[str, ...] = ()
+    chroot: str = ""
+    name: str = ""
+    operator: tuple[str, ...] = ()
+    ansible: str = ""
+    mapping: str = ""
     ssh: SshDraft
     out: Path
     force: bool = False

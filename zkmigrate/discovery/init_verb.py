@@ -110,7 +110,7 @@ def _survey(
     approve(first)
     asked_at = [host.address for host in named["source"]]
     say(f"asking {', '.join(asked_at)} for source's servers")
-    servers = _source(ssh, asked_at, approve)
+    servers = _survey_source(ssh, asked_at, approve)
     _refuse_silence(servers)
     ports = {host.address: host.port for host in named["source"] if host.port}
     client = next((_port(server) for server in servers.values() if _port(server)), None) or CLIENT_PORT
@@ -152,7 +152,9 @@ def _survey(
     )
 
 
-def _source(ssh: Ssh, addresses: list[str], approve: Callable[[Iterable[str]], None]) -> dict[str, Server]:
+def _survey_source(
+    ssh: Ssh, addresses: list[str], approve: Callable[[Iterable[str]], None]
+) -> dict[str, Server]:
     """Every source server by its address, including those that only server lines name."""
     servers: dict[str, Server] = {}
     for _ in range(2):

@@ -9,7 +9,7 @@ from pathlib import Path
 from zkmigrate.discovery.hosts import HostReader
 from zkmigrate.errors import UsageError
 from zkmigrate.hosts.transport import Transport, TransportError
-from zkmigrate.hosts.transport.trust import HostKey, shown
+from zkmigrate.hosts.transport.trust import HostKey, fingerprint
 from zkmigrate.model.fact import Seen, Unknown
 
 _ROUNDS = 9
@@ -48,7 +48,7 @@ def approve(
             return
         say("these hosts show keys that are not pinned yet:")
         for key in found:
-            say(f"  {key.host}  {shown(key.key)}")
+            say(f"  {key.host}  {fingerprint(key.key)}")
         say("compare each with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` at that host's own console")
         if ask is None:
             raise UsageError(

@@ -52,13 +52,13 @@ def _hold(run_dir: Path, playbook: Playbook, at: str, why: str) -> dict[str, Any
             f"run {run_dir.name} is past {step_names.holds(playbook, place)!r} already. Possible now: hold "
             "without --at, for the next place; or a later place"
         )
-    made = Hold(place, why, process.user(), process.terminal(os.environ), round(time.time(), 3))
+    new_hold = Hold(place, why, process.user(), process.terminal(os.environ), round(time.time(), 3))
     file = HoldFile(run_dir)
-    replaced = file.place(made)
-    made = file.wanted() or made  # as others read it
+    replaced = file.place(new_hold)
+    new_hold = file.wanted() or new_hold  # as others read it
     return {
         "run": run_dir.name,
-        "hold": {**made.body(), "where": step_names.holds(playbook, place)},
+        "hold": {**new_hold.body(), "where": step_names.holds(playbook, place)},
         "replaced": None if replaced is None else replaced.body(),
         "next": _next(playbook, history),
         "process": working,

@@ -45,8 +45,9 @@ class JournalOpener:
     def open(
         self, window_lines: Callable[[], tuple[str, ...]], given_plan: PlanFile | None = None
     ) -> OpenJournal:
-        """The journal of a run that has begun. A run that has changed no host begins again when inventory or
-        playbook differ; for one that has, that is a StaleError. Raises JournalError.
+        """The journal of a run that has begun. Raises JournalError.
+
+        If inventory or playbook differ, a run that has changed no host begins again; else StaleError.
 
         window_lines: what the plan says of the window, needed only to begin again. given_plan: the plan to
         begin again with, as for ``begin``; StaleError for a run that has changed hosts.
@@ -86,13 +87,13 @@ class JournalOpener:
         return OpenJournal(self._checked(journal), remarks=_note_given_plan(journal, given_plan))
 
     def _plan(self, window_lines: tuple[str, ...], given_plan: PlanFile | None) -> PlanFile:
-        """The given plan if it is still valid; without one a plan made now."""
-        made = planfile.of(plan.make(self.playbook, self.inventory, self.look, window_lines))
+        """The given plan if it is still valid; without one a plan fresh now."""
+        fresh = planfile.of(plan.make(self.playbook, self.inventory, self.look, window_lines))
         if given_plan is not None:
-            refuse_stale(given_plan, planfile.differences(given_plan, made))
+            refuse_stale(given_plan, planfile.differences(given_plan, fresh))
             # Once more, now that the hosts have answered: another run may have begun with it since.
             runs.refuse_applied(self.run_dir.parent, given_plan.digest, but=self.run_dir.name)
-        return given_plan or made
+        return given_plan or fresh
 
     def recover(self, way: Way, by: str) -> OpenJournal:
         """Rebuild a lost journal from the lines that are left and what the hosts say; then walk ``way``.

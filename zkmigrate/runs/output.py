@@ -116,7 +116,7 @@ class RunInfo:
 
     def findings(self, name: str) -> Sequence[str]:
         try:
-            return finding_lines.behind(evidence.of(self.journal.entries()), name)
+            return finding_lines.evidence_lines(evidence.of(self.journal.entries()), name)
         except JournalError as error:
             return (str(error),)
 

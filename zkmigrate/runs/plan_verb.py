@@ -30,15 +30,15 @@ def show_plan(context: VerbContext, run_id: str, out: Path | None = None, *, for
     inventory, playbook = load(context)
     if out is not None:
         planfile.refuse_taken(out, force=force)
-    made = _make(context, inventory, playbook, history_of(context, run_id, inventory, playbook))
+    plan_file = _make(context, inventory, playbook, history_of(context, run_id, inventory, playbook))
     if out is not None:
-        planfile.write(out, made, force=force)
-    lines = plan_text.lines(made)
+        planfile.write(out, plan_file, force=force)
+    lines = plan_text.lines(plan_file)
     if out is not None:
         command = f"zkmigrate run {inventory_options(context)} --plan {shlex.quote(str(out))}"
-        lines += [f"written to {out}: plan {made.digest}", f"   apply it: {command}"]
-    print_result(context, made.to_json(), lines)
-    return 8 if made.unknown else 0
+        lines += [f"written to {out}: plan {plan_file.digest}", f"   apply it: {command}"]
+    print_result(context, plan_file.to_json(), lines)
+    return 8 if plan_file.unknown else 0
 
 
 def show_saved(context: VerbContext, file: Path, *, offline: bool) -> int:
@@ -78,5 +78,5 @@ def _make(
     records = history.records() if history is not None else {}
     retired = tuple(history.retired.values()) if history is not None else ()
     with open_site(context, inventory, "plan") as site:
-        made = plan.make(playbook, inventory, site.look, site.window_lines(playbook, records), retired)
-    return planfile.of(made)
+        lines = site.window_lines(playbook, records)
+        return planfile.of(plan.make(playbook, inventory, site.look, lines, retired))

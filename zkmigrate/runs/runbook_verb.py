@@ -20,19 +20,19 @@ def show_runbook(context: VerbContext, run_id: str, out: Path | None, *, go_no_g
     history = history_of(context, run_id if begun or go_no_go else "", inventory, playbook)
     retired = tuple(history.retired.values()) if history is not None else ()
     with open_site(context, inventory, "plan") as site:
-        made = plan.make(playbook, inventory, site.look, (), retired)
+        fresh_plan = plan.make(playbook, inventory, site.look, (), retired)
         inventory = playbook.without(inventory, [r.host for r in retired])
         if go_no_go:
-            text = export.go_no_go(playbook, made, inventory, site.look, history)
+            text = export.go_no_go(playbook, fresh_plan, inventory, site.look, history)
         else:
-            text = export.runbook(playbook, made, inventory, site.look, run_id, history, out)
+            text = export.runbook(playbook, fresh_plan, inventory, site.look, run_id, history, out)
     written = export.write(out, text, with_program=not go_no_go) if out is not None else ()
     if context.as_json:
-        print_json(context, export.to_json(made, text, written))
+        print_json(context, export.to_json(fresh_plan, text, written))
     elif written:
         context.out.write("".join(f"wrote {path}\n" for path in written))
-        if made.unknown:
+        if fresh_plan.unknown:
             context.out.write("the page is incomplete and says what is missing: fix that, export again\n")
     else:
         context.out.write(text)
-    return 8 if made.unknown else 0
+    return 8 if fresh_plan.unknown else 0

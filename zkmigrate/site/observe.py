@@ -196,9 +196,7 @@ class Observe:
         if done.rc == _GETENT_NOTHING:
             return Absent(name)
         if done.rc:
-            return Unknown(
-                "missing-tool" if done.rc == 127 else "failed", f"{host}: getent: {done.last_line}"
-            )
+            return _command_failed(host, "getent", done)
         return Seen(tuple(dict.fromkeys(line.split()[0] for line in done.text.splitlines() if line.strip())))
 
     def here(self) -> Reading[tuple[str, ...]]:
@@ -294,15 +292,14 @@ class Observe:
         except TransportError as error:
             return _failed(error)
         if done.rc:
-            return Unknown(
-                "missing-tool" if done.rc == 127 else "failed", f"{host}: {argv[0]}: {done.last_line}"
-            )
+            return _command_failed(host, argv[0], done)
         return Seen(done.text)
 
     def _reassignments(self) -> Reading[bytes] | None:
         """The reassignment znode through the first ZooKeeper host that serves; None while none does.
 
-        Never through a read-only host: a client session there is a transaction, which we must not cause.
+        Never through a read-only host: a client session there is a transaction, and before the
+        join none may be ours.
         """
         for host in (host for host in self._doors if not self._is_read_only(host)):
             path = self._inventory.kafka.chroot + kafka_client.REASSIGNMENTS

@@ -37,7 +37,7 @@ def lines(plan: PlanFile) -> list[str]:
         out += [
             f"the plan is incomplete: {' and '.join(parts)} are not known now:",
             *(f"  {where}: {why}" for where, why in unknown.items()),
-            "possible now: fix what zkmigrate preflight names, then plan again",
+            "next: fix what zkmigrate preflight names, then plan again",
         ]
     return out
 

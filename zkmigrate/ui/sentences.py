@@ -91,7 +91,7 @@ _HOLD_ENDED = {
     "left": "the run turned or stopped",
 }
 
-_TURNED_BACK = (7, 9)
+_TURNED = (7, 9)
 """The exit codes of a run that has turned back and arrived."""
 
 
@@ -108,7 +108,7 @@ class Story:
             if event.findings != self._shown:
                 out += [f"     {line}" for line in finding_lines.findings(event.findings)]
             self._shown = event.findings
-        if isinstance(event, events.RunEnded) and event.code not in _TURNED_BACK:  # that was the move
+        if isinstance(event, events.RunEnded) and event.code not in _TURNED:  # their move has been made
             out += [f"   possible now: {move}" for move in finding_lines.moves(event.findings)]
         return [indented(line) for line in out]
 

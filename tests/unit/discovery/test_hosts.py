@@ -158,14 +158,14 @@ def test_what_hosts_do_not_agree_on_is_said_with_the_value_of_most() -> None:
 def test_names_are_the_hosts_own_where_they_can_be() -> None:
     names = Names()
     own = [Seen(HostSurvey(text)) for text in ("Zk1.example.com", "zk1", "localhost", "_", "10")]
-    assert [names.of(s, "dest", n) for n, s in enumerate(own, 1)] == [
+    assert [names.name_for(s, "dest", n) for n, s in enumerate(own, 1)] == [
         "zk1",
         "dest2",
         "dest3",
         "dest4",
         "dest5",
     ]
-    assert names.of(Unknown("timeout", ""), "broker", 1, "Kafka_7.x") == "kafka-7"
+    assert names.name_for(Unknown("timeout", ""), "broker", 1, "Kafka_7.x") == "kafka-7"
 
 
 @given(st.text(max_size=40))

@@ -60,10 +60,9 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 def test_a_run_holds_says_so_and_goes_on_when_it_is_released(desk: Desk) -> None:
     assert desk.call("run", "--yes", "--until", "install").exit_code == 0
-    placed = desk.call("hold", "--at", "prepare.two", "--why", "ask\tthe \x1b[31mteam")
-    assert placed.exit_code == 0, placed.output
-    assert "run lab-1 holds before prepare.two" in placed.output
-    assert "kept for the next run or resume" in placed.output
+    placed = desk.ends(0, "hold", "--at", "prepare.two", "--why", "ask\tthe \x1b[31mteam")
+    assert "run lab-1 holds before prepare.two" in placed
+    assert "kept for the next run or resume" in placed
     assert f"a hold is asked for, before prepare.two ({process.user()}: ask the [31mteam, " in desk.text()
     run = desk.start("resume", "--yes")
     said = desk.until_held()
@@ -74,9 +73,7 @@ def test_a_run_holds_says_so_and_goes_on_when_it_is_released(desk: Desk) -> None
     assert f"  under way: process {run.pid} (resume) by {process.user()}" in desk.text()
     assert "dest1/two" not in desk.files()
     assert desk.call("status", "--offline", "--wait", "prepare.two", "--timeout", "0").exit_code == 1
-    done = desk.call("release")
-    assert done.exit_code == 0
-    assert done.output.splitlines() == [
+    assert desk.ends(0, "release").splitlines() == [
         f"run lab-1: the hold is released ({process.user()}: ask the [31mteam)",
         "  it held before prepare.two and continues: prepare.two: write a file",
     ]
@@ -197,17 +194,15 @@ def test_the_hold_of_somebody_else_is_not_replaced(desk: Desk) -> None:
     desk.call("run", "--yes", "--until", "install")
     file = HoldFile(desk.runs / "lab-1")
     file.place(Hold("", "mine", "bert@desk", "", 1.0))
-    done = desk.call("hold")
-    assert done.exit_code == 5
-    assert "a hold is there already (bert@desk: mine). Possible now: zkmigrate release" in done.output
+    assert "a hold is there already (bert@desk: mine). Possible now: zkmigrate release" in desk.ends(
+        5, "hold"
+    )
     released = desk.call("release")
     assert released.exit_code == 0
     assert "the hold is released (bert@desk: mine)" in released.output
     assert "run or resume continues with prepare.slow: write a file" in released.output
     assert desk.call("hold", "--why", "one").exit_code == 0
-    again = desk.call("hold", "--why", "two")
-    assert again.exit_code == 0
-    assert "your earlier hold is replaced" in again.output
+    assert "your earlier hold is replaced" in desk.ends(0, "hold", "--why", "two")
     assert desk.status()["hold"]["why"] == "two"
     assert (desk.runs / "lab-1" / NAME).stat().st_mode & 0o777 == 0o600
 
@@ -290,13 +285,9 @@ def test_a_hook_that_is_waited_for_is_what_the_run_waits_for(tmp_path: Path) -> 
 
 def test_the_findings_behind_a_step_are_told_whole(desk: Desk) -> None:
     desk.call("run", "--yes", "--until", "install")
-    done = desk.call("status", "--offline", "--findings", "all")
-    assert done.exit_code == 0
-    assert (
-        "  found by preflight.sick:\n    [ok] disk.well: the world is well\n         seen: well"
-        in done.output
-    )
-    assert "  found by install.one:" in done.output
+    done = desk.ends(0, "status", "--offline", "--findings", "all")
+    assert "  found by preflight.sick:\n    [ok] disk.well: the world is well\n         seen: well" in done
+    assert "  found by install.one:" in done
     said = json.loads(desk.call("status", "--offline", "--json", "--findings", "install").output)
     assert [f["id"] for f in said["findings"]["install.one"]] == ["disk.one"]
     assert list(said["findings"]) == ["install.one"]

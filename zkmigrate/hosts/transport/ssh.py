@@ -30,7 +30,7 @@ from zkmigrate.errors import InventoryError, UsageError
 from zkmigrate.hosts.transport.connection import Connection, Output
 from zkmigrate.hosts.transport.failure import TransportError, socket_cause, socket_text
 from zkmigrate.hosts.transport.route import Hosts, Login, Routes
-from zkmigrate.hosts.transport.trust import HostKey, Reject, Trust, UnknownHostKey, load, pinned, shown
+from zkmigrate.hosts.transport.trust import HostKey, Reject, Trust, UnknownHostKey, fingerprint, load, pinned
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what matters is in the errors
 
@@ -271,8 +271,9 @@ class Transport:
             return TransportError(host, "denied", why)
         if isinstance(error, paramiko.BadHostKeyException):
             why = (
-                f"host key changed: it shows {shown(error.key)}, {pins} has "
-                f"{shown(error.expected_key)}; another machine may answer at {login.address}: find out first"
+                f"host key changed: it shows {fingerprint(error.key)}, {pins} has "
+                f"{fingerprint(error.expected_key)}; another machine may answer at {login.address}: find out "
+                "first"
             )
             return TransportError(host, "denied", why)
         if isinstance(error, paramiko.AuthenticationException):

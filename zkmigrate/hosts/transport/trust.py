@@ -34,7 +34,7 @@ class Reject(paramiko.MissingHostKeyPolicy):
     """Refuses every host key without a pin, and names the key."""
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> NoReturn:  # noqa: ARG002
-        raise UnknownHostKey(f"shows the key {shown(key)}, and known_hosts has no key for {hostname}")
+        raise UnknownHostKey(f"shows the key {fingerprint(key)}, and known_hosts has no key for {hostname}")
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def pinned(known_hosts: Path, pin: str) -> bool:
     return paramiko.HostKeys(str(known_hosts)).lookup(pin) is not None
 
 
-def shown(key: paramiko.PKey) -> str:
+def fingerprint(key: paramiko.PKey) -> str:
     """A host key as ``ssh-keygen -lf`` prints it: type and SHA-256 fingerprint."""
     return f"{key.get_name()} {key.fingerprint}"
 

@@ -199,10 +199,10 @@ def agreed(answers: Iterable[Sequence[Mapping[str, Any]]]) -> tuple[PartitionSta
     """
     partitions: dict[tuple[str, int], PartitionState] = {}
     for topics in answers:
-        told = _partitions(topics)
-        if isinstance(told, Unknown):
-            return told
-        for p in told:
+        answer = _partitions(topics)
+        if isinstance(answer, Unknown):
+            return answer
+        for p in answer:
             known = partitions.get((p.topic, p.partition))
             isr = p.isr if known is None else tuple(id for id in p.isr if id in known.isr)
             partitions[p.topic, p.partition] = replace(p, isr=isr)
@@ -310,16 +310,16 @@ class Alter:
         act = AlterConfigOp.DELETE if change.value is None else AlterConfigOp.SET
         wanted = ConfigResource(ConfigResourceType.TOPIC, change.topic, {change.key: (act, change.value)})
         try:
-            told = admin.alter_configs([wanted], raise_on_unknown=False, incremental=True)
-            said = str(told["topic"][change.topic])
+            answer = admin.alter_configs([wanted], raise_on_unknown=False, incremental=True)
+            outcome = str(answer["topic"][change.topic])
         except IncompatibleBrokerVersion as error:  # the client knows that before it sends
             return 1, str(error)
         except (KafkaError, OSError, KeyError, ValueError, TypeError) as error:
             # the last three: a garbled answer
             raise self._not_known(change, f"{type(error).__name__}: {error}") from None
-        if RequestTimedOutError.__name__ in said:  # the broker itself waited in vain for its controller
-            raise self._not_known(change, said)
-        return (0, change.describe()) if said == ALTERED else (1, said)
+        if RequestTimedOutError.__name__ in outcome:  # the broker itself waited in vain for its controller
+            raise self._not_known(change, outcome)
+        return (0, change.describe()) if outcome == ALTERED else (1, outcome)
 
     def _not_known(self, change: ClusterChange, why: str) -> HostError:
         asked = f"Kafka at {', '.join(self._brokers)} did not confirm: {change.describe()}"
@@ -361,8 +361,8 @@ def _elect(admin: Any) -> str:
     end = time.monotonic() + _TOLD_S
     while elected & _led_by_others(admin) and time.monotonic() < end:
         time.sleep(_TOLD_S / 100)
-    said = f"{len(elected)} partitions have a new leader"
-    return f"{said}; {len(left)} could not: {', '.join(left[:5])}" if left else said
+    result = f"{len(elected)} partitions have a new leader"
+    return f"{result}; {len(left)} could not: {', '.join(left[:5])}" if left else result
 
 
 def _led_by_others(admin: Any) -> set[tuple[str, int]]:
@@ -370,8 +370,8 @@ def _led_by_others(admin: Any) -> set[tuple[str, int]]:
     found = set()
     for broker in admin._manager.run(_metadata, admin, None)["brokers"]:
         with suppress(KafkaError):  # it went down meanwhile
-            told = _partitions(admin._manager.run(_metadata, admin, broker["node_id"])["topics"])
-            partitions = told if isinstance(told, list) else []
+            answer = _partitions(admin._manager.run(_metadata, admin, broker["node_id"])["topics"])
+            partitions = answer if isinstance(answer, list) else []
             found |= {(p.topic, p.partition) for p in partitions if p.leader != p.replicas[0]}
     return found
 

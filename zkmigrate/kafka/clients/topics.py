@@ -53,12 +53,15 @@ def partitions(brokers: Sequence[str], topics: Sequence[str], witnesses: int) ->
                 answers[id] = admin._manager.run(kafka._metadata, admin, id, topics)
         if not answers:
             return Unknown("timeout", f"none of the brokers {ids[:witnesses]} described its topics")
-        told: dict[str, list[dict[str, Any]]] = {topic: [] for topic in topics}
+        by_topic: dict[str, list[dict[str, Any]]] = {topic: [] for topic in topics}
         for answer in answers.values():
             for topic in answer["topics"]:
-                told[topic["name"]].append(topic)
+                by_topic[topic["name"]].append(topic)
         named = [frozenset(broker["node_id"] for broker in a["brokers"]) for a in answers.values()]
-        found = {topic: _partitions(topic, said, len(answers)) for topic, said in told.items()}
+        found = {
+            topic: _partitions(topic, topic_answers, len(answers))
+            for topic, topic_answers in by_topic.items()
+        }
         return Seen(
             TopicPartitions(cluster["cluster_id"], frozenset.intersection(*named), tuple(answers), found)
         )
@@ -67,17 +70,17 @@ def partitions(brokers: Sequence[str], topics: Sequence[str], witnesses: int) ->
 
 
 def _partitions(
-    topic: str, told: Sequence[Mapping[str, Any]], witnesses: int
+    topic: str, answers: Sequence[Mapping[str, Any]], witnesses: int
 ) -> Reading[tuple[PartitionState, ...]]:
     """The partitions of one topic by all witnesses; one that has just started may not know the topic."""
-    codes = {said["error_code"] for said in told}
-    if len(told) != witnesses:
-        return Unknown("garbled", f"{len(told)} answers of {witnesses} brokers about topic {topic}")
+    codes = {answer["error_code"] for answer in answers}
+    if len(answers) != witnesses:
+        return Unknown("garbled", f"{len(answers)} answers of {witnesses} brokers about topic {topic}")
     if codes == {_NO_TOPIC}:
         return Absent(topic)
     if denied := codes & set(_DENIED):
         return Unknown("denied", f"metadata of topic {topic}: {for_code(min(denied)).__name__}")
-    found = kafka.agreed([said] for said in told if said["error_code"] != _NO_TOPIC)
+    found = kafka.agreed([answer] for answer in answers if answer["error_code"] != _NO_TOPIC)
     return found if isinstance(found, Unknown) else Seen(found)
 
 
@@ -116,8 +119,8 @@ def _setting(result: Mapping[str, Any], key: str) -> Reading[TopicSetting] | Non
     if code == _NO_TOPIC:
         return Absent(topic)
     if code:
-        said = result["error_message"] or for_code(code).__name__
-        return Unknown("denied" if code in _DENIED else "failed", f"config {key} of topic {topic}: {said}")
+        reason = result["error_message"] or for_code(code).__name__
+        return Unknown("denied" if code in _DENIED else "failed", f"config {key} of topic {topic}: {reason}")
     for config in result["configs"]:
         if config["name"] == key:
             own = config["config_source"] == _OWN
@@ -133,21 +136,21 @@ def refused(
     """The topics that would refuse this value, with Kafka's reason; only validates."""
 
     def question(admin: Any, _: object) -> Reading[Mapping[str, str]]:
-        said: dict[str, str] = {}
+        outcomes: dict[str, str] = {}
         for some in _batches(topics):
             wanted = [
                 ConfigResource(ConfigResourceType.TOPIC, topic, {key: (AlterConfigOp.SET, value)})
                 for topic in some
             ]
             try:
-                told = admin.alter_configs(
+                answers = admin.alter_configs(
                     wanted, validate_only=True, raise_on_unknown=False, incremental=True
                 )["topic"]
             except IncompatibleBrokerVersion as error:  # the client knows that before it sends
                 return Unknown("failed", f"{_TOO_OLD} ({error})")
-            said |= {topic: told[topic] for topic in some}
-        if late := [text for text in said.values() if RequestTimedOutError.__name__ in text]:
+            outcomes |= {topic: answers[topic] for topic in some}
+        if late := [text for text in outcomes.values() if RequestTimedOutError.__name__ in text]:
             return Unknown("timeout", late[0])
-        return Seen({topic: text for topic, text in said.items() if text != kafka.ALTERED})
+        return Seen({topic: text for topic, text in outcomes.items() if text != kafka.ALTERED})
 
     return kafka.ask(brokers, question)
