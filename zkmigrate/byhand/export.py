@@ -61,9 +61,7 @@ def go_no_go(
     such a page."""
     content = playbook.manual.go_no_go
     if content is None:
-        raise UsageError(
-            f"{playbook.id} has no go/no-go page. Possible now: zkmigrate runbook without --go-no-go"
-        )
+        raise UsageError(f"{playbook.id} has no go/no-go page. Next: zkmigrate runbook without --go-no-go")
     run, records = (history.run, history.records()) if history is not None else ("", {})
     c = Context(run or "plan", inventory, records=records)
     return clean(go_no_go_page.page(content, c, look, planfile.of(plan).digest, run, plan.window))

@@ -353,7 +353,7 @@ def _fenced(block: Block, step: str) -> Iterator[str]:
         if inline(text) != text or text.startswith("```"):
             raise UsageError(
                 f"{step} on {', '.join(block.hosts)}: a command holds {inline(text)}. Needed: one line that "
-                "no terminal obeys and that does not end its box; no page was made. Possible now: fix its "
+                "no terminal obeys and that does not end its box; no page was made. Next: fix its "
                 "source"
             )
     yield f"```sh host={','.join(block.hosts)} step={step} way={block.way.value}"

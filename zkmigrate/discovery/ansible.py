@@ -40,7 +40,7 @@ def parse_map(text: str) -> dict[str, str]:
         if role not in ROLES or not equals or not group or role in found:
             raise UsageError(
                 f"--map: {part!r} is not one of {', '.join(f'{r}=GROUP' for r in ROLES)}, each once. "
-                "Possible now: --map source=zk_old,dest=zk_new,brokers=kafka"
+                "Next: --map source=zk_old,dest=zk_new,brokers=kafka"
             )
         found[role] = group
     return found
@@ -52,16 +52,14 @@ def run_inventory(inventory: str) -> Any:
     program = shutil.which(PROGRAM)
     if program is None:
         raise UsageError(
-            f"{PROGRAM} is not on this machine's PATH. Possible now: install ansible-core, or name the hosts "
+            f"{PROGRAM} is not on this machine's PATH. Next: install ansible-core, or name the hosts "
             "with --source, --dest and --bootstrap"
         )
     argv = [program, "--list", *(() if inventory == AUTO else ("-i", inventory))]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=_ANSWER_S, check=False)
     except subprocess.TimeoutExpired:
-        raise UsageError(
-            f"{PROGRAM} --list did not end within {_ANSWER_S:g} s. Possible now: name a file"
-        ) from None
+        raise UsageError(f"{PROGRAM} --list did not end within {_ANSWER_S:g} s. Next: name a file") from None
     if done.returncode:
         error = (done.stderr.strip() or "no error text").splitlines()[-1][:300]
         raise UsageError(f"{PROGRAM} --list failed (exit {done.returncode}): {error}")
@@ -83,7 +81,7 @@ def hosts(body: Any, mapping: Mapping[str, str]) -> dict[str, tuple[AnsibleHost,
             groups = sorted(name for name in body if name not in ("_meta", "all"))
             raise UsageError(
                 f"--map {role}={group}: the Ansible inventory has no host in a group of that name (it has "
-                f"{', '.join(groups[:20]) or 'no groups'}). Possible now: --map with one of these"
+                f"{', '.join(groups[:20]) or 'no groups'}). Next: --map with one of these"
             )
         found[role] = tuple(_host(name, _mapping(variables.get(name))) for name in names)
     return found

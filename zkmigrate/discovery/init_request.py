@@ -59,7 +59,7 @@ def named_hosts(options: InitOptions) -> tuple[InitOptions, Mapping[str, list[Na
     if options.ansible:
         if not mapping:
             raise UsageError(
-                "--ansible needs --map, which names the groups. Possible now: --map "
+                "--ansible needs --map, which names the groups. Next: --map "
                 "source=zk_old,dest=zk_new,brokers=kafka"
             )
         by_role = ansible.hosts(ansible.run_inventory(options.ansible), mapping)
@@ -69,7 +69,7 @@ def named_hosts(options: InitOptions) -> tuple[InitOptions, Mapping[str, list[Na
         options = replace(options, ssh=_with_ansible(options.ssh, [h for hs in by_role.values() for h in hs]))
     if not named["source"]:
         raise UsageError(
-            "no source host is named. Possible now: --source HOST[:PORT] (one is enough, its zoo.cfg names "
+            "no source host is named. Next: --source HOST[:PORT] (one is enough, its zoo.cfg names "
             "the others); or --ansible with --map source=GROUP"
         )
     return options, named
@@ -81,7 +81,7 @@ def _endpoint(text: str, option: str) -> NamedHost:
     except ValueError as error:
         raise UsageError(f"{option} {text[:80]!r}: {error}") from error
     if hop.user:
-        raise UsageError(f"{option} {text[:80]!r}: an account has no place here. Possible now: --ssh-user")
+        raise UsageError(f"{option} {text[:80]!r}: an account has no place here. Next: --ssh-user")
     return NamedHost(hop.host, hop.port)
 
 
@@ -120,4 +120,4 @@ def _own_key() -> str:
         path = Path.home() / ".ssh" / name
         if path.is_file():
             return str(path)
-    raise UsageError("no private key is given, and ~/.ssh holds none. Possible now: --ssh-key FILE")
+    raise UsageError("no private key is given, and ~/.ssh holds none. Next: --ssh-key FILE")

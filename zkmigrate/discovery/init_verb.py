@@ -43,7 +43,7 @@ _WORD_S = 5.0
 def init(options: InitOptions, say: Callable[[str], None], ask: Callable[[str], str] | None) -> int:
     """Survey the hosts, write the file, list what is missing in it; returns the exit code."""
     if options.out.exists() and not options.force:
-        raise UsageError(f"{options.out} is there already. Possible now: --out another, or --force")
+        raise UsageError(f"{options.out} is there already. Next: --out another, or --force")
     options, named = named_hosts(options)
     draft = _survey(options, named, (lambda _text: None) if options.as_json else say, ask)
     text = render.text(draft, time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()))
@@ -59,7 +59,7 @@ def init(options: InitOptions, say: Callable[[str], None], ask: Callable[[str], 
     for line in doubtful:
         say(f"look at: {line}")
     for problem in problems:
-        say(f"fix: {problem}")
+        say(f"to fix: {problem}")
     follow = "fill in what is missing, then" if problems else "read it, then"
     say(f"{follow}: zkmigrate preflight -i {options.out}")
     return code
@@ -80,9 +80,9 @@ def _write(options: InitOptions, text: str) -> None:
         beside.write_text(text, encoding="utf-8")
         beside.replace(options.out)
     except FileExistsError:
-        raise UsageError(f"{options.out} is there already. Possible now: --out another, or --force") from None
+        raise UsageError(f"{options.out} is there already. Next: --out another, or --force") from None
     except OSError as error:
-        raise UsageError(f"{options.out} cannot be written: {error.strerror}. Possible now: --out") from error
+        raise UsageError(f"{options.out} cannot be written: {error.strerror}. Next: --out") from error
 
 
 def _problems(path: Path) -> list[str]:
@@ -179,7 +179,7 @@ def _refuse_silence(servers: Mapping[str, Server]) -> None:
     )
     own = ", ".join(own_addresses.sent_from(silent)) or "no address at all"
     raise UsageError(
-        f"none of source's hosts can be read from this machine: {why}. Nothing was written. Possible now: "
+        f"none of source's hosts can be read from this machine: {why}. Nothing was written. Next: "
         f"the same on the machine that reaches them (this one sends from {own}); another --source, "
         "--ssh-user or --ssh-key"
     )
@@ -225,7 +225,7 @@ def _choose_cluster(
             raise UsageError(f"--chroot {chroot}: no broker is registered there; source has {known}")
         return Found(chroot, "as given, seen in dump" if found else "as given"), found.get(chroot, ())
     if len(found) > 1:
-        raise UsageError(f"source holds several Kafka clusters: {known}. Possible now: --chroot names one")
+        raise UsageError(f"source holds several Kafka clusters: {known}. Next: --chroot names one")
     for only, registered in found.items():
         if not only:
             raise UsageError(

@@ -43,13 +43,11 @@ def _hold(run_dir: Path, playbook: Playbook, at: str, why: str) -> dict[str, Any
     place = step_names.place(playbook, at)
     history = journal.read(run_dir)
     if runs.stand(history, playbook).state == "complete":
-        raise UsageError(
-            f"run {run_dir.name} is complete: there is nothing to hold. Possible now: zkmigrate status"
-        )
+        raise UsageError(f"run {run_dir.name} is complete: there is nothing to hold. Next: zkmigrate status")
     working = _process(run_dir)
     if place in _passed(playbook, history, under_way=working is not None):
         raise UsageError(
-            f"run {run_dir.name} is past {step_names.holds(playbook, place)!r} already. Possible now: hold "
+            f"run {run_dir.name} is past {step_names.holds(playbook, place)!r} already. Next: hold "
             "without --at, for the next place; or a later place"
         )
     new_hold = Hold(place, why, process.user(), process.terminal(os.environ), round(time.time(), 3))
@@ -71,7 +69,7 @@ def _release(run_dir: Path, playbook: Playbook) -> dict[str, Any]:
     held = history.held if working is not None else None
     file = HoldFile(run_dir)
     if file.wanted() is None and held is None:
-        raise UsageError(f"run {run_dir.name} has no hold to release. Possible now: zkmigrate status")
+        raise UsageError(f"run {run_dir.name} has no hold to release. Next: zkmigrate status")
     released = file.release(process.user(), process.terminal(os.environ), round(time.time(), 3))
     return {
         "run": run_dir.name,

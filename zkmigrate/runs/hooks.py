@@ -52,7 +52,7 @@ def refuse_missing(hooks: Hooks) -> None:
     """UsageError when a hook cannot be run here."""
     if found := missing(hooks):
         raise UsageError(
-            f"{'; '.join(found)}; needed: executable programs; nothing was done. Possible now: "
+            f"{'; '.join(found)}; needed: executable programs; nothing was done. Next: "
             "fix that, or take them out of migration.yml"
         )
 

@@ -57,7 +57,7 @@ class JournalOpener:
             journal.close()
             raise JournalError(
                 f"the journal of {self.run_dir.name} was lost, and what the hosts say is not in it yet. "
-                "Possible now: resume --journal-lost forward|back again"
+                "Next: resume --journal-lost forward|back again"
             )
         history, digest = journal.history, inventories.digest(self.inventory)
         same = runs.is_same(history, self.playbook.id, digest)
@@ -113,7 +113,7 @@ class JournalOpener:
         if not (left.run or found.operations or found.stages or runs.has_begun(self.run_dir)):
             raise UsageError(
                 f"nothing tells of a run {run}: no journal here, no copy of one, no change of its on any "
-                "host. Possible now: --run-id of the run that is meant; or zkmigrate run begins one"
+                "host. Next: --run-id of the run that is meant; or zkmigrate run begins one"
             )
         journal = Journal.recover(self.run_dir, self.wall, copies=copies)
         if not journal.history.run:
@@ -142,7 +142,7 @@ class JournalOpener:
             copies = f", or the newest copy that the {self.playbook.many_witnesses} keep,"
         raise JournalError(
             f"a run of {self.playbook.id} does not go on without its journal: {why}. Nothing was changed. "
-            f"Possible now: put the journal of {self.run_dir.name}{copies} at "
+            f"Next: put the journal of {self.run_dir.name}{copies} at "
             f"{self.run_dir / journals.NAME}, then resume without --journal-lost"
         )
 
@@ -177,7 +177,7 @@ def refuse_stale(plan_file: PlanFile, differs: tuple[str, ...]) -> None:
     if differs:
         raise runs.StaleError(
             f"the plan {plan_file.digest[:12]} is stale: {planfile.told(differs)}; needed: what was planned "
-            "is still what would be done. Possible now: plan again, compare, and run that"
+            "is still what would be done. Next: plan again, compare, and run that"
         )
 
 

@@ -36,7 +36,7 @@ def load(name: str) -> Playbook:
         seen = "none" if found is None else f"a {type(found).__name__}"
         raise UsageError(
             f"{name} has no PLAYBOOK (seen {seen}, needed PLAYBOOK = Playbook(...), see "
-            f"playbooks/{DEFAULT}.py). Possible now: correct the file, or leave --playbook out"
+            f"playbooks/{DEFAULT}.py). Next: correct the file, or leave --playbook out"
         )
     return found
 
@@ -44,7 +44,7 @@ def load(name: str) -> Playbook:
 def _from_file(path: Path) -> object:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise UsageError(f"no playbook file {path}. Possible now: correct the path, or leave --playbook out")
+        raise UsageError(f"no playbook file {path}. Next: correct the path, or leave --playbook out")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     try:
@@ -52,7 +52,7 @@ def _from_file(path: Path) -> object:
     except (Exception, SystemExit) as error:  # whatever the operator's file does wrong
         raise UsageError(
             f"{path}:{_failed_line(error, path)}: the playbook file fails: {type(error).__name__}: "
-            f"{getattr(error, 'msg', None) or error}. Possible now: correct the file, or leave --playbook out"
+            f"{getattr(error, 'msg', None) or error}. Next: correct the file, or leave --playbook out"
         ) from error
     return module
 

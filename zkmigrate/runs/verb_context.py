@@ -86,7 +86,7 @@ def existing_run_dir(context: VerbContext, run_id: str, inventory: Inventory, pl
     """As ``run_dir_of``; UsageError when that run has not begun."""
     run_dir = run_dir_of(context, run_id, inventory, playbook)
     if not runs.has_begun(run_dir):
-        raise UsageError(f"no run {run_dir.name} in {context.runs}. Possible now: --run-id of another")
+        raise UsageError(f"no run {run_dir.name} in {context.runs}. Next: --run-id of another")
     return run_dir
 
 

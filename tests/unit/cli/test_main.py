@@ -143,7 +143,7 @@ def test_a_playbook_file_that_is_none_is_refused_with_2(place: Place, content: s
     assert done.exit_code == 2
     assert isinstance(done.exception, SystemExit), done.exception
     assert expected in done.output
-    assert "Possible now: correct the file, or leave --playbook out" in done.output
+    assert "Next: correct the file, or leave --playbook out" in done.output
 
 
 @pytest.mark.parametrize("words", [("run",), ("resume", "--journal-lost", "back", "--run-id", "lab-1")])

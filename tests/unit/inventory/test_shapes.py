@@ -264,7 +264,7 @@ def test_a_lock_that_is_not_given_names_its_hosts_as_the_playbook_does() -> None
     [
         ({"roles": ()}, "no host keeps a record of a run"),
         ({"alters_clusters": True}, "only the journal knows what a cluster held before. Nothing was changed. "
-         "Possible now: put the journal of r, or the newest copy that the machines keep, at "),
+         "Next: put the journal of r, or the newest copy that the machines keep, at "),
     ],
 )  # fmt: skip
 def test_a_lost_journal_is_asked_for_where_hosts_cannot_tell_all(
@@ -393,9 +393,7 @@ def test_a_runbook_without_a_host_asks_for_its_lost_journal(tmp_path: Path) -> N
     journal.unlink()
     lost = desk.call("resume", "--yes", "--run-id", "tiny-1", "--journal-lost", "back")
     assert lost.exit_code == 8
-    assert (
-        "no host keeps a record of a run. Nothing was changed. Possible now: put the journal" in lost.output
-    )
+    assert "no host keeps a record of a run. Nothing was changed. Next: put the journal" in lost.output
     journal.write_bytes(kept)
     journal.chmod(0o600)
     assert desk.call("rollback", "--yes", "--run-id", "tiny-1").exit_code == 0

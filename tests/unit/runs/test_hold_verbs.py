@@ -153,10 +153,10 @@ def _catches(pid: int, number: int) -> bool:
     ("words", "code", "said"),
     [
         (("hold", "--at", "nowhere"), 2, "cannot hold at 'nowhere' in disk: no such place; possible: "),
-        (("hold", "--at", "install"), 2, "run lab-1 is past 'before install' already. Possible now: hold "),
+        (("hold", "--at", "install"), 2, "run lab-1 is past 'before install' already. Next: hold "),
         (("hold", "--at", "preflight.sick"), 2, "is past 'before preflight.sick' already"),
         (("hold", "--run-id", "other"), 2, "no run other in "),
-        (("release",), 2, "run lab-1 has no hold to release. Possible now: zkmigrate status"),
+        (("release",), 2, "run lab-1 has no hold to release. Next: zkmigrate status"),
         (("status", "--wait", "nowhere"), 2, "no stage or step 'nowhere'"),
         (("status", "--timeout", "3"), 2, "--timeout goes with --wait"),
         (("status", "--wait", "end", "--timeout", "-1"), 2, "is not in the range"),

@@ -37,9 +37,7 @@ def resolve(file: str, alias: str, user: str, port: int) -> HostConfig:
     Raises UsageError when the file or the ssh client is missing, or ssh rejects the file.
     """
     if not Path(file).is_file():
-        raise UsageError(
-            f"ssh.config {file} is not a file. Possible now: correct ssh.config in the inventory"
-        )
+        raise UsageError(f"ssh.config {file} is not a file. Next: correct ssh.config in the inventory")
     text = (
         f'Include "{file}"\nHost *\n  User {user}\n  Port {port}\n'
         f"  IdentityFile {_UNSET}\n  UserKnownHostsFile {_UNSET}\n"
@@ -55,7 +53,7 @@ def resolve(file: str, alias: str, user: str, port: int) -> HostConfig:
         )
     except FileNotFoundError:
         raise UsageError(
-            "ssh.config is read by OpenSSH's own ssh, which is not on this machine. Possible now: install "
+            "ssh.config is read by OpenSSH's own ssh, which is not on this machine. Next: install "
             "it, or leave ssh.config out and say bastion, user and port in the inventory"
         ) from None
     except subprocess.TimeoutExpired:
@@ -80,7 +78,7 @@ def _host_config(file: str, alias: str, values: Mapping[str, list[str]]) -> Host
     if command := _first(values, "proxycommand"):
         raise UsageError(
             f"ssh.config {file}: {alias} is reached by ProxyCommand {command[:80]}, which zkmigrate does not "
-            "run. Possible now: say the same with ProxyJump"
+            "run. Next: say the same with ProxyJump"
         )
     keys = [name for name in values.get("identityfile", []) if name != _UNSET]
     pins = _first(values, "userknownhostsfile").split()

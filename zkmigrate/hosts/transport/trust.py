@@ -82,12 +82,12 @@ def load(key: str, *known_hosts: str) -> Trust:
         return Trust(paramiko.PKey.from_path(key_path), hosts_paths)
     except paramiko.PasswordRequiredException:
         raise UsageError(
-            f"{_KEY} {key_path} has a passphrase, and zkmigrate runs unattended. Possible now: make it a key "
+            f"{_KEY} {key_path} has a passphrase, and zkmigrate runs unattended. Next: make it a key "
             f"of its own, {_MAKE_KEY}"
         ) from None
     except (paramiko.SSHException, ValueError, TypeError, OSError) as error:
         raise UsageError(
-            f"{_KEY} {key_path} is not a private ssh key that can be read ({error}). Possible now: name the "
+            f"{_KEY} {key_path} is not a private ssh key that can be read ({error}). Next: name the "
             f"private key, not its .pub; or make one, {_MAKE_KEY}"
         ) from error
 
@@ -99,7 +99,7 @@ def _open_checked(path: Path, what: str, forbidden: int) -> IO[str]:
     except OSError as error:
         make = _MAKE_KEY if what == _KEY else _MAKE_KNOWN_HOSTS
         raise UsageError(
-            f"{what} {path} cannot be read ({error.strerror}). Possible now: correct {what} in the "
+            f"{what} {path} cannot be read ({error.strerror}). Next: correct {what} in the "
             f"inventory; or make the file, {make}"
         ) from error
     info = fstat(file.fileno())
@@ -108,7 +108,7 @@ def _open_checked(path: Path, what: str, forbidden: int) -> IO[str]:
         file.close()
         raise UsageError(
             f"{what} {path} has mode {mode:04o} and owner {info.st_uid}; needed: a plain file of yours that "
-            f"others cannot {'read' if forbidden & 0o044 else 'write'}. Possible now: "
+            f"others cannot {'read' if forbidden & 0o044 else 'write'}. Next: "
             f"chmod go-{'rwx' if forbidden & 0o044 else 'w'} {path}"
         )
     return file
@@ -122,7 +122,7 @@ def _check_known_hosts(path: Path, text: str) -> None:
             continue
         if line.startswith("@"):
             raise UsageError(
-                f"{_KNOWN_HOSTS} {path}:{number}: {line.split()[0]} lines are not supported. Possible now: "
+                f"{_KNOWN_HOSTS} {path}:{number}: {line.split()[0]} lines are not supported. Next: "
                 f"pin each host's own key instead, {_MAKE_KNOWN_HOSTS}"
             )
         try:
@@ -135,6 +135,5 @@ def _check_known_hosts(path: Path, text: str) -> None:
 
 def _bad_line(path: Path, number: int, why: str) -> UsageError:
     return UsageError(
-        f"{_KNOWN_HOSTS} {path}:{number}: {why}. Possible now: correct or remove that line; "
-        f"{_MAKE_KNOWN_HOSTS}"
+        f"{_KNOWN_HOSTS} {path}:{number}: {why}. Next: correct or remove that line; {_MAKE_KNOWN_HOSTS}"
     )

@@ -145,11 +145,11 @@ def test_a_key_that_the_account_does_not_know_is_refused(sshd: Sshd, tmp_path: P
 def test_files_that_others_can_change_are_not_trusted(sshd: Sshd, tmp_path: Path) -> None:
     key = daemon.make_key(tmp_path / "key")
     key.chmod(0o640)
-    with pytest.raises(UsageError, match=r"ssh\.key .*0640.*Possible now: chmod go-rwx"):
+    with pytest.raises(UsageError, match=r"ssh\.key .*0640.*Next: chmod go-rwx"):
         Transport(daemon.inventory(sshd, key=key))
     pins = sshd.pin()
     pins.chmod(0o666)
-    with pytest.raises(UsageError, match=r"ssh\.known_hosts .*0666.*Possible now: chmod go-w"):
+    with pytest.raises(UsageError, match=r"ssh\.known_hosts .*0666.*Next: chmod go-w"):
         Transport(daemon.inventory(sshd, known_hosts=pins))
 
 
@@ -157,7 +157,7 @@ def test_files_that_others_can_change_are_not_trusted(sshd: Sshd, tmp_path: Path
 def test_known_hosts_lines_that_would_be_skipped_are_refused(sshd: Sshd, tmp_path: Path, line: str) -> None:
     pins = tmp_path / "known_hosts"
     pins.write_text(f"# comment\n\n{line}\n")
-    with pytest.raises(UsageError, match=r"ssh\.known_hosts \S*known_hosts:3: .*Possible now: "):
+    with pytest.raises(UsageError, match=r"ssh\.known_hosts \S*known_hosts:3: .*Next: "):
         Transport(daemon.inventory(sshd, known_hosts=pins))
 
 
