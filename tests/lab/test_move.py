@@ -173,7 +173,7 @@ def test_killed_in_the_roll_it_resumes_held_and_released_from_a_second_terminal(
 
     wait_until("the roll is held", not_held, 300)
     assert "holding in roll.roll since" in night.second("status", "--offline").stdout
-    assert "goes on now: roll.roll" in night.second("release").stdout
+    assert "and continues: roll.roll" in night.second("release").stdout
     waited = night.second("status", "--offline", "--wait", "roll", "--timeout", "300")
     assert waited.returncode == 0, waited.stdout
     assert tool.ended(process, "", 60) == 0

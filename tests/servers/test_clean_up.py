@@ -43,7 +43,7 @@ from zkmigrate.moves.verbs.deletion import ChangedError, Dest
 from zkmigrate.report.build import build
 from zkmigrate.report.sources import read
 from zkmigrate.runs import run_status
-from zkmigrate.runs.verb_context import Setting
+from zkmigrate.runs.verb_context import VerbContext
 from zkmigrate.site.wiring import Site
 from zkmigrate.zookeeper.data.messages import connect_request
 
@@ -168,7 +168,7 @@ class Place:
         try:
             os.write(writer, f"{typed}\n".encode())
             os.close(writer)
-            setting = Setting(
+            setting = VerbContext(
                 self.file,
                 PLAYBOOK.id,
                 False,

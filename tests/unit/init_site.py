@@ -16,7 +16,7 @@ from tests.unit import sshd as daemon
 from tests.unit.loopback import listening
 from tests.unit.sshd import Sshd
 from zkmigrate.discovery.draft import SshDraft
-from zkmigrate.discovery.init_request import Wanted
+from zkmigrate.discovery.init_request import InitOptions
 from zkmigrate.moves.world import ensemble
 
 SOURCE = tuple(f"127.0.0.{n}" for n in (11, 12, 13))
@@ -49,27 +49,18 @@ class Site:
     port: int
     words: dict[str, str] = field(default_factory=dict)
 
-    def wanted(self, **more: object) -> Wanted:
+    def options(self, **more: object) -> InitOptions:
         """A call that names one source host and the dest hosts."""
-        ssh = SshDraft(
-            daemon.user(),
-            self.sshd.port,
-            str(self.sshd.folder / "user_key"),
-            str(self.sshd.pin((*SOURCE, *DEST, BROKER))),
-        )
+        key, pins = self.sshd.folder / "user_key", self.sshd.pin((*SOURCE, *DEST, BROKER))
+        ssh = SshDraft(daemon.user(), self.sshd.port, str(key), str(pins))
         given: dict[str, object] = {
             "source": (f"{SOURCE[1]}:{self.port}",),
             "dest": DEST,
-            "bootstrap": (),
-            "chroot": "",
-            "name": "",
             "operator": ("127.0.0.1",),
-            "ansible": "",
-            "mapping": "",
             "ssh": ssh,
             "out": self.folder / "migration.yml",
         }
-        return Wanted(**{**given, **more})  # type: ignore[arg-type]
+        return InitOptions(**{**given, **more})  # type: ignore[arg-type]
 
     def host(self, address: str, name: str, process: Mapping[str, str] | None = None, unit: str = "") -> None:
         """A host. process: what is in its /proc directory; unit: ``NAME`` and its properties below it."""
@@ -108,21 +99,17 @@ def running(folder: Path) -> Iterator[Site]:
         site = Site(sshd, folder, port, words)
         _write_files(site)
         words |= {
-            "dump": _dump({SESSION: ["/east/brokers/ids/7", "/east/controller"], 0x9: ["/other/lock"]}),
+            "dump": dump({SESSION: ["/east/brokers/ids/7", "/east/controller"], 0x9: ["/other/lock"]}),
             "cons": ensemble.cons([(BROKER, 40000, SESSION, 18000)]),
         }
         yield site
 
 
-def _dump(owned: Mapping[int, list[str]]) -> str:
+def dump(owned: Mapping[int, list[str]]) -> str:
+    """An answer to ``dump``."""
     lines = [f"0x{s:x}:\n" + "".join(f"\t{p}\n" for p in paths) for s, paths in owned.items()]
     head = "SessionTracker dump:\nSession Sets (0):\nephemeral nodes dump:\n"
     return f"{head}Sessions with Ephemerals ({len(owned)}):\n" + "".join(lines)
-
-
-def dump(owned: Mapping[int, list[str]]) -> str:
-    """An answer to ``dump``."""
-    return _dump(owned)
 
 
 def _write_files(site: Site) -> None:

@@ -18,6 +18,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
+from zkmigrate.hosts.transport import Limits, Transport, TransportError
 from zkmigrate.inventory.inventory import Inventory
 
 PRIVILEGE_SEPARATION = Path("/run/sshd")
@@ -199,3 +202,18 @@ def process_wait(process: subprocess.Popen[bytes]) -> None:
         process.wait(0.05)
     except subprocess.TimeoutExpired:
         return
+
+
+def with_ssh(inventory: Inventory, **values: object) -> Inventory:
+    """The inventory with other values below ``ssh``."""
+    return inventory.model_copy(update={"ssh": inventory.ssh.model_copy(update=values)})
+
+
+def refused(inventory: Inventory, match: str | None = None, limits: Limits | None = None) -> TransportError:
+    """The error of a command on s1."""
+    with (
+        Transport(inventory, limits or Limits()) as transport,
+        pytest.raises(TransportError, match=match) as caught,
+    ):
+        transport.exec("s1", ["true"])
+    return caught.value

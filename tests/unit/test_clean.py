@@ -153,9 +153,8 @@ def test_an_error_with_hostile_words_is_told_clean(
         raise HostError(HOSTILE.replace("\n", " "))
 
     monkeypatch.setattr("tests.unit.disk_world.DiskSite.window_lines", fail)
-    done = place.call("run", "--yes", *as_json)
-    assert done.exit_code == 8
-    assert_harmless(done.output)
+    done = place.ends(8, "run", "--yes", *as_json)
+    assert_harmless(done)
 
 
 @pytest.mark.parametrize("as_json", [(), ("--json",)])

@@ -18,7 +18,7 @@ from tests.unit.engine_world import Tiny, TinyClock, WriteStep, inventory
 from tests.unit.sshd import make_key
 from zkmigrate import deadline
 from zkmigrate.engine.events import ChangeEnded
-from zkmigrate.hosts.parallel import Late, together
+from zkmigrate.hosts.parallel import GiveUp, together
 from zkmigrate.hosts.transport.channels import Channels
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.program import Program
@@ -98,7 +98,7 @@ def test_most_do_not_wait_for_one_that_is_late(released: threading.Event) -> Non
         return "late"
 
     work = {"a": lambda: "in time", "b": stuck, "c": lambda: "in time"}
-    seen = together(work, Late(0.05, lambda name: f"{name} left", time.monotonic))
+    seen = together(work, GiveUp(0.05, lambda name: f"{name} left", time.monotonic))
     assert seen == {"a": "in time", "b": "b left", "c": "in time"}
     assert not released.is_set()
 
@@ -112,7 +112,7 @@ def test_half_is_not_most(released: threading.Event) -> None:
         return "slow"
 
     work = {"a": lambda: "in time", "b": slow, "c": lambda: "in time", "d": slow}
-    seen = together(work, Late(0.0, lambda name: "left", time.monotonic))
+    seen = together(work, GiveUp(0.0, lambda name: "left", time.monotonic))
     assert seen == {"a": "in time", "b": "slow", "c": "in time", "d": "slow"}
 
 
@@ -136,7 +136,7 @@ def test_one_that_is_late_gets_as_much_time_again(released: threading.Event) -> 
         released.wait()
         return "slow"
 
-    seen = together({"a": str, "b": str, "c": slow}, Late(5.0, lambda name: "left", now))
+    seen = together({"a": str, "b": str, "c": slow}, GiveUp(5.0, lambda name: "left", now))
     assert seen == {"a": "", "b": "", "c": "slow"}
 
 
@@ -154,7 +154,7 @@ def test_before_most_have_answered_nobody_is_late(released: threading.Event) -> 
         released.wait()
         return "slow"
 
-    assert together(dict.fromkeys("abc", slow), Late(5.0, lambda name: "left", now)) == dict.fromkeys(
+    assert together(dict.fromkeys("abc", slow), GiveUp(5.0, lambda name: "left", now)) == dict.fromkeys(
         "abc", "slow"
     )
 

@@ -29,7 +29,7 @@ from zkmigrate.model.sampling import Body
 from zkmigrate.model.step import Context, Records
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.moves.world.world import World, new_world
-from zkmigrate.site.sampler import Produced, Sampler
+from zkmigrate.site.sampler import CanarySampler, Sampler
 
 IN_WINDOW = {"fenced", "cut", "stopped", "sealed", "go", "started", "checked"}
 MOST_S = 0.1
@@ -130,7 +130,9 @@ class WorldSite:
         asked = [q for one in playbook.sampling for q in one.questions(self.inventory, self.look)]
         topic = self.inventory.kafka.canary_topic
         produced = (
-            [Produced("produce", WorldCanary(topic, self.world), playbook.noticed, samples)] if topic else []
+            [CanarySampler("produce", WorldCanary(topic, self.world), playbook.noticed, samples)]
+            if topic
+            else []
         )
         sampling = Sampler((*asked, *(one.question for one in produced)), samples)
         sampling.begin()

@@ -20,12 +20,12 @@ from zkmigrate.model.step import Way
 from zkmigrate.moves.world.host import File
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.moves.world.world import World
-from zkmigrate.runs.open_run import Opened, Opening
+from zkmigrate.runs.open_run import JournalOpener, OpenJournal
 
 
-def opening(operator: Operator) -> Opening:
+def opening(operator: Operator) -> JournalOpener:
     look = WorldLook(operator.world, operator.unreachable)
-    return Opening(
+    return JournalOpener(
         operator.run_dir, operator.playbook, operator.world.inventory, look, lambda: operator.world.wall
     )
 
@@ -37,8 +37,8 @@ def lose(operator: Operator, lines: int = 0) -> None:
     file.write_bytes(b"".join(kept))
 
 
-def recover(operator: Operator, asked: Way) -> Opened:
-    opened = opening(operator).recovered(asked, "tester")
+def recover(operator: Operator, asked: Way) -> OpenJournal:
+    opened = opening(operator).recover(asked, "tester")
     opened.journal.close()
     return opened
 
@@ -184,7 +184,7 @@ def test_a_recovery_that_was_cut_short_is_done_again(tmp_path: Path) -> None:
     lose(operator, 3)
     journals.Journal.recover(operator.run_dir, lambda: operator.world.wall).close()
     with pytest.raises(JournalError, match="--journal-lost"):
-        opening(operator).opened(tuple)
+        opening(operator).open(tuple)
     assert go_on(operator, Way.FORWARD).code == 0
 
 
@@ -208,7 +208,7 @@ def test_a_direction_other_than_the_lines_that_are_left_is_a_turn_with_a_name(tm
         "asked by tester: --journal-lost forward; the lines that are left said back to the start of roll "
         "(asked by the operator)"
     )
-    assert f"turned: {why}" in opened.said
+    assert f"turned: {why}" in opened.remarks
     assert (operator.run_dir / NAME).read_text().count('"by":"tester"') == 1
     operator.events.clear()
     assert operator.resume(until="roll").code == 0
@@ -250,5 +250,5 @@ def test_a_copy_larger_than_a_look_at_a_file_takes_is_read_whole(
     lose(operator)
     monkeypatch.setattr(WorldLook, "file", lambda _look, host, _path: Unknown("failed", f"{host}: too large"))
     opened = recover(operator, Way.FORWARD)
-    assert opened.said[0].startswith(f"without the whole journal: {lines} lines of it are left")
+    assert opened.remarks[0].startswith(f"without the whole journal: {lines} lines of it are left")
     assert "join.join" in opened.journal.history.done

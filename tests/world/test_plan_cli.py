@@ -22,7 +22,7 @@ def test_a_plan_that_is_not_whole_ends_with_8_and_says_what_is_missing(desk: Des
     assert desk.call("plan").exit_code == 0
     done = desk.call("plan", unreachable=frozenset({"broker2"}))
     assert done.exit_code == 8
-    last = done.stdout[done.stdout.index("the plan is not whole: the changes of 2 of ") :].splitlines()
+    last = done.stdout[done.stdout.index("the plan is incomplete: the changes of 2 of ") :].splitlines()
     assert last[1].startswith("  install.install: broker2: ")
     assert last[2].startswith("  roll.roll: broker2: /etc/kafka/server.properties cannot be read")
     assert last[-1] == "next: fix what zkmigrate preflight names, then plan again"
@@ -37,7 +37,7 @@ def test_a_plan_with_no_host_reached_is_not_taken_for_one(desk: Desk) -> None:
     done = desk.call("plan", unreachable=frozenset(hosts))
     assert done.exit_code == 8
     for step in ("install.install", "join.join", "rehearse.arm", "roll.roll", "cutover.arm"):
-        assert f"\n  {step}: " in done.stdout[done.stdout.index("the plan is not whole") :]
+        assert f"\n  {step}: " in done.stdout[done.stdout.index("the plan is incomplete") :]
 
 
 def test_the_plan_of_a_rehearsed_run_tells_its_window(desk: Desk) -> None:

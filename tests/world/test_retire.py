@@ -30,11 +30,11 @@ from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.report.build import build
 from zkmigrate.report.sources import read
 from zkmigrate.runs import run_status
-from zkmigrate.runs.open_run import Opening
+from zkmigrate.runs.open_run import JournalOpener
 from zkmigrate.runs.plan_verb import show_plan
+from zkmigrate.runs.run_status import status
 from zkmigrate.runs.runbook_verb import show_runbook
-from zkmigrate.runs.status_verbs import status
-from zkmigrate.runs.verb_context import Setting
+from zkmigrate.runs.verb_context import VerbContext
 
 GONE = "broker2"
 WORDS = "broker2 (broker 2) is retired from this run by {by}: its disk is broken"
@@ -57,10 +57,10 @@ class Night:
         self.operator.unreachable = frozenset({GONE})
         self.operator.world.advance(20.0)
 
-    def setting(self) -> Setting:
+    def setting(self) -> VerbContext:
         site = cast(Any, _Site(self.look()))
         runs = self.operator.run_dir.parent
-        return Setting(self.file, "kafka_zookeeper_move", False, runs, lambda *_: site, out=self.out)
+        return VerbContext(self.file, "kafka_zookeeper_move", False, runs, lambda *_: site, out=self.out)
 
     def retire(self, host: str = GONE, reason: str = "its disk is broken") -> int:
         return retire(self.setting(), self.operator.run_dir.name, host, reason)
@@ -175,8 +175,10 @@ def test_a_lost_journal_that_tells_of_it_is_recovered_without_its_host(left: Nig
     known = next(n for n, line in enumerate(lines, 1) if json.loads(line)["kind"] == "retired")
     file.write_bytes(b"".join(lines[:known]))
     world = operator.world
-    opening = Opening(operator.run_dir, operator.playbook, world.inventory, left.look(), lambda: world.wall)
-    recovered = opening.recovered(Way.FORWARD, "tester")
+    opening = JournalOpener(
+        operator.run_dir, operator.playbook, world.inventory, left.look(), lambda: world.wall
+    )
+    recovered = opening.recover(Way.FORWARD, "tester")
     recovered.journal.close()
     assert operator.resume().code == 0
 

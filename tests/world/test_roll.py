@@ -16,7 +16,7 @@ from zkmigrate.engine.events import StepBegun, Waits, WaveBegun
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.inventory.inventory import Window
 from zkmigrate.kafka.rules.connect import connect_to_dest, with_connect
-from zkmigrate.kafka.rules.leaders import misled
+from zkmigrate.kafka.rules.leaders import not_led_by_preferred
 from zkmigrate.model.change import Change, ElectLeaders, SetService
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import PartitionState
@@ -482,7 +482,7 @@ def led(world: World) -> tuple[PartitionState, ...]:
     """Partitions that another than their preferred replica leads."""
     view = WorldLook(world).kafka()
     assert isinstance(view, Seen)
-    return misled(view.value)
+    return not_led_by_preferred(view.value)
 
 
 def test_preferred_leaders_are_elected_behind_the_last_broker_there_and_back(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.world.desk import Desk
 from tests.world.operator import PROPERTIES, Operator, quiet_world
 from zkmigrate.byhand import commands, export, page
-from zkmigrate.byhand.commands import in_run
+from zkmigrate.byhand.commands import with_run_id
 from zkmigrate.byhand.go_no_go import LINES_OF_A_PAGE
 from zkmigrate.engine import plan, runs
 from zkmigrate.engine.journal import Journal
@@ -154,7 +154,7 @@ def sent(change: HostChange, operation: str) -> str:
     """The words that the engine would send, with the content of a file behind a ``-``."""
     words = change.arguments()
     if isinstance(change, PutFile):
-        words = (in_run(words[0], RUN), *words[1:-1], "-", words[-1])
+        words = (with_run_id(words[0], RUN), *words[1:-1], "-", words[-1])
     return " ".join((change.where, change.verb, operation, *words))
 
 
@@ -366,8 +366,8 @@ def test_walking_back_a_host_that_never_came_so_far_is_right_so(change: HostChan
     refused = (
         f"zkm-host: {change.verb} is refused in phase fenced; it needs phase sealed; possible now: uncut"
     )
-    assert re.search(commands.said(change, Way.BACK), refused)
-    assert not re.search(commands.said(change, Way.FORWARD), refused)
+    assert re.search(commands.reply_pattern(change, Way.BACK), refused)
+    assert not re.search(commands.reply_pattern(change, Way.FORWARD), refused)
 
 
 def test_preferred_leaders_are_elected_by_kafkas_own_program(desk: RunbookDesk) -> None:
@@ -392,7 +392,7 @@ def test_preferred_leaders_are_elected_by_kafkas_own_program(desk: RunbookDesk) 
 def test_a_page_that_is_not_whole_says_so_and_ends_with_8(desk: RunbookDesk) -> None:
     done = desk.call("runbook", unreachable=frozenset({"broker2"}))
     assert done.exit_code == 8
-    assert "**THIS PAGE IS NOT WHOLE.**" in done.stdout
+    assert "**THIS PAGE IS INCOMPLETE.**" in done.stdout
     assert "- roll.roll: broker2: " in done.stdout
     assert "Do not go on by hand from here." in done.stdout
 

@@ -1,8 +1,8 @@
-"""A change as the line that is typed for it: the words that the engine sends, over plain ssh.
+"""A change as a command line: the words that the engine sends, over plain ssh.
 
-Verb, operation id and arguments are the change's own (``model/change.py``), as ``engine/apply.py`` sends
-them. Three kinds of words differ, because they are known only later or do not belong on a page: shell
-variables stand for the fencing number, the hand's lease and what STOP read; file contents come from a file.
+Verb, operation id and arguments are those of ``model/change.py``, as ``engine/apply.py`` sends them. Two
+kinds of words differ: shell variables stand for values known later (fencing number, lease, what STOP read),
+and file contents come from a local file.
 """
 
 from __future__ import annotations
@@ -31,70 +31,72 @@ from zkmigrate.model.change import (
 from zkmigrate.model.step import Way
 
 _LEG = 4_000_000_000
-"""Stands for the leg in an operation id, with as many digits as seconds since the epoch have."""
+"""A placeholder for the leg in an operation id; it has as many digits as seconds since the epoch."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a command stands: run, ``stage.step`` and direction.
+class Position:
+    """The run, ``stage.step`` and direction of a command.
 
-    alone: the host, where hosts are changed one after the other and each has a leg of its own.
+    host: set where hosts are changed one after the other, each with its own leg.
     """
 
     run: str
     step: str
     way: Way
-    alone: str = ""
+    host: str = ""
 
     def operation(self, target: str, number: int) -> str:
-        """The operation's id; ``$LEG`` is set when the block is run."""
+        """The operation's id; the shell sets ``$LEG``."""
         return operation_id(self.step, target, self.way, _LEG, number).replace(str(_LEG), "$LEG")
 
     @property
     def leg(self) -> str:
-        """Variable that remembers the leg of this step's changes, so that they can be undone by id."""
-        name = f"{self.step}.{self.alone}" if self.alone else self.step
+        """The shell variable that keeps the leg of this step, to undo its changes by id."""
+        name = f"{self.step}.{self.host}" if self.host else self.step
         return "LEG_" + re.sub(r"[^A-Za-z0-9]", "_", name)
 
 
-def said(change: HostChange, way: Way = Way.FORWARD) -> str:
-    """What the host answers, as an extended regular expression."""
+def reply_pattern(change: HostChange, way: Way = Way.FORWARD) -> str:
+    """The reply of the host, as an extended regular expression."""
     spared = change.spared if way is Way.BACK else ""
     return f"{change.expect}|{spared}" if spared else change.expect
 
 
-def in_words(pattern: str) -> str:
-    """A pattern of :func:`said` for a reader: its first alternative, without what only a pattern needs."""
+def readable(pattern: str) -> str:
+    """A reply pattern for a reader: its first alternative, without the regular expression's marks."""
     first, _, refused = pattern.partition("$|")
     text = first.removeprefix("^").removesuffix("$").replace("\\", "").replace("[0-9]+", "N")
     return f"`{text.strip()}`" + (", or that it never came so far" if refused or "refused" in pattern else "")
 
 
-def zkm(place: Place, host: str, *words: str, fenced: bool = True) -> str:
-    """``at HOST sudo zkm-host …`` with these words; fenced: with the operator's fencing number."""
+def zkm(position: Position, host: str, *words: str, fenced: bool = True) -> str:
+    """The line ``at HOST sudo zkm-host …``. fenced: with the operator's fencing number."""
     number = ("--as", "$N") if fenced else ()
-    return " ".join(("at", host, "sudo", "-n", zkm_host.INSTALLED_PATH, "--run", place.run, *number, *words))
+    return " ".join(
+        ("at", host, "sudo", "-n", zkm_host.INSTALLED_PATH, "--run", position.run, *number, *words)
+    )
 
 
-def line(place: Place, change: Change, operation: str, file: str = "", digest: str = "") -> str:
-    """The line for one change; for a cluster change that of the cluster's own tool.
+def command_line(position: Position, change: Change, operation: str, file: str = "", digest: str = "") -> str:
+    """The command line of one change; of a cluster change that of the cluster's own tool.
 
-    file: local file that holds the content of a ``put`` or the spec of an ``arm``. digest: shell words for a
-    content's digest where the page cannot know it. UsageError for words that the tool would not send either.
+    file: local file with the content of a ``put`` or the spec of an ``arm``. digest: shell words for a digest
+    that the page cannot know. UsageError for words that the engine would not send either.
     """
     if isinstance(change, ClusterChange):
         return command(change)
     quote.plain([word.replace("$LEG", "") for word in change.arguments()])
-    words = zkm(place, change.host, change.verb, operation, *_arguments(place, change, file, digest))
+    words = zkm(position, change.host, change.verb, operation, *_arguments(position, change, file, digest))
     return words.replace("at ", f"give {file} ", 1) if isinstance(change, PutFile) else words
 
 
-def _arguments(place: Place, change: HostChange, file: str, digest: str) -> tuple[str, ...]:
+def _arguments(position: Position, change: HostChange, file: str, digest: str) -> tuple[str, ...]:
     words = change.arguments()
     match change:
         case PutFile():
             path, mode, owner, known, _ = words
-            return (in_run(path, place.run), mode, owner, digest or known, "-")
+            return (with_run_id(path, position.run), mode, owner, digest or known, "-")
         case Arm():
             return (f'"$(base64 -w0 <{file})"',)
         case Fence():
@@ -112,15 +114,15 @@ def _arguments(place: Place, change: HostChange, file: str, digest: str) -> tupl
             return words
 
 
-def in_run(path: str, run: str) -> str:
-    """A path of the plan, with the run's own id for the word that stands for it."""
+def with_run_id(path: str, run: str) -> str:
+    """A path of the plan with the run's id instead of its placeholder."""
     return path.replace(f"/zkmigrate/{RUN}/", f"/zkmigrate/{run}/")
 
 
-def applied(place: Place, target: str, changes: Changes) -> tuple[Applied, ...]:
-    """The planned changes as the journal would know them, under the ids that the page gives them."""
-    remembered = replace(place, way=Way.FORWARD)
+def as_applied(position: Position, target: str, changes: Changes) -> tuple[Applied, ...]:
+    """The planned changes as journaled ones, under the page's operation ids."""
+    forward = replace(position, way=Way.FORWARD)
     return tuple(
-        Applied(change, remembered.operation(target, number).replace("$LEG", f"${place.leg}"), True)
+        Applied(change, forward.operation(target, number).replace("$LEG", f"${position.leg}"), True)
         for number, change in enumerate(changes, 1)
     )

@@ -1,4 +1,4 @@
-"""What ``zkmigrate runbook`` writes: the page, and the program that goes to the hosts beside it."""
+"""Writes the runbook by hand, and beside it the program for the hosts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from zkmigrate.byhand import go_no_go as sheet
+from zkmigrate.byhand import go_no_go as go_no_go_page
 from zkmigrate.byhand import page
 from zkmigrate.clean import clean
 from zkmigrate.engine import planfile
@@ -34,8 +34,8 @@ def runbook(
     history: History | None,
     out: Path | None,
 ) -> str:
-    """The page. run: id under which a hand works, empty for one of its own. history: of that run, where the
-    tool has begun it: what it has done stands on the page with its way back."""
+    """The page. run: the id to work under, empty for a new one. history: of that run if the tool has begun
+    it; the page then holds the way back of what is done."""
     done = {}
     if history is not None:
         for step in playbook.step_ids():
@@ -47,7 +47,7 @@ def runbook(
         inventory=inventory,
         run=run or f"{inventory.name[:19]}-hand",
         records=history.records() if history is not None else {},
-        last=last(playbook, inventory, look),
+        last=last_targets(playbook, inventory, look),
         name=out.name if out is not None else NAME,
         done=done,
     )
@@ -57,25 +57,25 @@ def runbook(
 def go_no_go(
     playbook: Playbook, plan: Plan, inventory: Inventory, look: Look, history: History | None
 ) -> str:
-    """The sheet to sign. history: of the run that was rehearsed, if there is one. UsageError where the
-    runbook has no such sheet."""
-    said = playbook.manual.go_no_go
-    if said is None:
+    """The page to sign. history: of the run that was rehearsed, if any. UsageError for a playbook without
+    such a page."""
+    content = playbook.manual.go_no_go
+    if content is None:
         raise UsageError(f"{playbook.id} has no go/no-go page. Next: zkmigrate runbook without --go-no-go")
     run, records = (history.run, history.records()) if history is not None else ("", {})
     c = Context(run or "plan", inventory, records=records)
-    return clean(sheet.page(said, c, look, planfile.from_plan(plan).digest, run, plan.window))
+    return clean(go_no_go_page.page(content, c, look, planfile.from_plan(plan).digest, run, plan.window))
 
 
-def last(playbook: Playbook, inventory: Inventory, look: Look) -> dict[str, str]:
-    """``stage.step`` → the target that goes last in it, of each step that says so."""
+def last_targets(playbook: Playbook, inventory: Inventory, look: Look) -> dict[str, str]:
+    """``stage.step`` → the target that goes last, for the steps that name one."""
     steps = zip(playbook.step_ids(), (step for stage in playbook.stages for step in stage.steps), strict=True)
     found = {name: by_hand.of(step).last(inventory, look) for name, step in steps}
     return {name: target for name, target in found.items() if target}
 
 
 def to_json(plan: Plan, text: str, written: tuple[Path, ...]) -> dict[str, Any]:
-    """What ``--json`` prints."""
+    """The output of ``--json``."""
     return {
         "digest": planfile.from_plan(plan).digest,
         "unknown": dict(plan.unknown),
@@ -86,7 +86,7 @@ def to_json(plan: Plan, text: str, written: tuple[Path, ...]) -> dict[str, Any]:
 
 
 def check_out(out: Path | None) -> None:
-    """UsageError for a place where nothing can be written, before a host is asked."""
+    """UsageError for a file that cannot be written; checked before a host is asked."""
     if out is None:
         return
     if not out.parent.is_dir() or out.is_dir():
@@ -96,16 +96,16 @@ def check_out(out: Path | None) -> None:
 
 
 def write(out: Path, text: str, *, with_program: bool) -> tuple[Path, ...]:
-    """Write the page, and ``zkm-host`` beside it, each whole or not at all; what was written."""
-    wanted = [(out, text.encode(), 0o644)]
+    """Write the page, and ``zkm-host`` beside it, each atomically; returns the paths."""
+    files = [(out, text.encode(), 0o644)]
     if with_program:
-        wanted.append((out.parent / "zkm-host", zkm_host.program(), 0o755))
-    for path, content, mode in wanted:
-        _whole(path, content, mode)
-    return tuple(path for path, _, _ in wanted)
+        files.append((out.parent / "zkm-host", zkm_host.program(), 0o755))
+    for path, content, mode in files:
+        _write_atomically(path, content, mode)
+    return tuple(path for path, _, _ in files)
 
 
-def _whole(path: Path, content: bytes, mode: int) -> None:
+def _write_atomically(path: Path, content: bytes, mode: int) -> None:
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         fresh.write_bytes(content)

@@ -14,33 +14,35 @@ _BLANK = "________"
 
 
 def page(
-    said: GoNoGo, c: Context, look: Look, plan_digest: str, rehearsed: str, remarks: Sequence[str] = ()
+    content: GoNoGo, c: Context, look: Look, plan_digest: str, rehearsed: str, remarks: Sequence[str] = ()
 ) -> str:
-    """The sheet as Markdown. rehearsed: the run of which c holds the records, empty if none. remarks: what
-    else the plan says, such as who is retired."""
+    """The page as Markdown. rehearsed: the run whose records c holds, empty without one. remarks: the plan's
+    other lines, such as retired brokers."""
     inventory = c.inventory
     plan = f"Plan of what is left now `{plan_digest[:16]}`, run `{rehearsed or 'none yet'}`."
     lines = [
-        f"# Go / no-go: {said.title(inventory)}",
+        f"# Go / no-go: {content.title(inventory)}",
         "",
         f"{plan} Date {_BLANK} window from {_BLANK} to {_BLANK}",
         "",
-        *_table((f"must be true before {said.before}", "says", "yes"), [(*row, "[ ]") for row in said.must]),
+        *_table(
+            (f"must be true before {content.before}", "says", "yes"), [(*row, "[ ]") for row in content.must]
+        ),
         "",
         *(f"Accepted: {x.line}." for x in inventory.accept),
         *([""] if inventory.accept else []),
         *(f"{inline(text.strip())}." for text in remarks),
         *([""] if remarks else []),
-        *_table(("measured and reckoned", "seconds"), said.figures(c, look)),
+        *_table(("measured and reckoned", "seconds"), content.figures(c, look)),
         "",
-        *_table(("no return", "from then on"), said.no_return(inventory)),
+        *_table(("no return", "from then on"), content.no_return(inventory)),
         "",
         *_table(
             ("role", "name", "phone", "", "role", "name", "phone"),
-            [(one, _BLANK, _BLANK, "", other, _BLANK, _BLANK) for one, other in said.people],
+            [(one, _BLANK, _BLANK, "", other, _BLANK, _BLANK) for one, other in content.people],
         ),
         "",
-        f"**GO / NO-GO** at {_BLANK}. {' '.join(f'{who} {_BLANK}' for who in said.signed)}",
+        f"**GO / NO-GO** at {_BLANK}. {' '.join(f'{who} {_BLANK}' for who in content.signed)}",
     ]
     return "\n".join(lines) + "\n"
 

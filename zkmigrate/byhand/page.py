@@ -1,7 +1,6 @@
-"""The runbook as one Markdown page: words of the steps, commands per host, expected output, way back.
+"""The runbook as one Markdown page: briefs of the steps, commands per host, expected output, way back.
 
-Fenced blocks carry ``host=``, ``step=`` and ``way=``, so that a script (and the page's own function ``step``)
-can follow them.
+Fenced blocks carry ``host=``, ``step=`` and ``way=`` for scripts and for the page's own function ``step``.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 
-from zkmigrate.byhand.commands import Place, applied, zkm
+from zkmigrate.byhand.commands import Position, as_applied, zkm
 from zkmigrate.byhand.sheet import Sheet
 from zkmigrate.clean import inline
 from zkmigrate.engine.plan import NOTHING, Plan, PlannedStage, PlannedStep
@@ -28,22 +27,20 @@ from zkmigrate.model.window import WindowSteps
 
 LOCK_TTL_MS = 30_000
 _LOCK = (
-    "`N` is higher than any number that the hosts have seen and shuts out whoever came before, also a tool "
-    "that still runs",
-    "somewhere. The second box takes them whoever holds them: only when that one is gone for sure.",
+    "`N` is higher than every number that the hosts have seen. It shuts out earlier holders, also a tool",
+    "that still runs. The second box takes the lock from any holder: only if that one is certainly gone.",
 )
 _PROGRAM = "zkm-host"
 _FUNCTIONS = (files(__package__) / "hand.sh").read_text()
-"""What the page can do with the hosts of any runbook."""
+"""The shell functions of every page."""
 
 
 @dataclass(frozen=True)
 class Runbook:
-    """Everything that the page is made from.
+    """The content of the page.
 
-    last: ``stage.step`` → the target that goes last in it, where somebody knows. name: file name of the page,
-    which its own functions read. done: what the tool has done in this run and not undone, by ``stage.step``
-    and host.
+    last: ``stage.step`` → the target that goes last, where known. name: the page's file name, which its own
+    functions read. done: what the tool has done in this run and not undone, by ``stage.step`` and host.
     """
 
     playbook: Playbook
@@ -66,7 +63,7 @@ class Runbook:
 
     @property
     def first_locked(self) -> Stage | None:
-        """Before this one the witnesses are taken; None where there are none."""
+        """The first stage that needs the witnesses' lock; None without witnesses."""
         locked = (stage for stage in self.playbook.stages if stage.locked)
         return next(locked, None) if self.witnesses else None
 
@@ -78,18 +75,24 @@ class Runbook:
 
 def page(book: Runbook) -> str:
     """The whole page."""
-    lines = [*_head(book), *_where(book), *_order(book), *_prepare(book)]
+    lines = [*_head(book), *_where_are_we(book), *_overview(book), *_prepare(book)]
     for planned, stage in book.stages:
         if stage is book.first_locked:
-            lines += _hold(book)
+            lines += _take_lock(book)
         lines += _stage(book, planned, stage)
-    lines += _give_up(book)
+    lines += _release_lock(book)
     return "\n".join(lines) + "\n"
 
 
+def _paragraphs(*texts: str) -> Iterator[str]:
+    """The lines of each text, and an empty line after it."""
+    for text in texts:
+        yield from text.strip("\n").split("\n")
+        yield ""
+
+
 def _head(book: Runbook) -> Iterator[str]:
-    yield f"# Runbook by hand: {book.playbook.title}"
-    yield ""
+    yield from _paragraphs(f"# Runbook by hand: {book.playbook.title}")
     yield f"Inventory `{book.inventory.name}`, run `{book.run}`. Plan digest `{book.digest}`:"
     yield "the commands are those of `zkmigrate plan` at the moment of the export. Export again when hosts or"
     yield "inventory have changed."
@@ -98,60 +101,56 @@ def _head(book: Runbook) -> Iterator[str]:
         yield f"**{inline(remark.strip())}.** Nothing below is for this host."
     if unknown := book.plan.unknown:
         yield ""
-        yield "**THIS PAGE IS NOT WHOLE.** When it was exported this was not known:"
+        yield "**THIS PAGE IS INCOMPLETE.** When it was exported, this was not known:"
         yield from (f"- {where}: {inline(why)}" for where, why in unknown.items())
     yield ""
-    yield "## Read this first"
-    yield ""
-    yield from book.manual.first.strip().splitlines()
-    yield ""
+    yield from _paragraphs("## Read this first", book.manual.first)
 
 
-def _chain(book: Runbook, stage: PlannedStage, last: str) -> str:
-    """The way back from a step: ``back`` of each step that has one, from there to the first."""
+def _back_chain(book: Runbook, stage: PlannedStage, last: str) -> str:
+    """The way back from a step: the ``back`` commands from it to the first step."""
     upto = stage.steps[: [s.id for s in stage.steps].index(last) + 1]
-    # One that is not known now has its own way back once it is.
-    undone = [s for s in reversed(upto) if s.unknown or _undone(book, stage, s, dict.fromkeys(s.targets, ()))]
+    # A step that is unknown now gets its way back once it is known.
+    undone = [
+        s for s in reversed(upto) if s.unknown or _undo_of(book, stage, s, dict.fromkeys(s.targets, ()))
+    ]
     return " && ".join(f"back {stage.id}.{step.id}" for step in undone)
 
 
-def _undone(
+def _undo_of(
     book: Runbook, stage: PlannedStage, step: PlannedStep, done: Mapping[str, tuple[Applied, ...]]
 ) -> dict[str, Changes]:
-    """The way back of a step from its forecast, none without one. done: what is undone, per host."""
+    """The changes that undo a step, from its forecast; empty without one. done: what to undo, per host."""
     if step.facts is None:
         return {}
     found = next(s for s in book.playbook.stages if s.id == stage.id)
     real = next(s for s in found.steps if s.id == step.id)
     context = Context(book.run, book.inventory, 0, stage.rehearsal, book.records, way=Way.BACK)
-    back = {host: real.undo(context, step.facts, host, applied) for host, applied in done.items()}
+    back = {host: real.undo(context, step.facts, host, changes) for host, changes in done.items()}
     return {host: changes for host, changes in back.items() if changes}
 
 
-def _where(book: Runbook) -> Iterator[str]:
-    """What each phase means, for whoever comes in the middle; of the stage that opens the door."""
+def _where_are_we(book: Runbook) -> Iterator[str]:
+    """The meaning of each phase in the real window, for an operator who takes over."""
     for planned, stage in book.stages:
         steps = _window(planned, stage)
         if steps is None or stage.rehearsal or steps.opens not in (s.id for s in stage.steps):
             continue
-        yield "## Where are we? (when somebody else has begun)"
-        yield ""
-        yield "Paste the three boxes of *Prepare*, then type `stand`. The host that is furthest counts."
-        yield ""
-        back = {name: f"`{_chain(book, planned, step)}`" for name, step in book.manual.turns.items()}
-        yield from book.manual.phases.strip().format(stage=stage.id, **back).splitlines()
-        yield ""
+        yield from _paragraphs(
+            "## Where are we? (when another operator has begun)",
+            "Paste the three boxes of *Prepare*, then type `stand`. The most advanced host counts.",
+        )
+        back = {name: f"`{_back_chain(book, planned, step)}`" for name, step in book.manual.turns.items()}
+        yield from _paragraphs(book.manual.phases.format(stage=stage.id, **back))
 
 
 def _window(planned: PlannedStage, stage: Stage) -> WindowSteps | None:
-    """The steps of a window that has words on the page."""
+    """The steps of a window, if the playbook describes it."""
     return stage.window.steps if planned.window and stage.window is not None else None
 
 
-def _order(book: Runbook) -> Iterator[str]:
-    """Every step as one would type it, in order, with what it costs to be wrong."""
-    yield "## The whole way in short"
-    yield ""
+def _overview(book: Runbook) -> Iterator[str]:
+    yield from _paragraphs("## The whole way in short")
     yield "| type | what | hazard | [ ] |"
     yield "|---|---|---|---|"
     for planned, stage in book.stages:
@@ -161,14 +160,13 @@ def _order(book: Runbook) -> Iterator[str]:
             hazard = "**no way back**" if step.hazard is Hazard.FINAL else step.hazard.value
             yield f"| `step {planned.id}.{step.id}` | {step.title} | {hazard} | [ ] |"
         if planned.rehearsal:
-            back = _chain(book, planned, planned.steps[-1].id)
+            back = _back_chain(book, planned, planned.steps[-1].id)
             yield f"| `{back}` | all the way back | window | [ ] |"
     yield ""
 
 
 def _prepare(book: Runbook) -> Iterator[str]:
-    yield "## Prepare"
-    yield ""
+    yield from _paragraphs("## Prepare")
     copy = cmp = ""
     if book.first_locked is None:
         yield f"Copy this page (as `{book.name}`) into a directory, and go there."
@@ -186,22 +184,19 @@ def _prepare(book: Runbook) -> Iterator[str]:
     )
     wrong = "the program is not the one of this page: fetch the right one" if cmp else STOPPED
     yield from _fenced(Block(("operator",), text, "`OK in …`", wrong), "prepare.directory")
-    yield "The functions only look; each has its meaning behind its name."
-    yield ""
+    yield from _paragraphs("The functions only look; each has its meaning behind its name.")
     functions = f"{_FUNCTIONS}{book.manual.functions}".splitlines()
     yield from _fenced(Block(("operator",), (*functions, ". ./kept")), "prepare.functions")
-    yield from _fenced(Block(("operator",), tuple(_site(book)), "`OK site`"), "prepare.site")
+    yield from _fenced(Block(("operator",), tuple(_variables(book)), "`OK site`"), "prepare.site")
     if book.manual.prepare:
-        yield from book.manual.prepare.strip().splitlines()
-        yield ""
+        yield from _paragraphs(book.manual.prepare)
 
 
 def _digest() -> str:
     return hashlib.sha256(zkm_host.program()).hexdigest()
 
 
-def _site(book: Runbook) -> Iterator[str]:
-    """The variables and the ssh configuration that the functions use."""
+def _variables(book: Runbook) -> Iterator[str]:
     if book.inventory.has("ssh"):
         yield from _ssh(book)
     yield f"RUN={shlex.quote(book.run)}"
@@ -215,7 +210,7 @@ def _ssh(book: Runbook) -> Iterator[str]:
     inventory, ssh = book.inventory, book.inventory.ssh
     hosts = (host for names in book.playbook.hosts(inventory).values() for host in names)
     yield "cat >ssh.conf <<END-OF-FILE"
-    if ssh.config:  # the first value that is found counts, as for the tool
+    if ssh.config:  # the first value found counts, as for the tool
         yield f"Include {ssh.config}"
     for host in hosts:
         yield f"Host {host}"
@@ -238,27 +233,24 @@ def _ssh(book: Runbook) -> Iterator[str]:
     yield "END-OF-FILE"
 
 
-def _hold(book: Runbook) -> Iterator[str]:
-    """The lock of the dest hosts, and with it the fencing number."""
-    yield f"## hold: take the {book.playbook.many_witnesses}"
-    yield ""
+def _take_lock(book: Runbook) -> Iterator[str]:
+    yield from _paragraphs(f"## hold: take the {book.playbook.many_witnesses}")
     yield from _LOCK
     yield ""
     take = _lock(book, "take", "hand-$(id -un)", str(LOCK_TTL_MS))
-    refused = "`exit=9`: somebody else holds them. Stop and talk to them; gone for sure: the next box"
+    refused = "`exit=9`: another operator holds them. Stop and talk; if they are certainly gone: the next box"
     yield from _fenced(Block(book.witnesses, take, _NUMBER, refused), "hold.lock")
     steal = _lock(book, "steal", "hand-$(id -un)")
     yield from _fenced(Block(book.witnesses, steal, _NUMBER, "a host does not answer"), "hold.steal")
-    yield "- [ ] N: ______  taken at ______ by ______"
-    yield ""
+    yield from _paragraphs("- [ ] N: ______  taken at ______ by ______")
 
 
 _NUMBER = "`fencing …` from each, then `OK N is …`"
 
 
 def _lock(book: Runbook, *words: str) -> tuple[str, ...]:
-    dest, place = book.witnesses, Place(book.run, "hold.lock", Way.FORWARD)
-    lines = (zkm(place, host, "lock", f"lock.hand-{words[0]}.$LEG", *words) for host in dest)
+    dest, position = book.witnesses, Position(book.run, "hold.lock", Way.FORWARD)
+    lines = (zkm(position, host, "lock", f"lock.hand-{words[0]}.$LEG", *words) for host in dest)
     outs = " ".join(f"{host}.out" for host in dest)
     return (
         "next",
@@ -272,88 +264,75 @@ def _lock(book: Runbook, *words: str) -> tuple[str, ...]:
 
 def _stage(book: Runbook, stage: PlannedStage, real: Stage) -> Iterator[str]:
     marks = " (rehearsal, then all the way back)" if stage.rehearsal else ""
-    yield f"## {stage.id}: {stage.title}{marks}"
-    yield ""
+    yield from _paragraphs(f"## {stage.id}: {stage.title}{marks}")
     if stage.consent:
-        yield f"- [ ] **{stage.consent}** yes, said by ______ at ______"
-        yield ""
+        yield from _paragraphs(f"- [ ] **{stage.consent}** yes, said by ______ at ______")
     window, ids = _window(stage, real), {s.id for s in stage.steps}
     if window is not None and ids.issuperset(window.shut):
         last = window.shut[-1] if stage.rehearsal else window.opens
         line = " && ".join(f"step {stage.id}.{step}" for step in window.shut)
-        yield from book.manual.window.strip().format(line=line, stage=stage.id, last=last).splitlines()
-        yield ""
+        yield from _paragraphs(book.manual.window.format(line=line, stage=stage.id, last=last))
     for step, own in zip(stage.steps, real.steps, strict=True):
         yield from _step(book, stage, step, own)
     if stage.rehearsal:
-        back = _chain(book, stage, stage.steps[-1].id)
-        yield f"### {stage.id}: all the way back"
-        yield ""
-        yield "The rehearsal ends here. Note the seconds: they are what the night will take."
-        yield ""
-        yield f"    {back}"
-        yield ""
-        yield "- [ ] all are `idle` in `stand` and observe. FENCE to CHECK ______ s, back ______ s"
-        yield ""
+        back = _back_chain(book, stage, stage.steps[-1].id)
+        yield from _paragraphs(
+            f"### {stage.id}: all the way back",
+            "The rehearsal ends here. Note the seconds: they are what the night will take.",
+            f"    {back}",
+            "- [ ] all are `idle` in `stand` and observe. FENCE to CHECK ______ s, back ______ s",
+        )
 
 
 def _step(book: Runbook, stage: PlannedStage, step: PlannedStep, real: AnyStep) -> Iterator[str]:
     name = f"{stage.id}.{step.id}"
-    yield f"### {name}: {step.title}"
-    yield ""
+    yield from _paragraphs(f"### {name}: {step.title}")
     if not stage.rehearsal:
-        yield from _words(step)
+        yield from _brief(step)
     else:
-        yield f"What, why and proof: as in `{_night(book, step.id)}`, below."
-        yield ""
+        yield from _paragraphs(f"What, why and proof: as in `{_real_name(book, step.id)}`, below.")
     if step.unknown:
         why = inline(step.unknown)
-        yield f"**Not known when this page was exported:** {why}. Do not go on by hand from here."
-        yield ""
+        yield from _paragraphs(
+            f"**Not known when this page was exported:** {why}. Do not go on by hand from here."
+        )
         return
     if step.note == NOTHING:
-        yield f"Nothing to do: {NOTHING.partition(': ')[2]} when this page was exported."
-        yield ""
+        yield from _paragraphs(f"Nothing to do: {NOTHING.partition(': ')[2]} when this page was exported.")
         yield from _undo(_sheet(book, stage, step, real), by_hand.of(real), f"back {name}")
         return
     sheet, own = _sheet(book, stage, step, real), by_hand.of(real)
     if own.needs:
-        yield f"**Before:** {own.needs}"
-        yield ""
+        yield from _paragraphs(f"**Before:** {own.needs}")
     if step.hazard is Hazard.FINAL:
-        yield "**POINT OF NO RETURN.** There is no way back after this."
-        yield ""
-    chain = _chain(book, stage, step.id) if stage.window else f"back {name}"
+        yield from _paragraphs("**POINT OF NO RETURN.** There is no way back after this.")
+    chain = _back_chain(book, stage, step.id) if stage.window else f"back {name}"
     for block in own.forward(sheet):
         text = f"{block.otherwise}: `{chain}`" if stage.window and chain else block.otherwise
         yield from _fenced(replace(block, otherwise=text if WALK_BACK in text else block.otherwise), name)
     if own.weaker:
-        yield f"**Weaker by hand:** {own.weaker}"
-        yield ""
+        yield from _paragraphs(f"**Weaker by hand:** {own.weaker}")
     yield from _undo(sheet, own, chain)
-    yield "- [ ] done at ______ by ______   seen: ______"
-    yield ""
+    yield from _paragraphs("- [ ] done at ______ by ______   seen: ______")
 
 
 def _undo(sheet: Sheet, own: ByHand, chain: str) -> Iterator[str]:
     if sheet.back:
-        yield f"**Way back from here:** `{chain}`"
-        yield ""
+        yield from _paragraphs(f"**Way back from here:** `{chain}`")
         for block in own.back(sheet):
             yield from _fenced(block, sheet.id)
 
 
-def _night(book: Runbook, step: str) -> str:
-    """The same step where it counts."""
+def _real_name(book: Runbook, step: str) -> str:
+    """The name of the same step in the real window."""
     stages = [s for s in book.plan.stages if s.window and not s.rehearsal]
     return next((f"{s.id}.{step}" for s in stages for x in s.steps if x.id == step), step)
 
 
-def _words(step: PlannedStep) -> Iterator[str]:
+def _brief(step: PlannedStep) -> Iterator[str]:
     for text in step.brief.lines():
         heading, _, rest = text.partition(": ")
-        yield f"**{heading}:** {rest}"
-        yield ""
+        yield from _paragraphs(f"**{heading}:** {rest}")
 
 
 def _sheet(book: Runbook, stage: PlannedStage, step: PlannedStep, real: AnyStep) -> Sheet:
@@ -361,12 +340,12 @@ def _sheet(book: Runbook, stage: PlannedStage, step: PlannedStep, real: AnyStep)
     if (last := book.last.get(f"{stage.id}.{step.id}")) in targets:
         targets[last] = targets.pop(last)
     sheet = Sheet(book.inventory, book.run, stage.id, stage.rehearsal, replace(step, targets=targets))
-    # A window is walked from its start by whoever follows the page; outside it what is done stays done.
+    # By hand a window is walked from its start; outside it, what is done stays done.
     done = dict(book.done.get(sheet.id, {})) if not stage.window else {}
     for host, changes in sheet.changes.items():
-        place = sheet.place(Way.BACK, host if by_hand.of(real).alone else "")
-        done[host] = applied(place, host, changes)
-    return replace(sheet, back=_undone(book, stage, step, done))
+        position = sheet.position(Way.BACK, host if by_hand.of(real).alone else "")
+        done[host] = as_applied(position, host, changes)
+    return replace(sheet, back=_undo_of(book, stage, step, done))
 
 
 def _fenced(block: Block, step: str) -> Iterator[str]:
@@ -374,31 +353,33 @@ def _fenced(block: Block, step: str) -> Iterator[str]:
         if inline(text) != text or text.startswith("```"):
             raise UsageError(
                 f"{step} on {', '.join(block.hosts)}: a command holds {inline(text)}. Needed: one line that "
-                "no terminal obeys and that does not end its box; no page was made. Next: mend what "
-                "it comes from"
+                "no terminal obeys and that does not end its box; no page was made. Next: fix its "
+                "source"
             )
     yield f"```sh host={','.join(block.hosts)} step={step} way={block.way.value}"
     yield from block.text
     yield "```"
     if block.expect:
         yield f"Expect: {block.expect}."
-        if block.otherwise != STOPPED:  # else what is said of STOP at the top is all there is to say
+        if block.otherwise != STOPPED:  # else the rule at the top of the page says it all
             yield ""
             yield f"If not: {block.otherwise}."
     yield ""
 
 
-def _give_up(book: Runbook) -> Iterator[str]:
+def _release_lock(book: Runbook) -> Iterator[str]:
     if book.first_locked is None:
         return
     dest = book.witnesses
-    place = Place(book.run, "hold.release", Way.FORWARD)
+    position = Position(book.run, "hold.release", Way.FORWARD)
     release = ("lock", "lock.hand.$LEG", "release")
-    yield f"## hold: give the {book.playbook.many_witnesses} back"
-    yield ""
-    yield from book.manual.release.strip().format(run=book.run).splitlines()
-    yield ""
-    text = ("next", *(f"{zkm(place, host, *release)} &" for host in dest), f"say '^fencing' {' '.join(dest)}")
+    heading = f"## hold: give the {book.playbook.many_witnesses} back"
+    yield from _paragraphs(heading, book.manual.release.format(run=book.run))
+    text = (
+        "next",
+        *(f"{zkm(position, host, *release)} &" for host in dest),
+        f"say '^fencing' {' '.join(dest)}",
+    )
     yield from _fenced(Block(dest, text, "`fencing …` from each"), "hold.release")
     if end := book.manual.end(book.inventory):
         yield end

@@ -1,6 +1,6 @@
-"""What the page of one step is made from, and the boxes that its changes become.
+"""The changes of one step, and the boxes that they become on the page.
 
-A box is what is pasted at once: the n-th change of every host together, or one change of one host.
+A box is pasted at once: the n-th change of every host together, or one change of one host.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
-from zkmigrate.byhand.commands import Place, in_words, line, said
+from zkmigrate.byhand.commands import Position, command_line, readable, reply_pattern
 from zkmigrate.clean import clean
 from zkmigrate.engine.plan import PlannedStep, command, without_secrets
 from zkmigrate.hosts import zkm_host
@@ -35,8 +35,7 @@ _END = "END-OF-FILE"
 
 @dataclass(frozen=True)
 class Sheet:
-    """The changes of one step, as :class:`zkmigrate.model.by_hand.Sheet` wants them. back: those that undo
-    it, per target."""
+    """Implements :class:`zkmigrate.model.by_hand.Sheet`. back: the changes that undo the step, per target."""
 
     inventory: Inventory
     run: str
@@ -51,19 +50,19 @@ class Sheet:
 
     @property
     def changes(self) -> dict[str, Changes]:
-        """The changes going forward, per target."""
+        """The forward changes, per target."""
         return {host: tuple(c.change for c in planned) for host, planned in self.step.targets.items()}
 
-    def place(self, way: Way, alone: str = "") -> Place:
-        return Place(self.run, self.id, way, alone)
+    def position(self, way: Way, host: str = "") -> Position:
+        return Position(self.run, self.id, way, host)
 
     def hosts(self, way: Way) -> tuple[str, ...]:
-        names = tuple(name for name, changes in self._of(way).items() if any(map(_on_host, changes)))
+        names = tuple(name for name, changes in self._changes(way).items() if any(map(_on_host, changes)))
         return names if way is Way.FORWARD else names[::-1]
 
     def waves(self, way: Way) -> tuple[Block, ...]:
         blocks: list[Block] = []
-        for number, wave in self._numbered(way):
+        for number, wave in self._waves(way):
             on_hosts = {target: change for target, change in wave.items() if _on_host(change)}
             if not on_hosts:
                 continue
@@ -74,27 +73,27 @@ class Sheet:
         return (*blocks, *self.on_clusters(way))
 
     def alone(self, host: str, way: Way, made: Mapping[str, str] | None = None) -> tuple[Block, ...]:
-        place, blocks = self.place(way, host), []
-        for number, change in enumerate(self._of(way)[host], 1):
+        position, blocks = self.position(way, host), []
+        for number, change in enumerate(self._changes(way)[host], 1):
             assert _on_host(change)
-            text = [_begins(place)] if number == 1 else []
+            text = [_first_line(position)] if number == 1 else []
             files, file, digest = _local_file(change, f"{self.id}.{host}", made or {})
-            text += [*files, line(place, change, place.operation(host, number), file, digest)]
-            text.append(f"{_waits(said(change, way))} {shlex.quote(said(change, way))} {host}")
-            expect = f"{in_words(said(change, way))}, then `OK {host}`"
+            text += [*files, command_line(position, change, position.operation(host, number), file, digest)]
+            text.append(_check(reply_pattern(change, way), host))
+            expect = f"{readable(reply_pattern(change, way))}, then `OK {host}`"
             blocks.append(Block((host,), tuple(text), expect, way=way))
         return tuple(blocks)
 
     def on_clusters(self, way: Way) -> tuple[Block, ...]:
         blocks = []
-        for _, wave in self._numbered(way):
+        for _, wave in self._waves(way):
             kinds: dict[type[ClusterChange], list[ClusterChange]] = {}
             for change in wave.values():
                 if isinstance(change, ClusterChange):
                     kinds.setdefault(type(change), []).append(change)
             for kind, changes in kinds.items():
                 names = tuple(dict.fromkeys(change.where for change in changes))
-                text = _joined([command(c).replace(BOOTSTRAP, self._broker, 1) for c in changes])
+                text = _chained([command(c).replace(BOOTSTRAP, self._broker, 1) for c in changes])
                 blocks.append(Block(names, tuple(text), kind.expect, way=way))
         return tuple(blocks)
 
@@ -102,30 +101,34 @@ class Sheet:
     def _broker(self) -> str:
         return next((broker.endpoint for broker in self.inventory.brokers), BOOTSTRAP)
 
-    def _of(self, way: Way) -> Mapping[str, Changes]:
+    def _changes(self, way: Way) -> Mapping[str, Changes]:
         return self.changes if way is Way.FORWARD else self.back
 
-    def _numbered(self, way: Way) -> list[tuple[int, dict[str, Change]]]:
+    def _waves(self, way: Way) -> list[tuple[int, dict[str, Change]]]:
         """(number from 0, the change of that number of each target that has one)."""
-        of = self._of(way)
-        most = max((len(each) for each in of.values()), default=0)
-        return [(n, {host: each[n] for host, each in of.items() if n < len(each)}) for n in range(most)]
+        by_target = self._changes(way)
+        most = max(map(len, by_target.values()), default=0)
+        return [
+            (n, {host: each[n] for host, each in by_target.items() if n < len(each)}) for n in range(most)
+        ]
 
     def _wave(self, wave: Mapping[str, HostChange], number: int, way: Way, *, first: bool) -> Block:
-        place = self.place(way)
-        text: list[str] = [_begins(place)] if first else []
-        hosts, made = tuple(wave), dict[tuple[str, ...], str]()
+        position = self.position(way)
+        text: list[str] = [_first_line(position)] if first else []
+        hosts, local_files = tuple(wave), dict[tuple[str, ...], str]()
         for host, change in wave.items():
-            files, file, digest = _local_file(change, self.id if not made else f"{self.id}.{host}", {})
-            if (same := made.setdefault(tuple(files[1:]), file)) != file:
+            files, file, digest = _local_file(change, self.id if not local_files else f"{self.id}.{host}", {})
+            if (same := local_files.setdefault(tuple(files[1:]), file)) != file:
                 files, file, digest = [], same, digest.replace(file, same)
             text += files
-            text.append(f"{line(place, change, place.operation(host, number + 1), file, digest)} &")
+            text.append(
+                f"{command_line(position, change, position.operation(host, number + 1), file, digest)} &"
+            )
         patterns: dict[str, list[str]] = {}
         for host, change in wave.items():
-            patterns.setdefault(said(change, way), []).append(host)
-        text += _joined([f"{_waits(p)} {shlex.quote(p)} {' '.join(each)}" for p, each in patterns.items()])
-        expect = ", ".join(f"{in_words(p)} from {', '.join(each)}" for p, each in patterns.items())
+            patterns.setdefault(reply_pattern(change, way), []).append(host)
+        text += _chained([_check(pattern, *each) for pattern, each in patterns.items()])
+        expect = ", ".join(f"{readable(p)} from {', '.join(each)}" for p, each in patterns.items())
         return Block(hosts, tuple(text), f"{expect}; then `OK` with their names", way=way)
 
 
@@ -133,12 +136,12 @@ def _on_host(change: Change) -> TypeGuard[HostChange]:
     return not isinstance(change, ClusterChange)
 
 
-def _begins(place: Place) -> str:
-    return f'next; keep "{place.leg}=$LEG"' if place.way is Way.FORWARD else "next"
+def _first_line(position: Position) -> str:
+    return f'next; keep "{position.leg}=$LEG"' if position.way is Way.FORWARD else "next"
 
 
 def _install(s: Sheet, hosts: tuple[str, ...]) -> tuple[Block, ...]:
-    """The program comes to the hosts as nothing else does: they have none yet that could take it."""
+    """Boxes that install the program: the hosts have no zkm-host yet that could take it."""
     program, rules = zkm_host.INSTALLED_PATH, zkm_host.SUDOERS_PATH
     names = " ".join(hosts)
     copy = (*(f"give zkm-host {host} 'umask 077; cat >zkm-host.new' &" for host in hosts), f"say '' {names}")
@@ -166,19 +169,18 @@ def _install(s: Sheet, hosts: tuple[str, ...]) -> tuple[Block, ...]:
     )
 
 
-def _joined(gates: list[str]) -> list[str]:
-    """Gates one after the other, none of them skipped."""
-    return [*(f"{gate} &&" for gate in gates[:-1]), gates[-1]]
+def _chained(checks: list[str]) -> list[str]:
+    """Checks joined by ``&&``, so that none is skipped."""
+    return [*(f"{check} &&" for check in checks[:-1]), checks[-1]]
 
 
-def _waits(pattern: str) -> str:
-    return "went" if "refused" in pattern else "say"
+def _check(pattern: str, *hosts: str) -> str:
+    return f"{'went' if 'refused' in pattern else 'say'} {shlex.quote(pattern)} {' '.join(hosts)}"
 
 
 def _local_file(change: Change, name: str, made: Mapping[str, str]) -> tuple[list[str], str, str]:
-    """The lines that make the local file a change takes its content from, its name, and words for its digest
-    where the page does not hold every value. made: files that are there already, by the path that they are
-    for."""
+    """The lines that make the local file with a change's content, the file's name, and shell words for its
+    digest where the page hides a value. made: existing local files, by the path they are for."""
     if isinstance(change, Arm):
         return heredoc(f"{name}.spec", change.spec), f"{name}.spec", ""
     if not isinstance(change, PutFile):
@@ -194,14 +196,14 @@ def _local_file(change: Change, name: str, made: Mapping[str, str]) -> tuple[lis
 
 
 def heredoc(file: str, content: str) -> list[str]:
-    """Lines that make a file of exactly this content. It stands there as text, or in base64 where a terminal
-    would obey it, or where a line of it would end the file or the box and be typed as a command."""
+    """Lines that make a file of exactly this content: as text; in base64 where a terminal would obey the
+    text, or a line of it would end the file or the box."""
     lines = content.split("\n")
     ends = any(text == _END or text.startswith("```") for text in lines)
     if not ends and lines[-1] == "" and clean(content) == content:
         return [f"cat >{file} <<'{_END}'", *lines[:-1], _END]
     return [
-        f"# {file} stands here in base64, for as text it is not fit for a page. Escaped it reads:",
+        f"# {file} in base64, because as text it is not safe on a page. Escaped it reads:",
         *(f"#   {clean(text)}" for text in lines),
         f"base64 -d >{file} <<'{_END}'",
         *base64.encodebytes(content.encode()).decode().splitlines(),

@@ -58,7 +58,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 def verb(options: dict[str, Any]) -> int:
     """Run ``init`` with these options."""
     from zkmigrate.discovery.draft import SshDraft
-    from zkmigrate.discovery.init_request import Wanted
+    from zkmigrate.discovery.init_request import InitOptions
     from zkmigrate.discovery.init_verb import init as look_and_write
 
     def many(name: str) -> tuple[str, ...]:
@@ -77,4 +77,4 @@ def verb(options: dict[str, Any]) -> int:
     given: dict[str, Any] = {name: many(name) for name in ("source", "dest", "bootstrap", "operator")}
     given |= {name: options[name] for name in ("chroot", "name", "ansible", "mapping", "force", "as_json")}
     asked = sys.stdin.isatty() and sys.stdout.isatty() and not options["as_json"]
-    return look_and_write(Wanted(**given, ssh=ssh, out=out), click.echo, input if asked else None)
+    return look_and_write(InitOptions(**given, ssh=ssh, out=out), click.echo, input if asked else None)

@@ -26,8 +26,8 @@ from zkmigrate.engine.clock import Interrupt
 from zkmigrate.errors import ZkmigrateError
 
 if TYPE_CHECKING:
-    from zkmigrate.runs.run_verbs import Wishes
-    from zkmigrate.runs.verb_context import Setting
+    from zkmigrate.runs.run_verbs import RunOptions
+    from zkmigrate.runs.verb_context import VerbContext
 
 _TELL_EVENTS = ("run", "resume", "rollback")
 _ELSEWHERE = ("analyze", "collect", "init", "prove", "replay", "writers", "zxid")
@@ -170,7 +170,7 @@ def plan(
     if offline and show is None:
         raise click.UsageError("--offline needs --show FILE: a new plan needs the hosts")
     if show is not None:
-        _do(lambda: plan_verb.show_planned(_setting(options), show, offline=offline))
+        _do(lambda: plan_verb.show_saved(_setting(options), show, offline=offline))
     else:
         _do(lambda: plan_verb.show_plan(_setting(options), run_id, out, force=force))
 
@@ -329,12 +329,12 @@ def status(
     STEP; 8 the process left no exit code. Otherwise the exit code of the process.
     """
     _say_first("status", options)
-    from zkmigrate.runs import status_verbs
+    from zkmigrate.runs import run_status
 
     if timeout_s is not None and not wait:
         raise click.UsageError("--timeout needs --wait")
     asked: dict[str, Any] = {"offline": offline, "wait": wait, "timeout_s": timeout_s, "findings": findings}
-    _do(lambda: status_verbs.status(_setting(options), run_id, **asked))
+    _do(lambda: run_status.status(_setting(options), run_id, **asked))
 
 
 @cli.command()
@@ -354,9 +354,9 @@ def hold(run_id: str, at: str, why: str, **options: Any) -> None:
     The run holds until `zkmigrate release` or an answer at its own terminal. Inside the window it holds at
     most until the deadline. Then it turns back; once all hosts are sealed, it goes on.
     """
-    from zkmigrate.runs import status_verbs
+    from zkmigrate.runs import hold_verbs
 
-    _do(lambda: status_verbs.hold(_setting(options), run_id, at, why))
+    _do(lambda: hold_verbs.hold(_setting(options), run_id, at, why))
 
 
 @cli.command()
@@ -364,9 +364,9 @@ def hold(run_id: str, at: str, why: str, **options: Any) -> None:
 @flags.run_id
 def release(run_id: str, **options: Any) -> None:
     """Continue a held run and print the next step. Asks no host."""
-    from zkmigrate.runs import status_verbs
+    from zkmigrate.runs import hold_verbs
 
-    _do(lambda: status_verbs.release(_setting(options), run_id))
+    _do(lambda: hold_verbs.release(_setting(options), run_id))
 
 
 @cli.command()
@@ -484,12 +484,12 @@ def _say_stopping() -> None:
     sys.stderr.flush()
 
 
-def _setting(options: dict[str, Any]) -> Setting:
+def _setting(options: dict[str, Any]) -> VerbContext:
     from zkmigrate.engine import runs
     from zkmigrate.runs import verb_context
 
     override = click.get_current_context().obj
-    return verb_context.Setting(
+    return verb_context.VerbContext(
         inventory=options["inventory"],
         playbook=options["playbook"],
         as_json=options["as_json"],
@@ -507,14 +507,14 @@ def _real_site(playbook: str, inventory: Any, run_id: str) -> Any:
     return Site(inventory, run_id, playbook_files.load(playbook).clusters)
 
 
-def _wishes(options: dict[str, Any]) -> Wishes:
+def _wishes(options: dict[str, Any]) -> RunOptions:
     from zkmigrate.runs import run_verbs
 
     names = (
         "yes", "run_id", "until", "hold_at", "skip", "to", "plan", "steal", "journal_lost", "metrics",
         "pause_after",
     )  # fmt: skip
-    return run_verbs.Wishes(**{name: options[name] for name in names if options.get(name) is not None})
+    return run_verbs.RunOptions(**{name: options[name] for name in names if options.get(name) is not None})
 
 
 def _do(verb: Callable[[], int]) -> None:

@@ -16,7 +16,7 @@ from zkmigrate.kafka.facts.cluster import cluster_id, kafka_view
 from zkmigrate.kafka.facts.recovery import Recovery, recovery
 from zkmigrate.kafka.rules import connect as kafka
 from zkmigrate.kafka.rules import next_wave
-from zkmigrate.kafka.rules.leaders import misled
+from zkmigrate.kafka.rules.leaders import not_led_by_preferred
 from zkmigrate.kafka.rules.next_wave import BrokerPosition, out_of_sync
 from zkmigrate.kafka.rules.recovery_wait import UNSEEN, patience
 from zkmigrate.kafka.rules.sampling import BROKERS, PULSE_S
@@ -189,7 +189,7 @@ class KafkaDependent:
 
     def ending_due(self, own: Brokers) -> bool:
         view = _view(own)
-        return view is not None and bool(misled(view))
+        return view is not None and bool(not_led_by_preferred(view))
 
     def who_is_behind(self, inventory: Inventory, own: Brokers) -> str:
         view = _view(own)

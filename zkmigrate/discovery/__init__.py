@@ -1,6 +1,6 @@
-"""`init`: a first migration.yml from what hosts, ensembles and an Ansible inventory show.
+"""`init`: drafts migration.yml from hosts, ensembles and an Ansible inventory.
 
-Nothing here opens a client session on ZooKeeper and nothing changes a host: source is asked by four-letter
-words and by reading files and processes as the ssh account; the other hosts may be read through sudo. Start
-at :mod:`zkmigrate.discovery.init_verb`.
+It changes no host and opens no ZooKeeper session. It asks source by four-letter words and reads its files and
+processes as the ssh account; it may read the other hosts through sudo. Start at
+:mod:`zkmigrate.discovery.init_verb`.
 """

@@ -1,7 +1,7 @@
-"""Hosts from an Ansible inventory, as Ansible's own ``ansible-inventory --list`` tells it.
+"""Hosts from an Ansible inventory, by Ansible's own ``ansible-inventory --list``.
 
-The answer is one JSON object: group → {"hosts": […], "children": […]}, and ``_meta.hostvars`` → host → its
-variables (Ansible's script inventory format). No inventory file is parsed here.
+The answer is one JSON object: group → {"hosts": […], "children": […]}, and ``_meta.hostvars`` → host →
+variables (Ansible's script inventory format).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ANSWER_S = 120.0
 
 @dataclass(frozen=True)
 class AnsibleHost:
-    """address: ``ansible_host``, else the name. user, key "" and port None: not said."""
+    """address: ``ansible_host``, else the name. user and key "", port None: not given."""
 
     name: str
     address: str
@@ -46,9 +46,9 @@ def parse_map(text: str) -> dict[str, str]:
     return found
 
 
-def listed(inventory: str) -> Any:
-    """The JSON of ``ansible-inventory --list``. inventory: a file or directory, ``auto`` for Ansible's own
-    default. Raises UsageError when the program is not there or fails."""
+def run_inventory(inventory: str) -> Any:
+    """The JSON of ``ansible-inventory --list``. inventory: a file or directory, ``auto`` for Ansible's
+    default. Raises UsageError when the program is missing or fails."""
     program = shutil.which(PROGRAM)
     if program is None:
         raise UsageError(
@@ -61,8 +61,8 @@ def listed(inventory: str) -> Any:
     except subprocess.TimeoutExpired:
         raise UsageError(f"{PROGRAM} --list did not end within {_ANSWER_S:g} s. Next: name a file") from None
     if done.returncode:
-        said = (done.stderr.strip() or "it said nothing").splitlines()[-1][:300]
-        raise UsageError(f"{PROGRAM} --list failed (exit {done.returncode}): {said}")
+        error = (done.stderr.strip() or "no error text").splitlines()[-1][:300]
+        raise UsageError(f"{PROGRAM} --list failed (exit {done.returncode}): {error}")
     try:
         return json.loads(done.stdout)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Kafka as its brokers and source's four-letter words show it: chroot, cluster id, brokers, files, units."""
+"""The Kafka part of the draft, from brokers and source's four-letter words."""
 
 from __future__ import annotations
 
@@ -6,25 +6,35 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from zkmigrate.discovery.clusters import Registered
-from zkmigrate.discovery.draft import HostLine, KafkaDraft, Told, agreed
+from zkmigrate.discovery.draft import Found, HostLine, KafkaDraft, agreed
 from zkmigrate.discovery.ensembles import Names
 from zkmigrate.discovery.host_survey import KAFKA, HostSurvey
-from zkmigrate.discovery.hosts import Asker
+from zkmigrate.discovery.hosts import HostReader
 from zkmigrate.hosts.facts.properties import parse_properties
-from zkmigrate.hosts.transport.here import resolved
+from zkmigrate.hosts.transport.own_addresses import resolve
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView
+from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump
+from zkmigrate.zookeeper.data.session import unsigned
 
 CONFIG = "/etc/kafka/server.properties"
 PORT = 9092
 _META = "meta.properties"
+_REGISTRATION = re.compile(r"(?P<chroot>(/[^/]+)*)/brokers/ids/(?P<id>[0-9]{1,10})")
 _PLAIN = re.compile(r"(?<![A-Z_])PLAINTEXT://[^,]*:([0-9]{1,5})")
 
 
 @dataclass(frozen=True)
+class Registered:
+    """A registered broker. address: the client address of its session, "" where unknown."""
+
+    id: int
+    address: str
+
+
+@dataclass(frozen=True)
 class Candidate:
-    """A broker that something told of. id None: its own file has to say. address: where to ask it."""
+    """A broker that a source of information names. id None: to be read from its own file."""
 
     address: str
     id: int | None = None
@@ -35,23 +45,23 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A broker's host as it was seen. properties: of its server.properties."""
+class BrokerHost:
+    """What a broker's host shows. path: of its server.properties, with these ``properties``."""
 
     survey: Reading[HostSurvey]
-    path: Told[str]
+    path: Found[str]
     properties: Mapping[str, str]
-    cluster_id: Told[str]
+    cluster_id: Found[str]
 
     @property
     def id(self) -> int | None:
-        """broker.id as configured; None where it is not, or left to ZooKeeper."""
+        """The configured broker.id; None where it is missing or left to ZooKeeper."""
         text = self.properties.get("broker.id", "").strip()
         return int(text) if text.isdecimal() else None
 
     @property
     def port(self) -> int | None:
-        """Of the first plain listener in its file; None where none is told."""
+        """The port of the first plaintext listener; None without one."""
         listeners = self.properties.get("listeners") or self.properties.get("advertised.listeners") or ""
         found = _PLAIN.search(listeners)
         text = found[1] if found else self.properties.get("port", "").strip()
@@ -59,29 +69,50 @@ class Asked:
 
     @property
     def chroot(self) -> str | None:
-        """The path behind zookeeper.connect; None where no file was seen."""
+        """The chroot in zookeeper.connect; None where no file was read."""
         connect = self.properties.get("zookeeper.connect")
         return None if connect is None else "".join(connect.partition("/")[1:]).strip()
+
+
+def clusters(
+    dumps: Iterable[Dump], connections: Iterable[Connection]
+) -> Mapping[str, tuple[Registered, ...]]:
+    """The Kafka clusters on an ensemble, from ``dump`` and ``cons``: chroot ("" for the root) → its brokers.
+
+    ``dump`` lists each ephemeral with its session, ``cons`` each session's client address.
+    """
+    clients = {unsigned(c.session): c.address for c in connections if c.session}
+    found: dict[str, dict[int, str]] = {}
+    for dump in dumps:
+        for session, paths in dump.ephemerals.items():
+            for path in paths:
+                if match := _REGISTRATION.fullmatch(path):
+                    address = clients.get(unsigned(session), "")
+                    found.setdefault(match["chroot"], {})[int(match["id"])] = address
+    return {
+        chroot: tuple(Registered(id, address) for id, address in sorted(brokers.items()))
+        for chroot, brokers in sorted(found.items())
+    }
 
 
 def candidates(
     registered: Iterable[Registered], view: Reading[KafkaView], given: Iterable[Candidate]
 ) -> list[Candidate]:
-    """Every broker that is told of: by the brokers' metadata, by source's words, by Ansible."""
+    """Every broker that metadata, source's four-letter words or Ansible name."""
     found: dict[int, Candidate] = {}
     for one in registered:
         found[one.id] = Candidate(one.address, one.id, where="/brokers/ids in dump, address from cons")
     for id, (host, port, _) in sorted(view.value.brokers.items()) if isinstance(view, Seen) else ():
         before = found.get(id)
         source = before.address if before else ""
-        behind = () if host in resolved(host) else resolved(host)
-        also = tuple(dict.fromkeys(a for a in (*behind, source) if a and a != host))
-        told = "/brokers/ids and metadata" if before else "metadata of the brokers alone"
-        found[id] = Candidate(host, id, port, also, where=told)
+        addresses = () if host in resolve(host) else resolve(host)
+        also = tuple(dict.fromkeys(a for a in (*addresses, source) if a and a != host))
+        where = "/brokers/ids and metadata" if before else "metadata of the brokers alone"
+        found[id] = Candidate(host, id, port, also, where=where)
     out = [c for c in found.values() if c.address]
     for named in given:
-        places = set(resolved(named.address)) | {named.address}
-        same = next((c for c in out if places & {c.address, *c.also, *resolved(c.address)}), None)
+        places = set(resolve(named.address)) | {named.address}
+        same = next((c for c in out if places & {c.address, *c.also, *resolve(c.address)}), None)
         if same is None:
             out.append(named)
         else:
@@ -90,8 +121,8 @@ def candidates(
     return out
 
 
-def unplaced(registered: Iterable[Registered], found: Iterable[Candidate]) -> list[str]:
-    """What to say of brokers that are registered and of which nothing tells where they are."""
+def without_address(registered: Iterable[Registered], found: Iterable[Candidate]) -> list[str]:
+    """A note on registered brokers whose address is unknown, if any."""
     known = {one.id for one in found}
     nowhere = [str(one.id) for one in registered if one.id not in known]
     if not nowhere:
@@ -102,48 +133,48 @@ def unplaced(registered: Iterable[Registered], found: Iterable[Candidate]) -> li
     ]
 
 
-def ask(asker: Asker, address: str) -> Asked:
-    """A broker's host: what runs, server.properties, the cluster id in its log directory."""
-    survey = asker.survey(address)
-    path = _config_of(survey)
-    text = asker.file(address, path.value or CONFIG)
+def survey(reader: HostReader, address: str) -> BrokerHost:
+    """Survey a broker's host: what runs, server.properties, the cluster id in its log directory."""
+    runs = reader.survey(address)
+    path = _config_of(runs)
+    text = reader.file(address, path.value or CONFIG)
     if not isinstance(text, Seen):
         where = f"{path.where}; {text}" if path.value is None else f"{path.where}, but {text}"
-        return Asked(survey, Told(path.value, where), {}, Told(None, where))
+        return BrokerHost(runs, Found(path.value, where), {}, Found(None, where))
     properties = parse_properties(text.value)
-    told = path if path.value is not None else Told(CONFIG, "there")
-    return Asked(survey, told, properties, _cluster_id(asker, address, properties))
+    path = path if path.value is not None else Found(CONFIG, "there")
+    return BrokerHost(runs, path, properties, _cluster_id(reader, address, properties))
 
 
-def _config_of(survey: Reading[HostSurvey]) -> Told[str]:
+def _config_of(survey: Reading[HostSurvey]) -> Found[str]:
     if not isinstance(survey, Seen):
-        return Told(None, str(survey))
+        return Found(None, str(survey))
     process, unit = survey.value.process(KAFKA), survey.value.unit(KAFKA, "kafka")
     if process is not None and process.config.startswith("/"):
-        return Told(process.config, "argument of the running broker")
+        return Found(process.config, "argument of the running broker")
     if unit is not None and (named := unit.config_after(KAFKA)):
-        return Told(named, f"ExecStart of {unit.name}")
-    return Told(None, f"no broker runs and no unit names one; tried {CONFIG}")
+        return Found(named, f"ExecStart of {unit.name}")
+    return Found(None, f"no broker runs and no unit names one; tried {CONFIG}")
 
 
-def _cluster_id(asker: Asker, address: str, properties: Mapping[str, str]) -> Told[str]:
+def _cluster_id(reader: HostReader, address: str, properties: Mapping[str, str]) -> Found[str]:
     directories = properties.get("log.dirs") or properties.get("log.dir") or ""
     path = f"{directories.split(',')[0].strip().rstrip('/')}/{_META}"
-    text = asker.file(address, path) if path.startswith("/") else Unknown("failed", "no log.dirs")
+    text = reader.file(address, path) if path.startswith("/") else Unknown("failed", "no log.dirs")
     if not isinstance(text, Seen):
-        return Told(None, f"{path}: {text}")
+        return Found(None, f"{path}: {text}")
     value = parse_properties(text.value).get("cluster.id", "").strip()
-    return Told(value or None, f"{path} of {address}")
+    return Found(value or None, f"{path} of {address}")
 
 
 def draft(
     found: Iterable[Candidate],
-    asked: Mapping[str, Asked],
+    asked: Mapping[str, BrokerHost],
     view: Reading[KafkaView],
-    chroot: Told[str],
+    chroot: Found[str],
     names: Names,
 ) -> KafkaDraft:
-    """The kafka part. asked: the candidates' hosts by address."""
+    """The Kafka part. asked: the candidates' hosts by address."""
     lines: list[HostLine] = []
     for number, one in enumerate(found, 1):
         host = asked[one.address]
@@ -157,12 +188,12 @@ def draft(
             wrong = f"; BUT its file names the chroot {host.chroot or '/'}"
         port = one.port or host.port
         port = port if port != PORT else None
-        name = names.of(host.survey, "broker", number, one.name)
+        name = names.name_for(host.survey, "broker", number, one.name)
         lines.append(HostLine(name, one.address, id, one.also, port, one.where + wrong))
     lines.sort(key=lambda line: -1 if line.number is None else line.number)
-    cluster = Told[str](None, str(view))
+    cluster = Found[str](None, str(view))
     if isinstance(view, Seen) and view.value.cluster_id:
-        cluster = Told(view.value.cluster_id, "metadata of the brokers")
+        cluster = Found(view.value.cluster_id, "metadata of the brokers")
     elif asked:
         cluster = agreed({a: h.cluster_id for a, h in asked.items()})
     return KafkaDraft(
@@ -177,16 +208,16 @@ def draft(
     )
 
 
-def _unit(host: Asked) -> Told[str]:
+def _unit(host: BrokerHost) -> Found[str]:
     if not isinstance(host.survey, Seen):
-        return Told(None, str(host.survey))
+        return Found(None, str(host.survey))
     unit, process = host.survey.value.unit(KAFKA, "kafka"), host.survey.value.process(KAFKA)
     if unit is None:
-        return Told(None, "the broker runs outside a unit" if process else "no one unit named *kafka*")
-    return Told(unit.name, "cgroup of the running broker" if process else "systemctl list-unit-files")
+        return Found(None, "the broker runs outside a unit" if process else "no one unit named *kafka*")
+    return Found(unit.name, "cgroup of the running broker" if process else "systemctl list-unit-files")
 
 
-def _owner(host: Asked, key: str) -> Told[str]:
+def _owner(host: BrokerHost, key: str) -> Found[str]:
     process = host.survey.value.process(KAFKA) if isinstance(host.survey, Seen) else None
     value = getattr(process, key) if process is not None else ""
-    return Told(value or None, f"{key} of the running broker" if value else "no broker runs")
+    return Found(value or None, f"{key} of the running broker" if value else "no broker runs")

@@ -1,4 +1,4 @@
-"""What was found, value by value with the place where it was seen; values that hosts agree on, or not."""
+"""The draft of migration.yml: each value with the place where it was found."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ LISTED = 3
 
 
 @dataclass(frozen=True)
-class Told(Generic[T]):
-    """value None: not found. where: where it was seen; of one that was not found what was looked for."""
+class Found(Generic[T]):
+    """A value and where it was found. None: not found; ``where`` then says where it was sought."""
 
     value: T | None
     where: str = ""
@@ -22,7 +22,7 @@ class Told(Generic[T]):
 
 @dataclass(frozen=True)
 class HostLine:
-    """One host as it will stand in a list. number: myid or broker id. where: what told of it."""
+    """One host in a list. number: myid or broker id. where: the source of the line."""
 
     name: str
     address: str
@@ -34,47 +34,47 @@ class HostLine:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """A side of the move. service, user and group are dest's alone; settings: further zoo.cfg lines.
+    """A side of the move. user, group and unit are dest's only; settings: further zoo.cfg lines.
 
-    admin: port of source's AdminServer, None where it is ZooKeeper's default.
+    admin: port of source's AdminServer, None for ZooKeeper's default.
     """
 
     hosts: tuple[HostLine, ...]
     hosts_where: str
-    client: Told[int]
-    quorum: Told[int]
-    election: Told[int]
-    config: Told[str]
-    data_dir: Told[str]
-    log_dir: Told[str]
-    java_env: Told[str]
-    user: Told[str] = Told(None)
-    group: Told[str] = Told(None)
-    unit: Told[str] = Told(None)
+    client: Found[int]
+    quorum: Found[int]
+    election: Found[int]
+    config: Found[str]
+    data_dir: Found[str]
+    log_dir: Found[str]
+    java_env: Found[str]
+    user: Found[str] = Found(None)
+    group: Found[str] = Found(None)
+    unit: Found[str] = Found(None)
     settings: Mapping[str, str] = field(default_factory=dict)
     settings_where: str = ""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Settings of source that are not taken over → why."""
-    admin: Told[int] = Told(None)
+    """Settings of source that are not copied → why."""
+    admin: Found[int] = Found(None)
 
 
 @dataclass(frozen=True)
 class KafkaDraft:
     """The cluster that moves."""
 
-    cluster_id: Told[str]
-    chroot: Told[str]
+    cluster_id: Found[str]
+    chroot: Found[str]
     brokers: tuple[HostLine, ...]
     brokers_where: str
-    config: Told[str]
-    unit: Told[str]
-    user: Told[str]
-    group: Told[str]
+    config: Found[str]
+    unit: Found[str]
+    user: Found[str]
+    group: Found[str]
 
 
 @dataclass(frozen=True)
 class SshDraft:
-    """How hosts are reached, as it was for this look; paths as they were given."""
+    """How hosts are reached; paths as given."""
 
     user: str
     port: int
@@ -86,7 +86,7 @@ class SshDraft:
 
 @dataclass(frozen=True)
 class Draft:
-    """A whole migration.yml. notes: what the reader has to know first."""
+    """A whole migration.yml. notes: for its head."""
 
     name: str
     operator: tuple[str, ...]
@@ -97,17 +97,17 @@ class Draft:
     notes: tuple[str, ...] = ()
 
 
-def agreed(found: Mapping[str, Told[T]]) -> Told[T]:
-    """The value that most hosts have, with those that have another; of none what was looked for."""
-    values = {host: told for host, told in found.items() if told.value is not None}
+def agreed(found: Mapping[str, Found[T]]) -> Found[T]:
+    """The value that most hosts have, and which hosts differ; where it was sought if none has it."""
+    values = {host: one for host, one in found.items() if one.value is not None}
     if not values:
-        reasons = dict.fromkeys(told.where for told in found.values() if told.where)
-        return Told(None, "; ".join([*reasons][:LISTED]) or "no host was asked")
-    most = Counter(told.value for told in values.values()).most_common(1)[0][0]
-    first = next(told for told in values.values() if told.value == most)
-    others = [f"{host} has {told.value}" for host, told in values.items() if told.value != most]
-    others += [f"{host}: {told.where}" for host, told in found.items() if told.value is None]
+        reasons = dict.fromkeys(one.where for one in found.values() if one.where)
+        return Found(None, "; ".join([*reasons][:LISTED]) or "no host was asked")
+    most = Counter(one.value for one in values.values()).most_common(1)[0][0]
+    first = next(one for one in values.values() if one.value == most)
+    others = [f"{host} has {one.value}" for host, one in values.items() if one.value != most]
+    others += [f"{host}: {one.where}" for host, one in found.items() if one.value is None]
     more = f" BUT {'; '.join(others[:LISTED])}" if others else ""
-    same = len(values) - len([h for h, t in values.items() if t.value != most])
+    same = sum(one.value == most for one in values.values())
     of = f", {same} hosts" if same > 1 else ""
-    return Told(most, f"{first.where}{of}{more}")
+    return Found(most, f"{first.where}{of}{more}")

@@ -1,7 +1,7 @@
-"""What a host runs: its ZooKeeper and Kafka processes and the systemd units of both.
+"""What a host runs: its ZooKeeper and Kafka processes and their systemd units.
 
-One POSIX sh script that only reads ``/proc`` and asks systemd; it needs no root. Its answer is lines of a
-word and text, so that an argument may hold anything but a line end.
+One POSIX sh script reads ``/proc`` and asks systemd, without root. Each line of its answer is a word and a
+text, so an argument may hold anything but a line end.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PATH = re.compile(r"/[^\s;]+")
 
 @dataclass(frozen=True)
 class Process:
-    """A JVM. main: its class. config: the first argument after it, "" without one. unit: "" outside one."""
+    """A JVM. main: its class. config: the first argument after it, else "". unit: its systemd unit."""
 
     main: str
     config: str
@@ -51,7 +51,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Unit:
-    """A loaded systemd unit, as ``systemctl show`` tells it. environment: its EnvironmentFile= paths."""
+    """A loaded systemd unit, from ``systemctl show``. environment: its EnvironmentFile= paths."""
 
     name: str
     user: str = ""
@@ -60,7 +60,7 @@ class Unit:
     command: str = ""
 
     def config_after(self, mains: tuple[str, ...]) -> str:
-        """The argument after the main class in its command line; "" where the command does not name one."""
+        """The argument after the main class in its command line; "" without one."""
         words = self.command.split()
         for at, word in enumerate(words[:-1]):
             if word in mains and _PATH.fullmatch(words[at + 1]):
@@ -70,19 +70,20 @@ class Unit:
 
 @dataclass(frozen=True)
 class HostSurvey:
-    """name: what the host calls itself."""
+    """name: the host's own name."""
 
     name: str
     processes: tuple[Process, ...] = ()
     units: Mapping[str, Unit] = field(default_factory=dict)
 
     def process(self, mains: tuple[str, ...]) -> Process | None:
-        """The one process with such a main class; None when there is none, or several."""
+        """The only process with such a main class; None for none or several."""
         found = [p for p in self.processes if p.main in mains]
         return found[0] if len(found) == 1 else None
 
     def unit(self, mains: tuple[str, ...], word: str) -> Unit | None:
-        """The unit of that process; where none runs the one unit that starts such a class or is named so."""
+        """The unit of that process; without a process the only unit that starts such a class or has that
+        name."""
         process = self.process(mains)
         if process is not None:
             return self.units.get(process.unit)
@@ -92,13 +93,13 @@ class HostSurvey:
 
 
 def parse(text: str) -> HostSurvey:
-    """The script's answer. Raises ValueError when it is none."""
+    """Parse the script's answer. Raises ValueError."""
     name, processes, units = "", list[Process](), dict[str, Unit]()
     owner, arguments = "", list[str]()
     shown: dict[str, str] = {}
     current = ""
 
-    def ended() -> None:
+    def finish_block() -> None:
         nonlocal owner, current
         if owner and (made := _process(owner, arguments)) is not None:
             processes.append(made)
@@ -113,17 +114,17 @@ def parse(text: str) -> HostSurvey:
         if word == "host":
             name = rest.strip()
         elif word == "process":
-            ended()
+            finish_block()
             owner = rest
         elif word == "arg":
             arguments.append(rest)
         elif word == "unit":
-            ended()
+            finish_block()
             current = rest.strip()
         elif word == "show":
             key, _, value = rest.partition("=")
             shown[key] = f"{shown[key]} {value}" if key in shown else value  # several files, several lines
-    ended()
+    finish_block()
     if not name:
         raise ValueError(f"no host name in {text[:80]!r}; does the login shell print something of its own?")
     return HostSurvey(name, tuple(processes), units)
@@ -131,7 +132,7 @@ def parse(text: str) -> HostSurvey:
 
 def _process(owner: str, arguments: list[str]) -> Process | None:
     mains = [(at, word) for at, word in enumerate(arguments) if word in (*ZOOKEEPER, *KAFKA)]
-    if not mains:  # the shell that looks, a tool, an editor
+    if not mains:  # the survey's own shell, a tool, an editor
         return None
     at, main = mains[0]
     config = arguments[at + 1] if at + 1 < len(arguments) else ""

@@ -1,4 +1,4 @@
-"""The hosts of a migration that is not written yet: reached by ssh at their addresses, and only read."""
+"""Reads hosts by ssh at their addresses, before there is an inventory."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _SURVEY_S = 60.0
 
 
 @dataclass(frozen=True)
-class Guests:
-    """What the transport has to know: each host goes by the address it is asked at."""
+class DirectHosts:
+    """The transport's hosts without an inventory: each host's name is its address."""
 
     ssh: Ssh
 
     def address(self, name: str) -> str:
-        """The host itself."""
+        """The name."""
         return name
 
 
-class Asker:
-    """Questions to hosts by ssh. source: those that are never asked through sudo."""
+class HostReader:
+    """Reads hosts by ssh. source: hosts on which it never uses sudo."""
 
     def __init__(self, transport: Transport, source: Iterable[str] = ()) -> None:
         self._transport = transport
@@ -50,7 +50,7 @@ class Asker:
             return Unknown("garbled", f"{host}: {error}")
 
     def file(self, host: str, path: str) -> Reading[str]:
-        """A small text file; where the account may not read it through sudo, but never so on source."""
+        """A small text file, through sudo where the account may not read it; without sudo on source."""
         try:
             return Seen(self._transport.read(host, path, FILE_LIMIT).decode("utf-8", "replace"))
         except FileNotFoundError:
@@ -71,18 +71,18 @@ class Asker:
             return unknown(error)
         if done.rc == 0:
             return Seen(done.text)
-        absent = "No such file" in done.said
-        return Absent(path) if absent else Unknown("denied", f"{host}: {path}: {done.said}")
+        absent = "No such file" in done.last_line
+        return Absent(path) if absent else Unknown("denied", f"{host}: {path}: {done.last_line}")
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
-        """Ask several hosts at once; the result keeps their order."""
+        """Ask several hosts at once; results in their order."""
         names = list(dict.fromkeys(hosts))
         with ThreadPoolExecutor(_AT_ONCE, "init") as pool:
             return dict(zip(names, pool.map(ask, names), strict=True))
 
 
 def unknown(error: Exception) -> Unknown:
-    """A look that failed."""
+    """A failed question."""
     if isinstance(error, TransportError):
         return Unknown(error.cause, f"{error.host}: {error.why}")
     return Unknown("failed", str(error))

@@ -1,4 +1,4 @@
-"""What one call of ``init`` asks for: the hosts that are named, by option or by Ansible, and the account."""
+"""The options of ``init``: the hosts that options or Ansible name, and the account."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from zkmigrate.hosts.jump_host import parse_hops
 from zkmigrate.inventory.inventory import Ssh
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """One call. source, dest, bootstrap: ``HOST[:PORT]`` as typed; ansible: "" for none, ``auto`` or a path.
+@dataclass(frozen=True, kw_only=True)
+class InitOptions:
+    """source, dest, bootstrap: ``HOST[:PORT]`` as typed. ansible: a path, ``auto``, or "" for none.
 
     ssh.port 0, ssh.user and ssh.key "": not given.
     """
 
     source: tuple[str, ...]
-    dest: tuple[str, ...]
-    bootstrap: tuple[str, ...]
-    chroot: str
-    name: str
-    operator: tuple[str, ...]
-    ansible: str
-    mapping: str
+    dest: tuple[str, ...] = ()
+    bootstrap: tuple[str, ...] = ()
+    chroot: str = ""
+    name: str = ""
+    operator: tuple[str, ...] = ()
+    ansible: str = ""
+    mapping: str = ""
     ssh: SshDraft
     out: Path
     force: bool = False
@@ -37,55 +37,56 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Named:
-    """A host that was named before anything was asked."""
+class NamedHost:
+    """A host from the options or from Ansible."""
 
     address: str
     port: int | None = None
     name: str = ""
 
 
-def named_hosts(wanted: Wanted) -> tuple[Wanted, Mapping[str, list[Named]]]:
-    """Hosts by role, those of the options before Ansible's; and account and key as Ansible has them."""
+def named_hosts(options: InitOptions) -> tuple[InitOptions, Mapping[str, list[NamedHost]]]:
+    """The options completed with Ansible's account and key, and the hosts by role, those of the options
+    first."""
     named = {
-        "source": [_endpoint(text, "--source") for text in wanted.source],
-        "dest": [_endpoint(text, "--dest") for text in wanted.dest],
-        "brokers": list[Named](),
+        "source": [_endpoint(text, "--source") for text in options.source],
+        "dest": [_endpoint(text, "--dest") for text in options.dest],
+        "brokers": list[NamedHost](),
     }
-    mapping = ansible.parse_map(wanted.mapping)
-    if mapping and not wanted.ansible:
-        wanted = replace(wanted, ansible=ansible.AUTO)
-    if wanted.ansible:
+    mapping = ansible.parse_map(options.mapping)
+    if mapping and not options.ansible:
+        options = replace(options, ansible=ansible.AUTO)
+    if options.ansible:
         if not mapping:
             raise UsageError(
-                "--ansible without --map: which groups are they? Next: --map "
+                "--ansible needs --map, which names the groups. Next: --map "
                 "source=zk_old,dest=zk_new,brokers=kafka"
             )
-        listed = ansible.hosts(ansible.listed(wanted.ansible), mapping)
-        for role, hosts in listed.items():
+        by_role = ansible.hosts(ansible.run_inventory(options.ansible), mapping)
+        for role, hosts in by_role.items():
             known = {host.address for host in named[role]}
-            named[role] += [Named(h.address, None, h.name) for h in hosts if h.address not in known]
-        wanted = replace(wanted, ssh=_with_ansible(wanted.ssh, [h for hs in listed.values() for h in hs]))
+            named[role] += [NamedHost(h.address, None, h.name) for h in hosts if h.address not in known]
+        options = replace(options, ssh=_with_ansible(options.ssh, [h for hs in by_role.values() for h in hs]))
     if not named["source"]:
         raise UsageError(
             "no source host is named. Next: --source HOST[:PORT] (one is enough, its zoo.cfg names "
             "the others); or --ansible with --map source=GROUP"
         )
-    return wanted, named
+    return options, named
 
 
-def _endpoint(text: str, option: str) -> Named:
+def _endpoint(text: str, option: str) -> NamedHost:
     try:
         (hop,) = parse_hops(text)
     except ValueError as error:
         raise UsageError(f"{option} {text[:80]!r}: {error}") from error
     if hop.user:
         raise UsageError(f"{option} {text[:80]!r}: an account has no place here. Next: --ssh-user")
-    return Named(hop.host, hop.port)
+    return NamedHost(hop.host, hop.port)
 
 
 def _with_ansible(ssh: SshDraft, hosts: Iterable[AnsibleHost]) -> SshDraft:
-    """What the options leave open, where all hosts of the Ansible inventory say the same."""
+    """Fill what the options leave out, where all Ansible hosts have the same value."""
 
     def one(values: set[str]) -> str:
         return values.pop() if len(values) == 1 else ""
@@ -99,7 +100,7 @@ def _with_ansible(ssh: SshDraft, hosts: Iterable[AnsibleHost]) -> SshDraft:
 
 
 def transport_ssh(ssh: SshDraft) -> Ssh:
-    """As the transport takes it. Raises UsageError where a value is none."""
+    """The transport's form. Raises UsageError for an invalid value."""
     try:
         return Ssh(
             user=ssh.user or getpass.getuser(),

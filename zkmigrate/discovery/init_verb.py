@@ -1,9 +1,9 @@
-"""The verb ``init``: who is asked in which order, and the file that comes of it.
+"""The verb ``init``: asks hosts in this order and writes migration.yml.
 
-1. hosts that the operator or Ansible names; their host keys are pinned or offered for approval
-2. source's zoo.cfg gives all servers of source
-3. ``dump`` and ``cons`` of source, and the brokers' own metadata, give chroot, brokers and cluster id
-4. the hosts of dest and the brokers give units, accounts and paths
+1. the hosts that the operator or Ansible names; unknown host keys are offered for approval
+2. source's zoo.cfg, for all servers of source
+3. ``dump`` and ``cons`` of source and the brokers' metadata, for chroot, brokers and cluster id
+4. the hosts of dest and the brokers, for units, accounts and paths
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from functools import partial
 from pathlib import Path
 
 from zkmigrate.discovery import brokers, ensembles, pins, render
-from zkmigrate.discovery.brokers import Candidate
-from zkmigrate.discovery.clusters import Registered, clusters
-from zkmigrate.discovery.draft import Draft, SshDraft, Told
+from zkmigrate.discovery.brokers import Candidate, Registered
+from zkmigrate.discovery.draft import Draft, Found, SshDraft
 from zkmigrate.discovery.ensembles import Names, Server
-from zkmigrate.discovery.hosts import Asker, Guests
-from zkmigrate.discovery.init_request import Named, Wanted, named_hosts, transport_ssh
+from zkmigrate.discovery.hosts import DirectHosts, HostReader
+from zkmigrate.discovery.init_request import InitOptions, NamedHost, named_hosts, transport_ssh
 from zkmigrate.errors import InventoryError, UsageError
 from zkmigrate.hosts.jump_host import Hop
-from zkmigrate.hosts.transport import Transport, here
+from zkmigrate.hosts.transport import Transport, own_addresses
 from zkmigrate.inventory import inventory as inventories
 from zkmigrate.inventory.inventory import Ssh
 from zkmigrate.kafka.clients import admin as kafka_client
@@ -36,33 +35,33 @@ from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump, parse_c
 
 CLIENT_PORT = 2181
 INCOMPLETE = 3
-"""Exit code when something has to be filled in."""
+"""Exit code for a file that needs completing by hand."""
 
 _WORD_S = 5.0
 
 
-def init(wanted: Wanted, say: Callable[[str], None], ask: Callable[[str], str] | None) -> int:
-    """Look, write the file, say what is still to be filled in; the exit code."""
-    if wanted.out.exists() and not wanted.force:
-        raise UsageError(f"{wanted.out} is there already. Next: --out another, or --force")
-    wanted, named = named_hosts(wanted)
-    draft = _look(wanted, named, (lambda _text: None) if wanted.as_json else say, ask)
+def init(options: InitOptions, say: Callable[[str], None], ask: Callable[[str], str] | None) -> int:
+    """Survey the hosts, write the file, list what is missing in it; returns the exit code."""
+    if options.out.exists() and not options.force:
+        raise UsageError(f"{options.out} is there already. Next: --out another, or --force")
+    options, named = named_hosts(options)
+    draft = _survey(options, named, (lambda _text: None) if options.as_json else say, ask)
     text = render.text(draft, time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()))
-    _write(wanted, text)
-    problems = _problems(wanted.out)
+    _write(options, text)
+    problems = _problems(options.out)
     code = INCOMPLETE if problems else 0
     doubtful = [line.strip() for line in text.splitlines() if " BUT " in line]
-    if wanted.as_json:
-        body = {"code": code, "file": str(wanted.out), "problems": problems, "doubtful": doubtful}
+    if options.as_json:
+        body = {"code": code, "file": str(options.out), "problems": problems, "doubtful": doubtful}
         say(json.dumps(body, ensure_ascii=False, sort_keys=True))
         return code
-    say(f"{wanted.out} written: {_counted(draft)}")
+    say(f"{options.out} written: {_counted(draft)}")
     for line in doubtful:
         say(f"look at: {line}")
     for problem in problems:
         say(f"to fix: {problem}")
     follow = "fill in what is missing, then" if problems else "read it, then"
-    say(f"{follow}: zkmigrate preflight -i {wanted.out}")
+    say(f"{follow}: zkmigrate preflight -i {options.out}")
     return code
 
 
@@ -71,23 +70,22 @@ def _counted(draft: Draft) -> str:
     return "{} source hosts, {} dest hosts, {} brokers".format(*sizes)
 
 
-def _write(wanted: Wanted, text: str) -> None:
+def _write(options: InitOptions, text: str) -> None:
     try:
-        if not wanted.force:
-            with wanted.out.open("x", encoding="utf-8") as file:
+        if not options.force:
+            with options.out.open("x", encoding="utf-8") as file:
                 file.write(text)
             return
-        beside = wanted.out.with_name(f".{wanted.out.name}.new")
+        beside = options.out.with_name(f".{options.out.name}.new")
         beside.write_text(text, encoding="utf-8")
-        beside.replace(wanted.out)
+        beside.replace(options.out)
     except FileExistsError:
-        raise UsageError(f"{wanted.out} is there already. Next: --out another, or --force") from None
+        raise UsageError(f"{options.out} is there already. Next: --out another, or --force") from None
     except OSError as error:
-        raise UsageError(f"{wanted.out} cannot be written: {error.strerror}. Next: --out") from error
+        raise UsageError(f"{options.out} cannot be written: {error.strerror}. Next: --out") from error
 
 
 def _problems(path: Path) -> list[str]:
-    """What the tool itself would refuse in the file."""
     try:
         inventories.load(path)
     except InventoryError as error:
@@ -95,74 +93,76 @@ def _problems(path: Path) -> list[str]:
     return []
 
 
-def _look(
-    wanted: Wanted,
-    named: Mapping[str, list[Named]],
+def _survey(
+    options: InitOptions,
+    named: Mapping[str, list[NamedHost]],
     say: Callable[[str], None],
     ask: Callable[[str], str] | None,
 ) -> Draft:
-    ssh = transport_ssh(wanted.ssh)
+    ssh = transport_ssh(options.ssh)
     known_hosts = Path(ssh.known_hosts).expanduser()
     pins.prepare(known_hosts)
 
     def approve(hosts: Iterable[str]) -> None:
-        pins.approve(hosts, lambda: Transport(Guests(ssh)), known_hosts, say, ask)
+        pins.approve(hosts, lambda: Transport(DirectHosts(ssh)), known_hosts, say, ask)
 
     first = [host.address for role in ("source", "dest", "brokers") for host in named[role]]
     approve(first)
     asked_at = [host.address for host in named["source"]]
     say(f"asking {', '.join(asked_at)} for source's servers")
-    servers = _source(ssh, asked_at, approve)
+    servers = _survey_source(ssh, asked_at, approve)
     _refuse_silence(servers)
     ports = {host.address: host.port for host in named["source"] if host.port}
     client = next((_port(server) for server in servers.values() if _port(server)), None) or CLIENT_PORT
     say("asking source's four-letter words for brokers: no session, nothing is written there")
-    there, words_notes = _clusters(
+    found_clusters, word_notes = _clusters(
         {address: ports.get(address, client) for address in servers}, ensembles.admin_ports(servers)
     )
-    chroot, registered = _chosen(there, wanted.chroot)
-    endpoints = [*wanted.bootstrap, *(_at(r.address, brokers.PORT) for r in registered if r.address)]
-    endpoints += [_at(host.address, brokers.PORT) for host in named["brokers"]]
-    view = _view(endpoints, say)
+    chroot, registered = _choose_cluster(found_clusters, options.chroot)
+    endpoints = [*options.bootstrap, *(_endpoint(r.address, brokers.PORT) for r in registered if r.address)]
+    endpoints += [_endpoint(host.address, brokers.PORT) for host in named["brokers"]]
+    view = _kafka_view(endpoints, say)
     given = [Candidate(h.address, name=h.name, where="Ansible inventory") for h in named["brokers"]]
     candidates = brokers.candidates(registered, view, given)
     approve(one.address for one in candidates)
     say(f"asking {len(named['dest'])} dest hosts and {len(candidates)} brokers what they run")
-    with Transport(Guests(ssh)) as transport:
-        asker = Asker(transport, servers)
-        dest = asker.each([h.address for h in named["dest"]], partial(ensembles.look, asker))
-        asked = asker.each([c.address for c in candidates], partial(brokers.ask, asker))
+    with Transport(DirectHosts(ssh)) as transport:
+        reader = HostReader(transport, servers)
+        dest = reader.each([h.address for h in named["dest"]], partial(ensembles.survey, reader))
+        asked = reader.each([c.address for c in candidates], partial(brokers.survey, reader))
         if chroot.value is None:
             chroot = _chroot_of(asked, chroot)
         names = Names()
         aliases = {h.address: h.name for hosts in named.values() for h in hosts if h.name}
-        source_part = ensembles.source_side(asker, servers, names, aliases)
+        source_part = ensembles.source_side(reader, servers, names, aliases)
         pattern = next((s.config.values for s in servers.values() if s.config), {})
-        dest_part = ensembles.dest_side(asker, dest, names, aliases, source_part, pattern)
+        dest_part = ensembles.dest_side(reader, dest, names, aliases, source_part, pattern)
     kafka_part = brokers.draft(candidates, asked, view, chroot, names)
     every = [
         line.address for part in (source_part.hosts, dest_part.hosts, kafka_part.brokers) for line in part
     ]
     return Draft(
-        wanted.name or _name_of(chroot),
-        wanted.operator or here.sent_from(every),
-        _as_written(ssh, wanted.out),
+        options.name or _name_of(chroot),
+        options.operator or own_addresses.sent_from(every),
+        _as_written(ssh, options.out),
         source_part,
         dest_part,
         kafka_part,
-        (*words_notes, *brokers.unplaced(registered, candidates)),
+        (*word_notes, *brokers.without_address(registered, candidates)),
     )
 
 
-def _source(ssh: Ssh, addresses: list[str], approve: Callable[[Iterable[str]], None]) -> dict[str, Server]:
-    """Every source server by the address it was asked at; those that only server lines name are asked too."""
+def _survey_source(
+    ssh: Ssh, addresses: list[str], approve: Callable[[Iterable[str]], None]
+) -> dict[str, Server]:
+    """Every source server by its address, including those that only server lines name."""
     servers: dict[str, Server] = {}
     for _ in range(2):
-        with Transport(Guests(ssh)) as transport:
-            asker = Asker(transport, addresses)
-            servers |= asker.each(addresses, partial(ensembles.look, asker))
+        with Transport(DirectHosts(ssh)) as transport:
+            reader = HostReader(transport, addresses)
+            servers |= reader.each(addresses, partial(ensembles.survey, reader))
         lines = ensembles.server_lines(servers).values()
-        addresses = [line.host for line in lines if ensembles.asked_as(servers, line.host) is None]
+        addresses = [line.host for line in lines if ensembles.server_at(servers, line.host) is None]
         if not addresses:
             break
         approve(addresses)
@@ -170,18 +170,18 @@ def _source(ssh: Ssh, addresses: list[str], approve: Callable[[Iterable[str]], N
 
 
 def _refuse_silence(servers: Mapping[str, Server]) -> None:
-    """UsageError where none of source's hosts lets anybody look: all else is found by what they tell."""
+    """UsageError when none of source's hosts can be read: all else depends on them."""
     silent = {address: server.survey for address, server in servers.items()}
     if not silent or not all(isinstance(survey, Unknown) for survey in silent.values()):
         return
     why = "; ".join(
         f"{address}: {str(survey).replace(f'{address}: ', '')}" for address, survey in silent.items()
     )
-    own = ", ".join(here.sent_from(silent)) or "no address at all"
+    own = ", ".join(own_addresses.sent_from(silent)) or "no address at all"
     raise UsageError(
-        f"none of source's hosts lets this machine look: {why}. Nothing was written. Next: the same "
-        f"on the machine that reaches them (this one sends from {own}); another --source, --ssh-user or "
-        "--ssh-key"
+        f"none of source's hosts can be read from this machine: {why}. Nothing was written. Next: "
+        f"the same on the machine that reaches them (this one sends from {own}); another --source, "
+        "--ssh-user or --ssh-key"
     )
 
 
@@ -193,7 +193,7 @@ def _port(server: Server) -> int | None:
 def _clusters(
     at: Mapping[str, int], admin: Mapping[str, int]
 ) -> tuple[Mapping[str, tuple[Registered, ...]], list[str]]:
-    """Kafka clusters on source by chroot, and what the words would not tell."""
+    """The Kafka clusters on source by chroot, and the four-letter words that failed."""
     dumps: list[Dump] = []
     connections: list[Connection] = []
     refused: dict[str, list[str]] = {}
@@ -210,46 +210,48 @@ def _clusters(
                     connections += parse_cons(reading.value)
             except ZkDataError as error:
                 refused.setdefault(str(error), []).append(address)
-    return clusters(dumps, connections), [f"{', '.join(of)}: {why}" for why, of in refused.items()]
+    return brokers.clusters(dumps, connections), [
+        f"{', '.join(hosts)}: {why}" for why, hosts in refused.items()
+    ]
 
 
-def _chosen(
-    there: Mapping[str, tuple[Registered, ...]], chroot: str
-) -> tuple[Told[str], tuple[Registered, ...]]:
-    """The cluster that is meant. Raises UsageError when that cannot be told."""
-    known = "; ".join(f"{c or '/'} (brokers {', '.join(str(b.id) for b in bs)})" for c, bs in there.items())
+def _choose_cluster(
+    found: Mapping[str, tuple[Registered, ...]], chroot: str
+) -> tuple[Found[str], tuple[Registered, ...]]:
+    """The cluster to move. Raises UsageError when that is not clear."""
+    known = "; ".join(f"{c or '/'} (brokers {', '.join(str(b.id) for b in bs)})" for c, bs in found.items())
     if chroot:
-        if there and chroot not in there:
+        if found and chroot not in found:
             raise UsageError(f"--chroot {chroot}: no broker is registered there; source has {known}")
-        return Told(chroot, "as given, seen in dump" if there else "as given"), there.get(chroot, ())
-    if len(there) > 1:
+        return Found(chroot, "as given, seen in dump" if found else "as given"), found.get(chroot, ())
+    if len(found) > 1:
         raise UsageError(f"source holds several Kafka clusters: {known}. Next: --chroot names one")
-    for found, registered in there.items():
-        if not found:
+    for only, registered in found.items():
+        if not only:
             raise UsageError(
                 "the one Kafka cluster on source has no chroot of its own, which zkmigrate does not move"
             )
-        return Told(found, "the only /brokers/ids on source, by dump"), registered
-    return Told(None, "dump of source lists no /brokers/ids"), ()
+        return Found(only, "the only /brokers/ids on source, by dump"), registered
+    return Found(None, "dump of source lists no /brokers/ids"), ()
 
 
-def _chroot_of(asked: Mapping[str, brokers.Asked], before: Told[str]) -> Told[str]:
+def _chroot_of(asked: Mapping[str, brokers.BrokerHost], before: Found[str]) -> Found[str]:
     found = {host.chroot for host in asked.values() if host.chroot}
     if len(found) == 1:
-        return Told(found.pop(), "zookeeper.connect of the brokers")
-    return Told(None, f"{before.where}; zookeeper.connect of the brokers names {sorted(found) or 'none'}")
+        return Found(found.pop(), "zookeeper.connect of the brokers")
+    return Found(None, f"{before.where}; zookeeper.connect of the brokers names {sorted(found) or 'none'}")
 
 
-def _view(endpoints: Iterable[str], say: Callable[[str], None]) -> Reading[KafkaView]:
-    places = list(dict.fromkeys(endpoints))
-    if not places:
+def _kafka_view(endpoints: Iterable[str], say: Callable[[str], None]) -> Reading[KafkaView]:
+    unique = list(dict.fromkeys(endpoints))
+    if not unique:
         return Unknown("failed", "no broker's address is known")
-    say(f"asking Kafka itself at {', '.join(places[:3])}")
-    return kafka_client.view(places, lambda: Absent("not asked"))
+    say(f"asking Kafka itself at {', '.join(unique[:3])}")
+    return kafka_client.view(unique, lambda: Absent("not asked"))
 
 
 def _as_written(ssh: Ssh, out: Path) -> SshDraft:
-    """Paths as the file has them: relative to it, or to the home folder, where they lie below."""
+    """Paths relative to the file's directory or to the home directory, where they lie below one."""
 
     def short(path: str) -> str:
         whole = Path(path).expanduser().absolute()
@@ -262,10 +264,10 @@ def _as_written(ssh: Ssh, out: Path) -> SshDraft:
     return SshDraft(ssh.user, ssh.port, short(ssh.key), short(ssh.known_hosts), ssh.bastion or "", config)
 
 
-def _at(host: str, port: int) -> str:
+def _endpoint(host: str, port: int) -> str:
     return str(Hop(host, port=port))
 
 
-def _name_of(chroot: Told[str]) -> str:
+def _name_of(chroot: Found[str]) -> str:
     last = (chroot.value or "").rpartition("/")[2].lower()
     return re.sub(r"[^a-z0-9-]+", "-", last).strip("-")[:20].strip("-") or "move"

@@ -1,4 +1,4 @@
-"""Host keys that are not pinned yet: shown with their fingerprints, pinned only when somebody says so."""
+"""Host keys that are not pinned yet: shown with their fingerprints, pinned once the operator approves."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from zkmigrate.discovery.hosts import Asker
+from zkmigrate.discovery.hosts import HostReader
 from zkmigrate.errors import UsageError
 from zkmigrate.hosts.transport import Transport, TransportError
-from zkmigrate.hosts.transport.trust import HostKey, shown
+from zkmigrate.hosts.transport.trust import HostKey, fingerprint
 from zkmigrate.model.fact import Seen, Unknown
 
 _ROUNDS = 9
@@ -17,7 +17,7 @@ _ROUNDS = 9
 
 
 def prepare(known_hosts: Path) -> None:
-    """An empty file of the operator's own, where there is none yet."""
+    """Create an empty known_hosts file if it is missing."""
     try:
         os.close(os.open(known_hosts, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
@@ -33,10 +33,10 @@ def approve(
     say: Callable[[str], None],
     ask: Callable[[str], str] | None,
 ) -> None:
-    """Pin what these hosts show, once somebody has compared it. Hosts that do not answer are left alone.
+    """Pin the keys that these hosts show once the operator approves them; skip hosts that do not answer.
 
-    connect: makes a transport that reads the files anew. ask: None where nobody can be asked. Raises
-    UsageError when a key is not approved.
+    connect: opens a new transport. ask: None where nobody can be asked. Raises UsageError when a key is not
+    approved.
     """
     wanted = list(dict.fromkeys(hosts))
     for _ in range(_ROUNDS):
@@ -44,9 +44,9 @@ def approve(
             found = _unpinned(transport, wanted)
         if not found:
             return
-        say("these hosts show keys that nobody has pinned yet:")
+        say("these hosts show keys that are not pinned yet:")
         for key in found:
-            say(f"  {key.host}  {shown(key.key)}")
+            say(f"  {key.host}  {fingerprint(key.key)}")
         say("compare each with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` at that host's own console")
         if ask is None:
             raise UsageError(
@@ -60,12 +60,12 @@ def approve(
 
 
 def _unpinned(transport: Transport, hosts: list[str]) -> list[HostKey]:
-    def of(host: str) -> Seen[list[HostKey]] | Unknown:
+    def unpinned(host: str) -> Seen[list[HostKey]] | Unknown:
         try:
             return Seen(transport.unpinned(host))
         except TransportError as error:
             return Unknown(error.cause, error.why)
 
-    answers = Asker(transport).each(hosts, of)
+    answers = HostReader(transport).each(hosts, unpinned)
     keys = [key for answer in answers.values() if isinstance(answer, Seen) for key in answer.value]
     return list({key.pin: key for key in keys}.values())

@@ -1,14 +1,14 @@
-"""A draft as the text of migration.yml: sections, and behind each value where it was seen."""
+"""A draft as the text of migration.yml; a comment behind each value says where it was found."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 
-from zkmigrate.discovery.draft import Draft, Ensemble, HostLine, KafkaDraft, SshDraft, Told
+from zkmigrate.discovery.draft import Draft, Ensemble, Found, HostLine, KafkaDraft, SshDraft
 
 MISSING = "#?"
-"""Begins a line that has to be filled in."""
+"""Begins a line that must be filled in."""
 
 _PLAIN = re.compile(r"[A-Za-z/~][A-Za-z0-9._/~@-]*")
 _WORDS = ("true", "false", "null", "~")
@@ -33,7 +33,7 @@ def text(draft: Draft, written: str) -> str:
 
 
 def _printable(line: str) -> str:
-    """One line, whatever a host has put into it: what it says of itself stands in comments."""
+    """One line, whatever text a host has put into it."""
     return "".join(c if c.isprintable() else " " for c in line)
 
 
@@ -83,7 +83,7 @@ def _source(source: Ensemble) -> list[str]:
         "# The ensemble that Kafka leaves, all of its servers. zkmigrate only reads there.",
         "source:",
         *_hosts(source.hosts, "myid", source.hosts_where),
-        *_places(source),
+        *_ports_and_paths(source),
     ]
 
 
@@ -92,7 +92,7 @@ def _dest(dest: Ensemble) -> list[str]:
         "# The new ensemble: 3 or 5 hosts with ZooKeeper installed, stopped and without data.",
         "dest:",
         *_hosts(dest.hosts, "myid", dest.hosts_where),
-        *_places(dest),
+        *_ports_and_paths(dest),
         *_value("user", dest.user, "zookeeper"),
         *_value("group", dest.group, "zookeeper"),
         *_service(dest.unit, "zookeeper.service"),
@@ -118,13 +118,13 @@ def _kafka(kafka: KafkaDraft) -> list[str]:
     ]
 
 
-def _places(side: Ensemble) -> Iterator[str]:
+def _ports_and_paths(side: Ensemble) -> Iterator[str]:
     ports = (("client", side.client), ("quorum", side.quorum), ("election", side.election))
-    if all(told.value is not None for _, told in ports):
-        shown = ", ".join(f"{key}: {told.value}" for key, told in ports)
+    if all(found.value is not None for _, found in ports):
+        shown = ", ".join(f"{key}: {found.value}" for key, found in ports)
         yield f"  ports: {{{shown}}}" + _where(side.client.where)
     else:
-        why = "; ".join(dict.fromkeys(told.where for _, told in ports if told.value is None))
+        why = "; ".join(dict.fromkeys(found.where for _, found in ports if found.value is None))
         yield f"  # ports: {{client: 2181, quorum: 2888, election: 3888}}  # the default; {why}"
     if side.admin.value is not None:
         yield f"  admin_port: {side.admin.value}" + _where(side.admin.where)
@@ -155,16 +155,16 @@ def _hosts(hosts: Iterable[HostLine], number: str, where: str, key: str = "hosts
         yield f"    - {{{listed}}}" + _where(lacks + host.where)
 
 
-def _value(key: str, told: Told[str], default: str = "") -> Iterator[str]:
-    if told.value is not None:
-        yield f"  {key}: {_scalar(told.value)}" + _where(told.where)
+def _value(key: str, found: Found[str], default: str = "") -> Iterator[str]:
+    if found.value is not None:
+        yield f"  {key}: {_scalar(found.value)}" + _where(found.where)
     elif default:
-        yield f"  # {key}: {default}  # the default; not found: {told.where}"
+        yield f"  # {key}: {default}  # the default; not found: {found.where}"
     else:
-        yield f"  {MISSING} {key}:  # not found: {told.where}"
+        yield f"  {MISSING} {key}:  # not found: {found.where}"
 
 
-def _service(unit: Told[str], default: str) -> Iterator[str]:
+def _service(unit: Found[str], default: str) -> Iterator[str]:
     if unit.value is not None:
         yield f"  service: {{unit: {_scalar(unit.value)}}}" + _where(unit.where)
         return
@@ -177,7 +177,7 @@ def _where(text: str) -> str:
 
 
 def _scalar(text: str) -> str:
-    """A text as YAML: plain where nothing in it can be taken for something else."""
+    """A text as YAML: quoted where it could be read as something else."""
     plain = _PLAIN.fullmatch(text) and text.lower() not in _WORDS
     return text if plain or _is_address(text) else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
@@ -191,5 +191,5 @@ def _key(text: str) -> str:
 
 
 def _setting(value: str) -> str:
-    """Settings are kept as they are typed, so numbers and words may stand plain."""
+    """A setting's value; settings are text, so numbers need no quotes."""
     return value if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]*", value) else _scalar(value)

@@ -16,7 +16,7 @@ from zkmigrate.engine.events import ChangeEnded, ChangeSent, Emit
 from zkmigrate.engine.history import Next
 from zkmigrate.engine.journal import Journal
 from zkmigrate.errors import HostError, LockedError, UsageError
-from zkmigrate.hosts.parallel import Late, together
+from zkmigrate.hosts.parallel import GiveUp, together
 from zkmigrate.hosts.transport.channels import Channels
 from zkmigrate.hosts.transport.program import Program
 from zkmigrate.inventory.inventory import Inventory
@@ -109,7 +109,7 @@ class Wave:
         sending = {target: _TargetPlan(changes, seconds, end) for target, changes in numbered.items()}
         late = None
         if not math.isinf(quick_s):
-            late = Late(quick_s, lambda target: self._left(target, sending[target]), self._now)
+            late = GiveUp(quick_s, lambda target: self._left(target, sending[target]), self._now)
         work = {target: partial(self._send, target, plan, fencing) for target, plan in sending.items()}
         failures = together(work, late)
         self._journal.sync()
@@ -250,7 +250,7 @@ class ChannelApply:
         if isinstance(change, UninstallProgram):
             self._channels.forget(change.host)
             done = self._program.uninstall(change.host, operation, fencing, change.answer_s)
-            return Outcome(done.rc, done.text if done.rc == 0 else done.said)
+            return Outcome(done.rc, done.text if done.rc == 0 else done.last_line)
         return self._channels.ask(
             change.host,
             change.verb,

@@ -15,7 +15,7 @@ from functools import partial
 
 from zkmigrate import deadline
 from zkmigrate.errors import HostError
-from zkmigrate.hosts.parallel import Late, together
+from zkmigrate.hosts.parallel import GiveUp, together
 from zkmigrate.model.change import ANSWER_S, Outcome
 
 Ask = Callable[[str, tuple[str, ...], int], Outcome]
@@ -53,7 +53,7 @@ class Copies:
             except HostError as error:
                 return str(error)
 
-        late = Late(_LATE_S, lambda _host: "no answer yet", self._now)
+        late = GiveUp(_LATE_S, lambda _host: "no answer yet", self._now)
         with deadline.within(ANSWER_S):
             said = together({host: partial(bring, host) for host in self._hosts()}, late)
         return {host: why for host, why in said.items() if why}

@@ -12,7 +12,7 @@ from typing import Any
 
 from zkmigrate.engine.history import History, Next
 from zkmigrate.errors import HostError
-from zkmigrate.hosts.facts.operations import Operation, operations, standing
+from zkmigrate.hosts.facts.operations import Operation, not_undone, operations
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import Look
@@ -68,7 +68,7 @@ def ask_hosts(left: History, playbook: Playbook, inventory: Inventory, look: Loo
     done |= {f"{stage.id}.{step.id}" for stage in whole for step in stage.steps}
     begun = {step.partition(".")[0] for step in done}
     return Found(
-        operations=standing(every, steps),
+        operations=not_undone(every, steps),
         stages=tuple(s.id for s in playbook.stages if s.id in stages),
         steps=tuple(step for step in steps if step in done),
         unrecorded=tuple(step for step in steps if step in done and step not in left.done),

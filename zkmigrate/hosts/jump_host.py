@@ -1,7 +1,4 @@
-"""One ssh host on the way to another, as it is written: ``[user@]host[:port]``.
-
-The notation is that of OpenSSH's ProxyJump (ssh_config(5)), without its URIs.
-"""
+"""Parses jump hosts: ``[user@]host[:port]``, as in OpenSSH's ProxyJump (ssh_config(5)), without URIs."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ _HOST = re.compile(r"[0-9A-Za-z]([0-9A-Za-z.-]{0,251}[0-9A-Za-z])?")
 
 @dataclass(frozen=True)
 class Hop:
-    """host: an address or a name; user "" and port None: not said."""
+    """host: an address or a name. user "" and port None: not given."""
 
     host: str
     user: str = ""
@@ -27,7 +24,7 @@ class Hop:
 
 
 def parse_hops(text: str) -> tuple[Hop, ...]:
-    """Every hop of a list with commas, the nearest to the operator first. ValueError: one is none."""
+    """The hops of a comma-separated list, the nearest to the operator first. Raises ValueError."""
     return tuple(_hop(part) for part in text.split(","))
 
 
@@ -42,7 +39,7 @@ def _hop(text: str) -> Hop:
     if not colon:
         host, digits = rest, ""
     elif not digits.isascii() or not digits.isdigit() or not 1 <= int(digits) <= 65535:
-        raise ValueError(f"{digits[:40]!r} in {text[:80]!r} is no port")
+        raise ValueError(f"{digits[:40]!r} in {text[:80]!r} is not a port")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not (_is_ip(host) or _HOST.fullmatch(host)):
         raise ValueError(f"{host[:80]!r} is neither an address nor a host name")

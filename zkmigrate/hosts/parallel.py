@@ -1,4 +1,4 @@
-"""Several pieces of work at once, in daemon threads, bounded."""
+"""Runs pieces of work in parallel, in at most 16 daemon threads."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-LANES = 16
+MAX_THREADS = 16
 _SIGNAL_S = 0.1
 
 
 @dataclass(frozen=True)
-class Late(Generic[T]):
-    """What is done about work that most of the others do not need to wait for.
+class GiveUp(Generic[T]):
+    """When to give up work that is slower than most.
 
     Once more than half has ended, the rest gets as much time again, and at least ``least_s`` seconds. Then
-    its result is ``instead(name)``, and its thread is left alone.
+    its result is ``instead(name)``; its thread is abandoned.
     """
 
     least_s: float
@@ -28,39 +28,39 @@ class Late(Generic[T]):
     now: Callable[[], float]
 
 
-def together(work: Mapping[str, Callable[[], T]], late: Late[T] | None = None) -> dict[str, T]:
-    """Run all at once in at most ``LANES`` threads; the first exception is raised after all have ended.
+def together(work: Mapping[str, Callable[[], T]], late: GiveUp[T] | None = None) -> dict[str, T]:
+    """Run all in at most ``MAX_THREADS`` threads; raise the first exception once all have ended.
 
-    The threads are daemons, so that a second Ctrl-C can end the process while a host is silent. Each works
-    within the deadline of the caller (:mod:`zkmigrate.deadline`). Results are in the order of ``work``.
+    Daemon threads let a second Ctrl-C end the process while a host is silent. Each works within the caller's
+    deadline (:mod:`zkmigrate.deadline`). Results are in the order of ``work``.
     """
-    left: queue.SimpleQueue[str] = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
     for name in work:
-        left.put(name)
+        waiting.put(name)
     results: dict[str, T] = {}
     raised: list[BaseException] = []
 
-    def lane() -> None:
+    def worker() -> None:
         while not raised:
             try:
-                name = left.get_nowait()
+                name = waiting.get_nowait()
             except queue.Empty:
                 return
             try:
                 results[name] = work[name]()
-            except BaseException as error:  # handed to the calling thread below
+            except BaseException as error:  # raised in the calling thread below
                 raised.append(error)
 
     threads = [
-        threading.Thread(target=copy_context().run, args=(lane,), daemon=True)
-        for _ in range(min(LANES, len(work)))
+        threading.Thread(target=copy_context().run, args=(worker,), daemon=True)
+        for _ in range(min(MAX_THREADS, len(work)))
     ]
     over = _over(late, len(work), results)
     for thread in threads:
         thread.start()
     for thread in threads:
-        # Never an endless wait: the kernel may hand a signal to another thread, and Python's handler runs
-        # only when this one comes back to the interpreter.
+        # Never wait without a limit: the kernel may hand a signal to another thread, and Python runs its
+        # handler only when this thread returns to the interpreter.
         while thread.is_alive() and not over():
             thread.join(_SIGNAL_S)
     if raised:
@@ -70,8 +70,8 @@ def together(work: Mapping[str, Callable[[], T]], late: Late[T] | None = None) -
     return {name: results[name] for name in work}
 
 
-def _over(late: Late[T] | None, count: int, results: Mapping[str, T]) -> Callable[[], bool]:
-    """Tells whether the work that has not ended is waited for no longer."""
+def _over(late: GiveUp[T] | None, count: int, results: Mapping[str, T]) -> Callable[[], bool]:
+    """A function that says whether to stop waiting for the rest."""
     if late is None:
         return lambda: False
     begun, end = late.now(), None

@@ -1,15 +1,14 @@
-"""``hold`` and ``release``: what a second terminal may do to a run. Each writes one file of its directory.
+"""``hold`` and ``release``: how a second terminal stops a run between steps and continues it.
 
-Each function returns the exit code (docs/reference/exit-codes.md) or raises an error that carries it.
+Each writes one file in the run's directory.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from zkmigrate.engine import journal, process, runs, step_names
 from zkmigrate.engine.history import History, Next
@@ -17,41 +16,56 @@ from zkmigrate.engine.hold_file import Hold, HoldFile, where_held
 from zkmigrate.errors import UsageError
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Way
+from zkmigrate.runs.verb_context import VerbContext, existing_run_dir, load, print_result
 
 
-def hold(run_dir: Path, playbook: Playbook, at: str, why: str) -> dict[str, Any]:
-    """Ask a run to hold at a place, empty for the next there is; as a JSON object.
+def hold(context: VerbContext, run_id: str, at: str, why: str) -> int:
+    """Request a hold, whether a process works on the run or not. at: a place, empty for the next one.
 
-    UsageError for a place that is none or is behind already, and for a run that is finished; LockedError
-    while somebody else holds.
+    UsageError for an unknown or passed place and for a complete run; LockedError while another hold exists.
     """
+    inventory, playbook = load(context)
+    step_names.place(playbook, at)
+    body = _hold(existing_run_dir(context, run_id, inventory, playbook), playbook, at, why)
+    print_result(context, body, _hold_lines(body))
+    return 0
+
+
+def release(context: VerbContext, run_id: str) -> int:
+    """Continue a held run. UsageError when nothing holds it."""
+    inventory, playbook = load(context)
+    body = _release(existing_run_dir(context, run_id, inventory, playbook), playbook)
+    print_result(context, body, _release_lines(body))
+    return 0
+
+
+def _hold(run_dir: Path, playbook: Playbook, at: str, why: str) -> dict[str, Any]:
     place = step_names.place(playbook, at)
     history = journal.read(run_dir)
     if runs.state_of(history, playbook).state == "complete":
         raise UsageError(f"run {run_dir.name} is complete: there is nothing to hold. Next: zkmigrate status")
-    working = _working(run_dir)
-    if place in _behind(playbook, history, under_way=working is not None):
+    working = _process(run_dir)
+    if place in _passed(playbook, history, under_way=working is not None):
         raise UsageError(
             f"run {run_dir.name} is past {step_names.holds(playbook, place)!r} already. Next: hold "
             "without --at, for the next place; or a later place"
         )
-    made = Hold(place, why, process.user(), process.terminal(os.environ), round(time.time(), 3))
+    new_hold = Hold(place, why, process.user(), process.terminal(os.environ), round(time.time(), 3))
     file = HoldFile(run_dir)
-    replaced = file.place(made)
-    made = file.wanted() or made  # as others read it
+    replaced = file.place(new_hold)
+    new_hold = file.wanted() or new_hold  # as others read it
     return {
         "run": run_dir.name,
-        "hold": {**made.body(), "where": step_names.holds(playbook, place)},
+        "hold": {**new_hold.body(), "where": step_names.holds(playbook, place)},
         "replaced": None if replaced is None else replaced.body(),
         "next": _next(playbook, history),
         "process": working,
     }
 
 
-def release(run_dir: Path, playbook: Playbook) -> dict[str, Any]:
-    """Let a run go on; as a JSON object. UsageError when nothing holds it."""
+def _release(run_dir: Path, playbook: Playbook) -> dict[str, Any]:
     history = journal.read(run_dir)
-    working = _working(run_dir)
+    working = _process(run_dir)
     held = history.held if working is not None else None
     file = HoldFile(run_dir)
     if file.wanted() is None and held is None:
@@ -67,8 +81,7 @@ def release(run_dir: Path, playbook: Playbook) -> dict[str, Any]:
     }
 
 
-def hold_lines(body: dict[str, Any]) -> list[str]:
-    """What ``hold`` did, as text."""
+def _hold_lines(body: dict[str, Any]) -> list[str]:
     out = [f"run {body['run']} holds {body['hold']['where']}"]
     if body["replaced"]:
         out.append("  your earlier hold is replaced")
@@ -77,35 +90,26 @@ def hold_lines(body: dict[str, Any]) -> list[str]:
         out.append(f"  {at} {_named(body['next'])}")
     if body["process"]:
         out.append(f"  under way: process {body['process']['pid']} by {body['process']['by']}")
-        out.append(
-            "  in the window a hold never outlasts the deadlines (docs/reference/cli.md#holding-a-run)"
-        )
+        out.append("  a hold in the window ends at its deadlines (docs/reference/cli.md#holding-a-run)")
     else:
         out.append("  no process on this machine works on it: kept for the next run or resume")
-    out.append(f"  let it go on: zkmigrate release --run-id {body['run']}")
+    out.append(f"  continue: zkmigrate release --run-id {body['run']}")
     return out
 
 
-def release_lines(body: dict[str, Any]) -> list[str]:
-    """What ``release`` did and what comes next, as text."""
+def _release_lines(body: dict[str, Any]) -> list[str]:
     who = f" ({Hold(**body['released']).words()})" if body["released"] else ""
     out = [f"run {body['run']}: the hold is released{who}"]
-    onward = f"{_named(body['next'])}" if body["next"] else "nothing is left on this way"
+    onward = f"{_named(body['next'])}" if body["next"] else "no step is left"
     if not body["process"]:
-        return [*out, f"  no process on this machine works on it; run or resume goes on with {onward}"]
+        return [*out, f"  no process on this machine works on it; run or resume continues with {onward}"]
     if body["held"]:
-        out.append(f"  it was holding {body['where']} and goes on now: {onward}")
+        out.append(f"  it held {body['where']} and continues: {onward}")
     else:
-        out.append(f"  it was not holding yet and goes on as it was: {onward}")
+        out.append(f"  it had not reached the hold and continues: {onward}")
     if body["next"] and body["next"]["asks"]:
         out.append(f"  its own terminal asks first, unless it runs with --yes: {body['next']['asks']}")
     return out
-
-
-def tell(out: TextIO, body: dict[str, Any], lines: list[str], *, as_json: bool) -> None:
-    """Print either form."""
-    text = json.dumps(body, ensure_ascii=False, sort_keys=True) if as_json else "\n".join(lines)
-    out.write(f"{text}\n")
 
 
 def _named(step: dict[str, Any]) -> str:
@@ -114,7 +118,7 @@ def _named(step: dict[str, Any]) -> str:
 
 
 def _next(playbook: Playbook, history: History) -> dict[str, Any] | None:
-    """The step that the run is at, ``begun``, or comes to. asks: the question that its stage asks before."""
+    """The run's current step, ``begun``, or its next one. asks: the question that its stage asks first."""
     at = history.next(playbook)
     if not isinstance(at, Next):
         return None
@@ -124,19 +128,18 @@ def _next(playbook: Playbook, history: History) -> dict[str, Any] | None:
     return {"step": at.id, "title": at.step.title, "way": at.way.value, "begun": begun, "asks": asks}
 
 
-def _behind(playbook: Playbook, history: History, *, under_way: bool) -> set[str]:
-    """The places that a run walking forward does not come to any more; to a step that was interrupted it
-    does."""
+def _passed(playbook: Playbook, history: History, *, under_way: bool) -> set[str]:
+    """The places that a run walking forward has passed; an interrupted step is not one of them."""
     if history.way is Way.BACK:
         return set()
-    over = {s.id for s in playbook.stages if s.id in history.stages_done or history.entered(s.id)}
+    passed = {s.id for s in playbook.stages if s.id in history.stages_done or history.entered(s.id)}
     for stage in playbook.stages:
         names = {f"{stage.id}.{step.id}" for step in stage.steps}
         reached = history.begun if under_way and not stage.window else history.done
-        over |= names if stage.id in history.stages_done else names & reached
-    return over
+        passed |= names if stage.id in history.stages_done else names & reached
+    return passed
 
 
-def _working(run_dir: Path) -> dict[str, Any] | None:
+def _process(run_dir: Path) -> dict[str, Any] | None:
     working = process.at_work(run_dir)
     return None if working is None else working.body()

@@ -1,8 +1,8 @@
 """Runs the operator's own programs on this machine, for the hooks of a run.
 
-Each gets a session of its own, so that a Ctrl-C at the terminal reaches the run first and a program that
-hangs can be killed with everything it has started. Its output goes to ``runs/RUN/hooks/NUMBER-MOMENT.log``
-(0600, the first MiB of it), what it is told comes by environment and standard input, never as arguments.
+Each program gets a session of its own: a Ctrl-C at the terminal reaches the run first, and a program that
+hangs is killed with all that it started. Its output goes to ``runs/RUN/hooks/NUMBER-MOMENT.log`` (0600, the
+first MiB). It gets its input by environment and standard input, never as arguments.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from zkmigrate.errors import UsageError
 from zkmigrate.inventory.hooks import Hooks
 
 FOLDER = "hooks"
-_KEPT = 1 << 20
-_SAID = 300
+_LOG_LIMIT = 1 << 20
+_SUMMARY_LENGTH = 300
 _POLL_S = 0.1
 _GRACE_S = 2.0
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[^\t\n -~\u00a0-\uffff]")
 
 
 def missing(hooks: Hooks) -> tuple[str, ...]:
-    """Hooks that cannot be run here, one clause each."""
+    """The hooks that cannot be run here, and why, one clause each."""
     found = []
     for place, hook in hooks.each():
         path = Path(hook.run)
@@ -44,22 +44,22 @@ def missing(hooks: Hooks) -> tuple[str, ...]:
                 f"{place}: {path} is not there" if not path.exists() else f"{place}: {path} is not a file"
             )
         elif not os.access(path, os.X_OK):
-            found.append(f"{place}: {path} may not be executed")
+            found.append(f"{place}: {path} is not executable")
     return tuple(found)
 
 
 def refuse_missing(hooks: Hooks) -> None:
-    """UsageError when there is a hook that cannot be run here."""
+    """UsageError when a hook cannot be run here."""
     if found := missing(hooks):
         raise UsageError(
-            f"{'; '.join(found)}; needed: programs that may be executed; nothing was done. Next: "
-            "mend that, or take them out of migration.yml"
+            f"{'; '.join(found)}; needed: executable programs; nothing was done. Next: "
+            "fix that, or take them out of migration.yml"
         )
 
 
 class HookProcesses(HookRunner):
-    """``HookRunner`` of one process. folder: where a program is run, the inventory's directory. grace_s: how
-    long one that has to end may take over it before it is killed."""
+    """The ``HookRunner`` of one process. folder: working directory of the programs, the inventory's. grace_s:
+    seconds from SIGTERM to SIGKILL."""
 
     def __init__(self, run_dir: Path, folder: Path, interrupt: Interrupt, grace_s: float = _GRACE_S) -> None:
         self._grace_s = grace_s
@@ -71,23 +71,23 @@ class HookProcesses(HookRunner):
         self._threads: list[threading.Thread] = []
 
     def run(self, call: HookCall, /) -> HookEnd:
-        """Run and wait. A Ctrl-C that comes meanwhile ends the program; a second one kills it at once."""
+        """Run a program and wait for it. A Ctrl-C meanwhile ends it; a second one kills it at once."""
         before = self._interrupt.wanted
         return self._run(call, lambda: self._interrupt.wanted and not before)
 
     def start(self, call: HookCall, done: Callable[[HookEnd], None], /) -> None:
-        """Run in a thread of its own."""
+        """Run a program in a thread; ``done`` gets its end."""
 
         def work() -> None:
             done(self._run(call, lambda: False))
 
-        # Not a daemon's thread, which would leave the program without its time limit when the tool ends.
+        # No daemon thread: it would end with the tool, and the program would lose its time limit.
         thread = threading.Thread(target=work, name=f"hook-{call.name}")
         self._threads.append(thread)
         thread.start()
 
     def settle(self) -> None:
-        """Wait for what still runs; at most as long as its time limit, a Ctrl-C ends it."""
+        """Wait for the programs that still run, at most their time limits. A Ctrl-C kills them."""
         left = [thread for thread in self._threads if thread.is_alive()]
         if not left:
             return
@@ -100,7 +100,7 @@ class HookProcesses(HookRunner):
             self.kill()
 
     def kill(self) -> None:
-        """Kill everything that still runs, now."""
+        """Kill every program that still runs."""
         with self._guard:
             groups = tuple(self._groups)
         for group in groups:
@@ -108,7 +108,7 @@ class HookProcesses(HookRunner):
 
     # --- one program -----------------------------------------------------------------------------------
 
-    def _run(self, call: HookCall, unwanted: Callable[[], bool]) -> HookEnd:
+    def _run(self, call: HookCall, interrupted: Callable[[], bool]) -> HookEnd:
         began = time.monotonic()
         try:
             with contextlib.ExitStack() as stack:
@@ -116,7 +116,7 @@ class HookProcesses(HookRunner):
                 stack.callback(log.close)
                 process = stack.enter_context(self._spawn(call))
                 try:
-                    how = self._watch(process, log, began + call.timeout_s, unwanted)
+                    how = self._watch(process, log, began + call.timeout_s, interrupted)
                 except BaseException:
                     _signal(process.pid, signal.SIGKILL)
                     process.wait()
@@ -127,7 +127,7 @@ class HookProcesses(HookRunner):
                 seconds = time.monotonic() - began
                 code = _exit_code(process.returncode) if how == "done" else None
                 log.footer(f"{how}, exit code {code}, {seconds:.1f} s")
-                return HookEnd(how, code, seconds, log.said(), str(log.path))
+                return HookEnd(how, code, seconds, log.summary(), str(log.path))
         except (OSError, ValueError) as error:
             return HookEnd("not-started", None, time.monotonic() - began, str(error), "")
 
@@ -146,13 +146,13 @@ class HookProcesses(HookRunner):
 
     def _spawn(self, call: HookCall) -> subprocess.Popen[bytes]:
         variables = {**os.environ, **call.variables, "ZKMIGRATE_RUN_DIR": str(self._run_dir)}
-        # A file and no pipe: nobody has to wait for a program that does not read what it is told.
-        with tempfile.TemporaryFile() as told, self._guard:
-            told.write(call.text.encode("utf-8", "replace"))
-            told.seek(0)
+        # A file, not a pipe: a program that does not read its input blocks nobody.
+        with tempfile.TemporaryFile() as stdin, self._guard:
+            stdin.write(call.text.encode("utf-8", "replace"))
+            stdin.seek(0)
             process = subprocess.Popen(
                 [call.run, *call.args],
-                stdin=told,
+                stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 cwd=self._folder,
@@ -163,19 +163,19 @@ class HookProcesses(HookRunner):
         return process
 
     def _watch(
-        self, process: subprocess.Popen[bytes], log: _Log, end: float, unwanted: Callable[[], bool]
+        self, process: subprocess.Popen[bytes], log: _Log, end: float, interrupted: Callable[[], bool]
     ) -> HookHow:
-        """Until it ends, or has to. Its children may keep the pipe open: the program's own end counts."""
+        """Wait until the program ends or must end. Its children may hold the pipe open: they do not count."""
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
             while process.poll() is None:
-                if unwanted() or time.monotonic() >= end:
-                    asked = unwanted()
+                if interrupted() or time.monotonic() >= end:
+                    reason: HookHow = "interrupted" if interrupted() else "timeout"
                     self._end(process)
                     log.take(process.stdout)
-                    return "interrupted" if asked else "timeout"
+                    return reason
                 if selector.get_map():
                     selector.select(min(_POLL_S, max(0.0, end - time.monotonic())))
                     if log.take(process.stdout):
@@ -187,7 +187,7 @@ class HookProcesses(HookRunner):
         return "done"
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
-        """Ask the whole group to end, then make it."""
+        """End the whole process group: SIGTERM, then SIGKILL."""
         _signal(process.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(self._grace_s)
@@ -196,16 +196,16 @@ class HookProcesses(HookRunner):
 
 
 class _Log:
-    """The file that keeps a program's output, and its end in memory."""
+    """A program's output: its first MiB in a file, its end in memory."""
 
     def __init__(self, path: Path, file: IO[bytes]) -> None:
         self.path = path
         self._file = file
-        self._left = _KEPT
+        self._left = _LOG_LIMIT
         self._tail = b""
 
     def take(self, stream: IO[bytes]) -> bool:
-        """What there is to read now, at most a MiB; True at the end."""
+        """Read what is there now, at most 1 MiB; True at the end of the stream."""
         for _ in range(16):
             try:
                 part = os.read(stream.fileno(), 1 << 16)
@@ -213,22 +213,22 @@ class _Log:
                 return False
             if not part:
                 return True
-            self._tail = (self._tail + part)[-4 * _SAID :]
+            self._tail = (self._tail + part)[-4 * _SUMMARY_LENGTH :]
             kept = part[: self._left]
             self._left -= len(kept)
             self._write(kept)
         return False
 
     def footer(self, text: str) -> None:
-        """A last line of ours."""
+        """Write the last line."""
         cut = " (the rest of its output was not kept)" if self._left == 0 else ""
         self._write(f"\n[zkmigrate: {text}{cut}]\n".encode())
 
-    def said(self) -> str:
-        """The last lines as one line of plain text."""
+    def summary(self) -> str:
+        """The last three lines as one line of plain text."""
         text = _CONTROL.sub("", self._tail.decode("utf-8", "replace"))
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return " / ".join(lines[-3:])[-_SAID:]
+        return " / ".join(lines[-3:])[-_SUMMARY_LENGTH:]
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -238,7 +238,7 @@ class _Log:
         try:
             self._file.write(content)
             self._file.flush()
-        except OSError:  # a full disk keeps nothing; the program runs all the same
+        except OSError:  # the disk is full: keep nothing, let the program run
             self._left = 0
 
 
@@ -248,5 +248,5 @@ def _signal(group: int, number: signal.Signals) -> None:
 
 
 def _exit_code(code: int) -> int:
-    """As a shell says it: 128 and the number for one that a signal ended."""
+    """The code that a shell would report: 128 + the number of the signal that ended the program."""
     return code if code >= 0 else 128 - code

@@ -1,4 +1,4 @@
-"""The journal of a run as a verb needs it: begun, opened and compared with what is asked, or recovered."""
+"""The journal of a run as a verb needs it: begun, opened and checked, or recovered."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Way
-from zkmigrate.ui.run_files import keep_plan
+from zkmigrate.ui.run_files import write_plan
 
 _COPY_LIMIT = 1 << 28
-"""Bytes of a copy of the journal that are read: a look at a file takes far fewer."""
+"""The most bytes read of a copy of the journal; far more than of other files."""
 
 
 @dataclass(frozen=True)
-class Opened:
-    """An open journal. back_to: where a way back that is asked for leads. said: remarks for the operator."""
+class OpenJournal:
+    """An open journal. back_to: where a requested way back leads. remarks: for the operator."""
 
     journal: Journal
     back_to: str = ""
-    said: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Opening:
-    """What it takes to open the journal of one run. wall: seconds since the epoch."""
+class JournalOpener:
+    """Opens the journal of one run. wall: the clock, seconds since the epoch."""
 
     run_dir: Path
     playbook: Playbook
@@ -42,12 +42,15 @@ class Opening:
     look: Look
     wall: Callable[[], float]
 
-    def opened(self, window_lines: Callable[[], tuple[str, ...]], wanted: PlanFile | None = None) -> Opened:
-        """The journal of a run that has begun. JournalError; StaleError when it was begun with another
-        inventory or playbook, and has changed hosts since. Where it has not, it is begun again with these.
+    def open(
+        self, window_lines: Callable[[], tuple[str, ...]], given_plan: PlanFile | None = None
+    ) -> OpenJournal:
+        """The journal of a run that has begun. Raises JournalError.
 
-        window_lines: what the plan says of the window, asked for only where the run is begun again. wanted:
-        the plan to begin it again with, as for ``begun``; StaleError when it has changed hosts.
+        If inventory or playbook differ, a run that has changed no host begins again; else StaleError.
+
+        window_lines: what the plan says of the window, needed only to begin again. given_plan: the plan to
+        begin again with, as for ``begin``; StaleError for a run that has changed hosts.
         """
         journal = Journal.open(self.run_dir, self.wall)
         if journal.history.lost and not journal.history.rebuilt:
@@ -58,46 +61,45 @@ class Opening:
             )
         history, digest = journal.history, inventories.digest(self.inventory)
         same = runs.is_same(history, self.playbook.id, digest)
-        if wanted is None and (not history.run or history.binds or same):
-            return Opened(self._checked(journal))
+        if given_plan is None and (not history.run or history.binds or same):
+            return OpenJournal(self._checked(journal))
         try:
-            if wanted is not None and history.binds:
-                raise runs.plan_comes_late(history, wanted.digest)
-            made = self._made(window_lines(), wanted)
+            if given_plan is not None and history.binds:
+                raise runs.plan_comes_late(history, given_plan.digest)
+            plan_now = self._plan(window_lines(), given_plan)
         except ZkmigrateError:
             journal.close()
             raise
-        self._begin(journal, made.digest)
-        keep_plan(self.run_dir, made)
-        said = "begun again with this inventory and playbook: nothing had been changed on any host"
-        journal.append("note", {"text": said})
-        return Opened(journal, said=(said, *_given(journal, wanted)))
+        self._write_begin(journal, plan_now.digest)
+        write_plan(self.run_dir, plan_now)
+        remark = "begun again with this inventory and playbook: no host had been changed"
+        journal.append("note", {"text": remark})
+        return OpenJournal(journal, remarks=(remark, *_note_given_plan(journal, given_plan)))
 
-    def begun(self, window_lines: tuple[str, ...], wanted: PlanFile | None) -> Opened:
-        """A new journal with the plan of now. wanted: the plan it must be, if any; StaleError when it is not,
-        or when another run was begun with it."""
-        made = self._made(window_lines, wanted)
+    def begin(self, window_lines: tuple[str, ...], given_plan: PlanFile | None) -> OpenJournal:
+        """A new journal with the plan as it is now. given_plan: StaleError when it differs from that plan, or
+        another run was begun with it."""
+        plan_now = self._plan(window_lines, given_plan)
         journal = Journal.create(self.run_dir, self.wall)
-        self._begin(journal, made.digest)
+        self._write_begin(journal, plan_now.digest)
         runs.mark_begun(self.run_dir)
-        keep_plan(self.run_dir, made)
-        return Opened(self._checked(journal), said=_given(journal, wanted))
+        write_plan(self.run_dir, plan_now)
+        return OpenJournal(self._checked(journal), remarks=_note_given_plan(journal, given_plan))
 
-    def _made(self, window_lines: tuple[str, ...], wanted: PlanFile | None) -> PlanFile:
-        """The plan to begin with: the one that was given, where it still holds; else that of now."""
-        made = planfile.from_plan(plan.make(self.playbook, self.inventory, self.look, window_lines))
-        if wanted is not None:
-            refuse_stale(wanted, planfile.differences(wanted, made))
+    def _plan(self, window_lines: tuple[str, ...], given_plan: PlanFile | None) -> PlanFile:
+        """The given plan if it is still valid; without one a plan fresh now."""
+        fresh = planfile.from_plan(plan.make(self.playbook, self.inventory, self.look, window_lines))
+        if given_plan is not None:
+            refuse_stale(given_plan, planfile.differences(given_plan, fresh))
             # Once more, now that the hosts have answered: another run may have begun with it since.
-            runs.refuse_applied(self.run_dir.parent, wanted.digest, but=self.run_dir.name)
-        return wanted or made
+            runs.refuse_applied(self.run_dir.parent, given_plan.digest, but=self.run_dir.name)
+        return given_plan or fresh
 
-    def recovered(self, asked: Way, by: str) -> Opened:
-        """A journal from the lines that are left and what the hosts say; the direction is ``asked`` for.
+    def recover(self, way: Way, by: str) -> OpenJournal:
+        """Rebuild a lost journal from the lines that are left and what the hosts say; then walk ``way``.
 
-        With nothing written: JournalError where hosts cannot tell all that the playbook does; HostError when
-        a host does not tell what was done on it; UsageError when neither a line, nor a host, nor this machine
-        knows of the run.
+        Writes nothing and raises JournalError where hosts cannot tell all that the playbook does; HostError
+        when a host does not answer; UsageError when neither journal, hosts nor this machine know the run.
         """
         self._refuse_untold()
         copies = tuple(
@@ -115,22 +117,21 @@ class Opening:
             )
         journal = Journal.recover(self.run_dir, self.wall, copies=copies)
         if not journal.history.run:
-            self._begin(journal, "")
+            self._write_begin(journal, "")
         text = (
             f"without the whole journal: {left.entries} lines of it are left, the hosts tell of "
-            f"{len(found.operations)} changes that stand; going {asked.value}, as {by} asks"
+            f"{len(found.operations)} changes that stand; going {way.value}, as {by} asks"
         )
-        said = [text]
+        remarks = [text]
         if left.way is Way.BACK:
-            why = (
-                f"asked by {by}: --journal-lost {asked.value}; the lines that are left said {_heading(left)}"
-            )
+            why = f"asked by {by}: --journal-lost {way.value}; the lines that are left said {_heading(left)}"
             journal.append("turn", {"way": Way.FORWARD.value, "why": why, "kept": [], "by": by})
-            said.append(f"turned: {why}")
+            remarks.append(f"turned: {why}")
         journal.append("found", found.body(text))
-        # Where the lines are the newest word there is, the way back that was begun is the one to finish.
+        # Unless the hosts know something newer, finish the way back that the remaining lines tell of.
         same = left.way is Way.BACK and left.turn is not None and left.turn.then == "end" and not found.newer
-        return Opened(self._checked(journal), left.turn.to if same and left.turn else "", tuple(said))
+        back_to = left.turn.to if same and left.turn else ""
+        return OpenJournal(self._checked(journal), back_to, tuple(remarks))
 
     def _refuse_untold(self) -> None:
         if self.playbook.tells_all(self.inventory):
@@ -146,45 +147,43 @@ class Opening:
         )
 
     def _copy(self, host: str) -> bytes:
-        """The copy of the journal there; nothing where there is none, or the host does not answer."""
+        """The host's copy of the journal; empty without one or without an answer."""
         try:
             return self.look.reader(host, runs.copy_path(self.run_dir.name)).read(0, _COPY_LIMIT)
         except HostError:
             return b""
 
-    def _begin(self, journal: Journal, made: str) -> None:
+    def _write_begin(self, journal: Journal, plan_digest: str) -> None:
         digest = inventories.digest(self.inventory)
         names = {"run": self.run_dir.name, "name": self.inventory.name, "playbook": self.playbook.id}
         hosts = {part: list(names) for part, names in self.playbook.hosts(self.inventory).items()}
-        journal.append("begin", {**names, "inventory": digest, "plan": made, "hosts": hosts})
+        journal.append("begin", {**names, "inventory": digest, "plan": plan_digest, "hosts": hosts})
 
     def _checked(self, journal: Journal) -> Journal:
         if not journal.history.run:  # died before its first line was whole
-            self._begin(journal, "")
+            self._write_begin(journal, "")
         runs.check_same(journal.history, self.playbook.id, inventories.digest(self.inventory))
         return journal
 
 
 def _heading(left: History) -> str:
-    """The direction of a run that was on its way back."""
     if left.turn is None or not left.turn.to:
         return "back to the beginning"
     return f"back to the start of {left.turn.to} ({left.turn.why})"
 
 
-def refuse_stale(wanted: PlanFile, differs: tuple[str, ...]) -> None:
-    """StaleError when there are differences between a plan and what would be done now."""
+def refuse_stale(plan_file: PlanFile, differs: tuple[str, ...]) -> None:
+    """StaleError when a plan differs from what would be done now."""
     if differs:
         raise runs.StaleError(
-            f"the plan {wanted.digest[:12]} is stale: {planfile.summary(differs)}; needed: what was planned "
-            "is still what would be done. Next: plan again, compare, and run that"
+            f"the plan {plan_file.digest[:12]} is stale: {planfile.summary(differs)}; needed: what was "
+            "planned is still what would be done. Next: plan again, compare, and run that"
         )
 
 
-def _given(journal: Journal, wanted: PlanFile | None) -> tuple[str, ...]:
-    """Journals that the plan was given, and found to hold."""
-    if wanted is None:
+def _note_given_plan(journal: Journal, plan_file: PlanFile | None) -> tuple[str, ...]:
+    if plan_file is None:
         return ()
-    said = f"the plan {wanted.digest[:12]} that was given still holds"
-    journal.append("note", {"text": said})
-    return (said,)
+    remark = f"the plan {plan_file.digest[:12]} that was given still holds"
+    journal.append("note", {"text": remark})
+    return (remark,)

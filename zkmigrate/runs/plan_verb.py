@@ -1,4 +1,4 @@
-"""The verb plan: make one, or show one that was made."""
+"""The verb plan: make a plan, or show a saved one."""
 
 from __future__ import annotations
 
@@ -13,62 +13,57 @@ from zkmigrate.inventory import inventory as inventories
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.runs.open_run import refuse_stale
-from zkmigrate.runs.verb_context import Setting, print_json, reached, read, told, words_on
+from zkmigrate.runs.verb_context import (
+    VerbContext,
+    history_of,
+    inventory_options,
+    load,
+    open_site,
+    print_result,
+)
 from zkmigrate.ui import plan_text
 
 
-def show_plan(setting: Setting, run_id: str, out: Path | None = None, *, force: bool = False) -> int:
-    """Print the plan; only looks. run_id: the run whose rehearsal tells how long the window will be.
-
-    out: where to write it too, over another file only with ``force``.
-    """
-    inventory, playbook = read(setting)
+def show_plan(context: VerbContext, run_id: str, out: Path | None = None, *, force: bool = False) -> int:
+    """Print the plan; reads only. run_id: its rehearsal tells how long the window will be. out: also write it
+    there, over another file only with ``force``."""
+    inventory, playbook = load(context)
     if out is not None:
         planfile.refuse_taken(out, force=force)
-    made = _planned(setting, inventory, playbook, told(setting, run_id, inventory, playbook))
+    plan_file = _make(context, inventory, playbook, history_of(context, run_id, inventory, playbook))
     if out is not None:
-        planfile.write(out, made, force=force)
-    if setting.as_json:
-        print_json(setting, made.to_json())
-    else:
-        setting.out.write("".join(f"{line}\n" for line in plan_text.lines(made)))
-        if out is not None:
-            setting.out.write(f"written to {out}: plan {made.digest}\n")
-            setting.out.write(
-                f"   apply it: zkmigrate run {words_on(setting)} --plan {shlex.quote(str(out))}\n"
-            )
-    return 8 if made.unknown else 0
+        planfile.write(out, plan_file, force=force)
+    lines = plan_text.lines(plan_file)
+    if out is not None:
+        command = f"zkmigrate run {inventory_options(context)} --plan {shlex.quote(str(out))}"
+        lines += [f"written to {out}: plan {plan_file.digest}", f"   apply it: {command}"]
+    print_result(context, plan_file.to_json(), lines)
+    return 8 if plan_file.unknown else 0
 
 
-def show_planned(setting: Setting, file: Path, *, offline: bool) -> int:
-    """Print a plan that was written, and whether it still holds: a remark, never a refusal.
-
-    offline: without asking the hosts.
-    """
-    planned_then = planfile.read(file)
-    remarks = _remarks_on(setting, planned_then, offline=offline)
-    if setting.as_json:
-        print_json(setting, {**planned_then.to_json(), "remarks": remarks})
-        return 0
-    setting.out.write("".join(f"{line}\n" for line in plan_text.lines(planned_then)))
-    setting.out.write("".join(f"warning: {remark}\n" for remark in remarks))
+def show_saved(context: VerbContext, file: Path, *, offline: bool) -> int:
+    """Print a saved plan, and as a remark whether it still holds. offline: do not ask the hosts."""
+    saved = planfile.read(file)
+    remarks = _remarks_on(context, saved, offline=offline)
+    lines = [*plan_text.lines(saved), *(f"warning: {remark}" for remark in remarks)]
+    print_result(context, {**saved.to_json(), "remarks": remarks}, lines)
     return 0
 
 
-def _remarks_on(setting: Setting, then: PlanFile, *, offline: bool) -> list[str]:
-    """Why ``run --plan`` would refuse this plan now, as far as it can be told."""
+def _remarks_on(context: VerbContext, saved: PlanFile, *, offline: bool) -> list[str]:
+    """Why ``run --plan`` would refuse this plan now, as far as can be seen."""
     remarks = []
     try:
-        if run_id := runs.applied_by(setting.runs, then.digest):
+        if run_id := runs.applied_by(context.runs, saved.digest):
             remarks.append(f"run {run_id} was begun with this plan")
     except ZkmigrateError as error:
         remarks.append(f"whether a run was begun with this plan cannot be told: {error}")
     try:
-        inventory, playbook = read(setting)
-        refuse_stale(then, planfile.heading_differences(then, playbook.id, inventories.digest(inventory)))
+        inventory, playbook = load(context)
+        refuse_stale(saved, planfile.heading_differences(saved, playbook.id, inventories.digest(inventory)))
         if not offline:
-            now = _planned(setting, inventory, playbook, None)
-            refuse_stale(then, planfile.differences(then, now))
+            now = _make(context, inventory, playbook, None)
+            refuse_stale(saved, planfile.differences(saved, now))
     except runs.StaleError as error:
         remarks.append(str(error))
     except ZkmigrateError as error:
@@ -76,10 +71,12 @@ def _remarks_on(setting: Setting, then: PlanFile, *, offline: bool) -> list[str]
     return remarks
 
 
-def _planned(setting: Setting, inventory: Inventory, playbook: Playbook, history: History | None) -> PlanFile:
-    """history: of the run whose figures and retired brokers count; None for a run that has not begun."""
+def _make(
+    context: VerbContext, inventory: Inventory, playbook: Playbook, history: History | None
+) -> PlanFile:
+    """history: of the run whose figures and retired brokers to use; None without a run."""
     records = history.records() if history is not None else {}
     retired = tuple(history.retired.values()) if history is not None else ()
-    with reached(setting, inventory, "plan") as site:
-        made = plan.make(playbook, inventory, site.look, site.window_lines(playbook, records), retired)
-    return planfile.from_plan(made)
+    with open_site(context, inventory, "plan") as site:
+        lines = site.window_lines(playbook, records)
+        return planfile.from_plan(plan.make(playbook, inventory, site.look, lines, retired))

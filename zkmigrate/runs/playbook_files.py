@@ -1,4 +1,4 @@
-"""Playbooks by name: those that are shipped, or one from a file."""
+"""Loads a playbook: a shipped one by name, or one from a file."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ DEFAULT = "kafka_zookeeper_move"
 
 
 def load(name: str) -> Playbook:
-    """A shipped playbook by name, or one from a ``.py`` file; its module has ``PLAYBOOK``.
+    """A shipped playbook by name, or ``PLAYBOOK`` of a ``.py`` file.
 
-    UsageError when there is none of that name, or its file does not run.
+    UsageError for an unknown name and for a file that fails.
     """
     if name.endswith(".py"):
         module = _from_file(Path(name))
@@ -51,14 +51,14 @@ def _from_file(path: Path) -> object:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # whatever the operator's file does wrong
         raise UsageError(
-            f"{path}:{_line(error, path)}: the playbook file does not run: {type(error).__name__}: "
+            f"{path}:{_failed_line(error, path)}: the playbook file fails: {type(error).__name__}: "
             f"{getattr(error, 'msg', None) or error}. Next: correct the file, or leave --playbook out"
         ) from error
     return module
 
 
-def _line(error: BaseException, path: Path) -> int:
-    """Where in the file it went wrong, as far as that can be told; else 1."""
+def _failed_line(error: BaseException, path: Path) -> int:
+    """The line of the file that failed; 1 when that is not known."""
     if isinstance(error, SyntaxError) and error.lineno:
         return error.lineno
     frames = traceback.extract_tb(error.__traceback__)

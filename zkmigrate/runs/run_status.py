@@ -1,5 +1,4 @@
-"""``status``: where a run stands, from its journal, from what its process said last, and from what the hosts
-say. Read-only."""
+"""``status``: the state of a run, from its journal, its newest events, and its hosts. Read-only."""
 
 from __future__ import annotations
 
@@ -9,10 +8,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 from zkmigrate.engine import events, evidence, hold_file, journal, process, runs, step_names
+from zkmigrate.engine.clock import RealClock
 from zkmigrate.engine.codec import decode_finding, encode_finding
 from zkmigrate.engine.history import CLEANED, History, NotUndone
 from zkmigrate.errors import UsageError
-from zkmigrate.hosts.facts.lock import Held, host_lock
+from zkmigrate.hosts.facts.lock import Lock, host_lock
 from zkmigrate.hosts.facts.status import HostStatus, host_status, unit_status
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.fact import Absent, NotHeard, Reading, Seen, Unknown
@@ -20,26 +20,79 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.sampling import View
 from zkmigrate.model.step import Way
+from zkmigrate.runs.verb_context import VerbContext, existing_run_dir, load, open_site, print_result
 from zkmigrate.ui import finding_lines, recent_events, sentences
 from zkmigrate.ui.board import Board
 
 END = "end"
-"""What ``status --wait`` takes besides a stage or step: the end of the process at work."""
+"""``status --wait`` takes this too: the end of the process that works on the run."""
 
 NOT_REACHED = 1
 GONE = 8
+_WAIT_S = 0.5
+
+
+def status(
+    context: VerbContext,
+    run_id: str,
+    *,
+    offline: bool,
+    wait: str = "",
+    timeout_s: float | None = None,
+    findings: str = "",
+) -> int:
+    """Print the state of a run; writes nothing.
+
+    wait: first wait, at most ``timeout_s``, until this stage or step is done or the process has ended
+    (``END``); the exit code tells which (``waited``). findings: print all of this stage or step, whole.
+    """
+    inventory, playbook = load(context)
+    if wait != END:
+        step_names.known(playbook, wait)
+    if findings != "all":
+        step_names.known(playbook, findings)
+    run_dir = existing_run_dir(context, run_id, inventory, playbook)
+    code = _wait(context, run_dir, wait, timeout_s) if wait else 0
+    body = of_run(run_dir, playbook, playbook.changed(inventory), time.time)
+    body["accepted"] = [x.line for x in inventory.accept]
+    if wait:
+        body["waited"] = {"for": wait, "code": code}
+    if findings:
+        body["findings"] = last_findings(run_dir, findings)
+    if not offline:
+        with open_site(context, inventory, run_dir.name) as site:
+            body["hosts"] = of_hosts(site.look, playbook, inventory)
+            body["operator"] = wrong_machine(site.look, playbook, inventory, body["hosts"])
+    print_result(context, body, lines(body, playbook.views()))
+    return code
+
+
+def _wait(context: VerbContext, run_dir: Path, wait: str, timeout_s: float | None) -> int:
+    """Poll the files of the run until the wait is over; 130 when interrupted."""
+    clock = RealClock(context.interrupt)
+    end = None if timeout_s is None else clock.now() + timeout_s
+    with context.interrupt.listening():
+        while (code := waited(run_dir, wait)) is None:
+            if context.interrupt.wanted:
+                return 130
+            left = _WAIT_S if end is None else min(_WAIT_S, end - clock.now())
+            if left <= 0:
+                return NOT_REACHED
+            clock.pause(left)
+    return code
 
 
 def of_run(
     run_dir: Path, playbook: Playbook, hosts: tuple[str, ...], wall: Callable[[], float]
 ) -> dict[str, Any]:
-    """The side of this machine, as a JSON object. hosts: those that the run may change. wall: seconds since
-    the epoch."""
+    """What this machine knows of the run, as JSON. hosts: those that the run may change. wall: the clock,
+    seconds since the epoch."""
     working = process.at_work(run_dir)
     history = journal.read(run_dir)
     hosts = tuple(host for host in hosts if host not in history.retired)
     standing = runs.state_of(history, playbook)
     wanted = hold_file.HoldFile(run_dir).wanted()
+    not_undone = history.not_undone() if standing.state == "open" and working is None else []
     return {
         "run": run_dir.name,
         "playbook": history.playbook,
@@ -57,18 +110,18 @@ def of_run(
         "begun": [step for step in playbook.step_ids() if step in history.begun - history.done],
         "seconds": {step: history.seconds[step] for step in playbook.step_ids() if step in history.seconds},
         "consents": dict(history.consents),
-        "not_confirmed": _not_confirmed(history),
-        "stands": _stands(history) if standing.state == "open" and working is None else [],
+        "not_confirmed": [applied.operation for applied in history.unconfirmed()],
+        "stands": [change._asdict() for change in not_undone],
         "retired": [retired.words for retired in history.retired.values()],
-        "cleaned": {subtree: told["event"] for subtree, told in history.cleaned.items()},
+        "cleaned": {subtree: entry["event"] for subtree, entry in history.cleaned.items()},
     }
 
 
 def waited(run_dir: Path, name: str) -> int | None:
-    """Whether a wait for a stage, a step or ``END`` is over, as an exit code; None while it is not.
+    """The exit code of a wait for a stage, a step or ``END``; None while it goes on.
 
-    0 when it was reached; where the process has ended without: its exit code, ``NOT_REACHED`` where that is
-    0, ``GONE`` where it left without a word.
+    0: reached. The process ended before: its exit code, ``NOT_REACHED`` if that is 0, ``GONE`` if it
+    recorded no end.
     """
     working = process.at_work(run_dir)  # before the journal: what it wrote last is then there
     history = journal.read(run_dir)
@@ -83,22 +136,22 @@ def waited(run_dir: Path, name: str) -> int | None:
 
 
 def of_hosts(look: Look, playbook: Playbook, inventory: Inventory) -> dict[str, Any]:
-    """The hosts' side: phase, block and lock of every witness, as far as it answers."""
+    """What the hosts say: phase, block and lock of every witness that answers."""
 
-    def ask(host: str) -> tuple[Reading[HostStatus], Reading[Held]]:
+    def ask(host: str) -> tuple[Reading[HostStatus], Reading[Lock]]:
         unit, commands = playbook.service(inventory, host)
         status = unit_status(look, host, unit, commands) if unit else host_status(look, host)
         return status, host_lock(look, host)
 
-    asked = look.each(playbook.witnesses(inventory), ask)
-    return {host: _host(*readings) for host, readings in asked.items()}
+    answers = look.each(playbook.witnesses(inventory), ask)
+    return {host: _host(*readings) for host, readings in answers.items()}
 
 
-def elsewhere(look: Look, playbook: Playbook, inventory: Inventory, hosts: Mapping[str, Any]) -> str:
-    """Where no witness answers a machine that has none of operator's addresses: that it is perhaps the wrong
-    one; else empty. hosts: as :func:`of_hosts` gave them."""
+def wrong_machine(look: Look, playbook: Playbook, inventory: Inventory, hosts: Mapping[str, Any]) -> str:
+    """A warning when no witness answers and this machine has none of the operator's addresses; else empty.
+    hosts: from :func:`of_hosts`."""
     unheard = tuple(f"unknown ({cause})" for cause in get_args(NotHeard))
-    silent = hosts and all(said.get("unknown", "").startswith(unheard) for said in hosts.values())
+    silent = hosts and all(state.get("unknown", "").startswith(unheard) for state in hosts.values())
     here = look.here() if silent else None
     known = inventory.operator if silent and inventory.has("operator") else ()
     if not isinstance(here, Seen) or not known or set(here.value) & set(known):
@@ -109,14 +162,14 @@ def elsewhere(look: Look, playbook: Playbook, inventory: Inventory, hosts: Mappi
     return f"no {one} answers, and this machine sends from {towards}: is it the one that has {given}?"
 
 
-def findings(run_dir: Path, name: str) -> dict[str, list[dict[str, Any]]]:
-    """The findings that the steps of a stage, a step, or ``all`` ended with last."""
-    behind = evidence.chosen(evidence.of(journal.kept_lines(run_dir)), name)
-    return {step: [encode_finding(f) for f in told] for step, told in behind.items()}
+def last_findings(run_dir: Path, name: str) -> dict[str, list[dict[str, Any]]]:
+    """The findings that each step of a stage, one step, or ``all`` steps ended with last."""
+    chosen = evidence.chosen(evidence.of(journal.kept_lines(run_dir)), name)
+    return {step: [encode_finding(f) for f in found] for step, found in chosen.items()}
 
 
 def lines(body: Mapping[str, Any], views: Sequence[View] = ()) -> list[str]:
-    """All sides as text. views: how the playbook tells its samples."""
+    """The state as text. views: how the playbook shows its samples."""
     out = [f"run {body['run']} of {body['playbook']}: {body['state']}, {body['where']}"]
     if body["process"]:
         out += [f"  {line}" for line in _under_way(body, views)]
@@ -140,52 +193,52 @@ def lines(body: Mapping[str, Any], views: Sequence[View] = ()) -> list[str]:
         f"  not undone: {line}"
         for line in runs.not_undone_lines(NotUndone(**s) for s in body.get("stands", ()))
     ]
-    for step, told in body.get("findings", {}).items():
+    for step, found in body.get("findings", {}).items():
         out.append(f"  found by {step}:")
-        out += [f"    {line}" for line in finding_lines.whole([decode_finding(f) for f in told])]
-    if doubt := body.get("operator"):
-        out.append(f"  {doubt}")
-    for host, said in body.get("hosts", {}).items():
-        told = {**said, "lapsed": {True: "yes", False: "no"}.get(said.get("lapsed"), "not known")}
-        text = said.get("unknown") or ", ".join(f"{key} {value}" for key, value in told.items())
+        out += [f"    {line}" for line in finding_lines.whole([decode_finding(f) for f in found])]
+    if warning := body.get("operator"):
+        out.append(f"  {warning}")
+    for host, state in body.get("hosts", {}).items():
+        shown = {**state, "lapsed": {True: "yes", False: "no"}.get(state.get("lapsed"), "not known")}
+        text = state.get("unknown") or ", ".join(f"{key} {value}" for key, value in shown.items())
         out.append(f"  {host}: {text}")
     return out
 
 
 def _walked_back(step: str, seconds: Mapping[str, float]) -> str:
-    """A step that was done once, such as the rehearsal's, and how long it took each way."""
+    """How long a step took each way that is not done now, such as the rehearsal's."""
     ways = {"forward": "", "back": "back "}
-    told = ", ".join(f"{words}{seconds[way]:.2f} s" for way, words in ways.items() if way in seconds)
-    return f"  took  {step} ({told})"
+    took = ", ".join(f"{prefix}{seconds[way]:.2f} s" for way, prefix in ways.items() if way in seconds)
+    return f"  took  {step} ({took})"
 
 
 # --- what the process at work does ---------------------------------------------------------------------
 
 
 def _now(run_dir: Path, history: History, hosts: tuple[str, ...], now: float) -> dict[str, Any]:
-    """What the process at work said and saw last, told at ``at``. ``since`` and ``at`` are seconds since the
-    epoch; ``left_s`` and ``turn_back_s``, the countdown, are counted on until now."""
-    said = recent_events.events(run_dir)
-    waits = said.waits
+    """The newest events and samples of the process, as of ``now``, seconds since the epoch. ``left_s`` and
+    ``turn_back_s`` are counted down until now."""
+    recent = recent_events.read(run_dir)
+    waits = recent.waits
     if waits is not None:
         left = None if waits["left_s"] is None else waits["left_s"] - (now - waits["at"])
         waits = {**waits, "left_s": None if left is None else round(max(0.0, left), 1)}
-    wave = said.wave
+    wave = recent.wave
     if wave is not None and wave["left_s"] is not None:
         wave = {**wave, "left_s": round(max(0.0, wave["left_s"] - (now - wave["at"])), 1)}
-    left_s = None if said.left_s is None else round(said.left_s - (now - said.left_at), 1)
+    left_s = None if recent.left_s is None else round(recent.left_s - (now - recent.left_at), 1)
     return {
         "at": now,
-        "step": said.step,
-        "way": said.way,
-        "since": history.begun_at.get(said.step, said.since),
+        "step": recent.step,
+        "way": recent.way,
+        "since": history.begun_at.get(recent.step, recent.since),
         "waits": waits,
         "wave": wave,
-        "asks": said.asks,
-        "in_flight": list(said.sent.values()),
+        "asks": recent.asks,
+        "in_flight": list(recent.sent.values()),
         "turn_back_s": left_s,
         "hosts": list(hosts),
-        "samples": recent_events.sampled(run_dir),
+        "samples": recent_events.newest_samples(run_dir),
     }
 
 
@@ -209,7 +262,7 @@ def _under_way(body: Mapping[str, Any], views: Sequence[View]) -> list[str]:
         back = "back " if now["way"] == "back" else ""
         out.append(f"now: {back}{now['step']} since {_clock(now['since'])}")
     if wave := now["wave"]:
-        out.append(sentences.how_far(wave["done"], wave["of"], wave["many"], wave["left_s"]))
+        out.append(sentences.progress(wave["done"], wave["of"], wave["many"], wave["left_s"]))
     if waits := now["waits"]:
         left = "" if waits["left_s"] is None else f" ({waits['left_s']:.0f} s left)"
         out.append(f"waits for {waits['what']} since {_clock(waits['since'])}: {waits['progress']}{left}")
@@ -220,7 +273,7 @@ def _under_way(body: Mapping[str, Any], views: Sequence[View]) -> list[str]:
 
 
 def _seen(now: Mapping[str, Any], views: Sequence[View]) -> list[str]:
-    """The hosts as the process saw them last; nothing where that does not read."""
+    """The hosts as the process saw them last; empty for samples of another form."""
     board = Board(lambda: float(now["at"]), views=views)
     board.take(events.RunBegun("", "", Way.FORWARD, False, tuple(now["hosts"]), ()))
     try:
@@ -244,7 +297,7 @@ def _who(wanted: Mapping[str, Any]) -> str:
 
 
 def _clock(at: float) -> str:
-    """A moment on this machine's clock; with its day where that is another one."""
+    """A time on this machine's clock; with its date unless that is today."""
     when, now = time.localtime(at), time.localtime()
     return time.strftime("%H:%M:%S" if when[:3] == now[:3] else "%Y-%m-%d %H:%M:%S", when)
 
@@ -252,16 +305,7 @@ def _clock(at: float) -> str:
 # --- hosts -----------------------------------------------------------------------------------------------
 
 
-def _stands(history: History) -> list[dict[str, Any]]:
-    """What a run changed that nobody works on, and did not undo."""
-    return [one._asdict() for one in history.not_undone()]
-
-
-def _not_confirmed(history: History) -> list[str]:
-    return [applied.operation for applied in history.unconfirmed()]
-
-
-def _host(reading: Reading[HostStatus], lock: Reading[Held]) -> dict[str, Any]:
+def _host(reading: Reading[HostStatus], lock: Reading[Lock]) -> dict[str, Any]:
     if not isinstance(reading, Seen):
         return {"unknown": str(reading)}
     status = reading.value
@@ -276,7 +320,7 @@ def _host(reading: Reading[HostStatus], lock: Reading[Held]) -> dict[str, Any]:
     }
 
 
-def _lock(lock: Reading[Held], status: HostStatus) -> str:
+def _lock(lock: Reading[Lock], status: HostStatus) -> str:
     if isinstance(lock, Unknown):
         return f"unknown: {lock}"
     if isinstance(lock, Absent) or not lock.value.owner:

@@ -1,4 +1,4 @@
-"""What every verb is given and most of them open: inventory, playbook, hosts, the directory of a run."""
+"""What most verbs need: the options of the call, inventory, playbook, hosts, and the directory of a run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from zkmigrate.runs import playbook_files
 
 
 class Site(Protocol):
-    """The reachable world of one inventory and run; ``wiring.Site`` is the real one."""
+    """The hosts of one inventory and run; ``wiring.Site`` is the real one."""
 
     look: Look
     apply: Apply
@@ -43,9 +43,9 @@ class Site(Protocol):
 
 
 @dataclass
-class Setting:
-    """One call of the command line. site: how hosts are reached. interactive: somebody is at a terminal.
-    verb: its name, for those who ask who works on a run."""
+class VerbContext:
+    """One call of the command line. site: connects to the hosts. interactive: a person sits at a terminal.
+    verb: its name, which ``status`` shows."""
 
     inventory: Path
     playbook: str
@@ -59,20 +59,19 @@ class Setting:
     interrupt: Interrupt = field(default_factory=Interrupt)
 
 
-def read(setting: Setting) -> tuple[Inventory, Playbook]:
-    """The inventory, in the shape of the playbook, and the playbook; InventoryError or UsageError for what
-    cannot be read."""
-    playbook = playbook_files.load(setting.playbook)
-    return inventories.load(setting.inventory, playbook.inventory, playbook.sections), playbook
+def load(context: VerbContext) -> tuple[Inventory, Playbook]:
+    """The inventory, checked for this playbook, and the playbook. Raises InventoryError or UsageError."""
+    playbook = playbook_files.load(context.playbook)
+    return inventories.load(context.inventory, playbook.inventory, playbook.sections), playbook
 
 
 @contextlib.contextmanager
-def reached(setting: Setting, inventory: Inventory, run: str) -> Iterator[Site]:
-    """The hosts, for as long as the block lasts. run: its id.
+def open_site(context: VerbContext, inventory: Inventory, run: str) -> Iterator[Site]:
+    """The connections to the hosts, closed after the block. run: its id.
 
-    After a Ctrl-C that ends the process nothing is closed in order: a silent host would keep us.
+    After a Ctrl-C nothing is closed in order: the process ends, and a silent host would delay it.
     """
-    site = setting.site(inventory, run)
+    site = context.site(inventory, run)
     try:
         yield site
     except KeyboardInterrupt:
@@ -83,49 +82,53 @@ def reached(setting: Setting, inventory: Inventory, run: str) -> Iterator[Site]:
     site.close()
 
 
-def existing(setting: Setting, run_id: str, inventory: Inventory, playbook: Playbook) -> Path:
-    """The directory of a run that has begun; UsageError without one."""
-    run_dir = directory(setting, run_id, inventory, playbook)
+def existing_run_dir(context: VerbContext, run_id: str, inventory: Inventory, playbook: Playbook) -> Path:
+    """As ``run_dir_of``; UsageError when that run has not begun."""
+    run_dir = run_dir_of(context, run_id, inventory, playbook)
     if not runs.has_begun(run_dir):
-        raise UsageError(f"no run {run_dir.name} in {setting.runs}. Next: --run-id of another")
+        raise UsageError(f"no run {run_dir.name} in {context.runs}. Next: --run-id of another")
     return run_dir
 
 
-def directory(setting: Setting, run_id: str, inventory: Inventory, playbook: Playbook) -> Path:
-    """Where the run of this id is or would be; without an id the open, else the newest of the inventory."""
+def run_dir_of(context: VerbContext, run_id: str, inventory: Inventory, playbook: Playbook) -> Path:
+    """The directory of the run with this id; without an id of the inventory's open run, else its newest."""
     if run_id:
-        return runs.directory(setting.runs, run_id)
-    return setting.runs / runs.latest(setting.runs, inventory, playbook)
+        return runs.directory(context.runs, run_id)
+    return context.runs / runs.latest(context.runs, inventory, playbook)
 
 
-def told(setting: Setting, run_id: str, inventory: Inventory, playbook: Playbook) -> History | None:
-    """What a run's journal tells; None without an id. StaleError for a run of another inventory."""
+def history_of(context: VerbContext, run_id: str, inventory: Inventory, playbook: Playbook) -> History | None:
+    """The history in a run's journal; None without an id. StaleError for a run of another inventory."""
     if not run_id:
         return None
-    history = journals.read(existing(setting, run_id, inventory, playbook))
+    history = journals.read(existing_run_dir(context, run_id, inventory, playbook))
     if history.binds:
         runs.check_same(history, playbook.id, inventories.digest(inventory))
     return history
 
 
-def words_on(setting: Setting) -> str:
-    """The options that name this inventory and playbook again, for a shell."""
-    words = ["-i", str(setting.inventory)]
-    if setting.playbook != playbook_files.DEFAULT:
-        words += ["--playbook", setting.playbook]
+def inventory_options(context: VerbContext) -> str:
+    """The options that name this inventory and playbook, for a shell."""
+    words = ["-i", str(context.inventory)]
+    if context.playbook != playbook_files.DEFAULT:
+        words += ["--playbook", context.playbook]
     return shlex.join(words)
 
 
-def onward_command(setting: Setting, history: History, playbook: Playbook) -> str:
-    """The command by which an open run goes on.
-
-    One that has walked back to where it was sent is turned forward by ``run``; any other goes on by
-    ``resume``.
-    """
+def next_command(context: VerbContext, history: History, playbook: Playbook) -> str:
+    """The command that continues an open run: ``run`` after a finished way back, else ``resume``."""
     verb = "run" if isinstance(history.next(playbook), Arrived) else "resume"
-    return f"zkmigrate {verb} {words_on(setting)} --run-id {history.run}"
+    return f"zkmigrate {verb} {inventory_options(context)} --run-id {history.run}"
 
 
-def print_json(setting: Setting, body: dict[str, Any]) -> None:
-    """One line of JSON, its keys in order."""
-    setting.out.write(json.dumps(body, ensure_ascii=False, sort_keys=True) + "\n")
+def print_json(context: VerbContext, body: dict[str, Any]) -> None:
+    """Print one line of JSON with sorted keys."""
+    context.out.write(json.dumps(body, ensure_ascii=False, sort_keys=True) + "\n")
+
+
+def print_result(context: VerbContext, body: dict[str, Any], lines: list[str]) -> None:
+    """Print the result as JSON with ``--json``, else as lines."""
+    if context.as_json:
+        print_json(context, body)
+    else:
+        context.out.write("".join(f"{line}\n" for line in lines))

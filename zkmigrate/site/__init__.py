@@ -1,1 +1,1 @@
-"""Everything of one process that reaches hosts and clusters, put together for one inventory and run."""
+"""All connections of one process to hosts and clusters, for one inventory and run."""

@@ -1,8 +1,8 @@
-"""The real look: every question a step may ask, answered by ssh, four-letter words and clients.
+"""The real ``Look``: answers every question of a step by ssh, four-letter words and clients.
 
-Hosts that are only read are asked by SFTP and plain commands of an ordinary account: no sudo, nothing
-installed. The others are asked through zkm-host where root is needed: over the held-open channel once it is
-installed, streamed before. A look that fails is Unknown with its cause, never an exception.
+Read-only hosts are asked by SFTP and plain commands of an ordinary account: no sudo, nothing installed. On
+the others zkm-host answers what needs root: over the held-open channel once installed, streamed before. A
+look that fails is Unknown with its cause, never an exception.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from typing import TypeVar, cast
 
 from zkmigrate import deadline
 from zkmigrate.errors import UsageError
-from zkmigrate.hosts.parallel import Late, together
-from zkmigrate.hosts.transport import here
+from zkmigrate.hosts.parallel import GiveUp, together
+from zkmigrate.hosts.transport import own_addresses
 from zkmigrate.hosts.transport.channels import Channels
+from zkmigrate.hosts.transport.connection import Output
 from zkmigrate.hosts.transport.failure import TransportError
-from zkmigrate.hosts.transport.program import Program, refusal
+from zkmigrate.hosts.transport.program import Program, failure_cause
 from zkmigrate.hosts.transport.reader import SftpReader
 from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import Inventory
@@ -50,18 +51,18 @@ from zkmigrate.zookeeper.data.four_letter_words import not_allowed
 T = TypeVar("T")
 
 FILE_LIMIT = 1 << 20
-"""Bytes: the largest file that ``file`` reads, and the most that zkm-host gives in one read."""
+"""Bytes: the largest file that ``file`` reads, and the most of one zkm-host read."""
 
 _WORD_S = 3.0
-_MUTE_S = 0.3
-"""In a hurry, for a server whose last four-letter word was not answered in time; a healthy one takes
+_SILENT_WORD_S = 0.3
+"""Within a deadline, for a server that did not answer its last four-letter word; a healthy one takes
 milliseconds."""
 _LATE_S = 4.0
-"""In a hurry, so long after most hosts have answered a host is given up whose own waits did not end."""
+"""Within a deadline, a host is given up this long after most others answered."""
 _GETENT_NOTHING = 2
 _ABSENT = "absent"
 _CAUSES: dict[int, Cause] = {4: "missing-tool", 9: "denied"}
-"""What the exit codes of zkm-host mean for a look; everything else is ``failed``."""
+"""zkm-host's exit codes as causes; all others are ``failed``."""
 
 
 class Observe:
@@ -77,12 +78,11 @@ class Observe:
         self._doors = inventory.doors
         self._znodes = ZnodeReader({host: (door.address, door.port) for host, door in self._doors.items()})
         self._canary = BrokerCanary({b.name: (b.address, b.port) for b in inventory.brokers})
-        self._mute: set[str] = set()
+        self._silent: set[str] = set()
         self._not_allowed: set[tuple[str, str]] = set()
 
     def close(self) -> None:
-        """Close the connections to ZooKeeper and to brokers; the transport and channels belong to who made
-        them."""
+        """Close the connections to ZooKeeper and to brokers; the maker closes transport and channels."""
         self._znodes.close()
         self._canary.close()
 
@@ -94,18 +94,17 @@ class Observe:
 
     def word(self, host: str, word: str) -> Reading[str]:
         if host not in self._doors:
-            return Unknown("failed", f"{host} is no ZooKeeper host: it has no four-letter words")
-        most_s = _MUTE_S if deadline.bounded() and host in self._mute else _WORD_S
+            return Unknown("failed", f"{host} is not a ZooKeeper host: it has no four-letter words")
+        most_s = _SILENT_WORD_S if deadline.bounded() and host in self._silent else _WORD_S
         answer = self._word(host, word, most_s)
         if isinstance(answer, Unknown) and answer.cause == "timeout":
-            self._mute.add(host)
+            self._silent.add(host)
         else:
-            self._mute.discard(host)
+            self._silent.discard(host)
         return answer
 
     def _word(self, host: str, word: str, most_s: float) -> Reading[str]:
-        """A word that a server does not allow is asked from its AdminServer, where that is known; from then
-        on first."""
+        """Ask the AdminServer, where known, for a word that the server does not allow; next time at once."""
         door = self._doors[host]
         if door.admin_port is None or (host, word) not in self._not_allowed:
             answer = four_letter_word(door.address, door.port, word, deadline.remaining(most_s))
@@ -114,7 +113,7 @@ class Observe:
             self._not_allowed.add((host, word))
         answer = word_refused(door.address, door.admin_port, word, deadline.remaining(most_s))
         if isinstance(answer, Unknown):
-            # A server that was restarted with another whitelist is asked by its word again.
+            # The server may have been restarted with another whitelist: ask it again next time.
             self._not_allowed.discard((host, word))
         return answer
 
@@ -127,17 +126,19 @@ class Observe:
             if self._program.installed(host):
                 try:
                     answer = self._channels.ask(host, *words)
-                    return _answered(host, words, answer.rc, answer.output)
+                    return _zkm_reading(host, words, answer.rc, answer.output)
                 except TransportError as error:
                     if error.cause != "missing-tool":
                         raise
-                    self._program.forget(host)  # finalized meanwhile: its verbs are streamed from now on
+                    self._program.forget(host)  # finalized meanwhile: stream its verbs from now on
             done = self._program.streamed(host, *words)
         except (TransportError, UsageError) as error:
-            return _unknown(error)
-        if done.rc and done.said.startswith("sudo:"):
-            return Unknown(refusal(done), f"{host}: {done.said}")
-        return _answered(host, words, done.rc, done.text.removesuffix("\n") if done.rc == 0 else done.said)
+            return _failed(error)
+        if done.rc and done.last_line.startswith("sudo:"):
+            return Unknown(failure_cause(done), f"{host}: {done.last_line}")
+        return _zkm_reading(
+            host, words, done.rc, done.text.removesuffix("\n") if done.rc == 0 else done.last_line
+        )
 
     def file(self, host: str, path: str) -> Reading[bytes]:
         if self._is_read_only(host):
@@ -146,11 +147,11 @@ class Observe:
             except FileNotFoundError:
                 return Absent(path)
             except (OSError, TransportError) as error:
-                return _unknown(error, f"{host}: {path}")
-        # One byte more than allowed tells a file of exactly that size from a larger one.
+                return _failed(error, f"{host}: {path}")
+        # One more byte tells a file of exactly the limit from a larger one.
         content = self._read(host, path, 0, FILE_LIMIT)
         if isinstance(content, Unknown) and content.cause in ("denied", "missing-tool"):
-            return self._as_account(host, path, content)
+            return self._file_as_account(host, path, content)
         if isinstance(content, Seen) and len(content.value) == FILE_LIMIT:
             more = self._read(host, path, FILE_LIMIT, 1)
             if not isinstance(more, Seen) or more.value:
@@ -165,7 +166,7 @@ class Observe:
             except FileNotFoundError:
                 return Absent(path)
             except (OSError, TransportError) as error:
-                return _unknown(error, f"{host}: {path}")
+                return _failed(error, f"{host}: {path}")
         answer = self.zkm(host, "list", path)
         if not isinstance(answer, Seen):
             return answer
@@ -191,34 +192,32 @@ class Observe:
         try:
             done = self._transport.exec(host, ["getent", "ahosts", name])
         except TransportError as error:
-            return _unknown(error)
+            return _failed(error)
         if done.rc == _GETENT_NOTHING:
             return Absent(name)
         if done.rc:
-            return Unknown("missing-tool" if done.rc == 127 else "failed", f"{host}: getent: {done.said}")
+            return _command_failed(host, "getent", done)
         return Seen(tuple(dict.fromkeys(line.split()[0] for line in done.text.splitlines() if line.strip())))
 
     def here(self) -> Reading[tuple[str, ...]]:
         inventory = self._inventory
         hosts = (host for names in inventory.hosts.values() for host in names)
-        towards = here.sent_from(inventory.address(host) for host in hosts)
-        own = (*here.owned(inventory.operator if inventory.has("operator") else ()), *towards)
-        return Seen(tuple(dict.fromkeys(own)))
+        operator = inventory.operator if inventory.has("operator") else ()
+        outgoing = own_addresses.sent_from(inventory.address(host) for host in hosts)
+        return Seen(tuple(dict.fromkeys((*own_addresses.owned(operator), *outgoing))))
 
     def znode(self, host: str, path: str) -> Reading[Znode]:
         if host not in self._doors:
-            return Unknown("failed", f"{host} is no ZooKeeper host: it has no znodes")
-        if deadline.bounded() and host in self._mute:
+            return _no_znodes(host)
+        if deadline.bounded() and host in self._silent:
             return Unknown("timeout", f"{host} has not answered for a while")
         answer = self._znodes.read(host, path)
         if isinstance(answer, Unknown) and answer.cause == "timeout":
-            self._mute.add(host)
+            self._silent.add(host)
         return answer
 
     def modified(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, int]]:
-        if host not in self._doors:
-            return Unknown("failed", f"{host} is no ZooKeeper host: it has no znodes")
-        return self._znodes.modified(host, paths)
+        return self._znodes.modified(host, paths) if host in self._doors else _no_znodes(host)
 
     def kafka(self) -> Reading[KafkaView]:
         brokers = [broker.endpoint for broker in self._inventory.brokers]
@@ -230,45 +229,44 @@ class Observe:
         return self._canary.ask_all(within_s)
 
     def topics(self, cluster: str) -> Reading[ClusterTopics]:
-        return self._through(cluster, topic_client.names)
+        return self._ask_brokers(cluster, topic_client.names)
 
     def topic_partitions(
         self, cluster: str, topics: Sequence[str], witnesses: int
     ) -> Reading[TopicPartitions]:
-        return self._through(cluster, lambda brokers: topic_client.partitions(brokers, topics, witnesses))
+        return self._ask_brokers(cluster, lambda brokers: topic_client.partitions(brokers, topics, witnesses))
 
     def log_dirs(
         self, cluster: str, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None = None
     ) -> Reading[Mapping[int, LogDirs]]:
-        return self._through(cluster, lambda at: log_dir_client.log_dirs(at, brokers, partitions))
+        return self._ask_brokers(cluster, lambda at: log_dir_client.log_dirs(at, brokers, partitions))
 
     def topic_settings(self, cluster: str, key: str, topics: Sequence[str]) -> Settings:
-        return self._through(cluster, lambda brokers: topic_client.settings(brokers, key, topics))
+        return self._ask_brokers(cluster, lambda brokers: topic_client.settings(brokers, key, topics))
 
     def refused_setting(
         self, cluster: str, key: str, value: str, topics: Sequence[str]
     ) -> Reading[Mapping[str, str]]:
-        return self._through(cluster, lambda brokers: topic_client.refused(brokers, key, value, topics))
+        return self._ask_brokers(cluster, lambda brokers: topic_client.refused(brokers, key, value, topics))
 
-    def _through(self, cluster: str, ask: Callable[[Sequence[str]], Reading[T]]) -> Reading[T]:
-        """What the brokers of a cluster tell."""
+    def _ask_brokers(self, cluster: str, ask: Callable[[Sequence[str]], Reading[T]]) -> Reading[T]:
         if cluster != KAFKA:
-            return Unknown("failed", f"{cluster} is none of the clusters {KAFKA}")
+            return Unknown("failed", f"unknown cluster {cluster}; the clusters are {KAFKA}")
         return ask([broker.endpoint for broker in self._inventory.kafka.brokers])
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
         def given_up(host: str) -> T:
-            # In a hurry only readings are asked for.
-            return cast(T, Unknown("timeout", f"{host}: no answer yet, while most of the others answered"))
+            # Within a deadline ``ask`` always returns a reading.
+            return cast(T, Unknown("timeout", f"{host}: no answer yet; most other hosts have answered"))
 
-        late = Late(_LATE_S, given_up, time.monotonic) if deadline.bounded() else None
+        late = GiveUp(_LATE_S, given_up, time.monotonic) if deadline.bounded() else None
         return together({name: partial(ask, name) for name in hosts}, late)
 
     def _is_read_only(self, host: str) -> bool:
         return host in self._inventory.read_only
 
     def _read(self, host: str, path: str, offset: int, length: int) -> Reading[bytes]:
-        """Bytes of a file of a host, read by zkm-host, at most ``FILE_LIMIT`` of them."""
+        """At most ``FILE_LIMIT`` bytes of a file, read by zkm-host."""
         answer = self.zkm(host, "read", path, str(offset), str(length))
         if not isinstance(answer, Seen):
             return answer
@@ -277,10 +275,10 @@ class Observe:
         try:
             return Seen(base64.b64decode("".join(answer.value.split()), validate=True))
         except (binascii.Error, ValueError) as error:
-            return Unknown("garbled", f"{host}: {path} came as what is not base64 ({error})")
+            return Unknown("garbled", f"{host}: {path} did not come as base64 ({error})")
 
-    def _as_account(self, host: str, path: str, refused: Unknown) -> Reading[bytes]:
-        """Without sudo, which a finalized host may not grant any more; what may not be read stays unknown."""
+    def _file_as_account(self, host: str, path: str, refused: Unknown) -> Reading[bytes]:
+        """Read without sudo, which a finalized host may not grant any more; ``refused`` if that fails too."""
         try:
             return Seen(self._transport.read(host, path, FILE_LIMIT))
         except FileNotFoundError:
@@ -289,20 +287,19 @@ class Observe:
             return refused
 
     def _command(self, host: str, *argv: str) -> Reading[str]:
-        """A plain command of the ssh account."""
         try:
             done = self._transport.exec(host, argv)
         except TransportError as error:
-            return _unknown(error)
+            return _failed(error)
         if done.rc:
-            return Unknown("missing-tool" if done.rc == 127 else "failed", f"{host}: {argv[0]}: {done.said}")
+            return _command_failed(host, argv[0], done)
         return Seen(done.text)
 
     def _reassignments(self) -> Reading[bytes] | None:
         """The reassignment znode through the first ZooKeeper host that serves; None while none does.
 
-        Never through a host that is only read: a client session there is a transaction, and before the join
-        nothing of ours may be one.
+        Never through a read-only host: a client session there is a transaction, and before the
+        join none may be ours.
         """
         for host in (host for host in self._doors if not self._is_read_only(host)):
             path = self._inventory.kafka.chroot + kafka_client.REASSIGNMENTS
@@ -348,7 +345,7 @@ class ProgramReader:
 
 
 def parse_listing(path: str, text: str) -> Reading[tuple[DirEntry, ...]]:
-    """zkm-host's ``list``: ``TYPE SIZE CHANGED_NS MODE OWNER GROUP NAME`` a line, or one line ``absent``."""
+    """zkm-host's ``list``: lines ``TYPE SIZE CHANGED_NS MODE OWNER GROUP NAME``, or one line ``absent``."""
     if text.strip() == _ABSENT:
         return Absent(path)
     entries: list[DirEntry] = []
@@ -362,6 +359,10 @@ def parse_listing(path: str, text: str) -> Reading[tuple[DirEntry, ...]]:
     return Seen(tuple(sorted(entries, key=lambda entry: entry.name)))
 
 
+def _no_znodes(host: str) -> Unknown:
+    return Unknown("failed", f"{host} is not a ZooKeeper host: it has no znodes")
+
+
 def _resolved_here(name: str) -> Reading[tuple[str, ...]]:
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
@@ -372,7 +373,11 @@ def _resolved_here(name: str) -> Reading[tuple[str, ...]]:
     return Seen(tuple(dict.fromkeys(str(address[0]) for *_, address in found)))
 
 
-def _answered(host: str, words: tuple[str, ...], rc: int, text: str) -> Reading[str]:
+def _command_failed(host: str, program: str, done: Output) -> Unknown:
+    return Unknown("missing-tool" if done.rc == 127 else "failed", f"{host}: {program}: {done.last_line}")
+
+
+def _zkm_reading(host: str, words: tuple[str, ...], rc: int, text: str) -> Reading[str]:
     if rc == 0:
         return Seen(text)
     return Unknown(
@@ -380,10 +385,10 @@ def _answered(host: str, words: tuple[str, ...], rc: int, text: str) -> Reading[
     )
 
 
-def _unknown(error: Exception, where: str = "") -> Unknown:
+def _failed(error: Exception, where: str = "") -> Unknown:
     prefix = f"{where}: " if where else ""
     if isinstance(error, TransportError):
         return Unknown(error.cause, f"{prefix or error.host + ': '}{error.why}")
     cause: Cause = "denied" if isinstance(error, PermissionError) else "failed"
-    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return Unknown(cause, f"{prefix}{said}")
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return Unknown(cause, f"{prefix}{text}")

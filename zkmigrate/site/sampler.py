@@ -1,7 +1,7 @@
-"""The sampler: asks a playbook's questions now and then while a run goes on, for its report and the screen.
+"""Asks a playbook's questions regularly during a run, for the report and the screen.
 
-It decides nothing and stops nothing. Each question has a thread of its own, so that one silent system does
-not keep the others from being asked; the connections are not those of the steps or the watch.
+Samples decide nothing. Each question has its own thread, so that a silent system delays no other one, and
+its own connections.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.look import KafkaView
 from zkmigrate.model.sampling import Body, Question
 
-PRODUCED_S = 1.0
-_UNCHANGED_S = 5.0
+CANARY_S = 1.0
+_REPEAT_S = 5.0
 
 
 class Sampler:
-    """Asks its questions from ``begin`` until ``close``, and notes the answers."""
+    """Asks its questions from ``begin`` until ``close`` and records the answers."""
 
     def __init__(self, questions: tuple[Question, ...], samples: Samples) -> None:
         self._questions = questions
         self._samples = samples
-        self._over = threading.Event()
+        self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
 
     def begin(self) -> None:
@@ -39,29 +39,29 @@ class Sampler:
             thread.start()
 
     def close(self) -> None:
-        """Stop, and wait for what is being asked; not for a host that keeps silent."""
-        self._over.set()
+        """Stop, and wait at most 5 s for each open question."""
+        self._stop.set()
         for thread in self._threads:
             thread.join(timeout=5.0)
 
     def _repeat(self, question: Question) -> None:
         while True:
-            with suppress(Exception):  # what fails in an unforeseen way is a sample less, never a run's end
+            with suppress(Exception):  # an unforeseen error costs a sample, never the run
                 ask(question, self._samples)
-            if self._over.wait(question.every_s):
+            if self._stop.wait(question.every_s):
                 return
 
 
 def ask(question: Question, samples: Samples) -> None:
-    """Ask once, and note the answer with the moment at which it was asked for."""
+    """Ask once, and record the answer under the time of the question."""
     asked = samples.now()
     if (body := question.ask()) is not None:
         samples.note_at(asked, question.kind, body)
 
 
 class Canary(Protocol):
-    """What writes into a system, so that its clients' view is known. sampled: what came of it since the last
-    call, as of ``now``; None for nothing."""
+    """Writes into a system as its clients do. sampled: the results since the last call, as of ``now``; None
+    for none."""
 
     def begin(self) -> None: ...
     def rest(self) -> None: ...
@@ -69,20 +69,17 @@ class Canary(Protocol):
     def sampled(self, now: float) -> Body | None: ...
 
 
-class Produced:
-    """Lets a canary send while one of ``stages`` is walked, and notes what came of it.
-
-    kind: of its samples.
-    """
+class CanarySampler:
+    """Lets a canary send during ``stages`` and records its results as samples of this ``kind``."""
 
     def __init__(self, kind: str, canary: Canary, stages: Container[str], samples: Samples) -> None:
         self._canary = canary
         self._stages = stages
         self._samples = samples
-        self.question = Question(kind, PRODUCED_S, self._ask)
+        self.question = Question(kind, CANARY_S, self._ask)
 
     def close(self) -> None:
-        """Stop sending, and note the last of it; once nobody asks any more."""
+        """Stop sending and record the last results; call it after the sampler is closed."""
         self._canary.close()
         if (body := self._canary.sampled(self._samples.now())) is not None:
             self._samples.note(self.question.kind, body)
@@ -95,20 +92,19 @@ class Produced:
         return self._canary.sampled(self._samples.now())
 
 
-class Heard:
-    """Notes the cluster as the steps see it: when something about it has changed, and now and then. kind: of
-    the samples."""
+class ClusterSampler:
+    """Records the cluster as the steps see it, at each change and every 5 s, as samples of this ``kind``."""
 
-    def __init__(self, kind: str, tell: Callable[[KafkaView], Body], samples: Samples) -> None:
+    def __init__(self, kind: str, to_body: Callable[[KafkaView], Body], samples: Samples) -> None:
         self._kind = kind
-        self._tell = tell
+        self._to_body = to_body
         self._samples = samples
         self._last: tuple[float, Body] | None = None
 
     def __call__(self, reading: Reading[KafkaView]) -> None:
         if not isinstance(reading, Seen):
             return
-        body, now = self._tell(reading.value), self._samples.now()
-        if self._last is None or self._last[1] != body or now - self._last[0] >= _UNCHANGED_S:
+        body, now = self._to_body(reading.value), self._samples.now()
+        if self._last is None or self._last[1] != body or now - self._last[0] >= _REPEAT_S:
             self._last = (now, body)
             self._samples.note(self._kind, body)

@@ -1,6 +1,6 @@
-"""The real world, put together: transport, channels, look, apply, lock, watch for one inventory and run.
+"""Assembles the real world: transport, channels, look, apply, lock and watch for one inventory and run.
 
-Only the command line imports this, and only when a verb needs hosts: it pulls in paramiko and the clients.
+The command line imports it only when a verb needs hosts: paramiko and the clients are slow to import.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from zkmigrate.model.sampling import Body
 from zkmigrate.model.step import Context, Records
 from zkmigrate.model.window import Probe
 from zkmigrate.site.observe import Observe
-from zkmigrate.site.sampler import Heard, Produced, Sampler
+from zkmigrate.site.sampler import CanarySampler, ClusterSampler, Sampler
 
-_CALL_S = 10.0
+_LOCK_CALL_S = 10.0
 
 
-class NotingObserve(Observe):
-    """A look that tells ``note`` what it saw of the Kafka cluster."""
+class SampledObserve(Observe):
+    """A look that passes every reading of the Kafka cluster to ``note``."""
 
-    note: Heard | None = None
+    note: ClusterSampler | None = None
 
     def kafka(self) -> Reading[KafkaView]:
         reading = super().kafka()
@@ -50,8 +50,8 @@ class NotingObserve(Observe):
 
 
 class Site:
-    """Everything of one process that reaches hosts. ``close`` ends all connections. clusters: as
-    ``Playbook.clusters``, for a process that changes any."""
+    """All connections of one process. clusters: as ``Playbook.clusters``, for a process that changes
+    clusters."""
 
     def __init__(self, inventory: Inventory, run: str, clusters: Mapping[str, str] | None = None) -> None:
         self.inventory = inventory
@@ -60,9 +60,9 @@ class Site:
         program = Program(self._transport, run, zkm_host.program(), zkm_host.sudoers)
         self._steps = Channels(self._transport, run, "steps")
         self._watching = Channels(self._transport, run, "watch")
-        # A status takes many times as long as a renewal, which must not wait for it.
+        # Statuses are slow; a renewal must not wait for one.
         self._probing = Channels(self._transport, run, "looks")
-        self.look = NotingObserve(inventory, self._transport, program, self._steps)
+        self.look = SampledObserve(inventory, self._transport, program, self._steps)
         self._watch_look = Observe(inventory, self._transport, program, self._probing)
         self._sample_look = Observe(inventory, self._transport, program, self._probing)
         self._clusters: dict[str, Alter] = {
@@ -72,47 +72,45 @@ class Site:
         self._samples: Samples | None = None
 
     def lock(self, clock: Clock, playbook: Playbook, *, steal: bool) -> HostLock:
-        """The lock on the playbook's witnesses; not taken yet."""
+        """The lock on the playbook's witnesses, not yet taken."""
         owner = f"{getpass.getuser()}@{socket.gethostname()}"
         names, nonce = playbook.witnesses(self.inventory), int(clock.wall() * 1000)
         many = playbook.many_witnesses
         return HostLock(names, owner, self._ask, nonce, steal=steal, before=playbook.unlocked, many=many)
 
     def window_lines(self, playbook: Playbook, records: Records) -> tuple[str, ...]:
-        """What ``plan`` says of the whole run. records: of one that may have been rehearsed."""
+        """The plan's lines about the whole run. records: of a run that may have been rehearsed."""
         return playbook.foreseen(Context("plan", self.inventory, records=records), self.look)
 
     def watch(self, clock: Clock, lock: HostLock) -> Watch:
-        """The watch, over channels of its own, and its second process."""
+        """The watch over its own channels, with its second process."""
         hosts, renew = lock.hosts, partial(self._renew, lock)
         other = renewal_process.RenewalProcess(hosts, self.inventory, self._run, lambda: lock.number)
         return Watch(hosts, renew, clock.now, clock.wall, self._probes, other)
 
     def sample(self, samples: Samples, playbook: Playbook) -> Callable[[], None]:
-        """Note from now on what the playbook samples; the answer ends that."""
+        """Start the playbook's samples; call the result to stop."""
         self._samples = samples
         sampled = playbook.sampling
-        self.look.note = next((Heard(*one.heard, samples) for one in sampled if one.heard), None)
-        plugs = [one.canary for one in sampled if one.canary is not None]
-        canaries = [(kind, resolve_name(plug)(self.inventory)) for kind, plug in plugs]
-        produced = [
-            Produced(kind, canary, playbook.noticed, samples)
-            for kind, canary in canaries
-            if canary is not None
+        self.look.note = next((ClusterSampler(*one.heard, samples) for one in sampled if one.heard), None)
+        canaries = [
+            CanarySampler(kind, canary, playbook.noticed, samples)
+            for kind, plug in (one.canary for one in sampled if one.canary is not None)
+            if (canary := resolve_name(plug)(self.inventory)) is not None
         ]
-        asked = [q for one in sampled for q in one.questions(self.inventory, self._sample_look)]
-        sampling = Sampler((*asked, *(one.question for one in produced)), samples)
-        sampling.begin()
+        questions = [q for one in sampled for q in one.questions(self.inventory, self._sample_look)]
+        sampler = Sampler((*questions, *(one.question for one in canaries)), samples)
+        sampler.begin()
 
         def end() -> None:
-            sampling.close()
-            for one in produced:
+            sampler.close()
+            for one in canaries:
                 one.close()
 
         return end
 
     def copies(self, clock: Clock, lock: HostLock) -> Copies:
-        """Puts the journal on the witnesses that gave the lock."""
+        """Copies the journal to the witnesses that gave the lock."""
 
         def ask(host: str, words: tuple[str, ...], fencing: int) -> Outcome:
             return self._steps.ask(host, *words, fencing=fencing, deadline_s=change.ANSWER_S)
@@ -120,22 +118,15 @@ class Site:
         return Copies(ask, lambda: lock.held, lambda: lock.number, clock.now)
 
     def close(self) -> None:
-        """End everything."""
+        """Close all connections."""
         for alter in self._clusters.values():
             alter.close()
-        for part in (
-            self.look,
-            self._watch_look,
-            self._sample_look,
-            self._steps,
-            self._watching,
-            self._probing,
-            self._transport,
-        ):
+        looks = (self.look, self._watch_look, self._sample_look)
+        for part in (*looks, self._steps, self._watching, self._probing, self._transport):
             part.close()
 
     def _ask(self, host: str, words: tuple[str, ...], fencing: int) -> Outcome:
-        return self._watching.ask(host, *words, fencing=fencing, deadline_s=_CALL_S)
+        return self._watching.ask(host, *words, fencing=fencing, deadline_s=_LOCK_CALL_S)
 
     def _renew(self, lock: HostLock, host: str, fence_ms: int, cut_ms: int) -> Outcome:
         words = ("renew", str(fence_ms), str(cut_ms))

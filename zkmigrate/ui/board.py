@@ -1,12 +1,11 @@
-"""What the live view shows, as plain lines that fit a terminal: made from events and samples, drawn
-elsewhere.
+"""The lines of the live view, made from events and samples.
 
-Safe to use from several threads: events come from the walk, samples from threads of their own, and the view
-is drawn on another.
+Thread-safe: events come from the walk, samples from their own threads, and another thread draws.
 """
 
 from __future__ import annotations
 
+import re
 import textwrap
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -18,18 +17,58 @@ from zkmigrate.engine.history import REHEARSED
 from zkmigrate.model.sampling import View, span
 from zkmigrate.model.step import Way
 from zkmigrate.ui import sentences
-from zkmigrate.ui.eta import Pace
 
 Line = tuple[str, str]
 """A line and its style; the style is empty, ``bold``, ``dim``, ``warn`` or ``bad``."""
 
 _LEAST_HOSTS = 3
 _URGENT_S = 3.0
+_OF = re.compile(r"(\d+(?:\.\d+)?) of (\d+(?:\.\d+)?)")
+_COUNT = re.compile(r"(\d+) ")
+_LEAST_PACE_S = 3.0
+
+
+class Pace:
+    """Estimates the rest of a wait from progress such as ``3 of 5``, or that begins with the count left."""
+
+    def __init__(self) -> None:
+        self._what = ""
+        self._first: tuple[float, float] | None = None
+        self._last: tuple[float, float] | None = None
+        self.since = 0.0
+
+    def note(self, what: str, progress: str, now: float) -> None:
+        """Note the progress of a wait."""
+        if what != self._what:
+            self._what, self._first, self._last, self.since = what, None, None, now
+        left = _left(progress)
+        if left is None:
+            return
+        if self._first is None or left > self._first[1]:
+            self._first = (now, left)  # it has grown: start again
+        self._last = (now, left)
+
+    def eta_s(self, now: float) -> float | None:
+        """Seconds left at the pace so far; None while unknown."""
+        if self._first is None or self._last is None:
+            return None
+        (began, most), (at, left) = self._first, self._last
+        if at - began < _LEAST_PACE_S or left >= most:
+            return None
+        return max(0.0, left * (at - began) / (most - left) - (now - at))
+
+
+def _left(progress: str) -> float | None:
+    if found := _OF.search(progress):
+        return max(0.0, float(found[2]) - float(found[1]))
+    if counted := _COUNT.match(progress):
+        return float(counted[1])
+    return None
 
 
 @dataclass
 class _Host:
-    """What is known of one host; ``at`` of the last change on the clock of the board."""
+    """The last change of one host; ``at`` on the board's clock."""
 
     text: str = ""
     status: str = ""
@@ -41,15 +80,15 @@ class _Host:
 
 
 class Board:
-    """now: the process's monotonic clock, on which samples are dated too. keys: what can be typed while it
-    waits outside the window, empty for nothing. views: how the playbook tells its samples."""
+    """now: the process's monotonic clock, which also dates samples. keys: the keys that work while the run
+    waits outside the window. views: how the playbook shows its samples."""
 
     def __init__(self, now: Callable[[], float], keys: str = "", views: Sequence[View] = ()) -> None:
         self._now = now
         self._keys = keys
         self._views = tuple(views)
         self._in_window = False
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._title = ""
         self._hosts: dict[str, _Host] = {}
         self._stages: dict[str, str] = {}
@@ -57,19 +96,19 @@ class Board:
         self._wait: events.Waits | None = None
         self._pace = Pace()
         self._hold: events.Holding | None = None
-        self._asked: events.HoldAsked | None = None
-        self._left: tuple[float, float] | None = None
+        self._request: events.HoldAsked | None = None
+        self._countdown: tuple[float, float] | None = None
         self._wave: tuple[float, events.WaveBegun | events.StepBegun] | None = None
 
     def sample(self, mono: float, kind: str, body: Mapping[str, Any]) -> None:
-        """Take in what was seen in passing (``engine/samples.py``)."""
-        with self._guard:
+        """Add a sample (``engine/samples.py``)."""
+        with self._lock:
             for view in self._views:
                 view.take(mono, kind, body)
 
     def take(self, event: events.Event) -> None:
-        """Take in what happened."""
-        with self._guard:
+        """Add an event."""
+        with self._lock:
             self._take(event)
 
     def _take(self, event: events.Event) -> None:
@@ -79,8 +118,8 @@ class Board:
                 self._hosts = {host: _Host() for host in event.hosts}
                 self._stages = {id: "" for id, _ in event.stages} | dict(event.over)
             case events.StageBegun():
-                self._left = None  # of a window; the next countdown says it anew
-                self._settle(event.stage)
+                self._countdown = None  # of a window; the next countdown sets it again
+                self._finish_stages(event.stage)
                 self._in_window = event.window
                 self._stages[event.stage] = "<-" if event.way is Way.BACK else "begins"
             case events.StageSkipped():
@@ -88,12 +127,10 @@ class Board:
             case events.StepBegun():
                 self._wait, self._hold = None, None
                 self._wave = (self._now(), event) if event.of else None
-                arrow = "<- " if event.way is Way.BACK else ""
-                self._stages[event.stage] = f"{arrow}{event.step}"
+                self._stages[event.stage] = f"{_arrow(event.way)}{event.step}"
             case events.StepEnded():
-                self._wait, self._hold, self._left, self._wave = None, None, None, None
-                arrow = "<- " if event.way is Way.BACK else ""
-                self._stages[event.stage] = f"{arrow}{event.step} done"
+                self._wait, self._hold, self._countdown, self._wave = None, None, None, None
+                self._stages[event.stage] = f"{_arrow(event.way)}{event.step} done"
             case events.StepBlocked():
                 self._stages[event.stage] = f"{event.step} blocked"
             case events.WaveBegun():
@@ -108,24 +145,24 @@ class Board:
                 self._wait = event
                 self._pace.note(event.what, event.progress, self._now())
             case events.Countdown():
-                self._left = (self._now(), event.left_s)
+                self._countdown = (self._now(), event.left_s)
             case events.HoldAsked():
-                self._asked = event
+                self._request = event
             case events.Holding():
-                self._hold, self._asked = event, None
-                self._left = None if event.left_s is None else (self._now(), event.left_s)
+                self._hold, self._request = event, None
+                self._countdown = None if event.left_s is None else (self._now(), event.left_s)
             case events.HoldEnded():
-                self._hold, self._asked = None, None
+                self._hold, self._request = None, None
             case events.Turned():
-                self._wait, self._hold, self._left = None, None, None
+                self._wait, self._hold, self._countdown = None, None, None
                 if event.why == REHEARSED:
                     self._rehearsed.add(event.to)
             case events.RunEnded():
-                self._wait, self._hold, self._left = None, None, None
-                self._settle("")
+                self._wait, self._hold, self._countdown = None, None, None
+                self._finish_stages("")
 
-    def _settle(self, current: str) -> None:
-        """What was done last in the stages that are left is what became of them."""
+    def _finish_stages(self, current: str) -> None:
+        """Give each stage but the current one the outcome of its last step."""
         for stage, state in self._stages.items():
             if stage != current and state.endswith(" done"):
                 back = state.startswith("<-") and stage not in self._rehearsed
@@ -135,10 +172,12 @@ class Board:
 
     def lines(self, width: int, height: int) -> list[Line]:
         """The view in at most ``height`` lines of at most ``width`` characters."""
-        with self._guard:
+        with self._lock:
             now = self._now()
             head: list[Line] = [(self._title, "bold"), (self._stage_line(width), "")]
-            tail = [(line, style) for text, style in self._foot(now) for line in _wrapped(text, width, style)]
+            tail = [
+                (line, style) for text, style in self._footer(now) for line in _wrapped(text, width, style)
+            ]
             room = max(_LEAST_HOSTS, height - len(head) - len(tail))
             lines = [*head, *self._host_lines(now, room), *tail]
         return [(_cut(text, width), style) for text, style in lines[: max(height, 1)]]
@@ -154,36 +193,36 @@ class Board:
             dropped += 1
         return _joined(parts[dropped:], dropped)
 
-    def _foot(self, now: float) -> list[Line]:
+    def _footer(self, now: float) -> list[Line]:
         lines: list[Line] = []
         if self._wave is not None:
             at, wave = self._wave
             left_s = None if wave.left_s is None else max(0.0, wave.left_s - (now - at))
-            lines.append((sentences.how_far(wave.done, wave.of, wave.many, left_s), ""))
+            lines.append((sentences.progress(wave.done, wave.of, wave.many, left_s), ""))
         if self._wait is not None and self._hold is None:
             lines += [(line, "") for line in _waiting(self._wait, self._pace, now)]
             lines += [(f"  {self._keys}", "dim")] if self._keys and not self._in_window else []
-        if self._asked is not None:
-            lines.append((f"a hold is asked for, {self._asked.where} ({self._asked.who})", "warn"))
+        if self._request is not None:
+            lines.append((f"a hold is asked for, {self._request.where} ({self._request.who})", "warn"))
         if self._hold is not None:
             lines.append((sentences.holding(replace(self._hold, left_s=None)), "warn"))
-        if self._left is not None:
-            left = max(0.0, self._left[1] - (now - self._left[0]))
+        if self._countdown is not None:
+            left = max(0.0, self._countdown[1] - (now - self._countdown[0]))
             lines.append((f"{left:.1f} s left to turn back", "bad" if left < _URGENT_S else "bold"))
         return lines
 
     def hosts(self) -> list[str]:
         """A line for each view and one for each host, however many there are."""
-        with self._guard:
+        with self._lock:
             return [text for text, _ in self._host_lines(self._now(), len(self._hosts) + len(self._views))]
 
     # --- hosts -----------------------------------------------------------------------------------------
 
     def _host_lines(self, now: float, room: int) -> list[Line]:
-        """What the views say above the hosts, and a line for each host as far as there is room: those in
-        trouble first, then those that were changed last; in the order of the inventory."""
-        told = [line for view in self._views if (line := view.head(self._hosts, now)) is not None]
-        heads = [(f" {text}", "bad" if bad else "") for text, bad in told]
+        """The views' lines, then as many hosts as fit, in the inventory's order. Hosts in trouble come first
+        in the choice, then those changed last."""
+        view_lines = [line for view in self._views if (line := view.head(self._hosts, now)) is not None]
+        heads = [(f" {text}", "bad" if bad else "") for text, bad in view_lines]
         room -= len(heads)
         shown = list(self._hosts)
         if len(shown) > room:
@@ -194,7 +233,7 @@ class Board:
         if hidden := len(self._hosts) - len(shown):
             bad = sum(self._trouble(host) for host in self._hosts if host not in shown)
             lines.append(
-                (f" and {hidden} hosts more, {bad or 'none'} of them in trouble", "bad" if bad else "dim")
+                (f" and {hidden} more hosts, {bad or 'none'} of them in trouble", "bad" if bad else "dim")
             )
         return lines
 
@@ -213,14 +252,15 @@ class Board:
         return self._hosts[host].failed or any(view.troubled(host) for view in self._views)
 
 
+def _arrow(way: Way) -> str:
+    return "<- " if way is Way.BACK else ""
+
+
 def _waiting(wait: events.Waits, pace: Pace, now: float) -> list[str]:
     eta = pace.eta_s(now)
     about = f", about {span(eta)} to go" if eta is not None else ""
     until = "" if wait.left_s is None else f"; gives up in {span(wait.left_s)}"
-    return [
-        f"waits {span(now - pace.since)} for {wait.what}{about}{until}",
-        f"  {wait.progress}",
-    ]
+    return [f"waits {span(now - pace.since)} for {wait.what}{about}{until}", f"  {wait.progress}"]
 
 
 def _joined(parts: list[str], dropped: int) -> str:
@@ -228,7 +268,7 @@ def _joined(parts: list[str], dropped: int) -> str:
 
 
 def _wrapped(text: str, width: int, style: str) -> list[str]:
-    """In full where somebody has to act on it, else one line."""
+    """All lines of a warning, one line of anything else."""
     return textwrap.wrap(text, max(width, 20), subsequent_indent="  ") if style == "warn" else [text]
 
 

@@ -13,16 +13,15 @@ from typing import TextIO
 
 from zkmigrate.clean import indented
 
-_PATIENCE_S = 0.2
+_POLL_S = 0.2
 _LINE_LIMIT = 1 << 16
 
 
 class StdConsole:
-    """Reads whole lines from a file descriptor, so that waiting for one can be bounded.
+    """Reads lines from a file descriptor, so that a wait can be bounded.
 
-    quiet: what to hold still while a question is open (the live view). interrupted: whether somebody wants to
-    stop; a question is then left without an answer. news: what else is to be said while one is open, as
-    lines.
+    quiet: hides the live view while a question is open. interrupted: whether the operator wants to stop; a
+    question then ends without an answer. news: lines to show while a question is open.
     """
 
     def __init__(
@@ -47,7 +46,7 @@ class StdConsole:
             self._out.flush()
 
     def _wrapped(self, line: str) -> str:
-        """A line in the width of the terminal, further ones indented; as it is where nobody sees a width."""
+        """A line wrapped to the terminal's width; unwrapped for a pipe."""
         if not self._out.isatty():
             return indented(line)
         indent = " " * (len(line) - len(line.lstrip()) + 2)
@@ -60,7 +59,7 @@ class StdConsole:
         with self._quiet():
             self._out.write(question)
             self._out.flush()
-            while (line := self.poll(_PATIENCE_S)) == "":
+            while (line := self.poll(_POLL_S)) == "":
                 if self._interrupted():
                     self._out.write("\n")
                     return None
@@ -70,8 +69,8 @@ class StdConsole:
         return line
 
     def forget(self) -> None:
-        """Only at a terminal: there a key pressed too often must not answer the next question. The lines of a
-        pipe were written for questions to come."""
+        """At a terminal a key pressed too often must not answer the next question. The lines of a pipe answer
+        questions to come."""
         if os.isatty(self._fd):
             termios.tcflush(self._fd, termios.TCIFLUSH)
             self._buffer = b""
@@ -88,7 +87,7 @@ class StdConsole:
             self._ended = not data
             self._buffer += data
             if len(self._buffer) > _LINE_LIMIT and b"\n" not in self._buffer:
-                self._buffer = b""  # nobody types that: a device or a file, which must not keep the run
+                self._buffer = b""  # not typed: a device or a file, which must not block the run
                 return ""
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line.decode("utf-8", "replace").strip() or " "

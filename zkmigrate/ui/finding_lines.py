@@ -1,4 +1,4 @@
-"""Findings as lines: what stands in the way first, what has one cause in one line, what holds in short.
+"""Findings as lines: blocking ones first, those with one cause in one line, those that hold in short.
 
 The journal and ``--json`` have every finding whole.
 """
@@ -13,14 +13,14 @@ from zkmigrate.model.fact import NotHeard
 from zkmigrate.model.finding import ACCESS, LOGIN, OPERATOR, Finding, Held, Severity
 
 _HELD = {Held.YES: "ok", Held.NO: "NO", Held.UNKNOWN: "??"}
-_FOLDED_FROM = 4
-"""So many different claims that hold are counted instead of listed."""
+_COUNTED_FROM = 4
+"""From this many claims that hold, they are counted instead of listed."""
 
 _SHUT_OUT = (*get_args(NotHeard), "denied")
-"""The causes for which no look by ssh gets through to a host."""
+"""The causes for which no ssh look reaches a host."""
 
 _NAMED = 3
-"""So many ids are named beside a move; more are counted."""
+"""The most ids named beside a move; the others are counted."""
 
 
 def finding(found: Finding) -> str:
@@ -29,28 +29,28 @@ def finding(found: Finding) -> str:
 
 
 def findings(found: Sequence[Finding]) -> list[str]:
-    """Findings for the screen, in this order: whether this is the right machine, where no host lets it in;
-    hosts that do not answer, one line each; what blocks; what warns; what holds, in short.
+    """Findings for the screen, in this order: a possibly wrong machine; hosts that do not answer, one line
+    each; blocking ones; warnings; those that hold, in short.
 
-    The same claim about several targets, and claims that are unknown for the same reason, are one line; so
-    is all that is unknown because no host lets this machine in.
+    One line holds the same claim about several targets, claims that are unknown for the same reason, and all
+    that is unknown because no host lets this machine in.
     """
     rest = [f for f in found if f.held is not Held.YES and not _later(f)]
     out = [finding(f) for f in rest if f.id == OPERATOR and f.blocks]
     rest = [f for f in rest if not (f.id == OPERATOR and f.blocks)]
-    for of_host in silent(rest):
+    for of_host in by_silent_host(rest):
         out.append(_host(of_host))
         rest = [f for f in rest if f not in of_host]
-    if nobody(found) and (following := [f for f in rest if f.held is Held.UNKNOWN]):
-        out.append(f"[{_HELD[Held.UNKNOWN]}] {follows(following)}")
+    if no_host_accessible(found) and (following := [f for f in rest if f.held is Held.UNKNOWN]):
+        out.append(f"[{_HELD[Held.UNKNOWN]}] {no_access_line(following)}")
         rest = [f for f in rest if f not in following]
-    out += [_together(same) for same in _alike(sorted(rest, key=_weight))]
+    out += [_together(same) for same in _grouped(sorted(rest, key=_severity_order))]
     held: dict[str, list[Finding]] = {}
     for f in found:
         if f.held is Held.YES:
             held.setdefault(f.id, []).append(f)
     later = sum(_later(f) for f in found)
-    if len(held) >= _FOLDED_FROM:
+    if len(held) >= _COUNTED_FROM:
         count = sum(len(same) for same in held.values())
         return [*out, f"{count} findings hold" + (f"; {_run_later(later)}" if later else "")]
     for same in held.values():
@@ -59,9 +59,9 @@ def findings(found: Sequence[Finding]) -> list[str]:
 
 
 def whole(found: Sequence[Finding]) -> list[str]:
-    """Everything that each finding says; what stands in the way last, where a terminal still shows it."""
+    """Each finding whole; blocking ones last, where a terminal still shows them."""
     out: list[str] = []
-    for f in sorted(found, key=lambda f: (f.held is Held.YES, *_weight(f)), reverse=True):
+    for f in sorted(found, key=lambda f: (f.held is Held.YES, *_severity_order(f)), reverse=True):
         where = f" {f.target}" if f.target else ""
         out.append(f"[{_mark(f)}] {f.id}{where}: {f.verdict}")
         parts = [("expected", f.claim if f.seen else "")] if f.held is not Held.YES else [("seen", f.seen)]
@@ -72,25 +72,24 @@ def whole(found: Sequence[Finding]) -> list[str]:
 
 
 def grouped(found: Sequence[Finding]) -> list[str]:
-    """Every finding in short, for a question: what holds by its ids, then what does not hold with what can be
-    done about it, what stands in the way last."""
+    """Every finding in short, for a question: ids of those that hold, then the others with their moves,
+    blocking ones last."""
     held, later = [f for f in found if f.held is Held.YES], [f for f in found if _later(f)]
     out = [f"{len(held)} hold:", *(f"  {line}" for line in by_area(held))] if held else []
     if later:
         out += [f"{_run_later(len(later))}:", *(f"  {line}" for line in by_area(later))]
     rest = [f for f in found if f not in held and f not in later]
-    hosts = silent(rest)
+    hosts = by_silent_host(rest)
     told = [(_host(of_host), of_host[:1]) for of_host in hosts]
     rest = [f for f in rest if all(f not in of_host for of_host in hosts)]
-    told += [(_together(same), same) for same in _alike(sorted(rest, key=_weight))]
+    told += [(_together(same), same) for same in _grouped(sorted(rest, key=_severity_order))]
     for line, same in reversed(told):
         out += [line, *(f"     next: {move}" for move in dict.fromkeys(m for f in same for m in f.moves))]
     return out
 
 
 def by_area(found: Iterable[Finding]) -> list[str]:
-    """The ids of findings, a line for what is checked of source, one for dest, and so on; a number counts the
-    targets."""
+    """The ids of findings, one line for source, one for dest, and so on; a number counts the targets."""
     areas: dict[str, dict[str, int]] = {}
     for f in found:
         of_area = areas.setdefault(f.id.partition(".")[0], {})
@@ -98,22 +97,22 @@ def by_area(found: Iterable[Finding]) -> list[str]:
     return [", ".join(id if n == 1 else f"{id} ({n})" for id, n in ids.items()) for ids in areas.values()]
 
 
-def behind(evidence: Evidence, name: str) -> list[str]:
-    """The findings of a stage or step, or of ``all``, whole; of the newest step, in short, where ``name`` is
-    empty. Which others have some is said first, so that what does not hold stays on the screen."""
-    told = chosen(evidence, name)
-    others = [f"{step} ({len(found)})" for step, found in evidence.items() if step not in told]
-    out = [] if name else [f"in short; whole: f {step}, or f all" for step in told]
+def evidence_lines(evidence: Evidence, name: str) -> list[str]:
+    """The findings of a stage, a step, or ``all``, whole; without a name those of the newest step, in short.
+    The names of other steps with findings come first, so that the findings stay on the screen."""
+    steps = chosen(evidence, name)
+    others = [f"{step} ({len(found)})" for step, found in evidence.items() if step not in steps]
+    out = [] if name else [f"in short; whole: f {step}, or f all" for step in steps]
     out += [f"findings there are also of: {', '.join(others)}"] if others else []
-    out += [] if told or not name else [f"no findings of {name}"]
-    for step, found in told.items():
+    out += [] if steps or not name else [f"no findings of {name}"]
+    for step, found in steps.items():
         out += [f"{step}:", *(f"  {line}" for line in (whole(found) if name else grouped(found)))]
     return out or ["no findings yet"]
 
 
 def moves(found: Iterable[Finding]) -> list[str]:
-    """The moves that the refusing findings leave open, each once, with the ids that it belongs to; one that
-    belongs to all of them comes last, without."""
+    """The moves of the blocking findings, each once, with its ids; moves of all of them come last, without
+    ids."""
     refusing = [f for f in found if f.blocks]
     ids: dict[str, list[str]] = {}
     for f in refusing:
@@ -125,8 +124,8 @@ def moves(found: Iterable[Finding]) -> list[str]:
     return [f"{move} ({_few(of)})" for move, of in ids.items() if move not in common] + common
 
 
-def silent(found: Sequence[Finding]) -> list[list[Finding]]:
-    """Findings that are unknown because one host does not answer, host by host."""
+def by_silent_host(found: Sequence[Finding]) -> list[list[Finding]]:
+    """Findings that are unknown because a host does not answer, one list per host."""
     causes = {f.target: f.cause for f in found if f.id == LOGIN and f.cause in _SHUT_OUT}
     causes |= {f.target: f.cause for f in found if f.id == ACCESS and f.cause}
     hosts: dict[str, list[Finding]] = {}
@@ -136,27 +135,27 @@ def silent(found: Sequence[Finding]) -> list[list[Finding]]:
     return [unknown for unknown in hosts.values() if len(unknown) > 1]
 
 
-def nobody(found: Iterable[Finding]) -> bool:
-    """Whether no host at all lets this machine in: whatever else is unknown follows from that."""
+def no_host_accessible(found: Iterable[Finding]) -> bool:
+    """Whether no host lets this machine in; then every other unknown follows from that."""
     logins = [f for f in found if f.id == LOGIN]
     return bool(logins) and all(f.cause in _SHUT_OUT for f in logins)
 
 
-def follows(unknown: Iterable[Finding]) -> str:
-    """Claims that are unknown because no host lets this machine in, counted and named."""
+def no_access_line(unknown: Iterable[Finding]) -> str:
+    """One line about the claims that are unknown because no host lets this machine in."""
     ids = dict.fromkeys(f.id for f in unknown)
     return f"{len(ids)} more checks are unknown, for no host lets this machine in: {', '.join(ids)}"
 
 
-def telling(of_host: Sequence[Finding]) -> Finding:
-    """The finding that tells best why a host does not answer, of its findings."""
+def best_explanation(of_host: Sequence[Finding]) -> Finding:
+    """The finding of a host that explains best why it does not answer."""
     return next((f for id in (ACCESS, LOGIN) for f in of_host if f.id == id), of_host[0])
 
 
 def why_silent(of_host: Sequence[Finding]) -> tuple[str, str]:
-    """Cause and words of the silence of one host, from its findings."""
-    told = telling(of_host)
-    return told.cause, told.seen.removeprefix(f"unknown ({told.cause}): ").removeprefix(f"{told.target}: ")
+    """Why a host does not answer: the cause and its text."""
+    best = best_explanation(of_host)
+    return best.cause, best.seen.removeprefix(f"unknown ({best.cause}): ").removeprefix(f"{best.target}: ")
 
 
 def _host(of_host: Sequence[Finding]) -> str:
@@ -164,8 +163,8 @@ def _host(of_host: Sequence[Finding]) -> str:
     return f"[{_HELD[Held.UNKNOWN]}] {of_host[0].target}: {cause}: {why}; {len(of_host)} checks unknown"
 
 
-def _alike(found: Iterable[Finding]) -> list[list[Finding]]:
-    """The same claim with the same words, or unknown for the same reason, together, in order."""
+def _grouped(found: Iterable[Finding]) -> list[list[Finding]]:
+    """Findings grouped by the same claim and text, or by the same reason to be unknown, in order."""
     groups: dict[tuple[str, ...], list[Finding]] = {}
     for f in found:
         one = ("", f.seen) if f.cause else (f.id, f.seen, f.needed, f.accepted)
@@ -174,7 +173,7 @@ def _alike(found: Iterable[Finding]) -> list[list[Finding]]:
 
 
 def _together(same: Sequence[Finding]) -> str:
-    """One line about findings with the same words."""
+    """One line about findings with the same text."""
     first, ids = same[0], dict.fromkeys(f.id for f in same)
     if len(ids) > 1:
         return f"[{_mark(first)}] {', '.join(ids)}: {first.seen}"
@@ -191,19 +190,19 @@ def _held(same: Sequence[Finding]) -> str:
 
 
 def _mark(found: Finding) -> str:
-    """Upper case is for what stands in the way; a warning or a remark does not."""
+    """Upper case for a blocking finding, lower case for a warning or a remark."""
     if found.held is Held.NO and not found.blocks:
         return {Severity.WARN: "warn", Severity.INFO: "note"}.get(found.severity, _HELD[found.held])
     return _HELD[found.held]
 
 
-def _weight(found: Finding) -> tuple[bool, bool]:
-    """What blocks before what does not, what is false before what is unknown."""
+def _severity_order(found: Finding) -> tuple[bool, bool]:
+    """Sorts blocking before others, false before unknown."""
     return not found.blocks, found.held is not Held.NO
 
 
 def _later(found: Finding) -> bool:
-    """A check whose gate is still to come: unknown, and of no weight yet."""
+    """Whether the check runs at a later gate: unknown, as information."""
     return found.held is Held.UNKNOWN and found.severity is Severity.INFO
 
 

@@ -12,15 +12,15 @@ from zkmigrate.engine import events
 
 
 class JsonLines:
-    """Writes every event, whole and in order."""
+    """Writes every event in order."""
 
     def __init__(self, out: TextIO, wall: Callable[[], float]) -> None:
         self._out = out
         self._wall = wall
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
 
     def __call__(self, event: events.Event) -> None:
         body = {"at": round(self._wall(), 3), **events.to_json(event)}
-        with self._guard:
+        with self._lock:
             self._out.write(clean(json.dumps(body, ensure_ascii=False)) + "\n")
             self._out.flush()

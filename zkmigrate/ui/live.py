@@ -1,4 +1,4 @@
-"""The live view: the board in place below the story, redrawn several times a second, whatever its size."""
+"""The live view: events scroll by above; below them the board is redrawn four times a second."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ from zkmigrate.ui.styled import Styled
 
 _STYLES = {"bold": "bold", "dim": "dim", "warn": "bold yellow", "bad": "bold red"}
 _SHARE = 2
-"""The board takes at most one ``_SHARE``-th of the terminal's height; above it the story goes on."""
+"""The board takes at most one ``_SHARE``-th of the terminal's height."""
 
 _LEAST_LINES = 8
 _EVERY_S = 0.25
 
 
 class LiveView:
-    """A context manager; events go in by calling it. Everything noteworthy also scrolls by above it.
+    """A context manager; call it with each event.
 
-    keys: what can be typed while the run waits, empty where nobody is asked. clock: the time of day, for the
-    changes outside the window, each of which is told when it is done: the board forgets them. views: how the
-    playbook tells its samples.
+    keys: the keys that work while the run waits, empty with ``--yes``. clock: the time of day for finished
+    changes outside the window. views: how the playbook shows its samples.
     """
 
     def __init__(
@@ -44,35 +43,35 @@ class LiveView:
     ) -> None:
         self._console: Console = Styled(out)
         self._board = Board(now, keys, views)
-        self._live = self._fresh()
-        # Whatever writes to the terminal holds it: what one thread printed would move what another one drew.
-        self._guard = threading.RLock()
+        self._live = self._new_live()
+        # Held by whoever writes to the terminal: one thread's print would shift another one's drawing.
+        self._lock = threading.RLock()
         self._story = sentences.Story()
         self._clock = clock
         self._in_window = False
         self._sent: dict[str, str] = {}
-        self._over = threading.Event()
-        self._drawer = threading.Thread(target=self._draw_again, name="live-view", daemon=True)
+        self._stopped = threading.Event()
+        self._redraws = threading.Thread(target=self._redraw_often, name="live-view", daemon=True)
 
     def __enter__(self) -> LiveView:
         self._live.start()
-        self._drawer.start()
+        self._redraws.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._over.set()
-        self._drawer.join(timeout=5.0)
-        with self._guard:
+        self._stopped.set()
+        self._redraws.join(timeout=5.0)
+        with self._lock:
             self._live.stop()
 
-    def _fresh(self) -> Live:
-        # One that was stopped remembers how many lines it had, and would wipe as many when started again.
+    def _new_live(self) -> Live:
+        # A stopped one remembers its height, and would wipe as many lines when it starts again.
         return Live(console=self._console, auto_refresh=False, transient=True)
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """Take the view off the screen while the operator is asked something."""
-        with self._guard:
+        """Hide the view while a question is open."""
+        with self._lock:
             running = self._live.is_started
             if running:
                 self._live.stop()
@@ -80,29 +79,29 @@ class LiveView:
             yield
         finally:
             if running:
-                with self._guard:
-                    self._live = self._fresh()
+                with self._lock:
+                    self._live = self._new_live()
                     self._live.start()
                     self._redraw()
 
     def sample(self, mono: float, kind: str, body: Mapping[str, Any]) -> None:
-        """What was seen in passing, for the board."""
+        """Show a sample on the board."""
         self._board.sample(mono, kind, body)
 
     def __call__(self, event: events.Event) -> None:
         self._board.take(event)
-        with self._guard:
-            done = self._done(event)
+        with self._lock:
+            done = self._done_line(event)
         if isinstance(
             event, events.Waits | events.Countdown | events.Holding | events.WaveBegun | events.ChangeSent
         ):
             return
-        with self._guard:
+        with self._lock:
             for line in [*self._story.lines(event), *done]:
                 self._console.print(Text(line))
 
-    def _done(self, event: events.Event) -> list[str]:
-        """The change that has just been done, with the time, outside the window."""
+    def _done_line(self, event: events.Event) -> list[str]:
+        """The change that this event ends, with the time; only outside the window."""
         if isinstance(event, events.StageBegun):
             self._in_window = event.window
         elif isinstance(event, events.ChangeSent):
@@ -113,12 +112,12 @@ class LiveView:
                 return [f"   {self._clock()} {text}"]
         return []
 
-    def _draw_again(self) -> None:
-        while not self._over.wait(_EVERY_S):
+    def _redraw_often(self) -> None:
+        while not self._stopped.wait(_EVERY_S):
             self._redraw()
 
     def _redraw(self) -> None:
-        with self._guard:
+        with self._lock:
             if self._live.is_started:
                 self._live.update(self._drawn(), refresh=True)
 

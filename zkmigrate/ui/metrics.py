@@ -1,6 +1,6 @@
-"""``--metrics FILE``: where a run stands, as a text file for Prometheus' node exporter.
+"""``--metrics FILE``: the state of a run as a text file for Prometheus' node exporter.
 
-One gauge for each question that an alert may ask; docs/reference/metrics.md lists them. No host is named.
+docs/reference/metrics.md lists the gauges. No gauge names a host.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _EVERY_S = 1.0
 
 
 class Metrics:
-    """Passes every event on, and writes the file, whole or not at all, when one of them changes a value.
+    """Passes every event on, and writes the file atomically when one changes a value.
 
-    targets: how many targets each ``stage.step`` has, where that is known. now: seconds since the epoch.
-    The run does not rest on the file: when it cannot be written that is said once, and the run goes on.
+    targets: the number of targets of each ``stage.step``, where known. now: seconds since the epoch. When the
+    file cannot be written, it says so once and the run goes on.
     """
 
     def __init__(
-        self, path: Path, shown: events.Emit, targets: Mapping[str, int], now: Callable[[], float]
+        self, path: Path, emit: events.Emit, targets: Mapping[str, int], now: Callable[[], float]
     ) -> None:
-        self._path, self._shown, self._now = path, shown, now
-        self._guard = threading.Lock()
+        self._path, self._emit, self._now = path, emit, now
+        self._lock = threading.Lock()
         self._failed = False
         self._waves = 0
         self._written = -math.inf
@@ -41,12 +41,12 @@ class Metrics:
         self._step = self._gauge("step_active", "1 for the step the run is in.", "step")
         self._back = self._gauge("way_back", "1 while the run walks back.")
         self._begun = self._gauge("step_waves_begun", "Waves the run began in a step.", "step", "way")
-        self._ended_waves = self._gauge("step_waves_done", "Those that are over.", "step", "way")
+        self._ended_waves = self._gauge("step_waves_done", "Waves that are over.", "step", "way")
         self._total = self._gauge("step_targets", "Targets that a step has in all.", "step")
-        self._done = self._gauge("step_targets_done", "Those that were done before this wave.", "step")
-        self._rest = self._gauge("step_seconds_left", "About how long the rest takes, at this wave.", "step")
+        self._done = self._gauge("step_targets_done", "Targets done before this wave.", "step")
+        self._seconds_left = self._gauge("step_seconds_left", "Estimated seconds left, at this wave.", "step")
         self._open = self._gauge("findings_not_held", "Newest findings that do not hold.", "severity", "held")
-        self._alarms = self._gauge("alarms", "What the watch has raised in windows.", "decision")
+        self._alarms = self._gauge("alarms", "Alarms of the watch in windows.", "decision")
         self._left = self._gauge("turn_back_seconds_left", "Until the way back must start; NaN outside.")
         self._ended = self._gauge("run_ended", "1 when the process has ended.")
         self._code = self._gauge("run_exit_code", "Exit code of the process; NaN before its end.")
@@ -63,12 +63,12 @@ class Metrics:
         return Gauge(f"zkmigrate_{name}", text, labels, registry=self._registry)
 
     def __call__(self, event: events.Event) -> None:
-        with self._guard:
+        with self._lock:
             self._take(event)
-            passing = isinstance(event, events.Waits | events.Countdown | events.Holding)
-            if not passing or self._now() - self._written >= _EVERY_S:
+            frequent = isinstance(event, events.Waits | events.Countdown | events.Holding)
+            if not frequent or self._now() - self._written >= _EVERY_S:
                 self._write()
-        self._shown(event)
+        self._emit(event)
 
     def _take(self, event: events.Event) -> None:
         match event:
@@ -83,17 +83,17 @@ class Metrics:
                 self._step.clear()
                 self._step.labels(f"{event.stage}.{event.step}").set(1)
                 self._back.set(event.way is Way.BACK)
-                self._far(event, event.waves)
+                self._note_progress(event, event.waves)
             case events.WaveBegun():
-                self._far(event, self._waves + 1)
+                self._note_progress(event, self._waves + 1)
             case events.StepEnded():
                 step = f"{event.stage}.{event.step}"
                 self._ended_waves.labels(step, event.way.value).set(self._waves)
                 self._done.clear()
-                self._rest.clear()
-                self._found(step, event.findings)
+                self._seconds_left.clear()
+                self._count_findings(step, event.findings)
             case events.StepBlocked():
-                self._found(f"{event.stage}.{event.step}", event.findings)
+                self._count_findings(f"{event.stage}.{event.step}", event.findings)
             case events.Turned():
                 self._back.set(event.way is Way.BACK)
             case events.Countdown():
@@ -109,20 +109,20 @@ class Metrics:
                 self._ended.set(1)
                 self._code.set(event.code)
 
-    def _far(self, event: events.StepBegun | events.WaveBegun, waves: int) -> None:
-        """How far the step is. waves: begun so far; the newest is over when the next begins or the step ends,
-        whichever process saw that."""
+    def _note_progress(self, event: events.StepBegun | events.WaveBegun, waves: int) -> None:
+        """Set the progress of a step. waves: begun so far. The newest is over when the next begins or the
+        step ends, also in a later process."""
         step, self._waves = f"{event.stage}.{event.step}", waves
         self._begun.labels(step, event.way.value).set(waves)
         self._ended_waves.labels(step, event.way.value).set(max(0, waves - 1))
         self._done.clear()
-        self._rest.clear()
+        self._seconds_left.clear()
         if event.of:
             self._total.labels(step).set(event.of)
             self._done.labels(step).set(event.done)
-            self._rest.labels(step).set(math.nan if event.left_s is None else event.left_s)
+            self._seconds_left.labels(step).set(math.nan if event.left_s is None else event.left_s)
 
-    def _found(self, step: str, findings: tuple[Finding, ...]) -> None:
+    def _count_findings(self, step: str, findings: tuple[Finding, ...]) -> None:
         self._findings[step] = findings
         every = [f for of_step in self._findings.values() for f in of_step]
         for severity in Severity:
@@ -137,5 +137,5 @@ class Metrics:
             write_to_textfile(str(self._path), self._registry)
         except OSError as error:
             if not self._failed:
-                self._shown(events.Noted(f"no metrics are written to {self._path}: {error}"))
+                self._emit(events.Noted(f"no metrics are written to {self._path}: {error}"))
             self._failed = True

@@ -1,7 +1,7 @@
-"""What ``zkmigrate preflight`` shows: checks by weight, each with what was seen, what is needed, what to do.
+"""The screen of ``zkmigrate preflight``: each check with what was seen, what is needed, what to do.
 
-Blocks, unknown, warns, later, holds, in this order. On a terminal in colour and in its width; elsewhere
-plain, one line for each thing said. Everything said is in ``--json`` too, finding by finding.
+Sections: blocks, unknown, warns, later, holds. On a terminal in colour and in its width; elsewhere plain, one
+line for each text. ``--json`` has all of it, finding by finding.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _WIDEST = 120
 """Longer lines are hard to read, however wide the terminal is."""
 
 _LISTED = 8
-"""So many targets of one check are told one by one; the others are counted."""
+"""The most targets of one check that are listed; the others are counted."""
 
-Styled = tuple[str, str]
-"""One line and the name of its style, as rich knows styles; empty for none."""
+StyledLine = tuple[str, str]
+"""A line and its rich style; empty for none."""
 
 
 @dataclass
 class Item:
-    """One check that did not hold, or one host that does not answer. told: label and text, in order."""
+    """One check that did not hold, or one host that does not answer. told: (label, text), in order."""
 
     title: str
     told: list[tuple[str, str]] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Section:
-    """Items of one weight. count: how many findings they are made of."""
+    """Items of one severity. count: of their findings."""
 
     name: str
     style: str
@@ -48,7 +48,7 @@ class Section:
 
 
 def tally(findings: Sequence[Finding]) -> dict[str, int]:
-    """How many findings are in each section; each finding is in one."""
+    """The number of findings in each section."""
     counts = dict.fromkeys(("blocks", "unknown", "warns", "later", "holds"), 0)
     for f in findings:
         counts[_section(f)] += 1
@@ -64,7 +64,7 @@ def _section(f: Finding) -> str:
 
 
 def sections(findings: Sequence[Finding], places: Locations) -> tuple[Section, ...]:
-    """The sections that have something to say."""
+    """The sections that are not empty."""
     of = {name: [f for f in findings if _section(f) == name] for name in tally(findings)}
     blocking = sum(f.blocks for f in of["unknown"])
     unknown = "could not be seen, and unknown never passes; " + (
@@ -74,7 +74,7 @@ def sections(findings: Sequence[Finding], places: Locations) -> tuple[Section, .
         Section("blocks", "bold red", "fix these before you begin", len(of["blocks"]),
                 _items(of["blocks"], places)),
         Section("unknown", "bold magenta", unknown, len(of["unknown"]),
-                _unknown(of["unknown"], places, alone=finding_lines.nobody(findings))),
+                _unknown(of["unknown"], places, alone=finding_lines.no_host_accessible(findings))),
         Section("warns", "bold yellow", "a run goes on over these: decide whether you want that",
                 len(of["warns"]), _items(of["warns"], places)),
         Section("later", "bold", "not to be seen yet; looked at when it can be", len(of["later"]),
@@ -86,7 +86,7 @@ def sections(findings: Sequence[Finding], places: Locations) -> tuple[Section, .
 
 
 def _items(findings: Sequence[Finding], places: Locations) -> tuple[Item, ...]:
-    """One item for each check; targets about which the same is to be said are told together."""
+    """One item for each check; targets with the same text share a line."""
     checks: dict[str, list[Finding]] = {}
     for f in findings:
         checks.setdefault(f.id, []).append(f)
@@ -128,13 +128,12 @@ def _moves(findings: Sequence[Finding], places: Locations) -> list[tuple[str, st
 
 
 def _unknown(findings: Sequence[Finding], places: Locations, *, alone: bool) -> tuple[Item, ...]:
-    """Hosts that do not answer first, those with the same reason together; then checks that one look that
-    failed leaves unknown, together; then what could not be seen for a reason of its own. alone: no host
-    lets this machine in."""
+    """First hosts that do not answer, by reason; then checks that one failed look leaves unknown; then the
+    others. alone: no host lets this machine in."""
     reasons: dict[tuple[str, str], list[list[Finding]]] = {}
-    silent = finding_lines.silent(findings)
+    silent = finding_lines.by_silent_host(findings)
     if alone:
-        return _nobody(findings, silent, places)
+        return _no_host(findings, silent, places)
     for of_host in silent:
         reasons.setdefault(finding_lines.why_silent(of_host), []).append(of_host)
     items = [_silent(cause, why, hosts, places) for (cause, why), hosts in reasons.items()]
@@ -162,22 +161,23 @@ def _silent(cause: str, why: str, hosts: Sequence[Sequence[Finding]], places: Lo
     item = Item(f"{', '.join(names)}: no answer ({cause})")
     item.told.append(("seen", why + where))
     item.told.append(("so", f"{sum(map(len, hosts))} checks are unknown"))
-    return Item(item.title, item.told + _moves([finding_lines.telling(of_host) for of_host in hosts], places))
+    item.told += _moves([finding_lines.best_explanation(of_host) for of_host in hosts], places)
+    return item
 
 
-def _nobody(
+def _no_host(
     findings: Sequence[Finding], silent: Sequence[Sequence[Finding]], places: Locations
 ) -> tuple[Item, ...]:
-    """No host lets this machine in: why not, host by host, with one remedy; the rest follows from it."""
+    """No host lets this machine in: the reason per host, with one remedy, and what follows from it."""
     item = Item("no host lets this machine in")
     for of_host in silent:
         (cause, why), name = finding_lines.why_silent(of_host), of_host[0].target
         at = places.host(name)
         item.told.append((name, f"{cause}: {why}" + (f" ({at})" if at else "")))
     item.told.append(("so", f"{sum(map(len, silent))} checks are unknown"))
-    item.told += _moves([finding_lines.telling(of_host) for of_host in silent], places)
+    item.told += _moves([finding_lines.best_explanation(of_host) for of_host in silent], places)
     rest = [f for f in findings if all(f not in of_host for of_host in silent)]
-    return (item, Item(finding_lines.follows(rest))) if rest else (item,)
+    return (item, Item(finding_lines.no_access_line(rest))) if rest else (item,)
 
 
 def _later(findings: Sequence[Finding]) -> tuple[Item, ...]:
@@ -188,14 +188,14 @@ def _later(findings: Sequence[Finding]) -> tuple[Item, ...]:
 
 
 def _holding(findings: Sequence[Finding]) -> tuple[Item, ...]:
-    """One item for what is checked of source, of dest, and so on; a number counts the targets."""
+    """One item for source, one for dest, and so on; a number counts the targets."""
     return tuple(Item(line) for line in finding_lines.by_area(findings))
 
 
-def lines(findings: Sequence[Finding], places: Locations, width: int | None) -> list[Styled]:
-    """The whole screen. width: of the terminal in characters; None where lines are not to be broken."""
+def lines(findings: Sequence[Finding], places: Locations, width: int | None) -> list[StyledLine]:
+    """The whole screen. width: of the terminal in characters; None: do not break lines."""
     wide = None if width is None else max(40, min(width, _WIDEST))
-    out: list[Styled] = []
+    out: list[StyledLine] = []
     for section in sections(findings, places):
         out += _wrapped(f"{section.name.upper()} ({section.count}): {section.note}", "", wide, section.style)
         for item in section.items:
@@ -219,9 +219,9 @@ def show(
     terminal = out.isatty()
     width = shutil.get_terminal_size().columns if terminal else None
     screen = lines(findings, places, width)
-    for said in ending(findings, playbook_words, onward):
-        # A command is copied whole: a terminal may break it, this does not.
-        screen += [(said, "bold")] if "zkmigrate " in said else _wrapped(said, "", width, "bold")
+    for line in ending(findings, playbook_words, onward):
+        # Do not break a command: it is copied whole.
+        screen += [(line, "bold")] if "zkmigrate " in line else _wrapped(line, "", width, "bold")
     if not terminal or os.environ.get("TERM", "dumb") == "dumb":
         out.write("".join(f"{line}\n" for line, _ in screen))
         return
@@ -234,7 +234,7 @@ def show(
         console.print(Text(line, style=style), soft_wrap=True)
 
 
-def _wrapped(text: str, head: str, width: int | None, style: str) -> list[Styled]:
+def _wrapped(text: str, head: str, width: int | None, style: str) -> list[StyledLine]:
     if width is None:
         return [(indented(head + text), style)]
     broken = textwrap.wrap(
@@ -247,8 +247,7 @@ def _wrapped(text: str, head: str, width: int | None, style: str) -> list[Styled
 def ending(findings: Sequence[Finding], playbook_words: str, onward: str = "") -> list[str]:
     """The result, and the next command.
 
-    playbook_words: the options that name this inventory. onward: the command by which a run that is under way
-    goes on, empty where there is none.
+    playbook_words: the options that name this inventory. onward: continues the open run, empty without one.
     """
     counts, blocking = tally(findings), sum(f.blocks for f in findings)
     besides = sum(not f.blocks for f in findings if _section(f) == "unknown")

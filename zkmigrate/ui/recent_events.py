@@ -1,6 +1,6 @@
-"""What a run that is under way said last: its newest events and samples, read from the end of their files.
+"""The newest events and samples of a running process, from the end of their files.
 
-For ``status`` at a second terminal. Nothing here is needed to go on, so whatever does not read is left out.
+For ``status`` at a second terminal. A line that cannot be read is skipped.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from zkmigrate.engine import samples
 from zkmigrate.ui.run_files import EVENTS
 
 _TAIL = 1 << 18
-"""Bytes from the end of each file: some minutes of a busy run."""
+"""Bytes read from the end of each file: some minutes of a busy run."""
 
 
 @dataclass
-class Lately:
-    """A fold over events as JSON; times are seconds since the epoch.
+class RecentEvents:
+    """What the events read so far say of now; times are seconds since the epoch.
 
-    waits: {what, progress, left_s, at, since}. wave: {done, of, left_s, at} of the roll. holds: the event
-    Holding. asks: where a question is open. sent: operation → {host, text, at} of changes without an outcome.
-    left_s: to turn back, at ``left_at``.
+    waits: {what, progress, left_s, at, since}. wave: {done, of, left_s, at}. holds: the event Holding. asks:
+    where a question is open. sent: operation → {host, text, at} of changes without an outcome. left_s: to
+    turn back, at ``left_at``.
     """
 
     step: str = ""
@@ -39,15 +39,15 @@ class Lately:
     left_s: float | None = None
     left_at: float = 0.0
 
-    def fold(self, event: Mapping[str, Any]) -> None:
-        """Take one more event in. KeyError, TypeError or ValueError for what is none."""
+    def add(self, event: Mapping[str, Any]) -> None:
+        """Add one event, as JSON. KeyError, TypeError or ValueError when it is none."""
         at = float(event["at"])
         kind = event["event"]
         if kind in ("RunBegun", "RunEnded", "StepEnded", "StepBlocked", "Turned"):
-            vars(self).update(vars(Lately()))
+            vars(self).update(vars(RecentEvents()))
         elif kind == "StepBegun":
             step = f"{event['stage']}.{event['step']}"
-            vars(self).update(vars(Lately(step, str(event["way"]), at, wave=_how_far(event, at))))
+            vars(self).update(vars(RecentEvents(step, str(event["way"]), at, wave=_progress(event, at))))
         elif kind == "Waits":
             same = self.waits is not None and self.waits["what"] == event["what"]
             since = self.waits["since"] if same and self.waits else at
@@ -57,7 +57,7 @@ class Lately:
             what, left_s = f"hook {event['moment']}", float(event["timeout_s"])
             self.waits = {"what": what, "progress": event["run"], "left_s": left_s, "at": at, "since": at}
         elif kind == "WaveBegun":
-            self.waits, self.wave = None, _how_far(event, at)
+            self.waits, self.wave = None, _progress(event, at)
         elif kind == "HookEnded":
             self.waits = None
         elif kind == "ChangeSent":
@@ -79,26 +79,28 @@ class Lately:
             self.asks = str(event["where"])
 
 
-def events(run_dir: Path) -> Lately:
-    """What the newest events say."""
-    lately = Lately()
+def read(run_dir: Path) -> RecentEvents:
+    """The newest events of a run."""
+    recent = RecentEvents()
     for line in _lines(run_dir / EVENTS):
         try:
-            lately.fold(line)
+            recent.add(line)
         except (KeyError, TypeError, ValueError, AttributeError):
             continue
-    return lately
+    return recent
 
 
-def sampled(run_dir: Path) -> dict[str, dict[str, Any]]:
+def newest_samples(run_dir: Path) -> dict[str, dict[str, Any]]:
     """The newest sample of each kind."""
     return {str(line.get("kind")): line for line in _lines(run_dir / samples.NAME)}
 
 
-def _how_far(event: Mapping[str, Any], at: float) -> dict[str, Any] | None:
-    """What an event tells of it; events of earlier versions tell nothing, or do not name the brokers."""
-    far = {key: event.get(key) for key in ("done", "of", "left_s")} | {"many": event.get("many", "brokers")}
-    return {**far, "at": at} if far["of"] else None
+def _progress(event: Mapping[str, Any], at: float) -> dict[str, Any] | None:
+    """The progress in an event; events of earlier versions lack it, or do not name the brokers."""
+    progress = {key: event.get(key) for key in ("done", "of", "left_s")} | {
+        "many": event.get("many", "brokers")
+    }
+    return {**progress, "at": at} if progress["of"] else None
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -116,8 +118,8 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
         os.close(fd)
     for line in content.split(b"\n"):
         try:
-            said = json.loads(line)
+            found = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(said, dict):
-            yield said
+        if isinstance(found, dict):
+            yield found

@@ -1,6 +1,6 @@
-"""What a run leaves beside its journal: ``plan.json`` (what was planned), ``events.jsonl`` (what was shown).
+"""The files beside a run's journal: ``plan.json`` (its plan) and ``events.jsonl`` (what it showed).
 
-For the report and for people; the run itself never reads them back.
+For the report and for people; the run never reads them.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ PLAN = "plan.json"
 EVENTS = "events.jsonl"
 
 
-def keep_plan(run_dir: Path, plan: PlanFile) -> None:
-    """Write the plan that a run begins with, as ``plan --out`` does."""
+def write_plan(run_dir: Path, plan: PlanFile) -> None:
+    """Write the plan of a run, as ``plan --out`` does."""
     fd = os.open(run_dir / PLAN, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(fd, "w", encoding="utf-8") as file:
         file.write(plan.text())
 
 
 @contextmanager
-def recorded(run_dir: Path, shown: events.Emit) -> Iterator[events.Emit]:
-    """Every event to ``shown`` and, as one line each, to the run's events; processes append after another.
+def recorded(run_dir: Path, emit: events.Emit) -> Iterator[events.Emit]:
+    """Pass every event to ``emit`` and append it to the run's events, one line each.
 
-    The record is not what the run rests on: when it cannot be written that is said once, and the run goes on.
+    When the file cannot be written, it says so once and the run goes on.
     """
     fd = os.open(run_dir / EVENTS, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     file = os.fdopen(fd, "w", encoding="utf-8")
     lines = JsonLines(file, time.time)
     failed = threading.Event()
 
-    def emit(event: events.Event) -> None:
+    def record(event: events.Event) -> None:
         if not failed.is_set():
             try:
                 lines(event)
             except OSError as error:
                 failed.set()
-                shown(events.Noted(f"no more events are recorded in {run_dir / EVENTS}: {error}"))
-        shown(event)
+                emit(events.Noted(f"no more events are recorded in {run_dir / EVENTS}: {error}"))
+        emit(event)
 
     try:
-        yield emit
+        yield record
     finally:
-        with suppress(OSError):  # what a full disk did not take was said above
+        with suppress(OSError):  # a full disk was reported above
             file.close()

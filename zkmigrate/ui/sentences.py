@@ -1,4 +1,4 @@
-"""Events as sentences, shared by the plain and the live view."""
+"""Events as sentences, for the plain and the live view."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from zkmigrate.model.step import Way
 from zkmigrate.ui import finding_lines
 
 _NAMED = 20
-"""So many targets of a wave are named, the others counted."""
+"""The most targets of a wave that are named; the others are counted."""
 
 _ARROW = {Way.FORWARD: "->", Way.BACK: "<-"}
 
 
 def sentence(event: events.Event) -> str:
-    """One event as one line; empty for those that are only worth showing in a live view."""
+    """One event as one line; empty for an event that only the live view shows."""
     match event:
         case events.RunBegun():
             how = "resumed" if event.resumed else "begun"
@@ -27,17 +27,17 @@ def sentence(event: events.Event) -> str:
                 f" ({', '.join(marks)})" * bool(marks)
             )
         case events.StepBegun():
-            far = f"; {how_far(event.done, event.of, event.many, event.left_s)}" if event.of else ""
-            return f"{_ARROW[event.way]} {event.stage}.{event.step}: {event.title}{far}"
+            done = f"; {progress(event.done, event.of, event.many, event.left_s)}" if event.of else ""
+            return f"{_ARROW[event.way]} {event.stage}.{event.step}: {event.title}{done}"
         case events.WaveBegun():
             if not event.of:
                 return ""
-            far = how_far(event.done, event.of, event.many, event.left_s)
-            return f"   {event.stage}.{event.step} goes on with {few(event.targets, _NAMED)}: {far}"
+            done = progress(event.done, event.of, event.many, event.left_s)
+            return f"   {event.stage}.{event.step} goes on with {few(event.targets, _NAMED)}: {done}"
         case events.ChangeSent():
             return f"   {event.change.where}: {event.change.describe()}"
         case events.ChangeEnded():
-            return _ended(event)
+            return _change_ended(event)
         case events.Waits():
             left = "" if event.left_s is None else f" ({event.left_s:.0f} s left)"
             return f"   {event.stage}.{event.step} waits for {event.what}: {event.progress}{left}"
@@ -66,7 +66,7 @@ def sentence(event: events.Event) -> str:
             return f"   a hold is asked for, {event.where} ({event.who})"
         case events.HoldEnded():
             by = f" by {event.by}" if event.by else ""
-            return f"   {event.step} holds no more: {_HOLD_ENDED.get(event.how, event.how)}{by}"
+            return f"   the hold at {event.step} ended: {_HOLD_ENDED.get(event.how, event.how)}{by}"
         case events.Countdown():
             return f"   {event.left_s:.0f} s left to turn back"
         case events.Alarm():
@@ -74,9 +74,9 @@ def sentence(event: events.Event) -> str:
             return f"!! after {event.phase or 'the start'}: {finding}: {event.decision}"
         case events.HookBegun():
             waits = f"at most {event.timeout_s:g} s" if event.waited else "not waited for"
-            return f"   {hook(event)}: {event.run} ({waits})"
+            return f"   {_hook(event)}: {event.run} ({waits})"
         case events.HookEnded():
-            return hook_ended(event)
+            return _hook_ended(event)
         case events.Noted():
             return f"   {event.text}"
         case events.RunEnded():
@@ -92,54 +92,53 @@ _HOLD_ENDED = {
 }
 
 _TURNED = (7, 9)
-"""Exit codes of a run that has turned back and arrived."""
+"""The exit codes of a run that has turned back and arrived."""
 
 
 class Story:
-    """Events as lines, with their findings; what was just said is not said again."""
+    """Events as lines with their findings; findings just shown are not repeated."""
 
     def __init__(self) -> None:
-        self._told: tuple[Finding, ...] = ()
+        self._shown: tuple[Finding, ...] = ()
 
     def lines(self, event: events.Event) -> list[str]:
-        """The lines of one event; none for an event without words."""
+        """The lines of one event."""
         out = [line] if (line := sentence(event)) else []
         if isinstance(event, events.StepEnded | events.StepBlocked | events.RunEnded):
-            if event.findings != self._told:
+            if event.findings != self._shown:
                 out += [f"     {line}" for line in finding_lines.findings(event.findings)]
-            self._told = event.findings
+            self._shown = event.findings
         if isinstance(event, events.RunEnded) and event.code not in _TURNED:  # their move has been made
             out += [f"   next: {move}" for move in finding_lines.moves(event.findings)]
         return [indented(line) for line in out]
 
 
-def _ended(event: events.ChangeEnded) -> str:
+def _change_ended(event: events.ChangeEnded) -> str:
     if event.status == "done":
         return ""
-    said = f": {event.output.strip()}" if event.output.strip() else ""
-    return f"!! {event.target}: {event.operation} {event.status}{said}"
+    output = f": {event.output.strip()}" if event.output.strip() else ""
+    return f"!! {event.target}: {event.operation} {event.status}{output}"
 
 
-def hook(event: events.HookBegun | events.HookEnded) -> str:
-    """A hook by its moment."""
+def _hook(event: events.HookBegun | events.HookEnded) -> str:
     return f"hook {event.moment}{f' of {event.stage}' if event.stage else ''}"
 
 
-def hook_ended(event: events.HookEnded) -> str:
-    """How a hook ended; where it failed, with the end of what it said and where the rest is."""
+def _hook_ended(event: events.HookEnded) -> str:
+    """How a hook ended; of a failed one also the end of its output and where the rest is."""
     took = f"{event.seconds:.1f} s"
     if event.code == 0:
-        return f"   {hook(event)}: done in {took}"
+        return f"   {_hook(event)}: done in {took}"
     ends = {"timeout": "killed", "interrupted": "ended, as asked", "done": f"exit code {event.code}"}
     how = f"{ends[event.how]} after {took}" if event.how in ends else "not started"
-    said = f": {event.said}" if event.said else ""
-    ends_here = event.stops or event.how == "interrupted" or event.moment.startswith("on_")
-    goes_on = "" if ends_here else "; the run goes on"
-    return f"!! {hook(event)}: {how}{said}{f' ({event.output})' if event.output else ''}{goes_on}"
+    output = f": {event.said}" if event.said else ""
+    no_more = event.stops or event.how == "interrupted" or event.moment.startswith("on_")
+    goes_on = "" if no_more else "; the run goes on"
+    return f"!! {_hook(event)}: {how}{output}{f' ({event.output})' if event.output else ''}{goes_on}"
 
 
 def holding(event: events.Holding) -> str:
-    """What can be answered while the walk holds, and what comes without an answer."""
+    """Why the walk holds, the possible answers, and what happens without one."""
     back = "back (b; too late to keep the clients' sessions)" if event.late else "back (b)"
     answers = f"go (g), stop (s) or {back}?"
     if event.before:
@@ -155,9 +154,9 @@ def holding(event: events.Holding) -> str:
     return f"{after}; in {seconds} at most the hosts open by themselves: {answers}"
 
 
-def how_far(done: int, of: int, many: str, left_s: float | None) -> str:
-    """Where a step was when its newest wave began, and about how long the rest takes. many: what its targets
-    are called."""
+def progress(done: int, of: int, many: str, left_s: float | None) -> str:
+    """The progress of a step when its newest wave began, and about how long the rest takes. many: what its
+    targets are called."""
     if left_s is None:
         return f"{done} of {of} {many} done before this wave"
     hours, minutes = divmod(max(1, round(left_s / 60)), 60)

@@ -1,4 +1,4 @@
-"""Rich's console, which writes our own colours and moves of the cursor, and no others."""
+"""Rich's console; control characters in the text itself are removed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zkmigrate.clean import Clean, clean
 
 
 class Styled(Console):
-    """Cleans each text before it is laid out; it writes below the stream that would take our colours away."""
+    """Cleans each text before layout, and writes past the stream that would remove our colours."""
 
     def __init__(self, out: TextIO, width: int | None = None) -> None:
         super().__init__(file=out.raw if isinstance(out, Clean) else out, width=width)

@@ -15,7 +15,7 @@ from tests.unit.byhand.test_functions import FUNCTIONS
 from tests.world.operator import quiet_world
 from tests.world.test_runbook import made
 from zkmigrate.byhand import export, page
-from zkmigrate.byhand.commands import Place, line
+from zkmigrate.byhand.commands import Position, command_line
 from zkmigrate.byhand.sheet import heredoc
 from zkmigrate.clean import inline
 from zkmigrate.errors import UsageError
@@ -262,9 +262,9 @@ def test_no_page_is_made_with_a_command_that_a_terminal_obeys_or_that_ends_its_b
 
 @pytest.mark.parametrize("owner", ["root:root;touch canary", "root:$(touch canary)", "root root", ""])
 def test_no_line_of_the_page_holds_a_word_that_a_shell_would_read(owner: str) -> None:
-    place = Place("night", "join.join", Way.FORWARD)
+    position = Position("night", "join.join", Way.FORWARD)
     with pytest.raises(UsageError):
-        line(place, PutFile("dest1", "/etc/zoo.cfg", b"a\n", owner), "join.join.dest1.$LEG.1")
+        command_line(position, PutFile("dest1", "/etc/zoo.cfg", b"a\n", owner), "join.join.dest1.$LEG.1")
 
 
 def test_every_function_that_reads_an_answer_is_tried() -> None:

@@ -49,6 +49,12 @@ class Place:
             cli, self.words(*words), obj=disk_world.DiskSite, env=self.environ, input=input
         )
 
+    def ends(self, code: int, *words: str, input: str = "") -> str:
+        """What a call prints that ends with this exit code."""
+        done = self.call(*words, input=input)
+        assert done.exit_code == code, done.output
+        return done.output
+
     def process(self, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-m", "tests.unit.disk_world", *self.words(*words)],
@@ -92,10 +98,9 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_run_walks_everything_and_exits_0(place: Place) -> None:
-    done = place.call("run", "--yes")
-    assert done.exit_code == 0, done.output
+    done = place.ends(0, "run", "--yes")
     assert place.files() == ALL
-    assert "disk is complete (exit code 0)" in done.output
+    assert "disk is complete (exit code 0)" in done
     copy = (place.world / "dest1/var/lib/zkmigrate/lab-1/journal.jsonl").read_bytes()
     assert len(copy) > 1000
     assert (place.runs / "lab-1" / journal.NAME).read_bytes().startswith(copy)
@@ -103,17 +108,13 @@ def test_run_walks_everything_and_exits_0(place: Place) -> None:
 
 def test_without_a_terminal_nobody_can_be_asked(place: Place) -> None:
     for words in (("run",), ("run", "--json")):
-        done = place.call(*words)
-        assert done.exit_code == 2
-        assert "give --yes" in done.output
+        assert "give --yes" in place.ends(2, *words)
         assert place.files() == set()
 
 
 def test_a_wrong_inventory_or_playbook_is_refused_with_2(place: Place) -> None:
     place.file.write_text(GOOD.replace("myid: 12", "myid: 11"))
-    done = place.call("run", "--yes")
-    assert done.exit_code == 2
-    assert "migration.yml:16: dest.hosts[1].myid" in done.output
+    assert "migration.yml:16: dest.hosts[1].myid" in place.ends(2, "run", "--yes")
     place.file.write_text(GOOD)
     for name in ("no_such_book", "../book", "book.py"):
         done = CliRunner().invoke(cli, ["plan", "-i", str(place.file), "--playbook", name])
@@ -124,12 +125,12 @@ def test_a_wrong_inventory_or_playbook_is_refused_with_2(place: Place) -> None:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("def x(:\n", "book.py:1: the playbook file does not run: SyntaxError: "),
+        ("def x(:\n", "book.py:1: the playbook file fails: SyntaxError: "),
         (
             "\nimport no_such_module\n",
-            "book.py:2: the playbook file does not run: ModuleNotFoundError: No module",
+            "book.py:2: the playbook file fails: ModuleNotFoundError: No module",
         ),
-        ("raise SystemExit(0)\n", "book.py:1: the playbook file does not run: SystemExit: 0"),
+        ("raise SystemExit(0)\n", "book.py:1: the playbook file fails: SystemExit: 0"),
         ("x = 1\n", "book.py has no PLAYBOOK (seen none, needed PLAYBOOK = Playbook(...)"),
         ("PLAYBOOK = {}\n", "book.py has no PLAYBOOK (seen a dict"),
     ],
@@ -159,9 +160,7 @@ def test_a_run_directory_that_is_a_link_is_refused_with_8(place: Place) -> None:
     place.call("run", "--yes", "--until", "install")
     (place.runs / "lab-1").rename(place.root / "elsewhere")
     (place.runs / "lab-1").symlink_to(place.root / "elsewhere")
-    done = place.call("resume", "--yes")
-    assert done.exit_code == 8
-    assert "no link" in done.output
+    assert "no link" in place.ends(8, "resume", "--yes")
 
 
 def test_an_error_of_this_machine_is_no_traceback(place: Place) -> None:
@@ -177,14 +176,13 @@ def test_an_error_of_this_machine_is_no_traceback(place: Place) -> None:
 def test_preflight_prints_findings_and_exits_3_when_one_blocks(place: Place) -> None:
     assert place.call("preflight").exit_code == 0
     (place.world / "sick").touch()
-    done = place.call("preflight")
-    assert done.exit_code == 3
+    done = place.ends(3, "preflight")
     assert (
         "BLOCKS (1): fix these before you begin\n  disk.well: Failed: sick\n    expected  the world is well\n"
-        in done.output
+        in done
     )
-    assert "    do        heal it\n" in done.output
-    assert done.output.splitlines()[-1].startswith("fix what blocks, then look again: zkmigrate preflight")
+    assert "    do        heal it\n" in done
+    assert done.splitlines()[-1].startswith("fix what blocks, then look again: zkmigrate preflight")
     said = json.loads(place.call("preflight", "--json").output)
     assert (said["code"], said["findings"][0]["held"]) == (3, "no")
     assert sum(said["counts"].values()) == len(said["findings"])
@@ -195,11 +193,10 @@ def test_preflight_prints_findings_and_exits_3_when_one_blocks(place: Place) -> 
 
 def test_plan_shows_changes_with_diffs_and_a_stable_digest(place: Place) -> None:
     (place.world / "dest2/one").write_text("tickTime=3000\n")
-    done = place.call("plan")
-    assert done.exit_code == 0
-    assert "$ sudo zkm-host --run RUN --as N put OPID /one 0644 root:root" in done.output
-    assert "-tickTime=3000" in done.output
-    assert "+tickTime=2000" in done.output
+    done = place.ends(0, "plan")
+    assert "$ sudo zkm-host --run RUN --as N put OPID /one 0644 root:root" in done
+    assert "-tickTime=3000" in done
+    assert "+tickTime=2000" in done
     first, second = (json.loads(place.call("plan", "--json").output) for _ in range(2))
     assert first == second
     steps = {step["id"]: step for stage in first["stages"] for step in stage["steps"]}
@@ -225,17 +222,15 @@ def test_an_open_run_ends_with_the_commands_that_go_on(place: Place) -> None:
     assert f"go on: zkmigrate run -i {place.file} --playbook {PLAYBOOK} --run-id lab-1" in done.output
     place.world.joinpath("sick").touch()
     assert place.call("rollback", "--yes").exit_code == 0
-    done = place.call("run", "--yes")
-    assert done.exit_code == 3
-    assert f"go on: zkmigrate resume -i {place.file} --playbook {PLAYBOOK} --run-id lab-2" in done.output
+    assert f"go on: zkmigrate resume -i {place.file} --playbook {PLAYBOOK} --run-id lab-2" in place.ends(
+        3, "run", "--yes"
+    )
 
 
 def test_until_resume_and_rollback(place: Place) -> None:
     assert place.call("run", "--yes", "--until", "prepare.slow").exit_code == 0
     assert place.files() == {f for f in ALL if not f.endswith("two")}
-    refused = place.call("run", "--yes")
-    assert refused.exit_code == 2
-    assert "run lab-1 is not finished (at prepare.two, forward)" in refused.output
+    assert "run lab-1 is not finished (at prepare.two, forward)" in place.ends(2, "run", "--yes")
     assert place.call("resume", "--yes").exit_code == 0
     assert place.files() == ALL
     assert place.call("rollback", "--yes", "--to", "prepare").exit_code == 0
@@ -278,9 +273,7 @@ def test_a_damaged_journal_stops_with_8_and_goes_on_when_told_the_way(place: Pla
     lines = file.read_bytes().splitlines(keepends=True)
     lines[-3] = lines[-3].replace(b"a", b"b")
     file.write_bytes(b"".join(lines))
-    done = place.call("resume", "--yes")
-    assert done.exit_code == 8
-    assert f"journal line {len(lines) - 2} does not match its own sum" in done.output
+    assert f"journal line {len(lines) - 2} does not match its own sum" in place.ends(8, "resume", "--yes")
     assert place.call("resume", "--yes", "--journal-lost", "back").exit_code == 0
     assert place.files() == set()
 
@@ -328,9 +321,7 @@ def busy(place: Place) -> Iterator[tuple[Place, subprocess.Popen[str]]]:
 def test_two_runs_exclude_each_other_with_5(busy: tuple[Place, subprocess.Popen[str]]) -> None:
     place, _ = busy
     for words in (("resume", "--yes"), ("rollback", "--yes"), ("run", "--yes", "--run-id", "lab-1")):
-        done = place.call(*words)
-        assert done.exit_code == 5, done.output
-        assert "another zkmigrate on this machine works on lab-1" in done.output
+        assert "another zkmigrate on this machine works on lab-1" in place.ends(5, *words)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from zkmigrate.discovery import ansible, render
-from zkmigrate.discovery.clusters import Registered, clusters
-from zkmigrate.discovery.draft import Draft, Ensemble, HostLine, KafkaDraft, SshDraft, Told, agreed
+from zkmigrate.discovery.brokers import Registered, clusters
+from zkmigrate.discovery.draft import Draft, Ensemble, Found, HostLine, KafkaDraft, SshDraft, agreed
 from zkmigrate.discovery.ensembles import Names
 from zkmigrate.discovery.host_survey import KAFKA, ZOOKEEPER, HostSurvey, parse
 from zkmigrate.errors import UsageError
@@ -129,7 +129,7 @@ def test_no_json_of_ansible_crashes(body: Any) -> None:
 def test_ansible_that_is_not_there_or_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="is not on this machine's PATH"):
-        ansible.listed("auto")
+        ansible.run_inventory("auto")
     program = tmp_path / "ansible-inventory"
     for script, said in (
         ("echo 'ERROR! no such file' >&2; exit 1", r"exit 1\): ERROR! no"),
@@ -138,29 +138,34 @@ def test_ansible_that_is_not_there_or_fails_is_named(tmp_path: Path, monkeypatch
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
         with pytest.raises(UsageError, match=said):
-            ansible.listed("auto")
+            ansible.run_inventory("auto")
 
 
 def test_what_hosts_do_not_agree_on_is_said_with_the_value_of_most() -> None:
-    told = agreed(
-        {"a": Told("/x", "seen"), "b": Told("/x", "seen"), "c": Told("/y", "seen"), "d": Told(None, "shut")}
+    found = agreed(
+        {
+            "a": Found("/x", "seen"),
+            "b": Found("/x", "seen"),
+            "c": Found("/y", "seen"),
+            "d": Found(None, "shut"),
+        }
     )
-    assert told == Told("/x", "seen, 2 hosts BUT c has /y; d: shut")
-    nothing = agreed({"a": Told[str](None, "shut"), "b": Told[str](None, "shut")})
-    assert nothing == Told(None, "shut")
+    assert found == Found("/x", "seen, 2 hosts BUT c has /y; d: shut")
+    nothing = agreed({"a": Found[str](None, "shut"), "b": Found[str](None, "shut")})
+    assert nothing == Found(None, "shut")
 
 
 def test_names_are_the_hosts_own_where_they_can_be() -> None:
     names = Names()
     own = [Seen(HostSurvey(text)) for text in ("Zk1.example.com", "zk1", "localhost", "_", "10")]
-    assert [names.of(s, "dest", n) for n, s in enumerate(own, 1)] == [
+    assert [names.name_for(s, "dest", n) for n, s in enumerate(own, 1)] == [
         "zk1",
         "dest2",
         "dest3",
         "dest4",
         "dest5",
     ]
-    assert names.of(Unknown("timeout", ""), "broker", 1, "Kafka_7.x") == "kafka-7"
+    assert names.name_for(Unknown("timeout", ""), "broker", 1, "Kafka_7.x") == "kafka-7"
 
 
 @given(st.text(max_size=40))
@@ -177,11 +182,11 @@ def test_every_text_that_is_written_is_read_back_the_same(text: str) -> None:
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_what_hosts_say_never_becomes_a_line_of_its_own(said: str, name: str) -> None:
     """A host tells its name, its settings and why it refuses; all of it may hold anything."""
-    nothing, told = Told[str](None, said), Told("/x", said)
+    nothing, found = Found[str](None, said), Found("/x", said)
     hosts = (HostLine("a", "10.0.0.1", 1, where=said),)
-    ports = (Told(1, said), Told(2, said), Told(3, said))
-    side = Ensemble(hosts, said, *ports, told, nothing, nothing, told, left_out={"skipACL": said})
-    kafka = KafkaDraft(nothing, told, (), said, nothing, nothing, nothing, nothing)
+    ports = (Found(1, said), Found(2, said), Found(3, said))
+    side = Ensemble(hosts, said, *ports, found, nothing, nothing, found, left_out={"skipACL": said})
+    kafka = KafkaDraft(nothing, found, (), said, nothing, nothing, nothing, nothing)
     draft = Draft("x", (), SshDraft("ops", 22, "k", "h"), side, side, kafka, (said, name))
     document = marked_yaml.parse(render.text(draft, "now"))
     assert document.mistakes == []

@@ -38,7 +38,7 @@ def site(shared: Site) -> Iterator[Site]:
 
 def made(site: Site, **more: object) -> tuple[int, list[str]]:
     said: list[str] = []
-    return init(site.wanted(**more), said.append, None), said
+    return init(site.options(**more), said.append, None), said
 
 
 def written(site: Site) -> tuple[str, Inventory]:
@@ -173,7 +173,7 @@ def test_a_cluster_without_a_chroot_is_refused(site: Site) -> None:
 
 def test_a_host_that_is_not_let_in_is_said_beside_it(site: Site, tmp_path: Path) -> None:
     """Another key is pinned than the host shows: it is not asked, and not offered for pinning either."""
-    wanted = site.wanted(dest=(*DEST[:2], "127.0.0.99"))
+    wanted = site.options(dest=(*DEST[:2], "127.0.0.99"))
     other = daemon.make_key(tmp_path / "other").with_suffix(".pub").read_text().rsplit(" ", 1)[0]
     with Path(wanted.ssh.known_hosts).open("a") as pins:
         pins.write(f"[127.0.0.99]:{site.sshd.port} {other}\n")
@@ -188,11 +188,11 @@ def test_a_host_that_is_not_let_in_is_said_beside_it(site: Site, tmp_path: Path)
 
 def test_where_no_source_host_answers_nothing_is_written(site: Site) -> None:
     """As on a machine that does not reach the hosts: nobody has that address here."""
-    ssh = replace(site.wanted().ssh, port=daemon.free_port())
+    ssh = replace(site.options().ssh, port=daemon.free_port())
     with pytest.raises(UsageError) as caught:
         made(site, source=SOURCE[:2], ssh=ssh)
     told = str(caught.value)
-    assert f"none of source's hosts lets this machine look: {SOURCE[0]}: unknown (refused): " in told
+    assert f"none of source's hosts can be read from this machine: {SOURCE[0]}: unknown (refused): " in told
     assert f"; {SOURCE[1]}: unknown (refused): " in told
     assert "Nothing was written." in told
     assert "this one sends from " in told
@@ -211,12 +211,12 @@ def test_myids_beside_a_source_that_tells_none_are_called_a_guess(site: Site) ->
     text = (site.folder / "migration.yml").read_text()
     assert code == 3
     assert "above source's 0" not in text
-    assert text.count("myid: a guess, for source's are not known: it has to be above all of them") == 3
+    assert text.count("myid: a guess: source's myids are unknown, and it must be above all of them") == 3
 
 
 def test_an_unpinned_host_key_is_shown_and_pinned_only_when_somebody_says_yes(site: Site) -> None:
     pins = site.folder / "pins"
-    wanted = site.wanted()
+    wanted = site.options()
     wanted = replace(wanted, ssh=replace(wanted.ssh, known_hosts=str(pins)))
     said: list[str] = []
     with pytest.raises(UsageError, match="nobody can be asked"):
@@ -242,7 +242,7 @@ def test_an_unpinned_host_key_is_shown_and_pinned_only_when_somebody_says_yes(si
 
 
 def test_keys_behind_a_bastion_are_asked_once_the_bastions_own_is_pinned(site: Site, tmp_path: Path) -> None:
-    wanted = site.wanted()
+    wanted = site.options()
     pins, said, questions = tmp_path / "pins", list[str](), list[str]()
 
     def yes(question: str) -> str:
@@ -255,7 +255,7 @@ def test_keys_behind_a_bastion_are_asked_once_the_bastions_own_is_pinned(site: S
         ssh = replace(wanted.ssh, known_hosts=str(pins), bastion=way)
         assert init(replace(wanted, ssh=ssh), said.append, yes) == 0
     assert written(site)[1].ssh.bastion == way
-    first = said.index("these hosts show keys that nobody has pinned yet:")
+    first = said.index("these hosts show keys that are not pinned yet:")
     assert said[first + 1].startswith(f"  bastion {way}  ssh-ed25519 SHA256:")
     assert said[first + 2].startswith("compare each"), (
         "no host is asked through a bastion that is not trusted"
@@ -297,7 +297,7 @@ def ansible(
 def test_ansible_names_hosts_and_their_account(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = site.wanted()
+    wanted = site.options()
     account = {"ansible_user": wanted.ssh.user, "ansible_port": site.sshd.port}
     groups: dict[str, object] = {
         "zk": {"children": ["zk_old", "zk_new"]},

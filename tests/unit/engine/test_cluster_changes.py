@@ -28,7 +28,7 @@ from tests.unit.engine_world import (
 )
 from tests.world.operator import quiet_world
 from zkmigrate.byhand import commands
-from zkmigrate.byhand.commands import Place
+from zkmigrate.byhand.commands import Position
 from zkmigrate.engine import journal, plan
 from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.journal import NAME
@@ -177,9 +177,9 @@ def test_a_change_of_either_kind_tells_what_it_touches() -> None:
 )  # fmt: skip
 def test_a_setting_by_hand_is_a_line_for_kafkas_own_tool(value: str | None, by_hand: str) -> None:
     change = AlterTopicConfig("kafka", "t", "retention.ms", value, None)
-    place = Place("r-1", STEP, Way.FORWARD)
+    place = Position("r-1", STEP, Way.FORWARD)
     tool = "kafka-configs.sh --bootstrap-server BOOTSTRAP --alter --entity-type topics --entity-name t"
-    assert commands.line(place, change, "o.1") == plan.command(change) == f"{tool} {by_hand}"
+    assert commands.command_line(place, change, "o.1") == plan.command(change) == f"{tool} {by_hand}"
 
 
 def test_the_model_of_a_move_keeps_what_a_topic_sets() -> None:

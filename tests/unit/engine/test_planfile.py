@@ -68,23 +68,23 @@ def test_a_file_that_appears_meanwhile_is_left_alone(place: Place, plan: Path) -
 
 def test_a_plan_that_holds_is_applied_once_and_journaled(place: Place, plan: Path) -> None:
     digest = json.loads(plan.read_text())["digest"]
-    done = place.call("run", "--yes", "--plan", str(plan))
-    assert done.exit_code == 0, done.output
-    assert f"the plan {digest[:12]} that was given still holds" in done.output
+    assert f"the plan {digest[:12]} that was given still holds" in place.ends(
+        0, "run", "--yes", "--plan", str(plan)
+    )
     assert place.files() == ALL
     assert journal.read(place.runs / "lab-1").plan == digest
     assert (place.runs / "lab-1/plan.json").read_bytes() == plan.read_bytes()
-    again = place.call("run", "--yes", "--plan", str(plan))
-    assert again.exit_code == 4
-    assert "was applied by run lab-1; needed: one that no run was begun with. Next:" in again.output
+    assert "was applied by run lab-1; needed: one that no run was begun with. Next:" in place.ends(
+        4, "run", "--yes", "--plan", str(plan)
+    )
     assert not (place.runs / "lab-2").exists()
 
 
 def test_a_stale_plan_says_what_differs_and_leaves_nothing(place: Place, plan: Path) -> None:
     (place.world / "dest2/one").write_text("tickTime=3000\n")
-    refused = place.call("run", "--yes", "--plan", str(plan))
-    assert refused.exit_code == 4
-    assert "is stale: dest2 /one: was not there, is there; needed: what was planned" in refused.output
+    assert "is stale: dest2 /one: was not there, is there; needed: what was planned" in place.ends(
+        4, "run", "--yes", "--plan", str(plan)
+    )
     assert place.call("plan", "--out", str(plan), "--force").exit_code == 0
     (place.world / "dest2/one").write_text("tickTime=4000\n")
     refused = place.call("run", "--yes", "--plan", str(plan))
@@ -98,9 +98,9 @@ def test_a_stale_plan_says_what_differs_and_leaves_nothing(place: Place, plan: P
 
 def test_a_plan_is_for_a_run_that_begins(place: Place, plan: Path) -> None:
     assert place.call("run", "--yes", "--until", "install").exit_code == 0
-    refused = place.call("run", "--yes", "--run-id", "lab-1", "--plan", str(plan))
-    assert refused.exit_code == 4
-    assert "lab-1 was begun with this plan and has changed hosts since" in refused.output
+    assert "lab-1 was begun with this plan and has changed hosts since" in place.ends(
+        4, "run", "--yes", "--run-id", "lab-1", "--plan", str(plan)
+    )
     assert place.call("run", "--yes", "--run-id", "lab-1").exit_code == 0
 
 

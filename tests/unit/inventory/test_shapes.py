@@ -31,7 +31,7 @@ from zkmigrate.model.playbook import Playbook, Role
 from zkmigrate.model.step import Way
 from zkmigrate.moves.verbs.retire import _refuse_no_broker
 from zkmigrate.runs import run_status
-from zkmigrate.runs.open_run import Opening
+from zkmigrate.runs.open_run import JournalOpener
 from zkmigrate.site.observe import Observe
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "migration-yml.md"
@@ -273,9 +273,9 @@ def test_a_lost_journal_is_asked_for_where_hosts_cannot_tell_all(
     tiny = Tiny(tmp_path / "r")
     book = replace(tiny.playbook, **changes)
     known = TinyInventory(version=1, name="tiny", machines={"d1": "192.0.2.1"})
-    opening = Opening(tmp_path / "r", book, known, cast(Look, None), lambda: 0.0)
+    opening = JournalOpener(tmp_path / "r", book, known, cast(Look, None), lambda: 0.0)
     with pytest.raises(JournalError) as caught:
-        opening.recovered(Way.BACK, "anna")
+        opening.recover(Way.BACK, "anna")
     assert why in str(caught.value)
     assert not (tmp_path / "r" / "journal.jsonl").exists()
 
@@ -294,7 +294,7 @@ def test_a_look_goes_as_far_as_the_sections_do() -> None:
     bare, kafka = looking(Inventory(version=1, name="k")), looking(load_kafka(inventory()))
     for look in (bare, kafka):
         assert look.word("source1", "srvr") == Unknown(
-            "failed", "source1 is no ZooKeeper host: it has no four-letter words"
+            "failed", "source1 is not a ZooKeeper host: it has no four-letter words"
         )
         assert look._reassignments() is None
     assert bare.here() == Seen(())
@@ -332,9 +332,9 @@ def test_a_witness_without_a_service_is_asked_for_its_own_state_alone() -> None:
     world.programs.update({(host, "status"): Unknown("timeout", "silent") for host in known.dest_names})
     said = run_status.of_hosts(world, book, known)
     assert list(said) == list(known.dest_names)
-    assert run_status.elsewhere(world, book, known, said) != ""
+    assert run_status.wrong_machine(world, book, known, said) != ""
     nobody = Inventory(version=1, name="d", dest=known.dest)
-    assert run_status.elsewhere(world, book, nobody, said) == ""
+    assert run_status.wrong_machine(world, book, nobody, said) == ""
 
 
 # --- the command line -----------------------------------------------------------------------------------

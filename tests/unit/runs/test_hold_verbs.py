@@ -60,10 +60,9 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 def test_a_run_holds_says_so_and_goes_on_when_it_is_released(desk: Desk) -> None:
     assert desk.call("run", "--yes", "--until", "install").exit_code == 0
-    placed = desk.call("hold", "--at", "prepare.two", "--why", "ask\tthe \x1b[31mteam")
-    assert placed.exit_code == 0, placed.output
-    assert "run lab-1 holds before prepare.two" in placed.output
-    assert "kept for the next run or resume" in placed.output
+    placed = desk.ends(0, "hold", "--at", "prepare.two", "--why", "ask\tthe \x1b[31mteam")
+    assert "run lab-1 holds before prepare.two" in placed
+    assert "kept for the next run or resume" in placed
     assert f"a hold is asked for, before prepare.two ({process.user()}: ask the [31mteam, " in desk.text()
     run = desk.start("resume", "--yes")
     said = desk.until_held()
@@ -74,11 +73,9 @@ def test_a_run_holds_says_so_and_goes_on_when_it_is_released(desk: Desk) -> None
     assert f"  under way: process {run.pid} (resume) by {process.user()}" in desk.text()
     assert "dest1/two" not in desk.files()
     assert desk.call("status", "--offline", "--wait", "prepare.two", "--timeout", "0").exit_code == 1
-    done = desk.call("release")
-    assert done.exit_code == 0
-    assert done.output.splitlines() == [
+    assert desk.ends(0, "release").splitlines() == [
         f"run lab-1: the hold is released ({process.user()}: ask the [31mteam)",
-        "  it was holding before prepare.two and goes on now: prepare.two: write a file",
+        "  it held before prepare.two and continues: prepare.two: write a file",
     ]
     waited = desk.call("status", "--offline", "--wait", "end", "--timeout", "60")
     assert (waited.exit_code, run.wait(timeout=30)) == (0, 0)
@@ -90,7 +87,7 @@ def test_a_run_holds_says_so_and_goes_on_when_it_is_released(desk: Desk) -> None
         f"holding before prepare.two ({process.user()}: ask the [31mteam): zkmigrate release, or go (g)"
         in out
     )
-    assert f"prepare.two holds no more: released by {process.user()}" in out
+    assert f"the hold at prepare.two ended: released by {process.user()}" in out
     assert not (desk.runs / "lab-1" / process.NAME).exists()
 
 
@@ -197,17 +194,13 @@ def test_the_hold_of_somebody_else_is_not_replaced(desk: Desk) -> None:
     desk.call("run", "--yes", "--until", "install")
     file = HoldFile(desk.runs / "lab-1")
     file.place(Hold("", "mine", "bert@desk", "", 1.0))
-    done = desk.call("hold")
-    assert done.exit_code == 5
-    assert "a hold exists already (bert@desk: mine). Next: zkmigrate release" in done.output
+    assert "a hold exists already (bert@desk: mine). Next: zkmigrate release" in desk.ends(5, "hold")
     released = desk.call("release")
     assert released.exit_code == 0
     assert "the hold is released (bert@desk: mine)" in released.output
-    assert "run or resume goes on with prepare.slow: write a file" in released.output
+    assert "run or resume continues with prepare.slow: write a file" in released.output
     assert desk.call("hold", "--why", "one").exit_code == 0
-    again = desk.call("hold", "--why", "two")
-    assert again.exit_code == 0
-    assert "your earlier hold is replaced" in again.output
+    assert "your earlier hold is replaced" in desk.ends(0, "hold", "--why", "two")
     assert desk.status()["hold"]["why"] == "two"
     assert (desk.runs / "lab-1" / NAME).stat().st_mode & 0o777 == 0o600
 
@@ -248,12 +241,12 @@ def test_events_that_do_not_read_are_left_out(tmp_path: Path) -> None:
             '{"at": 6, "event": "Waits", "what": "x"}',
             '{"at": 7, "event": "Countdown", "left_s": 3}', '{"at": 8, "event": "Coun']  # fmt: skip
     (tmp_path / "events.jsonl").write_text("\n".join(said))
-    found = recent_events.events(tmp_path)
+    found = recent_events.read(tmp_path)
     assert (found.step, found.since, found.waits, found.left_s) == ("a.b", 5.0, None, 3.0)
     (tmp_path / "events.jsonl").unlink()
-    assert recent_events.events(tmp_path) == recent_events.Lately()
+    assert recent_events.read(tmp_path) == recent_events.RecentEvents()
     (tmp_path / "events.jsonl").mkdir()
-    assert recent_events.events(tmp_path) == recent_events.Lately()
+    assert recent_events.read(tmp_path) == recent_events.RecentEvents()
 
 
 def test_a_run_that_holds_waits_for_nothing_else(tmp_path: Path) -> None:
@@ -262,7 +255,7 @@ def test_a_run_that_holds_waits_for_nothing_else(tmp_path: Path) -> None:
         {"at": 2, "event": "Holding", "left_s": None},
     ]
     (tmp_path / "events.jsonl").write_text("\n".join(map(json.dumps, said)))
-    assert recent_events.events(tmp_path).waits is None
+    assert recent_events.read(tmp_path).waits is None
 
 
 def test_a_wait_that_goes_on_keeps_when_it_began(tmp_path: Path) -> None:
@@ -270,7 +263,7 @@ def test_a_wait_that_goes_on_keeps_when_it_began(tmp_path: Path) -> None:
     said = [waits % (1, "it", 1), waits % (2, "it", 2), waits % (3, "that", 3), waits % (4, "that", 4)]
     for count, (since, progress) in enumerate([(1, "1"), (1, "2"), (3, "3"), (3, "4")], start=1):
         (tmp_path / "events.jsonl").write_text("\n".join(said[:count]))
-        found = recent_events.events(tmp_path).waits
+        found = recent_events.read(tmp_path).waits
         assert found is not None
         assert (found["since"], found["progress"]) == (since, progress)
 
@@ -285,18 +278,14 @@ def test_a_hook_that_is_waited_for_is_what_the_run_waits_for(tmp_path: Path) -> 
     waits = {"what": "hook before_wave", "progress": "/h/ask", "left_s": 30.0, "at": 2.0, "since": 2.0}
     for count, expected in ((1, None), (2, waits), (3, None)):
         (tmp_path / "events.jsonl").write_text("\n".join(said[:count]))
-        assert recent_events.events(tmp_path).waits == expected
+        assert recent_events.read(tmp_path).waits == expected
 
 
 def test_the_findings_behind_a_step_are_told_whole(desk: Desk) -> None:
     desk.call("run", "--yes", "--until", "install")
-    done = desk.call("status", "--offline", "--findings", "all")
-    assert done.exit_code == 0
-    assert (
-        "  found by preflight.sick:\n    [ok] disk.well: the world is well\n         seen: well"
-        in done.output
-    )
-    assert "  found by install.one:" in done.output
+    done = desk.ends(0, "status", "--offline", "--findings", "all")
+    assert "  found by preflight.sick:\n    [ok] disk.well: the world is well\n         seen: well" in done
+    assert "  found by install.one:" in done
     said = json.loads(desk.call("status", "--offline", "--json", "--findings", "install").output)
     assert [f["id"] for f in said["findings"]["install.one"]] == ["disk.one"]
     assert list(said["findings"]) == ["install.one"]

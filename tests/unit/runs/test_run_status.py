@@ -82,7 +82,7 @@ def test_where_no_dest_host_answers_another_machine_asks_whether_it_is_the_one(
     world = PreflightWorld(own_addresses=Seen((own,)))
     for host in inventory().dest_names:
         world.programs[host, "status"] = answer
-    said = run_status.elsewhere(
+    said = run_status.wrong_machine(
         world, PLAYBOOK, inventory(), run_status.of_hosts(world, PLAYBOOK, inventory())
     )
     question = f"no dest host answers, and this machine sends from {own}: is it the one that has 10.71.0.2?"
@@ -98,12 +98,12 @@ def test_findings_of_a_step_are_kept_of_both_its_ways(tmp_path: Path) -> None:
             "rehearse.fence", "done", way, seconds=1.0, findings=[encode_finding(claim(id, "it is", True))]
         )
     run.journal.close()
-    kept = run_status.findings(run.dir, "rehearse")
+    kept = run_status.last_findings(run.dir, "rehearse")
     assert {step: [f["id"] for f in found] for step, found in kept.items()} == {
         "rehearse.fence": ["fence.closed"],
         "rehearse.fence (back)": ["fence.reopened"],
     }
-    assert run_status.findings(run.dir, "rehearse.fence") == kept
+    assert run_status.last_findings(run.dir, "rehearse.fence") == kept
 
 
 def test_a_door_that_was_opened_leaves_no_way_back() -> None:

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import pytest
 
@@ -18,7 +18,7 @@ from zkmigrate.engine.apply import Apply, ChannelApply
 from zkmigrate.errors import HostError
 from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.facts.status import reach
-from zkmigrate.hosts.transport import Channels, Program, ProgramPaths, Transport, here
+from zkmigrate.hosts.transport import Channels, Program, ProgramPaths, Transport, own_addresses
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients import admin as kafka_client
 from zkmigrate.kafka.clients import topics as topic_client
@@ -43,6 +43,8 @@ from zkmigrate.model.change import (
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, Look, Znode
 from zkmigrate.site.observe import FILE_LIMIT, Observe, parse_listing
+
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +99,11 @@ def cause(reading: Reading[object]) -> str:
     return reading.cause
 
 
+def value(reading: Reading[T]) -> T:
+    assert isinstance(reading, Seen), reading
+    return reading.value
+
+
 def test_it_is_a_look(parts: Parts) -> None:
     look: Look = parts.look
     assert look.now() <= look.now()
@@ -110,16 +117,9 @@ def test_files_and_directories_of_every_role_look_the_same(parts: Parts, tmp_pat
     (tmp_path / "some" / "file").chmod(0o640)
     (tmp_path / "empty").mkdir()
     assert parts.look.file(host, f"{tmp_path}/some/file") == Seen(b"\x00\xffcontent\n")
-    listed = parts.look.listing(host, f"{tmp_path}/some")
-    assert isinstance(listed, Seen)
-    (entry,) = listed.value
-    assert (entry.name, entry.kind, entry.size, entry.mode, entry.owner) == (
-        "file",
-        "f",
-        10,
-        "0640",
-        daemon.user(),
-    )
+    (entry,) = value(parts.look.listing(host, f"{tmp_path}/some"))
+    seen = (entry.name, entry.kind, entry.size, entry.mode, entry.owner)
+    assert seen == ("file", "f", 10, "0640", daemon.user())
     assert parts.look.listing(host, f"{tmp_path}/empty") == Seen(())
     assert isinstance(parts.look.file(host, f"{tmp_path}/none"), Absent)
     assert isinstance(parts.look.listing(host, f"{tmp_path}/none"), Absent)
@@ -150,9 +150,7 @@ def test_readers_of_every_role_read_the_same(parts: Parts, tmp_path: Path, host:
 
 
 def test_established_sockets_are_listed(parts: Parts, sshd: Sshd) -> None:
-    listed = parts.look.sockets("s1")
-    assert isinstance(listed, Seen)
-    assert f"127.0.0.1:{sshd.port}" in listed.value
+    assert f"127.0.0.1:{sshd.port}" in value(parts.look.sockets("s1"))
 
 
 def test_what_a_host_reaches_is_told_in_one_answer(parts: Parts, sshd: Sshd) -> None:
@@ -164,23 +162,17 @@ def test_what_a_host_reaches_is_told_in_one_answer(parts: Parts, sshd: Sshd) -> 
 @pytest.mark.parametrize("host", ["s1", "d1"])
 def test_a_hosts_clock_is_asked_by_the_login_shell(parts: Parts, host: str) -> None:
     before = parts.look.wall()
-    told = parts.look.date(host)
-    assert isinstance(told, Seen)
-    assert before - 0.1 <= float(told.value) <= parts.look.wall() + 0.1
+    assert before - 0.1 <= float(value(parts.look.date(host))) <= parts.look.wall() + 0.1
 
 
 @pytest.mark.parametrize("host", ["s1", "d1"])
 def test_processes_are_told_with_their_arguments(parts: Parts, host: str) -> None:
-    told = parts.look.processes(host)
-    assert isinstance(told, Seen)
-    assert "ps -e -ww -o args=" in told.value.splitlines()
+    assert "ps -e -ww -o args=" in value(parts.look.processes(host)).splitlines()
 
 
 @pytest.mark.parametrize("host", ["s1", "d1", ""])
 def test_names_are_resolved_on_hosts_and_here(parts: Parts, host: str) -> None:
-    found = parts.look.addresses(host, "localhost")
-    assert isinstance(found, Seen)
-    assert set(found.value) <= {"127.0.0.1", "::1"}
+    assert set(value(parts.look.addresses(host, "localhost"))) <= {"127.0.0.1", "::1"}
     assert isinstance(parts.look.addresses(host, "no-such-host.invalid"), Absent | Unknown)
 
 
@@ -252,25 +244,16 @@ def test_a_running_broker_is_seen_through_proc(parts: Parts, tmp_path: Path) -> 
     config.write_text("broker.id=1\n")
     for jar in ("kafka_2.13-2.8.2.jar", "zookeeper-3.5.9.jar"):
         (jars / jar).write_bytes(b"")
-    argv = [
-        sys.executable,
-        "-c",
-        "input()",
-        "-cp",
-        f"/etc:{jars}/*",
-        "kafka.Kafka",
-        "config/server.properties",
-    ]
-    more = ["--override", "zookeeper.connect=zk:2181"]
+    java = [sys.executable, "-c", "input()", "-cp", f"/etc:{jars}/*"]
+    argv = [*java, "kafka.Kafka", "config/server.properties", "--override", "zookeeper.connect=zk:2181"]
     environment = {**os.environ, "KAFKA_ZOOKEEPER_CONNECT": "hush"}
-    with subprocess.Popen(argv + more, cwd=tmp_path, env=environment, stdin=subprocess.PIPE) as broker:
-        found = broker_process(parts.look, "b1", broker.pid)
-        assert isinstance(found, Seen), found
-        assert same_file(parts.look, "b1", found.value, str(config)) == Seen(True)
+    with subprocess.Popen(argv, cwd=tmp_path, env=environment, stdin=subprocess.PIPE) as broker:
+        found = value(broker_process(parts.look, "b1", broker.pid))
+        assert same_file(parts.look, "b1", found, str(config)) == Seen(True)
         (config.parent / "other").write_text("broker.id=1\n")
-        assert same_file(parts.look, "b1", found.value, f"{config.parent}/other") == Seen(False)
+        assert same_file(parts.look, "b1", found, f"{config.parent}/other") == Seen(False)
         broker.communicate(b"\n", timeout=10)
-    assert found.value == BrokerProcess(
+    assert found == BrokerProcess(
         broker.pid,
         "config/server.properties",
         ("zookeeper.connect=zk:2181",),
@@ -327,8 +310,7 @@ def test_a_cluster_is_asked_for_its_topics_through_its_brokers(
 
 def test_a_host_that_cannot_be_reached_is_unknown_to_every_look(sshd: Sshd) -> None:
     inventory = with_closed_ports(daemon.inventory(sshd))
-    ssh = inventory.ssh.model_copy(update={"port": daemon.free_port()})
-    parts = Parts(sshd, inventory.model_copy(update={"ssh": ssh}))
+    parts = Parts(sshd, daemon.with_ssh(inventory, port=daemon.free_port()))
     look = parts.look
     for host in ("s1", "d1"):
         assert cause(look.file(host, "/etc/hostname")) == "refused"
@@ -409,9 +391,7 @@ def test_a_change_goes_over_the_channel_and_back(parts: Parts, tmp_path: Path) -
     assert target.read_text() == "before\n"
     assert apply(put, "join.d1.3.1", 0).rc == 9, "a lower fencing number is fenced off"
     assert target.read_text() == "before\n"
-    listed = parts.look.zkm("d1", "op", "join.d1.1.1")
-    assert isinstance(listed, Seen)
-    assert "rc 0" in listed.value.splitlines()
+    assert "rc 0" in value(parts.look.zkm("d1", "op", "join.d1.1.1")).splitlines()
 
 
 def test_uninstalling_an_absent_program_is_done(parts: Parts) -> None:
@@ -431,8 +411,6 @@ def test_a_listing_keeps_names_with_spaces() -> None:
 
 
 def test_this_machine_knows_which_of_operators_addresses_it_has(parts: Parts) -> None:
-    assert here.owned(("127.0.0.1", "203.0.113.7", "no-such-name.invalid")) == ("127.0.0.1",)
-    assert here.sent_from(("127.0.0.9", "no-such-name.invalid")) == ("127.0.0.1",)
-    told = parts.look.here()
-    assert isinstance(told, Seen)
-    assert "127.0.0.1" in told.value
+    assert own_addresses.owned(("127.0.0.1", "203.0.113.7", "no-such-name.invalid")) == ("127.0.0.1",)
+    assert own_addresses.sent_from(("127.0.0.9", "no-such-name.invalid")) == ("127.0.0.1",)
+    assert "127.0.0.1" in value(parts.look.here())

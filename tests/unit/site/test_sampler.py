@@ -19,7 +19,7 @@ from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.model.look import KafkaView, Look, PartitionState, Pulse
 from zkmigrate.model.sampling import Body, Question
 from zkmigrate.model.step import Way
-from zkmigrate.site.sampler import Heard, Produced, Sampler, ask
+from zkmigrate.site.sampler import CanarySampler, ClusterSampler, Sampler, ask
 
 
 class Fixture:
@@ -137,7 +137,7 @@ def test_a_question_that_fails_is_asked_again_and_holds_no_other_up(tmp_path: Pa
 
 def test_the_cluster_is_noted_when_it_has_changed_and_now_and_then(tmp_path: Path) -> None:
     fixture = Fixture(tmp_path)
-    note = Heard("kafka", heard, fixture.samples)
+    note = ClusterSampler("kafka", heard, fixture.samples)
 
     def view(isr: tuple[int, ...], leader: int = 1) -> Seen[KafkaView]:
         states = (PartitionState("t", 0, leader, (1, 2), isr),)
@@ -177,7 +177,7 @@ class Canary:
 
 def test_the_produce_canary_sends_in_its_stages_only_and_its_last_answers_are_noted(tmp_path: Path) -> None:
     fixture, canary, passed = Fixture(tmp_path), Canary(), list[events.Event]()
-    produced = Produced("produce", canary, ("roll", "cutover"), fixture.samples)
+    produced = CanarySampler("produce", canary, ("roll", "cutover"), fixture.samples)
     emit = fixture.samples.noting_stage(passed.append)
     ask(produced.question, fixture.samples)
     stages = [events.StageBegun(s, s, Way.FORWARD, False, False) for s in ("join", "roll", "finalize")]

@@ -12,8 +12,7 @@ from zkmigrate.model.change import Fence
 from zkmigrate.model.step import Hazard, Way
 from zkmigrate.runs import playbook_files
 from zkmigrate.ui import sentences
-from zkmigrate.ui.board import Board
-from zkmigrate.ui.eta import Pace
+from zkmigrate.ui.board import Board, Pace
 
 DEST = ("dest1", "dest2", "dest3")
 STAGES = ("preflight", "install", "join", "rehearse", "roll", "cutover", "verify", "finalize")
@@ -230,14 +229,14 @@ def test_it_fits_and_what_is_in_trouble_stays_in_sight(width: int, height: int, 
         assert lines[-1] == "3.0 s left to turn back"
         assert "[roll: roll]" in lines[1]
     if brokers == 24 and (width, height) == (80, 24):
-        assert " and 11 hosts more, none of them in trouble" in lines
+        assert " and 11 more hosts, none of them in trouble" in lines
 
 
 def test_hosts_that_are_not_shown_but_in_trouble_are_counted() -> None:
     wall = Wall(24)
     wall.sample("brokers", ms={}, silent={f"broker{n}": "timed out" for n in range(1, 25)})
     lines = wall.text(80, 10)
-    assert lines[-1] == " and 20 hosts more, 17 of them in trouble"
+    assert lines[-1] == " and 20 more hosts, 17 of them in trouble"
 
 
 def test_a_pace_is_told_only_where_there_is_one() -> None:

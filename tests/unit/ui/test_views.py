@@ -103,7 +103,7 @@ def test_at_a_question_what_does_not_hold_is_last_and_what_holds_is_grouped() ->
     held = [claim(f"host.{n}", "well", True, target=host) for n in "ab" for host in HOSTS]
     later = claim("roll.x", "well", None, severity=Severity.INFO)
     evidence = {"look.look": (claim("a.b", "so", True),), "main.fence": (warns, SICK, *held, later)}
-    assert finding_lines.behind(evidence, "") == [
+    assert finding_lines.evidence_lines(evidence, "") == [
         "in short; whole: f main.fence, or f all",
         "findings there are also of: look.look (1)",
         "main.fence:",
@@ -116,13 +116,13 @@ def test_at_a_question_what_does_not_hold_is_last_and_what_holds_is_grouped() ->
         "  [NO] tiny.sick d2: Failed: sick; expected: it is well (needed: health)",
         "       next: heal it",
     ]
-    whole = finding_lines.behind(evidence, "main")
+    whole = finding_lines.evidence_lines(evidence, "main")
     assert whole[-4:] == [
         "  [NO] tiny.sick d2: Failed: sick", "       expected: it is well", "       needed: health",
         "       next: heal it",
     ]  # fmt: skip
     assert sum("[ok] host." in line for line in whole) == 6
-    assert "look.look:" in finding_lines.behind(evidence, "all")
+    assert "look.look:" in finding_lines.evidence_lines(evidence, "all")
 
 
 def test_upper_case_is_for_what_stands_in_the_way() -> None:
@@ -270,7 +270,7 @@ def test_what_one_thread_prints_and_another_draws_leaves_no_line_behind(switchin
     out = StringIO()
     view = LiveView(out)
     view._console = Console(file=out, width=80, height=40, force_terminal=True)
-    view._live = view._fresh()
+    view._live = view._new_live()
     with view:
         view(STORY[0])
 

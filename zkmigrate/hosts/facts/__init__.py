@@ -1,1 +1,1 @@
-"""What a host shows, as typed facts."""
+"""Typed facts about a host."""

@@ -1,4 +1,4 @@
-"""``key=value`` lines, as zkm-host prints them: parsed strictly, because decisions rest on them."""
+"""Strict parser of zkm-host's ``key=value`` lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _KEY = re.compile(r"[a-z][a-z0-9_.-]*")
 def parse(text: str) -> dict[str, str]:
     """Keys in order; the value is everything after the first ``=``.
 
-    Raises ValueError for a line without a key or a key that stands twice.
+    Raises ValueError for a line without a key and for a repeated key.
     """
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -18,7 +18,7 @@ def parse(text: str) -> dict[str, str]:
         if not equals or not _KEY.fullmatch(key):
             raise ValueError(f"line {number} is not key=value: {line[:80]!r}")
         if key in found:
-            raise ValueError(f"key {key} stands twice")
+            raise ValueError(f"key {key} occurs twice")
         found[key] = value
     return found
 

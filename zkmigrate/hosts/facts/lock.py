@@ -1,4 +1,4 @@
-"""Who holds the lock on a dest host: the file that zkm-host keeps it in, ``key=value`` lines."""
+"""The holder of the lock on a dest host, from zkm-host's file of ``key=value`` lines."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ FILE = f"{STATE_DIR}/lock"
 
 
 @dataclass(frozen=True)
-class Held:
-    """owner: who gave the last heartbeat, ``user-host``; empty where the lock was given up. beat_s: when, in
-    seconds of the host's uptime, in its boot ``boot``."""
+class Lock:
+    """owner: of the last heartbeat, ``user-host``; empty once released. beat_s: its time in seconds of the
+    host's uptime, in the boot ``boot``."""
 
     run: str
     owner: str
@@ -22,14 +22,14 @@ class Held:
     boot: str
 
 
-def host_lock(look: Look, host: str) -> Reading[Held]:
-    """The lock as the host's file holds it; Absent where nobody ever took it."""
+def host_lock(look: Look, host: str) -> Reading[Lock]:
+    """The lock; Absent where it was never taken."""
     reading = look.file(host, FILE)
     if isinstance(reading, Unknown | Absent):
         return reading
     text = reading.value.decode("utf-8", "replace")
-    said = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    values = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     try:
-        return Seen(Held(said["run"], said["owner"], int(said["beat"]) / 1000, said["boot"]))
+        return Seen(Lock(values["run"], values["owner"], int(values["beat"]) / 1000, values["boot"]))
     except (KeyError, ValueError) as error:
         return Unknown("garbled", f"{FILE} is not what zkm-host writes there: {error!r}")

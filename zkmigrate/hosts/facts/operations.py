@@ -1,7 +1,7 @@
-"""What a host itself knows of this run's operations: zkm-host's ``ops`` and ``op``.
+"""The operations of a run that a host recorded: zkm-host's ``ops`` and ``op``.
 
-The host writes each operation down before its effect and keeps it until it is uninstalled, so with the
-journal lost this is the best witness of what was applied and what was undone.
+The host records each operation before its effect and keeps it until uninstall. Without the journal this is
+the best record of what was applied and undone.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from zkmigrate.model.step import Way
 
 _FILES = ("put", "move-aside")
 _UNDOES = ("restore", "discard")
-_ENDS = re.compile(r"\.(back)?([0-9]{1,15})\.([0-9]{1,6})$")
+_ID_END = re.compile(r"\.(back)?([0-9]{1,15})\.([0-9]{1,6})$")
 
 
 @dataclass(frozen=True)
 class Operation:
     """One operation of a step on one host.
 
-    id: as ``engine.apply.operation_id`` names it. step: ``stage.step``. leg, number: which wave of the run
-    and which change of it. done: the host finished it. path: of a ``put`` or ``move-aside``. undoes: the id
-    that a ``restore`` or ``discard`` names.
+    id: from ``engine.apply.operation_id``. step: ``stage.step``. leg, number: the wave and the change in it.
+    done: the host finished it. path: of a ``put`` or ``move-aside``. undoes: the id that a ``restore`` or
+    ``discard`` names.
     """
 
     id: str
@@ -41,9 +41,9 @@ class Operation:
 
 
 def operations(look: Look, host: str, steps: Iterable[str]) -> Reading[tuple[Operation, ...]]:
-    """Every operation of these steps (``stage.step``) on the host, oldest first; others are left out.
+    """The operations of these steps (``stage.step``) on the host, oldest first.
 
-    Empty where nothing was ever done by this run, and where the program and its record have been removed.
+    Empty where this run did nothing, and where the program and its record were removed.
     """
     listed = look.zkm(host, "ops")
     if not isinstance(listed, Seen):
@@ -56,7 +56,7 @@ def operations(look: Look, host: str, steps: Iterable[str]) -> Reading[tuple[Ope
         if not rc:
             return Unknown("garbled", f"{host}: ops answered {line[:120]!r}")
         step = next((s for s in steps if id.startswith(f"{s}.")), "")
-        ends = _ENDS.search(id)
+        ends = _ID_END.search(id)
         if not step or ends is None:
             continue
         detail = look.zkm(host, "op", id) if verb in (*_FILES, *_UNDOES) else Seen(f"verb {verb} -\n")
@@ -73,12 +73,12 @@ def operations(look: Look, host: str, steps: Iterable[str]) -> Reading[tuple[Ope
     return Seen(tuple(sorted(found, key=lambda op: (op.leg, op.number))))
 
 
-def standing(operations: Iterable[Operation], steps: Sequence[str]) -> tuple[Operation, ...]:
-    """The operations of the way forward that are not undone, in the order given.
+def not_undone(operations: Iterable[Operation], steps: Sequence[str]) -> tuple[Operation, ...]:
+    """The forward operations that are not undone, in the order given.
 
     steps: all steps in the playbook's order. A file is undone when it was put back. Anything else is undone
-    when that step, or one before it, was walked back on the same host later: the way back comes from the end,
-    and leaves steps alone that the host undid by itself.
+    when that step or an earlier one was walked back later on the same host: the way back starts at the end,
+    and skips steps that the host undid by itself.
     """
     operations = tuple(operations)
     restored = {(op.host, op.undoes) for op in operations if op.undoes and op.done}

@@ -1,8 +1,7 @@
-"""``server.properties`` of a broker, and a JVM's flags, as typed.
+"""Parses ``server.properties`` of a broker, and the flags of a JVM.
 
-Properties in the syntax of java.util.Properties, as far as such files use it: comments, ``=`` ``:`` or blank
-after the key, continued lines; escapes inside keys and values other than a backslash before the line's end
-are kept as they are.
+The subset of java.util.Properties in such files: comments, ``=`` ``:`` or blank after the key, continued
+lines. Other escapes are kept as they are.
 """
 
 from __future__ import annotations
@@ -14,6 +13,9 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 
 _ENTRY = re.compile(r"([^=: \t\f]+)[ \t\f]*[=: \t\f]?[ \t\f]*(.*)", re.DOTALL)
+_SERVER = re.compile(
+    r"(\S*/)?java\s(.*\s)?org\.apache\.zookeeper\.server\.(quorum\.QuorumPeerMain|ZooKeeperServerMain)(\s.*)?"
+)
 _FLAG = re.compile(r"-D([A-Za-z0-9_.]+)=([^\s\"']*)")
 
 
@@ -23,7 +25,7 @@ def properties(look: Look, host: str, path: str) -> Reading[Mapping[str, str]]:
 
 
 def properties_of(reading: Reading[bytes], path: str) -> Reading[Mapping[str, str]]:
-    """A file that was read, as properties; of a key that stands twice the last counts, as in Java."""
+    """A read file as properties; of a repeated key the last value counts, as in Java."""
     if not isinstance(reading, Seen):
         return reading
     try:
@@ -53,7 +55,7 @@ def _continues(line: str) -> bool:
 
 
 def system_properties(look: Look, host: str, path: str) -> Reading[Mapping[str, str]]:
-    """The ``-Dkey=value`` flags in a file of JVM settings; without the file there are none."""
+    """The ``-Dkey=value`` flags in a file of JVM settings; empty without the file."""
     reading = look.file(host, path)
     if isinstance(reading, Absent):
         return Seen({})
@@ -64,5 +66,17 @@ def system_properties(look: Look, host: str, path: str) -> Reading[Mapping[str, 
 
 
 def flags_of(text: str) -> dict[str, str]:
-    """The ``-Dkey=value`` flags of a command or of lines that hold some; the last counts."""
+    """The ``-Dkey=value`` flags in a text; of a repeated flag the last counts."""
     return dict(_FLAG.findall(text))
+
+
+def running_flags(look: Look, host: str) -> Reading[Mapping[str, str]]:
+    """The ``-Dkey=value`` flags of the host's ZooKeeper; Unknown when several run. Absent when none is seen:
+    the account may see only its own processes, or the server runs in a container."""
+    reading = look.processes(host)
+    if not isinstance(reading, Seen):
+        return reading
+    found = [line for line in reading.value.splitlines() if _SERVER.fullmatch(line.strip())]
+    if len(found) > 1:
+        return Unknown("failed", f"{len(found)} ZooKeeper servers run on {host}")
+    return Seen(flags_of(found[0])) if found else Absent("a ZooKeeper among the processes that are shown")

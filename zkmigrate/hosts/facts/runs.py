@@ -1,4 +1,4 @@
-"""Other runs that left their state on a host."""
+"""Other runs whose state is still on a host."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zkmigrate.model.look import Look
 
 
 def other_runs(look: Look, host: str, run: str) -> Reading[Mapping[str, str]]:
-    """Run → phase, of every other run with a phase on record; empty where zkmigrate never was."""
+    """Run → phase, for every other run with a recorded phase."""
     listing = look.listing(host, STATE_DIR)
     if isinstance(listing, Absent):
         return Seen({})

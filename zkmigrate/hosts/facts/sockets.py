@@ -1,6 +1,6 @@
 """Established TCP connections of a host, from ``ss``.
 
-Addresses are compared in one spelling: IPv6 short, IPv4-mapped IPv6 as IPv4.
+Addresses are normalized: IPv6 short, IPv4-mapped IPv6 as IPv4.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ def _endpoint(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal():
         raise ValueError(f"not address:port: {text!r}")
-    return plain(host.strip("[]").partition("%")[0]), int(port)
+    return normalized(host.strip("[]").partition("%")[0]), int(port)
 
 
-def plain(address: str) -> str:
-    """An address in its one spelling. Raises ValueError when it is none."""
+def normalized(address: str) -> str:
+    """An address in its normal spelling. Raises ValueError."""
     ip = ipaddress.ip_address(address)
     mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
     return str(mapped or ip)

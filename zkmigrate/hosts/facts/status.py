@@ -1,7 +1,6 @@
-"""What zkm-host says of a host: its reading verbs as typed values (``zkm-host help``).
+"""zkm-host's reading verbs as typed values (``zkm-host help``).
 
-Every number is checked; a key that is missing makes the reading Unknown, keys that are not known here are
-kept in ``rest``. Times are seconds.
+A bad number or a missing key makes the reading Unknown; unknown keys go to ``rest``. Times are seconds.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ FINISHER_STATES = ("running", "done", "failed", "none")
 
 @dataclass(frozen=True, kw_only=True)
 class HostPhase:
-    """``zkm-host phase``: where a host stands in its run, from its own records alone.
+    """``zkm-host phase``: the host's phase in its run, from its own records.
 
-    finisher_note: last line of the finisher's log. served_s: how long ago the host first served as
-    participant, which its own limit for OPEN counts from; None before that.
+    finisher_note: last line of the finisher's log. served_s: since the host first served as participant, from
+    which its limit for OPEN counts; None before.
     """
 
     run: str
@@ -48,8 +47,8 @@ class HostPhase:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """The file that zkm-host put or put back last. changed_ns: its time of change as a listing tells it.
-    uptime_s: when that was, on the clock of the boot with this id, which nobody sets."""
+    """The file that zkm-host wrote or restored last. changed_ns: its change time, as in a listing. uptime_s:
+    the same time on the monotonic clock of this boot."""
 
     boot_id: str
     uptime_s: float
@@ -59,18 +58,17 @@ class WrittenFile:
 
 @dataclass(frozen=True, kw_only=True)
 class HostStatus(HostPhase):
-    """``zkm-host status``: the same, and what holds on the host: rules, sets, sockets, the service.
+    """``zkm-host status``: the phase, and the host's rules, sets, sockets and service.
 
     in4 … out6: our chain in INPUT/OUTPUT of iptables and ip6tables: ``top`` (first rule), ``present``
     (another rule is above it), ``changed`` (not the rules we wrote), ``absent``, ``noipv6`` (the host has no
-    IPv6), or ``unknown`` (no iptables).
-    fence_timeout_s, cut_timeout_s: what is left of the lease, None when the set is empty or permanent.
-    phase_since, unit_since: on the clock of ``uptime_s``, 0 when there is nothing to date.
+    IPv6), or ``unknown`` (no iptables). fence_timeout_s, cut_timeout_s: the rest of the lease, None when the
+    set is empty or permanent. phase_since, unit_since: on the clock of ``uptime_s``, 0 when unknown.
     client_sockets: established to the client port, without loopback, operator and peers; like
-    ``source_sockets`` None while nothing is armed. unit_state is unknown while nothing is armed.
-    missing: tools the host lacks. clock: the host's own, in seconds since the epoch, read together with
-    ``uptime_s``. unit_stop: TimeoutStopSec of the unit as systemd words it, empty where nobody tells.
-    written: the last file that was put; None where zkm-host does not tell.
+    ``source_sockets`` None while nothing is armed. unit_state is unknown while nothing is armed. missing:
+    tools the host lacks. clock: the host's own, in seconds since the epoch, read together with ``uptime_s``.
+    unit_stop: TimeoutStopSec of the unit as systemd prints it, empty when unknown. written: the last written
+    file; None when unknown.
     """
 
     version: str
@@ -101,8 +99,7 @@ class HostStatus(HostPhase):
 
     @property
     def unit_started(self) -> float | None:
-        """When the unit's process started, on the host's own wall clock, which also dates its files; None
-        while none runs or the host cannot tell."""
+        """When the unit's process started, on the host's wall clock; None when none runs or it is unknown."""
         if self.unit_state != "active" or not self.unit_since:
             return None
         return self.clock - (self.uptime_s - self.unit_since)
@@ -116,7 +113,7 @@ class HostStatus(HostPhase):
 
 @dataclass(frozen=True)
 class Drain:
-    """``zkm-host drain``: what the local server has outstanding, its zxid and mode."""
+    """``zkm-host drain``: the local server's outstanding requests, its zxid and mode."""
 
     outstanding: int
     zxid: Zxid
@@ -127,11 +124,11 @@ class Drain:
 class HostFacts:
     """``zkm-host facts``: what the host offers.
 
-    tools: name → version, or ``present`` where it tells none; those that are not there are in ``missing``.
-    disk_free: directory → bytes, None where the directory is absent. socket_kill: whether ``ss -K`` ended a
-    connection made for the purpose, None when that could not be tried. root: it ran as root.
-    clock: seconds since the epoch when asked. unit: systemd's properties of the unit asked for. refused: why
-    it would write nothing in a directory, one reason for each that a link of another account leads to.
+    tools: name → version, or ``present`` where it tells none; absent tools are in ``missing``. disk_free:
+    directory → bytes, None where the directory is absent. socket_kill: whether ``ss -K`` ended a test
+    connection, None if not tried. root: it ran as root. clock: seconds since the epoch. unit: systemd's
+    properties of the unit. refused: the directories where it would not write, with the reason: a link of
+    another account.
     """
 
     tools: Mapping[str, str]
@@ -146,7 +143,7 @@ class HostFacts:
 
 
 def host_phase(look: Look, host: str) -> Reading[HostPhase]:
-    """Where a dest host stands: cheap enough to be asked many times a second while servers start on it."""
+    """The phase of a dest host: cheap enough to ask many times a second."""
     return parsed(look.zkm(host, "phase"), parse_phase)
 
 
@@ -156,15 +153,15 @@ def host_status(look: Look, host: str) -> Reading[HostStatus]:
 
 
 def unit_status(look: Look, host: str, unit: str, commands: tuple[str, ...] = ()) -> Reading[HostStatus]:
-    """Status of a host, its unit_… values those of ``unit``: a broker's, or a dest host's not yet armed.
+    """Status of a broker or of a dest host not yet armed; unit_… values are those of ``unit``.
 
-    commands: the service's own, which are asked instead of systemd (``Service.commands`` of the inventory).
+    commands: asked instead of systemd (``Service.commands`` of the inventory).
     """
     return parsed(look.zkm(host, "status", unit, *command_words(commands)), parse_status)
 
 
 def drain(look: Look, host: str) -> Reading[Drain]:
-    """What the host's own server has outstanding; Absent when it does not serve."""
+    """The local server's outstanding requests; Absent when it does not serve."""
     reading = look.zkm(host, "drain")
     if isinstance(reading, Seen) and reading.value.strip() == "unserving":
         return Absent("the server does not serve requests")
@@ -182,14 +179,13 @@ def stamp(look: Look, host: str) -> Reading[str]:
 
 
 def host_facts(look: Look, host: str, unit: str, *directories: str) -> Reading[HostFacts]:
-    """What the host offers, with the settings of a unit, and the free space of these directories and whether
-    zkm-host may write there."""
+    """What the host offers, with the properties of a unit and these directories' free space."""
     return parsed(look.zkm(host, "facts", unit, *directories), parse_facts)
 
 
 def reach(look: Look, host: str, endpoints: Iterable[tuple[str, int]]) -> Reading[Mapping[str, str]]:
-    """Connects from a dest host or broker, all at once, 2 s each: ``address:port`` → refused, open, timeout
-    or unreachable. endpoints: numeric addresses with ports; none is no question."""
+    """Connects from a dest host or broker in parallel, 2 s each: ``address:port`` → refused, open, timeout or
+    unreachable. endpoints: numeric addresses with ports."""
     # IPv6 without brackets: what follows the last colon is the port
     asked = [f"{address}:{port}" for address, port in endpoints]
     if not asked:
@@ -198,7 +194,7 @@ def reach(look: Look, host: str, endpoints: Iterable[tuple[str, int]]) -> Readin
 
 
 def parsed(reading: Reading[str], parse: Callable[[str], T]) -> Reading[T]:
-    """What a verb printed, as a value; Unknown (garbled) when it cannot be that."""
+    """A verb's output as a value; Unknown (garbled) when it cannot be parsed."""
     if not isinstance(reading, Seen):
         return reading
     try:
@@ -209,7 +205,7 @@ def parsed(reading: Reading[str], parse: Callable[[str], T]) -> Reading[T]:
 
 
 class _Fields:
-    """Takes typed values out of ``key=value`` lines; ValueError names the key."""
+    """Takes typed values from ``key=value`` lines; ValueError names the key."""
 
     def __init__(self, values: dict[str, str]) -> None:
         self.left = values
@@ -230,7 +226,7 @@ class _Fields:
         return float(value)
 
     def lease(self, key: str) -> tuple[float | None, bool]:
-        """What is left of a lease, and whether it is permanent."""
+        """The rest of a lease, and whether it is permanent."""
         if self.left[key] in ("permanent", "-"):
             return None, self.left.pop(key) == "permanent"
         return self.seconds(key), False
@@ -238,20 +234,15 @@ class _Fields:
     def one_of(self, key: str, values: tuple[str, ...]) -> str:
         return _one_of(key, self.left.pop(key), values)
 
-    def sockets(self, key: str) -> int | None:
-        if self.left[key] == "-":
-            del self.left[key]
-            return None
-        return self.whole(key)
+    def unknown(self, key: str) -> bool:
+        """Whether the value is ``-``, which is then taken."""
+        if self.left[key] != "-":
+            return False
+        del self.left[key]
+        return True
 
     def yes(self, key: str) -> bool:
         return self.one_of(key, ("yes", "no")) == "yes"
-
-    def microseconds(self, key: str) -> float:
-        if self.left[key] == "-":
-            del self.left[key]
-            return 0.0
-        return self.whole(key) / 1e6
 
 
 def _one_of(key: str, value: str, values: tuple[str, ...]) -> str:
@@ -266,7 +257,7 @@ def parse_phase(text: str) -> HostPhase:
 
 
 def _phase(f: _Fields) -> dict[str, Any]:
-    """What a phase and a status both tell."""
+    """The fields of a phase, also part of a status."""
     finisher, _, note = f.text("finisher").partition(" ")
     return {
         "run": f.text("run"),
@@ -283,7 +274,7 @@ def parse_status(text: str) -> HostStatus:
     """Raises ValueError or KeyError (the missing key)."""
     f = _Fields(keyvalue.parse(text))
     uptime, clock, phase_clock = f.seconds("uptime_s"), f.seconds("time"), f.seconds("phase_since")
-    # A clock that was set since then moves the phase's time on it; the boot's clock stays.
+    # Setting the wall clock moves the phase's time on it; the boot's clock stays.
     phase_since = max(0.0, uptime - (clock - phase_clock)) if phase_clock else 0.0
     if "phase_up_ms" in f.left:
         phase_since = f.whole("phase_up_ms") / 1000
@@ -306,11 +297,11 @@ def parse_status(text: str) -> HostStatus:
         cut_entries=f.whole("cut_entries"),
         cut_timeout_s=cut_timeout,
         cut_permanent=cut_permanent,
-        client_sockets=f.sockets("client_sockets"),
-        source_sockets=f.sockets("source_sockets"),
+        client_sockets=None if f.unknown("client_sockets") else f.whole("client_sockets"),
+        source_sockets=None if f.unknown("source_sockets") else f.whole("source_sockets"),
         unit_state=f.one_of("unit_state", UNIT_STATES),
         unit_pid=f.whole("unit_pid"),
-        unit_since=f.microseconds("unit_since"),
+        unit_since=0.0 if f.unknown("unit_since") else f.whole("unit_since") / 1e6,
         image=f.one_of("image", ("none", "begun", "complete")),
         missing=tuple(name for name in f.text("tools_missing").split(",") if name),
         written=_written_file(f.text("written")) if "written" in f.left else None,
@@ -384,8 +375,8 @@ def parse_facts(text: str) -> HostFacts:
     f = _Fields(plain)
     kill = f.one_of("ss_kill", ("yes", "no", "unknown"))
     return HostFacts(
-        tools={name: said for name, said in tools.items() if said != "missing"},
-        missing=tuple(name for name, said in tools.items() if said == "missing"),
+        tools={name: version for name, version in tools.items() if version != "missing"},
+        missing=tuple(name for name, version in tools.items() if version == "missing"),
         disk_free=free,
         socket_kill=None if kill == "unknown" else kill == "yes",
         root=f.whole("uid") == 0,

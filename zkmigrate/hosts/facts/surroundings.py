@@ -1,5 +1,5 @@
-"""What surrounds a service on its host: its process, the namespace that its sockets are in, and whatever else
-keeps programs and files there (``zkm-host surroundings``)."""
+"""A service's surroundings on its host: its process, its network namespace, and other software that manages
+programs or files there (``zkm-host surroundings``)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _COUNT = re.compile(r"([0-9]{1,9}) ([0-9]{1,9})")
 
 @dataclass(frozen=True)
 class Process:
-    """netns: the network namespace as ``/proc/PID/ns/net`` names it, ``-`` when it was gone or may not be
-    read. name: its command's name."""
+    """netns: the network namespace from ``/proc/PID/ns/net``, ``-`` when unreadable. name: its command's
+    name."""
 
     pid: int
     netns: str
@@ -27,10 +27,10 @@ class Process:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """netns: the namespace in which zkm-host sees sockets and makes rules. listeners: who listens there on
-    the service's port. main: the unit's main process. keepers: ``process PID NAME``, ``unit NAME`` or ``cron
-    FILE`` of what keeps other programs or their files. slow_fsyncs: how many of how many newest lines that
-    the unit wrote to the journal since the boot tell of a slow fsync; None where there is no journal."""
+    """netns: the namespace in which zkm-host sees sockets and makes rules. listeners: processes there that
+    listen on the service's port. main: the unit's main process. keepers: ``process PID NAME``, ``unit NAME``
+    or ``cron FILE`` of software that manages other programs or files. slow_fsyncs: (lines about a slow fsync,
+    newest lines read) of the unit's journal since the boot; None without a journal."""
 
     netns: str
     listeners: tuple[Process, ...] = ()
@@ -40,7 +40,7 @@ class Surroundings:
 
 
 def surroundings(look: Look, host: str, unit: str, port: int) -> Reading[Surroundings]:
-    """Those of a service. unit: ``-`` where systemd does not run it."""
+    """The surroundings of a service. unit: ``-`` where systemd does not run it."""
     return parsed(look.zkm(host, "surroundings", unit, str(port)), parse_surroundings)
 
 

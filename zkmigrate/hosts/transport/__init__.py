@@ -1,6 +1,6 @@
-"""The one layer over fabric and paramiko: verified hosts, deadlines, held-open channels.
+"""The only layer over fabric and paramiko: verified hosts, deadlines, held-open channels.
 
-Nothing else in zkmigrate opens an ssh connection. Start at :mod:`zkmigrate.hosts.transport.ssh`.
+Start at :mod:`zkmigrate.hosts.transport.ssh`.
 """
 
 from zkmigrate.hosts.transport.channels import Channels

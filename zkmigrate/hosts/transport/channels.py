@@ -1,8 +1,7 @@
-"""Held-open channels to ``zkm-host serve``: one root process per host, a line for each request and reply.
+"""Held-open channels to ``zkm-host serve``: one root process per host, line by line.
 
-Protocol (``zkm-host help``): request ``ID VERB ARGS…``; reply lines ``= TEXT``, closed by ``. ID RC``. What
-does not follow it to the letter ends the channel: after a garbled or missing reply nothing later can be told
-apart.
+Protocol (``zkm-host help``): request ``ID VERB ARGS…``; reply lines ``= TEXT``, closed by ``. ID RC``. Any
+other reply closes the channel: after it, later replies could not be told apart.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import paramiko
 from zkmigrate import deadline
 from zkmigrate.hosts.transport import quote
 from zkmigrate.hosts.transport.failure import TransportError
-from zkmigrate.hosts.transport.ssh import Lane, Transport
+from zkmigrate.hosts.transport.ssh import Purpose, Transport
 from zkmigrate.hosts.zkm_host import INSTALLED_PATH
 from zkmigrate.model.change import Outcome
 from zkmigrate.model.fact import Cause
@@ -26,120 +25,119 @@ from zkmigrate.model.fact import Cause
 _END = re.compile(rb"\. (?P<id>[0-9]+) (?P<rc>[0-9]{1,3})\Z")
 _REPLY_LIMIT = 8 << 20
 _STDERR_LIMIT = 64 << 10
-_TURN_S = 0.5
-"""In a hurry, so long for the request before, which somebody has stopped waiting for."""
-_BESIDE_S = 10.0
-_AGAIN_S = 0.2
+_QUEUE_S = 0.5
+"""Within a deadline, the wait for an earlier request that was given up."""
+_PROBE_S = 10.0
+_PROBE_PAUSE_S = 0.2
 
 
 class Channels:
-    """One held-open channel per host for one user of it (the steps, or the watch beside them).
+    """One held-open channel per host, for one purpose.
 
-    Requests to one host are answered one after the other; different hosts do not wait for each other.
-
-    Within a deadline (:mod:`zkmigrate.deadline`) a host that has once not answered in time is silent: it is
-    asked beside whether it is there, and until it says so every request to it fails at once.
+    A host answers its requests one after the other; different hosts do not wait for each other. Within a
+    deadline (:mod:`zkmigrate.deadline`) a host that did not answer in time is silent: every request fails at
+    once until it answers a probe in the background.
     """
 
-    def __init__(self, transport: Transport, run: str, lane: Lane, program: str = INSTALLED_PATH) -> None:
+    def __init__(
+        self, transport: Transport, run: str, purpose: Purpose, program: str = INSTALLED_PATH
+    ) -> None:
         self._transport = transport
         self._run = run
-        self._lane: Lane = lane
+        self._purpose: Purpose = purpose
         self._program = program
         self._lock = threading.Lock()
-        self._held: dict[str, _Held] = {}
+        self._channels: dict[str, _HostChannel] = {}
 
     def ask(self, host: str, *words: str, fencing: int | None = None, deadline_s: float = 30.0) -> Outcome:
-        """Send one request and wait for its reply.
+        """Send one request and wait for its reply; a request is never sent twice.
 
-        fencing: the number the host's process must have been started with; None takes the open channel as it
-        is. TransportError when there is no whole reply in time, with ``outcome_unknown`` once the request was
-        sent; the channel is then closed, and the next request opens a new one. A request is never sent twice.
+        fencing: the number that the host's process must have been started with; None: any. TransportError
+        without a whole reply in time, with ``outcome_unknown`` once the request was sent; the next request
+        then opens a new channel.
         """
         quote.plain(words)
         with self._lock:
-            held = self._held.setdefault(
-                host, _Held(host, self._transport, self._lane, self._run, self._program)
+            channel = self._channels.setdefault(
+                host, _HostChannel(host, self._transport, self._purpose, self._run, self._program)
             )
-        return held.ask(words, fencing, time.monotonic() + deadline.remaining(deadline_s))
+        return channel.ask(words, fencing, time.monotonic() + deadline.remaining(deadline_s))
 
     def open(self, host: str, fencing: int) -> None:
-        """Make sure that the channel is open before it is needed. Raises TransportError."""
+        """Open the channel before it is needed. Raises TransportError."""
         self.ask(host, "help", fencing=fencing)
 
     def forget(self, host: str) -> None:
         """Close the channel of one host."""
         with self._lock:
-            held = self._held.pop(host, None)
-        if held is not None:
-            held.end()
+            channel = self._channels.pop(host, None)
+        if channel is not None:
+            channel.end()
 
     def close(self) -> None:
         """Close every channel."""
-        for host in list(self._held):
+        for host in list(self._channels):
             self.forget(host)
 
 
-class _Held:
-    """The channel of one host: opened on demand, one request at a time."""
+class _HostChannel:
+    """The channel of one host, opened on demand; one request at a time."""
 
-    def __init__(self, host: str, transport: Transport, lane: Lane, run: str, program: str) -> None:
+    def __init__(self, host: str, transport: Transport, purpose: Purpose, run: str, program: str) -> None:
         self._host = host
         self._transport = transport
-        self._lane: Lane = lane
+        self._purpose: Purpose = purpose
         self._run = run
         self._program = program
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._channel: paramiko.Channel | None = None
         self._fencing = 0
         self._buffer = bytearray()
         self._stderr = bytearray()
         self._next = 0
         self._silent = False
-        self._over = threading.Event()
+        self._stop = threading.Event()
 
     def ask(self, words: tuple[str, ...], fencing: int | None, end: float) -> Outcome:
         if not deadline.bounded():
-            return self._asked(words, fencing, end)
+            return self._request(words, fencing, end)
         if self._silent:
-            raise TransportError(self._host, "timeout", "it has not answered for a while; it is asked beside")
+            raise TransportError(self._host, "timeout", "it does not answer; probing it in the background")
         try:
-            return self._asked(words, fencing, end, _TURN_S)
+            return self._request(words, fencing, end, _QUEUE_S)
         except TransportError as error:
             if error.cause == "timeout":
                 self._silent = True
-                threading.Thread(target=self._until_heard, name=f"heard-{self._host}", daemon=True).start()
+                threading.Thread(target=self._probe, name=f"probe-{self._host}", daemon=True).start()
             raise
 
-    def _until_heard(self) -> None:
-        while not self._over.is_set():
+    def _probe(self) -> None:
+        while not self._stop.is_set():
             try:
-                self._asked(("help",), None, time.monotonic() + _BESIDE_S)
+                self._request(("help",), None, time.monotonic() + _PROBE_S)
             except TransportError:
-                self._over.wait(_AGAIN_S)
+                self._stop.wait(_PROBE_PAUSE_S)
             else:
                 break
         self._silent = False
 
-    def _asked(
-        self, words: tuple[str, ...], fencing: int | None, end: float, turn_s: float = math.inf
+    def _request(
+        self, words: tuple[str, ...], fencing: int | None, end: float, queue_s: float = math.inf
     ) -> Outcome:
-        if not self._turn.acquire(timeout=max(0.0, min(turn_s, end - time.monotonic()))):
-            raise TransportError(
-                self._host, "timeout", "the request before this one has not been answered yet"
-            )
+        if not self._lock.acquire(timeout=max(0.0, min(queue_s, end - time.monotonic()))):
+            raise TransportError(self._host, "timeout", "the request before this one is not answered yet")
         try:
-            channel = self._opened(fencing, end)
+            channel = self._open(fencing, end)
             try:
                 return self._exchange(channel, words, end)
             except BaseException:
                 self.close()
                 raise
         finally:
-            self._turn.release()
+            self._lock.release()
 
     def end(self) -> None:
-        self._over.set()
+        self._stop.set()
         self.close()
 
     def close(self) -> None:
@@ -148,20 +146,20 @@ class _Held:
             with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
                 channel.close()
 
-    def _opened(self, fencing: int | None, end: float) -> paramiko.Channel:
-        """The open channel; a new one when there is none, it broke, or it carries another fencing number."""
+    def _open(self, fencing: int | None, end: float) -> paramiko.Channel:
+        """The channel; a new one if it is missing, broken, or has another fencing number."""
         wanted = self._fencing if fencing is None else fencing
         channel = self._channel
         if channel is not None and wanted == self._fencing and not (channel.closed or channel.eof_received):
             return channel
         self.close()
         argv = ["sudo", "-n", self._program, "--run", self._run, "--as", str(wanted), "serve"]
-        opened = self._transport.connection(self._host, self._lane).start(quote.command(argv), end)
+        channel = self._transport.connection(self._host, self._purpose).start(quote.command(argv), end)
         self._buffer.clear()
         self._stderr.clear()
         self._next = 0
-        self._channel, self._fencing = opened, wanted
-        return opened
+        self._channel, self._fencing = channel, wanted
+        return channel
 
     def _exchange(self, channel: paramiko.Channel, words: tuple[str, ...], end: float) -> Outcome:
         if time.monotonic() >= end:
@@ -194,7 +192,7 @@ class _Held:
         except TimeoutError as error:
             raise self._broken("timeout", f"{verb} could not be sent in time") from error
         except (OSError, EOFError, paramiko.SSHException) as error:
-            raise self._ended(channel, verb, end) from error
+            raise self._end_error(channel, verb, end) from error
 
     def _line(self, channel: paramiko.Channel, verb: str, end: float) -> bytes:
         """The next whole line without its newline."""
@@ -214,27 +212,27 @@ class _Held:
             except (OSError, EOFError, paramiko.SSHException) as error:
                 raise self._broken("failed", f"the connection broke during {verb}: {error}") from error
             if not data:
-                raise self._ended(channel, verb, end)
+                raise self._end_error(channel, verb, end)
             self._buffer += data
         line = bytes(self._buffer[:cut])
         del self._buffer[: cut + 1]
         return line
 
-    def _ended(self, channel: paramiko.Channel, verb: str, end: float) -> TransportError:
-        """What it means that the far end closed the channel without a reply."""
+    def _end_error(self, channel: paramiko.Channel, verb: str, end: float) -> TransportError:
+        """The error for a channel that the far end closed without a reply."""
         channel.status_event.wait(max(0.0, min(1.0, end - time.monotonic())))
         self._drain_stderr(channel)
-        said = self._stderr.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1][:400]
+        text = self._stderr.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1][:400]
         first = self._next == 1
-        if said.startswith("sudo:") and first:
-            missing = "not found" in said
+        if text.startswith("sudo:") and first:
+            missing = "not found" in text
             return TransportError(
-                self._host, "missing-tool" if missing else "denied", f"zkm-host did not start: {said}"
+                self._host, "missing-tool" if missing else "denied", f"zkm-host did not start: {text}"
             )
         if channel.exit_status == 127 and first:
-            return TransportError(self._host, "missing-tool", f"zkm-host did not start: {said or 'no sudo'}")
+            return TransportError(self._host, "missing-tool", f"zkm-host did not start: {text or 'no sudo'}")
         return self._broken(
-            "failed", f"zkm-host ended during {verb} (exit {channel.exit_status}): {said or 'silent'}"
+            "failed", f"zkm-host ended during {verb} (exit {channel.exit_status}): {text or 'silent'}"
         )
 
     def _drain_stderr(self, channel: paramiko.Channel) -> None:

@@ -1,6 +1,6 @@
 """One open ssh connection to one host: commands with deadlines, files over SFTP.
 
-Every wait here ends: paramiko's own calls that wait for ever are ended by closing their channel.
+Every wait ends: closing the channel ends paramiko calls that would wait for ever.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from zkmigrate.model.fact import Cause
 from zkmigrate.model.look import DirEntry
 
 _CHUNK = 32768
-_READ_AT_ONCE = 255 << 10
-"""Bytes that one SFTP request asks of an open file, a round trip each. OpenSSH gives as many
-(limits@openssh.com), older ones 64 KiB, and the rest is asked for again; paramiko's own value is 32 KiB."""
+_SFTP_REQUEST = 255 << 10
+"""Bytes of one SFTP request, a round trip each. OpenSSH answers this much (limits@openssh.com), older ones
+64 KiB and paramiko asks again for the rest; paramiko's default is 32 KiB."""
 _PROHIBITED = 1
 """SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, 5.1)."""
 _WRITE_POLL_S = 0.02
-"""How often a full send window is looked at again while input is still to be sent."""
+"""Seconds between checks of a full send window."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """What a command gave: exit code and both streams, whole."""
+    """A command's exit code and both whole streams."""
 
     rc: int
     stdout: bytes
@@ -44,12 +44,12 @@ class Output:
         return self.stdout.decode("utf-8", "replace")
 
     @property
-    def said(self) -> str:
-        """The last line of stderr, else of stdout: what to show when it failed."""
+    def last_line(self) -> str:
+        """The last line of stderr, else of stdout: the text to show for a failure."""
         for stream in (self.stderr.decode("utf-8", "replace"), self.text):
             if stream.strip():
                 return stream.strip().rsplit("\n", 1)[-1][:400]
-        return "it said nothing"
+        return "no output"
 
 
 class Connection:
@@ -87,7 +87,7 @@ class Connection:
                 channel.close()
 
     def start(self, line: str, end: float) -> paramiko.Channel:
-        """A session that runs the command line; ``end`` is on the monotonic clock, for the start alone."""
+        """Start the command line in a session. end: of the start, on the monotonic clock."""
         channel = self._open_session(end)
         try:
             with self._ended_at(channel, end):
@@ -103,9 +103,9 @@ class Connection:
         return channel
 
     def tunnel(self, host: str, address: str, port: int, deadline_s: float) -> paramiko.Channel:
-        """A TCP connection from here to ``address:port``, for reaching ``host``, to which this is a bastion.
+        """A TCP connection through this bastion to ``address:port`` of ``host``.
 
-        Raises TransportError, of ``host`` where it is not reached, of this one where it does not forward.
+        Raises TransportError: of ``host`` when it is not reached, of the bastion when it does not forward.
         """
         try:
             return self._transport.open_channel(
@@ -124,7 +124,7 @@ class Connection:
     # -- files ---------------------------------------------------------------------------------------------
 
     def read_file(self, path: str, limit: int, deadline_s: float) -> bytes:
-        """A whole file of at most ``limit`` bytes; OSError (FileNotFoundError …) as the host says."""
+        """A whole file of at most ``limit`` bytes. Raises the host's OSError (FileNotFoundError …)."""
         with self._files(deadline_s) as sftp, sftp.open(path, "rb", bufsize=0) as file:
             data = file.read(limit + 1)
         if len(data) > limit:
@@ -132,21 +132,21 @@ class Connection:
         return data
 
     def write_file(self, path: str, content: bytes, mode: int, deadline_s: float) -> None:
-        """Write a new file that nobody else can have prepared (it must not exist)."""
+        """Write a new file; it must not exist, so that nobody can have prepared it."""
         with self._files(deadline_s) as sftp, sftp.open(path, "wx", bufsize=0) as file:
             file.chmod(mode)
             file.write(content)
 
     def list_directory(self, path: str, deadline_s: float) -> tuple[DirEntry, ...]:
-        """The entries of a directory, sorted by name; SFTP version 3 does not tell ``changed_ns``."""
+        """The entries of a directory, sorted by name; SFTP version 3 lacks ``changed_ns``."""
         with self._files(deadline_s) as sftp:
             return tuple(sorted((_entry(a) for a in sftp.listdir_attr(path)), key=lambda entry: entry.name))
 
     def open_file(self, path: str, deadline_s: float) -> paramiko.SFTPFile:
-        """An open file for ``size_of`` and ``read_at``; closed when it is no longer referred to."""
+        """An open file for ``size_of`` and ``read_at``; closed with its last reference."""
         with self._files(deadline_s) as sftp:
             file = sftp.open(path, "rb", bufsize=0)
-        file.MAX_REQUEST_SIZE = _READ_AT_ONCE
+        file.MAX_REQUEST_SIZE = _SFTP_REQUEST
         return file
 
     def size_of(self, file: paramiko.SFTPFile, deadline_s: float) -> int:
@@ -155,13 +155,13 @@ class Connection:
             return file.stat().st_size or 0
 
     def read_at(self, file: paramiko.SFTPFile, offset: int, length: int, deadline_s: float) -> bytes:
-        """Bytes of a file opened on this connection; fewer only at its end."""
+        """Bytes of a file opened on this connection; fewer at its end."""
         with self._files(deadline_s):
             file.seek(offset)  # plain seek and read: paramiko's readv was seen to hang
             return file.read(length)
 
     def forget_files(self) -> None:
-        """Give up the SFTP session, after it failed to answer in time."""
+        """Close the SFTP session after it failed to answer in time."""
         with self._sftp_lock:
             if self._sftp is not None:
                 self._sftp.close()
@@ -169,7 +169,7 @@ class Connection:
 
     @contextmanager
     def _files(self, deadline_s: float) -> Iterator[paramiko.SFTPClient]:
-        """The connection's SFTP session, for one operation at a time; a failure to answer ends it.
+        """The SFTP session, for one operation at a time; a missing answer closes it.
 
         paramiko drops the answer of one thread when another reads it, so two must not wait at once.
         """
@@ -223,7 +223,7 @@ class Connection:
 
     @contextmanager
     def _ended_at(self, channel: paramiko.Channel, end: float) -> Iterator[None]:
-        """Close the channel at ``end``: the only way out of a request that waits for ever."""
+        """Close the channel at ``end``: the only way to end a paramiko request that waits for ever."""
         timer = threading.Timer(max(0.0, end - time.monotonic()), channel.close)
         timer.daemon = True
         timer.start()
@@ -234,14 +234,14 @@ class Connection:
 
 
 class _Collector:
-    """Feeds one command's input and gathers its streams until it ends, the deadline or the limit."""
+    """Feeds a command's input and collects its streams until its end, the deadline or the limit."""
 
     def __init__(self, host: str, program: str, channel: paramiko.Channel, end: float, limit: int) -> None:
         self._host = host
         self._program = program
         self._channel = channel
         self._end = end
-        self._room = limit
+        self._space_left = limit
         self._limit = limit
         self._out: list[bytes] = []
         self._err: list[bytes] = []
@@ -269,7 +269,7 @@ class _Collector:
         return Output(channel.exit_status, b"".join(self._out), b"".join(self._err))
 
     def _feed(self, pending: memoryview) -> tuple[memoryview, bool]:
-        """Send what fits; returns what is left, and whether the input is still open."""
+        """Send what fits; returns the rest, and whether the input is still open."""
         channel = self._channel
         try:
             while pending and channel.send_ready():
@@ -277,7 +277,7 @@ class _Collector:
             if not pending:
                 channel.shutdown_write()
         except (OSError, EOFError, paramiko.SSHException):
-            return memoryview(b""), False  # it stopped reading; its exit code tells the rest
+            return memoryview(b""), False  # it stopped reading; its exit code tells why
         return pending, bool(pending)
 
     def _drain(self) -> None:
@@ -288,8 +288,8 @@ class _Collector:
             self._keep(self._err, channel.recv_stderr(_CHUNK))
 
     def _keep(self, kept: list[bytes], data: bytes) -> None:
-        self._room -= len(data)
-        if self._room < 0:
+        self._space_left -= len(data)
+        if self._space_left < 0:
             raise self._failure("failed", f"gave more than {self._limit} bytes")
         kept.append(data)
 
@@ -307,7 +307,7 @@ def _entry(attributes: paramiko.SFTPAttributes) -> DirEntry:
 
 
 def _names(attributes: paramiko.SFTPAttributes) -> tuple[str, str]:
-    """Owner and group by name from the ``ls -l`` text of the answer, else by number."""
+    """Owner and group: names from the answer's ``ls -l`` text, else numbers."""
     words = str(getattr(attributes, "longname", "")).split(maxsplit=8)
     if len(words) >= 8:
         return words[2], words[3]

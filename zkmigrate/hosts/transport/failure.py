@@ -1,4 +1,4 @@
-"""What can go wrong between the operator and a host, as one error with its cause."""
+"""The error of the connection to a host, with its cause."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from zkmigrate.model.fact import Cause
 
 
 class TransportError(HostError):
-    """A host was not reached, or did not answer as it must.
+    """A host was not reached, or did not answer correctly.
 
-    cause: as in :class:`zkmigrate.model.fact.Unknown`. outcome_unknown: True when the host may have acted on
-    what was sent; look again before anything is repeated.
+    cause: as in :class:`zkmigrate.model.fact.Unknown`. outcome_unknown: the host may have acted on the
+    request; look before you repeat it.
     """
 
     def __init__(self, host: str, cause: Cause, why: str, *, outcome_unknown: bool = False) -> None:
@@ -30,7 +30,7 @@ class TransportError(HostError):
 
 
 def socket_cause(error: OSError) -> Cause:
-    """What a failed TCP connect or exchange means."""
+    """The cause of a failed TCP connect or exchange."""
     if isinstance(error, TimeoutError):
         return "timeout"
     if isinstance(error, ConnectionRefusedError):
@@ -43,5 +43,5 @@ def socket_cause(error: OSError) -> Cause:
 
 
 def socket_text(error: OSError) -> str:
-    """A failed TCP connect in the system's words."""
+    """The system's text of a failed TCP connect."""
     return "timed out" if isinstance(error, TimeoutError) else error.strerror or str(error)

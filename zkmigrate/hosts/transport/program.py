@@ -1,6 +1,6 @@
-"""zkm-host on a host: whether it is there, how it is put there, and how to ask it while it is not.
+"""zkm-host on a host: checks, installs, removes it, and streams it where it is not installed.
 
-Installing it needs full sudo once, or the admin's own hand; afterwards its sudoers file lets it through.
+The install needs full sudo once, or the admin; afterwards the sudoers file allows the program.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _SIZE_LIMIT = 1 << 20
 
 @dataclass(frozen=True)
 class ProgramPaths:
-    """Where the program and its sudoers file live on a host."""
+    """The paths of the program and its sudoers file on a host."""
 
     program: str = INSTALLED_PATH
     sudoers: str = SUDOERS_PATH
 
 
 class Program:
-    """The host-side program of this version of zkmigrate.
+    """zkm-host of this version of zkmigrate.
 
-    content: the program's bytes. sudoers: makes the text that allows it to the account logged in to.
+    content: its bytes. sudoers: the sudoers text for an account.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Program:
         paths: ProgramPaths = ProgramPaths(),
     ) -> None:
         self._transport = transport
-        self._run = run
+        self._run_id = run
         self._content = content
         self._digest = hashlib.sha256(content).hexdigest()
         self._sudoers = sudoers
@@ -54,46 +54,46 @@ class Program:
         self._installed: set[str] = set()
 
     def installed(self, host: str) -> bool:
-        """Whether exactly this program is installed. Raises TransportError when that cannot be read."""
+        """Whether exactly this program is installed. Raises TransportError."""
         with self._lock:
             if host in self._installed:
                 return True
         try:
-            there = self._transport.read(host, self.paths.program, _SIZE_LIMIT)
+            found = self._transport.read(host, self.paths.program, _SIZE_LIMIT)
         except FileNotFoundError:
             return False
         except OSError as error:
             raise TransportError(host, "denied", f"cannot read {self.paths.program}: {error}") from error
-        if hashlib.sha256(there).hexdigest() != self._digest:
+        if hashlib.sha256(found).hexdigest() != self._digest:
             return False
         with self._lock:
             self._installed.add(host)
         return True
 
     def forget(self, host: str) -> None:
-        """Look again whether it is installed: somebody else may have removed it."""
+        """Check again at the next call: somebody else may have removed it."""
         with self._lock:
             self._installed.discard(host)
 
     def streamed(self, host: str, *words: str, deadline_s: float = 30.0) -> Output:
-        """Run a reading verb without installing anything: the program goes over the command's input."""
-        argv = ["sudo", "-n", "sh", "-s", "--", "--run", self._run, *words]
+        """Run a reading verb without an install: the program goes over the command's input."""
+        argv = ["sudo", "-n", "sh", "-s", "--", "--run", self._run_id, *words]
         return self._transport.exec(host, argv, self._content, deadline_s)
 
     def install(self, host: str) -> str:
-        """Put program and sudoers file in place, each whole or not at all; again is harmless.
+        """Install program and sudoers file, each atomically; a repetition is harmless.
 
-        Returns what was done. Raises TransportError; the sudoers file is checked by visudo before it is used.
+        Returns what was done. Raises TransportError; visudo checks the sudoers file first.
         """
-        folder = self._made_folder(host)
+        folder = self._make_folder(host)
         try:
             connection = self._transport.connection(host)
             allowed = self._sudoers(self._transport.user(host)).encode("utf-8")
             for name, content in (("program", self._content), ("sudoers", allowed)):
                 connection.write_file(f"{folder}/{name}", content, 0o600, self._transport.file_s)
-            self._do(host, "sudo", "-n", "visudo", "-cqf", f"{folder}/sudoers")
-            self._place(host, f"{folder}/program", "0755", self.paths.program)
-            self._place(host, f"{folder}/sudoers", "0440", self.paths.sudoers)
+            self._run(host, "sudo", "-n", "visudo", "-cqf", f"{folder}/sudoers")
+            self._move_into_place(host, f"{folder}/program", "0755", self.paths.program)
+            self._move_into_place(host, f"{folder}/sudoers", "0440", self.paths.sudoers)
         except OSError as error:
             raise TransportError(host, "failed", f"cannot write to {folder}: {error}") from error
         finally:
@@ -108,50 +108,42 @@ class Program:
         return f"installed {self.paths.program} and {self.paths.sudoers}"
 
     def uninstall(self, host: str, operation: str, fencing: int, deadline_s: float = 60.0) -> Output:
-        """Run the program's own last verb; where the program is gone already there is nothing to do."""
+        """Run the program's verb ``uninstall``, unless it is gone already."""
         if not self.installed(host):
             return Output(0, b"zkm-host is not installed\n", b"")
-        argv = [
-            "sudo",
-            "-n",
-            self.paths.program,
-            "--run",
-            self._run,
-            "--as",
-            str(fencing),
-            "uninstall",
-            operation,
-        ]
-        done = self._transport.exec(host, argv, deadline_s=deadline_s)
+        words = (self.paths.program, "--run", self._run_id, "--as", str(fencing), "uninstall", operation)
+        done = self._transport.exec(host, ("sudo", "-n", *words), deadline_s=deadline_s)
         with self._lock:
             self._installed.discard(host)
         return done
 
-    def _made_folder(self, host: str) -> str:
-        """A new private folder of the account, for the two files on their way."""
-        path = self._do(host, "mktemp", "-d", f"/tmp/zkm-{secrets.token_hex(4)}-XXXXXXXX").text.strip()
+    def _make_folder(self, host: str) -> str:
+        """A new private folder of the account, for the two files."""
+        path = self._run(host, "mktemp", "-d", f"/tmp/zkm-{secrets.token_hex(4)}-XXXXXXXX").text.strip()
         if not re.fullmatch(r"/tmp/zkm-[0-9a-f]{8}-[A-Za-z0-9]{8}", path):
             raise TransportError(
                 host, "garbled", f"mktemp answered {path[:80]!r}; the login shell must print nothing"
             )
         return path
 
-    def _place(self, host: str, source: str, mode: str, target: str) -> None:
-        # A dot in the name keeps sudo from reading the file while it is written (sudoers(5), #includedir).
+    def _move_into_place(self, host: str, source: str, mode: str, target: str) -> None:
+        # sudo ignores a name with a dot, so it does not read a half-written file (sudoers(5), #includedir).
         staged = f"{target}.zkm-new"
-        self._do(host, "sudo", "-n", "install", "-o", "root", "-g", "root", "-m", mode, "--", source, staged)
-        self._do(host, "sudo", "-n", "mv", "-fT", "--", staged, target)
+        self._run(host, "sudo", "-n", "install", "-o", "root", "-g", "root", "-m", mode, "--", source, staged)
+        self._run(host, "sudo", "-n", "mv", "-fT", "--", staged, target)
 
-    def _do(self, host: str, *argv: str) -> Output:
+    def _run(self, host: str, *argv: str) -> Output:
         done = self._transport.exec(host, argv)
         if done.rc != 0:
             words = " ".join(argv)
-            raise TransportError(host, refusal(done), f"`{words}` failed (exit {done.rc}): {done.said}")
+            raise TransportError(
+                host, failure_cause(done), f"`{words}` failed (exit {done.rc}): {done.last_line}"
+            )
         return done
 
 
-def refusal(output: Output) -> Cause:
-    """Why a command that was to run under sudo failed: refused by sudo, not there, or by itself."""
-    if output.said.startswith("sudo:"):
-        return "missing-tool" if "command not found" in output.said else "denied"
+def failure_cause(output: Output) -> Cause:
+    """Why a command under sudo failed: refused by sudo, program missing, or its own error."""
+    if output.last_line.startswith("sudo:"):
+        return "missing-tool" if "command not found" in output.last_line else "denied"
     return "missing-tool" if output.rc == 127 else "failed"

@@ -1,4 +1,4 @@
-"""The one point where values become a remote shell's words."""
+"""The only place where values become words of a remote shell."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _PLAIN = re.compile(r"[A-Za-z0-9._:/,=@+%-]+\Z")
 
 
 def plain(words: Sequence[str]) -> None:
-    """UsageError for a word in which a shell, a line or a terminal would find more than the word."""
+    """UsageError for a word with a character that means something to a shell, a line or a terminal."""
     for word in words:
         if not _PLAIN.match(word):
             raise UsageError(f"{word[:80]!r} cannot be sent to zkm-host: words of [A-Za-z0-9._:/,=@+%-] only")
 
 
 def command(argv: Sequence[str]) -> str:
-    """The command line that makes a POSIX shell run exactly ``argv``.
+    """The command line with which a POSIX shell runs exactly ``argv``.
 
-    UsageError for an empty argv, an empty or dashed program name, or a NUL, which no process can be given.
+    UsageError for an empty argv, an empty or dashed program name, or a NUL.
     """
     if not argv or not argv[0] or argv[0].startswith("-"):
         raise UsageError(f"no program to run in {list(argv)!r}: the first word must be a program's name")

@@ -1,4 +1,4 @@
-"""Random access to a file over SFTP, as the readers of ZooKeeper's formats take it."""
+"""Random access to a file over SFTP, for the readers of ZooKeeper's formats."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 class SftpReader:
-    """One remote file, opened at the first use and reopened after the connection broke.
+    """One remote file, opened at first use and reopened after a broken connection.
 
     ``size`` and ``read`` raise TransportError: ``denied`` when the account may not read it, ``failed`` when
-    it is not there. The handle is given back when the reader is no longer referred to.
+    it is missing. The handle is closed with the reader's last reference.
     """
 
     def __init__(self, transport: Transport, host: str, path: str) -> None:
@@ -31,12 +31,12 @@ class SftpReader:
         self._opened: tuple[Connection, paramiko.SFTPFile] | None = None
 
     def size(self) -> int:
-        """Length in bytes now."""
+        """Present length in bytes."""
         limit = self._transport.file_s
         return self._ask(lambda connection, file: connection.size_of(file, limit))
 
     def read(self, offset: int, length: int) -> bytes:
-        """``length`` bytes from ``offset``; fewer only where the file ends."""
+        """``length`` bytes from ``offset``; fewer at the file's end."""
         limit = self._transport.file_s
         return self._ask(lambda connection, file: connection.read_at(file, offset, length, limit))
 

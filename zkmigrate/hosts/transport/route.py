@@ -1,8 +1,7 @@
-"""The way to each host: where its sshd is, as whom to log in, and through which other hosts.
+"""The route to each host: its address, account, key and bastions.
 
-The inventory says it for all hosts alike; an ssh_config that it names may say otherwise for a host or a hop.
-A host is looked up there by its name in the inventory if the file gives that name a HostName, else by its
-address.
+The inventory sets them for all hosts; the ssh_config that it names may set them for one host or hop. A host
+is looked up there by its inventory name if the file gives that name a HostName, else by its address.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from typing import Protocol
 from zkmigrate.errors import UsageError
 from zkmigrate.hosts.jump_host import Hop, parse_hops
 from zkmigrate.hosts.transport.failure import TransportError
-from zkmigrate.hosts.transport.ssh_config import Said, resolve
+from zkmigrate.hosts.transport.ssh_config import HostConfig, resolve
 from zkmigrate.inventory.inventory import Ssh
 
 BASTION = "bastion"
-"""Names the inventory's last hop before the hosts; in messages each hop is ``bastion HOP``."""
+"""The name of the inventory's last hop before the hosts; messages name each hop ``bastion HOP``."""
 
 _MOST_HOPS = 8
 _SSH_PORT = 22
 _ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
-"""Account names that may also stand in a sudoers file."""
+"""Account names that are safe in a sudoers file."""
 
 
 class Hosts(Protocol):
-    """What has to be known of the hosts; an Inventory is one."""
+    """What a route needs to know; an Inventory has it."""
 
     @property
     def ssh(self) -> Ssh: ...
@@ -37,8 +36,8 @@ class Hosts(Protocol):
 
 
 @dataclass(frozen=True)
-class Place:
-    """One login. key: a private key file; known_hosts: files that pin host keys; via: the hop before it."""
+class Login:
+    """One login. key: a private key file. known_hosts: files that pin host keys. via: the hop before it."""
 
     name: str
     address: str
@@ -46,24 +45,24 @@ class Place:
     user: str
     key: str
     known_hosts: tuple[str, ...]
-    via: Place | None = None
+    via: Login | None = None
 
     @property
     def pin(self) -> str:
-        """How known_hosts files name it (sshd(8)): the address, with its port unless that is 22."""
+        """Its name in known_hosts files (sshd(8)): the address, with the port unless that is 22."""
         return self.address if self.port == _SSH_PORT else f"[{self.address}]:{self.port}"
 
 
 class Routes:
-    """The places of one inventory, each worked out once."""
+    """The logins of one inventory, each computed once."""
 
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts
         self._lock = threading.Lock()
-        self._known: dict[str, Place] = {}
+        self._known: dict[str, Login] = {}
 
-    def to(self, name: str) -> Place:
-        """The place of a host, or of ``BASTION``. Raises TransportError."""
+    def to(self, name: str) -> Login:
+        """The login of a host, or of ``BASTION``. Raises TransportError."""
         with self._lock:
             found = self._known.get(name)
         if found is None:
@@ -75,31 +74,31 @@ class Routes:
                 found = self._known.setdefault(name, found)
         return found
 
-    def _bastion(self) -> Place:
-        place = self._through(self._hosts.ssh.bastion, self._hosts.ssh.port)
-        if place is None:
+    def _bastion(self) -> Login:
+        login = self._through(self._hosts.ssh.bastion, self._hosts.ssh.port)
+        if login is None:
             raise UsageError("the inventory has no bastion")
-        return place
+        return login
 
-    def _host(self, name: str) -> Place:
+    def _host(self, name: str) -> Login:
         ssh = self._hosts.ssh
         try:
             address = self._hosts.address(name)
         except KeyError:
             raise TransportError(name, "failed", "the inventory has no host of that name") from None
-        said = self._said(name, address, ssh.user, ssh.port)
-        if said is None or not said.jump:
+        config = self._configured(name, address, ssh.user, ssh.port)
+        if config is None or not config.jump:
             via = self._through(ssh.bastion, ssh.port)
         else:
-            via = self._through(said.jump, _SSH_PORT)
-        return self._place(name, Hop(said.host if said else address), said, via)
+            via = self._through(config.jump, _SSH_PORT)
+        return self._make_login(name, Hop(config.host if config else address), config, via)
 
-    def _through(self, hops: str | None, port: int, passed: tuple[str, ...] = ()) -> Place | None:
+    def _through(self, hops: str | None, port: int, passed: tuple[str, ...] = ()) -> Login | None:
         """The last of these hops, each reached through the one before; the first as ssh_config says.
 
-        port: of a hop that names none. passed: hops that lead through these.
+        port: of a hop without one. passed: the hops already on the route, to refuse a circle.
         """
-        place: Place | None = None
+        login: Login | None = None
         listed = parse_hops(hops) if hops else ()
         for at, hop in enumerate(listed):
             way = (*passed, *map(str, listed))
@@ -109,30 +108,30 @@ class Routes:
                     "hops, none twice)"
                 )
             hop = replace(hop, user=hop.user or self._hosts.ssh.user)
-            said = self._said(hop.host, hop.host, hop.user, hop.port or port)
-            before = place
-            if said is not None:
-                if at == 0 and said.jump:
-                    before = self._through(said.jump, _SSH_PORT, way)
-                # What stands in the jump itself counts before what its host's own block says.
+            config = self._configured(hop.host, hop.host, hop.user, hop.port or port)
+            before = login
+            if config is not None:
+                if at == 0 and config.jump:
+                    before = self._through(config.jump, _SSH_PORT, way)
+                # The jump's own user and port come before those of its host's block.
                 given = listed[at]
-                said = replace(said, user=given.user or said.user, port=given.port or said.port)
+                config = replace(config, user=given.user or config.user, port=given.port or config.port)
             hop = replace(hop, port=hop.port or port)
-            place = self._place(f"{BASTION} {listed[at]}", hop, said, before)
-        return place
+            login = self._make_login(f"{BASTION} {listed[at]}", hop, config, before)
+        return login
 
-    def _said(self, name: str, address: str, user: str, port: int) -> Said | None:
+    def _configured(self, name: str, address: str, user: str, port: int) -> HostConfig | None:
         if not (file := self._hosts.ssh.config):
             return None
-        said = resolve(file, name, user, port)
-        return said if said.host != name or name == address else resolve(file, address, user, port)
+        config = resolve(file, name, user, port)
+        return config if config.host != name or name == address else resolve(file, address, user, port)
 
-    def _place(self, name: str, hop: Hop, said: Said | None, via: Place | None) -> Place:
+    def _make_login(self, name: str, hop: Hop, config: HostConfig | None, via: Login | None) -> Login:
         ssh = self._hosts.ssh
-        if said is None:
+        if config is None:
             port, user = hop.port or ssh.port, hop.user or ssh.user
-            return Place(name, hop.host, port, user, ssh.key, (ssh.known_hosts,), via)
-        if not _ACCOUNT.fullmatch(said.user):
-            raise UsageError(f"{name}: the User {said.user[:40]!r} of ssh.config is not a plain account name")
-        pins = tuple(dict.fromkeys((ssh.known_hosts, *said.known_hosts)))
-        return Place(name, said.host, said.port, said.user, said.key or ssh.key, pins, via)
+            return Login(name, hop.host, port, user, ssh.key, (ssh.known_hosts,), via)
+        if not _ACCOUNT.fullmatch(config.user):
+            raise UsageError(f"{name}: User {config.user[:40]!r} of ssh.config is not a plain account name")
+        pins = tuple(dict.fromkeys((ssh.known_hosts, *config.known_hosts)))
+        return Login(name, config.host, config.port, config.user, config.key or ssh.key, pins, via)

@@ -1,8 +1,7 @@
-"""What an operator's ssh_config says of one host, in OpenSSH's own reading of it.
+"""The settings of one host in the operator's ssh_config, resolved by OpenSSH itself.
 
-``ssh -G`` resolves Host, Match and Include as the ssh of that machine does. It reads a text that includes the
-operator's file and then gives our own values: in ssh_config the first value that is found counts, so ours
-stand only where the file says nothing (ssh_config(5); ssh(1), -G).
+``ssh -G`` resolves Host, Match and Include. It reads a text that includes the operator's file and then sets
+our defaults: in ssh_config the first value found counts (ssh_config(5); ssh(1), -G).
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from zkmigrate.errors import UsageError
 
 _ANSWER_S = 20.0
 _UNSET = "/zkmigrate-unset"
-"""Stands for a file that the operator's ssh_config does not name."""
+"""A placeholder for a file that the operator's ssh_config does not name."""
 
 
 @dataclass(frozen=True)
-class Said:
-    """host: HostName. key: IdentityFile, "" where the file names none that is there. jump: ProxyJump, "" for
-    none. known_hosts: the files of UserKnownHostsFile that are there."""
+class HostConfig:
+    """host: HostName. key: the first existing IdentityFile, else "". jump: ProxyJump, else "". known_hosts:
+    the existing files of UserKnownHostsFile."""
 
     host: str
     user: str
@@ -32,10 +31,10 @@ class Said:
     known_hosts: tuple[str, ...]
 
 
-def resolve(file: str, alias: str, user: str, port: int) -> Said:
-    """What ``file`` says of ``alias``; user and port stand where it does not say them.
+def resolve(file: str, alias: str, user: str, port: int) -> HostConfig:
+    """The settings of ``alias`` in ``file``; ``user`` and ``port`` are its defaults.
 
-    Raises UsageError when the file or the ssh client is not there, or ssh does not understand the file.
+    Raises UsageError when the file or the ssh client is missing, or ssh rejects the file.
     """
     if not Path(file).is_file():
         raise UsageError(f"ssh.config {file} is not a file. Next: correct ssh.config in the inventory")
@@ -62,9 +61,9 @@ def resolve(file: str, alias: str, user: str, port: int) -> Said:
             f"`ssh -G {alias}` did not end within {_ANSWER_S:g} s: what does a Match exec in {file} wait for?"
         ) from None
     if done.returncode:
-        said = (done.stderr.strip() or "it said nothing").splitlines()[-1]
-        raise UsageError(f"ssh.config {file}: ssh refuses it: {said}")
-    return _said(file, alias, _values(done.stdout))
+        error = (done.stderr.strip() or "no error text").splitlines()[-1]
+        raise UsageError(f"ssh.config {file}: ssh refuses it: {error}")
+    return _host_config(file, alias, _values(done.stdout))
 
 
 def _values(text: str) -> Mapping[str, list[str]]:
@@ -75,29 +74,29 @@ def _values(text: str) -> Mapping[str, list[str]]:
     return found
 
 
-def _said(file: str, alias: str, values: Mapping[str, list[str]]) -> Said:
-    if command := _one(values, "proxycommand"):
+def _host_config(file: str, alias: str, values: Mapping[str, list[str]]) -> HostConfig:
+    if command := _first(values, "proxycommand"):
         raise UsageError(
             f"ssh.config {file}: {alias} is reached by ProxyCommand {command[:80]}, which zkmigrate does not "
             "run. Next: say the same with ProxyJump"
         )
     keys = [name for name in values.get("identityfile", []) if name != _UNSET]
-    pins = _one(values, "userknownhostsfile").split()
-    return Said(
-        host=_one(values, "hostname") or alias,
-        user=_one(values, "user"),
-        port=int(_one(values, "port")),
-        key=next(iter(_there(keys)), ""),
-        jump=_one(values, "proxyjump"),
-        known_hosts=_there([name for name in pins if name != _UNSET]),
+    pins = _first(values, "userknownhostsfile").split()
+    return HostConfig(
+        host=_first(values, "hostname") or alias,
+        user=_first(values, "user"),
+        port=int(_first(values, "port")),
+        key=next(iter(_existing(keys)), ""),
+        jump=_first(values, "proxyjump"),
+        known_hosts=_existing([name for name in pins if name != _UNSET]),
     )
 
 
-def _one(values: Mapping[str, list[str]], key: str) -> str:
+def _first(values: Mapping[str, list[str]], key: str) -> str:
     value = values.get(key, [""])[0]
     return "" if value == "none" else value
 
 
-def _there(names: list[str]) -> tuple[str, ...]:
+def _existing(names: list[str]) -> tuple[str, ...]:
     paths = [Path(name).expanduser() for name in names]
     return tuple(str(path) for path in paths if path.is_file())

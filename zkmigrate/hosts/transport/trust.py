@@ -1,7 +1,7 @@
-"""Whom to trust: the operator's key file and the pinned host keys that the inventory names, nothing else.
+"""The only trust: the operator's key file and the pinned host keys that the inventory names.
 
-Fabric accepts any host key by default and paramiko would look at the user's own files and agent; neither
-happens here. Formats: sshd(8), section SSH_KNOWN_HOSTS FILE FORMAT; ssh-keygen(1).
+Fabric would accept any host key, and paramiko would use the user's files and agent; here neither happens.
+Formats: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT; ssh-keygen(1).
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _KEY, _KNOWN_HOSTS = "ssh.key", "ssh.known_hosts"
 
 _MAKE_KEY = "ssh-keygen -t ed25519 -N '' -f FILE, and let the account's authorized_keys hold FILE.pub"
 _MAKE_KNOWN_HOSTS = "ssh-keyscan HOST prints such lines: compare their fingerprints at the host's console"
-_PRIVATE = 0o077
-_NOT_OTHERS_TO_WRITE = 0o022
+_OTHERS_ANY = 0o077
+_OTHERS_WRITE = 0o022
 
 
 class UnknownHostKey(paramiko.SSHException):
-    """The host showed a key, and the pinned file has none for it."""
+    """The host showed a key, and no file pins one for it."""
 
 
 class Reject(paramiko.MissingHostKeyPolicy):
-    """Refuses every host key that is not pinned, and says which key was shown."""
+    """Refuses every host key without a pin, and names the key."""
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> NoReturn:  # noqa: ARG002
-        raise UnknownHostKey(f"shows the key {shown(key)}, and known_hosts has no key for {hostname}")
+        raise UnknownHostKey(f"shows the key {fingerprint(key)}, and known_hosts has no key for {hostname}")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Trust:
 
 @dataclass(frozen=True)
 class HostKey:
-    """A key that a host shows and no file pins. pin: the host as known_hosts files name it."""
+    """A host key without a pin. pin: the host's name in known_hosts files."""
 
     host: str
     pin: str
@@ -64,20 +64,19 @@ def pinned(known_hosts: Path, pin: str) -> bool:
     return paramiko.HostKeys(str(known_hosts)).lookup(pin) is not None
 
 
-def shown(key: paramiko.PKey) -> str:
+def fingerprint(key: paramiko.PKey) -> str:
     """A host key as ``ssh-keygen -lf`` prints it: type and SHA-256 fingerprint."""
     return f"{key.get_name()} {key.fingerprint}"
 
 
 def load(key: str, *known_hosts: str) -> Trust:
-    """Read and check the files; UsageError says what is wrong, in which key of the inventory, and how to put
-    it right."""
+    """Read and check the files; UsageError says what is wrong, in which inventory key, and how to fix it."""
     key_path = Path(key).expanduser()
     hosts_paths = tuple(Path(name).expanduser() for name in known_hosts)
-    with _guarded(key_path, _KEY, _PRIVATE):
+    with _open_checked(key_path, _KEY, _OTHERS_ANY):
         pass
     for path in hosts_paths:
-        with _guarded(path, _KNOWN_HOSTS, _NOT_OTHERS_TO_WRITE) as file:
+        with _open_checked(path, _KNOWN_HOSTS, _OTHERS_WRITE) as file:
             _check_known_hosts(path, file.read())
     try:
         return Trust(paramiko.PKey.from_path(key_path), hosts_paths)
@@ -93,8 +92,8 @@ def load(key: str, *known_hosts: str) -> Trust:
         ) from error
 
 
-def _guarded(path: Path, what: str, forbidden: int) -> IO[str]:
-    """The opened file, after its owner and mode were checked on the open handle."""
+def _open_checked(path: Path, what: str, forbidden: int) -> IO[str]:
+    """Open a file and check owner and mode of the open handle."""
     try:
         file = path.open(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -116,7 +115,7 @@ def _guarded(path: Path, what: str, forbidden: int) -> IO[str]:
 
 
 def _check_known_hosts(path: Path, text: str) -> None:
-    """UsageError for a line that paramiko would skip in silence: a skipped @revoked must not pass."""
+    """UsageError for a line that paramiko would skip silently: a skipped @revoked must not pass."""
     for number, line in enumerate(text.splitlines(), start=1):
         line = line.strip()
         if not line or line.startswith("#"):
@@ -129,12 +128,12 @@ def _check_known_hosts(path: Path, text: str) -> None:
         try:
             entry = HostKeyEntry.from_line(line, number)
         except (InvalidHostKey, paramiko.SSHException, ValueError) as error:
-            raise _no_line(path, number, f"not a host key ({error})") from error
+            raise _bad_line(path, number, f"not a host key ({error})") from error
         if entry is None:
-            raise _no_line(path, number, "not a known_hosts line, or a key type that is not supported")
+            raise _bad_line(path, number, "not a known_hosts line, or a key type that is not supported")
 
 
-def _no_line(path: Path, number: int, why: str) -> UsageError:
+def _bad_line(path: Path, number: int, why: str) -> UsageError:
     return UsageError(
         f"{_KNOWN_HOSTS} {path}:{number}: {why}. Next: correct or remove that line; {_MAKE_KNOWN_HOSTS}"
     )

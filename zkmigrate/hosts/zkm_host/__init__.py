@@ -1,7 +1,7 @@
-"""The host side: one POSIX sh program, the only thing that acts on a host.
+"""zkm-host: one POSIX sh program, the only one that changes a host.
 
-Whoever may run it by sudo is equal to root there: ``put`` writes any file, and the commands of a
-service come with the call.
+An account that may run it by sudo is equal to root: ``put`` writes any file, and the caller gives the
+commands of a service.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from importlib.resources import files
 INSTALLED_PATH = "/usr/local/sbin/zkm-host"
 SUDOERS_PATH = "/etc/sudoers.d/zkmigrate"
 STATE_DIR = "/var/lib/zkmigrate"
-"""Where zkm-host keeps its state on a host: the lock, and a directory for each run."""
+"""zkm-host's state on a host: the lock, and a directory for each run."""
 
 ASK_GUARD = f"[ ! -x {INSTALLED_PATH} ] || {INSTALLED_PATH} guard || exit 1"
-"""How a start command of the inventory's own asks whether ZooKeeper may start."""
+"""With this a start command of the inventory asks whether ZooKeeper may start."""
 
 
 def run_dir(run: str) -> str:
-    """Where zkm-host keeps what belongs to a run."""
+    """The directory of a run on a host."""
     return f"{STATE_DIR}/{run}"
 
 
@@ -29,12 +29,9 @@ def program() -> bytes:
 
 
 def sudoers(user: str) -> str:
-    """The sudoers file that lets ``user`` run the installed program as root, and no other program.
+    """The sudoers file with which ``user`` may run the installed program as root, which equals full sudo.
 
-    This is as much as full sudo: see :mod:`zkmigrate.hosts.zkm_host`.
-
-    ``user`` is a plain account name (``[a-z_][a-z0-9_-]*``, at most 32 characters); anything else raises
-    ``ValueError``, because sudoers gives a meaning to many other characters.
+    ValueError unless ``user`` is a plain account name: sudoers gives a meaning to many other characters.
     """
     if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", user):
         raise ValueError(

@@ -1,7 +1,7 @@
-"""What arm, fence and cut put into a host's kernel, as zkm-host itself says it.
+"""The rules that arm, fence and cut put into a host's kernel, printed by zkm-host itself.
 
-``plan`` must show the rules of hosts on which nothing is installed yet. So the program says them here, with
-``--print``: it acts on nothing, looks at nothing of this machine, and needs no tool but the shell.
+``plan`` shows the rules of hosts on which nothing is installed yet. So zkm-host runs here with ``--print``:
+it changes and reads nothing of this machine, and needs only the shell.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _LIMIT_S = 60.0
 
 @cache
 def lines(spec: str, verb: str, *ttl_ms: int) -> tuple[str, ...]:
-    """What ``verb`` makes on a host that is armed with ``spec``, the text that ``arm`` takes.
+    """The rules of ``verb`` on a host armed with ``spec``, the text that ``arm`` takes.
 
-    ttl_ms: the lease, for fence and cut. TAG stands for what names chains and sets, OWN for the host's own
-    addresses; sshd's port is taken for 22. HostError where zkm-host refuses the spec or cannot be run.
+    ttl_ms: the lease, for fence and cut. TAG stands for the tag in names of chains and sets, OWN for the
+    host's addresses; sshd's port is 22. HostError when zkm-host refuses the spec or cannot run.
     """
     words = ("--print", verb, *map(str, ttl_ms))
     try:
@@ -37,5 +37,5 @@ def lines(spec: str, verb: str, *ttl_ms: int) -> tuple[str, ...]:
         raise HostError(f"zkm-host {' '.join(words)} cannot be run here: {error}") from None
     if done.returncode:
         raise HostError(done.stderr.strip())
-    said = (line for line in done.stdout.splitlines() if line)
-    return tuple(line for line in said if not line.startswith(("phase ", "killed=")))
+    rules = (line for line in done.stdout.splitlines() if line)
+    return tuple(line for line in rules if not line.startswith(("phase ", "killed=")))

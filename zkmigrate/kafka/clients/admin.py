@@ -1,8 +1,7 @@
-"""The Kafka cluster through its brokers: members, leaders, who is in sync, what moves; and changes to it.
+"""Reads and changes a Kafka cluster through its brokers, 2.3 to 3.9, over kafka-python.
 
-Works with Kafka 2.3 to 3.9 over kafka-python. Brokers before 2.4 cannot list reassignments; there the one
-place that knows is the znode ``/admin/reassign_partitions`` (Kafka's ReassignPartitionsZNode); the caller
-reads it, where that is allowed yet.
+Brokers before 2.4 cannot list reassignments: the caller reads the znode ``/admin/reassign_partitions``
+(Kafka's ReassignPartitionsZNode), where that is allowed already.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ T = TypeVar("T")
 
 MIN_ISR = "min.insync.replicas"
 REASSIGNMENTS = "/admin/reassign_partitions"
-"""Below the chroot; exists exactly while a reassignment of a broker before 2.4 is under way."""
+"""Below the chroot; before 2.4 it exists exactly while a reassignment runs."""
 
 _PULSE_S = 3.0
 _QUESTION_S = 20.0
-"""Five seconds were too few for brokers that shared a quarter of two cores with everything else."""
+"""Five seconds were too few for brokers with a quarter of two cores."""
 _ELECTION_S, _TOLD_S = 60.0, 20.0
-"""Seconds for an election's answer, and then until every broker tells of the new leaders."""
+"""Seconds for an election's answer, and then until every broker knows the new leaders."""
 
 ALTERED = "OK"
-"""What kafka-python says for a resource that was altered; else the broker's error."""
+"""kafka-python's text for an altered resource; else it is the broker's error."""
 
 _OWN = "DYNAMIC_TOPIC_CONFIG"
 _OFFLINE = (5, 9)
@@ -63,11 +62,10 @@ def view(
     reassignments: Callable[[], Reading[bytes] | None],
     deadline_s: float = _QUESTION_S,
 ) -> Reading[KafkaView]:
-    """Ask the cluster that answers at ``brokers`` (``host:port``).
+    """The state of the cluster at ``brokers`` (``host:port``).
 
-    reassignments: data of the znode ``REASSIGNMENTS``, asked only where the brokers cannot tell themselves;
-    None where nobody may be asked for it yet.
-    deadline_s: for each question to the cluster. A broker that hangs is not asked, only spoken of.
+    reassignments: reads the znode ``REASSIGNMENTS`` where the brokers cannot list them; it returns None where
+    no server may be asked yet. deadline_s: for each question. A broker that hangs is not asked.
     """
 
     def question(admin: Any, releases: Mapping[str, str]) -> Reading[KafkaView]:
@@ -81,8 +79,8 @@ def ask(
     question: Callable[[Any, Mapping[str, str]], Reading[T]],
     deadline_s: float = _QUESTION_S,
 ) -> Reading[T]:
-    """What ``question`` reads with a client of the cluster at ``brokers`` (``host:port``). It is given those
-    that answer at all, with their releases. Whatever goes wrong is Unknown."""
+    """Run ``question(client, releases)`` on the cluster at ``brokers`` (``host:port``). releases: of the
+    brokers that answer. Every error becomes Unknown."""
     releases = _answering(brokers)
     answering = list(releases)
     if not answering:
@@ -95,11 +93,12 @@ def ask(
     except (KafkaError, OSError) as error:
         return Unknown("failed", f"Kafka at {', '.join(brokers)}: {type(error).__name__}: {error}")
     except (KeyError, ValueError, TypeError) as error:
-        return Unknown("garbled", f"Kafka at {', '.join(brokers)} answered what is not understood: {error!r}")
+        return Unknown(
+            "garbled", f"Kafka at {', '.join(brokers)} answered something not understood: {error!r}"
+        )
 
 
 def _admin(brokers: Sequence[str], deadline_s: float) -> Any:
-    """A client of the cluster at ``brokers``; deadline_s: for each question."""
     milliseconds = int(deadline_s * 1000)
     return KafkaAdminClient(
         bootstrap_servers=list(brokers),
@@ -110,9 +109,9 @@ def _admin(brokers: Sequence[str], deadline_s: float) -> Any:
 
 
 def _answering(brokers: Sequence[str]) -> dict[str, str]:
-    """The brokers that answer at all now, with the release that each one's ApiVersions fit, as MAJOR.MINOR.
+    """The brokers that answer now, with the release, MAJOR.MINOR, by their ApiVersions.
 
-    A client that starts from a hanging one waits in vain.
+    A client that starts from a hanging broker would wait in vain.
     """
     canary = BrokerCanary({broker: _split(broker) for broker in brokers})
     with closing(canary):
@@ -136,14 +135,14 @@ def _view(
     releases: Mapping[str, str],
     everybody: bool,
 ) -> Reading[KafkaView]:
-    """everybody: no broker hangs, so each that is spoken of may be asked; else only those in ``releases``."""
+    """everybody: no broker hangs, so all that metadata names may be asked; else those in ``releases``."""
     first = admin._manager.run(_metadata, admin, None)
     answers = [first]
     for id in reachable(first, releases, everybody=everybody):
         with suppress(KafkaError):  # it went down meanwhile
             answers.append(admin._manager.run(_metadata, admin, id))
-    # A broker that has just started answers without topics until its controller has told it of them, and may
-    # name all brokers in the same answer (2.8: topics and brokers are read one after the other).
+    # A broker that has just started answers without topics until its controller informs it, and may name all
+    # brokers in the same answer (2.8 reads topics and brokers one after the other).
     answers = [answer for answer in answers if answer["topics"]] or answers
     cluster = answers[-1]
     brokers = {
@@ -172,8 +171,8 @@ def _view(
 
 
 def reachable(cluster: Mapping[str, Any], releases: Mapping[str, str], *, everybody: bool) -> list[int]:
-    """Ids of the brokers of a Metadata answer that may be asked, in order: none of them hangs. everybody: all
-    that the inventory names answer; else only those in ``releases``."""
+    """Ids of the brokers in a Metadata answer that do not hang, in order. everybody: all brokers of the
+    inventory answer; else only those in ``releases``."""
     return sorted(
         broker["node_id"]
         for broker in cluster["brokers"]
@@ -182,9 +181,9 @@ def reachable(cluster: Mapping[str, Any], releases: Mapping[str, str], *, everyb
 
 
 async def _metadata(admin: Any, broker: int | None, topics: Sequence[str] | None = None) -> dict[str, Any]:
-    """One broker's answer about these topics, any broker's for None; about all topics for None.
+    """Metadata of these topics, or of all, from one broker, or any.
 
-    kafka-python 3.0.12 has no public call for that, and its describe_cluster fails on brokers 2.8 to 3.6
+    kafka-python 3.0.12 has no public call for it, and its describe_cluster fails on brokers 2.8 to 3.6
     (KeyError: endpoint_type).
     """
     named = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=t) for t in topics]
@@ -194,16 +193,16 @@ async def _metadata(admin: Any, broker: int | None, topics: Sequence[str] | None
 
 
 def agreed(answers: Iterable[Sequence[Mapping[str, Any]]]) -> tuple[PartitionState, ...] | Unknown:
-    """The partitions of topics as several brokers tell of them, in order; the last one's word on each leader.
+    """The partitions in several brokers' answers, in order, with the leader of the last answer.
 
-    In sync is what every broker calls so: one that has not heard of a change yet is no witness.
+    A replica counts as in sync only if every broker says so: one may not know of a change yet.
     """
     partitions: dict[tuple[str, int], PartitionState] = {}
     for topics in answers:
-        told = _partitions(topics)
-        if isinstance(told, Unknown):
-            return told
-        for p in told:
+        answer = _partitions(topics)
+        if isinstance(answer, Unknown):
+            return answer
+        for p in answer:
             known = partitions.get((p.topic, p.partition))
             isr = p.isr if known is None else tuple(id for id in p.isr if id in known.isr)
             partitions[p.topic, p.partition] = replace(p, isr=isr)
@@ -211,7 +210,7 @@ def agreed(answers: Iterable[Sequence[Mapping[str, Any]]]) -> tuple[PartitionSta
 
 
 def _partitions(topics: Sequence[Mapping[str, Any]]) -> list[PartitionState] | Unknown:
-    """Those of one answer; Unknown for an error that describes no partition's state."""
+    """The partitions of one answer; Unknown for an error other than a partition's state."""
     found = []
     for topic in topics:
         if topic["error_code"] not in (0, *_OFFLINE):
@@ -233,10 +232,10 @@ def _partitions(topics: Sequence[Mapping[str, Any]]) -> list[PartitionState] | U
 
 
 def _min_isr(admin: Any, topics: Sequence[str], brokers: Sequence[int]) -> dict[str, int]:
-    """Effective min.insync.replicas of each topic: its own setting, else the strictest broker's.
+    """Effective min.insync.replicas of each topic: its own setting, else the brokers' largest.
 
-    Brokers may differ in their static configuration, and the leader's holds: the largest is the safe one. A
-    broker that cannot answer now is left out.
+    Brokers may differ and the leader's value counts, so the largest is safe. A broker that cannot answer is
+    skipped.
     """
     topic_settings = _settings(admin, ConfigResourceType.TOPIC, topics)
     defaults: list[int] = []
@@ -260,29 +259,29 @@ def _settings(admin: Any, kind: ConfigResourceType, names: Sequence[str]) -> dic
 
 
 def alterer(inventory: Inventory, _look: Look) -> Alter:
-    """What sends changes to the inventory's cluster."""
+    """The sender of changes to the inventory's cluster."""
     return Alter([broker.endpoint for broker in inventory.brokers])
 
 
 class Alter:
-    """Sends changes to the cluster at ``brokers`` (``host:port``). A client that has served a change serves
-    the next: thousands of changes open few connections."""
+    """Sends changes to the cluster at ``brokers`` (``host:port``). It reuses clients, so that thousands of
+    changes open few connections."""
 
     def __init__(self, brokers: Sequence[str]) -> None:
         self._brokers = brokers
         self._idle: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def __call__(self, change: ClusterChange) -> tuple[int, str]:
-        """Send one change: 0 and what came of it, or 1 and why Kafka refused. HostError where nobody
-        answered, or what came of it is not known."""
+        """Send one change: (0, result), or (1, why Kafka refused). HostError when no broker answered or the
+        outcome is unknown."""
         if isinstance(change, ElectLeaders):
             return 0, elect_preferred(change.bootstrap)
         if not isinstance(change, AlterTopicConfig):
-            return 1, f"nothing was sent: {change.describe()} is no change of Kafka"
+            return 1, f"nothing was sent: {change.describe()} is not a change of Kafka"
         try:
             admin = self._idle.get_nowait()
         except queue.Empty:
-            admin = self._new(change)
+            admin = self._new_client(change)
         try:
             answer = self._alter(admin, change)
         except BaseException:
@@ -292,11 +291,11 @@ class Alter:
         return answer
 
     def close(self) -> None:
-        """Close the clients that serve no change now."""
+        """Close the idle clients."""
         while not self._idle.empty():
             self._idle.get_nowait().close()
 
-    def _new(self, change: AlterTopicConfig) -> Any:
+    def _new_client(self, change: AlterTopicConfig) -> Any:
         answering = list(_answering(self._brokers))
         if not answering:
             asked = ", ".join(self._brokers)
@@ -307,20 +306,20 @@ class Alter:
             raise self._not_known(change, f"{type(error).__name__}: {error}") from None
 
     def _alter(self, admin: Any, change: AlterTopicConfig) -> tuple[int, str]:
-        """By IncrementalAlterConfigs (KIP-339, Kafka 2.3), which leaves the topic's other settings."""
+        """IncrementalAlterConfigs (KIP-339, Kafka 2.3) leaves the topic's other settings."""
         act = AlterConfigOp.DELETE if change.value is None else AlterConfigOp.SET
         wanted = ConfigResource(ConfigResourceType.TOPIC, change.topic, {change.key: (act, change.value)})
         try:
-            told = admin.alter_configs([wanted], raise_on_unknown=False, incremental=True)
-            said = str(told["topic"][change.topic])
+            answer = admin.alter_configs([wanted], raise_on_unknown=False, incremental=True)
+            outcome = str(answer["topic"][change.topic])
         except IncompatibleBrokerVersion as error:  # the client knows that before it sends
             return 1, str(error)
         except (KafkaError, OSError, KeyError, ValueError, TypeError) as error:
-            # the last three: it is garbled
+            # the last three: a garbled answer
             raise self._not_known(change, f"{type(error).__name__}: {error}") from None
-        if RequestTimedOutError.__name__ in said:  # the broker itself waited in vain, for its controller
-            raise self._not_known(change, said)
-        return (0, change.describe()) if said == ALTERED else (1, said)
+        if RequestTimedOutError.__name__ in outcome:  # the broker itself waited in vain for its controller
+            raise self._not_known(change, outcome)
+        return (0, change.describe()) if outcome == ALTERED else (1, outcome)
 
     def _not_known(self, change: ClusterChange, why: str) -> HostError:
         asked = f"Kafka at {', '.join(self._brokers)} did not confirm: {change.describe()}"
@@ -328,13 +327,12 @@ class Alter:
 
 
 def elect_preferred(bootstrap: str) -> str:
-    """Ask the cluster at ``address:port`` to elect every partition's preferred replica as its leader.
+    """Elect every partition's preferred replica as its leader, by KIP-460 (ElectLeaders, Kafka 2.2 and
+    later).
 
-    (KIP-460, ElectLeaders, Kafka 2.2 and later.) Returns what came of it, once every broker tells of the new
-    leaders or ``_TOLD_S`` is over.
-
-    Kafka leaves a partition as it is whose preferred replica is not in sync. HostError: what came of it is
-    not known, or Kafka refused all of it.
+    bootstrap: ``address:port``. Returns the result once every broker knows the new leaders or ``_TOLD_S`` is
+    over. Kafka skips a partition whose preferred replica is not in sync. HostError: the outcome is unknown,
+    or Kafka refused everything.
     """
     try:
         with closing(_admin([bootstrap], _ELECTION_S)) as admin:
@@ -347,7 +345,7 @@ def elect_preferred(bootstrap: str) -> str:
 
 def _elect(admin: Any) -> str:
     answer = admin.elect_leaders(ElectionType.PREFERRED, raise_errors=False).to_dict()
-    if code := answer.get("error_code", 0):  # brokers before 2.4 give none for the whole
+    if code := answer.get("error_code", 0):  # brokers before 2.4 have no top-level error
         raise for_code(code)
     results = [
         (topic["topic"], p["partition_id"], p["error_code"])
@@ -363,17 +361,17 @@ def _elect(admin: Any) -> str:
     end = time.monotonic() + _TOLD_S
     while elected & _led_by_others(admin) and time.monotonic() < end:
         time.sleep(_TOLD_S / 100)
-    said = f"{len(elected)} partitions have a new leader"
-    return f"{said}; {len(left)} could not: {', '.join(left[:5])}" if left else said
+    result = f"{len(elected)} partitions have a new leader"
+    return f"{result}; {len(left)} could not: {', '.join(left[:5])}" if left else result
 
 
 def _led_by_others(admin: Any) -> set[tuple[str, int]]:
-    """Partitions that any broker says another than the preferred replica leads."""
+    """Partitions that, by any broker's answer, the preferred replica does not lead."""
     found = set()
     for broker in admin._manager.run(_metadata, admin, None)["brokers"]:
         with suppress(KafkaError):  # it went down meanwhile
-            told = _partitions(admin._manager.run(_metadata, admin, broker["node_id"])["topics"])
-            partitions = told if isinstance(told, list) else []
+            answer = _partitions(admin._manager.run(_metadata, admin, broker["node_id"])["topics"])
+            partitions = answer if isinstance(answer, list) else []
             found |= {(p.topic, p.partition) for p in partitions if p.leader != p.replicas[0]}
     return found
 

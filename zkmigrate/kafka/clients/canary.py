@@ -1,8 +1,7 @@
-"""A round trip to each broker, for the watch: does its request handler still answer, and if not, since when.
+"""A round trip to each broker, for the watch: whether its request handler answers.
 
-Metadata that brokers give while ZooKeeper is away cannot change and proves nothing (it comes from a cache); a
-request that a handler thread has to answer does. ApiVersions is such a request, needs no rights and leaves no
-trace. Format: Kafka protocol guide, ApiVersions v0.
+Metadata proves nothing: while ZooKeeper is away it comes from a cache. A handler thread must answer
+ApiVersions, which needs no rights and leaves no trace. Format: Kafka protocol guide, ApiVersions v0.
 """
 
 from __future__ import annotations
@@ -13,54 +12,56 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from zkmigrate.hosts.transport.failure import socket_text
-from zkmigrate.kafka.clients.wire import Wire
+from zkmigrate.kafka.clients.wire import BrokerConnection
 from zkmigrate.model.look import Pulse
 
 _API_VERSIONS = 18
 
 
 class BrokerCanary:
-    """Holds one connection to each broker open; ``brokers`` maps names to address and port."""
+    """Holds one connection to each broker open. brokers: name → (address, port)."""
 
     def __init__(self, brokers: Mapping[str, tuple[str, int]]) -> None:
-        self._held = {name: Wire(address, port) for name, (address, port) in brokers.items()}
+        self._connections = {
+            name: BrokerConnection(address, port) for name, (address, port) in brokers.items()
+        }
 
     def ask(self, broker: str, deadline_s: float) -> Pulse:
-        """One round trip to one broker; a broken connection is opened again once, within the deadline."""
-        held = self._held[broker]
-        with held.turn:
+        """One round trip to one broker; a broken connection is reopened once, within the deadline."""
+        connection = self._connections[broker]
+        with connection.lock:
             asked = time.monotonic()
             try:
-                apis = _apis(held.ask(_API_VERSIONS, 0, b"", asked + deadline_s))
+                apis = _apis(connection.ask(_API_VERSIONS, 0, b"", asked + deadline_s))
             except (OSError, ValueError) as error:
-                held.drop()
+                connection.drop()
                 why = socket_text(error) if isinstance(error, OSError) else str(error)
-                age = None if held.answered is None else time.monotonic() - held.answered
-                return Pulse(age, f"{held.address}:{held.port}: {why}")
-            held.answered = time.monotonic()
-            return Pulse(0.0, took_s=held.answered - asked, apis=apis)
+                age = None if connection.answered is None else time.monotonic() - connection.answered
+                return Pulse(age, f"{connection.address}:{connection.port}: {why}")
+            connection.answered = time.monotonic()
+            return Pulse(0.0, took_s=connection.answered - asked, apis=apis)
 
     def ask_all(self, deadline_s: float) -> dict[str, Pulse]:
-        """One round trip to every broker, all at once."""
-        names = list(self._held)
+        """One round trip to every broker, in parallel."""
+        names = list(self._connections)
         with ThreadPoolExecutor(max(1, min(16, len(names))), "canary") as pool:
             return dict(zip(names, pool.map(lambda name: self.ask(name, deadline_s), names), strict=True))
 
     def close(self) -> None:
         """Close every connection."""
-        for held in self._held.values():
-            with held.turn:
-                held.drop()
+        for connection in self._connections.values():
+            with connection.lock:
+                connection.drop()
 
 
 def _apis(body: bytes) -> dict[int, tuple[int, int]]:
-    """ApiVersions v0: an error code, an array's length, then key, smallest and largest version of each.
+    """ApiVersions v0: an error code, an array's length, then key, lowest and highest version of each.
 
-    ValueError for an error, or what is no such answer.
+    ValueError for an error or a bad answer.
     """
     error, count = struct.unpack(">hi", body[:6]) if len(body) >= 6 else (0, -1)
     if error:
         raise ValueError(f"answered with error {error}")
     if count < 0 or len(body) != 6 + 6 * count:
-        raise ValueError("answered an ApiVersions response of another length than it tells")
+        raise ValueError("answered an ApiVersions response of a wrong length")
     return {key: (low, high) for key, low, high in struct.iter_unpack(">hhh", body[6:])}

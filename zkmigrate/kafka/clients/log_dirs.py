@@ -1,7 +1,7 @@
-"""The log directories of Kafka's brokers and the replicas in them, through the brokers; reads only.
+"""Reads the log directories of brokers and their replicas, through the brokers.
 
-kafka-python's ``describe_log_dirs`` leaves out the error that a broker gives for the whole of its answer, so
-that a broker which refuses looks like one without directories. The request is sent here.
+kafka-python's ``describe_log_dirs`` drops a broker's top-level error, so a refusal looks like no directories.
+So the request is sent here.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ _DENIED = 31
 def log_dirs(
     brokers: Sequence[str], ids: Sequence[int], partitions: Mapping[str, Sequence[int]] | None
 ) -> Reading[Mapping[int, LogDirs]]:
-    """The log directories of the brokers with these ids, of the cluster at ``brokers`` (``host:port``).
+    """The log directories of the brokers with these ids. brokers: of the cluster, ``host:port``.
 
-    partitions: those whose replicas are told, by topic; None: all.
+    partitions: by topic, those whose replicas to list; None: all.
     """
 
     def question(admin: Any, releases: Mapping[str, str]) -> Reading[Mapping[int, LogDirs]]:
         cluster = admin._manager.run(kafka._metadata, admin, None, ())
         here = kafka.reachable(cluster, releases, everybody=len(releases) == len(set(brokers)))
-        return Seen({id: _asked(admin, id, partitions) if id in here else _unheard(id) for id in ids})
+        return Seen({id: _log_dirs_of(admin, id, partitions) if id in here else _no_answer(id) for id in ids})
 
     return kafka.ask(brokers, question)
 
 
-def _unheard(id: int) -> Unknown:
+def _no_answer(id: int) -> Unknown:
     return Unknown("timeout", f"broker {id} does not answer, or the cluster does not name it")
 
 
-def _asked(admin: Any, id: int, partitions: Mapping[str, Sequence[int]] | None) -> LogDirs:
-    """One broker's answer; what goes wrong with it hides no other broker's."""
+def _log_dirs_of(admin: Any, id: int, partitions: Mapping[str, Sequence[int]] | None) -> LogDirs:
+    """One broker's answer; an error in it does not hide the others' answers."""
     try:
         return _directories(id, admin._manager.run(_described, admin, id, partitions))
     except (KafkaTimeoutError, RequestTimedOutError) as error:
@@ -49,7 +49,7 @@ def _asked(admin: Any, id: int, partitions: Mapping[str, Sequence[int]] | None) 
     except (KafkaError, OSError) as error:
         return Unknown("failed", f"broker {id}: {type(error).__name__}: {error}")
     except (KeyError, ValueError, TypeError) as error:
-        return Unknown("garbled", f"broker {id} answered what is not understood: {error!r}")
+        return Unknown("garbled", f"broker {id} answered something unexpected: {error!r}")
 
 
 async def _described(admin: Any, id: int, partitions: Mapping[str, Sequence[int]] | None) -> dict[str, Any]:
@@ -66,7 +66,7 @@ async def _described(admin: Any, id: int, partitions: Mapping[str, Sequence[int]
 
 
 def _directories(id: int, answer: Mapping[str, Any]) -> LogDirs:
-    """An answer without any directory is how brokers before 3.2 refuse: each broker has one."""
+    """Brokers before 3.2 refuse by an answer without directories; every broker has one."""
     code = answer.get("error_code", 0) or (0 if answer["results"] else _DENIED)
     if code:
         return Unknown(
@@ -77,7 +77,7 @@ def _directories(id: int, answer: Mapping[str, Any]) -> LogDirs:
 
 
 def _directory(id: int, result: Mapping[str, Any]) -> Reading[LogDir]:
-    """Raises ValueError for a size that is none."""
+    """Raises ValueError for an impossible size."""
     if code := result["error_code"]:
         return Unknown("failed", f"broker {id}, {result['log_dir']}: {for_code(code).__name__}")
     replicas = tuple(

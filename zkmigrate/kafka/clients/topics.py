@@ -1,8 +1,6 @@
-"""Topics of a Kafka cluster, their partitions and one config of many of them, through its brokers; reads
-only.
+"""Reads topics, their partitions and one of their configs through the brokers.
 
-kafka-python's ``describe_configs`` leaves out what a broker says of a topic that it does not describe, so the
-request is sent here.
+kafka-python's ``describe_configs`` drops a broker's error about a topic, so the request is sent here.
 """
 
 from __future__ import annotations
@@ -20,10 +18,10 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import ClusterTopics, PartitionState, Settings, TopicPartitions, TopicSetting
 
 BATCH = 500
-"""Topics in one request: a broker with ZooKeeper reads each topic's config from there."""
+"""The most topics in one request: a broker reads each topic's config from ZooKeeper."""
 
 _OWN = 1
-"""DescribeConfigs: the source of a value that the topic itself sets (DYNAMIC_TOPIC_CONFIG)."""
+"""DescribeConfigs: config_source of a topic's own value (DYNAMIC_TOPIC_CONFIG)."""
 _NO_TOPIC, _DENIED = 3, (29, 31)
 """UNKNOWN_TOPIC_OR_PARTITION; TOPIC_AUTHORIZATION_FAILED and CLUSTER_AUTHORIZATION_FAILED."""
 
@@ -44,7 +42,7 @@ def names(brokers: Sequence[str]) -> Reading[ClusterTopics]:
 
 
 def partitions(brokers: Sequence[str], topics: Sequence[str], witnesses: int) -> Reading[TopicPartitions]:
-    """The partitions of these topics, as so many of the cluster's brokers tell of them at the most."""
+    """The partitions of these topics, as told by at most ``witnesses`` brokers."""
 
     def question(admin: Any, releases: Mapping[str, str]) -> Reading[TopicPartitions]:
         cluster = admin._manager.run(kafka._metadata, admin, None, ())
@@ -54,13 +52,16 @@ def partitions(brokers: Sequence[str], topics: Sequence[str], witnesses: int) ->
             with suppress(KafkaError):  # it went down meanwhile
                 answers[id] = admin._manager.run(kafka._metadata, admin, id, topics)
         if not answers:
-            return Unknown("timeout", f"none of the brokers {ids[:witnesses]} told of its topics")
-        told: dict[str, list[dict[str, Any]]] = {topic: [] for topic in topics}
+            return Unknown("timeout", f"none of the brokers {ids[:witnesses]} described its topics")
+        by_topic: dict[str, list[dict[str, Any]]] = {topic: [] for topic in topics}
         for answer in answers.values():
             for topic in answer["topics"]:
-                told[topic["name"]].append(topic)
+                by_topic[topic["name"]].append(topic)
         named = [frozenset(broker["node_id"] for broker in a["brokers"]) for a in answers.values()]
-        found = {topic: _partitions(topic, said, len(answers)) for topic, said in told.items()}
+        found = {
+            topic: _partitions(topic, topic_answers, len(answers))
+            for topic, topic_answers in by_topic.items()
+        }
         return Seen(
             TopicPartitions(cluster["cluster_id"], frozenset.intersection(*named), tuple(answers), found)
         )
@@ -69,17 +70,17 @@ def partitions(brokers: Sequence[str], topics: Sequence[str], witnesses: int) ->
 
 
 def _partitions(
-    topic: str, told: Sequence[Mapping[str, Any]], witnesses: int
+    topic: str, answers: Sequence[Mapping[str, Any]], witnesses: int
 ) -> Reading[tuple[PartitionState, ...]]:
-    """What the witnesses say of one topic. One that has just started may not know it yet."""
-    codes = {said["error_code"] for said in told}
-    if len(told) != witnesses:
-        return Unknown("garbled", f"{len(told)} answers of {witnesses} brokers about topic {topic}")
+    """The partitions of one topic by all witnesses; one that has just started may not know the topic."""
+    codes = {answer["error_code"] for answer in answers}
+    if len(answers) != witnesses:
+        return Unknown("garbled", f"{len(answers)} answers of {witnesses} brokers about topic {topic}")
     if codes == {_NO_TOPIC}:
         return Absent(topic)
     if denied := codes & set(_DENIED):
         return Unknown("denied", f"metadata of topic {topic}: {for_code(min(denied)).__name__}")
-    found = kafka.agreed([said] for said in told if said["error_code"] != _NO_TOPIC)
+    found = kafka.agreed([answer] for answer in answers if answer["error_code"] != _NO_TOPIC)
     return found if isinstance(found, Unknown) else Seen(found)
 
 
@@ -113,18 +114,18 @@ async def _described(admin: Any, key: str, topics: Sequence[str]) -> list[dict[s
 
 
 def _setting(result: Mapping[str, Any], key: str) -> Reading[TopicSetting] | None:
-    """What a broker says of one topic; None where it has no config of this name."""
+    """A broker's value for one topic; None when it has no config of this name."""
     topic, code = result["resource_name"], result["error_code"]
     if code == _NO_TOPIC:
         return Absent(topic)
     if code:
-        said = result["error_message"] or for_code(code).__name__
-        return Unknown("denied" if code in _DENIED else "failed", f"config {key} of topic {topic}: {said}")
+        reason = result["error_message"] or for_code(code).__name__
+        return Unknown("denied" if code in _DENIED else "failed", f"config {key} of topic {topic}: {reason}")
     for config in result["configs"]:
         if config["name"] == key:
             own = config["config_source"] == _OWN
             if own and config["is_sensitive"]:
-                return Unknown("denied", f"Kafka shows nobody the value of {key} of topic {topic}")
+                return Unknown("denied", f"Kafka does not show the value of {key} of topic {topic}")
             return Seen(TopicSetting(config["value"] if own else None, config["read_only"]))
     return None
 
@@ -132,24 +133,24 @@ def _setting(result: Mapping[str, Any], key: str) -> Reading[TopicSetting] | Non
 def refused(
     brokers: Sequence[str], key: str, value: str, topics: Sequence[str]
 ) -> Reading[Mapping[str, str]]:
-    """Those of these topics that would not take this value, with Kafka's reason; by validation alone."""
+    """The topics that would refuse this value, with Kafka's reason; only validates."""
 
     def question(admin: Any, _: object) -> Reading[Mapping[str, str]]:
-        said: dict[str, str] = {}
+        outcomes: dict[str, str] = {}
         for some in _batches(topics):
             wanted = [
                 ConfigResource(ConfigResourceType.TOPIC, topic, {key: (AlterConfigOp.SET, value)})
                 for topic in some
             ]
             try:
-                told = admin.alter_configs(
+                answers = admin.alter_configs(
                     wanted, validate_only=True, raise_on_unknown=False, incremental=True
                 )["topic"]
             except IncompatibleBrokerVersion as error:  # the client knows that before it sends
                 return Unknown("failed", f"{_TOO_OLD} ({error})")
-            said |= {topic: told[topic] for topic in some}
-        if late := [text for text in said.values() if RequestTimedOutError.__name__ in text]:
+            outcomes |= {topic: answers[topic] for topic in some}
+        if late := [text for text in outcomes.values() if RequestTimedOutError.__name__ in text]:
             return Unknown("timeout", late[0])
-        return Seen({topic: text for topic, text in said.items() if text != kafka.ALTERED})
+        return Seen({topic: text for topic, text in outcomes.items() if text != kafka.ALTERED})
 
     return kafka.ask(brokers, question)

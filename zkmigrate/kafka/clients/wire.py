@@ -1,4 +1,4 @@
-"""One connection to a broker and requests over it, one at a time, each within a deadline.
+"""One connection to a broker: one request at a time, each within a deadline.
 
 Format: Kafka protocol guide, request header v1: size, API key, version, correlation id, client id; the answer
 begins with its size and the correlation id.
@@ -18,26 +18,24 @@ _ANSWER_LIMIT = 1 << 20
 
 
 @dataclass
-class Wire:
-    """One broker's connection, opened when it is needed. ``turn``: used by one thread at a time.
+class BrokerConnection:
+    """A connection, opened on demand. lock: for use by one thread at a time.
 
-    answered: when it last gave a good answer, on the monotonic clock, None as long as it never did; for its
-    user to say.
+    answered: the time of the last good answer on the monotonic clock, None before; the user sets it.
     """
 
     address: str
     port: int
-    turn: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.Lock = field(default_factory=threading.Lock)
     answered: float | None = None
     _socket: socket.socket | None = None
     _correlation: int = 0
 
     def ask(self, key: int, version: int, body: bytes, end: float) -> bytes:
-        """Send a request and return what its answer holds after the correlation id.
+        """Send a request and return its answer after the correlation id.
 
-        end: on the monotonic clock. A connection that the broker has closed meanwhile is opened again once.
-        OSError, or ValueError for an answer that is not one. Call ``drop`` then: what comes later over the
-        same connection answers another question.
+        end: on the monotonic clock. A connection that the broker has closed is reopened once. OSError, or
+        ValueError for a bad answer; then call ``drop``: later data on it answers another request.
         """
         if self._socket is not None:
             try:
@@ -45,7 +43,7 @@ class Wire:
             except TimeoutError:
                 raise
             except OSError:
-                self.drop()  # the broker closes idle connections; only a fresh one tells
+                self.drop()  # brokers close idle connections: try a new one
         self._socket = socket.create_connection((self.address, self.port), timeout=_left(end))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return self._round_trip(self._socket, key, version, body, end)
@@ -63,7 +61,7 @@ class Wire:
         sock.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
         (size,) = struct.unpack(">i", _receive(sock, 4, end))
         if not 4 <= size <= _ANSWER_LIMIT:
-            raise ValueError(f"answered {size} bytes, which is no answer to this request: is this a broker?")
+            raise ValueError(f"answered {size} bytes, not an answer to this request: is this a broker?")
         answer = _receive(sock, size, end)
         (correlation,) = struct.unpack(">i", answer[:4])
         if correlation != self._correlation:

@@ -1,1 +1,1 @@
-"""What brokers and their cluster show, as typed facts."""
+"""Typed facts about brokers and their cluster."""

@@ -1,6 +1,6 @@
-"""A broker as its host shows it: the process that runs, the files that start it, the disks it writes.
+"""A broker's host: the running process, the files that start it, its log directories.
 
-Read through zkm-host, as root: ``/proc/PID/cmdline`` and ``environ`` (proc(5)), unit files and scripts,
+Read by zkm-host as root: ``/proc/PID/cmdline`` and ``environ`` (proc(5)), unit files and scripts,
 ``meta.properties`` of each log directory (Kafka's BrokerMetadataCheckpoint).
 """
 
@@ -20,26 +20,26 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, Look
 
 CONNECT = re.compile(r"zookeeper[._](connect|url)\b", re.IGNORECASE)
-"""zookeeper.connect or authorizer.zookeeper.url, or the same as environment variables; not
+"""Matches zookeeper.connect and authorizer.zookeeper.url, also as environment variables; not
 zookeeper.connection.timeout.ms."""
 
 _MAINS = ("kafka.Kafka", "io.confluent.support.metrics.SupportedKafka")
-"""The classes that packages start a broker with; the file of properties is their first argument."""
+"""The main classes of brokers; the properties file is their first argument."""
 
 _CLASS_PATH = ("-cp", "-classpath", "--class-path")
 _EXEC = re.compile(r"^\s*Exec[A-Z][A-Za-z]*\s*=\s*[-+!@:|]*(?P<path>/[^\s;]+)", re.MULTILINE)
 _ENVIRONMENT_FILE = re.compile(r"^\s*EnvironmentFile\s*=\s*-?(?P<path>\S+)", re.MULTILINE)
 _DEFAULT_LOG_DIR = "/tmp/kafka-logs"
-"""Kafka's default of log.dir (KafkaConfig)."""
+"""Kafka's default log.dir (KafkaConfig)."""
 
 
 @dataclass(frozen=True)
 class BrokerProcess:
     """A broker's running JVM.
 
-    config: the file of properties it was started with, as it was spelled; overrides: its ``--override`` words
-    that name zookeeper.connect. exported: environment variables that name it. release: from the names of the
-    jars on its class path, None where no jar tells; client: of the ZooKeeper client in it.
+    config: its properties file, as spelled on the command line. overrides: its ``--override`` words that name
+    zookeeper.connect; exported: environment variables that do. release: Kafka's, client: of its ZooKeeper
+    client, by the jars on the class path; None if no jar tells.
     """
 
     pid: int
@@ -52,8 +52,8 @@ class BrokerProcess:
 
 @dataclass(frozen=True)
 class StartFiles:
-    """What runs or is read at the broker's next start: the paths, and the ``path:line`` places in them that
-    name zookeeper.connect."""
+    """Files run or read at the broker's next start, and the ``path:line`` in them that name
+    zookeeper.connect."""
 
     read: tuple[str, ...]
     places: tuple[str, ...]
@@ -61,14 +61,14 @@ class StartFiles:
 
 @dataclass(frozen=True)
 class LogDirectory:
-    """What meta.properties of a log directory says; None where it does not say it."""
+    """The values in meta.properties of a log directory; None: not given."""
 
     cluster_id: str | None
     broker_id: str | None
 
 
 def broker_process(look: Look, host: str, pid: int) -> Reading[BrokerProcess]:
-    """The process as its kernel shows it. Absent when there is none of that number."""
+    """The process with this PID. Absent without one."""
     if pid == 0:
         return Absent("no broker runs")
     cmdline = look.file(host, f"/proc/{pid}/cmdline")
@@ -77,11 +77,11 @@ def broker_process(look: Look, host: str, pid: int) -> Reading[BrokerProcess]:
     words = _words(cmdline.value)
     at = next((n for n, word in enumerate(words) if word in _MAINS), None)
     if at is None:
-        return Unknown("garbled", f"process {pid} is no broker: its command line has no {_MAINS[0]}")
+        return Unknown("garbled", f"process {pid} is not a broker: its command line has no {_MAINS[0]}")
     environ = look.file(host, f"/proc/{pid}/environ")
     if not isinstance(environ, Seen):
         return environ
-    # Nothing else of an environment is kept: it may hold passwords.
+    # Keep nothing else of the environment: it may hold passwords.
     exported = tuple(name for item in _words(environ.value) if CONNECT.search(name := item.partition("=")[0]))
     jars = _jars(look, host, words[:at])
     if isinstance(jars, Unknown):
@@ -104,7 +104,7 @@ def _words(raw: bytes) -> list[str]:
 
 
 def _jars(look: Look, host: str, words: list[str]) -> list[str] | Unknown:
-    """Names of the jars on a class path; java itself expands a star to the jars of that directory."""
+    """Names of the jars on a class path; java expands a star to all jars of the directory."""
     found: list[str] = []
     for option, value in itertools.pairwise(words):
         for entry in value.split(":") if option in _CLASS_PATH else ():
@@ -120,8 +120,8 @@ def _jars(look: Look, host: str, words: list[str]) -> list[str] | Unknown:
 
 
 def file_entry(look: Look, host: str, path: str) -> Reading[DirEntry]:
-    """A file as its directory lists it; Unknown for a symbolic link, or in a directory that is one: neither
-    is followed, here or by zkm-host."""
+    """The directory entry of a file; Unknown for a symbolic link in the path: neither this nor zkm-host
+    follows one."""
     directory, _, name = path.rpartition("/")
     listed = look.listing(host, directory or "/")
     if not isinstance(listed, Seen):
@@ -136,9 +136,10 @@ def file_entry(look: Look, host: str, path: str) -> Reading[DirEntry]:
 
 
 def same_file(look: Look, host: str, process: BrokerProcess, path: str) -> Reading[bool]:
-    """Whether the process was started with the file at this path: by the text, else by what the host lists.
+    """Whether the process was started with the file at this path: by the path's text, else by directory
+    entry.
 
-    A relative path is the process's own: it is looked at below its working directory.
+    A relative path is below the process's working directory.
     """
     if not process.config:
         return Seen(False)
@@ -150,17 +151,17 @@ def same_file(look: Look, host: str, process: BrokerProcess, path: str) -> Readi
         if isinstance(entry, Unknown):
             return entry
     one, other = ((e.value.changed_ns, e.value.size) if isinstance(e, Seen) else None for e in entries)
-    # Times of change in nanoseconds: no two files of one host share one by chance.
+    # Change times are in nanoseconds: two files do not share one by chance.
     return Seen(one is not None and one[0] is not None and one == other)
 
 
 def start_files(
     look: Look, host: str, unit: str, shown: Mapping[str, str], start: str | None
 ) -> Reading[StartFiles]:
-    """Look through what starts the broker for another place that sets zookeeper.connect.
+    """Search the files that start the broker for other places that set zookeeper.connect.
 
     shown: systemd's properties of the unit (FragmentPath, DropInPaths). start: the inventory's own start
-    command, which is looked through instead. Of programs only scripts are read.
+    command, searched instead. Of programs only scripts are searched.
     """
     texts: dict[str, str] = {}
     fragments = (shown.get("FragmentPath", ""), *shown.get("DropInPaths", "").split())
@@ -193,7 +194,7 @@ def start_files(
 
 
 def _expanded(path: str, unit: str) -> str:
-    """systemd.unit(5), SPECIFIERS, as far as they are the unit's own name."""
+    """Expand the specifiers of the unit's name (systemd.unit(5), SPECIFIERS)."""
     name = unit if "." in unit else f"{unit}.service"
     stem = name.rpartition(".")[0]
     for specifier, value in (("%n", name), ("%N", stem), ("%p", stem.partition("@")[0])):
@@ -214,7 +215,7 @@ def log_directories(properties: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def log_directory(look: Look, host: str, path: str) -> Reading[LogDirectory]:
-    """Whose a log directory is; Absent where no broker has used it yet."""
+    """The owner of a log directory; Absent where no broker has used it."""
     reading = look.file(host, f"{path}/meta.properties")
     if not isinstance(reading, Seen):
         return reading
@@ -225,9 +226,8 @@ def log_directory(look: Look, host: str, path: str) -> Reading[LogDirectory]:
 
 @dataclass(frozen=True)
 class BrokerHost:
-    """All of it for one broker. entry: of the file in the inventory. same: whether the process was started
-    with that file. started: when, on the host's own clock; None where the host cannot tell. log_dirs: by
-    path."""
+    """All facts of one broker's host. entry: of the inventory's file. same: whether the process was started
+    with it. started: on the host's clock, None when unknown. log_dirs: by path."""
 
     process: Reading[BrokerProcess]
     entry: Reading[DirEntry]
@@ -245,7 +245,7 @@ def broker_host(
     facts: Reading[HostFacts],
     properties: Reading[Mapping[str, str]],
 ) -> BrokerHost:
-    """Look at one broker's host. status: with the state of its service. facts: with its unit's properties."""
+    """Look at one broker's host. status: of its service. facts: with its unit's properties."""
     process: Reading[BrokerProcess] = (
         broker_process(look, host, status.value.unit_pid) if isinstance(status, Seen) else status
     )

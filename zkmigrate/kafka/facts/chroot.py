@@ -1,7 +1,6 @@
-"""What goes on under the chroot, and who else keeps things there, seen through one dest host.
+"""The state under Kafka's chroot, and other tools' znodes there, read through one dest host.
 
-Costs about ten reads in the operator's session on that host, and one more for each partition where
-``changed`` is asked for. Paths: ``kafka.zk.ZkData``.
+About ten reads in the operator's session, and one per partition for ``changed``. Paths: ``kafka.zk.ZkData``.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from zkmigrate.kafka.facts.cluster import Controller, controller
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, Look
 
-_KAFKAS = frozenset(
+_OWN_NODES = frozenset(
     {
         *("admin", "brokers", "cluster", "config", "consumers", "controller", "controller_epoch"),
         *("delegation_token", "feature", "isr_change_notification", "latest_producer_id_block"),
@@ -21,21 +20,18 @@ _KAFKAS = frozenset(
         *("log_dir_event_notification", "migration"),
     }
 )
-"""What Kafka itself has right under its chroot."""
+"""Kafka's own znodes directly under its chroot."""
 
 _TOOLS = {"kafka-manager": "CMAK", "CruiseControlBrokerList": "Cruise Control", "burrow": "Burrow"}
-"""Where tools that work on Kafka through ZooKeeper keep their own state, at the root or in the chroot."""
+"""Znodes of tools that manage Kafka through ZooKeeper, at the root or in the chroot."""
 
 
 @dataclass(frozen=True)
 class Chroot:
-    """controller: as registered. deleting: topics marked for deletion. electing: whether a preferred-leader
-    election has been ordered and not carried out.
-
-    strangers: paths that are not Kafka's own, with the tool's name where it is known. groups: consumer groups
-    that keep their place in ZooKeeper. changed: ``TOPIC-PARTITION`` → when its leader or ISR last changed, as
-    ``Znode.modified_ms``.
-    """
+    """controller: as registered. deleting: topics marked for deletion. electing: a preferred-leader election
+    was ordered and is not done. strangers: paths that are not Kafka's, with the tool's name if known. groups:
+    consumer groups with offsets in ZooKeeper. changed: ``TOPIC-PARTITION`` → the last change of its leader or
+    ISR, as ``Znode.modified_ms``."""
 
     controller: Reading[Controller]
     deleting: Reading[tuple[str, ...]]
@@ -46,7 +42,7 @@ class Chroot:
 
 
 def chroot_seen(look: Look, via: str, chroot: str, kafka: Reading[KafkaView] | None) -> Chroot:
-    """Look through one dest host. kafka: the partitions for ``changed``; None leaves it unknown."""
+    """Read through one dest host. kafka: the partitions for ``changed``; None leaves it unknown."""
     ordered = look.znode(via, f"{chroot}/admin/preferred_replica_election")
     return Chroot(
         controller(look, via, chroot),
@@ -61,7 +57,7 @@ def chroot_seen(look: Look, via: str, chroot: str, kafka: Reading[KafkaView] | N
 
 
 def _children(look: Look, via: str, path: str) -> Reading[tuple[str, ...]]:
-    """The names below a path; none where the path itself is not there."""
+    """The names below a path; empty when the path does not exist."""
     node = look.znode(via, path)
     if isinstance(node, Absent):
         return Seen(())
@@ -73,7 +69,7 @@ def _strangers(look: Look, via: str, chroot: str) -> Reading[tuple[str, ...]]:
     if not isinstance(own, Seen) or not isinstance(root, Seen):
         unread = own if not isinstance(own, Seen) else root
         return unread if isinstance(unread, Unknown) else Unknown("failed", f"{chroot} is not there")
-    found = [f"{chroot}/{name}" for name in own.value.children if name not in _KAFKAS]
+    found = [f"{chroot}/{name}" for name in own.value.children if name not in _OWN_NODES]
     found += [f"/{name}" for name in root.value.children if name in _TOOLS]
     return Seen(tuple(_named(path) for path in found))
 

@@ -1,6 +1,6 @@
-"""Kafka as it stands in ZooKeeper, seen through one ZooKeeper host.
+"""Kafka's state in ZooKeeper, read through one ZooKeeper host.
 
-Each function costs reads in the operator's client session on that host. The JSON formats are Kafka's
+Each function reads in the operator's client session on that host. The JSON formats are Kafka's
 (``kafka.zk.ZkData``): ``/cluster/id`` {"version", "id"}, ``/brokers/ids/N`` {"host", "port", …},
 ``/controller`` {"brokerid"}; ``/controller_epoch`` is decimal text.
 """
@@ -18,7 +18,7 @@ from zkmigrate.model.step import Context
 
 @dataclass(frozen=True)
 class Controller:
-    """The controller's ephemeral and the epoch that it wrote."""
+    """The controller's ephemeral and its epoch."""
 
     broker: int
     owner: int
@@ -27,13 +27,13 @@ class Controller:
 
 
 def kafka_view(c: Context, look: Look) -> Reading[KafkaView]:
-    """The cluster as its brokers answer; nobody waits for those that were retired from the run."""
+    """The cluster as its brokers tell it, without retired brokers."""
     reading = look.kafka()
     return Seen(reading.value.without([r.id for r in c.retired])) if isinstance(reading, Seen) else reading
 
 
 def cluster_id(look: Look, via: str, chroot: str) -> Reading[str]:
-    """The cluster id under the chroot; Absent when the chroot or the znode is not there."""
+    """The cluster id under the chroot; Absent without the chroot or the znode."""
     node = look.znode(via, f"{chroot}/cluster/id")
     if not isinstance(node, Seen):
         return node
@@ -42,7 +42,7 @@ def cluster_id(look: Look, via: str, chroot: str) -> Reading[str]:
 
 
 def controller(look: Look, via: str, chroot: str) -> Reading[Controller]:
-    """The controller as registered; Absent while there is none."""
+    """The registered controller; Absent without one."""
     node, epoch = look.znode(via, f"{chroot}/controller"), look.znode(via, f"{chroot}/controller_epoch")
     if not isinstance(node, Seen):
         return node

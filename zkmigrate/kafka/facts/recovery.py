@@ -1,7 +1,7 @@
-"""How far a broker that starts has loaded its logs, and how long its unit may take to stop.
+"""The log recovery of a starting broker, and spans of time as systemd prints them.
 
 After an unclean stop a broker recovers every log before it registers: half an hour is normal. Kafka 2.6 and
-later count what they have loaded (LogManager: ``(312/800 loaded in DIR)``, later ``completed in``).
+later count the loaded logs (LogManager: ``(312/800 loaded in DIR)``, later ``completed in``).
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from zkmigrate.model.look import Look
 
 _SPAN_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0,
            "month": 2629800.0, "y": 31557600.0}  # fmt: skip
-"""systemd.time(7), as ``systemctl show`` words a span of time."""
+"""Units of time spans in ``systemctl show`` (systemd.time(7))."""
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """logs: how many are loaded, of how many that the broker has told so far. segments: how many it has
-    recovered. All 0 where the broker tells nothing."""
+    """logs: loaded so far, of ``of``. segments: recovered so far. All 0 when the broker does not count."""
 
     logs: int
     of: int
@@ -32,23 +31,23 @@ class Recovery:
 
     @property
     def words(self) -> str:
-        """``recovered 312 of 800 logs``; empty where the broker does not count them."""
+        """``recovered 312 of 800 logs``; empty when the broker does not count."""
         return f"recovered {self.logs} of {self.of} logs" if self.of else ""
 
 
 def recovery(look: Look, host: str, unit: str, commands: tuple[str, ...] = ()) -> Reading[Recovery]:
-    """What a broker that starts says of its logs. commands: as for ``facts.host.unit_status``."""
+    """The log recovery of a starting broker. commands: as for ``hosts.facts.status.unit_status``."""
     return parsed(look.zkm(host, "recovery", unit, *command_words(commands)), parse_recovery)
 
 
 def parse_recovery(text: str) -> Recovery:
     """One line ``logs=N of=N segments=N``. Raises ValueError or KeyError (the missing key)."""
-    told = keyvalue.words(text)
+    values = keyvalue.words(text)
     counts = []
     for key in ("logs", "of", "segments"):
-        if not re.fullmatch(r"[0-9]{1,9}", told[key]):
-            raise ValueError(f"{key}={told[key][:40]!r} is not a whole number")
-        counts.append(int(told[key]))
+        if not re.fullmatch(r"[0-9]{1,9}", values[key]):
+            raise ValueError(f"{key}={values[key][:40]!r} is not a whole number")
+        counts.append(int(values[key]))
     return Recovery(*counts)
 
 
@@ -60,8 +59,8 @@ def parse_span(text: str) -> float:
     for word in text.split():
         match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([a-z]+)", word)
         if match is None or match[2] not in _SPAN_S:
-            raise ValueError(f"{text[:80]!r} is no span of time")
+            raise ValueError(f"{text[:80]!r} is not a time span")
         total += float(match[1]) * _SPAN_S[match[2]]
     if not text.strip():
-        raise ValueError("an empty span of time")
+        raise ValueError("an empty time span")
     return total

@@ -1,8 +1,7 @@
-"""Releases of Kafka and of the ZooKeeper client in it, from the names of jars and from what a broker answers.
+"""Releases of Kafka and its ZooKeeper client, from the names of jars and from brokers' answers.
 
-A jar's name tells the release to the last number; Confluent's packages count by themselves (5.4 is 2.4, 6.0
-is 2.6, 7.0 is 3.0: Confluent's table of supported versions). What a broker answers to ApiVersions tells major
-and minor only.
+A jar's name has the whole release; Confluent numbers its own (5.4 is 2.4, 6.0 is 2.6, 7.0 is 3.0: Confluent's
+table of supported versions). An ApiVersions answer has major and minor only.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ _CONFLUENT = re.compile(r"-(?:ccs|ce)\b")
 
 @dataclass(frozen=True)
 class Release:
-    """text: as it is named; numbers: Apache's major and minor, and the third one where it is known."""
+    """text: the name. numbers: Apache's major and minor, and the third number if known."""
 
     text: str
     numbers: tuple[int, ...]
 
     def before(self, *numbers: int) -> bool | None:
-        """Whether it is older than this release; None where the third number decides and is not known."""
+        """Whether it is older than this release; None when that needs an unknown third number."""
         known = self.numbers[: len(numbers)]
         if len(known) < len(numbers) and known == numbers[: len(known)]:
             return None
@@ -34,7 +33,7 @@ class Release:
 
 
 def release(text: str) -> Release | None:
-    """The release that a text names, such as ``2.8.2``, ``5.5.1-ccs`` or ``2.8``; None for another text."""
+    """The release in a text such as ``2.8.2``, ``5.5.1-ccs`` or ``2.8``; else None."""
     match = _NUMBERS.fullmatch(text)
     if match is None:
         return None
@@ -46,12 +45,12 @@ def release(text: str) -> Release | None:
 
 
 def kafka_release(jars: Iterable[str]) -> Release | None:
-    """Kafka's release by its core jar; None without one, or where two differ."""
+    """Kafka's release by its core jar; None without one, or when two differ."""
     return _only(_KAFKA, jars)
 
 
 def zookeeper_release(jars: Iterable[str]) -> Release | None:
-    """The ZooKeeper client's release; None without one, or where two differ."""
+    """The ZooKeeper client's release; None without one, or when two differ."""
     return _only(_ZOOKEEPER, jars)
 
 

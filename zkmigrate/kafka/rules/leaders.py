@@ -1,13 +1,13 @@
-"""Which partitions another replica leads than the one that should."""
+"""Partitions whose leader is not the preferred replica."""
 
 from __future__ import annotations
 
 from zkmigrate.model.look import KafkaView, PartitionState
 
 
-def misled(view: KafkaView) -> tuple[PartitionState, ...]:
-    """Partitions that their preferred replica, the first of the list, does not lead although it is registered
-    and in sync, so that an election would give it the lead."""
+def not_led_by_preferred(view: KafkaView) -> tuple[PartitionState, ...]:
+    """Partitions whose preferred replica, the first of the list, is registered and in sync but does not lead:
+    an election would make it the leader."""
     return tuple(
         p
         for p in view.partitions

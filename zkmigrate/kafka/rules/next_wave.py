@@ -1,4 +1,4 @@
-"""Which brokers may be restarted next: one safe wave at a time."""
+"""Chooses the brokers to restart next, one safe wave at a time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from zkmigrate.model.look import KafkaView, PartitionState
 
 @dataclass(frozen=True)
 class BrokerPosition:
-    """One broker on its way.
+    """One broker during the roll.
 
-    moved: config and process follow the wanted ensemble, and it is in sync. touched: its config already names
-    the wanted ensemble, or it is down: our own half-done target. down: its process does not run. settling:
-    its process has read the right config already, so there is nothing to restart, only to wait for.
+    moved: its config and process use the wanted ensemble, and it is in sync. touched: its config names the
+    wanted ensemble, or it is down: a half-done target. down: no process. settling: its process has read the
+    right config; wait, do not restart.
     """
 
     name: str
@@ -25,7 +25,7 @@ class BrokerPosition:
 
 
 def out_of_sync(view: KafkaView, expected: frozenset[int]) -> tuple[PartitionState, ...]:
-    """Partitions that are offline or under-replicated for another reason than the brokers in ``expected``."""
+    """Partitions that are offline or under-replicated for a reason other than the ``expected`` brokers."""
     return tuple(p for p in view.partitions if p.leader < 0 or (set(p.replicas) - set(p.isr) - expected))
 
 
@@ -34,7 +34,7 @@ def unsafe_to_stop(
 ) -> tuple[PartitionState, ...]:
     """Partitions that would fall below min ISR, or offline, if ``broker`` stopped now.
 
-    spared: topics for which somebody accepts that, as long as every other replica is in sync.
+    spared: topics for which the operator accepts that, while all other replicas are in sync.
     """
     hurt = []
     for p in view.partitions:
@@ -51,14 +51,13 @@ def unsafe_to_stop(
 def next_wave(
     brokers: tuple[BrokerPosition, ...], view: KafkaView, width: int, spared: frozenset[str] = frozenset()
 ) -> tuple[tuple[str, ...], str]:
-    """The brokers to restart now, and why nobody can be when there are none.
+    """The brokers to restart now, or why none can be: ``(names, reason)``.
 
-    A half-done target comes first: one that is down, then one that comes back, then one whose old process
-    still runs. It explains its own sickness, but a process that is up and in an ISR stops only where the rest
-    can spare it. The controller comes last; no two brokers that share a partition restart in one wave. A
-    broker that cannot be spared now is left for a later wave and holds back only the controller.
-    Returns ``(names, reason)``; reason is empty when names are given or all have moved. spared: as for
-    :func:`unsafe_to_stop`.
+    A half-done target comes first: one that is down, then one that settles, then one with its old process.
+    Its own missing replicas are expected, but a process that is in an ISR stops only if that is safe. The
+    controller comes last. No two brokers of one wave share a partition. A broker that cannot stop safely
+    waits for a later wave and holds back only the controller. reason is empty with names, and when all have
+    moved. spared: as for :func:`unsafe_to_stop`.
     """
     waiting = [b for b in brokers if not b.moved]
     if not waiting:
@@ -68,9 +67,9 @@ def next_wave(
         first = half_done[0]
         if first.down or first.settling or not any(first.id in p.isr for p in view.partitions):
             return (first.name,), ""
-        reason = _sick(view, frozenset({first.id})) or _hurt(view, first, spared)
+        reason = _sync_problem(view, frozenset({first.id})) or _stop_problem(view, first, spared)
         return ((), reason) if reason else ((first.name,), "")
-    if reason := _sick(view, frozenset()):
+    if reason := _sync_problem(view, frozenset()):
         return (), reason
     ordered = sorted(waiting, key=lambda b: (b.id == view.controller, b.id))
     wave: list[BrokerPosition] = []
@@ -83,15 +82,15 @@ def next_wave(
         )
         if shares:
             continue
-        if hurt := _hurt(view, candidate, spared):
+        if hurt := _stop_problem(view, candidate, spared):
             unsafe = unsafe or hurt
             continue
         wave.append(candidate)
     return tuple(b.name for b in wave), "" if wave else unsafe
 
 
-def _sick(view: KafkaView, expected: frozenset[int]) -> str:
-    """Which partitions are sick for another reason than ``expected``, empty when none is."""
+def _sync_problem(view: KafkaView, expected: frozenset[int]) -> str:
+    """The partitions that are out of sync for a reason other than ``expected``, as text; else empty."""
     sick = out_of_sync(view, expected)
     if not sick:
         return ""
@@ -102,8 +101,8 @@ def _sick(view: KafkaView, expected: frozenset[int]) -> str:
     )
 
 
-def _hurt(view: KafkaView, broker: BrokerPosition, spared: frozenset[str]) -> str:
-    """What stopping this broker would take below its minimum, empty when nothing."""
+def _stop_problem(view: KafkaView, broker: BrokerPosition, spared: frozenset[str]) -> str:
+    """The partition that stopping this broker would take below min ISR, as text; else empty."""
     hurt = unsafe_to_stop(view, broker.id, spared)
     if not hurt:
         return ""

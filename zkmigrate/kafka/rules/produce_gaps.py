@@ -1,6 +1,6 @@
-"""What the produce canary saw, from samples: acknowledgements of each partition, and the gaps. Pure.
+"""The produce canary's acknowledgements and gaps per partition, from samples. Pure.
 
-Rows come from a file that anybody may have edited or torn: an entry of another form is left out.
+The file may be edited or torn: entries of another form are skipped.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from zkmigrate.model.report import Gap, Produced, Rows, Visit, Window, of_kind
 from zkmigrate.model.series import LISTED, number, placed
 
 _RESTED_S = 2.0
-"""So long from an acknowledgement to the next record sent, and the canary rested between: no gap."""
+"""Seconds between an acknowledgement and the next record that count as a rest of the canary, not a gap."""
 
 _Ack = tuple[float, float, str]
 _Wait = tuple[float, float, str]
 
 
 def produced(rows: Rows, visits: Iterable[Visit], window: Window | None, paced: str) -> tuple[Produced, ...]:
-    """Each partition of the canary, by its number. window: the real one, None where there was none. paced:
-    the stage whose pace is told."""
+    """Each partition of the canary, in order. window: the real one, if any. paced: the stage whose gaps are
+    reported."""
     walks = tuple(visits)
     walked = [(v.start, v.end) for v in walks if v.step.partition(".")[0] == paced]
     inside = [(window.start, window.end)] if window is not None else []
-    acks, waits, names = _told(rows)
+    acks, waits, names = _parse(rows)
     out = []
     for partition in sorted({*acks, *waits}):
         own = sorted(acks.get(partition, ()))
@@ -46,46 +46,45 @@ def produced(rows: Rows, visits: Iterable[Visit], window: Window | None, paced: 
     return tuple(out)
 
 
-def _told(rows: Rows) -> tuple[dict[int, list[_Ack]], dict[int, list[_Wait]], dict[int, str]]:
-    """Per partition: (when acknowledged, milliseconds, by whom); (sent, seen waiting at, why); its name."""
+def _parse(rows: Rows) -> tuple[dict[int, list[_Ack]], dict[int, list[_Wait]], dict[int, str]]:
+    """Per partition: acknowledgements (time, milliseconds, broker); waits (sent, seen, why); its name."""
     acks: dict[int, list[_Ack]] = {}
     waits: dict[int, list[_Wait]] = {}
     names: dict[int, str] = {}
     for at, row in of_kind(rows, "produce"):
-        told = row.get("acks")
-        for key, entries in told.items() if isinstance(told, dict) else ():
+        by_partition = row.get("acks")
+        for key, entries in by_partition.items() if isinstance(by_partition, dict) else ():
             if not (isinstance(key, str) and key.isdecimal() and isinstance(entries, list)):
                 continue
             names[int(key)] = f"{row.get('topic', '')}-{key}"
             acks.setdefault(int(key), []).extend(_acks(at, entries))
         late = row.get("late")
         for entry in late if isinstance(late, list) else ():
-            said = _fields(entry, 4)
-            partition, since = number(said, "1"), number(said, "2")
+            fields = _fields(entry, 4)
+            partition, since = number(fields, "1"), number(fields, "2")
             if partition is not None and since is not None:
                 names[int(partition)] = f"{row.get('topic', '')}-{int(partition)}"
-                waits.setdefault(int(partition), []).append((at - since, at, str(said["3"])))
+                waits.setdefault(int(partition), []).append((at - since, at, str(fields["3"])))
     return acks, waits, names
 
 
 def _acks(at: float, entries: Sequence[Any]) -> Iterable[_Ack]:
     for entry in entries:
-        said = _fields(entry, 3)
-        ago, took = number(said, "1"), number(said, "2")
+        fields = _fields(entry, 3)
+        ago, took = number(fields, "1"), number(fields, "2")
         if ago is not None and took is not None:
-            yield at - ago / 1000, took, str(said["0"])
+            yield at - ago / 1000, took, str(fields["0"])
 
 
 def _fields(entry: Any, length: int) -> Mapping[str, Any]:
-    """The items of a list by their places; none where it has another length."""
+    """The items of a list by index; empty for another length."""
     if not isinstance(entry, list) or len(entry) != length:
         return {}
     return {str(n): item for n, item in enumerate(entry)}
 
 
 def _gaps(name: str, own: Sequence[_Ack], waits: Sequence[_Wait]) -> list[Gap]:
-    """The times between two acknowledgements while records were sent, and one that was still waited for when
-    the samples end."""
+    """The gaps between acknowledgements while records were sent, and one still open when the samples end."""
     out = []
     last = -math.inf
     for at, ms, _ in own:
@@ -102,12 +101,12 @@ def _gaps(name: str, own: Sequence[_Ack], waits: Sequence[_Wait]) -> list[Gap]:
 
 
 def _why(waits: Sequence[_Wait], start: float, end: float) -> str:
-    """What was met last in a gap; empty where no look fell into it."""
+    """The last error in a gap; empty if no sample falls into it."""
     return next((why for _, at, why in reversed(waits) if start < at <= end), "")
 
 
 def _longest(gaps: Iterable[Gap], spans: Sequence[tuple[float, float | None]]) -> Gap | None:
-    """The longest that overlaps one of these stretches, at full length."""
+    """The longest gap that overlaps one of these spans, at full length."""
     inside = [
         gap
         for gap in gaps

@@ -1,4 +1,4 @@
-"""How long a broker is waited for that comes back: as long as it gets on, up to the policy's limit."""
+"""How long to wait for a returning broker: while it makes progress, up to the policy's limit."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ UNSEEN = Recovery(0, 0, 0)
 def patience(
     seen: Recovery, behind: int, kept: Mapping[str, Any], now: float, still_s: float, most_s: float
 ) -> tuple[float, dict[str, Any]]:
-    """Seconds from the first look of this wait until it is over, and the marks to go on from.
+    """The wait's limit in seconds from its first look, and the marks for the next call.
 
-    The wait is over when nothing has moved for ``still_s``: no further log or segment was loaded, and no
-    further partition is in sync. ``most_s`` ends it in any case, unless it is shorter than ``still_s``.
-    behind: partitions in which the broker is not in sync. kept: the marks of the look before, empty at the
-    first. now: of a clock that nobody sets, in seconds.
+    The wait ends after ``still_s`` without progress: no further log or segment loaded, no further partition
+    in sync. ``most_s`` ends it in any case, unless it is shorter than ``still_s``. behind: partitions in
+    which the broker is not in sync. kept: the marks of the previous look, empty at first. now: monotonic, in
+    seconds.
     """
     first = kept.get("first", now)
     loaded = [seen.logs, seen.of, seen.segments]

@@ -1,8 +1,7 @@
 """Whether every replica was in sync when Kafka's brokers were stopped, from its znodes over time.
 
-A broker that stops in order leaves every ISR before it leaves `/brokers/ids`, so that a cluster at rest shows
-short ISRs whatever was before. What can be told afterwards is since when they were short, and how long after
-that the first broker left.
+A clean stop takes a broker out of every ISR before it leaves `/brokers/ids`, so a stopped cluster always
+shows short ISRs. The znodes still tell since when they were short, and when the first broker left.
 
 Formats, as Kafka's kafka.zk.ZkData writes them: `/brokers/topics/T` `{"partitions": {"0": [1, 2, 3]}}`,
 `/brokers/topics/T/partitions/0/state` `{"leader": 1, "isr": [1, 2]}`, `/brokers/ids/1`.
@@ -23,8 +22,8 @@ _BROKER = re.compile(r"ids/([0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """A transaction and its time, milliseconds since the epoch."""
+class TxnTime:
+    """A transaction's zxid and time, milliseconds since the epoch."""
 
     zxid: int
     time_ms: int
@@ -32,31 +31,31 @@ class Moment:
 
 @dataclass
 class Replicas:
-    """Takes the contents of Kafka's `/brokers`, one after the other. root: its path, with the chroot.
+    """A fold over the contents of Kafka's `/brokers`. root: its path, with the chroot.
 
-    registered: broker ids that are there. behind: partitions, `topic-number`, that lack a replica, or whose
-    state cannot be read. short: since when there are some. Since the last broker registered: whole: whether
-    there was a moment without; left: when the first broker went.
+    registered: broker ids now. behind: partitions, `topic-number`, that lack a replica or have an unreadable
+    state. short: since when some are behind. Since the last registration: whole: at some time none was
+    behind; left: when the first broker left.
     """
 
     root: str
     registered: set[int] = field(default_factory=set)
     behind: set[str] = field(default_factory=set)
-    short: Moment | None = None
+    short: TxnTime | None = None
     whole: bool = False
-    left: Moment | None = None
+    left: TxnTime | None = None
     _assigned: dict[str, dict[str, frozenset[int]]] = field(default_factory=dict)
     _isr: dict[str, dict[str, frozenset[int]]] = field(default_factory=dict)
 
     @property
     def partitions(self) -> int:
-        """How many there are."""
+        """The number of partitions."""
         return sum(len(numbers) for numbers in self._assigned.values())
 
     def take(self, content: Content) -> None:
-        """One znode as it is from now on."""
+        """Apply the new content of a znode."""
         path = content.path[len(self.root) + 1 :]
-        now = Moment(content.zxid, content.time_ms)
+        now = TxnTime(content.zxid, content.time_ms)
         if found := _STATE.fullmatch(path):
             self._state(found.group(1), found.group(2), content)
             self._judge(found.group(1))
@@ -73,7 +72,7 @@ class Replicas:
         else:
             self.short, self.whole = None, True
 
-    def _broker(self, number: int, there: bool, now: Moment) -> None:
+    def _broker(self, number: int, there: bool, now: TxnTime) -> None:
         if there:
             self.registered.add(number)
             self.whole, self.left = False, None
@@ -89,7 +88,7 @@ class Replicas:
             numbers.pop(number, None)
 
     def _judge(self, topic: str) -> None:
-        """Anew for one topic."""
+        """Find the partitions of one topic that are behind."""
         self.behind = {name for name in self.behind if name.rpartition("-")[0] != topic}
         isr = self._isr.get(topic, {})
         for number, replicas in self._assigned.get(topic, {}).items():
@@ -98,7 +97,7 @@ class Replicas:
 
 
 def _fields(data: bytes | None) -> dict[str, Any]:
-    """The JSON object of a znode; empty for anything else."""
+    """The JSON object in a znode; empty for anything else."""
     try:
         found = json.loads(data or b"")
     except (ValueError, RecursionError):
@@ -107,14 +106,14 @@ def _fields(data: bytes | None) -> dict[str, Any]:
 
 
 def _ids(found: object) -> frozenset[int]:
-    """A list of broker ids; empty for anything else, which no replica set is."""
+    """A list of broker ids; empty for anything else."""
     if isinstance(found, list) and all(type(one) is int for one in found):
         return frozenset(found)
     return frozenset()
 
 
 def _assigned(data: bytes | None) -> dict[str, frozenset[int]]:
-    """Replicas by partition number. Garbled data counts as one partition that lacks them."""
+    """Replicas by partition number. Garbled data counts as one partition without replicas."""
     partitions = _fields(data).get("partitions")
     if not isinstance(partitions, dict):
         return {"?": frozenset()}

@@ -1,4 +1,4 @@
-"""What is sampled of a Kafka cluster: round trips to its brokers, the produce canary, how the cluster stands.
+"""Samples of a Kafka cluster: round trips to its brokers, the produce canary, the cluster's state.
 
 - ``brokers`` {ms: {broker: milliseconds of a round trip}, silent: {broker: why there was no answer}}
 - ``produce`` {topic, acks: {partition: [[broker, milliseconds ago, milliseconds it took], …]}, late: [[broker
@@ -17,7 +17,7 @@ from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.sampling import Body, Question, Sampling, age, span
 
 PULSE_S = 1.0
-"""Seconds that a round trip to a broker may take."""
+"""The limit of a round trip to a broker, in seconds."""
 
 BROKERS_S = 0.5
 _MORE_PER_BROKER_S = 0.01
@@ -40,7 +40,7 @@ def questions(inventory: Inventory, look: Look) -> tuple[Question, ...]:
 
 
 def heard(view: KafkaView) -> Body:
-    """The cluster as the steps see it."""
+    """The sample of the cluster as the steps see it."""
     return {
         "controller": view.controller,
         "brokers": sorted(view.brokers),
@@ -51,7 +51,7 @@ def heard(view: KafkaView) -> Body:
 
 
 class BrokersView:
-    """Each broker's newest round trip, and a line of the produce canary while it sends."""
+    """The live view of each broker's newest round trip and of the produce canary."""
 
     def __init__(self) -> None:
         self._trips: tuple[float, Body] | None = None
@@ -82,8 +82,8 @@ class BrokersView:
         slowest = max(ms for _, ms in self._acked.values())
         leaders = len({broker for broker, _ in self._acked.values()})
         count = len(self._acked)
-        told = f"{count} partitions acknowledged by {leaders} brokers, the slowest in {slowest:.0f} ms"
-        return f"producer: {told}{age(now - at)}", False
+        text = f"{count} partitions acknowledged by {leaders} brokers, the slowest in {slowest:.0f} ms"
+        return f"producer: {text}{age(now - at)}", False
 
     def host(self, host: str, _hosts: Collection[str], now: float) -> str:
         if self._trips is None:

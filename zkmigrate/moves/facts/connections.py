@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from zkmigrate.hosts.facts.sockets import plain, sockets
+from zkmigrate.hosts.facts.sockets import normalized, sockets
 from zkmigrate.inventory.inventory import Inventory, ZooKeeperHost
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look
@@ -46,7 +46,7 @@ def addresses(host: ZooKeeperHost | Member) -> frozenset[str]:
 def numeric(text: str) -> tuple[str, ...]:
     """The address, normalized; nothing where the text is a name."""
     try:
-        return (plain(text),)
+        return (normalized(text),)
     except ValueError:
         return ()
 
@@ -86,10 +86,10 @@ def source_clients(
 def _known_by(
     inventory: Inventory, look: Look, host: str, cons: Reading[tuple[Connection, ...]]
 ) -> Reading[tuple[str, ...]]:
-    operator = {plain(address) for address in inventory.operator}
+    operator = {normalized(address) for address in inventory.operator}
     if isinstance(cons, Seen):
         # A connection without a session is a four-letter word or a client that is connecting: both count.
-        return Seen(tuple(sorted({plain(c.address) for c in cons.value} - operator)))
+        return Seen(tuple(sorted({normalized(c.address) for c in cons.value} - operator)))
     listed = sockets(look, host)
     if not isinstance(listed, Seen):
         return Unknown("denied", f"cons: {cons}; ss: {listed}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zkmigrate.hosts.facts.sockets import plain, sockets
+from zkmigrate.hosts.facts.sockets import normalized, sockets
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.rules.connect import chroot_in
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
@@ -105,9 +105,9 @@ def _beside(
     for host in inventory.dest_names:
         reading = cons[host]
         for c in reading.value if isinstance(reading, Seen) else ():
-            if c.session is not None and plain(c.address) in addresses(member):
+            if c.session is not None and normalized(c.address) in addresses(member):
                 at.setdefault(c.session, []).append(host)
-                from_[c.session] = plain(c.address)
+                from_[c.session] = normalized(c.address)
     owned = _owned(dumps)
     more = [s for s in sorted(at) if not dependent.claims(inventory, member.name, owned.get(s, ()))]
     if more and not any(isinstance(d, Seen) for d in dumps.values()):
@@ -147,7 +147,7 @@ def _others(
     A connection without a session, such as a monitor's four-letter word, is no client. ours, ours_by_socket:
     addresses to leave out of either list, beside the members' and the operator's.
     """
-    known = {plain(address) for address in inventory.operator}
+    known = {normalized(address) for address in inventory.operator}
     known |= {a for member in dependent.members(inventory) for a in addresses(member)}
     at: dict[str, list[str]] = {}
     sessions: dict[str, set[int]] = {}
@@ -158,9 +158,9 @@ def _others(
         reading = cons[host]
         if isinstance(reading, Seen):
             for c in reading.value:
-                if c.session is not None and plain(c.address) not in known | ours:
-                    at.setdefault(plain(c.address), []).append(host)
-                    sessions.setdefault(plain(c.address), set()).add(c.session)
+                if c.session is not None and normalized(c.address) not in known | ours:
+                    at.setdefault(normalized(c.address), []).append(host)
+                    sessions.setdefault(normalized(c.address), set()).add(c.session)
         elif isinstance(found := listed[host], Seen):
             for peer in {s.peer for s in found.value if s.local_port == port} - known - ours_by_socket:
                 at.setdefault(peer, []).append(host)

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from zkmigrate.hosts.facts.processes import running_flags
-from zkmigrate.hosts.facts.properties import system_properties
+from zkmigrate.hosts.facts.properties import running_flags, system_properties
 from zkmigrate.hosts.facts.runs import other_runs
 from zkmigrate.hosts.facts.sockets import Socket, sockets
 from zkmigrate.hosts.facts.status import HostFacts, HostStatus, host_facts, host_status, reach

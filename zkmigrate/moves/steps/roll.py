@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from zkmigrate.errors import HostError, UsageError
-from zkmigrate.hosts.facts.sockets import plain, sockets
+from zkmigrate.hosts.facts.sockets import normalized, sockets
 from zkmigrate.hosts.facts.status import HostStatus, unit_status
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.facts.recovery import parse_span
@@ -340,7 +340,7 @@ class RollStep(OfDependent, Step[RollFacts]):
         findings = []
         for host, reading in f.source_clients.items():
             if isinstance(reading, Seen):
-                still = sorted({members[a] for x in reading.value if (a := plain(x.address)) in members})
+                still = sorted({members[a] for x in reading.value if (a := normalized(x.address)) in members})
                 findings.append(finding(host, not still, ", ".join(still)))
             else:
                 findings.append(finding(host, None, str(reading)))

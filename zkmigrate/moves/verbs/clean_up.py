@@ -34,7 +34,7 @@ from zkmigrate.moves.move import dependent_of
 from zkmigrate.moves.rules import clean_up as rules
 from zkmigrate.moves.rules.clean_up import Node, Subtree
 from zkmigrate.moves.verbs.deletion import ChangedError, Dest, dest, read_kept, write_kept
-from zkmigrate.runs.verb_context import Setting, existing, print_json, reached, read
+from zkmigrate.runs.verb_context import VerbContext, existing_run_dir, load, open_site, print_json
 from zkmigrate.ui import finding_lines
 from zkmigrate.ui.console import StdConsole
 from zkmigrate.zookeeper.clients.ensemble import Pace
@@ -87,7 +87,7 @@ class Subtrees:
 class Work:
     """One call of the verb, with everything open. results: by subtree, for ``--json``."""
 
-    setting: Setting
+    setting: VerbContext
     options: Options
     inventory: Inventory
     dependent: AnyDependent
@@ -169,12 +169,12 @@ class Work:
         )
 
 
-def clean_up(setting: Setting, options: Options) -> int:
+def clean_up(setting: VerbContext, options: Options) -> int:
     """List; delete, or put back, the named subtrees. Raises UsageError for a run that has not ended."""
     _check(setting, options)
-    inventory, playbook = read(setting)
+    inventory, playbook = load(setting)
     dependent = dependent_of(playbook)
-    run_dir = existing(setting, options.run_id, inventory, playbook)
+    run_dir = existing_run_dir(setting, options.run_id, inventory, playbook)
     clock = RealClock(setting.interrupt)
     with contextlib.ExitStack() as stack:
         alone = LocalLock(run_dir, setting.verb)
@@ -189,14 +189,14 @@ def clean_up(setting: Setting, options: Options) -> int:
                 "Next: zkmigrate status"
             )
         left = playbook.without(inventory, journal.history.retired)
-        site = stack.enter_context(reached(setting, left, run_dir.name))
+        site = stack.enter_context(open_site(setting, left, run_dir.name))
         servers = [Server(host.address, inventory.dest.ports.client) for host in inventory.dest.hosts]
         there = stack.enter_context(dest(servers))
         work = Work(setting, options, left, dependent, site.look, journal, there, run_dir)
         return _put_all_back(work) if options.put_back else _delete_all(work)
 
 
-def _check(setting: Setting, options: Options) -> None:
+def _check(setting: VerbContext, options: Options) -> None:
     if options.all and options.subtrees:
         raise UsageError("--all and --subtree exclude each other")
     if options.put_back and not options.chooses:

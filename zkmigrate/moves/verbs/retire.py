@@ -18,30 +18,30 @@ from zkmigrate.model.step import Retired
 from zkmigrate.moves.facts.connections import addresses, connections, source_clients
 from zkmigrate.moves.move import dependent_of
 from zkmigrate.moves.rules.retire import may_retire
-from zkmigrate.runs.open_run import Opening
-from zkmigrate.runs.verb_context import Setting, existing, print_json, reached, read
+from zkmigrate.runs.open_run import JournalOpener
+from zkmigrate.runs.verb_context import VerbContext, existing_run_dir, load, open_site, print_json
 from zkmigrate.ui import finding_lines
 
 REFUSED = 6
 
 
-def retire(setting: Setting, run_id: str, host: str, reason: str) -> int:
+def retire(setting: VerbContext, run_id: str, host: str, reason: str) -> int:
     """Prove that the broker serves nothing and has left source, then journal that it is left out.
 
     6 if that is not proved. Raises UsageError for a host that cannot be retired, or a run that does not allow
     it now."""
-    inventory, playbook = read(setting)
+    inventory, playbook = load(setting)
     _refuse_no_broker(inventory, playbook, host)
     if not reason.strip():
         raise UsageError("--reason is empty; needed: why this host is left out, for the report")
-    run_dir = existing(setting, run_id, inventory, playbook)
+    run_dir = existing_run_dir(setting, run_id, inventory, playbook)
     clock = RealClock(setting.interrupt)
     with contextlib.ExitStack() as stack:
         alone = LocalLock(run_dir, setting.verb)
         stack.callback(alone.close)
         stack.callback(alone.leave)
-        site = stack.enter_context(reached(setting, inventory, run_dir.name))
-        opened = Opening(run_dir, playbook, inventory, site.look, clock.wall).opened(
+        site = stack.enter_context(open_site(setting, inventory, run_dir.name))
+        opened = JournalOpener(run_dir, playbook, inventory, site.look, clock.wall).open(
             lambda: site.window_lines(playbook, {})
         )
         journal = opened.journal

@@ -34,7 +34,7 @@ from zkmigrate.moves.facts.after_move import (
 from zkmigrate.moves.facts.records import Proved, Surveyed
 from zkmigrate.moves.rules import after_move
 from zkmigrate.runs import playbook_files
-from zkmigrate.runs.verb_context import Setting
+from zkmigrate.runs.verb_context import VerbContext
 from zkmigrate.ui import finding_lines
 
 WRONG = 10
@@ -57,7 +57,7 @@ class Options:
     from_now: bool = False
 
 
-def watch(setting: Setting, options: Options) -> int:
+def watch(setting: VerbContext, options: Options) -> int:
     """Look until the time is over, or once; the exit code."""
     inventory = inventories.load(setting.inventory)
     run_dir = _run_dir(setting, options, inventory)
@@ -77,7 +77,7 @@ def watch(setting: Setting, options: Options) -> int:
         site.close()
 
 
-def _run_dir(setting: Setting, options: Options, inventory: Inventory) -> Path | None:
+def _run_dir(setting: VerbContext, options: Options, inventory: Inventory) -> Path | None:
     if options.run_id:
         run_dir = runs.directory(setting.runs, options.run_id)
         if not runs.has_begun(run_dir):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zkmigrate.discovery.hosts import Guests
+from zkmigrate.discovery.hosts import DirectHosts
 from zkmigrate.errors import UsageError, ZkmigrateError
 from zkmigrate.hosts.transport import Transport
 from zkmigrate.hosts.transport.reader import SftpReader
@@ -133,7 +133,7 @@ def open_disks(ssh: Ssh | None) -> Iterator[Disks]:
     if ssh is None:
         yield Disks(None)
         return
-    transport = Transport(Guests(ssh))
+    transport = Transport(DirectHosts(ssh))
     try:
         yield Disks(transport)
     finally:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.zkm_net import Host, need_root
 from zkmigrate.engine.apply import operation_id
-from zkmigrate.hosts.facts.operations import Operation, operations, standing
+from zkmigrate.hosts.facts.operations import Operation, not_undone, operations
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Way
@@ -53,7 +53,7 @@ def test_the_real_program_tells_what_stands(tmp_path: Path) -> None:
         (second, Way.FORWARD, 4, "put"),
         ("roll.roll.d.back5.1", Way.BACK, 5, "restore"),
     ]
-    left = standing(found.value, STEPS)
+    left = not_undone(found.value, STEPS)
     assert [(op.id, op.path, op.done) for op in left] == [(second, str(tmp_path / "two"), True)]
 
 
@@ -87,7 +87,7 @@ def test_an_operation_that_did_not_end_stands_and_is_not_done() -> None:
         }
     )
     assert isinstance(found, Seen)
-    assert [(op.path, op.done) for op in standing(found.value, STEPS)] == [("/etc/zoo.cfg", False)]
+    assert [(op.path, op.done) for op in not_undone(found.value, STEPS)] == [("/etc/zoo.cfg", False)]
 
 
 def test_a_step_walked_back_undoes_what_came_after_it_too() -> None:
@@ -102,4 +102,4 @@ def test_a_step_walked_back_undoes_what_came_after_it_too() -> None:
         op("join.join", Way.BACK, 3),
         op("roll.roll", Way.FORWARD, 4),
     )
-    assert [x.leg for x in standing(record, STEPS)] == [4]
+    assert [x.leg for x in not_undone(record, STEPS)] == [4]

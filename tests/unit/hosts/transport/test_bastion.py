@@ -12,11 +12,11 @@ import pytest
 from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
 from zkmigrate.hosts.transport import Limits, Transport, TransportError
-from zkmigrate.hosts.transport.ssh import Lane
+from zkmigrate.hosts.transport.ssh import Purpose
 from zkmigrate.inventory.inventory import Inventory
 
 WHENCE = ["sh", "-c", "echo $SSH_CONNECTION"]
-LANES: tuple[Lane, ...] = ("looks", "steps", "watch")
+PURPOSES: tuple[Purpose, ...] = ("looks", "steps", "watch")
 
 
 @pytest.fixture(scope="module")
@@ -61,15 +61,19 @@ def ssh_config(tmp_path: Path, text: str) -> str:
     return str(path)
 
 
-def test_each_lane_has_one_login_at_the_bastion_for_all_hosts(jump: Sshd, sshd: Sshd, tmp_path: Path) -> None:
+def test_each_purpose_has_one_login_at_the_bastion_for_all_hosts(
+    jump: Sshd, sshd: Sshd, tmp_path: Path
+) -> None:
     """The bastion lets no more than eight log in at once, and the hosts are thirteen."""
     inventory = behind(jump, sshd, tmp_path, hosts=12, bastion=f"127.0.0.2:{jump.port}")
     before = logins(jump)
     with Transport(inventory, Limits(attempts=1)) as transport, ThreadPoolExecutor(13) as pool:
-        for lane in LANES:
-            hosts = pool.map(lambda host, lane=lane: transport.connection(host, lane), inventory.source_names)
+        for purpose in PURPOSES:
+            hosts = pool.map(
+                lambda host, purpose=purpose: transport.connection(host, purpose), inventory.source_names
+            )
             assert [c.run(["true"], b"", 10, 1000).rc for c in hosts] == [0] * 13
-    assert logins(jump) - before == len(LANES)
+    assert logins(jump) - before == len(PURPOSES)
 
 
 def test_a_way_may_have_several_hops(jump: Sshd, sshd: Sshd, tmp_path: Path) -> None:
@@ -91,23 +95,17 @@ def test_a_bastion_that_is_not_pinned_or_shows_another_key_is_refused(
     ):
         other = sshd.host_key if said == "changed" else ""
         inventory = behind(jump, sshd, tmp_path, pins=pins + other + "\n" * bool(other), bastion=way)
-        with Transport(inventory) as transport, pytest.raises(TransportError, match=said) as caught:
-            transport.exec("s1", ["true"])
-        assert caught.value.cause == "denied"
-        assert caught.value.host == f"bastion {way}"
+        error = daemon.refused(inventory, said)
+        assert (error.cause, error.host) == ("denied", f"bastion {way}")
 
 
 def test_a_host_that_the_bastion_cannot_reach_is_named_with_it(
     jump: Sshd, sshd: Sshd, tmp_path: Path
 ) -> None:
     inventory = behind(jump, sshd, tmp_path, bastion=f"127.0.0.2:{jump.port}", port=daemon.free_port())
-    with (
-        Transport(inventory) as transport,
-        pytest.raises(TransportError, match="cannot connect to") as caught,
-    ):
-        transport.exec("s1", ["true"])
-    assert (caught.value.host, caught.value.cause) == ("s1", "unreachable")
-    assert f"bastion 127.0.0.2:{jump.port}" in str(caught.value)
+    error = daemon.refused(inventory, "cannot connect to")
+    assert (error.host, error.cause) == ("s1", "unreachable")
+    assert f"bastion 127.0.0.2:{jump.port}" in str(error)
 
 
 def test_a_bastion_that_forwards_nothing_says_so(sshd: Sshd, tmp_path: Path) -> None:
@@ -115,10 +113,9 @@ def test_a_bastion_that_forwards_nothing_says_so(sshd: Sshd, tmp_path: Path) -> 
     folder.mkdir()
     with daemon.running(folder, "AllowTcpForwarding no") as jump:
         inventory = behind(jump, sshd, tmp_path, bastion=f"127.0.0.2:{jump.port}")
-        with Transport(inventory) as transport, pytest.raises(TransportError, match="AllowTcpForw") as caught:
-            transport.exec("s1", ["true"])
-    assert caught.value.cause == "denied"
-    assert caught.value.host.startswith("bastion ")
+        error = daemon.refused(inventory, "AllowTcpForw")
+    assert error.cause == "denied"
+    assert error.host.startswith("bastion ")
 
 
 def test_hosts_are_reached_again_after_the_bastion_dropped_its_connection(
@@ -164,16 +161,13 @@ def test_ssh_config_does_not_switch_the_check_of_host_keys_off(
         jump, sshd, tmp_path, pins="# no key of the bastion\n", bastion=f"127.0.0.2:{jump.port}",
         config=ssh_config(tmp_path, text),
     )  # fmt: skip
-    with Transport(inventory) as transport, pytest.raises(TransportError, match="shows the key") as caught:
-        transport.exec("s1", ["true"])
-    assert caught.value.cause == "denied"
+    assert daemon.refused(inventory, "shows the key").cause == "denied"
 
 
 def test_a_host_is_found_in_ssh_config_by_its_address_too(sshd: Sshd, tmp_path: Path) -> None:
-    made = daemon.inventory(sshd)
     config = ssh_config(tmp_path, f"Host 127.0.0.*\n Port {sshd.port}\n")
-    ssh = made.ssh.model_copy(update={"port": daemon.free_port(), "config": config})
-    with Transport(made.model_copy(update={"ssh": ssh})) as transport:
+    inventory = daemon.with_ssh(daemon.inventory(sshd), port=daemon.free_port(), config=config)
+    with Transport(inventory) as transport:
         assert transport.exec("s1", ["true"]).rc == 0
 
 
@@ -189,21 +183,10 @@ def test_a_host_is_found_in_ssh_config_by_its_address_too(sshd: Sshd, tmp_path: 
 def test_what_ssh_config_says_and_zkmigrate_cannot_do_is_refused(
     sshd: Sshd, tmp_path: Path, text: str, said: str
 ) -> None:
-    made = daemon.inventory(sshd)
-    ssh = made.ssh.model_copy(update={"config": ssh_config(tmp_path, text)})
-    with (
-        Transport(made.model_copy(update={"ssh": ssh})) as transport,
-        pytest.raises(TransportError, match=said) as caught,
-    ):
-        transport.exec("s1", ["true"])
-    assert caught.value.cause == "denied"
+    inventory = daemon.with_ssh(daemon.inventory(sshd), config=ssh_config(tmp_path, text))
+    assert daemon.refused(inventory, said).cause == "denied"
 
 
 def test_an_ssh_config_that_is_not_there_is_named(sshd: Sshd, tmp_path: Path) -> None:
-    made = daemon.inventory(sshd)
-    ssh = made.ssh.model_copy(update={"config": str(tmp_path / "none")})
-    with (
-        Transport(made.model_copy(update={"ssh": ssh})) as transport,
-        pytest.raises(TransportError, match=r"ssh\.config \S*none is not a file"),
-    ):
-        transport.exec("s1", ["true"])
+    inventory = daemon.with_ssh(daemon.inventory(sshd), config=str(tmp_path / "none"))
+    daemon.refused(inventory, r"ssh\.config \S*none is not a file")

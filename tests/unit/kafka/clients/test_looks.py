@@ -178,7 +178,7 @@ def test_a_witness_that_goes_down_meanwhile_is_no_witness(cluster: Cluster) -> N
     assert asked("a").witnesses == (2,)
     cluster.of_topics[2] = KafkaConnectionError("reset")
     assert cause(topics.partitions(BROKERS, ("a",), 2)) == (
-        "timeout", "none of the brokers [1, 2] told of its topics"
+        "timeout", "none of the brokers [1, 2] described its topics"
     )  # fmt: skip
 
 

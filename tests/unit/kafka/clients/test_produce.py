@@ -13,7 +13,13 @@ from kafka.record import MemoryRecords
 
 from tests.unit.loopback import listening
 from tests.unit.sshd import free_port
-from zkmigrate.kafka.clients.produce import Led, ProduceCanary, chosen, partitions, record
+from zkmigrate.kafka.clients.produce import (
+    PartitionInfo,
+    ProduceCanary,
+    parse_metadata,
+    preferred_partition,
+    produce_request,
+)
 from zkmigrate.lab.wait import wait_until
 
 TOPIC = "canary"
@@ -111,7 +117,7 @@ class Seen:
 
     def until(self, what: str, holds: Callable[[], bool]) -> None:
         def look() -> str | None:
-            acks, late = self.asked.taken()
+            acks, late = self.asked.results()
             for ack in acks:
                 self.by.setdefault(ack.partition, []).append(ack.broker)
                 self.longest[ack.partition] = max(self.longest.get(ack.partition, 0.0), ack.took_s)
@@ -140,21 +146,21 @@ def test_every_broker_acknowledges_the_records_of_the_partition_it_leads() -> No
 def test_nothing_is_sent_before_it_begins_nor_while_it_rests() -> None:
     cluster = Cluster(dict(BOTH))
     with canary(cluster) as asked:
-        assert asked.taken() == ([], [])
+        assert asked.results() == ([], [])
         asked.begin()
         seen = Seen(asked)
         seen.until("some of each", lambda: len(seen.by) == 2)
         asked.rest()
-        asked.taken()
+        asked.results()
         assert not [t for t in threading.enumerate() if t.name.startswith("produce-")]
         asked.begin()
         seen.by.clear()
         seen.until("some of each again", lambda: len(seen.by) == 2)
         asked.close()
-        asked.taken()
+        asked.results()
         sent = len(cluster.taken)
         asked.begin()
-        assert asked.taken() == ([], []), "closed for good"
+        assert asked.results() == ([], []), "closed for good"
         assert len(cluster.taken) == sent
 
 
@@ -229,17 +235,17 @@ def test_what_is_kept_between_two_looks_is_bounded() -> None:
 
 
 def test_a_broker_gets_the_first_partition_that_it_is_the_preferred_leader_of() -> None:
-    led = {0: Led(2, (1, 2)), 1: Led(2, (2, 1)), 2: Led(1, (1, 2))}
-    assert [chosen(led, id) for id in (1, 2, 3)] == [0, 1, None]
+    led = {0: PartitionInfo(2, (1, 2)), 1: PartitionInfo(2, (2, 1)), 2: PartitionInfo(1, (1, 2))}
+    assert [preferred_partition(led, id) for id in (1, 2, 3)] == [0, 1, None]
 
 
 def test_an_answer_that_is_cut_off_is_none() -> None:
     whole = Cluster(dict(BOTH)).metadata()
-    assert partitions(whole) == {0: Led(1, (1, 2)), 1: Led(2, (2, 1))}
+    assert parse_metadata(whole) == {0: PartitionInfo(1, (1, 2)), 1: PartitionInfo(2, (2, 1))}
     for length in range(len(whole)):
         with pytest.raises(ValueError, match=r"answered|topic"):
-            partitions(whole[:length])
+            parse_metadata(whole[:length])
 
 
 def test_a_record_is_small() -> None:
-    assert len(record(TOPIC, 0)) < 200
+    assert len(produce_request(TOPIC, 0)) < 200

@@ -61,7 +61,7 @@ def test_it_goes_on_only_up_to_the_limit_which_never_shortens_the_first_wait() -
 )  # fmt: skip
 def test_a_span_of_systemd_in_seconds(text: str, seconds: float | None) -> None:
     if seconds is None:
-        with pytest.raises(ValueError, match="span of time"):
+        with pytest.raises(ValueError, match="time span"):
             parse_span(text)
     else:
         assert parse_span(text) == seconds

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from zkmigrate.kafka.rules.replicas import Moment, Replicas
+from zkmigrate.kafka.rules.replicas import Replicas, TxnTime
 from zkmigrate.zookeeper.data.contents import Content
 
 ROOT = "/kafka/brokers"
@@ -56,27 +56,27 @@ def test_all_in_sync_with_the_brokers_up() -> None:
 def test_brokers_stopped_in_order_were_whole_until_the_first_stopped() -> None:
     stopped: list[Row] = [(100, at(0), state([1])), (101, at(1), state([1])), (103, "ids/2", None)]
     found = taken([*BEGUN, *stopped, (110, "ids/1", None)])
-    assert (found.whole, found.short, found.left) == (True, Moment(6, 100_000), Moment(8, 103_000))
+    assert (found.whole, found.short, found.left) == (True, TxnTime(6, 100_000), TxnTime(8, 103_000))
     assert found.registered == set()
 
 
 def test_a_replica_that_fell_behind_long_before_is_short_since_then() -> None:
     found = taken([*BEGUN, (10, at(0), state([1])), (5000, at(1), state([1])), (5001, "ids/2", None)])
-    assert (found.short, found.left) == (Moment(6, 10_000), Moment(8, 5_001_000))
+    assert (found.short, found.left) == (TxnTime(6, 10_000), TxnTime(8, 5_001_000))
 
 
 def test_one_that_came_back_counts_anew() -> None:
     back: list[Row] = [(10, at(0), state([1])), (20, at(0), state([1, 2]))]
     assert taken([*BEGUN, *back]).short is None
-    assert taken([*BEGUN, *back, (30, at(1), state([2]))]).short == Moment(8, 30_000)
+    assert taken([*BEGUN, *back, (30, at(1), state([2]))]).short == TxnTime(8, 30_000)
 
 
 def test_a_broker_that_registered_again_must_have_come_back_whole() -> None:
     again: list[Row] = [(10, at(0), state([1])), (11, "ids/2", None), (60, "ids/2", {})]
     found = taken([*BEGUN, *again, (70, "ids/1", None)])
-    assert (found.whole, found.left) == (False, Moment(9, 70_000))
+    assert (found.whole, found.left) == (False, TxnTime(9, 70_000))
     found = taken([*BEGUN, *again, (65, at(0), state([1, 2])), (70, "ids/1", None)])
-    assert (found.whole, found.left) == (True, Moment(10, 70_000))
+    assert (found.whole, found.left) == (True, TxnTime(10, 70_000))
 
 
 def test_a_topic_that_is_gone_lacks_nothing() -> None:

@@ -14,7 +14,7 @@ from zkmigrate.hosts.facts.status import WrittenFile
 from zkmigrate.inventory.inventory import Window
 from zkmigrate.kafka.facts.recovery import Recovery
 from zkmigrate.kafka.rules.connect import connect_to_dest
-from zkmigrate.kafka.rules.leaders import misled
+from zkmigrate.kafka.rules.leaders import not_led_by_preferred
 from zkmigrate.model.change import KAFKA as CLUSTER
 from zkmigrate.model.change import ElectLeaders
 from zkmigrate.model.fact import Absent, Reading, Seen
@@ -348,8 +348,8 @@ def test_the_roll_elects_preferred_leaders_where_the_policy_asks_for_it(
     ids=["not in sync", "not registered", "no replica"],
 )
 def test_no_election_is_wanted_of_a_preferred_replica_that_could_not_lead(found: KafkaView) -> None:
-    assert misled(found) == ()
-    assert misled(replace(VIEW, partitions=(LED_BY_2,))) == (LED_BY_2,)
+    assert not_led_by_preferred(found) == ()
+    assert not_led_by_preferred(replace(VIEW, partitions=(LED_BY_2,))) == (LED_BY_2,)
 
 
 @pytest.mark.parametrize("wall", [OPEN, OVER, EARLY], ids=["inside", "after its end", "before it begins"])

@@ -150,7 +150,7 @@ def test_rules_are_on_top_in_every_version_that_the_host_has(in6: str, out6: str
         ("in4=absent", "in4=gone", "in4='gone' is none of"),
         ("uptime_s=100.000", "uptime_s=-1", "is not a number of seconds"),
         ("version=1", "sudo: a password is required", "is not key=value"),
-        ("fencing=0", "fencing=0\nfencing=1", "stands twice"),
+        ("fencing=0", "fencing=0\nfencing=1", "occurs twice"),
     ],
 )
 def test_a_status_that_does_not_parse_is_unknown(old: str, new: str, why: str) -> None:

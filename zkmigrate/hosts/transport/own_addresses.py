@@ -1,4 +1,4 @@
-"""The addresses of this machine: which of those it is said to have, and which it sends from."""
+"""The addresses of this machine: those that it owns, and those that it sends from."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import socket
 from collections.abc import Iterable
 
 _ANY_PORT = 9
-"""A datagram socket is connected to it, which sends nothing."""
+"""To connect a datagram socket, which sends nothing."""
 
 
-def resolved(host: str) -> tuple[str, ...]:
-    """The addresses behind a name, as this machine resolves it; none where it does not."""
+def resolve(host: str) -> tuple[str, ...]:
+    """The addresses of a name as this machine resolves it; empty for an unknown name."""
     try:
         return tuple(dict.fromkeys(str(info[4][0]) for info in socket.getaddrinfo(host, None)))
     except (OSError, UnicodeError):
@@ -19,15 +19,15 @@ def resolved(host: str) -> tuple[str, ...]:
 
 
 def owned(addresses: Iterable[str]) -> tuple[str, ...]:
-    """Those of these addresses or names that are this machine's own, by whether a socket can have them."""
-    return tuple(text for text in addresses if any(_bound(address) for address in resolved(text)))
+    """Those of these addresses or names that a socket of this machine can bind."""
+    return tuple(text for text in addresses if any(_bound(address) for address in resolve(text)))
 
 
 def sent_from(hosts: Iterable[str]) -> tuple[str, ...]:
-    """This machine's addresses towards these hosts: what the kernel would send from; no packet leaves."""
+    """The addresses from which this machine would send to these hosts; no packet is sent."""
     found: dict[str, None] = {}
     for host in hosts:
-        for address in resolved(host)[:1]:
+        for address in resolve(host)[:1]:
             with _datagram(address) as sock:
                 try:
                     sock.connect((address, _ANY_PORT))
