@@ -57,7 +57,7 @@ MISSED = "only looks, and sends a host what it missed of an earlier step"
 _NOTES = {Hazard.READ_ONLY: READS, Hazard.LATE: MISSED}
 NOTHING = "nothing: the hosts are as this step wants them"
 RUN = "RUN"
-"""NotUndone for the run's id, unknown before the run begins."""
+"""Stands for the run's id, unknown before the run begins."""
 
 _NAMED = r"(?:password|passwd|secret|credential|jaas|keytab|superdigest|keystore\.key|master\.key)"
 _SECRET = re.compile(rf"(?im)^([ \t]*[^\s#!=:]*{_NAMED}[^\s=:]*[ \t]*[=: ])(?:.*\\\r?\n)*.*$")

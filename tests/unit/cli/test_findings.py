@@ -72,9 +72,12 @@ def ids(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        told = [word.value for word in node.keywords if word.arg == "id"] + node.args[:2]
-        for arg in told if name in MAKERS else []:
+        called, args = node.func, node.args
+        if getattr(called, "id", "") == "partial":
+            called, args = args[0], args[1:]
+        name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+        given = [word.value for word in node.keywords if word.arg == "id"] + args[:2]
+        for arg in given if name in MAKERS else []:
             if isinstance(arg, ast.Constant) and isinstance(arg.value, str):
                 yield arg.value
             elif isinstance(arg, ast.Name):
@@ -96,9 +99,10 @@ def test_every_id_in_the_code_has_an_entry() -> None:
 
 def test_ids_are_found_as_text_as_a_constant_and_as_a_keyword() -> None:
     code = (
-        'claim("a.b", "so", None)\nclaim(OWNER, "so")\nFinding(id="c.d")\nx.every("e.f", "so")\nother("g.h")'
+        'claim("a.b", "so", None)\nclaim(OWNER, "so")\nFinding(id="c.d")\nx.claims("e.f", "so")\n'
+        'other("g.h")\npartial(claim, "i.j")'
     )
-    assert list(ids(ast.parse(code))) == ["a.b", "so", "return.source-owner", "so", "c.d", "e.f", "so"]
+    assert list(ids(ast.parse(code))) == ["a.b", "so", "return.source-owner", "so", "c.d", "e.f", "so", "i.j"]
 
 
 def test_every_entry_says_all_and_none_stands_twice() -> None:
