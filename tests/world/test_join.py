@@ -92,7 +92,7 @@ def test_an_election_on_source_is_waited_for(tmp_path: Path, monkeypatch: pytest
     assert operator.forward(until="join").code == 0
     assert len(asked) == 12
     waits = {(e.what, e.progress) for e in operator.events if isinstance(e, Waits) and "leader" in e.what}
-    modes = "source1: not serving, source2: not serving, source3: not serving"
+    modes = "source1: not serving; source2: not serving; source3: not serving"
     assert waits == {("source has a leader", modes)}
 
 

@@ -111,7 +111,7 @@ def test_each_gate_sees_that_source_has_other_members(tmp_path: Path, gate: str)
     assert operator.forward(until="join" if gate == "roll" else "roll", skip=("rehearse",)).code == 0
     world.reconfigure_source(0x200000005)
     ended = operator.forward(until=gate, skip=("rehearse",))
-    assert blocked(ended) == {"dest.members": "version 0x100000000"}
+    assert blocked(ended) == {"dest.members": "it observes version 0x100000000"}
     assert operator.back().code == 0
 
 

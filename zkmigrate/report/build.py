@@ -24,24 +24,23 @@ from zkmigrate.report.timebase import Timebase
 from zkmigrate.report.windows import windows
 
 _IDLE_S = 30.0
-"""So long without a line or a sample, and the tool did not run: pictures leave that out."""
+"""After this time without a line or a sample, the tool did not run: pictures leave the time out."""
 
 _SAME_S = 0.5
-"""A process's first line is so much older than its first event, at the most."""
+"""At most this much earlier than its first event, a process writes its first line."""
 
 
 def build(sources: Sources, playbook: Playbook | None) -> Report:
-    """The report. playbook: that of the run, None where it is not to be had: then what is special about it,
-    its windows and what is left are not told.
+    """The report. playbook: the run's own; without it, the report lacks windows and the playbook's parts.
 
-    JournalError when a line does not hold what this version writes.
+    JournalError for a line that this version cannot read.
     """
     try:
         return _build(sources, playbook)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise JournalError(
             f"the journal of {sources.run} has a line that this version cannot read: {error!r}. Next: "
-            "make the report with the version that wrote it"
+            "make the report with the version that wrote the journal"
         ) from None
 
 
@@ -112,18 +111,18 @@ def _shown(playbook: Playbook | None, reporting: Reporting) -> Shown:
 
 def _standing(sources: Sources, history: History, playbook: Playbook | None) -> tuple[str, str]:
     if sources.chain.state == "damaged":
-        return "damaged", f"the journal is damaged after line {sources.chain.lines}; what it told ends there"
+        return "damaged", f"the journal is damaged after line {sources.chain.lines}; the report ends there"
     last = f"{history.ended[1]} (exit code {history.ended[0]})" if history.ended else ""
     nobody = "the tool was killed: the journal has no end"
-    last = last or (f"at work: {sources.at_work}" if sources.at_work else nobody)
+    last = last or (f"still running: {sources.at_work}" if sources.at_work else nobody)
     if playbook is None:
-        unknown = f"the playbook {history.playbook} is not to be had here, so its end is not known"
+        unknown = f"playbook {history.playbook} is not installed here, so the end of the run is not known"
         return "open", f"{unknown}: {last}"
     standing = runs.state_of(history, playbook)
     if standing.state == "complete":
         return "complete", last
     if standing.state == "back":
-        return "back", f"walked back to the beginning: {last}"
+        return "back", f"rolled back to the beginning: {last}"
     if history.way is Way.BACK and history.turn is not None and history.turn.to:
         where = f"turned back to the start of {history.turn.to}: {history.turn.why}"
         if isinstance(history.next(playbook), Arrived) and history.ended:
@@ -133,17 +132,17 @@ def _standing(sources: Sources, history: History, playbook: Playbook | None) -> 
 
 
 def _plan_matches(plan: Mapping[str, Any] | None, digest: str) -> str:
-    """What the kept plan says of itself: its digest must be the journal's."""
+    """Whether plan.json has the digest that the journal names."""
     if plan is None:
-        return "the plan is not kept here"
+        return "no readable plan.json"
     seen = plan.get("digest")
     if not digest:
         return "the journal names no plan"
-    return "plan.json names the same" if seen == digest else f"plan.json names another: {str(seen)[:64]}"
+    return "the same digest" if seen == digest else f"another digest: {str(seen)[:64]}"
 
 
 def _processes(sources: Sources, times: Timebase, story: Story) -> tuple[Process, ...]:
-    """One for each call of the tool, from its events; from the journal's ends where these are missing."""
+    """One for each call of the tool, from its events; without events, from the ends in the journal."""
     out: list[Process] = []
     for event in sources.events:
         at = number(event, "at")
@@ -173,16 +172,16 @@ def _way_back(found: Sequence[Window], history: History, story: Story, damaged: 
         return "not known: the journal is damaged"
     turned = [w for w in found if w.outcome == "turned back"]
     said = [
-        f"{w.stage}: {w.seconds:.1f} s after {shown.begins} clients were back" for w in turned if w.seconds
+        f"{w.stage}: clients were back {w.seconds:.1f} s after {shown.begins}" for w in turned if w.seconds
     ]
     back = [d for d in story.decisions if d.kind == "turn" and d.answer.startswith("back")]
     if not back:
         opened = any(w.outcome == "opened" for w in found)
-        return "not taken" + (f"; there is none any more since {shown.opens}" if opened else "; it is open")
+        return "not taken" + (f"; impossible since {shown.opens}" if opened else "; still possible")
     taken = "; ".join(f"{d.answer}, because: {d.what}" for d in back)
     moved = move_of(found)
     if moved is not None and moved.outcome == "opened":
-        return f"not taken in the cut-over; besides it: {taken}" + (f". {'; '.join(said)}" if said else "")
+        return f"not taken in the cut-over; elsewhere: {taken}" + (f". {'; '.join(said)}" if said else "")
     still = " (under way)" if history.way is Way.BACK and history.ended is None else ""
     return f"taken{still}: {taken}" + (f". {'; '.join(said)}" if said else "")
 
@@ -193,22 +192,22 @@ def _remarks(sources: Sources, times: Timebase, story: Story, reporting: Reporti
         out.append(f"the journal: {sources.chain.why}")
     for line, seconds in times.jumps:
         out.append(
-            f"at line {line} the operator's wall clock had moved {seconds:+.1f} s against its monotonic "
-            "clock (it was set, or the machine slept); lengths are by the monotonic one"
+            f"at line {line} the operator's wall clock had moved {seconds:+.1f} s against the monotonic "
+            "clock: it was set, or the machine slept. Lengths use the monotonic clock"
         )
     if any(d.kind == "lost" for d in story.decisions):
-        out.append("lines of the journal were lost: what they told is missing here")
+        out.append("lines of the journal are lost: this report lacks their content")
     if not sources.samples and reporting.unsampled:
         out.append(reporting.unsampled)
     if not story.hosts:
         out.append(
-            "the journal names no hosts (an earlier version wrote it): they are those that were changed"
+            "the journal names no hosts: an earlier version wrote it. The report shows the changed hosts"
         )
     return tuple(out)
 
 
 def _gone(processes: Sequence[Process], moments: Sequence[float]) -> Spans:
-    """(last that was written, next process) of each time without one. moments: in order."""
+    """Each time without a process: (last record, start of the next process). moments: in order."""
     out = []
     for process in processes[1:]:
         before = bisect_left(moments, process.start - _SAME_S)
@@ -218,7 +217,7 @@ def _gone(processes: Sequence[Process], moments: Sequence[float]) -> Spans:
 
 
 def _active(ordered: Sequence[float]) -> tuple[tuple[float, float], ...]:
-    """The stretches in which something was written, in order."""
+    """The stretches with records, in order."""
     out, start = [], ordered[0]
     for a, b in pairwise(ordered):
         if b - a > _IDLE_S:

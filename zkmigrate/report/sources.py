@@ -1,7 +1,7 @@
-"""The files of a run as the report reads them: nothing is written, locked or believed.
+"""The files of a run, read without a lock, and checked.
 
-The journal is read as far as its chain is intact; what else is there (events, samples, plan) may be missing
-or torn: lines that do not read are counted and left out.
+The journal is read as far as its chain is intact. Events, samples and plan may be missing or torn: lines that
+cannot be read are counted and ignored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from zkmigrate.engine import chain, journal, process, samples
 from zkmigrate.errors import UsageError
 from zkmigrate.model.entry import Entry
-from zkmigrate.model.report import Chain
+from zkmigrate.model.report import Chain, counted
 from zkmigrate.ui.run_files import EVENTS, PLAN
 
 Row = dict[str, Any]
@@ -25,8 +25,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Sources:
-    """entries: the intact lines. remarks: what could not be read, in sentences. load: rows of real clients'
-    recordings, by client. at_work: who works on the run now, empty when nobody does on this machine."""
+    """entries: the intact lines. remarks: sentences about unreadable data. load: recordings of real clients,
+    by client. at_work: who works on the run on this machine, empty for nobody."""
 
     run: str
     entries: tuple[Entry, ...]
@@ -40,19 +40,19 @@ class Sources:
 
 
 def read(run_dir: Path, load: Path | None = None) -> Sources:
-    """The files of ``run_dir``; UsageError when it is no run's directory.
+    """The files of ``run_dir``; UsageError if it is not a run's directory.
 
     load: a directory with recordings of real clients (``producer.jsonl``, ``tenant.jsonl``).
     """
     if not run_dir.is_dir():
-        raise UsageError(f"no directory {run_dir}. Next: --run-id of a run, or ZKMIGRATE_RUNS")
+        raise UsageError(f"no directory {run_dir}. Next: give --run-id of a run, or set ZKMIGRATE_RUNS")
     content = _content(run_dir / journal.NAME)
     others = sorted(path.name for path in run_dir.glob("journal.damaged-*.jsonl"))
     if content is None:
         raise UsageError(
-            f"{run_dir} holds no {journal.NAME}: it is no run's directory, or its journal is lost (hosts "
-            f"of the lock keep a copy). {f'Set aside there: {chr(44).join(others)}. ' if others else ''}"
-            "Next: --run-id of a run; or put a copy there"
+            f"{run_dir} has no {journal.NAME}: it is not a run's directory, or its journal is lost. "
+            f"{f'Damaged journals there: {chr(44).join(others)}. ' if others else ''}"
+            "Next: give --run-id of a run, or restore a copy from a host that keeps the lock"
         )
     parsed = chain.parse(content)
     if (
@@ -60,12 +60,13 @@ def read(run_dir: Path, load: Path | None = None) -> Sources:
         or parsed.entries[0].kind != "begin"
         or not isinstance(parsed.entries[0].body, dict)
     ):
-        why = parsed.damage or ("it is empty" if not content.strip(b"\0") else "its first line begins no run")
+        empty = "it is empty" if not content.strip(b"\0") else "its first line does not begin a run"
+        why = f"line 1 {parsed.damage}" if parsed.damage else empty
         raise UsageError(
-            f"{run_dir / journal.NAME} tells of no run: line 1 {why}. Next: put an intact copy "
-            "there (the hosts that keep the lock keep one)"
+            f"{run_dir / journal.NAME} is not a run's journal: {why}. Next: restore an intact copy from a "
+            "host that keeps the lock"
         )
-    remarks = [f"{name} lies beside the journal: it was recovered once" for name in others]
+    remarks = [f"{name} is beside the journal, which was recovered once" for name in others]
     rows: dict[str, tuple[Row, ...]] = {}
     for name in (EVENTS, samples.NAME):
         rows[name], remark = _rows(run_dir / name)
@@ -94,36 +95,38 @@ def _at_work(run_dir: Path) -> str:
 def _chain(parsed: chain.Parsed, content: bytes) -> Chain:
     lines, file = len(parsed.entries), hashlib.sha256(content).hexdigest()
     if parsed.damage:
-        why = f"line {lines + 1} {parsed.damage}; what follows is not told here"
+        why = f"line {lines + 1} {parsed.damage}; this report ignores what follows"
         return Chain("damaged", lines, parsed.last, file, why)
     if parsed.torn:
-        return Chain("torn", lines, parsed.last, file, f"{len(parsed.torn)} bytes of a line were cut off")
+        return Chain(
+            "torn", lines, parsed.last, file, f"the last line is cut off after {len(parsed.torn)} bytes"
+        )
     return Chain("intact", lines, parsed.last, file)
 
 
 def _content(path: Path) -> bytes | None:
-    """A plain file's bytes; None when it is not there. A link is not followed."""
+    """A plain file's bytes, None if it is missing. Links are not followed."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror}); needed: a plain file") from None
+        raise UsageError(f"{path} cannot be read ({error.strerror}). Needed: a plain file") from None
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise UsageError(f"{path} is not a plain file; needed: one")
+        raise UsageError(f"{path} is not a plain file")
     with open(fd, "rb") as file:
         return file.read()
 
 
 def _rows(path: Path) -> tuple[tuple[Row, ...], str]:
-    """The objects of a file of JSON lines, and what to say of it."""
+    """The objects of a file of JSON lines, and a remark on it."""
     try:
         content = _content(path)
     except UsageError as error:
         return (), str(error)
     if content is None:
-        return (), f"{path.name} is missing: what it would tell is left out"
+        return (), f"{path.name} is missing: this report lacks its content"
     rows, bad = [], 0
     for line in content.split(b"\n"):
         if not line.strip():
@@ -136,7 +139,7 @@ def _rows(path: Path) -> tuple[tuple[Row, ...], str]:
             rows.append(row)
         else:
             bad += 1
-    return tuple(rows), f"{bad} lines of {path.name} do not read and are left out" if bad else ""
+    return tuple(rows), f"{counted(bad, 'line')} of {path.name} cannot be read: ignored" if bad else ""
 
 
 def _plan(path: Path) -> tuple[Row | None, str]:
@@ -144,17 +147,19 @@ def _plan(path: Path) -> tuple[Row | None, str]:
         content = _content(path)
         plan = None if content is None else json.loads(content)
     except (UsageError, ValueError, RecursionError) as error:
-        return None, f"{path.name} does not read: {error}"
+        return None, f"{path.name} cannot be read: {error}"
     if isinstance(plan, dict):
         return plan, ""
-    return None, f"{path.name} is missing" if plan is None else f"{path.name} is no plan"
+    return None, f"{path.name} is missing" if plan is None else f"{path.name} is not a plan"
 
 
 def _load(directory: Path | None) -> tuple[tuple[tuple[str, tuple[Row, ...]], ...], tuple[str, ...]]:
     if directory is None:
         return (), ()
     if not directory.is_dir():
-        raise UsageError(f"no directory {directory} with recordings of clients; leave --load out")
+        raise UsageError(
+            f"no directory {directory}. Next: give --load a directory of recordings, or leave it out"
+        )
     return _clients(directory)
 
 
