@@ -13,22 +13,21 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from types import ModuleType
 
-from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.errors import UsageError
 from zkmigrate.model.finding import Meaning, Severity
+from zkmigrate.moves.dependent import Words
 from zkmigrate.moves.preflight import Gate, Scope, checks
 
-PLACES = (
+_HOUSE = (
     "zkmigrate.dependents",
     "zkmigrate.engine",
     "zkmigrate.model",
     "zkmigrate.moves.facts",
     "zkmigrate.moves.rules",
-    "zkmigrate.moves.steps",
-    "zkmigrate.topics",
 )
-"""Packages whose modules may have MEANINGS."""
+"""Packages whose modules may have MEANINGS, beside those of the steps of every shipped playbook."""
 
 _ALIKE = 0.8
 """So much an unknown id must resemble one (as difflib counts) to be taken for a typing error."""
@@ -61,7 +60,8 @@ _SAME_AREA = {
 _HEAD = """# Findings
 
 zkmigrate names everything that it checks by an id. `zkmigrate help ID` prints the entry of an id.
-The words here come from the code: `python -m zkmigrate.cli.findings` writes this page.
+The words here come from the code: `python -m zkmigrate.cli.findings`
+prints this page.
 
 A finding holds, fails or is unknown. Unknown never passes. A failed or unknown finding blocks its gate,
 unless its entry says *warns*. [Preflight](preflight.md) tells how checks and gates work together.
@@ -103,7 +103,10 @@ def entries() -> dict[str, Entry]:
               f"Checked {'once' if check.scope is Scope.CLUSTER else f'for {check.scope}'}, "
               f"at {_gates(check.gates)}; "
               f"{'blocks' if check.severity is Severity.BLOCK else 'warns'}.")
-        for check in checks(KAFKA)
+        for module in _modules("zkmigrate.dependents")
+        for dependent in vars(module).values() if isinstance(getattr(dependent, "words", None), Words)
+        if not isinstance(dependent, type)
+        for check in checks(dependent)
     ]  # fmt: skip
     told += [Entry(meaning) for meaning in _meanings()]
     return {entry.meaning.id: entry for entry in told}
@@ -119,10 +122,16 @@ def _without_numbers(about: str) -> str:
 
 
 def _meanings() -> Iterator[Meaning]:
-    for place in PLACES:
-        below = pkgutil.iter_modules(importlib.import_module(place).__path__, f"{place}.")
-        for module in map(importlib.import_module, sorted(one.name for one in below)):
+    playbooks = [module.PLAYBOOK for module in _modules("playbooks")]
+    steps = {type(step).__module__ for book in playbooks for stage in book.stages for step in stage.steps}
+    for place in sorted({*_HOUSE, *(module.rpartition(".")[0] for module in steps)}):
+        for module in _modules(place):
             yield from getattr(module, "MEANINGS", ())
+
+
+def _modules(package: str) -> Iterator[ModuleType]:
+    below = pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}.")
+    yield from map(importlib.import_module, sorted(one.name for one in below))
 
 
 def entry(id: str) -> Entry:
@@ -143,7 +152,8 @@ def entry(id: str) -> Entry:
 def page() -> str:
     """docs/reference/findings.md, whole."""
     parts = [_HEAD]
-    for area, title in _AREAS.items():
+    others = {one.area: one.area.capitalize() for one in entries().values()}
+    for area, title in {**_AREAS, **others, **_AREAS}.items():
         parts.append(f"## {title}\n")
         for one in entries().values():
             if one.area == area:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from zkmigrate import deadline
 from zkmigrate.engine.codec import encode_change
@@ -17,8 +17,6 @@ from zkmigrate.engine.history import Next
 from zkmigrate.engine.journal import Journal
 from zkmigrate.errors import HostError, LockedError, UsageError
 from zkmigrate.hosts.parallel import GiveUp, together
-from zkmigrate.hosts.transport.channels import Channels
-from zkmigrate.hosts.transport.program import Program
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import (
     Applied,
@@ -32,6 +30,10 @@ from zkmigrate.model.change import (
 )
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Way
+
+if TYPE_CHECKING:  # ssh: readers of a journal import this module too, on machines without it
+    from zkmigrate.hosts.transport.channels import Channels
+    from zkmigrate.hosts.transport.program import Program
 
 FENCED_OFF = 9
 _OUTPUT_KEPT = 4000

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
@@ -103,6 +104,26 @@ def test_ids_are_found_as_text_as_a_constant_and_as_a_keyword() -> None:
         'other("g.h")\npartial(claim, "i.j")'
     )
     assert list(ids(ast.parse(code))) == ["a.b", "so", "return.source-owner", "so", "c.d", "e.f", "so", "i.j"]
+
+
+def test_a_dependent_that_is_added_as_a_file_has_its_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    added = ModuleType("solr")
+    vars(added)["MEANINGS"] = meanings(
+        "solr.shard: A shard has no leader. Cause: It is down. To do: Start it."
+    )
+    shipped = findings._modules
+
+    def modules(package: str) -> Iterator[ModuleType]:
+        yield from shipped(package)
+        if package == "zkmigrate.dependents":
+            yield added
+
+    monkeypatch.setattr(findings, "_modules", modules)
+    findings.entries.cache_clear()
+    try:
+        assert "## Solr\n\n### solr.shard\n\n- Failed: A shard has no leader.\n" in findings.page()
+    finally:
+        findings.entries.cache_clear()
 
 
 def test_every_entry_says_all_and_none_stands_twice() -> None:

@@ -21,6 +21,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_analysis_needs_nothing_that_reaches_hosts() -> None:
     """A cluster gets this code and Spark's own packages, not those that speak SSH."""
-    code = "import sys, zkmigrate.spark.verb; print({'paramiko', 'fabric', 'kafka'} & set(sys.modules))"
+    modules = "zkmigrate.spark.verb, zkmigrate.spark.jobs.timeline"
+    code = f"import sys, {modules}; print({{'paramiko', 'fabric', 'kafka'}} & set(sys.modules))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout == "set()\n"
