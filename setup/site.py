@@ -83,12 +83,13 @@ def moved(markdown: str, path: str) -> str:
         if not to or re.match(r"[a-z]+:", to):
             return found[0]
         there = place(normpath(f"{Path(path).parent.as_posix()}/{to}"))
-        return f"]({relpath(there, Path(here).parent.as_posix())}{anchor})" if there else "]"
+        return f"]({relpath(there, Path(here).parent.as_posix())}{anchor})" if there else "]()"
 
     lines, fenced = [], False
     for line in markdown.splitlines():
         fenced ^= bool(_FENCE.match(line))
-        lines.append(line if fenced else _LINK.sub(link, line))
+        linked = line if fenced else _LINK.sub(link, line)
+        lines.append(linked if fenced else re.sub(r"\[([^][]*)\]\(\)", r"\1", linked))
     return "\n".join(lines) + "\n"
 
 

@@ -57,7 +57,7 @@ def test_links_are_those_of_the_site() -> None:
     )
     assert SITE.moved(text, "docs/how-to/move.md") == (
         "[a](../tour.md#x) [b](../code/zkmigrate/errors.py.txt) [c](../project.md#try-it) [d](#here) "
-        "[e] [f](https://example.org/x)\n```\n[g](../../zkmigrate/errors.py)\n```\n"
+        "e [f](https://example.org/x)\n```\n[g](../../zkmigrate/errors.py)\n```\n"
     )
     assert SITE.moved("[a](docs/tour.md)", "README.md") == "[a](tour.md)\n"
     with pytest.raises(ValueError, match="links to zkmigrate/nowhere"):
