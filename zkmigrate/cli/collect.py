@@ -92,7 +92,8 @@ def _collect(options: dict[str, Any]) -> int:
 
 def _verify(options: dict[str, Any]) -> int:
     from zkmigrate.errors import UsageError
-    from zkmigrate.zookeeper.disks.manifest import plural, verify
+    from zkmigrate.model.report import counted
+    from zkmigrate.zookeeper.disks.manifest import verify
 
     if options["places"] or options["out"] or options["log_dirs"]:
         raise UsageError("--verify DIR reads only this folder; it takes only --json")
@@ -105,7 +106,7 @@ def _verify(options: dict[str, Any]) -> int:
     for name in found.unfinished:
         click.echo(f"{name}: unfinished; the next call continues it")
     said = "the folder differs" if found.problems else "the folder matches"
-    click.echo(f"{plural(found.files, 'file')}, {plural(found.bytes, 'byte')} in the manifest: {said}")
+    click.echo(f"{counted(found.files, 'file')}, {counted(found.bytes, 'byte')} in the manifest: {said}")
     return found.code
 
 

@@ -152,9 +152,9 @@ def entry(id: str) -> Entry:
 def page() -> str:
     """docs/reference/findings.md, whole."""
     parts = [_HEAD]
-    others = {one.area: one.area.capitalize() for one in entries().values()}
-    for area, title in {**_AREAS, **others, **_AREAS}.items():
-        parts.append(f"## {title}\n")
+    areas = dict.fromkeys((*_AREAS, *(one.area for one in entries().values())))
+    for area in areas:
+        parts.append(f"## {_AREAS.get(area, area.capitalize())}\n")
         for one in entries().values():
             if one.area == area:
                 lines = "".join(f"- {line}\n" for line in one.lines())

@@ -18,6 +18,7 @@ from typing import Any
 
 from zkmigrate.engine.clock import Clock
 from zkmigrate.errors import HostError, UsageError
+from zkmigrate.model.report import counted
 from zkmigrate.zookeeper.data.errors import (
     CorruptError,
     CursorError,
@@ -54,7 +55,6 @@ from zkmigrate.zookeeper.disks.manifest import (
     Unfinished,
     copy_file,
     locked_manifest,
-    plural,
     sha256_of,
     size_of,
 )
@@ -667,8 +667,8 @@ def text(outcome: Outcome) -> str:
         logs, snapshots = here["logs"], here["files"] - here["logs"]
         upto = f", log up to {here['newest']}" if here["newest"] else ""
         lines.append(
-            f"{name}: {plural(taken, 'file')} came or grew; here are {plural(logs, 'log')} and "
-            f"{plural(snapshots, 'snapshot')}, {megabytes(here['bytes'])}{upto}"
+            f"{name}: {counted(taken, 'file')} came or grew; here are {counted(logs, 'log')} and "
+            f"{counted(snapshots, 'snapshot')}, {megabytes(here['bytes'])}{upto}"
         )
     lines += [str(note) for note in outcome.notes]
     if outcome.stopped:

@@ -210,11 +210,6 @@ def _server(name: object) -> str:
     return str(name)
 
 
-def plural(number: int, noun: str) -> str:
-    """``1 file``, ``2 files``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 @contextmanager
 def locked_manifest(out: Path) -> Iterator[Manifest]:
     """The manifest of a folder that is new, empty, or was filled before, locked for this process.
