@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.unit.preflight_world import healthy, inventory
-from tests.unit.zkm_net import Host, need_root
+from tests.unit.zkm_net import Host, eventually, need_root
 from zkmigrate.hosts.facts.lock import FILE, host_lock
 from zkmigrate.hosts.facts.status import host_status
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
@@ -42,14 +45,54 @@ def test_the_file_of_the_host_names_owner_run_and_heartbeat_until_it_is_given_up
     assert told(Seen((host.state / "lock").read_bytes())) == "free"
 
 
-def test_a_heartbeat_that_finds_no_lock_was_not_taken_over(host: Host) -> None:
-    """As where zkm-host is on its way off the host: 9 would end a run that has done all it had to."""
+@pytest.mark.parametrize("word", ["beat", "release"])
+@pytest.mark.parametrize("gone", ["lock", ".lock.turn", "directory"])
+def test_a_heartbeat_that_comes_while_the_lock_is_removed_makes_nothing(
+    host: Host, word: str, gone: str
+) -> None:
+    """zkm-host is on its way off the host: 9 would end a run that has done all, and a file made now stays."""
     assert host.call("lock", "a", "take", "alice", "60000", fencing=0).rc == 0
     host.fencing = 1
     assert host.call("lock", "b", "beat").rc == 0
-    (host.state / "lock").unlink()
-    answer = host.call("lock", "c", "beat")
+    if gone == "directory":
+        shutil.rmtree(host.state)
+    else:
+        (host.state / "lock").unlink()
+        (host.state / gone).unlink(missing_ok=True)
+    before = sorted(host.folder.rglob("*"))
+    answer = host.call("lock", "c", word, fencing=2)
     assert (answer.rc, "nobody holds the lock of this host" in answer.text) == (3, True)
+    assert sorted(host.folder.rglob("*")) == before
+
+
+def test_a_heartbeat_waits_for_the_uninstall_and_finds_nothing(host: Host) -> None:
+    assert host.call("lock", "a", "take", "alice", "60000", fencing=0).rc == 0
+    host.fencing = 1
+    with (host.state / ".lock.turn").open() as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(host.call, "lock", "b", "beat")
+            eventually(
+                "the heartbeat waits for its turn", lambda: waits_for_a_lock(host.state / ".lock.turn")
+            )
+            shutil.rmtree(host.state)
+            fcntl.flock(turn, fcntl.LOCK_UN)
+            assert answer.result().rc == 3
+    assert not host.state.exists()
+
+
+def waits_for_a_lock(path: Path) -> bool:
+    """Whether a process waits for the lock of a file; ``/proc/locks`` marks it with ``->``."""
+    inode = f":{path.stat().st_ino} "
+    return any("->" in line and inode in line for line in Path("/proc/locks").read_text().splitlines())
+
+
+def test_a_heartbeat_carries_a_higher_fencing_number_and_refuses_a_lower_one(host: Host) -> None:
+    assert host.call("lock", "a", "take", "alice", "60000", fencing=0).rc == 0
+    assert host.call("lock", "b", "beat", fencing=3).rc == 0
+    assert "fencing=3\n" in (host.state / "lock").read_text()
+    old = host.call("lock", "c", "beat", fencing=2)
+    assert (old.rc, "the host has seen 3" in old.text) == (9, True)
 
 
 def test_a_heartbeat_of_this_boot_has_an_age() -> None:

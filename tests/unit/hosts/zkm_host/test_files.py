@@ -298,8 +298,8 @@ def test_the_lock_rises_with_each_owner_and_shuts_out_the_older(host: Host, tmp_
     assert not (tmp_path / "f").exists()
     host.fencing = 2
     assert host.put(str(tmp_path / "f"), b"x").rc == 0
-    assert host.call("lock", "-", "beat").rc == 0
-    assert host.call("lock", "-", "beat", fencing=1).rc == 9
+    assert host.call("lock", "d", "beat").rc == 0
+    assert host.call("lock", "h", "beat", fencing=1).rc == 9
     host.do("lock", "release")
     assert host.call("lock", "d", "take", "carol", "60000", fencing=0).text == "fencing 3\n"
 
@@ -309,7 +309,7 @@ def test_a_lock_whose_owner_is_silent_for_its_ttl_is_taken(host: Host) -> None:
     time.sleep(0.05)
     other = Host(host.folder, [], run="run-2")
     assert other.call("lock", "b", "take", "bob", "20", fencing=0).text == "fencing 2\n"
-    beat = host.call("lock", "-", "beat", fencing=2)
+    beat = host.call("lock", "h", "beat", fencing=2)
     assert beat.rc == 9
     assert "run 'run-2'" in beat.text
 
@@ -335,7 +335,7 @@ def test_a_call_waits_for_the_lock_only_so_long_and_then_says_so(host: Host, tmp
 def test_a_heartbeat_is_not_held_up_by_a_long_operation(host: Host) -> None:
     host.call("lock", "a", "take", "alice", "60000", fencing=0)
     with subprocess.Popen(["flock", host.state / ".flock", "cat"], stdin=subprocess.PIPE) as holder:
-        assert host.call("lock", "-", "beat").text == "fencing 1\n"
+        assert host.call("lock", "h", "beat").text == "fencing 1\n"
         assert holder.stdin is not None
         holder.stdin.close()
 
