@@ -45,6 +45,7 @@ PURE = {
     "moves.report",
     "moves.rules",
     "moves.steps",
+    "placement",
     "topics",
     "dependents",
 }

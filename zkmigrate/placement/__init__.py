@@ -1,0 +1,1 @@
+"""Which broker holds which replica: plans that move few bytes, as pure functions."""

@@ -1,0 +1,106 @@
+"""What is asked of a placement: the options of the verb as values, named as their users name them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+MIB, GIB = 1 << 20, 1 << 30
+
+MAPPED, REGISTERED = -1, -2
+"""``--brokers``: -1 is every broker that the chosen partitions name, -2 every registered one."""
+
+
+class Balance(StrEnum):
+    """What is spread: free bytes, bytes produced in a second, or both."""
+
+    STORAGE = "storage"
+    RATE = "rate"
+    BOTH = "both"
+
+
+class By(StrEnum):
+    """How ``rebuild`` chooses a broker: fewest replicas, or most free bytes."""
+
+    COUNT = "count"
+    STORAGE = "storage"
+
+
+class Optimize(StrEnum):
+    """The order of ``rebuild --placement storage``: slot by slot, or partition by partition."""
+
+    DISTRIBUTION = "distribution"
+    STORAGE = "storage"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a plan is about. topics, exclude: names, or regular expressions that match a whole name;
+    brokers: ids, or MAPPED or REGISTERED."""
+
+    topics: tuple[str, ...] = (".*",)
+    exclude: tuple[str, ...] = ()
+    brokers: tuple[int, ...] = (REGISTERED,)
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """How a plan is cut into maps.
+
+    optimize_leadership: reorder sets so that brokers lead alike. phased: two maps, the old leader stays
+    preferred in the first. leader_evac_brokers, leader_evac_topics: these brokers lead none of these topics;
+    both or none. chunk_step_size: source brokers in one map, 0 for one map.
+    """
+
+    optimize_leadership: bool = False
+    phased: bool = False
+    leader_evac_brokers: tuple[int, ...] = ()
+    leader_evac_topics: tuple[str, ...] = ()
+    chunk_step_size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """``rebalance``, and ``scale`` when ``scale`` is true.
+
+    storage_threshold: a broker whose free bytes are below the harmonic mean by more than this share gives
+    replicas away. storage_threshold_gb: one below so many GiB does; it wins. tolerance: how far one move may
+    take a broker from the mean, as a share of it; 0 tries all. partition_limit: how many of the largest
+    partitions of a source are looked at in a pass. partition_size_threshold: MiB, no smaller partition moves.
+    locality_scoped: a replica stays in its rack. effort: how often the search may begin again; 0 is the first
+    answer.
+    """
+
+    choice: Choice = Choice()
+    rollout: Rollout = Rollout()
+    scale: bool = False
+    storage_threshold: float = 0.20
+    storage_threshold_gb: int = 0
+    tolerance: float = 0.0
+    partition_limit: int = 30
+    partition_size_threshold: int = 512
+    locality_scoped: bool = False
+    balance: Balance = Balance.STORAGE
+    effort: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuild:
+    """``rebuild``: every replica on a broker that is not asked for moves, and with force every one.
+
+    use_meta: racks and sizes count. replication: replicas of each set, 0 keeps the length. sub_affinity: each
+    gone broker is replaced by one new broker of its rack. min_rack_ids: racks of each set, 0 for all
+    different. partition_size_factor: bytes reserved for a replica, as a multiple of its size.
+    """
+
+    choice: Choice = Choice()
+    rollout: Rollout = Rollout()
+    placement: By = By.COUNT
+    use_meta: bool = True
+    force_rebuild: bool = False
+    replication: int = 0
+    sub_affinity: bool = False
+    min_rack_ids: int = 0
+    optimize: Optimize = Optimize.DISTRIBUTION
+    partition_size_factor: float = 1.0
+    effort: int = 1
