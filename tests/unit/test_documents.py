@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,13 +12,14 @@ from typing import Any, get_args
 import click
 import pytest
 
+import playbooks
 from playbooks import kafka_zookeeper_return
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.unit.preflight_world import CHECKS
 from tests.unit.test_repository import documents
 from zkmigrate.cli.main import cli
 from zkmigrate.inventory.hooks import Moment
-from zkmigrate.inventory.inventory import schema
+from zkmigrate.runs.playbook_files import load
 
 ROOT = Path(__file__).resolve().parents[2]
 DECISIONS = ROOT / "docs" / "adr"
@@ -203,7 +205,10 @@ def identifiers() -> set[str]:
 
 
 def test_every_id_and_key_in_a_page_exists() -> None:
-    known = set(keys(schema(), schema()["$defs"])) | PLACES | identifiers()
+    known = PLACES | identifiers()
+    for model in {load(one.name).inventory for one in pkgutil.iter_modules(playbooks.__path__)}:
+        schema = model.model_json_schema()
+        known |= set(keys(schema, schema["$defs"]))
     roots = {name.partition(".")[0] for name in known if "." in name} - {"lab", "zookeeper"}
     of_a_host = re.compile(rf"(host|{'|'.join(map(re.escape, PLACES))})\.(source|dest|broker)\d.*")
     shape = re.compile(rf"(?:{'|'.join(sorted(roots))})(?:\.[a-z0-9_-]+)+")

@@ -115,7 +115,7 @@ State = Mapping[str, Reading[Told]]
 
 @check("{kind}.release", "the {one} is of a release that may be moved", Scope.BROKERS, ALWAYS)
 def release(_c: Context, e: Evidence) -> Any:
-    """Releases before the third forget their lease."""
+    """Releases before the third forget their lease. To do: upgrade the keeper."""
     for name, reading in e.of_dependent.items():
         held = reading.value >= OLDEST if isinstance(reading, Seen) else None
         yield Judged(held, str(reading), f"{OLDEST} or later", name)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
+from typing import Any
 
 from zkmigrate.errors import UsageError
 from zkmigrate.model.finding import Meaning, Severity
@@ -103,13 +104,18 @@ def entries() -> dict[str, Entry]:
               f"Checked {'once' if check.scope is Scope.CLUSTER else f'for {check.scope}'}, "
               f"at {_gates(check.gates)}; "
               f"{'blocks' if check.severity is Severity.BLOCK else 'warns'}.")
-        for module in _modules("zkmigrate.dependents")
-        for dependent in vars(module).values() if isinstance(getattr(dependent, "words", None), Words)
-        if not isinstance(dependent, type)
-        for check in checks(dependent)
+        for dependent in dependents() for check in checks(dependent)
     ]  # fmt: skip
     told += [Entry(meaning) for meaning in _meanings()]
     return {entry.meaning.id: entry for entry in told}
+
+
+def dependents() -> Iterator[Any]:
+    """Every shipped dependent."""
+    for module in _modules("zkmigrate.dependents"):
+        for value in vars(module).values():
+            if isinstance(getattr(value, "words", None), Words) and not isinstance(value, type):
+                yield value
 
 
 def _gates(gates: tuple[Gate, ...]) -> str:

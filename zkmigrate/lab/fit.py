@@ -84,7 +84,7 @@ class Fit:
             "lease": {
                 "fence_ttl_ms": int(fence_ms),
                 "cut_ttl_ms": int(cut_ms),
-                "renew_every_ms": int(cut_ms / 4),
+                "renew_every_ms": int(cut_ms * lease.renew_every_ms / lease.cut_ttl_ms),
             },
             "open_limit_s": round(max(10.0, min(10.0 * self.slowness, timeout_s / 2)), 1),
             "way_back_s": round(

@@ -13,12 +13,12 @@ import pytest
 from click.testing import CliRunner
 
 from tests.unit.cli.test_completion import completed
-from tests.unit.preflight_world import CHECKS
 from zkmigrate.cli import findings
 from zkmigrate.cli.main import cli
 from zkmigrate.errors import UsageError
 from zkmigrate.model.finding import meanings
 from zkmigrate.model.window import Trouble
+from zkmigrate.moves.preflight import checks
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "reference" / "findings.md"
@@ -33,14 +33,10 @@ PUT_TOGETHER = {
     "clean-up.{what}": {f"clean-up.{what}" for what in ("owned", "watched", "written", "children", "locked")},
     "hook.{moment}": {"hook.MOMENT"},
     "host.{host}": {"host.HOST"},
-    "{kind}.session-timeout": {"kafka.session-timeout"},
-    "{kind}.left-source": {"kafka.left-source"},
-    "{kind}.other-clients": {"kafka.other-clients"},
-    "{kind}.sessions-on-dest": {"kafka.sessions-on-dest"},
     "{step}.phase": {"STEP.phase"},
     "{step}.service": {"STEP.service"},
 }
-"""Ids that the code puts together, and the entries that they have."""
+"""Ids that the code puts together and their entries; those of ``{kind}`` are each dependent's."""
 
 LOOPED = {"topics.brokers", "topics.leaders", "topics.in-sync", "topics.told"}
 """Ids that a loop names."""
@@ -89,9 +85,12 @@ def ids(tree: ast.Module) -> Iterator[str]:
 
 def test_every_id_in_the_code_has_an_entry() -> None:
     made = {id for tree in TREES for id in ids(tree)}
-    assert {id for id in made if re.fullmatch(r"[\w-]*{\w+}[.]\S+|\S+[.]{\w+}", id)} == set(PUT_TOGETHER)
+    together = {id for id in made if re.fullmatch(r"[\w-]*{\w+}[.]\S+|\S+[.]{\w+}", id)}
+    assert {id for id in together if not id.startswith("{kind}.")} == set(PUT_TOGETHER)
     wanted = {id for id in made if ID.fullmatch(id)} | set().union(*PUT_TOGETHER.values()) | LOOPED
-    wanted |= {trouble.value for trouble in Trouble} | {check.id for check in CHECKS}
+    wanted |= {trouble.value for trouble in Trouble} | {
+        check.id for dependent in findings.dependents() for check in checks(dependent)
+    }
     assert len(wanted) > 200
     known = set(findings.entries())
     assert sorted(wanted - known) == [], "say what it means: MEANINGS in its module, or the check's docstring"
@@ -107,9 +106,9 @@ def test_ids_are_found_as_text_as_a_constant_and_as_a_keyword() -> None:
 
 
 def test_a_dependent_that_is_added_as_a_file_has_its_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    added = ModuleType("solr")
+    added = ModuleType("madeup")
     vars(added)["MEANINGS"] = meanings(
-        "solr.shard: A shard has no leader. Cause: It is down. To do: Start it."
+        "madeup.shard: A shard has no leader. Cause: It is down. To do: Start it."
     )
     shipped = findings._modules
 
@@ -121,7 +120,7 @@ def test_a_dependent_that_is_added_as_a_file_has_its_entries(monkeypatch: pytest
     monkeypatch.setattr(findings, "_modules", modules)
     findings.entries.cache_clear()
     try:
-        assert "## Solr\n\n### solr.shard\n\n- Failed: A shard has no leader.\n" in findings.page()
+        assert "## Madeup\n\n### madeup.shard\n\n- Failed: A shard has no leader.\n" in findings.page()
     finally:
         findings.entries.cache_clear()
 

@@ -24,7 +24,8 @@ from zkmigrate.engine.lock import HostLock
 from zkmigrate.engine.renewal_process import RenewalProcess
 from zkmigrate.engine.samples import Samples
 from zkmigrate.inventory.inventory import Inventory, Ports, Source, Ssh, ZooKeeperHost
-from zkmigrate.model.change import KAFKA, ElectLeaders, Outcome
+from zkmigrate.kafka.rules.sampling import BROKERS
+from zkmigrate.model.change import ElectLeaders, Outcome
 from zkmigrate.model.finding import Held
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
@@ -114,7 +115,7 @@ def test_every_plug_of_a_playbook_is_there(ssh: Ssh, name: str) -> None:
         site.close()
     asked = known.model_copy(update={"kafka": known.kafka.model_copy(update={"canary_topic": "canary"})})
     canaries = [resolve_name(one.canary[1]) for one in playbook.sampling if one.canary]
-    assert [canary(asked).topic for canary in canaries] == ["canary"] * (KAFKA in playbook.clusters)
+    assert [canary(asked).topic for canary in canaries] == ["canary"] * (BROKERS in playbook.sampling)
     assert not any(canary(known) for canary in canaries)
 
 
