@@ -1,7 +1,7 @@
 """The exact answers beside which a placement stands: integer programs for HiGHS.
 
-A variable says that one replica goes to one broker. Each set keeps its length, has no broker twice and no rack
-twice; so clusters whose sets span as many racks as they have replicas are asked, or those without racks.
+A variable says that one replica goes to one broker. Each set keeps its length and names no broker and no rack
+twice: so only clusters are asked whose sets span as many racks as they have replicas.
 """
 
 from __future__ import annotations
@@ -85,9 +85,11 @@ def solve(
                 if broker == home:
                     continue
                 rack, old = cluster.rack(broker), cluster.rack(home)
-                if rack != old and broker not in givers and rack in {
-                    cluster.rack(other) for other in one.replicas if other not in givers
-                }:
+                if (
+                    rack != old
+                    and broker not in givers
+                    and rack in {cluster.rack(other) for other in one.replicas if other not in givers}
+                ):
                     continue  # a replica that stays is in that rack
                 variable = program.column(size if width is not None else 0.0, 1.0, integer=True)
                 goes.append((variable, 1.0))

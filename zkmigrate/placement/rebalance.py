@@ -65,8 +65,9 @@ def chosen(cluster: Cluster, choice: Choice) -> Chosen:
 def rebalance(cluster: Cluster, request: Rebalance) -> Plan | Refused:
     """The moves that bring the chosen brokers' free bytes, or load, together for few bytes.
 
-    With tolerance 0 the best of ``SWEEP`` counts: by range, then by standard deviation, and where the range is
-    within ``LEVEL`` by bytes moved. Same input, same plan.
+    With tolerance 0 the best of ``SWEEP`` counts: by range, then by standard deviation; where the range is
+    within ``LEVEL``, by bytes moved. Same input, same plan. Refused: no new broker in ``scale``; a partition
+    without a rate where rates count.
     """
     choice = chosen(cluster, request.choice)
     if request.scale and not any(cluster.brokers[broker].new for broker in choice.brokers):
@@ -75,6 +76,13 @@ def rebalance(cluster: Cluster, request: Rebalance) -> Plan | Refused:
             "Next: register new brokers and choose them, or rebalance."
         )
         return Refused((Notice("placement.no-new-broker", text),))
+    silent = [one for one in cluster.partitions if one.rate is None]
+    if silent and request.balance is not Balance.STORAGE:
+        text = (
+            f"{len(silent)} partitions have no rate, first {silent[0].topic}-{silent[0].number}. Needed to "
+            f"balance {request.balance.value}: a rate of each. Next: add the rates, or balance storage."
+        )
+        return Refused((Notice("placement.no-rate", text),))
     sources = offload_targets(cluster, choice.brokers, request)
     takers = tuple(
         broker
@@ -86,8 +94,14 @@ def rebalance(cluster: Cluster, request: Rebalance) -> Plan | Refused:
         return Plan(cluster, (), limited=missing, notices=choice.notices)
     gauge = _gauge(cluster, choice.brokers, request.balance)
     task = _task(cluster, choice, request, gauge, sources, takers)
-    found, limited = _swept(task, gauge, request)
-    return _plan(cluster, choice, task, found, limited)
+    found, unfinished = _swept(task, gauge, request)
+    moves = _moves(cluster, choice, task, found)
+    return Plan(
+        cluster,
+        moves,
+        limited="; ".join(filter(None, (_limit(choice, request, task, found), unfinished))),
+        notices=(*choice.notices, *_worse(cluster, choice.brokers, moves)),
+    )
 
 
 def offload_targets(cluster: Cluster, brokers: Sequence[int], request: Rebalance) -> tuple[int, ...]:
@@ -185,7 +199,10 @@ def _task(
         racks=[racks[cluster.rack(broker)] for broker in ids],
         needed=[racks_needed(cluster, one.replicas, len(one.replicas)) for one in choice.partitions],
         level=[gauge.level.get(broker, 0) for broker in ids],
-        room=[cluster.brokers[broker].free if broker in number and broker in gauge.level else 0 for broker in ids],
+        room=[
+            cluster.brokers[broker].free if broker in number and broker in gauge.level else 0
+            for broker in ids
+        ],
         ranked=range(len(choice.brokers)),
         sources=[number[broker] for broker in sources],
         takers=[number[broker] for broker in takers],
@@ -206,19 +223,19 @@ def _swept(task: Task, gauge: _Gauge, request: Rebalance) -> tuple[Found, str]:
     """
     tolerances = (request.tolerance,) if request.tolerance else SWEEP
     best: tuple[tuple[float, float, int], Found] | None = None
-    spent, tried = 0, 0
+    spent = 0
     nearest = math.inf
     for tolerance in tolerances:
         reach = tolerance * gauge.scale
         if reach >= nearest:
             continue
         if best and spent >= request.effort * SWEEP_STEPS:
-            return best[1], f"effort {request.effort}: {tried} of {len(tolerances)} tolerances were tried"
+            return best[1], f"effort {request.effort} ended the search at tolerance {tolerance:g}"
         found = search(
             replace(task, lowest=math.ceil(gauge.mean - reach), highest=math.floor(gauge.mean + reach))
         )
         nearest = found.reach
-        spent, tried = spent + found.spent, tried + 1
+        spent += found.spent
         value = _value(task, found)
         if best is None or value < best[0]:
             best = value, found
@@ -236,16 +253,57 @@ def _value(task: Task, found: Found) -> tuple[int, float, int]:
     return range_, statistics.pstdev(levels), moved
 
 
-def _plan(cluster: Cluster, choice: Chosen, task: Task, found: Found, limited: str) -> Plan:
-    """The plan for an answer of the search: the fullest broker is relieved first, by its largest replica."""
-    after = {}
+def _moves(cluster: Cluster, choice: Chosen, task: Task, found: Found) -> tuple[Reassignment, ...]:
+    """The moves of an answer: the fullest broker is relieved first, by its largest replica."""
+    after: dict[int, list[int]] = {}
     for row, to in found.moves.items():
-        partition = choice.partitions[task.replicas.partition[row]]
-        replicas = after.setdefault(partition.name, list(partition.replicas))
+        partition = task.replicas.partition[row]
+        replicas = after.setdefault(partition, list(choice.partitions[partition].replicas))
         replicas[task.replicas.slot[row]] = choice.brokers[to]
-    moves = [
-        Reassignment(*name, cluster.by_name[name].replicas, tuple(replicas), cluster.by_name[name].size or 0)
-        for name, replicas in after.items()
+    moves = []
+    for row, replicas in after.items():
+        one = choice.partitions[row]
+        moves.append(Reassignment(one.topic, one.number, one.replicas, tuple(replicas), one.size or 0))
+    free = {broker.id: broker.free for broker in cluster.brokers.values()}
+    return tuple(sorted(moves, key=lambda one: (min(free[b] for b in one.dropped), -one.size, one.name)))
+
+
+def _limit(choice: Chosen, request: Rebalance, task: Task, found: Found) -> str:
+    """What keeps the range from being narrower."""
+    ranked = sorted(task.ranked, key=lambda number: (found.level[number], number))
+    lowest, highest = ranked[0], ranked[-1]
+    if found.level[highest] - found.level[lowest] <= task.enough:
+        return f"the range is within {LEVEL:.0%} of the mean: narrower is not worth its bytes"
+    if lowest not in task.sources:
+        return f"broker {choice.brokers[lowest]} has least to spare, and the thresholds make it no source"
+    if highest not in task.takers:
+        kind = "an old broker, and only new ones take" if request.scale else "a source, and no source takes"
+        return f"broker {choice.brokers[highest]} has most to spare; it is {kind}"
+    held = [
+        f"partition-size-threshold {request.partition_size_threshold} MiB",
+        f"partition-limit {request.partition_limit}",
     ]
-    moves.sort(key=lambda move: (min(cluster.brokers[one].free for one in move.dropped), -move.size, move.name))
-    return Plan(cluster, tuple(moves), limited=limited, notices=choice.notices)
+    if request.tolerance:
+        held.append(f"tolerance {request.tolerance:g}")
+    if request.locality_scoped:
+        held.append("locality-scoped")
+    return f"no move and no exchange narrows the range within racks, free bytes, {', '.join(held)}"
+
+
+def _worse(cluster: Cluster, brokers: Sequence[int], moves: Sequence[Reassignment]) -> tuple[Notice, ...]:
+    """A notice that refuses, where the range of free bytes grows: it can where only rates are spread."""
+    free = {broker: cluster.brokers[broker].free for broker in brokers}
+    before = max(free.values()) - min(free.values())
+    for move in moves:
+        for broker in move.added:
+            free[broker] -= move.size
+        for broker in move.dropped:
+            free[broker] += move.size
+    after = max(free.values()) - min(free.values())
+    if after <= before:
+        return ()
+    text = (
+        f"The range of free bytes grows from {before} to {after}. Needed: at most {before}. "
+        "Next: balance both, or accept it with --ignore-warnings."
+    )
+    return (Notice("placement.worse-range", text, refuses=True),)

@@ -1,7 +1,7 @@
 """The search for few replica moves that bring the levels of brokers close together.
 
-A level is what a broker has to spare, free bytes for one. Sources give replicas, takers take them, and no broker
-does both: so a taker's space only shrinks, and a plan whose end fits is one that fits in every order.
+A level is what a broker has to spare, free bytes for one. Sources give replicas and takers take them. No
+broker does both: so a taker's space only shrinks, and a plan whose end fits is one that fits in every order.
 
 The search narrows a corridor of levels step by step. At each step it mends the brokers outside: it moves a
 replica, takes a move back, sends one elsewhere, or lets two replicas change places. Last it makes the plan
@@ -11,12 +11,12 @@ cheaper inside the corridor that was reached.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nlargest, nsmallest
 
 PARTNERS = 12
-"""How many brokers are tried at the other end of a move: of 200 brokers, more changed no figure."""
+"""How many brokers of a kind are tried at the other end of a move."""
 
 NEAR = 3
 """How many replicas are tried on each side of the size that is sought, where rules forbid the first."""
@@ -45,10 +45,11 @@ class Task:
     """What is to be searched. Brokers are numbered from 0, in the order of their ids.
 
     sets: the replica sets. racks: of each broker, as numbers. needed: how many racks each set must span.
-    level: of each broker. room: its free bytes. ranked: the brokers whose levels are brought together, sources
-    and takers among them. lowest, highest: no taker's level falls below the one, no source's rises above the
-    other. local: a replica stays in its rack. window: how many of the heaviest replicas that are left a source
-    offers. enough: a corridor of this width is level. steps: how many changes may be looked for.
+    level: of each broker. room: its free bytes. ranked: the brokers whose levels are brought together, with
+    sources and takers among them. lowest, highest: no taker's level falls below the one, no source's rises
+    above the other. local: a replica stays in its rack. window: how many of the heaviest replicas that are
+    left a source offers. enough: a corridor of this width is level. steps: how many changes the search may
+    look for.
     """
 
     sets: Sequence[Sequence[int]]
@@ -120,6 +121,10 @@ def corridor(task: Task, width: int) -> tuple[int, int] | None:
     return low, low + width
 
 
+_Changes = Callable[[int, int, int, int], Iterator[tuple[int, Change]]]
+"""Changes between a giver and a taker, each with the weight that goes over, near a least and a most one."""
+
+
 class _Board:
     """Where every replica is, while the search moves it about."""
 
@@ -154,7 +159,8 @@ class _Board:
 
     def moved(self) -> dict[int, int]:
         """By replica, the broker that it moved to."""
-        return {row: at for row, (at, home) in enumerate(zip(self.at, self.task.replicas.home, strict=True)) if at != home}
+        pairs = enumerate(zip(self.at, self.task.replicas.home, strict=True))
+        return {row: at for row, (at, home) in pairs if at != home}
 
     def span(self) -> tuple[int, int]:
         """The least and the most level."""
@@ -180,23 +186,36 @@ class _Board:
         others.add(rack)
         return len(others) >= task.needed[partition]
 
-    def offered(self, source: int, out: int | None, back: int | None) -> bool:
+    def offered(self, row: int, broker: int, other: int | None) -> bool:
         """Whether every replica that a source gave was among the heaviest it had left, after a change."""
-        gone = self.gone[source]
-        count = len(gone) + (out is not None) - (back is not None)
-        if not count:
+        homes = self.task.replicas.home
+        out = back = None
+        for one, to in ((row, broker), *(() if other is None else ((other, self.at[row]),))):
+            if self.at[one] == homes[one]:
+                out = one
+            elif to == homes[one]:
+                back = one
+        if out is None and back is None:
             return True
-        lightest = next((self.rank[row] for _, row in gone if row != back), -1)
+        # Whoever comes back comes back to where the other one leaves: a source takes nothing else.
+        gone = self.gone[homes[out if out is not None else back]]  # type: ignore[index]
+        count = len(gone) + (out is not None) - (back is not None)
+        lightest = next((self.rank[one] for _, one in gone if one != back), -1)
         if out is not None:
             lightest = max(lightest, self.rank[out])
-        return lightest - count + 1 < self.task.window
+        return lightest - count < self.task.window
 
     # Changes
 
     def go(self, row: int, broker: int) -> None:
         """Put a replica on a broker."""
         replicas = self.task.replicas
-        weight, size, home, before = replicas.weight[row], replicas.size[row], replicas.home[row], self.at[row]
+        weight, size, home, before = (
+            replicas.weight[row],
+            replicas.size[row],
+            replicas.home[row],
+            self.at[row],
+        )
         entry = weight, row
         if before == home:
             del self.kept[home][bisect_left(self.kept[home], entry)]
@@ -241,6 +260,8 @@ class _Board:
         """Whether a replica may go to a broker, in exchange for another one of the broker's or alone."""
         task, giver = self.task, self.at[row]
         replicas = task.replicas
+        if other is not None and replicas.partition[row] == replicas.partition[other]:
+            return False
         net = replicas.weight[row] - (replicas.weight[other] if other is not None else 0)
         bytes_ = replicas.size[row] - (replicas.size[other] if other is not None else 0)
         for one, up, size in ((giver, net, -bytes_), (broker, -net, bytes_)):
@@ -251,20 +272,7 @@ class _Board:
                 return False
         if not self.fits(row, broker) or (other is not None and not self.fits(other, giver)):
             return False
-        if other is not None and replicas.partition[row] == replicas.partition[other]:
-            return False
-        home = replicas.home[row]
-        out = row if giver == home else None
-        back = row if broker == home else None
-        if other is None:
-            return (out is None and back is None) or self.offered(home, out, back)
-        if replicas.home[other] == home:
-            return self.offered(
-                home,
-                out if out is not None else (other if broker == home else None),
-                back if back is not None else (other if giver == home else None),
-            ) if (out is not None or back is not None) else True
-        return out is None and back is None
+        return self.offered(row, broker, other)
 
     def holds(self, giver: int, taker: int) -> Sequence[tuple[int, int]]:
         """What one broker could give to another, ascending by weight."""
@@ -278,8 +286,11 @@ class _Board:
         """Who could give to a broker, the least level first."""
         if self.is_source[broker]:
             return nsmallest(PARTNERS, {self.at[row] for _, row in self.gone[broker]}, key=self.order)
-        givers = [*self.task.sources, *(taker for taker in self.task.takers if taker != broker)]
-        return nsmallest(PARTNERS, givers, key=self.order)
+        others = [taker for taker in self.task.takers if taker != broker and self.took[taker]]
+        return [
+            *nsmallest(PARTNERS, self.task.sources, key=self.order),
+            *nsmallest(PARTNERS, others, key=self.order),
+        ]
 
     def takers(self, broker: int) -> list[int]:
         """Who could take from a broker, the most level first."""
@@ -300,14 +311,15 @@ class _Board:
         pairs = [(broker, other) if below else (other, broker) for other in partners]
         best = self.best(pairs, self.single)
         if best is None or best[0] >= 0:
-            best = min((one for one in (best, self.best(pairs, self.exchange)) if one), default=None)
+            best = min(filter(None, (best, self.best(pairs, self.exchange))), default=None)
         return best[1] if best else None
 
-    def best(self, pairs: Iterable[tuple[int, int]], changes) -> tuple[float, Change] | None:  # type: ignore[no-untyped-def]
+    def best(self, pairs: Iterable[tuple[int, int]], changes: _Changes) -> tuple[float, Change] | None:
+        """The best change of a kind between pairs of a giver and a taker, with its value: the lower, the
+        better. A change that brings nothing nearer is none."""
         found: tuple[float, Change] | None = None
         for giver, taker in pairs:
-            least = self.outside(self.level[giver]) if self.level[giver] < self.low else 0
-            least = max(least, self.level[taker] - self.high)
+            least = max(0, self.low - self.level[giver], self.level[taker] - self.high)
             most = min(self.high - self.level[giver], self.level[taker] - self.low)
             for net, change in changes(giver, taker, least, most):
                 gain = (
@@ -355,7 +367,7 @@ class _Board:
             place = bisect_left(back, (weight - least + 1, -1))
             for other_weight, other in back[max(0, place - 2) : place + 1]:
                 net = weight - other_weight
-                if net > 0 and self.allowed(row, taker, other):
+                if 0 < net <= max(least, most) and self.allowed(row, taker, other):
                     yield net, ((row, taker), (other, giver))
 
     # The search
@@ -416,7 +428,11 @@ class _Board:
         """The change of one move that saves most bytes and leaves all levels inside the corridor."""
         replicas, at = self.task.replicas, self.at[row]
         home, weight = replicas.home[row], replicas.weight[row]
-        if self.level[home] - weight >= self.low and self.level[at] + weight <= self.high and self.allowed(row, home):
+        if (
+            self.level[home] - weight >= self.low
+            and self.level[at] + weight <= self.high
+            and self.allowed(row, home)
+        ):
             return ((row, home),)
         spare = min(self.level[home] - self.low, self.high - self.level[at])
         offers = self.kept[home][-self.task.window :]
