@@ -1,0 +1,309 @@
+"""``rebalance`` and ``scale``: brokers that are too full give replicas to those that are not.
+
+The sources are brokers with too few free bytes, or in ``scale`` every old broker; only they give. The takers
+are the other brokers, or in ``scale`` the new ones; only they take.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from zkmigrate.placement.cluster import Cluster, Partition
+from zkmigrate.placement.constraints import racks_needed
+from zkmigrate.placement.plan import Notice, Plan, Reassignment, Refused
+from zkmigrate.placement.request import GIB, MAPPED, MIB, REGISTERED, Balance, Choice, Rebalance
+from zkmigrate.placement.search import Found, Replicas, Task, search
+
+SWEEP = tuple(hundredth / 100 for hundredth in range(98, 0, -1))
+"""The tolerances that 0 stands for. The widest comes first: what another one allows, it allows too."""
+
+LEVEL = 2 * SWEEP[-1]
+"""A range of this share of the mean is inside the narrowest tolerance: narrower costs bytes for nothing."""
+
+SWEEP_STEPS = 4_000
+"""Changes that the search looks for, by one ``effort``, before it stops to try further tolerances."""
+
+FIRST_STEPS = 2_000_000
+"""Changes that the search looks for at most with one tolerance."""
+
+SHARES = 10**12
+"""What all bytes and all rates together count where both are spread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What a plan is about, as ``Choice`` names it. brokers: where replicas may go."""
+
+    partitions: tuple[Partition, ...]
+    brokers: tuple[int, ...]
+    notices: tuple[Notice, ...] = ()
+
+
+def chosen(cluster: Cluster, choice: Choice) -> Chosen:
+    """The partitions and brokers that a choice names."""
+
+    def named(topic: str, patterns: Sequence[str]) -> bool:
+        return any(topic == pattern or re.fullmatch(pattern, topic) for pattern in patterns)
+
+    partitions = tuple(
+        one
+        for one in cluster.partitions
+        if named(one.topic, choice.topics) and not named(one.topic, choice.exclude)
+    )
+    ids = set(choice.brokers)
+    if REGISTERED in ids:
+        ids |= set(cluster.brokers)
+    if MAPPED in ids:
+        ids |= {broker for one in partitions for broker in one.replicas}
+    return Chosen(partitions, tuple(sorted(ids & set(cluster.brokers))))
+
+
+def rebalance(cluster: Cluster, request: Rebalance) -> Plan | Refused:
+    """The moves that bring the chosen brokers' free bytes, or load, together for few bytes.
+
+    With tolerance 0 the best of ``SWEEP`` counts: by range, then by standard deviation; where the range is
+    within ``LEVEL``, by bytes moved. Same input, same plan. Refused: no new broker in ``scale``; a partition
+    without a rate where rates count.
+    """
+    choice = chosen(cluster, request.choice)
+    if request.scale and not any(cluster.brokers[broker].new for broker in choice.brokers):
+        text = (
+            f"Scaling requires additional brokers: none of the {len(choice.brokers)} chosen brokers is new. "
+            "Next: register new brokers and choose them, or rebalance."
+        )
+        return Refused((Notice("placement.no-new-broker", text),))
+    silent = [one for one in cluster.partitions if one.rate is None]
+    if silent and request.balance is not Balance.STORAGE:
+        text = (
+            f"{len(silent)} partitions have no rate, first {silent[0].topic}-{silent[0].number}. Needed to "
+            f"balance {request.balance.value}: a rate of each. Next: add the rates, or balance storage."
+        )
+        return Refused((Notice("placement.no-rate", text),))
+    sources = offload_targets(cluster, choice.brokers, request)
+    takers = tuple(
+        broker
+        for broker in choice.brokers
+        if broker not in sources and (cluster.brokers[broker].new or not request.scale)
+    )
+    if not sources or not takers:
+        missing = "no chosen broker is a source" if not sources else "every chosen broker is a source"
+        return Plan(cluster, (), limited=missing, notices=choice.notices)
+    gauge = _gauge(cluster, choice.brokers, request.balance)
+    task = _task(cluster, choice, request, gauge, sources, takers)
+    found, unfinished = _swept(task, gauge, request)
+    moves = _moves(cluster, choice, task, found)
+    return Plan(
+        cluster,
+        moves,
+        limited="; ".join(filter(None, (_limit(choice, request, task, found), unfinished))),
+        notices=(*choice.notices, *_worse(cluster, choice.brokers, moves)),
+    )
+
+
+def offload_targets(cluster: Cluster, brokers: Sequence[int], request: Rebalance) -> tuple[int, ...]:
+    """The brokers that give replicas away.
+
+    ``scale``: every old one. Else with ``storage_threshold_gb`` every old one with fewer free GiB; else those
+    below the harmonic mean of free bytes by more than ``storage_threshold``. Where rates count, those whose
+    level is that much below the mean.
+    """
+    old = [broker for broker in brokers if not cluster.brokers[broker].new]
+    if request.scale:
+        return tuple(old)
+    if request.storage_threshold_gb:
+        return tuple(b for b in old if cluster.brokers[b].free < request.storage_threshold_gb * GIB)
+    if request.balance is Balance.STORAGE:
+        mean = harmonic_mean([cluster.brokers[broker].free for broker in brokers])
+        level: Mapping[int, int] = {broker: cluster.brokers[broker].free for broker in brokers}
+        scale = mean
+    else:
+        gauge = _gauge(cluster, brokers, request.balance)
+        level, mean, scale = gauge.level, gauge.mean, gauge.scale
+    return tuple(b for b in old if mean - level[b] > request.storage_threshold * scale)
+
+
+def harmonic_mean(free: Sequence[int]) -> float:
+    """The harmonic mean of free bytes; a full broker counts as one byte, for there is no mean with 0."""
+    return len(free) / math.fsum(1 / max(one, 1) for one in free) if free else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Gauge:
+    """What is spread. level: by broker, what it can spare. weight: by partition, what a replica takes of it.
+    mean: of the levels. scale: what a tolerance or threshold is a share of."""
+
+    level: Mapping[int, int]
+    weight: Mapping[tuple[str, int], int]
+    mean: float
+    scale: float
+
+
+def _gauge(cluster: Cluster, brokers: Sequence[int], balance: Balance) -> _Gauge:
+    """Free bytes; or the load below the highest, where a broker's load is the bytes per second it writes, the
+    rate of each replica it holds, leader or follower; or the sum of both as shares of their totals."""
+    sizes = {one.name: one.size or 0 for one in cluster.partitions}
+    rates = {one.name: round(one.rate or 0) for one in cluster.partitions}
+    free = {broker: cluster.brokers[broker].free for broker in brokers}
+    load = dict.fromkeys(brokers, 0)
+    for one in cluster.partitions:
+        for broker in one.replicas:
+            if broker in load:
+                load[broker] += rates[one.name]
+    count = len(brokers)
+    if balance is Balance.STORAGE:
+        mean = sum(free.values()) / count
+        return _Gauge(free, sizes, mean, mean)
+    if balance is Balance.RATE:
+        top = max(load.values())
+        level = {broker: top - load[broker] for broker in brokers}
+        return _Gauge(level, rates, sum(level.values()) / count, sum(load.values()) / count)
+    all_free, all_load = max(sum(free.values()), 1), max(sum(load.values()), 1)
+    level = {b: free[b] * SHARES // all_free - load[b] * SHARES // all_load for b in brokers}
+    weight = {n: sizes[n] * SHARES // all_free + rates[n] * SHARES // all_load for n in sizes}
+    return _Gauge(level, weight, sum(level.values()) / count, 2 * SHARES / count)
+
+
+def _task(
+    cluster: Cluster,
+    choice: Chosen,
+    request: Rebalance,
+    gauge: _Gauge,
+    sources: Sequence[int],
+    takers: Sequence[int],
+) -> Task:
+    """The search's numbers, at the widest tolerance. Brokers that are only named by a set come last."""
+    named = {broker for one in choice.partitions for broker in one.replicas}
+    ids = [*choice.brokers, *sorted(named - set(choice.brokers))]
+    number = {broker: place for place, broker in enumerate(ids)}
+    racks = {rack: place for place, rack in enumerate(dict.fromkeys(cluster.rack(broker) for broker in ids))}
+    giving = set(sources)
+    least = request.partition_size_threshold * MIB
+    partition, slot, home, weight, size = [], [], [], [], []
+    for row, one in enumerate(choice.partitions):
+        bytes_ = one.size or 0
+        if bytes_ < least or not gauge.weight[one.name]:
+            continue
+        for place, broker in enumerate(one.replicas):
+            if broker in giving:
+                partition.append(row)
+                slot.append(place)
+                home.append(number[broker])
+                weight.append(gauge.weight[one.name])
+                size.append(bytes_)
+    return Task(
+        sets=[[number[broker] for broker in one.replicas] for one in choice.partitions],
+        racks=[racks[cluster.rack(broker)] for broker in ids],
+        needed=[racks_needed(cluster, one.replicas, len(one.replicas)) for one in choice.partitions],
+        level=[gauge.level.get(broker, 0) for broker in ids],
+        room=[
+            cluster.brokers[broker].free if broker in number and broker in gauge.level else 0
+            for broker in ids
+        ],
+        ranked=range(len(choice.brokers)),
+        sources=[number[broker] for broker in sources],
+        takers=[number[broker] for broker in takers],
+        replicas=Replicas(partition, slot, home, weight, size),
+        lowest=0,
+        highest=0,
+        local=request.locality_scoped,
+        window=request.partition_limit,
+        enough=int(LEVEL * gauge.scale),
+        steps=FIRST_STEPS,
+    )
+
+
+def _swept(task: Task, gauge: _Gauge, request: Rebalance) -> tuple[Found, str]:
+    """The best that the tolerances find, and what bounded the sweep.
+
+    A tolerance that the one before never came near finds the same, so it is passed over.
+    """
+    tolerances = (request.tolerance,) if request.tolerance else SWEEP
+    best: tuple[tuple[float, float, int], Found] | None = None
+    spent = 0
+    nearest = math.inf
+    for tolerance in tolerances:
+        reach = tolerance * gauge.scale
+        if reach >= nearest:
+            continue
+        if best and spent >= request.effort * SWEEP_STEPS:
+            return best[1], f"effort {request.effort} ended the search at tolerance {tolerance:g}"
+        found = search(
+            replace(task, lowest=math.ceil(gauge.mean - reach), highest=math.floor(gauge.mean + reach))
+        )
+        nearest = found.reach
+        spent += found.spent
+        value = _value(task, found)
+        if best is None or value < best[0]:
+            best = value, found
+    assert best
+    return best[1], ""
+
+
+def _value(task: Task, found: Found) -> tuple[int, float, int]:
+    """What makes one answer better than another: range, then deviation; a level one, bytes."""
+    levels = [found.level[broker] for broker in task.ranked]
+    moved = sum(task.replicas.size[row] for row in found.moves)
+    range_ = max(levels) - min(levels)
+    if range_ <= task.enough:
+        return task.enough, 0.0, moved
+    return range_, statistics.pstdev(levels), moved
+
+
+def _moves(cluster: Cluster, choice: Chosen, task: Task, found: Found) -> tuple[Reassignment, ...]:
+    """The moves of an answer: the fullest broker is relieved first, by its largest replica."""
+    after: dict[int, list[int]] = {}
+    for row, to in found.moves.items():
+        partition = task.replicas.partition[row]
+        replicas = after.setdefault(partition, list(choice.partitions[partition].replicas))
+        replicas[task.replicas.slot[row]] = choice.brokers[to]
+    moves = []
+    for row, replicas in after.items():
+        one = choice.partitions[row]
+        moves.append(Reassignment(one.topic, one.number, one.replicas, tuple(replicas), one.size or 0))
+    free = {broker.id: broker.free for broker in cluster.brokers.values()}
+    return tuple(sorted(moves, key=lambda one: (min(free[b] for b in one.dropped), -one.size, one.name)))
+
+
+def _limit(choice: Chosen, request: Rebalance, task: Task, found: Found) -> str:
+    """What keeps the range from being narrower."""
+    ranked = sorted(task.ranked, key=lambda number: (found.level[number], number))
+    lowest, highest = ranked[0], ranked[-1]
+    if found.level[highest] - found.level[lowest] <= task.enough:
+        return f"the range is within {LEVEL:.0%} of the mean: narrower is not worth its bytes"
+    if lowest not in task.sources:
+        return f"broker {choice.brokers[lowest]} has least to spare, and the thresholds make it no source"
+    if highest not in task.takers:
+        kind = "an old broker, and only new ones take" if request.scale else "a source, and no source takes"
+        return f"broker {choice.brokers[highest]} has most to spare; it is {kind}"
+    held = [
+        f"partition-size-threshold {request.partition_size_threshold} MiB",
+        f"partition-limit {request.partition_limit}",
+    ]
+    if request.tolerance:
+        held.append(f"tolerance {request.tolerance:g}")
+    if request.locality_scoped:
+        held.append("locality-scoped")
+    return f"no move and no exchange narrows the range within racks, free bytes, {', '.join(held)}"
+
+
+def _worse(cluster: Cluster, brokers: Sequence[int], moves: Sequence[Reassignment]) -> tuple[Notice, ...]:
+    """A notice that refuses, where the range of free bytes grows: it can where only rates are spread."""
+    free = {broker: cluster.brokers[broker].free for broker in brokers}
+    before = max(free.values()) - min(free.values())
+    for move in moves:
+        for broker in move.added:
+            free[broker] -= move.size
+        for broker in move.dropped:
+            free[broker] += move.size
+    after = max(free.values()) - min(free.values())
+    if after <= before:
+        return ()
+    text = (
+        f"The range of free bytes grows from {before} to {after}. Needed: at most {before}. "
+        "Next: balance both, or accept it with --ignore-warnings."
+    )
+    return (Notice("placement.worse-range", text, refuses=True),)

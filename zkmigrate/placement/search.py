@@ -1,0 +1,443 @@
+"""The search for few replica moves that bring the levels of brokers close together.
+
+A level is what a broker has to spare, free bytes for one. Sources give replicas and takers take them. No
+broker does both: so a taker's space only shrinks, and a plan whose end fits is one that fits in every order.
+
+The search narrows a corridor of levels step by step. At each step it mends the brokers outside: it moves a
+replica, takes a move back, sends one elsewhere, or lets two replicas change places. Last it makes the plan
+cheaper inside the corridor that was reached.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import nlargest, nsmallest
+
+PARTNERS = 12
+"""How many brokers of a kind are tried at the other end of a move."""
+
+NEAR = 3
+"""How many replicas are tried on each side of the size that is sought, where rules forbid the first."""
+
+FINEST = 64
+"""A corridor that cannot be narrowed by this part of it is the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """The replicas that may move, as columns of one length; a row is a replica.
+
+    partition: row in ``Task.sets``. slot: place in that set. home: the broker that holds it. weight: what it
+    takes of a level. size: bytes that a move copies.
+    """
+
+    partition: Sequence[int]
+    slot: Sequence[int]
+    home: Sequence[int]
+    weight: Sequence[int]
+    size: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is to be searched. Brokers are numbered from 0, in the order of their ids.
+
+    sets: the replica sets. racks: of each broker, as numbers. needed: how many racks each set must span.
+    level: of each broker. room: its free bytes. ranked: the brokers whose levels are brought together, with
+    sources and takers among them. lowest, highest: no taker's level falls below the one, no source's rises
+    above the other. local: a replica stays in its rack. window: how many of the heaviest replicas that are
+    left a source offers. enough: a corridor of this width is level. steps: how many changes the search may
+    look for.
+    """
+
+    sets: Sequence[Sequence[int]]
+    racks: Sequence[int]
+    needed: Sequence[int]
+    level: Sequence[int]
+    room: Sequence[int]
+    ranked: Sequence[int]
+    sources: Sequence[int]
+    takers: Sequence[int]
+    replicas: Replicas
+    lowest: int
+    highest: int
+    local: bool
+    window: int
+    enough: int
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """moves: by replica, the broker it goes to. level: of each broker after. spent: changes looked for.
+    reach: how far from the mean the search looked; a limit beyond that changes nothing."""
+
+    moves: dict[int, int]
+    level: tuple[int, ...]
+    spent: int
+    reach: float
+
+
+Change = tuple[tuple[int, int], ...]
+"""Replicas and where each goes; applied together."""
+
+
+def search(task: Task) -> Found:
+    """The moves that bring the levels together as far as this search can."""
+    board = _Board(task)
+    board.narrow()
+    board.cheapen()
+    return Found(
+        dict(sorted(board.moved().items())),
+        tuple(board.level),
+        task.steps - board.steps,
+        board.reach,
+    )
+
+
+def corridor(task: Task, width: int) -> tuple[int, int] | None:
+    """The corridor of this width that the fewest bytes can reach, or None where none can be reached.
+
+    Those below must give up to its lower edge and those above take down to its upper edge, so at least the
+    larger of the two sums moves. The one grows with the edge, the other falls: the best is where they meet.
+    """
+    level = task.level
+    ranked, sources, takers = task.ranked, set(task.sources), set(task.takers)
+    mean = sum(level[broker] for broker in ranked) // len(ranked)
+    low = max([mean - width, *(level[broker] - width for broker in ranked if broker not in takers)])
+    high = min([mean, *(level[broker] for broker in ranked if broker not in sources)])
+    if low > high:
+        return None
+    while low < high:
+        edge = (low + high) // 2
+        give = sum(edge - level[broker] for broker in task.sources if level[broker] < edge)
+        take = sum(level[broker] - edge - width for broker in task.takers if level[broker] > edge + width)
+        if give < take:
+            low = edge + 1
+        else:
+            high = edge
+    return low, low + width
+
+
+_Changes = Callable[[int, int, int, int], Iterator[tuple[int, Change]]]
+"""Changes between a giver and a taker, each with the weight that goes over, near a least and a most one."""
+
+
+class _Board:
+    """Where every replica is, while the search moves it about."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.steps = task.steps
+        self.level = list(task.level)
+        self.room = list(task.room)
+        self.sets = [list(replicas) for replicas in task.sets]
+        self.at = list(task.replicas.home)
+        self.is_source = [False] * len(self.level)
+        for broker in task.sources:
+            self.is_source[broker] = True
+        # By broker, ascending by weight: what a source still holds and what it gave, what a taker took.
+        self.kept: list[list[tuple[int, int]]] = [[] for _ in self.level]
+        self.gone: list[list[tuple[int, int]]] = [[] for _ in self.level]
+        self.took: list[list[tuple[int, int]]] = [[] for _ in self.level]
+        for row, (home, weight) in enumerate(zip(task.replicas.home, task.replicas.weight, strict=True)):
+            self.kept[home].append((weight, row))
+        self.rank = [0] * len(self.at)
+        for held in self.kept:
+            held.sort()
+            for place, (_, row) in enumerate(reversed(held)):
+                self.rank[row] = place
+        total = sum(task.replicas.size)
+        # What a byte counts beside a level: one each where levels are bytes.
+        self.price = sum(task.replicas.weight) / total if total else 0.0
+        self.mean = sum(task.level[broker] for broker in task.ranked) / len(task.ranked)
+        self.reach = 0.0
+        self.low = self.high = 0
+        self.log: list[tuple[int, int]] = []
+
+    def moved(self) -> dict[int, int]:
+        """By replica, the broker that it moved to."""
+        pairs = enumerate(zip(self.at, self.task.replicas.home, strict=True))
+        return {row: at for row, (at, home) in pairs if at != home}
+
+    def span(self) -> tuple[int, int]:
+        """The least and the most level."""
+        levels = [self.level[broker] for broker in self.task.ranked]
+        return min(levels), max(levels)
+
+    # The rules
+
+    def fits(self, row: int, broker: int) -> bool:
+        """Whether the set of a replica stays good when the replica goes to a broker."""
+        task = self.task
+        partition = task.replicas.partition[row]
+        replicas = self.sets[partition]
+        if broker in replicas:
+            return False
+        rack = task.racks[broker]
+        if rack == task.racks[self.at[row]]:
+            return True
+        if task.local:
+            return False
+        slot = task.replicas.slot[row]
+        others = {task.racks[other] for place, other in enumerate(replicas) if place != slot}
+        others.add(rack)
+        return len(others) >= task.needed[partition]
+
+    def offered(self, row: int, broker: int, other: int | None) -> bool:
+        """Whether every replica that a source gave was among the heaviest it had left, after a change."""
+        homes = self.task.replicas.home
+        out = back = None
+        for one, to in ((row, broker), *(() if other is None else ((other, self.at[row]),))):
+            if self.at[one] == homes[one]:
+                out = one
+            elif to == homes[one]:
+                back = one
+        if out is None and back is None:
+            return True
+        # Whoever comes back comes back to where the other one leaves: a source takes nothing else.
+        gone = self.gone[homes[out if out is not None else back]]  # type: ignore[index]
+        count = len(gone) + (out is not None) - (back is not None)
+        lightest = next((self.rank[one] for _, one in gone if one != back), -1)
+        if out is not None:
+            lightest = max(lightest, self.rank[out])
+        return lightest - count < self.task.window
+
+    # Changes
+
+    def go(self, row: int, broker: int) -> None:
+        """Put a replica on a broker."""
+        replicas = self.task.replicas
+        weight, size, home, before = (
+            replicas.weight[row],
+            replicas.size[row],
+            replicas.home[row],
+            self.at[row],
+        )
+        entry = weight, row
+        if before == home:
+            del self.kept[home][bisect_left(self.kept[home], entry)]
+            insort(self.gone[home], entry)
+        else:
+            del self.took[before][bisect_left(self.took[before], entry)]
+        if broker == home:
+            del self.gone[home][bisect_left(self.gone[home], entry)]
+            insort(self.kept[home], entry)
+        else:
+            insort(self.took[broker], entry)
+        self.level[before] += weight
+        self.room[before] += size
+        self.level[broker] -= weight
+        self.room[broker] -= size
+        self.sets[replicas.partition[row]][replicas.slot[row]] = broker
+        self.at[row] = broker
+
+    def make(self, change: Change) -> None:
+        """Make a change, and note how to take it back."""
+        for row, broker in change:
+            self.log.append((row, self.at[row]))
+            self.go(row, broker)
+
+    def back_to(self, mark: int) -> None:
+        """Take back the changes since the log had this length."""
+        while len(self.log) > mark:
+            self.go(*self.log.pop())
+
+    def outside(self, level: int) -> int:
+        """How far a level is outside the corridor."""
+        if level < self.low:
+            return self.low - level
+        return level - self.high if level > self.high else 0
+
+    def cost(self, row: int, broker: int) -> int:
+        """How many more bytes the plan moves when a replica goes to a broker."""
+        home, size = self.task.replicas.home[row], self.task.replicas.size[row]
+        return (size if broker != home else 0) - (size if self.at[row] != home else 0)
+
+    def allowed(self, row: int, broker: int, other: int | None = None) -> bool:
+        """Whether a replica may go to a broker, in exchange for another one of the broker's or alone."""
+        task, giver = self.task, self.at[row]
+        replicas = task.replicas
+        if other is not None and replicas.partition[row] == replicas.partition[other]:
+            return False
+        net = replicas.weight[row] - (replicas.weight[other] if other is not None else 0)
+        bytes_ = replicas.size[row] - (replicas.size[other] if other is not None else 0)
+        for one, up, size in ((giver, net, -bytes_), (broker, -net, bytes_)):
+            if self.is_source[one]:
+                if up > 0 and self.level[one] + up > task.highest:
+                    return False
+            elif (up < 0 and self.level[one] + up < task.lowest) or size > self.room[one]:
+                return False
+        if not self.fits(row, broker) or (other is not None and not self.fits(other, giver)):
+            return False
+        return self.offered(row, broker, other)
+
+    def holds(self, giver: int, taker: int) -> Sequence[tuple[int, int]]:
+        """What one broker could give to another, ascending by weight."""
+        if self.is_source[giver]:
+            return self.kept[giver][-self.task.window :]
+        if self.is_source[taker]:
+            return [entry for entry in self.gone[taker] if self.at[entry[1]] == giver]
+        return self.took[giver]
+
+    def givers(self, broker: int) -> list[int]:
+        """Who could give to a broker, the least level first."""
+        if self.is_source[broker]:
+            return nsmallest(PARTNERS, {self.at[row] for _, row in self.gone[broker]}, key=self.order)
+        others = [taker for taker in self.task.takers if taker != broker and self.took[taker]]
+        return [
+            *nsmallest(PARTNERS, self.task.sources, key=self.order),
+            *nsmallest(PARTNERS, others, key=self.order),
+        ]
+
+    def takers(self, broker: int) -> list[int]:
+        """Who could take from a broker, the most level first."""
+        takers = [taker for taker in self.task.takers if taker != broker]
+        if not self.is_source[broker]:
+            homes = {self.task.replicas.home[row] for _, row in self.took[broker]}
+            takers += homes
+        return nlargest(PARTNERS, takers, key=self.order)
+
+    def order(self, broker: int) -> tuple[int, int]:
+        return self.level[broker], broker
+
+    def better(self, broker: int) -> Change | None:
+        """The change that brings a broker outside the corridor nearest to it for the fewest bytes."""
+        self.steps -= 1
+        below = self.level[broker] < self.low
+        partners = self.takers(broker) if below else self.givers(broker)
+        pairs = [(broker, other) if below else (other, broker) for other in partners]
+        best = self.best(pairs, self.single)
+        if best is None or best[0] >= 0:
+            best = min(filter(None, (best, self.best(pairs, self.exchange))), default=None)
+        return best[1] if best else None
+
+    def best(self, pairs: Iterable[tuple[int, int]], changes: _Changes) -> tuple[float, Change] | None:
+        """The best change of a kind between pairs of a giver and a taker, with its value: the lower, the
+        better. A change that brings nothing nearer is none."""
+        found: tuple[float, Change] | None = None
+        for giver, taker in pairs:
+            least = max(0, self.low - self.level[giver], self.level[taker] - self.high)
+            most = min(self.high - self.level[giver], self.level[taker] - self.low)
+            for net, change in changes(giver, taker, least, most):
+                gain = (
+                    self.outside(self.level[giver] + net)
+                    + self.outside(self.level[taker] - net)
+                    - self.outside(self.level[giver])
+                    - self.outside(self.level[taker])
+                )
+                if gain >= 0:
+                    continue
+                self.seen(giver, taker, net)
+                value = 2 * gain + self.price * sum(self.cost(row, to) for row, to in change)
+                if found is None or (value, change) < found:
+                    found = value, change
+        return found
+
+    def seen(self, giver: int, taker: int, net: int) -> None:
+        """Note how far from the mean a change leads."""
+        if self.is_source[giver]:
+            self.reach = max(self.reach, self.level[giver] + net - self.mean)
+        if not self.is_source[taker]:
+            self.reach = max(self.reach, self.mean - self.level[taker] + net)
+
+    def single(self, giver: int, taker: int, least: int, most: int) -> Iterator[tuple[int, Change]]:
+        """Moves of one replica whose weight is near what is needed."""
+        entries = self.holds(giver, taker)
+        for weight, row in self.near(entries, least, most):
+            if self.allowed(row, taker):
+                yield weight, ((row, taker),)
+
+    def near(self, entries: Sequence[tuple[int, int]], least: int, most: int) -> Iterator[tuple[int, int]]:
+        """The entries whose weights are next to a wanted one: from the least that is enough upwards, and
+        from there, or from the most that is allowed, downwards."""
+        place = bisect_left(entries, (least, -1))
+        yield from entries[place : place + NEAR]
+        place = bisect_left(entries, (min(least, most + 1), -1))
+        yield from entries[max(0, place - NEAR) : place]
+
+    def exchange(self, giver: int, taker: int, least: int, most: int) -> Iterator[tuple[int, Change]]:
+        """Two replicas change places; the difference of their weights is near what is needed."""
+        back = self.holds(taker, giver)
+        if not back:
+            return
+        for weight, row in self.holds(giver, taker):
+            place = bisect_left(back, (weight - least + 1, -1))
+            for other_weight, other in back[max(0, place - 2) : place + 1]:
+                net = weight - other_weight
+                if 0 < net <= max(least, most) and self.allowed(row, taker, other):
+                    yield net, ((row, taker), (other, giver))
+
+    # The search
+
+    def narrow(self) -> None:
+        """Narrow the corridor until nothing narrows it any more."""
+        step = 2
+        while step <= FINEST and self.steps > 0:
+            low, high = self.span()
+            if high - low <= self.task.enough:
+                return
+            goal = corridor(self.task, max(self.task.enough, (high - low) * (step - 1) // step))
+            mark = len(self.log)
+            if goal is None or not self.mend(*goal):
+                self.back_to(mark)
+                step *= 2
+
+    def mend(self, low: int, high: int) -> bool:
+        """Bring every broker into a corridor; whether it could be done."""
+        self.low, self.high = low, high
+        stuck: set[int] = set()
+        progress = False
+        while self.steps > 0:
+            worst = max(
+                (broker for broker in self.task.ranked if broker not in stuck),
+                key=lambda broker: (self.outside(self.level[broker]), -broker),
+                default=None,
+            )
+            if worst is None or not self.outside(self.level[worst]):
+                if not stuck:
+                    return True
+                if not progress:
+                    return False
+                stuck, progress = set(), False
+                continue
+            change = self.better(worst)
+            if change is None:
+                stuck.add(worst)
+            else:
+                self.make(change)
+                progress = True
+        return False
+
+    def cheapen(self) -> None:
+        """Take moves back, or put lighter replicas in their place, as long as the corridor holds."""
+        self.low, self.high = self.span()
+        again = True
+        while again and self.steps > 0:
+            again = False
+            for row in sorted(self.moved(), key=lambda row: (-self.task.replicas.size[row], row)):
+                self.steps -= 1
+                change = self.cheaper(row)
+                if change:
+                    self.make(change)
+                    again = True
+
+    def cheaper(self, row: int) -> Change | None:
+        """The change of one move that saves most bytes and leaves all levels inside the corridor."""
+        replicas, at = self.task.replicas, self.at[row]
+        home, weight = replicas.home[row], replicas.weight[row]
+        if (
+            self.level[home] - weight >= self.low
+            and self.level[at] + weight <= self.high
+            and self.allowed(row, home)
+        ):
+            return ((row, home),)
+        spare = min(self.level[home] - self.low, self.high - self.level[at])
+        offers = self.kept[home][-self.task.window :]
+        for place in range(bisect_left(offers, (weight - spare, -1)), bisect_left(offers, (weight, -1))):
+            other = offers[place][1]
+            if replicas.size[other] < replicas.size[row] and self.allowed(other, at, row):
+                return (other, at), (row, home)
+        return None
