@@ -61,6 +61,7 @@ EFFECT = {
     "moves.clients",
     "moves.verbs",
     "moves.world",
+    "placing",
     "report",
     "runs",
     "site",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from zkmigrate.runs.verb_context import VerbContext
 
 _TELL_EVENTS = ("run", "resume", "rollback")
-_ELSEWHERE = ("analyze", "collect", "init", "prove", "replay", "writers", "zxid")
+_ELSEWHERE = ("analyze", "collect", "init", "placement", "prove", "replay", "writers", "zxid")
 """Verbs and groups of verbs with a module of their own here; its ``command`` makes them."""
 
 _GROUPS = {
@@ -41,6 +41,7 @@ _GROUPS = {
         "status": "Show where a run stands and what it does now.",
         "report": "Write a page about a run: timeline, gaps, proofs.",
         "watch": "Check dest and source for days after a move.",
+        "placement": "Plan which brokers hold which replicas.",
     },
     "Move": {
         "run": "Begin a run.",

@@ -1,0 +1,169 @@
+"""The report of a plan as lines for a terminal, and as one JSON object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from zkmigrate.model.report import counted
+from zkmigrate.placement.plan import Notice, Plan
+from zkmigrate.placement.statistics import Spread, Statistics
+
+SHOWN = 20
+"""So many moves are shown; files, page and JSON have all."""
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def size(count: int) -> str:
+    """Bytes for people, such as ``1.5 GiB``."""
+    sign, left = "-" if count < 0 else "", float(abs(count))
+    for unit in _UNITS:
+        if left < 1024 or unit == _UNITS[-1]:
+            break
+        left /= 1024
+    return f"{sign}{left:.0f} B" if unit == "B" else f"{sign}{left:.1f} {unit}"
+
+
+def replicas(ids: Sequence[int]) -> str:
+    """A replica set as Kafka's tools show it."""
+    return f"[{','.join(map(str, ids))}]"
+
+
+def summary(plan: Plan, told: Statistics) -> str:
+    """What the plan does, in one line."""
+    if not plan.moves:
+        return "Nothing to move."
+    copied = f"{size(told.moved)} are copied" if told.moved else "no byte is copied"
+    changed = "1 replica set changes" if told.moves == 1 else f"{told.moves} replica sets change"
+    return f"{changed}, {copied}."
+
+
+def figures(told: Statistics) -> list[tuple[str, str, str]]:
+    """(what, before, after) of everything that is spread."""
+    rows = [
+        ("lowest free", size(told.before.lowest), size(told.after.lowest)),
+        ("highest free", size(told.before.highest), size(told.after.highest)),
+        ("range", size(told.before.range), size(told.after.range)),
+        ("range spread", _percent(told.before), _percent(told.after)),
+        ("standard deviation", size(told.before.deviation), size(told.after.deviation)),
+    ]
+    if told.rate_before is not None and told.rate_after is not None:
+        rows += [("rate per broker", *(_from_to(one, _rate) for one in (told.rate_before, told.rate_after)))]
+    rows += [("leaders per broker", *(_from_to(one, str) for one in told.leaders))]
+    rows += [("degree per broker", *(_from_to(one, str) for one in told.degree))]
+    return rows
+
+
+BROKER_HEAD = (
+    "broker", "rack", "free before", "free after", "change", "bytes in", "bytes out", "leaders", "replicas",
+    "degree",
+)  # fmt: skip
+
+
+def broker_rows(told: Statistics) -> list[tuple[str, ...]]:
+    """A row for every registered broker, under ``BROKER_HEAD``."""
+    return [
+        (
+            str(one.broker), one.rack or "-", size(one.before.free), size(one.after.free),
+            size(one.after.free - one.before.free), size(one.bytes_in), size(one.bytes_out),
+            _to(one.before.leaders, one.after.leaders), _to(one.before.replicas, one.after.replicas),
+            _to(one.before.degree, one.after.degree),
+        )
+        for one in told.brokers
+    ]  # fmt: skip
+
+
+MOVE_HEAD = ("partition", "before", "after", "copied")
+
+
+def move_rows(plan: Plan) -> list[tuple[str, ...]]:
+    """A row for every move in its order, under ``MOVE_HEAD``."""
+    return [
+        (f"{move.topic}-{move.number}", replicas(move.before), replicas(move.after), size(move.bytes))
+        for move in plan.moves
+    ]
+
+
+def remarks(plan: Plan, told: Statistics) -> list[str]:
+    """How good the plan is, and what limited it."""
+    lines = []
+    if told.eta is not None:
+        lines.append(
+            f"Lower bound for this range: {size(told.lower_bound)}, "
+            f"which is {told.eta:.2f} of the copied bytes (1.00 is optimal)."
+        )
+    if plan.limited:
+        lines.append(f"Limited by: {plan.limited}.")
+    return lines
+
+
+def notice_lines(notices: Iterable[Notice]) -> list[str]:
+    """Each notice with its id."""
+    return [f"{'refuses' if one.refuses else 'notice'} {one.id}: {one.text}" for one in notices]
+
+
+def lines(plan: Plan, told: Statistics, notices: Sequence[Notice]) -> list[str]:
+    """The whole report, but for the files."""
+    out = [summary(plan, told), *remarks(plan, told), ""]
+    out += _table([("", "before", "after"), *figures(told)])
+    out += ["", *_table([BROKER_HEAD, *broker_rows(told)])]
+    if plan.moves:
+        rows = move_rows(plan)
+        out += ["", *_table([MOVE_HEAD, *rows[:SHOWN]])]
+        if len(rows) > SHOWN:
+            out.append(f"and {len(rows) - SHOWN} more")
+    if plan.phases:
+        out += ["", f"{counted(len(plan.phases), 'phase')}, one after the other:"]
+        out += [
+            f"  phase {number}: {counted(len(phase), 'partition')}, {size(sum(m.bytes for m in phase))}"
+            for number, phase in enumerate(plan.phases)
+        ]
+    return [*out, "", *notice_lines(notices)] if notices else out
+
+
+def body(plan: Plan, told: Statistics, notices: Sequence[Notice]) -> dict[str, Any]:
+    """The report as JSON. Sizes are bytes."""
+    return {
+        "moves": [_move(move) for move in plan.moves],
+        "phases": [[_move(move) for move in phase] for phase in plan.phases],
+        "limited": plan.limited,
+        "notices": [asdict(notice) for notice in notices],
+        "statistics": {
+            **asdict(told),
+            "range_before": told.before.range,
+            "range_after": told.after.range,
+            "range_spread_before": told.before.percent,
+            "range_spread_after": told.after.percent,
+            "eta": told.eta,
+        },
+    }
+
+
+def _move(move: Any) -> dict[str, Any]:
+    return {
+        "topic": move.topic, "partition": move.number, "before": list(move.before),
+        "after": list(move.after), "size": move.size, "bytes": move.bytes,
+    }  # fmt: skip
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _percent(spread: Spread) -> str:
+    return "-" if spread.percent is None else f"{spread.percent:.1f} %"
+
+
+def _from_to(spread: Spread, shown: Callable[[int], str]) -> str:
+    return f"{shown(spread.lowest)} to {shown(spread.highest)}"
+
+
+def _rate(count: int) -> str:
+    return f"{size(count)}/s"
+
+
+def _to(before: int, after: int) -> str:
+    return str(before) if before == after else f"{before} -> {after}"
