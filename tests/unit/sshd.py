@@ -20,7 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from zkmigrate.hosts.transport import Limits, Transport, TransportError
+from zkmigrate.hosts.transport.failure import TransportError
+from zkmigrate.hosts.transport.ssh import Limits, Transport
 from zkmigrate.inventory.inventory import Inventory
 
 PRIVILEGE_SEPARATION = Path("/run/sshd")

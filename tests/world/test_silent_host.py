@@ -17,14 +17,14 @@ from tests.world.operator import Operator, quiet_world
 from zkmigrate import deadline
 from zkmigrate.engine.history import History
 from zkmigrate.engine.ports import Answer, WatchPort
-from zkmigrate.engine.watch import HOST_UNREACHABLE, past_deadline
+from zkmigrate.engine.watch import past_deadline
 from zkmigrate.errors import HostError
 from zkmigrate.model.change import Change, Outcome
 from zkmigrate.model.fact import Reading, Unknown
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
-from zkmigrate.model.window import Word
+from zkmigrate.model.window import Trouble, Word
 from zkmigrate.moves.rules.window_rules import WINDOW, deadline_s
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.moves.world.world import SESSION_TIMEOUT_MS, SLICE_S
@@ -78,7 +78,7 @@ class ModelWatch(WatchPort):
             return late
         for name in sorted(self.operator.silent - self.known):
             if self.renewing and world.now - self.heard.get(name, world.now) > 2.0:
-                return Finding(HOST_UNREACHABLE, "the lease is renewed", Held.UNKNOWN, target=name)
+                return Finding(Trouble.HOST_UNREACHABLE, "the lease is renewed", Held.UNKNOWN, target=name)
         return None
 
     def answered(self, finding: Finding, /) -> None:

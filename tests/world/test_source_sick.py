@@ -11,11 +11,10 @@ from tests.world.operator import Operator, quiet_world
 from zkmigrate.engine.events import Alarm, Turned
 from zkmigrate.engine.history import History
 from zkmigrate.engine.ports import Answer, WatchPort
-from zkmigrate.engine.watch import LOOK_UNKNOWN
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
-from zkmigrate.model.window import Word
+from zkmigrate.model.window import Trouble, Word
 from zkmigrate.moves.rules import probes
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.moves.world.world import SESSION_TIMEOUT_MS, World
@@ -88,9 +87,9 @@ def test_source_without_a_quorum_turns_the_window_back_and_no_session_is_lost(
 
     ended = operator.forward(hold_at="cut")
 
-    assert (ended.code, [f.id for f in ended.findings]) == (7, [probes.SOURCE_SICK])
+    assert (ended.code, [f.id for f in ended.findings]) == (7, [Trouble.SOURCE_SICK])
     alarms = [(e.phase, e.finding.id, e.decision) for e in operator.events if isinstance(e, Alarm)]
-    assert alarms == [("cut", probes.SOURCE_SICK, "back")]
+    assert alarms == [("cut", Trouble.SOURCE_SICK, "back")]
     assert world.now - operator.held_at > away_s, "the way back waited for source"
     assert [n for n in world.inventory.dest_names if world.hosts[n].fence.holds(world.now)] == []
     assert {world.mode(name) for name in world.inventory.dest_names} == {"observer"}
@@ -131,5 +130,5 @@ def test_source_hosts_that_are_not_heard_are_unknown_not_sick(tmp_path: Path) ->
 
     ended = operator.forward(hold_at="cut")
 
-    assert (ended.code, [f.id for f in ended.findings]) == (7, [LOOK_UNKNOWN])
+    assert (ended.code, [f.id for f in ended.findings]) == (7, [Trouble.LOOK_UNKNOWN])
     assert {world.mode(name) for name in world.inventory.dest_names} == {"observer"}

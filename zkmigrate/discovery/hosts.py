@@ -10,7 +10,8 @@ from typing import TypeVar
 from zkmigrate.discovery import host_survey
 from zkmigrate.discovery.host_survey import HostSurvey
 from zkmigrate.errors import UsageError
-from zkmigrate.hosts.transport import Transport, TransportError
+from zkmigrate.hosts.transport.failure import TransportError
+from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import Ssh
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 

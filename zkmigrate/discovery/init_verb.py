@@ -23,7 +23,8 @@ from zkmigrate.discovery.hosts import DirectHosts, HostReader
 from zkmigrate.discovery.init_request import InitOptions, NamedHost, named_hosts, transport_ssh
 from zkmigrate.errors import InventoryError, UsageError
 from zkmigrate.hosts.jump_host import Hop
-from zkmigrate.hosts.transport import Transport, own_addresses
+from zkmigrate.hosts.transport import own_addresses
+from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory import inventory as inventories
 from zkmigrate.inventory.inventory import Ssh
 from zkmigrate.kafka.clients import admin as kafka_client

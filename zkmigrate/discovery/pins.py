@@ -8,7 +8,8 @@ from pathlib import Path
 
 from zkmigrate.discovery.hosts import HostReader
 from zkmigrate.errors import UsageError
-from zkmigrate.hosts.transport import Transport, TransportError
+from zkmigrate.hosts.transport.failure import TransportError
+from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.hosts.transport.trust import HostKey, fingerprint
 from zkmigrate.model.fact import Seen, Unknown
 

@@ -18,7 +18,6 @@ from zkmigrate.engine.history import Leave, Next
 from zkmigrate.engine.hold_file import Hold
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.ports import Answer, World
-from zkmigrate.engine.watch import DEADLINE
 from zkmigrate.engine.window_walk import Window
 from zkmigrate.errors import LockedError, UsageError
 from zkmigrate.inventory.inventory import Inventory
@@ -26,6 +25,7 @@ from zkmigrate.model.change import inverses
 from zkmigrate.model.finding import few
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Context, Way
+from zkmigrate.model.window import Trouble
 
 _POLL_S = 0.2
 _SAY_S = 60.0
@@ -221,7 +221,7 @@ class HoldPoints:
             elif how == "answered":
                 how, by = answer.word, answer.by
         except Leave as leave:
-            how = "deadline" if any(f.id == DEADLINE for f in leave.outcome.findings) else how
+            how = "deadline" if any(f.id == Trouble.DEADLINE for f in leave.outcome.findings) else how
             raise
         finally:
             if hold.mark and how in ("go", "back"):

@@ -35,10 +35,6 @@ from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
 from zkmigrate.model.window import Probe, Trouble, WindowSpec, WindowSteps
 
-LEASE_LAPSED = Trouble.LEASE_LAPSED.value
-HOST_UNREACHABLE = Trouble.HOST_UNREACHABLE.value
-DEADLINE = Trouble.DEADLINE.value
-LOOK_UNKNOWN = Trouble.LOOK_UNKNOWN.value
 _REFUSED = 3
 LEAST_MS = 1
 """The shortest lease that zkm-host takes."""
@@ -140,13 +136,13 @@ class Watch(WatchPort):
         session = self._session
         with self._guard:
             if isinstance(session, _Leased) and session.renewing and self._now() >= session.deadline:
-                self._found.setdefault(("", DEADLINE), past_deadline(session.steps))
+                self._found.setdefault(("", Trouble.DEADLINE), past_deadline(session.steps))
             open_ = [
                 f
                 for key, f in self._found.items()
                 if f.blocks and not (key in self._answered and self._answered[key].held is f.held)
             ]
-        return min(open_, key=lambda f: f.id != LEASE_LAPSED, default=None)
+        return min(open_, key=lambda f: f.id != Trouble.LEASE_LAPSED, default=None)
 
     def answered(self, finding: Finding, /) -> None:
         with self._guard:
@@ -192,7 +188,7 @@ class Watch(WatchPort):
             elif self._now() - self._second.reached(host) > _LATE * period:
                 delivered = self._round(session, host, delivered)
             else:
-                self._clear(host, HOST_UNREACHABLE)
+                self._clear(host, Trouble.HOST_UNREACHABLE)
 
     def _order(self, session: _Leased) -> None:
         """Tell the second process until when it may renew."""
@@ -225,7 +221,7 @@ class Watch(WatchPort):
         elif outcome.rc:
             self._store(_undelivered(host, self._now() - delivered, outcome.output.strip()))
         else:
-            self._clear(host, HOST_UNREACHABLE)
+            self._clear(host, Trouble.HOST_UNREACHABLE)
         return self._now()
 
     def _prober(self, session: _Session, probe: Probe) -> None:
@@ -238,9 +234,9 @@ class Watch(WatchPort):
             except Exception as error:  # a probe that fails is itself something the walk must hear of
                 seen = f"{type(error).__name__}: {error}"
                 claim = f"the probe {probe.name} answers"
-                findings = (Finding(LOOK_UNKNOWN, claim, Held.UNKNOWN, seen=seen, target=probe.name),)
+                findings = (Finding(Trouble.LOOK_UNKNOWN, claim, Held.UNKNOWN, seen=seen, target=probe.name),)
             else:
-                self._clear(probe.name, LOOK_UNKNOWN)
+                self._clear(probe.name, Trouble.LOOK_UNKNOWN)
             for finding in findings:
                 self._store(finding)
 
@@ -288,18 +284,21 @@ class _Leased(_Session):
 def _lapsed(host: str, seen: str) -> Finding:
     claim, needed = "the block on the host held without a gap", "every renewal finds its entries still there"
     moves = ("let the run walk back, then run again",)
-    return Finding(LEASE_LAPSED, claim, Held.NO, seen=seen, needed=needed, moves=moves, target=host)
+    return Finding(Trouble.LEASE_LAPSED, claim, Held.NO, seen=seen, needed=needed, moves=moves, target=host)
 
 
 def _undelivered(host: str, silent: float, why: str) -> Finding:
     claim, needed = "the lease is renewed on the host", "a renewal within the lease's time"
     seen = f"nothing delivered for {silent:.1f} s: {why}"
     moves = ("let the run walk back, then mend the connection",)
-    return Finding(HOST_UNREACHABLE, claim, Held.UNKNOWN, seen=seen, needed=needed, moves=moves, target=host)
+    return Finding(
+        Trouble.HOST_UNREACHABLE, claim, Held.UNKNOWN, seen=seen, needed=needed, moves=moves, target=host
+    )
 
 
 def past_deadline(steps: WindowSteps) -> Finding:
     """The way back must start now, or sessions are lost."""
     claim = "there is still time to turn back without losing a session"
     seen, needed = "the deadline for the way back has passed", f"{steps.seals.upper()} before the deadline"
-    return Finding(DEADLINE, claim, Held.NO, seen=seen, needed=needed, moves=("let the run walk back",))
+    moves = ("let the run walk back",)
+    return Finding(Trouble.DEADLINE, claim, Held.NO, seen=seen, needed=needed, moves=moves)

@@ -19,12 +19,12 @@ from zkmigrate.engine.hold_file import Hold
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.logbook import Logbook
 from zkmigrate.engine.ports import Answer, World
-from zkmigrate.engine.watch import LEASE_LAPSED, past_deadline
+from zkmigrate.engine.watch import past_deadline
 from zkmigrate.inventory.inventory import Policy
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
-from zkmigrate.model.window import Decision, WindowSpec, Word
+from zkmigrate.model.window import Decision, Trouble, WindowSpec, Word
 
 _RETRY_S = 1.0
 _HOLD_S = 0.1
@@ -171,7 +171,8 @@ class Window:
             word = answer.word
         what = f"{finding.id}: {finding.seen or finding.verdict}"
         if word == "back":
-            raise Leave(Turn(stage.id, what, 9 if finding.id == LEASE_LAPSED else 7, findings=findings))
+            code = 9 if finding.id == Trouble.LEASE_LAPSED else 7
+            raise Leave(Turn(stage.id, what, code, findings=findings))
         if word == "stop":
             raise Leave(RunEnded(6, f"stopped at {at.id} by what was seen beside it: {what}", findings))
 

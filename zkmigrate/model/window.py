@@ -32,12 +32,6 @@ class Phase(StrEnum):
     CHECKED = "checked"
     OPEN = "open"
 
-    @property
-    def none_sealed(self) -> bool:
-        """True until the first SEAL is sent: every host goes back by itself when its lease ends. Whether all
-        hosts are sealed is another question: ``WindowSpec.without_operator``."""
-        return self in Phase.ARMED.until(Phase.SEALED)
-
     def until(self, end: Phase) -> tuple[Phase, ...]:
         """This phase and those after it, before ``end``."""
         every = list(Phase)

@@ -30,7 +30,7 @@ from zkmigrate import deadline
 from zkmigrate.engine import journal, runs
 from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.run import Walk
-from zkmigrate.engine.watch import LEASE_LAPSED, Watch
+from zkmigrate.engine.watch import Watch
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory.inventory import Inventory, Lease, Policy
 from zkmigrate.model.change import Outcome
@@ -39,7 +39,7 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.sampling import Note
 from zkmigrate.model.step import AnyStep, Hazard, Verdict, Waiting, Way
-from zkmigrate.model.window import Decision, Phase, Probe, WindowSpec, WindowSteps
+from zkmigrate.model.window import Decision, Phase, Probe, Trouble, WindowSpec, WindowSteps
 
 STEPS = WindowSteps(
     phases={
@@ -201,7 +201,7 @@ def test_a_lease_that_ended_while_nobody_was_there_turns_it_back(toy: Windowed, 
     toy.lapses = toy.clock.t + LEASE_S
     toy.clock.t += LEASE_S + 1
     ended = toy.process(resume)
-    assert (ended.code, [finding.id for finding in ended.findings]) == (9, [LEASE_LAPSED])
+    assert (ended.code, [finding.id for finding in ended.findings]) == (9, [Trouble.LEASE_LAPSED])
     assert (toy.hosts.values, set(toy.hosts.files)) == (BEFORE, {(host, "/file") for host in HOSTS})
 
 

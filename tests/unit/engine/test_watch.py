@@ -26,7 +26,7 @@ from zkmigrate.engine import events, journal
 from zkmigrate.engine.history import History
 from zkmigrate.engine.ports import WatchPort
 from zkmigrate.engine.renewal_process import SecondRenewer
-from zkmigrate.engine.watch import DEADLINE, HOST_UNREACHABLE, LEASE_LAPSED, LOOK_UNKNOWN, Watch
+from zkmigrate.engine.watch import Watch
 from zkmigrate.errors import HostError
 from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.inventory.inventory import Lease, Policy
@@ -35,7 +35,7 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Blocked, Context, Verdict, Way
-from zkmigrate.model.window import Decide, Decision, Probe, Word
+from zkmigrate.model.window import Decide, Decision, Probe, Trouble, Word
 from zkmigrate.moves.rules import probes
 from zkmigrate.moves.world.ensemble import srvr
 from zkmigrate.zookeeper.data.four_letter_words import Srvr, parse_srvr
@@ -230,7 +230,7 @@ def test_no_renewal_reaches_past_the_deadline(tmp_path: Path) -> None:
         watch.follow(*fenced(tmp_path), CONTEXT)
         assert sorted(renew.sent[:3])[0] == ("d1", 1500, 1500)
         moment.t = 1008.5
-        assert what(watch).id == DEADLINE
+        assert what(watch).id == Trouble.DEADLINE
         threads = [t for t in threading.enumerate() if t.name.startswith("renew-")]
         count = len(renew.sent)
         eventually("the renewers run on", lambda: len(threads) == 3 and all(t.is_alive() for t in threads))
@@ -256,7 +256,7 @@ def test_a_resumed_window_counts_from_the_first_fence_by_the_wall_clock(tmp_path
         assert watch.left_s() == pytest.approx(5.0)
 
 
-@pytest.mark.parametrize(("answer", "found"), [("lapsed", LEASE_LAPSED), ("", DEADLINE)])
+@pytest.mark.parametrize(("answer", "found"), [("lapsed", Trouble.LEASE_LAPSED), ("", Trouble.DEADLINE)])
 def test_a_window_taken_up_after_its_deadline_asks_once_whether_the_lease_has_ended(
     tmp_path: Path, answer: str, found: str
 ) -> None:
@@ -296,7 +296,7 @@ def test_a_lapsed_lease_is_the_first_finding(tmp_path: Path) -> None:
         watch.follow(*fenced(tmp_path), CONTEXT)
         eventually("both are seen", lambda: len(watch._found) == 2)
         found = what(watch)
-        assert (found.id, found.target) == (LEASE_LAPSED, "d2")
+        assert (found.id, found.target) == (Trouble.LEASE_LAPSED, "d2")
         watch.answered(found)
         assert watch.finding() == sick
         watch.answered(sick)
@@ -335,7 +335,7 @@ def test_a_silent_host_counts_after_the_cuts_time_and_is_forgiven(tmp_path: Path
         watch.follow(stage, history, CONTEXT)
         eventually("the silence is seen", lambda: watch.finding() is not None)
         found = what(watch)
-        assert (found.id, found.target, found.held) == (HOST_UNREACHABLE, "d3", Held.UNKNOWN)
+        assert (found.id, found.target, found.held) == (Trouble.HOST_UNREACHABLE, "d3", Held.UNKNOWN)
         renew.answer = lambda _host: Outcome(0, "renewed")
         eventually("the answer is seen", lambda: watch.finding() is None)
 
@@ -352,7 +352,7 @@ def test_a_probe_that_breaks_is_a_finding_and_heals(tmp_path: Path) -> None:
         watch.follow(*fenced(tmp_path), CONTEXT)
         eventually("the broken probe is seen", lambda: watch.finding() is not None)
         found = what(watch)
-        assert (found.id, found.target, found.seen) == (LOOK_UNKNOWN, "canary", "OSError: no route")
+        assert (found.id, found.target, found.seen) == (Trouble.LOOK_UNKNOWN, "canary", "OSError: no route")
         broken[0] = False
         eventually("the probe has healed", lambda: watch.finding() is None)
 
@@ -397,7 +397,7 @@ def trouble(id: str) -> Finding:
     return Finding(id, "all is well", Held.NO, seen="it is not", target="d1")
 
 
-@pytest.mark.parametrize(("id", "code"), [(LEASE_LAPSED, 9), (HOST_UNREACHABLE, 7)])
+@pytest.mark.parametrize(("id", "code"), [(Trouble.LEASE_LAPSED, 9), (Trouble.HOST_UNREACHABLE, 7)])
 def test_a_finding_turns_the_walk_back_between_steps(tmp_path: Path, id: str, code: int) -> None:
     tiny, watch = rehearsed(tmp_path)
     watch.findings = [trouble(id)]
@@ -411,7 +411,7 @@ def test_a_finding_turns_the_walk_back_between_steps(tmp_path: Path, id: str, co
 
 def test_the_time_left_to_turn_back_is_not_counted_on_the_way_back(tmp_path: Path) -> None:
     tiny, watch = rehearsed(tmp_path)
-    watch.findings = [trouble(HOST_UNREACHABLE)]
+    watch.findings = [trouble(Trouble.HOST_UNREACHABLE)]
     tiny.seen.clear()
     tiny.process(forward)
     turned = next(n for n, e in enumerate(tiny.seen) if isinstance(e, events.Turned) and e.way is Way.BACK)
@@ -424,7 +424,7 @@ def test_a_finding_is_heard_while_a_step_waits(tmp_path: Path) -> None:
     tiny, watch = rehearsed(tmp_path)
 
     def waits(way: Way) -> Verdict:
-        watch.findings = [trouble(HOST_UNREACHABLE)]
+        watch.findings = [trouble(Trouble.HOST_UNREACHABLE)]
         return waiting("a proof", 1e9)(way)
 
     tiny.steps["prove"].verdict = waits
@@ -438,12 +438,12 @@ def test_a_step_that_is_blocked_by_a_lapsed_lease_is_not_what_the_run_ended_for(
     def lapsed(way: Way) -> Verdict | None:
         if way is Way.BACK:
             return None
-        watch.findings = [trouble(LEASE_LAPSED)]
+        watch.findings = [trouble(Trouble.LEASE_LAPSED)]
         return Blocked((trouble("prove.changed"),))
 
     tiny.steps["prove"].verdict = lapsed
     ended = tiny.process(forward)
-    assert (ended.code, [f.id for f in ended.findings]) == (9, [LEASE_LAPSED])
+    assert (ended.code, [f.id for f in ended.findings]) == (9, [Trouble.LEASE_LAPSED])
 
 
 def asks(phase: str, finding: Finding, policy: Policy) -> Decision:
@@ -495,7 +495,7 @@ def test_with_a_real_watch_a_lease_that_lapses_brings_everything_back(tiny: Tiny
     tiny.hosts.answer = cutting
     tiny.watch = Watch(HOSTS, renew, tiny.clock.now, tiny.clock.wall)
     ended = tiny.process(forward)
-    assert (ended.code, ended.findings[0].id) == (9, LEASE_LAPSED)
+    assert (ended.code, ended.findings[0].id) == (9, Trouble.LEASE_LAPSED)
     assert {path for _, path in tiny.hosts.files} == {"/one", "/two"}
 
 
@@ -529,7 +529,7 @@ def test_one_silent_look_is_not_yet_trouble_two_are() -> None:
     probe = probes.block(("d1",), lambda: {"d1": reading})
     assert list(probe.ask()) == []
     (found,) = probe.ask()
-    assert (found.id, found.held) == (LOOK_UNKNOWN, Held.UNKNOWN)
+    assert (found.id, found.held) == (Trouble.LOOK_UNKNOWN, Held.UNKNOWN)
 
 
 def test_a_broker_must_stay_silent_twice() -> None:
@@ -591,8 +591,8 @@ WELL, SICK, UNHEARD = (
     ensemble(APART, APART, REFUSED),
     ensemble(SILENT, SILENT, LEADS),
 )
-HELD = [(LOOK_UNKNOWN, Held.YES), (probes.SOURCE_SICK, Held.YES)]
-NOT_HELD = [(LOOK_UNKNOWN, Held.YES), (probes.SOURCE_SICK, Held.NO)]
+HELD = [(Trouble.LOOK_UNKNOWN, Held.YES), (Trouble.SOURCE_SICK, Held.YES)]
+NOT_HELD = [(Trouble.LOOK_UNKNOWN, Held.YES), (Trouble.SOURCE_SICK, Held.NO)]
 
 
 @pytest.mark.parametrize(
@@ -602,7 +602,7 @@ NOT_HELD = [(LOOK_UNKNOWN, Held.YES), (probes.SOURCE_SICK, Held.NO)]
         ([SICK, WELL, SICK], [[], HELD, []]),
         ([UNHEARD, WELL, UNHEARD], [[], HELD, []]),
         ([SICK, SICK, WELL], [[], NOT_HELD, HELD]),
-        ([UNHEARD, UNHEARD, WELL], [[], [(LOOK_UNKNOWN, Held.UNKNOWN)], HELD]),
+        ([UNHEARD, UNHEARD, WELL], [[], [(Trouble.LOOK_UNKNOWN, Held.UNKNOWN)], HELD]),
         ([UNHEARD, SICK], [[], NOT_HELD]),
     ],
     ids=["well", "sick once", "unheard once", "sick", "unheard", "unheard, then sick"],
@@ -619,7 +619,7 @@ def test_source_must_be_sick_or_unheard_twice(
 def test_a_sick_source_is_told_with_what_each_server_said() -> None:
     probe = probes.source(lambda: SICK)
     tuple(probe.ask())
-    found = next(f for f in probe.ask() if f.id == probes.SOURCE_SICK)
+    found = next(f for f in probe.ask() if f.id == Trouble.SOURCE_SICK)
     assert found.seen == "s1 not serving, s2 not serving, s3 unknown (refused): nothing listens"
 
 
@@ -637,10 +637,10 @@ WHOLE = HostStatus(
     ("status", "ids"),
     [
         (WHOLE, []),
-        (replace(WHOLE, fence_entries=0), [probes.BLOCK_LEAKS]),
-        (replace(WHOLE, cut_entries=0), [probes.BLOCK_LEAKS]),
-        (replace(WHOLE, out6="present"), [probes.BLOCK_LEAKS]),
-        (replace(WHOLE, lapsed=True), [LEASE_LAPSED]),
+        (replace(WHOLE, fence_entries=0), [Trouble.BLOCK_LEAKS]),
+        (replace(WHOLE, cut_entries=0), [Trouble.BLOCK_LEAKS]),
+        (replace(WHOLE, out6="present"), [Trouble.BLOCK_LEAKS]),
+        (replace(WHOLE, lapsed=True), [Trouble.LEASE_LAPSED]),
         (replace(WHOLE, phase="fenced", cut_entries=0), []),
         (replace(WHOLE, phase="armed", fence_entries=0, cut_entries=0), []),
         (replace(WHOLE, phase="open", fence_entries=0, cut_entries=0), []),

@@ -24,14 +24,14 @@ from tests.unit.engine_world import (
 from zkmigrate.engine import events, journal
 from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.run import Walk
-from zkmigrate.engine.watch import LOOK_UNKNOWN, Watch
+from zkmigrate.engine.watch import Watch
 from zkmigrate.inventory.inventory import Inventory, Policy
 from zkmigrate.model.change import Outcome
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Verdict, Waiting, Way
-from zkmigrate.model.window import Decision, Probe, WatchSpec, Word
+from zkmigrate.model.window import Decision, Probe, Trouble, WatchSpec, Word
 
 FILES = {(host, f"/{name}"): b"new" for name in "abc" for host in HOSTS}
 BEFORE_B = {(host, "/a") for host in HOSTS}
@@ -162,7 +162,7 @@ def test_asked_it_goes_on_back_or_stops_and_nobody_means_stop(
 def test_a_probe_that_fails_is_a_finding_too(tmp_path: Path) -> None:
     toy = Watched(tmp_path / "r", broken=True)
     assert toy.process(forward).code == 0
-    assert toy.decided == [f"b {LOOK_UNKNOWN}"]
+    assert toy.decided == [f"b {Trouble.LOOK_UNKNOWN}"]
 
 
 def test_on_the_way_back_nothing_is_watched(tmp_path: Path) -> None:

@@ -18,7 +18,10 @@ from zkmigrate.engine.apply import Apply, ChannelApply
 from zkmigrate.errors import HostError
 from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.facts.status import reach
-from zkmigrate.hosts.transport import Channels, Program, ProgramPaths, Transport, own_addresses
+from zkmigrate.hosts.transport import own_addresses
+from zkmigrate.hosts.transport.channels import Channels
+from zkmigrate.hosts.transport.program import Program, ProgramPaths
+from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients import admin as kafka_client
 from zkmigrate.kafka.clients import topics as topic_client

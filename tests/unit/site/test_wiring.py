@@ -31,8 +31,7 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.sampling import Note
 from zkmigrate.model.step import Context
-from zkmigrate.model.window import Probe
-from zkmigrate.moves.rules import probes
+from zkmigrate.model.window import Probe, Trouble
 from zkmigrate.moves.rules.lease import in_force
 from zkmigrate.moves.rules.window_rules import WINDOW
 from zkmigrate.moves.world.ensemble import UNSERVING
@@ -72,7 +71,7 @@ def test_the_watch_of_a_site_asks_source_whether_it_serves(ssh: Ssh) -> None:
             held = {finding.id: finding.held for finding in asking.ask()}
         finally:
             site.close()
-    assert held[probes.SOURCE_SICK] is Held.NO
+    assert held[Trouble.SOURCE_SICK] is Held.NO
     assert said == ["srvr"] * 6
     assert [(probe.name, probe.within_s) for probe in asked] == [
         ("block on 3 hosts", 3.0), ("brokers", math.inf), ("source", math.inf),

@@ -47,15 +47,9 @@ STEPS = WindowSteps(
 TO_SEAL = (*STEPS.between(STEPS.begins, STEPS.seals), STEPS.seals)
 BEFORE_SEAL = TO_SEAL[:-1]
 
-_BEFORE_SEAL: dict[Trouble, Decision] = {
-    Trouble.LEASE_LAPSED: Decision.BACK,
-    Trouble.HOST_UNREACHABLE: Decision.BACK,
-    Trouble.BLOCK_LEAKS: Decision.BACK,
-    Trouble.DEADLINE: Decision.BACK,
-    Trouble.SOURCE_SICK: Decision.BACK,
-    Trouble.STEP_BLOCKED: Decision.BACK,
-    Trouble.LOOK_UNKNOWN: Decision.BACK,
-}
+NONE_SEALED = Phase.ARMED.until(Phase.SEALED)
+"""The phases before the first SEAL is sent: every host goes back by itself when its lease ends. Whether all
+hosts are sealed is another question: :func:`without_operator`."""
 
 # Between SEAL and OPEN no lease ends. A host that cannot be reached stays shut or finishes alone, and turning
 # back while it may be starting would make two ensembles. Only what the operator still sees from all hosts (a
@@ -74,15 +68,16 @@ _SEALED: dict[Trouble, Decision] = {
 def decide(phase: Phase, trouble: Trouble, broker_lost: BrokerPolicy = "ask") -> Decision:
     """The decision for one trouble in one phase; ``broker_lost`` is ``policy.broker_lost_in_window``.
 
-    After OPEN the answer is always ``GO``: there is no plain way back any more.
+    Before SEAL all other trouble turns back. After OPEN the answer is always ``GO``: there is no plain way
+    back any more.
     """
     if phase is Phase.OPEN:
         return Decision.GO
     if trouble is Trouble.BROKER_LOST:
         wanted = {"back": Decision.BACK, "forward": Decision.GO, "ask": Decision.ASK}[broker_lost]
         # Once GO is out the quickest help for a lost broker is dest's own quorum.
-        return wanted if phase.none_sealed else Decision.GO
-    return (_BEFORE_SEAL if phase.none_sealed else _SEALED)[trouble]
+        return wanted if phase in NONE_SEALED else Decision.GO
+    return Decision.BACK if phase in NONE_SEALED else _SEALED[trouble]
 
 
 def without_operator(all_sealed: bool) -> Word:

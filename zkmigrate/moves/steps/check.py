@@ -68,9 +68,9 @@ class CheckStep(OfDependent, Step[CheckFacts]):
     hazard = Hazard.WINDOW
     by_hand = ByHand(
         needs="`phase=started` on all. Finish before the hosts open by themselves; `stand` shows `served_s`.",
-        weaker="`dump` shows who owns which ephemeral, but no czxid. A follower shows that the disks held Z: "
-        "until dest makes its first transaction, the hosts that formed the quorum show the last one from the "
-        "disks (one that joined later shows dest's own epoch, which proves nothing). If none does, see `New "
+        weaker="`dump` shows who owns which ephemeral, but no czxid. A follower shows that the disks held Z. "
+        "Until dest makes its first transaction, the hosts that formed the quorum show the last one from the "
+        "disks. One that joined later shows dest's own epoch, which proves nothing. If none does, see `New "
         "election` in ZooKeeper's log on each host: the zxid that it proposes must be at least Z.",
         forward=_by_hand,
     )

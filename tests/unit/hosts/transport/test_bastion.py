@@ -11,8 +11,8 @@ import pytest
 
 from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
-from zkmigrate.hosts.transport import Limits, Transport, TransportError
-from zkmigrate.hosts.transport.ssh import Purpose
+from zkmigrate.hosts.transport.failure import TransportError
+from zkmigrate.hosts.transport.ssh import Limits, Purpose, Transport
 from zkmigrate.inventory.inventory import Inventory
 
 WHENCE = ["sh", "-c", "echo $SSH_CONNECTION"]

@@ -13,7 +13,9 @@ from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
 from zkmigrate import deadline
 from zkmigrate.errors import UsageError
-from zkmigrate.hosts.transport import Channels, Transport, TransportError
+from zkmigrate.hosts.transport.channels import Channels
+from zkmigrate.hosts.transport.failure import TransportError
+from zkmigrate.hosts.transport.ssh import Transport
 
 SPEAKER = r"""#!/bin/sh
 started="$*"

@@ -12,7 +12,9 @@ import pytest
 from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
 from zkmigrate.hosts import zkm_host
-from zkmigrate.hosts.transport import Program, ProgramPaths, Transport, TransportError
+from zkmigrate.hosts.transport.failure import TransportError
+from zkmigrate.hosts.transport.program import Program, ProgramPaths
+from zkmigrate.hosts.transport.ssh import Transport
 
 VISUDO = '#!/bin/sh\n[ "$1" = -cqf ] || exit 9\ngrep -q NOPASSWD "$2"\n'
 

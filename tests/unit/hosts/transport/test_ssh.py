@@ -17,8 +17,10 @@ from tests.unit import sshd as daemon
 from tests.unit.loopback import listening
 from tests.unit.sshd import Sshd
 from zkmigrate.errors import UsageError
-from zkmigrate.hosts.transport import Limits, Transport, TransportError, quote
+from zkmigrate.hosts.transport import quote
+from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.reader import SftpReader
+from zkmigrate.hosts.transport.ssh import Limits, Transport
 
 
 @pytest.fixture(scope="module")
