@@ -48,7 +48,7 @@ def text(sets: Iterable[tuple[Name, tuple[int, ...]]]) -> str:
 def files(plan: Plan, name: str) -> dict[str, str]:
     """What is written for a plan: content by file name, the way back first and the plan last.
 
-    name: of the plan, such as ``plan.json``. The way back is ``plan-back.json``, a phase ``plan-phase0.json``.
+    name: the file of the plan. Beside ``plan.json`` stand ``plan-back.json`` and ``plan-phase0.json``.
     """
     path = PurePath(name)
 
@@ -76,7 +76,9 @@ def no_way_back(plan: Plan) -> tuple[Notice, ...]:
         return ()
     said = "1 partition that has" if left_out == 1 else f"{left_out} partitions that have"
     return (
-        Notice("placement.no-way-back", f"The way back leaves out {said} a replica on a broker that is gone."),
+        Notice(
+            "placement.no-way-back", f"The way back leaves out {said} a replica on a broker that is gone."
+        ),
     )
 
 

@@ -40,9 +40,9 @@ def summary(plan: Plan, told: Statistics) -> str:
     return f"{changed}, {copied}."
 
 
-def figures(told: Statistics) -> list[tuple[str, str, str]]:
+def figures(told: Statistics) -> list[tuple[str, ...]]:
     """(what, before, after) of everything that is spread."""
-    rows = [
+    rows: list[tuple[str, ...]] = [
         ("lowest free", size(told.before.lowest), size(told.after.lowest)),
         ("highest free", size(told.before.highest), size(told.after.highest)),
         ("range", size(told.before.range), size(told.after.range)),

@@ -10,9 +10,14 @@ from pathlib import Path
 from typing import TypeAlias
 
 from zkmigrate.errors import ZkmigrateError
+from zkmigrate.placement.check import faults, sets_of
 from zkmigrate.placement.cluster import Cluster
+from zkmigrate.placement.leaders import barred
 from zkmigrate.placement.maps import files, no_way_back
+from zkmigrate.placement.phases import cut
 from zkmigrate.placement.plan import Notice, Plan, Refused
+from zkmigrate.placement.rebalance import rebalance
+from zkmigrate.placement.rebuild import rebuild
 from zkmigrate.placement.request import Rebalance, Rebuild
 from zkmigrate.placement.statistics import statistics
 from zkmigrate.placement.validation import Chosen, chosen
@@ -21,11 +26,12 @@ from zkmigrate.placing.files import refuse_all_taken, write_all
 from zkmigrate.placing.page import page
 
 Planner: TypeAlias = Callable[[Cluster, Rebalance | Rebuild], Plan | Refused]
-Checker: TypeAlias = Callable[[Cluster, Sequence[bytes]], Sequence[str]]
-"""What is wrong with the maps as written, in their order; nothing for a plan that may be carried out."""
 
-REFUSED = 3
-"""The exit code when there is no plan."""
+
+class NoPlanError(ZkmigrateError):
+    """There is no plan: each line is a reason by its id."""
+
+    exit_code = 3
 
 
 class BrokenPlanError(ZkmigrateError):
@@ -46,42 +52,62 @@ class Asked:
     as_json: bool = False
 
 
-def place(asked: Asked, planner: Planner, checker: Checker, echo: Callable[[str], None]) -> int:
-    """Plan, write, and print the report; the exit code. Raises UsageError when a file is in the way, and
-    BrokenPlanError."""
-    if asked.out is not None:
-        refuse_all_taken([asked.out], (), force=asked.force)
-    if asked.page is not None:
-        refuse_all_taken([asked.page], (), force=asked.force)
+def planned(cluster: Cluster, request: Rebalance | Rebuild) -> Plan | Refused:
+    """The whole plan: where replicas go, who leads, and the maps on the way."""
+    plan = rebuild(cluster, request) if isinstance(request, Rebuild) else rebalance(cluster, request)
+    found = chosen(cluster, request.choice)
+    if isinstance(plan, Refused) or isinstance(found, Refused):
+        return plan
+    return cut(plan, request.rollout, {one.name for one in found.partitions})
+
+
+def place(asked: Asked, echo: Callable[[str], None], planner: Planner = planned) -> int:
+    """Plan, write, and print the report; the exit code. Raises UsageError when a file is in the way,
+    NoPlanError, and BrokenPlanError."""
+    for path in filter(None, (asked.out, asked.page)):
+        refuse_all_taken([path], (), force=asked.force)
+    refuse_all_taken((), _earlier(asked.out), force=asked.force)
     plan = planner(asked.cluster, asked.request)
     if isinstance(plan, Refused):
-        return _refused(plan.reasons, asked, echo)
+        raise NoPlanError(_why(plan.reasons))
     found = chosen(asked.cluster, asked.request.choice)
     told = statistics(plan.cluster, plan.moves, found.brokers if isinstance(found, Chosen) else None)
     notices = (*plan.notices, *no_way_back(plan))
-    refusing = [one for one in notices if one.refuses]
-    stopped = bool(refusing) and not asked.ignore_warnings
-    written = {} if stopped else _contents(asked, plan)
-    maps = [content for path, content in written.items() if path != asked.page and "-back" not in path.stem]
-    if wrong := checker(plan.cluster, [content.encode() for content in maps]):
-        raise BrokenPlanError(f"the finished plan breaks a rule, and nothing is written: {wrong[0]}")
-    if not stopped and asked.page is not None:
+    refusing = [] if asked.ignore_warnings else [one for one in notices if one.refuses]
+    if wrong := _broken(asked, plan):
+        raise BrokenPlanError(
+            f"the finished plan breaks a rule, and nothing is written: {wrong[0]}. Next: report this defect"
+        )
+    written = {} if refusing else _contents(asked, plan)
+    if asked.page is not None and not refusing:
         written[asked.page] = page(_title(asked), plan, told, notices)
-    if written:
-        write_all(written, _earlier(asked.out), force=asked.force)
-    code = REFUSED if stopped else 0
+    write_all(written, _earlier(asked.out) if written else (), force=asked.force)
     if asked.as_json:
-        ended = {"code": code, **({"error": _why(refusing)} if stopped else {})}
+        code = NoPlanError.exit_code if refusing else 0
+        ended = {"code": code, **({"error": _why(refusing)} if refusing else {})}
         names = [str(path) for path in written]
         echo(json.dumps({**ended, **text.body(plan, told, notices), "files": names}, ensure_ascii=False))
         return code
     for line in text.lines(plan, told, notices):
         echo(line)
-    if stopped:
-        echo(f"\nNo plan is written: {_why(refusing)}. Next: change the request, or add --ignore-warnings.")
-    elif asked.out is not None:
+    if refusing:
+        raise NoPlanError(f"{_why(refusing)}\nNext: change the request, or add --ignore-warnings")
+    if written:
         echo(f"\nWritten: {', '.join(str(path) for path in written)}")
-    return code
+    return 0
+
+
+def _broken(asked: Asked, plan: Plan) -> Sequence[str]:
+    """What the independent checker says of the maps, read from what would be written."""
+    request, contents = asked.request, files(plan, "plan.json")
+    maps = [sets_of(content) for name, content in contents.items() if name != "plan-back.json"]
+    away = barred(request.rollout, sorted({one.topic for one in plan.cluster.partitions}))
+    return faults(
+        plan.cluster,
+        maps,
+        replication=request.replication if isinstance(request, Rebuild) else 0,
+        away=None if isinstance(away, Refused) else away,
+    )
 
 
 def _contents(asked: Asked, plan: Plan) -> dict[Path, str]:
@@ -92,29 +118,14 @@ def _contents(asked: Asked, plan: Plan) -> dict[Path, str]:
 
 def _earlier(out: Path | None) -> list[Path]:
     """Phases beside ``out``, of whatever plan."""
-    if out is None:
+    if out is None or not out.parent.is_dir():
         return []
     shape = re.compile(rf"{re.escape(out.stem)}-phase\d+{re.escape(out.suffix)}")
     return sorted(path for path in out.parent.iterdir() if shape.fullmatch(path.name))
 
 
-def _refused(reasons: Sequence[Notice], asked: Asked, echo: Callable[[str], None]) -> int:
-    if asked.as_json:
-        body = {"code": REFUSED, "error": _why(reasons), "notices": [_notice(one) for one in reasons]}
-        echo(json.dumps(body, ensure_ascii=False))
-        return REFUSED
-    echo("No plan:")
-    for line in text.notice_lines(reasons):
-        echo(line)
-    return REFUSED
-
-
-def _notice(one: Notice) -> dict[str, object]:
-    return {"id": one.id, "text": one.text, "refuses": one.refuses}
-
-
-def _why(refusing: Sequence[Notice]) -> str:
-    return "; ".join(one.text for one in refusing)
+def _why(reasons: Sequence[Notice]) -> str:
+    return "\n".join(["no plan is written", *(f"{one.id}: {one.text}" for one in reasons)])
 
 
 def _title(asked: Asked) -> str:

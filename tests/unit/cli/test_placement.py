@@ -1,0 +1,327 @@
+"""The verb ``placement``: options as values, files, report, exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from zkmigrate.cli.main import cli
+from zkmigrate.placement.check import sets_of
+from zkmigrate.placement.cluster import Cluster
+from zkmigrate.placement.plan import Notice, Plan, Reassignment, Refused
+from zkmigrate.placement.request import Balance, By, Choice, Optimize, Rebalance, Rebuild, Rollout
+from zkmigrate.placing import verb
+
+GB = 10**9
+CLUSTER: dict[str, Any] = {
+    "brokers": {
+        "1": {"rack": "a", "storage_free": 10 * GB},
+        "2": {"rack": "b", "storage_free": 90 * GB},
+        "3": {"rack": "a", "storage_free": 95 * GB},
+    },
+    "partitions": [
+        {"topic": "t", "partition": 0, "replicas": [1, 2], "size": 20 * GB},
+        {"topic": "t", "partition": 1, "replicas": [1, 2], "size": 9 * GB},
+        {"topic": "u", "partition": 0, "replicas": [1, 2], "size": 30 * GB},
+    ],
+}
+MOVE = Reassignment("t", 0, (1, 2), (3, 2), 20 * GB)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cluster.json").write_text(json.dumps(CLUSTER))
+    return tmp_path
+
+
+def call(*words: str) -> Result:
+    return CliRunner().invoke(cli, ["placement", words[0], "--cluster", "cluster.json", *words[1:]])
+
+
+def plans(monkeypatch: pytest.MonkeyPatch, plan: Any) -> None:
+    """Let the planner answer with this. plan: a plan, or a function of the cluster."""
+
+    def planner(cluster: Cluster, request: Any) -> Plan | Refused:
+        made: Plan | Refused = plan(cluster) if callable(plan) else plan
+        return made
+
+    monkeypatch.setattr(verb.place, "__defaults__", (planner,))
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} - {"cluster.json"}
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, *words: str) -> verb.Asked:
+    """What the verb is called with."""
+    seen: list[verb.Asked] = []
+
+    def place(asked: verb.Asked, echo: Any) -> int:
+        seen.append(asked)
+        return 0
+
+    monkeypatch.setattr(verb, "place", place)
+    done = call(*words)
+    assert done.exit_code == 0, done.output
+    return seen[0]
+
+
+def test_the_defaults_are_those_of_the_request(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked(monkeypatch, "rebalance").request == Rebalance()
+    assert asked(monkeypatch, "scale").request == Rebalance(scale=True)
+    assert asked(monkeypatch, "rebuild").request == Rebuild()
+
+
+ROLLOUT = [
+    "--optimize-leadership",
+    "--phased-reassignment",
+    "--leader-evac-brokers",
+    "1,2",
+    "--leader-evac-topics",
+    "t,u.*",
+    "--chunk-step-size",
+    "4",
+    "--effort",
+    "0",
+]
+CHOICE = ["--topics", "t,u", "--topics", "v.*", "--topics-exclude", "u", "--brokers", "3,1"]
+CHOSEN = Choice(("t", "u", "v.*"), ("u",), (3, 1))
+CUT = Rollout(True, True, (1, 2), ("t", "u.*"), 4)
+
+
+def test_every_option_of_rebalance_and_scale_has_its_peers_name(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moving = [
+        "--tolerance",
+        "0.3",
+        "--partition-limit",
+        "7",
+        "--partition-size-threshold",
+        "0",
+        "--locality-scoped",
+        "--balance",
+        "both",
+    ]
+    thresholds = ["--storage-threshold", "0.4", "--storage-threshold-gb", "100"]
+    expected: dict[str, Any] = {
+        "choice": CHOSEN, "rollout": CUT, "tolerance": 0.3, "partition_limit": 7,
+        "partition_size_threshold": 0, "locality_scoped": True, "balance": Balance.BOTH, "effort": 0,
+    }  # fmt: skip
+    done = asked(monkeypatch, "rebalance", *thresholds, *moving, *CHOICE, *ROLLOUT)
+    assert done.request == Rebalance(**expected, storage_threshold=0.4, storage_threshold_gb=100)
+    done = asked(monkeypatch, "scale", *moving, *CHOICE, *ROLLOUT)
+    assert done.request == Rebalance(**expected, scale=True)
+    assert call("scale", *thresholds).exit_code == 2
+
+
+def test_every_option_of_rebuild_has_its_peers_name(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [
+        "--placement",
+        "storage",
+        "--use-meta=false",
+        "--force-rebuild",
+        "--replication",
+        "2",
+        "--sub-affinity",
+        "--min-rack-ids",
+        "2",
+        "--optimize",
+        "storage",
+        "--partition-size-factor",
+        "1.5",
+    ]
+    assert asked(monkeypatch, "rebuild", *words, *CHOICE, *ROLLOUT).request == Rebuild(
+        CHOSEN, CUT, By.STORAGE, False, True, 2, True, 2, Optimize.STORAGE, 1.5, 0
+    )
+
+
+@pytest.mark.parametrize("brokers", ["-1", "-2", "-1,7"])
+def test_r2_brokers_takes_numbers_below_0(here: Path, monkeypatch: pytest.MonkeyPatch, brokers: str) -> None:
+    ids = tuple(int(id_) for id_ in brokers.split(","))
+    assert asked(monkeypatch, "rebalance", "--brokers", brokers).request.choice.brokers == ids
+
+
+def test_b1_a_literal_map_gives_the_plan_of_a_look_up(here: Path) -> None:
+    whole = json.dumps({"version": 1, "partitions": [
+        {key: one[key] for key in ("topic", "partition", "replicas")} for one in CLUSTER["partitions"]
+    ]})  # fmt: skip
+    assert call("rebalance", "--out", "a.json").exit_code == 0
+    assert call("rebalance", "--out", "b.json", "--map-string", whole).exit_code == 0
+    assert (here / "a.json").read_bytes() == (here / "b.json").read_bytes()
+    assert sets_of((here / "a.json").read_text())
+    assert call("rebalance", "--map-string", "{").exit_code == 2
+
+
+def test_files_and_report_of_a_plan(here: Path) -> None:
+    done = call("rebalance", "--out", "plan.json", "--page", "plan.html")
+    assert done.exit_code == 0, done.output
+    assert done.stderr == ""
+    assert names(here) == {"plan.json", "plan-back.json", "plan.html"}
+    there = sets_of((here / "plan.json").read_text())
+    assert sets_of((here / "plan-back.json").read_text()) == dict.fromkeys(there, (1, 2))
+    assert "Written: plan-back.json, plan.json, plan.html" in done.stdout
+    for word in ("range spread", "standard deviation", "Lower bound", "degree", "leaders", "bytes in"):
+        assert word in done.stdout
+    page = (here / "plan.html").read_text()
+    assert page.count("<svg") == 2
+    assert "Free bytes per rack" in page
+
+
+def test_r17_the_same_call_writes_the_same_bytes_in_another_process(here: Path) -> None:
+    """Under other seeds of Python's hashes."""
+    for seed in ("1", "2"):
+        words = [
+            "rebalance",
+            "--cluster",
+            "cluster.json",
+            "--chunk-step-size",
+            "1",
+            "--phased-reassignment",
+            "--out",
+        ]
+        done = subprocess.run(
+            [sys.executable, "-m", "zkmigrate", "placement", *words, f"{seed}.json"],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[3])},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    first = sorted(path for path in here.iterdir() if path.name.startswith("1"))
+    assert len(first) == 4
+    for path in first:
+        assert path.read_bytes() == (here / path.name.replace("1", "2", 1)).read_bytes()
+
+
+def test_json_has_the_whole_report(here: Path) -> None:
+    done = call("rebalance", "--json", "--out", "plan.json")
+    body = json.loads(done.stdout)
+    assert set(body) == {"code", "moves", "phases", "limited", "notices", "statistics", "files"}
+    assert body["files"] == ["plan-back.json", "plan.json"]
+    assert body["statistics"]["moved"] == sum(move["bytes"] for move in body["moves"]) > 0
+    assert 0 < body["statistics"]["eta"] <= 1
+
+
+def test_without_out_nothing_is_written(here: Path) -> None:
+    assert call("rebalance").exit_code == 0
+    assert names(here) == set()
+
+
+def test_other_files_are_kept_without_force(here: Path) -> None:
+    for taken in ("plan.json", "plan-back.json", "plan-phase7.json", "plan.html"):
+        (here / taken).write_text("mine")
+        done = call("rebalance", "--out", "plan.json", "--page", "plan.html")
+        assert done.exit_code == 2, done.output
+        assert f"{taken} " in done.stderr
+        assert names(here) == {taken}
+        assert (here / taken).read_text() == "mine"
+        (here / taken).unlink()
+    (here / "plan-phase7.json").write_text("of an earlier plan")
+    assert call("rebalance", "--out", "plan.json", "--force").exit_code == 0
+    assert names(here) == {"plan.json", "plan-back.json"}
+
+
+def test_a_refusal_is_no_plan_and_leaves_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans(monkeypatch, Refused((Notice("placement.full", "broker 1 is full"), Notice("placement.x", "y"))))
+    done = call("rebalance", "--out", "plan.json", "--ignore-warnings")
+    assert done.exit_code == 3
+    assert done.stderr == (
+        "zkmigrate: no plan is written\nplacement.full: broker 1 is full\nplacement.x: y\n"
+    )
+    assert names(here) == set()
+    body = json.loads(call("rebalance", "--json").stdout)
+    assert body["code"] == 3
+    assert "broker 1 is full" in body["error"]
+
+
+@pytest.mark.parametrize("flag", ["--ignore-warnings", "--ignore-warns"])
+def test_a_warning_that_refuses_is_lifted_by_its_flag_only(
+    here: Path, monkeypatch: pytest.MonkeyPatch, flag: str
+) -> None:
+    worse = Notice("placement.worse", "the range grows", refuses=True)
+    plans(monkeypatch, lambda cluster: Plan(cluster, (MOVE,), notices=(worse, Notice("placement.n", "by"))))
+    done = call("rebalance", "--out", "plan.json", "--page", "plan.html")
+    assert done.exit_code == 3
+    assert "1 replica set changes" in done.stdout
+    assert "placement.worse: the range grows\nNext: change the request" in done.stderr
+    assert "placement.n" not in done.stderr
+    assert names(here) == set()
+    body = json.loads(call("rebalance", "--out", "plan.json", "--json").stdout)
+    assert (body["code"], body["files"]) == (3, [])
+    assert call("rebalance", "--out", "plan.json", flag).exit_code == 0
+    assert names(here) == {"plan.json", "plan-back.json"}
+
+
+def test_a_plan_that_breaks_a_rule_is_never_written(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checker reads what would be written: a planner's mistake ends here."""
+    twice = Reassignment("t", 0, (1, 2), (2, 2), 20 * GB)
+    plans(monkeypatch, lambda cluster: Plan(cluster, (twice,)))
+    done = call("rebalance", "--out", "plan.json", "--ignore-warnings")
+    assert done.exit_code == 8
+    assert "the finished plan breaks a rule, and nothing is written" in done.stderr
+    assert names(here) == set()
+    plans(monkeypatch, lambda cluster: Plan(cluster, (MOVE,), phases=((twice,), (MOVE,))))
+    assert call("rebalance", "--out", "plan.json").exit_code == 8
+
+
+def test_nothing_to_move_is_a_plan_of_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that no plan of an earlier call is taken for this one's."""
+    plans(monkeypatch, lambda cluster: Plan(cluster, ()))
+    done = call("rebalance", "--out", "plan.json")
+    assert done.exit_code == 0
+    assert done.stdout.startswith("Nothing to move.")
+    assert sets_of((here / "plan.json").read_text()) == {}
+
+
+def test_names_in_a_report_are_escaped(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hostile = {**CLUSTER, "brokers": {**CLUSTER["brokers"], "3": {"rack": "<b>\u001b[2J", "storage_free": 1}}}
+    (here / "cluster.json").write_text(json.dumps(hostile))
+    plans(monkeypatch, lambda cluster: Plan(cluster, ()))
+    assert call("rebalance", "--page", "plan.html").exit_code == 0
+    page = (here / "plan.html").read_text()
+    assert "<b>\\" not in page
+    assert "&lt;b&gt;" in page
+    assert "\u001b" not in page
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--brokers", "1,b"), "--brokers 1,b: needed: ids of brokers, such as 1001,1002"),
+        (("--leader-evac-brokers", "x"), "--leader-evac-brokers x: needed: ids of brokers"),
+        (("--out", "none/plan.json"), "no directory none"),
+        (
+            ("--cluster", "nowhere.json"),
+            "nowhere.json: No such file or directory. Needed: a cluster as a file",
+        ),
+        (("--storage-threshold", "2"), "2.0 is not in the range 0<=x<=1"),
+        (("--partition-limit", "0"), "0 is not in the range x>=1"),
+    ],
+)
+def test_bad_input_of_the_command_line(here: Path, words: tuple[str, ...], told: str) -> None:
+    done = call("rebalance", *words)
+    assert done.exit_code == 2
+    assert told in done.stderr
+    assert names(here) == set()
+
+
+def test_bad_input_in_the_file_is_told_by_place_seen_and_needed(here: Path) -> None:
+    (here / "cluster.json").write_text(json.dumps(CLUSTER).replace(f'"size": {9 * GB}', '"size": "9 GB"'))
+    done = call("rebalance", "--out", "plan.json")
+    assert done.exit_code == 2
+    assert 'cluster.json: partitions[1] (topic "t", partition 1).size: seen "9 GB"; needed: ' in done.stderr
+    assert names(here) == set()
+
+
+def test_bad_input_more_replicas_than_brokers(here: Path) -> None:
+    done = call("rebuild", "--replication", "4", "--out", "plan.json", "--ignore-warnings")
+    assert done.exit_code == 3
+    assert names(here) == set()

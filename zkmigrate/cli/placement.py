@@ -1,0 +1,253 @@
+"""The verb ``placement`` for the command line; :mod:`zkmigrate.placing.verb` does the work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from zkmigrate.cli import flags
+
+if TYPE_CHECKING:
+    from zkmigrate.placement.cluster import Cluster
+    from zkmigrate.placement.request import Choice, Rollout
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_NOT_NEGATIVE = click.FloatRange(min=0)
+
+_common: Callable[[F], F] = flags.together(
+    click.option("--cluster", type=flags.FILE, required=True, help="The cluster as a file: cluster.json."),
+    click.option(
+        "--map-string",
+        default="",
+        metavar="JSON",
+        help="Plan only these partitions, with these sets: Kafka's reassignment JSON.",
+    ),
+    flags.many("--topics", "topics", "NAME,…", "Topics, or patterns of whole names. Default: all."),
+    flags.many("--topics-exclude", "topics_exclude", "NAME,…", "Topics to leave out, in the same way."),
+    click.option(
+        "--brokers",
+        default="-2",
+        show_default=True,
+        metavar="ID,…",
+        help="Brokers that may hold replicas. -1: those that hold some. -2: all registered ones.",
+    ),
+)
+_written: Callable[[F], F] = flags.together(
+    click.option("--optimize-leadership", is_flag=True, help="Reorder sets so that brokers lead alike."),
+    click.option(
+        "--phased-reassignment",
+        is_flag=True,
+        help="Two maps: in the first the old leader stays preferred.",
+    ),
+    click.option(
+        "--leader-evac-brokers", default="", metavar="ID,…", help="These brokers lead none of the topics."
+    ),
+    flags.many("--leader-evac-topics", "leader_evac_topics", "NAME,…", "The topics that they do not lead."),
+    flags.number(
+        "--chunk-step-size", "chunk_step_size", "N", "Brokers that give replicas in one map. 0: one map.", 0,
+        least=0,
+    ),
+    flags.number("--effort", "effort", "N", "How often the search begins again.", 1, least=0, most=1000),
+    click.option("--out", type=flags.FILE, help="Write the plan here. Default: only report."),
+    click.option("--page", type=flags.FILE, help="Also write the report as an HTML page."),
+    click.option("--force", is_flag=True, help="Replace existing files."),
+    click.option(
+        "--ignore-warnings", "--ignore-warns", is_flag=True, help="Write the plan in spite of warnings."
+    ),
+    flags.as_json,
+)  # fmt: skip
+_moving: Callable[[F], F] = flags.together(
+    click.option(
+        "--tolerance",
+        type=click.FloatRange(0, 1),
+        default=0.0,
+        show_default=True,
+        metavar="SHARE",
+        help="How far one move may take a broker from the mean. 0: try all.",
+    ),
+    flags.number(
+        "--partition-limit", "partition_limit", "N", "Look at the N largest partitions of a source.", 30
+    ),
+    flags.number(
+        "--partition-size-threshold", "partition_size_threshold", "MIB", "Move no smaller partition.", 512,
+        least=0,
+    ),
+    click.option("--locality-scoped", is_flag=True, help="Every replica stays in its rack."),
+    click.option(
+        "--balance",
+        type=click.Choice(["storage", "rate", "both"]),
+        default="storage",
+        show_default=True,
+        help="Spread free bytes, bytes per second, or both.",
+    ),
+)  # fmt: skip
+
+
+def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
+    """The group of verbs. do: runs one and exits with its code."""
+
+    @click.group("placement")
+    def placement() -> None:
+        """Plan which brokers hold which replicas. Asks no broker and changes nothing."""
+
+    @placement.command("rebalance")
+    @_common
+    @click.option(
+        "--storage-threshold",
+        type=click.FloatRange(0, 1),
+        default=0.20,
+        show_default=True,
+        metavar="SHARE",
+        help="A broker gives replicas if its free bytes are this far below the harmonic mean.",
+    )
+    @flags.number(
+        "--storage-threshold-gb", "storage_threshold_gb", "GIB", "A broker gives if less is free. 0: off.", 0,
+        least=0,
+    )  # fmt: skip
+    @_moving
+    @_written
+    def rebalance(**options: Any) -> None:
+        """Move replicas from full brokers to emptier ones.
+
+        Exit codes: 2 bad input, 3 no plan.
+        """
+        do(lambda: _place(options, _rebalance(options, scale=False)))
+
+    @placement.command("scale")
+    @_common
+    @_moving
+    @_written
+    def scale(**options: Any) -> None:
+        """Move replicas from old brokers to new ones.
+
+        Exit codes: 2 bad input, 3 no plan.
+        """
+        do(lambda: _place(options, _rebalance(options, scale=True)))
+
+    @placement.command("rebuild")
+    @_common
+    @click.option(
+        "--placement",
+        "by",
+        type=click.Choice(["count", "storage"]),
+        default="count",
+        show_default=True,
+        help="Choose the broker with the fewest replicas, or with the most free bytes.",
+    )
+    @click.option("--use-meta", type=bool, default=True, show_default=True, help="Racks and sizes count.")
+    @click.option("--force-rebuild", is_flag=True, help="Place every replica anew.")
+    @flags.number("--replication", "replication", "N", "Replicas of each set. 0: as many as now.", 0, least=0)
+    @click.option(
+        "--sub-affinity", is_flag=True, help="One new broker of the same rack replaces each gone one."
+    )
+    @flags.number("--min-rack-ids", "min_rack_ids", "N", "Racks of each set. 0: all different.", 0, least=0)
+    @click.option(
+        "--optimize",
+        type=click.Choice(["distribution", "storage"]),
+        default="distribution",
+        show_default=True,
+        help="With --placement storage: fill slot by slot, or partition by partition.",
+    )
+    @click.option(
+        "--partition-size-factor",
+        type=_NOT_NEGATIVE,
+        default=1.0,
+        show_default=True,
+        metavar="FACTOR",
+        help="Reserve so many times the size of a replica.",
+    )
+    @_written
+    def rebuild(**options: Any) -> None:
+        """Replace replicas on brokers that are gone or left out; change the replication.
+
+        Exit codes: 2 bad input, 3 no plan.
+        """
+        do(lambda: _place(options, _rebuild(options)))
+
+    return placement
+
+
+def _place(options: dict[str, Any], request: Any) -> int:
+    from zkmigrate.placing import verb
+
+    names = ("out", "page", "force", "ignore_warnings", "as_json")
+    return verb.place(
+        verb.Asked(_cluster(options), request, **{name: options[name] for name in names}), click.echo
+    )
+
+
+def _cluster(options: dict[str, Any]) -> Cluster:
+    from zkmigrate.errors import UsageError
+    from zkmigrate.placement import maps
+    from zkmigrate.placement.cluster_file import parse
+
+    path: Path = options["cluster"]
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}. Needed: a cluster as a file") from error
+    cluster = parse(content, str(path))
+    if options["map_string"]:
+        cluster = maps.mapped(cluster, maps.parse(options["map_string"].encode(), "--map-string"))
+    return cluster
+
+
+def _rebalance(options: dict[str, Any], *, scale: bool) -> Any:
+    from zkmigrate.placement.request import Balance, Rebalance
+
+    names = ["tolerance", "partition_limit", "partition_size_threshold", "locality_scoped", "effort"]
+    if not scale:
+        names += ["storage_threshold", "storage_threshold_gb"]
+    given = {name: options[name] for name in names}
+    balance = Balance(options["balance"])
+    return Rebalance(_choice(options), _rollout(options), scale=scale, balance=balance, **given)
+
+
+def _rebuild(options: dict[str, Any]) -> Any:
+    from zkmigrate.placement.request import By, Optimize, Rebuild
+
+    names = (
+        "use_meta", "force_rebuild", "replication", "sub_affinity", "min_rack_ids", "partition_size_factor",
+        "effort",
+    )  # fmt: skip
+    given = {name: options[name] for name in names}
+    by, optimize = By(options["by"]), Optimize(options["optimize"])
+    return Rebuild(_choice(options), _rollout(options), placement=by, optimize=optimize, **given)
+
+
+def _choice(options: dict[str, Any]) -> Choice:
+    from zkmigrate.placement.request import Choice
+
+    topics = _many(options["topics"]) or (".*",)
+    return Choice(topics, _many(options["topics_exclude"]), _ids("--brokers", options["brokers"]))
+
+
+def _rollout(options: dict[str, Any]) -> Rollout:
+    from zkmigrate.placement.request import Rollout
+
+    return Rollout(
+        options["optimize_leadership"],
+        options["phased_reassignment"],
+        _ids("--leader-evac-brokers", options["leader_evac_brokers"]),
+        _many(options["leader_evac_topics"]),
+        options["chunk_step_size"],
+    )
+
+
+def _many(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """The parts between commas."""
+    return tuple(part.strip() for text in texts for part in text.split(",") if part.strip())
+
+
+def _ids(option: str, text: str) -> tuple[int, ...]:
+    """Ids of brokers between commas. Raises UsageError."""
+    from zkmigrate.errors import UsageError
+
+    try:
+        return tuple(int(part) for part in _many((text,)))
+    except ValueError:
+        raise UsageError(f"{option} {text}: needed: ids of brokers, such as 1001,1002") from None
