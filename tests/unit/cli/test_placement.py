@@ -188,7 +188,7 @@ def test_r17_the_same_call_writes_the_same_bytes_in_another_process(here: Path) 
             "--out",
         ]
         done = subprocess.run(
-            [sys.executable, "-m", "zkmigrate", "placement", *words, f"{seed}.json"],
+            [sys.executable, "-m", "zkmigrate", "placement", *words, f"{seed}.json", "--phased-reassignment"],
             env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[3])},
             capture_output=True,
             text=True,
