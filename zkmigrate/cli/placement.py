@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +20,24 @@ F = TypeVar("F", bound=Callable[..., Any])
 _NOT_NEGATIVE = click.FloatRange(min=0)
 
 _common: Callable[[F], F] = flags.together(
-    click.option("--cluster", type=flags.FILE, required=True, help="The cluster as a file: cluster.json."),
+    click.option("--cluster", type=flags.FILE, help="The cluster as a file: cluster.json."),
+    click.option(
+        "--zk-addr",
+        default="",
+        metavar="HOST[:PORT],…",
+        help="Instead, read the cluster and topicmappr's metrics from ZooKeeper.",
+    ),
+    click.option("--zk-prefix", default="", metavar="PATH", help="With --zk-addr: above Kafka's znodes."),
+    click.option(
+        "--zk-metrics-prefix",
+        default="topicmappr",
+        show_default=True,
+        metavar="PATH",
+        help="With --zk-addr: above the metrics.",
+    ),
+    flags.number(
+        "--metrics-age", "metrics_age", "MINUTES", "With --zk-addr: how old metrics may be.", 60, least=0
+    ),
     click.option(
         "--map-string",
         default="",
@@ -92,7 +110,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 
     @click.group("placement")
     def placement() -> None:
-        """Plan which brokers hold which replicas. Asks no broker and changes nothing."""
+        """Plan which brokers hold which replicas. Writes files only; asks no broker."""
 
     @placement.command("rebalance")
     @_common
@@ -181,19 +199,39 @@ def _place(options: dict[str, Any], request: Any) -> int:
 
 
 def _cluster(options: dict[str, Any]) -> Cluster:
+    """The cluster that the options name. Raises UsageError, HostError and NoPlanError."""
     from zkmigrate.errors import UsageError
     from zkmigrate.placement import maps
+
+    if (options["cluster"] is None) == (not options["zk_addr"]):
+        raise UsageError("needed: --cluster FILE or --zk-addr HOST:PORT, not both")
+    cluster = _from_zookeeper(options) if options["zk_addr"] else _from_file(options["cluster"])
+    if options["map_string"]:
+        cluster = maps.mapped(cluster, maps.parse(options["map_string"].encode(), "--map-string"))
+    return cluster
+
+
+def _from_file(path: Path) -> Cluster:
+    from zkmigrate.errors import UsageError
     from zkmigrate.placement.cluster_file import parse
 
-    path: Path = options["cluster"]
     try:
         content = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}. Needed: a cluster as a file") from error
-    cluster = parse(content, str(path))
-    if options["map_string"]:
-        cluster = maps.mapped(cluster, maps.parse(options["map_string"].encode(), "--map-string"))
-    return cluster
+    return parse(content, str(path))
+
+
+def _from_zookeeper(options: dict[str, Any]) -> Cluster:
+    from zkmigrate.placement.plan import Refused
+    from zkmigrate.placing import live
+    from zkmigrate.placing.verb import refusal
+
+    where = options["zk_addr"], options["zk_prefix"], options["zk_metrics_prefix"]
+    found = live.read(*where, options["metrics_age"], round(time.time() * 1000))
+    if isinstance(found, Refused):
+        raise refusal(found.reasons)
+    return found
 
 
 def _rebalance(options: dict[str, Any], *, scale: bool) -> Any:

@@ -52,6 +52,11 @@ class Asked:
     as_json: bool = False
 
 
+def refusal(reasons: Sequence[Notice]) -> NoPlanError:
+    """The error that ends the verb for these reasons."""
+    return NoPlanError(_why(reasons))
+
+
 def planned(cluster: Cluster, request: Rebalance | Rebuild) -> Plan | Refused:
     """The whole plan: where replicas go, who leads, and the maps on the way."""
     plan = rebuild(cluster, request) if isinstance(request, Rebuild) else rebalance(cluster, request)
@@ -69,7 +74,7 @@ def place(asked: Asked, echo: Callable[[str], None], planner: Planner = planned)
     refuse_all_taken((), _earlier(asked.out), force=asked.force)
     plan = planner(asked.cluster, asked.request)
     if isinstance(plan, Refused):
-        raise NoPlanError(_why(plan.reasons))
+        raise refusal(plan.reasons)
     found = chosen(asked.cluster, asked.request.choice)
     told = statistics(plan.cluster, plan.moves, found.brokers if isinstance(found, Chosen) else None)
     notices = (*plan.notices, *no_way_back(plan))

@@ -14,9 +14,10 @@ from click.testing import CliRunner, Result
 from zkmigrate.cli.main import cli
 from zkmigrate.placement.check import sets_of
 from zkmigrate.placement.cluster import Cluster
+from zkmigrate.placement.cluster_file import parse
 from zkmigrate.placement.plan import Notice, Plan, Reassignment, Refused
 from zkmigrate.placement.request import Balance, By, Choice, Optimize, Rebalance, Rebuild, Rollout
-from zkmigrate.placing import verb
+from zkmigrate.placing import live, verb
 
 GB = 10**9
 CLUSTER: dict[str, Any] = {
@@ -311,6 +312,33 @@ def test_bad_input_of_the_command_line(here: Path, words: tuple[str, ...], told:
     assert done.exit_code == 2
     assert told in done.stderr
     assert names(here) == set()
+
+
+def test_a_cluster_comes_from_one_place(here: Path) -> None:
+    assert "--cluster FILE or --zk-addr HOST:PORT, not both" in call("rebalance", "--zk-addr", "zk1").stderr
+    neither = CliRunner().invoke(cli, ["placement", "rebalance"])
+    assert neither.exit_code == 2
+    assert "--cluster FILE or --zk-addr HOST:PORT" in neither.stderr
+
+
+@pytest.mark.parametrize("answer", ["old", "known"])
+def test_b15_metrics_are_read_with_the_peers_prefixes_and_refused_when_old(
+    here: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    seen: list[Any] = []
+
+    def read(*where: Any) -> Cluster | Refused:
+        seen.append(where[:-1])
+        if answer == "old":
+            return Refused((Notice("placement.metrics-old", "61 minutes old"),))
+        return parse((here / "cluster.json").read_bytes(), "")
+
+    monkeypatch.setattr(live, "read", read)
+    words = ["--zk-addr", "zk1,zk2:2182", "--zk-prefix", "kafka", "--metrics-age", "30"]
+    done = CliRunner().invoke(cli, ["placement", "rebalance", *words])
+    assert seen == [("zk1,zk2:2182", "kafka", "topicmappr", 30)]
+    assert done.exit_code == (3 if answer == "old" else 0)
+    assert ("placement.metrics-old: 61 minutes old" in done.stderr) == (answer == "old")
 
 
 def test_bad_input_in_the_file_is_told_by_place_seen_and_needed(here: Path) -> None:

@@ -1,0 +1,68 @@
+"""The live cluster with the peer's metrics, from znodes as Kafka and the peer write them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from zkmigrate.errors import HostError, UsageError
+from zkmigrate.placement.cluster import Broker, Cluster, Partition
+from zkmigrate.placement.plan import Refused
+from zkmigrate.placing.live import cluster, read
+
+NOW_MS = 10_000_000
+ZNODES: dict[str, tuple[Any, int]] = {
+    "/k/brokers/ids/1": ({"rack": "a", "host": "h1", "port": 9092}, 0),
+    "/k/brokers/ids/2": ({"rack": None, "host": "h2"}, 0),
+    "/k/brokers/topics/t": ({"version": 2, "partitions": {"0": [1, 9], "1": [1]}}, 0),
+    "/m/partitionmeta": ({"t": {"0": {"Size": 7}, "1": {"Size": 8}}}, NOW_MS - 60_000),
+    "/m/brokermetrics": ({"1": {"StorageFree": 70}, "2": {"StorageFree": 80}}, NOW_MS),
+}
+
+
+class Znodes:
+    """A client of znodes in memory."""
+
+    def __init__(self, znodes: dict[str, tuple[Any, int]]) -> None:
+        self.znodes = znodes
+
+    def get_async(self, path: str) -> Any:
+        value, mtime = self.znodes[path]
+        data = gzip.compress(json.dumps(value).encode())
+        stat = SimpleNamespace(mtime=mtime)
+        plain = json.dumps(value).encode()
+        return SimpleNamespace(get=lambda timeout: (data if path.startswith("/m/") else plain, stat))
+
+    def get_children_async(self, path: str) -> Any:
+        found = [name.removeprefix(f"{path}/") for name in self.znodes if name.startswith(f"{path}/")]
+        return SimpleNamespace(get=lambda timeout: found[::-1])
+
+
+def test_b15_brokers_racks_sets_and_metrics_make_the_cluster() -> None:
+    assert cluster(Znodes(ZNODES), "/k", "/m", 60, NOW_MS) == Cluster.of(
+        [Broker(1, "a", 70, host="h1"), Broker(2, "", 80, new=True, host="h2")],
+        [Partition("t", 0, (1, 9), 7), Partition("t", 1, (1,), 8)],
+    )
+
+
+def test_b15_old_metrics_are_refused() -> None:
+    assert isinstance(cluster(Znodes(ZNODES), "/k", "/m", 1, NOW_MS), Cluster)
+    assert isinstance(cluster(Znodes(ZNODES), "/k", "/m", 1, NOW_MS + 1), Refused)
+
+
+@pytest.mark.parametrize("kind", ["ids", "topics"])
+def test_a_prefix_without_kafka_is_told(kind: str) -> None:
+    left = {path: value for path, value in ZNODES.items() if f"/{kind}/" not in path}
+    with pytest.raises(UsageError, match="see --zk-prefix"):
+        cluster(Znodes(left), "/k", "/m", 60, NOW_MS)
+
+
+def test_a_server_that_does_not_answer_is_named() -> None:
+    with pytest.raises(UsageError, match="is not a server"):
+        read("zk1:x", "", "topicmappr", 60, NOW_MS)
+    with pytest.raises(HostError, match="ZooKeeper"):
+        read("127.0.0.1:1", "", "topicmappr", 60, NOW_MS)
