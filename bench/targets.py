@@ -82,10 +82,10 @@ def measured(targets: int, rounds: int) -> dict[str, list[float]]:
             tiny.hosts.journal = None  # it would read the whole journal at each change
             journal = Journal.create(tiny.run_dir, time.time, PointDisk(Points()))
             sent(journal, step.done)
-            world = tiny.walk(journal).world
+            ports = tiny.walk(journal).ports
             machines = {f"t{n}": "192.0.2.1" for n in range(targets)}
             known = inventory().model_copy(update={"machines": machines})
-            walk = Walk(Playbook("p", "many", (stage,), roles=ROLES), known, journal, world)
+            walk = Walk(Playbook("p", "many", (stage,), roles=ROLES), known, journal, ports)
             at = Next(stage, stage.steps[0], Way.FORWARD)
             began = time.perf_counter()
             walk._context(at)

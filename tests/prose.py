@@ -1,20 +1,13 @@
-"""Plain English by rule: the sentences of documents and messages, and what is too long or cryptic in them.
-
-``python -m tests.prose`` writes the table of what is left of before, tests/prose.toml, anew.
-"""
+"""Plain English by rule: the sentences of documents and messages, and what is too long or cryptic in them."""
 
 from __future__ import annotations
 
 import ast
 import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LEFT = Path(__file__).with_suffix(".toml")
-"""What is left: file → number of sentences that are too long, of phrases to avoid."""
-
 MOST_WORDS = 30
 
 PHRASES = {
@@ -134,28 +127,10 @@ def texts() -> dict[str, list[str]]:
     return {path.relative_to(ROOT).as_posix(): said for path, said in sorted(told.items())}
 
 
-def found() -> dict[str, dict[str, list[str]]]:
-    """What is to be mended: ``sentences`` and ``phrases``, by file."""
-    said, rules = texts(), {"sentences": too_long, "phrases": phrases}
+def found() -> dict[str, list[str]]:
+    """File → what is to be mended in it."""
     return {
-        kind: {path: wrong for path in said if (wrong := [one for text in said[path] for one in rule(text)])}
-        for kind, rule in rules.items()
+        path: wrong
+        for path, said in texts().items()
+        if (wrong := [one for text in said for one in (*too_long(text), *phrases(text))])
     }
-
-
-def left() -> dict[str, dict[str, int]]:
-    """The table of what is left."""
-    table: dict[str, dict[str, int]] = tomllib.loads(LEFT.read_text())
-    return table
-
-
-def written() -> str:
-    """The table as it stands now."""
-    parts = ["# Files that are not yet plain, and how much of each. Shorten it: python -m tests.prose\n"]
-    for kind, of in found().items():
-        parts.append(f"[{kind}]\n" + "".join(f'"{path}" = {len(told)}\n' for path, told in of.items()))
-    return "\n".join(parts)
-
-
-if __name__ == "__main__":
-    LEFT.write_text(written())

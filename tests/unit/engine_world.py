@@ -22,8 +22,8 @@ from zkmigrate.engine.journal import NAME, Journal
 from zkmigrate.engine.ports import (
     Answer,
     HookRunner,
+    Ports,
     WatchPort,
-    World,
 )
 from zkmigrate.engine.run import Walk
 from zkmigrate.inventory.hooks import Hooks
@@ -355,7 +355,7 @@ class Tiny:
             journal.close()
 
     def walk(self, journal: Journal) -> Walk:
-        world = World(
+        ports = Ports(
             look=cast(Look, None),
             apply=self.hosts.apply,
             clock=self.clock,
@@ -367,7 +367,7 @@ class Tiny:
             hooks=self.runner,
         )
         known = inventory(**self.policy).model_copy(update={"hooks": self.hooks})
-        return Walk(self.playbook, known, journal, world)
+        return Walk(self.playbook, known, journal, ports)
 
     def everything(self) -> dict[tuple[str, str], bytes]:
         """The files of a completed run."""

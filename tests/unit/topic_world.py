@@ -15,7 +15,7 @@ from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.history import History
 from zkmigrate.engine.hold_file import HoldPort
 from zkmigrate.engine.journal import NAME, Journal
-from zkmigrate.engine.ports import WatchPort, World
+from zkmigrate.engine.ports import Ports, WatchPort
 from zkmigrate.engine.run import Walk
 from zkmigrate.inventory.inventory import Broker, Inventory, Kafka
 from zkmigrate.model.change import Change, ClusterChange, Outcome
@@ -145,7 +145,7 @@ class Desk:
             body = {"run": "r-1", "playbook": "kafka_topic_config", "inventory": "0", "plan": "0"}
             journal.append("begin", body)
         look = cast(Look, TopicLook(self.cluster, self.clock))
-        world = World(
+        ports = Ports(
             look=look,
             apply=self._apply,
             clock=self.clock,
@@ -157,7 +157,7 @@ class Desk:
             holds=self.holds,
         )
         try:
-            return act(Walk(self.playbook, self.inventory, journal, world))
+            return act(Walk(self.playbook, self.inventory, journal, ports))
         finally:
             journal.close()
 

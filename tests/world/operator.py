@@ -18,9 +18,11 @@ from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.events import Event, RunEnded
 from zkmigrate.engine.hold_file import HoldFile
 from zkmigrate.engine.journal import NAME, Journal, RealDisk
-from zkmigrate.engine.ports import Answer, HookRunner, WatchPort
 from zkmigrate.engine.ports import (
-    World as Outside,
+    Answer,
+    HookRunner,
+    Ports,
+    WatchPort,
 )
 from zkmigrate.engine.run import Walk
 from zkmigrate.inventory.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
@@ -171,7 +173,7 @@ class Operator:
             hosts = {"source": names.source_names, "dest": names.dest_names, "brokers": names.broker_names}
             body = {"run": "run", "playbook": self.playbook.id, "inventory": "", "plan": "", "hosts": hosts}
             journal.append("begin", body)
-        outside = Outside(
+        ports = Ports(
             look=WorldLook(self.world, self.unreachable),
             apply=self._apply,
             clock=self,
@@ -184,7 +186,7 @@ class Operator:
             holds=HoldFile(self.run_dir),
             copies=self.copies,
         )
-        return Walk(self.playbook, self.world.inventory, journal, outside)
+        return Walk(self.playbook, self.world.inventory, journal, ports)
 
     def _apply(self, change: Change, operation: str, fencing: int) -> Outcome:
         with self.world.lock:

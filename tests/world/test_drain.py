@@ -35,7 +35,7 @@ class Late(Operator):
 
     def _walk(self) -> Walk:
         walk = super()._walk()
-        walk.world = replace(walk.world, look=LateLook(self.world, self.unreachable, self.behind))
+        walk.ports = replace(walk.ports, look=LateLook(self.world, self.unreachable, self.behind))
         return walk
 
 

@@ -17,7 +17,7 @@ from zkmigrate.engine import events, step_names
 from zkmigrate.engine.history import Leave, Next
 from zkmigrate.engine.hold_file import Hold
 from zkmigrate.engine.journal import Journal
-from zkmigrate.engine.ports import Answer, World
+from zkmigrate.engine.ports import Answer, Ports
 from zkmigrate.engine.window_walk import Window
 from zkmigrate.errors import LockedError, UsageError
 from zkmigrate.inventory.inventory import Inventory
@@ -42,11 +42,11 @@ class HoldPoints:
         inventory: Inventory,
         journal: Journal,
         window: Window,
-        world: World,
+        ports: Ports,
         stop_if_asked: Callable[[], None],
     ) -> None:
         self._playbook, self._inventory, self._journal = playbook, inventory, journal
-        self._window, self._world, self._stop_if_asked = window, world, stop_if_asked
+        self._window, self._ports, self._stop_if_asked = window, ports, stop_if_asked
         self._answered: set[str] = set()
         self._run_out: set[tuple[str, str]] = set()
         self._noticed = ""
@@ -81,7 +81,7 @@ class HoldPoints:
             return targets[:left], False
         why, by = f"as many {paced.many} have moved", f"--pause-after {self._pause_after}"
         with contextlib.suppress(LockedError):  # somebody else holds here already
-            self._world.holds.place(Hold(why=why, by=by, since=self._world.clock.wall()))
+            self._ports.holds.place(Hold(why=why, by=by, since=self._ports.clock.wall()))
         self._pause_after = 0
         return targets, True
 
@@ -94,9 +94,9 @@ class HoldPoints:
             return
         self._noticed = mark
         if hold is None:
-            self._world.emit(events.Noted("nobody asks for a hold any more"))
+            self._ports.emit(events.Noted("nobody asks for a hold any more"))
         else:
-            self._world.emit(events.HoldAsked(step_names.holds(self._playbook, hold.at), hold.words()))
+            self._ports.emit(events.HoldAsked(step_names.holds(self._playbook, hold.at), hold.words()))
 
     def before(self, at: Next) -> Answer:
         """Hold before a step as long as that is wanted."""
@@ -130,7 +130,7 @@ class HoldPoints:
         first = self._here(here)
         if not asked_for and first is None:
             return Answer("go")
-        hold = Hold(by="--hold-at", since=self._world.clock.wall()) if first is None or asked_for else first
+        hold = Hold(by="--hold-at", since=self._ports.clock.wall()) if first is None or asked_for else first
 
         def until() -> tuple[Answer, str]:
             return self._window.hold(
@@ -156,7 +156,7 @@ class HoldPoints:
             f"the hold after {hold_at} ends by itself: the way back must start {when}. Without an "
             "answer by then the run turns back (exit code 7). At the end of input it turns back at once"
         )
-        self._world.emit(events.Noted(text))
+        self._ports.emit(events.Noted(text))
 
     # --- holding ---------------------------------------------------------------------------------------
 
@@ -166,14 +166,14 @@ class HoldPoints:
             return Answer("go")
 
         def until_answered() -> tuple[Answer, str]:
-            clock, said = self._world.clock, None
+            clock, said = self._ports.clock, None
             while not self._ended(hold, here, False):
                 self._stop_if_asked()
                 if said is None or clock.now() - said >= _SAY_S:
                     who = hold.words()
-                    self._world.emit(events.Holding("", None, before=at.id, who=who, progress=progress))
+                    self._ports.emit(events.Holding("", None, before=at.id, who=who, progress=progress))
                     said = clock.now()
-                answer = self._world.confirm.hold(at.id, None, None)
+                answer = self._ports.confirm.hold(at.id, None, None)
                 if answer is not None:
                     # Going back there is nothing to turn: back means go on.
                     on = answer.word == "back" and at.way is Way.BACK
@@ -216,7 +216,7 @@ class HoldPoints:
         try:
             answer, how = until()
             if how == "released":
-                released = self._world.holds.released()
+                released = self._ports.holds.released()
                 by = released.by if released is not None else ""
             elif how == "answered":
                 how, by = answer.word, answer.by
@@ -226,13 +226,13 @@ class HoldPoints:
         finally:
             if hold.mark and how in ("go", "back"):
                 self._answered.add(hold.mark)
-                self._world.holds.answered()
+                self._ports.holds.answered()
             if how == "deadline":
                 self._run_out.add((hold.mark, at.stage.id))
             left = self._wanted()
             self._noticed = "" if left is None else left.mark
             self._log(at, "end", hold, {"how": how, "by": by})
-            self._world.emit(events.HoldEnded(at.id, how, by))
+            self._ports.emit(events.HoldEnded(at.id, how, by))
         return answer
 
     def _log(self, at: Next, event: str, hold: Hold, more: Mapping[str, str]) -> None:
@@ -244,7 +244,7 @@ class HoldPoints:
     def _ended(self, hold: Hold, here: Callable[[Hold], bool], asked_for: bool) -> bool:
         if not asked_for:
             return self._here(here) is None
-        released = self._world.holds.released()
+        released = self._ports.holds.released()
         return released is not None and released.since >= hold.since
 
     def _here(self, here: Callable[[Hold], bool]) -> Hold | None:
@@ -254,7 +254,7 @@ class HoldPoints:
     def _wanted(self) -> Hold | None:
         """The hold that is wanted. One that names no place of this playbook does not read, and holds at the
         next place."""
-        hold = self._world.holds.wanted()
+        hold = self._ports.holds.wanted()
         if hold is None or hold.mark in self._answered:
             return None
         try:

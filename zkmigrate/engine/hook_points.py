@@ -25,7 +25,7 @@ from zkmigrate.engine.codec import encode_finding
 from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.history import Leave, Next, Turn, hook_key
 from zkmigrate.engine.journal import Journal
-from zkmigrate.engine.ports import HookCall, HookEnd, World
+from zkmigrate.engine.ports import HookCall, HookEnd, Ports
 from zkmigrate.errors import JournalError
 from zkmigrate.inventory.hooks import MAY_STOP, Hook, Moment
 from zkmigrate.inventory.inventory import Inventory
@@ -57,8 +57,8 @@ class HookPoint:
 class HookPoints:
     """One walk's hooks."""
 
-    def __init__(self, playbook: Playbook, inventory: Inventory, journal: Journal, world: World) -> None:
-        self._playbook, self._inventory, self._world = playbook, inventory, world
+    def __init__(self, playbook: Playbook, inventory: Inventory, journal: Journal, ports: Ports) -> None:
+        self._playbook, self._inventory, self._ports = playbook, inventory, ports
         self._journal, self._history = journal, journal.history
         self._under_way: set[str] = set()
         self._guard = threading.Lock()
@@ -131,14 +131,14 @@ class HookPoints:
             shut = self._shut()
             stops = moment in MAY_STOP and hook.failure != "go" and place.way is Way.FORWARD and not shut
             call = self._call(moment, hook, place, said, stops)
-            self._world.emit(events.HookBegun(moment, place.stage, hook.run, hook.timeout_s, not shut))
+            self._ports.emit(events.HookBegun(moment, place.stage, hook.run, hook.timeout_s, not shut))
             ended = partial(self._ended, moment, place, number, hook, stops)
             if shut:
                 self._under_way.add(key)
-                self._world.hooks.start(call, partial(self._ended_beside, ended))
+                self._ports.hooks.start(call, partial(self._ended_beside, ended))
                 continue
             waited = True
-            end = self._world.hooks.run(call)
+            end = self._ports.hooks.run(call)
             ended(end)
             if stops and end.code != 0:
                 self._stop(moment, place, hook, end)
@@ -156,7 +156,7 @@ class HookPoints:
         except JournalError:
             if moment in MAY_STOP:
                 raise  # else the line that is lost tells nobody anything; the walk's next one fails too
-        self._world.emit(
+        self._ports.emit(
             events.HookEnded(
                 moment, place.stage, hook.run, end.code, end.how, end.seconds, end.said, end.output, stops
             )
@@ -224,7 +224,7 @@ class HookPoints:
             "timeout_s": hook.timeout_s,
         }
         findings = [encode_finding(finding) for finding in (said.findings if said else ())]
-        text = json.dumps({"at": self._world.clock.wall(), **facts, "findings": findings}, ensure_ascii=False)
+        text = json.dumps({"at": self._ports.clock.wall(), **facts, "findings": findings}, ensure_ascii=False)
         return HookCall(moment, hook.run, hook.args, hook.timeout_s, variables(facts), text + "\n")
 
 

@@ -10,7 +10,7 @@ from zkmigrate.engine.codec import encode_finding
 from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.history import Next, StepProgress
 from zkmigrate.engine.journal import Journal
-from zkmigrate.engine.ports import Answer, World
+from zkmigrate.engine.ports import Answer, Ports
 from zkmigrate.model.finding import Finding, doubts
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Done, Way
@@ -19,8 +19,8 @@ from zkmigrate.model.step import Done, Way
 class Logbook:
     """One walk's entries. JournalError from any method: what cannot be journaled must not go on."""
 
-    def __init__(self, playbook: Playbook, journal: Journal, world: World) -> None:
-        self._playbook, self._journal, self._world = playbook, journal, world
+    def __init__(self, playbook: Playbook, journal: Journal, ports: Ports) -> None:
+        self._playbook, self._journal, self._ports = playbook, journal, ports
         self._without: set[str] = set()
 
     # --- stages ----------------------------------------------------------------------------------------
@@ -34,18 +34,18 @@ class Logbook:
         body = {"stage": stage, "step": step, "question": question, "answer": answer.word, "to": answer.to,
                 "by": answer.by, "findings": [encode_finding(f) for f in stood]}  # fmt: skip
         self._journal.append("consent", body)
-        self._world.emit(events.Consented(stage, question, answer.word, answer.by, step, answer.to, stood))
+        self._ports.emit(events.Consented(stage, question, answer.word, answer.by, step, answer.to, stood))
 
     def stage_begun(self, stage: Stage, way: Way) -> None:
         """Journaled once, and only going forward."""
         if way is Way.FORWARD and stage.id not in self._journal.history.stages_begun:
             self._journal.append("stage", {"stage": stage.id, "event": "begin"})
         window = stage.window is not None
-        self._world.emit(events.StageBegun(stage.id, stage.title, way, window, stage.rehearsal))
+        self._ports.emit(events.StageBegun(stage.id, stage.title, way, window, stage.rehearsal))
 
     def stage_skipped(self, stage: Stage, by: str) -> None:
         self._journal.append("stage", {"stage": stage.id, "event": "skipped", "by": by})
-        self._world.emit(events.StageSkipped(stage.id, stage.skip, by))
+        self._ports.emit(events.StageSkipped(stage.id, stage.skip, by))
 
     def stage_done(self, stage: str) -> None:
         """All of a stage was walked forward, or a rehearsal there and back."""
@@ -58,7 +58,7 @@ class Logbook:
         self._step(at, "begin")
         waves = self._journal.history.waves_begun(at.id, at.way)
         step = at.step
-        self._world.emit(
+        self._ports.emit(
             events.StepBegun(at.stage.id, step.id, step.title, step.hazard, at.way, waves, *progress())
         )
 
@@ -72,17 +72,17 @@ class Logbook:
         """A step is done in its direction."""
         self.recorded(at, verdict.record)
         self._step(at, "done", seconds=seconds, findings=verdict.findings)
-        self._world.emit(events.StepEnded(at.stage.id, at.step.id, at.way, seconds, verdict.findings))
+        self._ports.emit(events.StepEnded(at.stage.id, at.step.id, at.way, seconds, verdict.findings))
 
     def blocked(self, at: Next, findings: tuple[Finding, ...]) -> None:
         self._step(at, "blocked", findings=findings)
-        self._world.emit(events.StepBlocked(at.stage.id, at.step.id, at.way, findings))
+        self._ports.emit(events.StepBlocked(at.stage.id, at.step.id, at.way, findings))
 
     def _step(
         self, at: Next, event: str, *, seconds: float | None = None, findings: tuple[Finding, ...] = ()
     ) -> None:
         body: dict[str, object] = {"stage": at.stage.id, "step": at.step.id, "way": at.way.value}
-        body |= {"event": event, "mono": self._world.clock.now()}
+        body |= {"event": event, "mono": self._ports.clock.now()}
         if seconds is not None:
             body["seconds"] = seconds
         if findings:
@@ -96,15 +96,15 @@ class Logbook:
         if journal:
             self._journal.append("end", {"code": ended.code, "message": ended.message})
             self.copy()
-        self._world.emit(ended)
+        self._ports.emit(ended)
 
     def copy(self) -> None:
         """Send copies to the witnesses, outside windows and while a step is to come. A host that takes none
         is remarked on once, until it takes one; it stops nothing."""
         at = self._journal.history.next(self._playbook)
-        if self._world.copies is None or not isinstance(at, Next) or at.stage.window:
+        if self._ports.copies is None or not isinstance(at, Next) or at.stage.window:
             return
-        without = self._world.copies(self._journal.content())
+        without = self._ports.copies(self._journal.content())
         if told := "; ".join(f"{h}: {why}" for h, why in without.items() if h not in self._without):
-            self._world.emit(events.Noted(f"no copy of the journal for now on {told}"))
+            self._ports.emit(events.Noted(f"no copy of the journal for now on {told}"))
         self._without = set(without)

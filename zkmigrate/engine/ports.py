@@ -1,4 +1,4 @@
-"""What the engine needs from outside; :class:`World` holds all of it. The command line passes the real ones.
+"""What the engine needs from outside; :class:`Ports` holds all of it. The command line passes the real ones.
 
 ``WatchPort``, ``HoldPort`` and ``HookRunner`` do nothing themselves: a world without a watch, hold file or
 hooks uses them as they are.
@@ -125,7 +125,7 @@ class HookRunner:
 
 
 @dataclass(frozen=True)
-class World:
+class Ports:
     """Everything outside that the walk needs. copies: sends the journal's bytes to the witnesses and returns
     why a host took none, by host."""
 

@@ -22,7 +22,7 @@ from zkmigrate.engine.hold_points import HoldPoints
 from zkmigrate.engine.hook_points import HookPoints
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.logbook import Logbook
-from zkmigrate.engine.ports import Answer, World
+from zkmigrate.engine.ports import Answer, Ports
 from zkmigrate.engine.window_walk import Window
 from zkmigrate.errors import HostError, RecordError, UsageError, ZkmigrateError
 from zkmigrate.inventory.inventory import Inventory
@@ -40,17 +40,17 @@ _RECORD = "what the steps before recorded can be read"
 class Walk:
     """One process's walk over one run."""
 
-    def __init__(self, playbook: Playbook, inventory: Inventory, journal: Journal, world: World) -> None:
+    def __init__(self, playbook: Playbook, inventory: Inventory, journal: Journal, ports: Ports) -> None:
         self.playbook = playbook
         self.journal = journal
         self.history = journal.history
         self.inventory = inventory = playbook.without(inventory, self.history.retired)
-        self.world = world
-        self._wave = Wave(journal, playbook, inventory, world.apply, world.emit, world.clock.now)
-        self._log = Logbook(playbook, journal, world)
-        self._window = Window(journal, inventory.policy, world, self._log)
-        self._holds = HoldPoints(playbook, inventory, journal, self._window, world, self._stop_if_asked)
-        self._hooks = HookPoints(playbook, inventory, journal, world)
+        self.ports = ports
+        self._wave = Wave(journal, playbook, inventory, ports.apply, ports.emit, ports.clock.now)
+        self._log = Logbook(playbook, journal, ports)
+        self._window = Window(journal, inventory.policy, ports, self._log)
+        self._holds = HoldPoints(playbook, inventory, journal, self._window, ports, self._stop_if_asked)
+        self._hooks = HookPoints(playbook, inventory, journal, ports)
         self._until = ""
         self._hold_at = ""
         self._fresh = True
@@ -116,9 +116,9 @@ class Walk:
         for at in self.history.to_undo(self.playbook, to):
             if at.step.hazard is Hazard.FINAL:
                 context = self._context(at)
-                verdict = at.step.check(context, at.step.observe(context, self.world.look))
+                verdict = at.step.check(context, at.step.observe(context, self.ports.look))
                 if isinstance(verdict, Blocked):
-                    self.world.emit(events.StepBlocked(at.stage.id, at.step.id, Way.BACK, verdict.findings))
+                    self.ports.emit(events.StepBlocked(at.stage.id, at.step.id, Way.BACK, verdict.findings))
                     message = f"{at.id} has no way back; nothing was changed"
                     raise Leave(RunEnded(6, message, verdict.findings))
         self._turn(Turn(to, "asked by the operator"), by)
@@ -141,7 +141,7 @@ class Walk:
                         if self._reached(self._until):
                             return RunEnded(0, f"stopped after {self._until} as asked; resume goes on")
                         if self._enter(at):
-                            started = self.world.clock.now()
+                            started = self.ports.clock.now()
                             self._leave(at, self._visit(at), started)
             except Leave as leave:
                 if not isinstance(leave.outcome, Turn):
@@ -160,7 +160,7 @@ class Walk:
 
     def _loop(self, at: Next) -> Done | Blocked:
         """Observe; Done and Blocked leave; Waiting pauses; Ready applies a wave; again."""
-        patience = Patience(self.world.clock.now)
+        patience = Patience(self.ports.clock.now)
         kept: Mapping[str, Any] = {}
         recorded: Mapping[str, Any] = {}
         failures: Mapping[str, str] | None = None
@@ -202,7 +202,7 @@ class Walk:
                     if at.stage.watched is not None:  # a step of many waves may never wait
                         self._window.ask(at)
                     if failures or again:
-                        self.world.clock.pause(_RETRY_S)
+                        self.ports.clock.pause(_RETRY_S)
                 case _:
                     assert_never(verdict)
 
@@ -212,7 +212,7 @@ class Walk:
             return Done(), None
         try:
             with self._window.look(at):
-                facts = at.step.observe(context, self.world.look)
+                facts = at.step.observe(context, self.ports.look)
             return at.step.check(context, facts), facts
         except HostError as error:
             limit = self.inventory.policy.step_deadline_s
@@ -227,7 +227,7 @@ class Walk:
 
     def _wave_begun(self, at: Next, targets: tuple[str, ...]) -> None:
         step_progress = self._progress_of(at, targets)
-        self.world.emit(events.WaveBegun(at.stage.id, at.step.id, at.way, targets, *step_progress))
+        self.ports.emit(events.WaveBegun(at.stage.id, at.step.id, at.way, targets, *step_progress))
 
     def _progress_of(self, at: Next, wave: tuple[str, ...]) -> StepProgress:
         """Progress of the paced step as a wave of it begins; nothing of other steps."""
@@ -237,7 +237,7 @@ class Walk:
         every = paced.targets(self.inventory, self.history.records())
         if not set(wave) & set(every):
             return StepProgress()
-        far = self.history.step_progress(at.id, wave, len(every), self.world.clock.wall())
+        far = self.history.step_progress(at.id, wave, len(every), self.ports.clock.wall())
         return far._replace(many=paced.many)
 
     def _changes(self, at: Next, context: Context, facts: object, target: str) -> Changes:
@@ -246,11 +246,11 @@ class Walk:
         return at.step.undo(context, facts, target, self.history.applied(at.id, target))
 
     def _wait(self, at: Next, waiting: Waiting, left: float) -> None:
-        self.world.emit(events.Waits(at.stage.id, at.step.id, waiting.what, waiting.progress, left))
-        if not at.stage.window and self.world.confirm.listen():
+        self.ports.emit(events.Waits(at.stage.id, at.step.id, waiting.what, waiting.progress, left))
+        if not at.stage.window and self.ports.confirm.listen():
             self._obey(Answer("stop"), at.stage)
         self._window.ask(at)
-        self.world.clock.pause(min(waiting.poll_s, left))
+        self.ports.clock.pause(min(waiting.poll_s, left))
 
     # --- entering and leaving a step -------------------------------------------------------------------
 
@@ -260,12 +260,12 @@ class Walk:
         self._hold_before(at)
         if self._entered != f"{at.stage.id} {at.way.value}" and not self._enter_stage(at):
             return False
-        self.world.lock.fencing(at.stage.id, at.way)
+        self.ports.lock.fencing(at.stage.id, at.way)
         self._window.follow(at, self._context(at))
         self._window.ask(at)
         self._hold_again(at)
         if at.way is Way.FORWARD and not at.stage.window and not at.step.hazard.reads:
-            answer = self.world.confirm.step(at.stage, at.step, self._found())
+            answer = self.ports.confirm.step(at.stage, at.step, self._found())
             if answer.by:
                 self._log.answered(at.stage.id, at.step.id, f"{at.step.title}?", answer, self._found())
             self._obey(answer, at.stage)
@@ -302,7 +302,7 @@ class Walk:
             return False
         self._holds.announce_end(at, self._hold_at, self._context(at))
         if at.way is Way.FORWARD and stage.consent and stage.id not in self.history.consents:
-            answer = self.world.confirm.consent(stage)
+            answer = self.ports.confirm.consent(stage)
             self._log.answered(stage.id, "", stage.consent, answer, self._found())
             if answer.word == "skip" and stage.skip and fresh:
                 self._log.stage_skipped(stage, answer.by)
@@ -317,7 +317,7 @@ class Walk:
         if isinstance(verdict, Blocked):
             self._blocked(at, verdict)
             return
-        self._log.ended(at, verdict, self.world.clock.now() - started)
+        self._log.ended(at, verdict, self.ports.clock.now() - started)
         whole = all(f"{at.stage.id}.{s.id}" in self.history.done for s in at.stage.steps)
         if at.way is Way.FORWARD and whole and not at.stage.rehearsal:
             self._log.stage_done(at.stage.id)
@@ -373,12 +373,12 @@ class Walk:
         reset = ids[ids.index(turn.to.partition(".")[0]) :] if turn.to else ids
         body = {"way": Way.BACK.value, "to": turn.to, "then": turn.then, "why": turn.why, "code": turn.code}
         self.journal.append("turn", {**body, "reset": reset, **({"by": by} if by else {})})
-        self.world.emit(events.Turned(Way.BACK, turn.to, turn.why))
+        self.ports.emit(events.Turned(Way.BACK, turn.to, turn.why))
 
     def _turn_forward(self, why: str, kept: Sequence[str] = ()) -> None:
         """Turn forward. kept: stages that were done before the way back, which never reached them."""
         self.journal.append("turn", {"way": Way.FORWARD.value, "why": why, "kept": list(kept)})
-        self.world.emit(events.Turned(Way.FORWARD, "", why))
+        self.ports.emit(events.Turned(Way.FORWARD, "", why))
 
     def _arrived(self, turn: Turn) -> RunEnded | None:
         """The way back is walked: end, or go forward again after a rehearsal."""
@@ -399,7 +399,7 @@ class Walk:
             raise Leave(Turn(to, "asked by the operator"))
 
     def _stop_if_asked(self) -> None:
-        if self.world.interrupt.wanted:
+        if self.ports.interrupt.wanted:
             raise Leave(RunEnded(130, f"interrupted; {self.state()}; resume goes on"))
 
     def _reached(self, until: str) -> bool:
@@ -415,9 +415,9 @@ class Walk:
         way = way or self.history.way
         over = tuple(self.history.over(self.playbook).items())
         run, playbook = self.history.run, self.playbook.id
-        self.world.emit(events.RunBegun(run, playbook, way, resumed, hosts, stages, over))
+        self.ports.emit(events.RunBegun(run, playbook, way, resumed, hosts, stages, over))
         for retired in self.history.retired.values():
-            self.world.emit(events.Noted(retired.words))
+            self.ports.emit(events.Noted(retired.words))
         try:
             self._hooks.before_run(way)
             begin()
@@ -430,17 +430,17 @@ class Walk:
             self._close(ended, journal=False)
             return ended
         except Exception as error:  # a defect: whoever is called when a run fails hears of it
-            self.world.watch.close()
+            self.ports.watch.close()
             self._hooks.ended(RunEnded(1, f"{type(error).__name__}: {error}; {self.state()}"))
             raise
         except BaseException:
-            self.world.watch.close()
+            self.ports.watch.close()
             raise
         self._close(ended, journal=True)
         return ended
 
     def _close(self, ended: RunEnded, *, journal: bool) -> None:
-        self.world.watch.close()
+        self.ports.watch.close()
         self._hooks.ended(ended)
         self._log.closed(ended, journal=journal)
 
@@ -463,14 +463,14 @@ class Walk:
         return Context(
             run=self.history.run,
             inventory=self.inventory,
-            fencing=self.world.lock.fencing(at.stage.id, at.way),
+            fencing=self.ports.lock.fencing(at.stage.id, at.way),
             rehearsal=at.stage.rehearsal,
             way=at.way,
             records=self.history.records(),
             begun=self.history.lost or self.history.has_touched(at.id),
             unrestored=self.history.unrestored(at.id),
             unconfirmed=self.history.in_doubt(at.id),
-            tell=lambda what, progress: self.world.emit(
+            tell=lambda what, progress: self.ports.emit(
                 events.Waits(at.stage.id, at.step.id, what, progress, None)
             ),
             retired=tuple(self.history.retired.values()),

@@ -18,7 +18,7 @@ from zkmigrate.engine.history import Leave, Next, Turn
 from zkmigrate.engine.hold_file import Hold
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.logbook import Logbook
-from zkmigrate.engine.ports import Answer, World
+from zkmigrate.engine.ports import Answer, Ports
 from zkmigrate.engine.watch import past_deadline
 from zkmigrate.inventory.inventory import Policy
 from zkmigrate.model.finding import Finding, Held
@@ -35,9 +35,9 @@ _LOOK_AGAIN_S = 0.3
 class Window:
     """The windows of one walk."""
 
-    def __init__(self, journal: Journal, policy: Policy, world: World, log: Logbook) -> None:
+    def __init__(self, journal: Journal, policy: Policy, ports: Ports, log: Logbook) -> None:
         self._journal, self._history, self._log = journal, journal.history, log
-        self._policy, self._world = policy, world
+        self._policy, self._ports = policy, ports
         self._refused_since: dict[str, float] = {}
         self._unheard_since: dict[str, float] = {}
         self._context: Context | None = None
@@ -45,32 +45,32 @@ class Window:
     def follow(self, at: Next, context: Context) -> None:
         """Let the watch start, continue or stop, as the journal says."""
         self._context = context
-        self._world.watch.follow(at.stage, self._history, context)
+        self._ports.watch.follow(at.stage, self._history, context)
 
     def limits(self, at: Next, verb: str) -> tuple[float, float]:
         """Seconds for one message and for all of a change with this verb (empty: a look) now."""
         if at.stage.window is None:
             return math.inf, math.inf
         back = at.way is Way.BACK
-        return at.stage.window.limits(self.phase(at.stage), verb, back, self._world.watch.left_s())
+        return at.stage.window.limits(self.phase(at.stage), verb, back, self._ports.watch.left_s())
 
     def look(self, at: Next) -> AbstractContextManager[None]:
         """The scope in which a step looks, with the window's limits."""
         each_s, whole_s = self.limits(at, "")
         if math.isinf(each_s):
             return nullcontext()
-        return deadline.within(each_s, whole_s, self._world.clock.now)
+        return deadline.within(each_s, whole_s, self._ports.clock.now)
 
     def ask(self, at: Next) -> None:
         """Ask the watch, between steps and while waiting. Leave when its finding turns or stops the run.
         Going back there is nothing to turn, and no deadline to count."""
         if at.way is Way.BACK:
             return
-        if (left := self._world.watch.left_s()) is not None:
-            self._world.emit(events.Countdown(left))
-        while (finding := self._world.watch.finding()) is not None:
+        if (left := self._ports.watch.left_s()) is not None:
+            self._ports.emit(events.Countdown(left))
+        while (finding := self._ports.watch.finding()) is not None:
             self._judge(at, finding, (finding,))
-            self._world.watch.answered(finding)
+            self._ports.watch.answered(finding)
 
     def refused(self, at: Next, findings: tuple[Finding, ...]) -> None:
         """A step of a window is blocked: turn back where the rules say so, else retry for a while. The watch
@@ -78,21 +78,21 @@ class Window:
         self.ask(at)
         for finding in [f for f in findings if f.blocks] or findings:
             self._judge(at, finding, findings)
-        now = self._world.clock.now
+        now = self._ports.clock.now
         if now() - self._refused_since.setdefault(at.id, now()) > self._policy.step_deadline_s:
             message = f"{at.id} stays blocked past the point where it could turn back"
             raise Leave(RunEnded(8, message, findings))
-        self._world.clock.pause(_RETRY_S)
+        self._ports.clock.pause(_RETRY_S)
 
     def hears_again(self, at: Next, findings: tuple[Finding, ...]) -> bool:
         """Going back, one missing answer must not leave hosts shut: True = look again. Not for long: once the
         tool ends nobody renews the lease, and hosts that are not sealed go back alone."""
         if not at.stage.window or any(f.held is not Held.UNKNOWN for f in findings if f.blocks):
             return False
-        now = self._world.clock.now
+        now = self._ports.clock.now
         if now() - self._unheard_since.setdefault(at.id, now()) > _UNHEARD_S:
             return False
-        self._world.clock.pause(_LOOK_AGAIN_S)
+        self._ports.clock.pause(_LOOK_AGAIN_S)
         return True
 
     def hold(
@@ -108,7 +108,7 @@ class Window:
             self.ask(at)
             if let_go():
                 return Answer("go"), "released"
-            left, opens = self._world.watch.left_s(), self._opens_s(at.stage)
+            left, opens = self._ports.watch.left_s(), self._opens_s(at.stage)
             unanswered = _spec(at.stage).without_operator(self._all_sealed(at.stage))
             if from_file and (self._late(at) if opens is None else opens <= 0):
                 if unanswered == "back":
@@ -116,12 +116,12 @@ class Window:
                     raise Leave(Turn(at.stage.id, why, 7, findings=(past_deadline(_spec(at.stage).steps),)))
                 return Answer(unanswered), "deadline"
             who, late = hold.words() if from_file else "", self._late(at)
-            self._world.emit(events.Holding(at.step.id, left, opens, who=who, late=late))
+            self._ports.emit(events.Holding(at.step.id, left, opens, who=who, late=late))
             fallback = None if from_file else unanswered
-            answer = self._world.confirm.hold(at.step.id, fallback, 0.0 if late else left)
+            answer = self._ports.confirm.hold(at.step.id, fallback, 0.0 if late else left)
             if answer is not None:
                 return answer, "answered"
-            self._world.clock.pause(_HOLD_S)
+            self._ports.clock.pause(_HOLD_S)
 
     def phase(self, stage: Stage) -> str:
         """Id of the last step of the stage that is done or has sent a change; empty before the first."""
@@ -138,14 +138,14 @@ class Window:
         served = f"{stage.id}.{_spec(stage).steps.serves}"
         if served not in self._history.done or served not in self._history.done_at:
             return None
-        return self._policy.open_limit_s - (self._world.clock.wall() - self._history.done_at[served])
+        return self._policy.open_limit_s - (self._ports.clock.wall() - self._history.done_at[served])
 
     def _late(self, at: Next) -> bool:
         """Whether the way back would start after its deadline, counted from the first FENCE."""
         first = self._history.first_sent.get(f"{at.stage.id}.{_spec(at.stage).steps.begins}")
         if first is None or self._context is None:
             return False
-        return self._world.clock.wall() - first[1] > _spec(at.stage).deadline_s(self._context)
+        return self._ports.clock.wall() - first[1] > _spec(at.stage).deadline_s(self._context)
 
     def _all_sealed(self, stage: Stage) -> bool:
         """Whether the step that seals is done, on every host: a first SEAL sent is not enough."""
@@ -165,7 +165,7 @@ class Window:
         word: str = decision
         if decision is Decision.ASK:
             unanswered: Word = window.without_operator(all_sealed) if window else "stop"
-            answer = self._world.confirm.decide(phase, finding, unanswered, self._world.watch.left_s())
+            answer = self._ports.confirm.decide(phase, finding, unanswered, self._ports.watch.left_s())
             question = f"go on, {'' if window else 'stop, '}or back to the start of {stage.id}?"
             self._log.answered(stage.id, at.step.id, question, answer, (finding,))
             word = answer.word
@@ -183,7 +183,7 @@ class Window:
         decision = spec.decide(phase, finding, self._policy)
         body = {"stage": at.stage.id, "step": at.step.id, "finding": encode_finding(finding)}
         self._journal.append("finding", {**body, "phase": phase, "decision": decision.value})
-        self._world.emit(events.Alarm(phase, finding, decision.value))
+        self._ports.emit(events.Alarm(phase, finding, decision.value))
         return phase, decision
 
 

@@ -17,7 +17,7 @@ from zkmigrate.engine.hold_file import HoldFile
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.lock import UNWITNESSED, LocalLock
 from zkmigrate.engine.planfile import PlanFile
-from zkmigrate.engine.ports import World
+from zkmigrate.engine.ports import Ports
 from zkmigrate.engine.run import Walk
 from zkmigrate.engine.samples import Samples
 from zkmigrate.errors import UsageError
@@ -206,7 +206,7 @@ def _walk(
         )
         stack.callback(samples.close)
         stack.callback(site.sample(samples, playbook))
-        world = World(
+        ports = Ports(
             look=site.look,
             apply=site.apply,
             clock=clock,
@@ -219,7 +219,7 @@ def _walk(
             holds=HoldFile(run_dir),
             hooks=programs,
         )
-        walk = Walk(playbook, inventory, journal, world)
+        walk = Walk(playbook, inventory, journal, ports)
         try:
             ended = act(walk, output.console, opened.back_to)
         except KeyboardInterrupt:

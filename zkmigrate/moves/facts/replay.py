@@ -18,7 +18,7 @@ from zkmigrate.zookeeper.data.effect import is_session, touched_paths
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.histories import compare
 from zkmigrate.zookeeper.data.logdir import walk
-from zkmigrate.zookeeper.data.proofs import Held, Reach, Side, reach_of
+from zkmigrate.zookeeper.data.proofs import Proved, Reach, Side, reach_of
 from zkmigrate.zookeeper.data.replay import Again, Mark, Replay, Tally, marker_of, needed
 from zkmigrate.zookeeper.data.session import format_session
 from zkmigrate.zookeeper.data.sums import Sums, View, bucket_of, read_sums, unequal, whole, znodes
@@ -50,7 +50,7 @@ class Condition:
 
     id: str
     claim: str
-    held: Held
+    held: Proved
     seen: str
 
 
@@ -151,7 +151,7 @@ class ReplayDisks:
         nodes = znodes(dest.data, dest.logs, at_cut, max_record=self.max_record, tell=self.tell(dest.name))
         return {path: node for path, node in nodes if path in paths or is_session(node.ephemeral_owner)}
 
-    def is_of(self, marker: str, created: int) -> Held:
+    def is_of(self, marker: str, created: int) -> Proved:
         """Whether source's disk belongs to the ensemble that took the marker at that zxid; None where it has
         not reached that zxid yet."""
         if self._source_at() < created:

@@ -26,7 +26,7 @@ from zkmigrate.moves.facts.replay import Condition
 from zkmigrate.moves.facts.replay_disks import host_disks, mark_on
 from zkmigrate.moves.rules.outage import consenting_owner, owner_consent
 from zkmigrate.zookeeper.data.errors import ZkDataError
-from zkmigrate.zookeeper.data.proofs import Held
+from zkmigrate.zookeeper.data.proofs import Proved
 from zkmigrate.zookeeper.data.replay import Mark, marker_of
 from zkmigrate.zookeeper.data.zxid import format_zxid
 from zkmigrate.zookeeper.facts.ensemble import source_view
@@ -41,7 +41,7 @@ class ReplayFacts:
     transaction. same: how the subtrees compare; read once all is repeated. wall: seconds since the epoch."""
 
     mark: Reading[Mark]
-    own: Held
+    own: Proved
     same: Reading[Condition]
     wall: float
 

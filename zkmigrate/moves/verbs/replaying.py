@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from zkmigrate.moves.facts.replay import ReplayScope
-from zkmigrate.zookeeper.data.proofs import Held
+from zkmigrate.zookeeper.data.proofs import Proved
 from zkmigrate.zookeeper.data.replay import Again, Request
 from zkmigrate.zookeeper.data.session import format_session
 from zkmigrate.zookeeper.data.zxid import format_zxid
 from zkmigrate.zookeeper.disks.prove import NOT_HELD, UNPROVED
 
-_WORDS: dict[Held, str] = {True: "holds", False: "DOES NOT HOLD", None: "not known"}
+_WORDS: dict[Proved, str] = {True: "holds", False: "DOES NOT HOLD", None: "not known"}
 
 _OPERATIONS = {"Create": "create", "SetData": "setData", "Delete": "delete", "SetAcl": "setACL"}
 

@@ -29,7 +29,16 @@ from zkmigrate.spark.subtree_differences import compare_subtrees, first
 from zkmigrate.spark.verb import reason
 from zkmigrate.zookeeper.data.delta import DeltaFinding, delta_held, not_reached, required_zxid
 from zkmigrate.zookeeper.data.errors import ZkDataError
-from zkmigrate.zookeeper.data.proofs import PROOFS, WORDS, Held, Reach, all_held, cut_over, highest, tail_held
+from zkmigrate.zookeeper.data.proofs import (
+    PROOFS,
+    WORDS,
+    Proved,
+    Reach,
+    all_held,
+    cut_over,
+    highest,
+    tail_held,
+)
 from zkmigrate.zookeeper.data.zxid import format_zxid
 from zkmigrate.zookeeper.disks.prove import difference, finding, reach_body
 
@@ -41,7 +50,7 @@ class _Proof:
     """One proof of one dest server. body: for --json, without `held`. frame: everything that is missing, or
     differs."""
 
-    held: Held
+    held: Proved
     body: Mapping[str, Any]
     frame: DataFrame | None = None
 

@@ -26,13 +26,13 @@ from zkmigrate.zookeeper.data.txn import CloseSessionTxn
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 from zkmigrate.zookeeper.data.zxid import epoch, format_zxid
 
-Held = bool | None
+Proved = bool | None
 PROOFS = ("tail", "delta", "digest")
-WORDS: Mapping[Held, str] = {True: "held", False: "NOT HELD", None: "unproved"}
+WORDS: Mapping[Proved, str] = {True: "held", False: "NOT HELD", None: "unproved"}
 AFTER_CUT = "if it was cut over, say --after-cut"
 
 
-def all_held(claims: Iterable[Held]) -> Held:
+def all_held(claims: Iterable[Proved]) -> Proved:
     """Several claims as one: False if one is False, else None if one is not known."""
     known = set(claims)
     return False if False in known else None if None in known else True
@@ -67,7 +67,7 @@ def unread(why: str) -> Reach:
 class TailProof:
     """needed, path: the largest zxid in source's subtree and the znode that has it; reach: by dest's name."""
 
-    held: Held
+    held: Proved
     needed: int
     path: str
     reach: Mapping[str, Reach]
@@ -78,7 +78,7 @@ class DigestProof:
     """One dest's subtree and source's at `zxid`. buckets: those that differ. dest None: not read; `unproved`
     says why."""
 
-    held: Held
+    held: Proved
     zxid: int
     source: Sums | None
     dest: Sums | None
@@ -132,7 +132,7 @@ def covers(zxid: int, needed: int) -> bool:
     return zxid >= needed
 
 
-def tail_held(where: Reach, needed: int) -> Held:
+def tail_held(where: Reach, needed: int) -> Proved:
     """`covers` of one dest disk."""
     return None if where.unproved else covers(where.zxid, needed)
 

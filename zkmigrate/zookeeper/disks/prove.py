@@ -16,7 +16,7 @@ from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.proofs import (
     WORDS,
     DigestProof,
-    Held,
+    Proved,
     Reach,
     Side,
     TailProof,
@@ -76,9 +76,9 @@ class ProofResult:
     differences: dict[str, Differences] = field(default_factory=dict)
     seconds: float = 0.0
 
-    def held(self) -> dict[str, Held]:
+    def held(self) -> dict[str, Proved]:
         """By requested proof."""
-        held: dict[str, Held] = {
+        held: dict[str, Proved] = {
             "tail": self.tail.held if self.tail else None,
             "delta": self.delta.held if self.delta else None,
             "digest": all_held(proof.held for proof in self.digests.values()),
