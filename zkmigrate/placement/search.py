@@ -203,7 +203,8 @@ class _Board:
         lightest = next((self.rank[one] for _, one in gone if one != back), -1)
         if out is not None:
             lightest = max(lightest, self.rank[out])
-        return lightest - count < self.task.window
+        # Of the replicas heavier than the lightest that left, so many are left.
+        return lightest - (count - 1) < self.task.window
 
     # Changes
 
