@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
-from zkmigrate.placement.search import Replicas, Task, corridor, search
+from zkmigrate.placement.search import Replicas, Task, cheapest, edges, search
 
 
 def task(
     level: Sequence[int],
-    held: dict[int, Sequence[int]],
+    held: Mapping[int, Sequence[int]],
     takers: Sequence[int],
     *,
     room: Sequence[int] | None = None,
@@ -57,10 +57,8 @@ def lower_bound(levels: Sequence[int], width: int, edges: range) -> int:
 @pytest.mark.parametrize("width", [0, 5, 20, 50])
 def test_the_corridor_is_the_one_that_the_fewest_bytes_reach(width: int) -> None:
     levels = [10, 20, 90, 100, 80]
-    found = corridor(task(levels, {0: [], 1: []}, [2, 3, 4]), width)
-    assert found is not None
-    low, high = found
-    assert high - low == width
+    asked = task(levels, {0: [], 1: []}, [2, 3, 4])
+    low = cheapest(asked, width, edges(asked, width))
     assert lower_bound(levels, width, range(low, low + 1)) == lower_bound(
         levels, width, range(60 - width, 61)
     )
@@ -69,8 +67,14 @@ def test_the_corridor_is_the_one_that_the_fewest_bytes_reach(width: int) -> None
 def test_no_corridor_leaves_out_a_broker_that_cannot_come_in() -> None:
     # Broker 1 takes only, broker 2 does neither.
     still = task([10, 50, 90], {0: []}, [1])
-    assert corridor(still, 39) is None
-    assert corridor(still, 40) == (50, 90)
+    assert not edges(still, 39)
+    assert list(edges(still, 40)) == [50]
+
+
+def test_the_corridor_moves_where_a_broker_cannot_come_into_the_cheapest() -> None:
+    # Broker 2 has no room: 100 stays. 4 to broker 1 leave 90; the cheapest corridor lies lower.
+    found = search(task([0, 60, 100], {0: [30, 10, 10, 4]}, [1, 2], room=[0, 60, 3]))
+    assert found.level == (30, 30, 100)
 
 
 def test_a_replica_that_overshoots_gives_way_to_a_lighter_one() -> None:
