@@ -53,13 +53,15 @@ def solve(
     takers: Collection[int],
     *,
     least: int = 0,
+    local: bool = False,
     width: int | None = None,
     moved: int | None = None,
     limit_s: float = 60.0,
 ) -> Answer | None:
     """The fewest bytes that reach a range of ``width``, or the least range that ``moved`` bytes reach.
 
-    Replicas of at least ``least`` bytes go from givers to takers. None: no answer within ``limit_s``.
+    Replicas of at least ``least`` bytes go from givers to takers; local: inside their racks.
+    None: no answer within ``limit_s``.
     """
     program = _Program()
     program.highs.setOptionValue("output_flag", False)
@@ -82,9 +84,9 @@ def solve(
                 continue
             goes = []
             for broker in takers:
-                if broker == home:
-                    continue
                 rack, old = cluster.rack(broker), cluster.rack(home)
+                if broker == home or (local and rack != old):
+                    continue
                 if (
                     rack != old
                     and broker not in givers

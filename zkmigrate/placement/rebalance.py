@@ -112,7 +112,7 @@ def offload_targets(cluster: Cluster, brokers: Sequence[int], request: Rebalance
     level is that much below the mean.
     """
     old = [broker for broker in brokers if not cluster.brokers[broker].new]
-    if request.scale:
+    if request.scale or not old:
         return tuple(old)
     if request.storage_threshold_gb:
         return tuple(b for b in old if cluster.brokers[b].free < request.storage_threshold_gb * GIB)

@@ -21,6 +21,9 @@ PARTNERS = 12
 NEAR = 3
 """How many replicas are tried on each side of the size that is sought, where rules forbid the first."""
 
+SHIFTS = 4
+"""How many corridors of one width are tried."""
+
 FINEST = 64
 """A corridor that cannot be narrowed by this part of it is the last."""
 
@@ -97,19 +100,24 @@ def search(task: Task) -> Found:
     )
 
 
-def corridor(task: Task, width: int) -> tuple[int, int] | None:
-    """The corridor of this width that the fewest bytes can reach, or None where none can be reached.
+def edges(task: Task, width: int) -> range:
+    """The lower edges that a corridor of this width may have: the mean is inside, and so is every broker that
+    cannot come in."""
+    level, sources, takers = task.level, set(task.sources), set(task.takers)
+    mean = sum(level[broker] for broker in task.ranked) // len(task.ranked)
+    low = max([mean, *(level[broker] for broker in task.ranked if broker not in takers)]) - width
+    high = min([mean, *(level[broker] for broker in task.ranked if broker not in sources)])
+    return range(low, high + 1)
+
+
+def cheapest(task: Task, width: int, among: range) -> int:
+    """The lower edge of the corridor that the fewest bytes can reach.
 
     Those below must give up to its lower edge and those above take down to its upper edge, so at least the
     larger of the two sums moves. The one grows with the edge, the other falls: the best is where they meet.
     """
     level = task.level
-    ranked, sources, takers = task.ranked, set(task.sources), set(task.takers)
-    mean = sum(level[broker] for broker in ranked) // len(ranked)
-    low = max([mean - width, *(level[broker] - width for broker in ranked if broker not in takers)])
-    high = min([mean, *(level[broker] for broker in ranked if broker not in sources)])
-    if low > high:
-        return None
+    low, high = among[0], among[-1]
     while low < high:
         edge = (low + high) // 2
         give = sum(edge - level[broker] for broker in task.sources if level[broker] < edge)
@@ -118,7 +126,7 @@ def corridor(task: Task, width: int) -> tuple[int, int] | None:
             low = edge + 1
         else:
             high = edge
-    return low, low + width
+    return low
 
 
 _Changes = Callable[[int, int, int, int], Iterator[tuple[int, Change]]]
@@ -203,7 +211,8 @@ class _Board:
         lightest = next((self.rank[one] for _, one in gone if one != back), -1)
         if out is not None:
             lightest = max(lightest, self.rank[out])
-        return lightest - count < self.task.window
+        # Of the replicas heavier than the lightest that left, so many are left.
+        return lightest - (count - 1) < self.task.window
 
     # Changes
 
@@ -379,11 +388,29 @@ class _Board:
             low, high = self.span()
             if high - low <= self.task.enough:
                 return
-            goal = corridor(self.task, max(self.task.enough, (high - low) * (step - 1) // step))
-            mark = len(self.log)
-            if goal is None or not self.mend(*goal):
-                self.back_to(mark)
+            if not self.confine(max(self.task.enough, (high - low) * (step - 1) // step)):
                 step *= 2
+
+    def confine(self, width: int) -> bool:
+        """Bring every broker into a corridor of this width; where it cannot be done, nothing has changed.
+
+        The corridor that the fewest bytes could reach is the first. Where racks, space or sizes keep some
+        brokers above it, or some below, it is moved to them.
+        """
+        among = edges(self.task, width)
+        tried: set[int] = set()
+        low = cheapest(self.task, width, among) if among else 0
+        mark = len(self.log)
+        while low in among and low not in tried and len(tried) < SHIFTS:
+            tried.add(low)
+            if self.mend(low, low + width):
+                return True
+            least, most = self.span()
+            self.back_to(mark)
+            if least < low and most > low + width:
+                return False
+            low = min(least, among[-1]) if least < low else max(most - width, among[0])
+        return False
 
     def mend(self, low: int, high: int) -> bool:
         """Bring every broker into a corridor; whether it could be done."""
