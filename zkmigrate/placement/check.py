@@ -83,7 +83,10 @@ def _wrong_set(
     longest = asked if following is None else max(asked, len(first))
     if not asked <= length <= longest:
         yield f"{length} replicas; needed: {asked}" + (f" to {longest}" if longest > asked else "")
-    racks, needed = _racks(before, replicas), min(_racks(before, first), asked)
+    racks, needed = (
+        _racks(before, replicas),
+        min(_racks(before, first), asked, _racks(before, tuple(before.brokers))),
+    )
     if racks < needed:
         yield f"{racks} racks; needed: {needed}"
 

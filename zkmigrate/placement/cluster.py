@@ -88,3 +88,8 @@ class Cluster:
     def racks(self, replicas: Iterable[int]) -> int:
         """How many racks a replica set spans."""
         return len({self.rack(broker) for broker in replicas})
+
+    @cached_property
+    def rack_count(self) -> int:
+        """How many racks the registered brokers stand in."""
+        return self.racks(self.brokers)

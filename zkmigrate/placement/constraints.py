@@ -8,8 +8,11 @@ from zkmigrate.placement.cluster import Cluster
 
 
 def racks_needed(cluster: Cluster, before: Sequence[int], length: int) -> int:
-    """How many racks a set of ``length`` replicas must span, so that none is lost that there was."""
-    return min(cluster.racks(before), length)
+    """How many racks a set of ``length`` replicas must span, so that none is lost that there was.
+
+    The rack of a broker that is gone is not known: it counts as another one, up to all that are left.
+    """
+    return min(cluster.racks(before), length, cluster.rack_count)
 
 
 def broken(cluster: Cluster, before: Sequence[int], after: Sequence[int], length: int) -> str:

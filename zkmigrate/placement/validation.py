@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from zkmigrate.placement.cluster import Cluster, Partition
 from zkmigrate.placement.plan import Notice, Refused
@@ -93,6 +93,26 @@ def chosen(cluster: Cluster, choice: Choice) -> Chosen | Refused:
         *_failure_domains(cluster, targets),
     )
     return Chosen(partitions, targets, notices, missing, replaced, unregistered, new)
+
+
+def with_map(
+    cluster: Cluster, sets: Mapping[tuple[str, int], tuple[int, ...]]
+) -> tuple[Cluster, tuple[str, ...]] | Refused:
+    """The cluster as a literal map has it (``--map-string``), and the map's topics for a ``Choice``.
+
+    sets: replica sets by topic and number; a partition that the cluster lacks has no known size. A map that
+    holds a topic by half is refused.
+    """
+    topics = tuple(sorted({topic for topic, _ in sets}))
+    left_out = [one for one in cluster.partitions if one.topic in topics and one.name not in sets]
+    if left_out:
+        text = f"the map holds their topics and leaves out {partition_names(left_out)}; needed: whole topics"
+        return Refused((Notice("placement.map-half", text),))
+    unknown = [
+        Partition(*name, replicas, None) for name, replicas in sets.items() if name not in cluster.by_name
+    ]
+    known = [replace(one, replicas=sets.get(one.name, one.replicas)) for one in cluster.partitions]
+    return Cluster.of(cluster.brokers.values(), (*known, *unknown)), topics
 
 
 def additions_only(found: Chosen) -> tuple[Notice, ...]:
