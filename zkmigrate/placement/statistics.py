@@ -141,8 +141,8 @@ def lower_bound(
     forced = shorter = left = 0
     staying = set(counted)
     for move in moves:
-        remain = sum(broker in staying for broker in move.before)
-        forced += move.size * max(len(move.after) - remain, 0)
+        had, has = (sum(broker in staying for broker in of) for of in (move.before, move.after))
+        forced += move.size * max(has - had, 0)
         shorter += move.size * (len(move.before) - len(move.after))
         left += move.size * sum(broker not in staying for broker in move.dropped)
 
