@@ -231,24 +231,24 @@ def test_b6_counts_are_within_one_and_the_answer_is_the_same_each_time() -> None
     for seed in range(30):
         seen = random_cluster(seed, brokers=5, rf=3, racks=0, room=20.0)
         request = Rebuild(force_rebuild=True)
-        assert planned(seen, request)
-        of = [sum(broker in one for one in sets_of(seen, request)) for broker in seen.brokers]
-        assert max(of) - min(of) <= 1
+        plan, _ = planned(seen, request)
+        moved = {move.name: move.after for move in plan.moves}
+        sets = [moved.get(one.name, one.replicas) for one in seen.partitions]
+        held = [sum(broker in one for one in sets) for broker in seen.brokers]
+        assert max(held) - min(held) <= 1
         assert rebuild(seen, request) == rebuild(seen, request)
 
 
-def sets_of(seen: Cluster, request: Rebuild) -> list[tuple[int, ...]]:
-    plan = rebuild(seen, request)
-    assert isinstance(plan, Plan), plan
-    moved = {move.name: move.after for move in plan.moves}
-    return [moved.get(one.name, one.replicas) for one in seen.partitions]
+def test_b6_a_replica_moves_on_where_the_next_one_has_no_choice() -> None:
+    """t-0 may go to 2 or 3 and goes to 2 first; t-1 may only go to 2."""
+    seen = sized("xbcc", (0, 100, 100, 0), [(10, (1,)), (10, (1, 4))])
+    assert planned(seen, Rebuild(on(2, 3, 4)))[1] == {0: (3,), 1: (2, 4)}
 
 
 def test_b6_a_chain_evens_counts_that_one_move_cannot() -> None:
-    """By count alone the first set takes 2, as 3 is in no set. Only t-1 may use 3, for the rack of t-0."""
-    seen = cluster("abbc", (1, 2), (1, 2), (4, 3), (4, 3), (4, 3), (4, 3), gone="1")
-    _, sets = planned(seen, Rebuild(on(2, 3, 4)))
-    assert counts(seen, sets)[0] == 2
+    """t-0 goes to 2 first, t-1 and t-2 to 1, for racks keep them from 3. So t-1 goes to 2 and t-0 on to 3."""
+    seen = sized("abcac", (100, 100, 100, 0, 0), [(10, (9, 4)), (10, (9, 5)), (10, (9, 5))])
+    assert planned(seen, Rebuild())[1] == {0: (3, 4), 1: (2, 5), 2: (1, 5)}
 
 
 def test_b7_the_largest_goes_first_to_the_most_free_and_none_below_0() -> None:
@@ -340,10 +340,20 @@ def test_b18_bytes_that_a_shorter_set_frees_are_used_where_nothing_else_has_room
 
 @pytest.mark.parametrize("placement", list(By))
 def test_b18_a_planned_replica_makes_room(placement: By) -> None:
-    """t-1 fits only broker 3, for its set has the others; t-0 went there first."""
+    """t-1 fits only broker 3, for its set has the others; t-0 went there first. No search is needed."""
     seen = sized("abcd", (0, 60, 100, 0), [(60, (1,)), (50, (1, 2)), (1, (4,))])
-    _, sets = planned(seen, Rebuild(on(2, 3, 4), placement=placement, min_rack_ids=1))
+    _, sets = planned(seen, Rebuild(on(2, 3, 4), placement=placement, min_rack_ids=1, effort=0))
     assert sets == {0: (2,), 1: (3, 2), 2: (4,)}
+
+
+@pytest.mark.parametrize("placement", list(By))
+def test_b18_all_ways_are_tried_where_one_move_makes_no_room(placement: By) -> None:
+    """3 and 3 fill one broker, 2, 2 and 2 the other: the largest first spoils it for any one move."""
+    seen = sized("abc", (0, 6, 6), [(size, (1,)) for size in (3, 3, 2, 2, 2)])
+    _, sets = planned(seen, Rebuild(on(2, 3), placement=placement))
+    assert sets == {0: (2,), 1: (2,), 2: (3,), 3: (3,), 4: (3,)}
+    told = refused(seen, Rebuild(on(2, 3), placement=placement, effort=0))
+    assert "none was found in 0 looks" in told["placement.no-place"]
 
 
 def test_x3_too_few_brokers_racks_or_bytes_are_refused_with_the_limit() -> None:
@@ -372,7 +382,7 @@ def test_x21_disks_too_short_for_old_and_new_copies_together_are_refused() -> No
 
 
 def test_x14_a_removed_load_is_spread_over_the_rest() -> None:
-    """The range is at most 1.25 times the least there is for the same copies, or as it was."""
+    """The range is at most 1.25 times the least that the same copies permit."""
     for seed in range(25):
         seen = random_cluster(seed, brokers=5, partitions=12, racks=0, rf=2, room=2.0)
         rest = tuple(seen.brokers)[:-1]
@@ -444,7 +454,7 @@ def placeable(seen: Cluster) -> bool:
     return bool(states)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(30))
 def test_no_plan_breaks_a_rule_under_any_option(seed: int) -> None:
     seen = random_cluster(seed, new=seed % 3, gone=seed % 2)
     removed = list(seen.brokers)[seed % len(seen.brokers)]
