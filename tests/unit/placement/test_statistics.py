@@ -78,6 +78,14 @@ def test_the_bound_of_hand_made_cases(free: list[int], reached: int, least: int)
     assert lower_bound(free, reached) == least
 
 
+def test_the_bound_of_moves_that_are_asked_for() -> None:
+    emptied = Reassignment("t", 0, (3,), (2,), 40)
+    assert lower_bound([0, 100], 0, (emptied,), (1, 2)) == 70  # both end at 30
+    longer, shorter = Reassignment("t", 0, (1,), (1, 2), 7), Reassignment("t", 1, (1, 2), (1,), 10)
+    assert lower_bound([50, 50], 100, (longer, shorter), (1, 2)) == 7
+    assert lower_bound([50, 50], 100, (shorter,), (1, 2)) == 0
+
+
 def test_the_bound_is_that_of_every_level_tried_one_by_one() -> None:
     for free in product(range(0, 13, 3), repeat=3):
         for reached in range(0, 13, 2):
