@@ -1,0 +1,110 @@
+"""Whether written maps keep the rules that no plan breaks. It shares nothing with the planners on purpose."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from zkmigrate.placement.cluster import Cluster
+
+Name = tuple[str, int]
+Set = tuple[int, ...]
+
+
+def sets_of(written: str) -> dict[Name, Set]:
+    """The replica sets of a reassignment as Kafka's tool reads it, in the order in which they stand.
+
+    ValueError: it is no such JSON, or names a partition twice.
+    """
+    found: dict[Name, Set] = {}
+    document = json.loads(written)
+    if not isinstance(document, dict) or not isinstance(document.get("partitions"), list):
+        raise ValueError("a reassignment is an object with a list of partitions")
+    for entry in document["partitions"]:
+        match entry:
+            case {"topic": str(topic), "partition": int(number), "replicas": [*replicas]} if all(
+                type(broker) is int for broker in (number, *replicas)
+            ):
+                if (topic, number) in found:
+                    raise ValueError(f"{topic}-{number} stands twice in one map")
+                found[topic, number] = tuple(replicas)
+            case _:
+                raise ValueError(f"{json.dumps(entry)} holds no topic, partition and list of broker ids")
+    return found
+
+
+def faults(
+    before: Cluster,
+    maps: Sequence[Mapping[Name, Set]],
+    *,
+    replication: int = 0,
+    away: Mapping[str, frozenset[int]] | None = None,
+) -> tuple[str, ...]:
+    """What is wrong with maps that are done one after the other, each set by set; empty where nothing is.
+
+    replication: replicas asked for in each set that is named, 0 for as many as before. away: by topic, the
+    brokers that must not be preferred leaders.
+
+    A set on its way is not shorter than asked, and not longer than asked or before. One broker more is the
+    old leader, first in a set that then ends as the rest of it.
+    """
+    state = {partition.name: partition.replicas for partition in before.partitions}
+    free = {broker.id: broker.free for broker in before.brokers.values()}
+    found: list[str] = []
+    for number, sets in enumerate(maps):
+        for name, replicas in sets.items():
+            if name not in state:
+                wrong: Iterator[str] = iter(["the cluster has no such partition"])
+            else:
+                following = next((later[name] for later in maps[number + 1 :] if name in later), None)
+                wrong = _wrong_set(before, name, state[name], replicas, following, replication)
+            bad = list(wrong)
+            if replicas and replicas[0] in (away or {}).get(name[0], ()):
+                bad.append(f"broker {replicas[0]} is evacuated and would lead")
+            if name in state:
+                bad += _wrong_room(before, name, state[name], replicas, free)
+                state[name] = replicas
+            found += (f"map {number + 1}, {name[0]}-{name[1]}, {list(replicas)}: {text}" for text in bad)
+    return tuple(found)
+
+
+def _wrong_set(
+    before: Cluster, name: Name, now: Set, replicas: Set, following: Set | None, replication: int
+) -> Iterator[str]:
+    first = before.by_name[name].replicas
+    asked = replication or len(first)
+    if twice := sorted({broker for broker in replicas if replicas.count(broker) > 1}):
+        yield f"broker {twice[0]} stands twice"
+    for broker in replicas:
+        if broker not in now and broker not in before.brokers:
+            yield f"broker {broker} gets a copy and is not registered"
+    leads_on = following is not None and replicas[:1] == now[:1] and replicas[1:] == following
+    length = len(replicas) - leads_on
+    longest = asked if following is None else max(asked, len(first))
+    if not asked <= length <= longest:
+        yield f"{length} replicas; needed: {asked}" + (f" to {longest}" if longest > asked else "")
+    racks, needed = _racks(before, replicas), min(_racks(before, first), asked)
+    if racks < needed:
+        yield f"{racks} racks; needed: {needed}"
+
+
+def _racks(before: Cluster, replicas: Set) -> int:
+    """A broker without a rack, or gone, stands alone."""
+    alone = {broker for broker in replicas if broker not in before.brokers or not before.brokers[broker].rack}
+    return len(alone) + len({before.brokers[broker].rack for broker in replicas if broker not in alone})
+
+
+def _wrong_room(before: Cluster, name: Name, now: Set, replicas: Set, free: dict[int, int]) -> Iterator[str]:
+    """New copies are taken from what is free, then the old ones given back."""
+    size = before.by_name[name].size
+    gets = sorted(set(replicas) - set(now))
+    if size is None:
+        if gets:
+            yield f"broker {gets[0]} gets a copy of unknown size"
+        return
+    for broker in gets:
+        free[broker] = free.get(broker, 0) - size
+        if free[broker] < 0:
+            yield f"broker {broker} is {-free[broker]} bytes short"
+    for broker in (set(now) - set(replicas)) & free.keys():
+        free[broker] += size
