@@ -143,9 +143,10 @@ def _way(
 ) -> list[Set] | None:
     """The set after each of its chunks. leaving: the brokers that lose their copy in each.
 
-    What leaves is replaced by as many of the new brokers as the length allows, those of further racks first.
-    Any choice holds each broker once. The racks always allow one: the last set has enough of them, so new
-    brokers bring as many further racks as were lost. With evacuated brokers all choices are tried.
+    What leaves is replaced by as many of the new brokers as the length allows, the first choice that keeps
+    the racks and an allowed leader. No choice holds a broker twice. The racks alone always allow one: the
+    last set has enough of them, so new brokers bring as many further racks as were lost. None: with evacuated
+    brokers no choice is left.
     """
     needed = racks_needed(cluster, move.before, len(move.after))
     longest = max(len(move.before), len(move.after))
@@ -155,8 +156,6 @@ def _way(
             return [move.after]
         kept = [broker for broker in now if broker not in leaving[turn]]
         waiting = [broker for broker in move.after if broker not in now]
-        racks = {cluster.rack(broker) for broker in kept}
-        waiting.sort(key=lambda broker: cluster.rack(broker) in racks)
         for chosen in combinations(waiting, min(len(waiting), longest - len(kept))):
             middle = _in_places(now, leaving[turn], chosen)
             leaders = [broker for broker in (now[0], move.after[0], *middle) if broker in middle]

@@ -46,10 +46,17 @@ def numbers(ordered: tuple[Reassignment, ...] | Refused) -> list[int]:
 def test_x21_an_order_that_works_is_kept() -> None:
     given_ = moves(([1], [2], 5), ([2], [1], 5), ([1, 2], [2, 1], 9))
     assert in_order(brokers(5, 5), given_) == given_
+    could_begin_with_the_second = moves(([3], [1], 5), ([1], [2], 5), ([3], [1], 5))
+    assert in_order(brokers(5, 5, 0), could_begin_with_the_second) == could_begin_with_the_second
 
 
 def test_x21_a_move_waits_until_its_broker_has_lost_a_copy() -> None:
     assert numbers(in_order(brokers(0, 5, 10), moves(([2], [1], 5), ([1], [3], 5)))) == [1, 0]
+
+
+def test_x21_a_rule_tries_a_move_again_that_waited() -> None:
+    wanted = moves(([2], [1], 5), ([1], [3], 5))
+    assert order._greedy({1: 0, 2: 5, 3: 5}, wanted, lambda move: move.number) == [wanted[1], wanted[0]]
 
 
 def test_x21_the_new_copy_counts_before_the_old_one_is_freed() -> None:

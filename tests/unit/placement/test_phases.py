@@ -83,7 +83,7 @@ def test_b14_a_new_broker_in_the_place_of_one_that_stays_is_not_named_twice() ->
     assert steps(cut(plan, Rollout(chunk_step_size=1))) == [(1, 5, 2), (1, 5, 4)]
 
 
-def test_b14_the_new_broker_of_a_further_rack_comes_first() -> None:
+def test_b14_a_new_broker_of_a_further_rack_comes_before_one_that_would_lose_a_rack() -> None:
     """4 stands in the rack of 2: with it in the place of 3, a rack would be lost."""
     plan = plan_of(([3, 2, 1], [1, 4, 5]), racks="abcbc")
     assert steps(cut(plan, Rollout(chunk_step_size=1))) == [(1, 5, 2), (1, 4, 5)]
