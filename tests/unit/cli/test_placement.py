@@ -349,6 +349,37 @@ def test_bad_input_in_the_file_is_told_by_place_seen_and_needed(here: Path) -> N
     assert names(here) == set()
 
 
+def edited(here: Path, before: str, after: str) -> None:
+    (here / "cluster.json").write_text(json.dumps(CLUSTER).replace(before, after))
+
+
+@pytest.mark.parametrize("kind", ["rebalance", "scale"])
+def test_r11_a_broker_that_is_gone_or_left_out_is_refused(here: Path, kind: str) -> None:
+    done = call(kind, "--brokers", "1,3", "--out", "plan.json", "--ignore-warnings")
+    assert done.exit_code == 3
+    assert "placement.broker-left-out: 1 broker (2)" in done.stderr
+    edited(here, "[1, 2]", "[1, 9]")
+    done = call(kind, "--out", "plan.json", "--ignore-warnings")
+    assert done.exit_code == 3
+    assert "placement.broker-gone: 1 broker (9)" in done.stderr
+    assert names(here) == set()
+
+
+@pytest.mark.parametrize("words", [["rebalance"], ["scale"], ["rebuild", "--placement", "storage"]])
+def test_bad_input_a_size_that_is_missing(here: Path, words: list[str]) -> None:
+    edited(here, f', "size": {9 * GB}', "")
+    done = call(*words, "--out", "plan.json", "--ignore-warnings")
+    assert done.exit_code == 3
+    assert "placement.size-missing: the size of 1 partition" in done.stderr
+    assert names(here) == set()
+
+
+@pytest.mark.parametrize("kind", ["rebalance", "rebuild"])
+def test_r12_a_broker_without_a_rack_is_told(here: Path, kind: str) -> None:
+    edited(here, '"rack": "b", ', "")
+    assert "placement.no-rack: 1 broker (2)" in call(kind).stdout
+
+
 def test_bad_input_more_replicas_than_brokers(here: Path) -> None:
     done = call("rebuild", "--replication", "4", "--out", "plan.json", "--ignore-warnings")
     assert done.exit_code == 3
