@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
+
+from kazoo.exceptions import NoNodeError
 
 from zkmigrate.errors import UsageError
 from zkmigrate.placement import peer_metrics
@@ -44,14 +47,14 @@ def cluster(client: Client, kafka: str, metrics: str, minutes: int, now_ms: int)
     racks: dict[int, str] = {}
     hosts: dict[int, str] = {}
     for id_, (data, _) in zip(ids, _got(client, [f"{kafka}/brokers/ids/{id_}" for id_ in ids]), strict=True):
-        told = load_json(data, f"broker {id_}")
+        told = _object(data, f"broker {id_}")
         racks[int(id_)], hosts[int(id_)] = told.get("rack") or "", told.get("host") or ""
     topics = sorted(_children(client, f"{kafka}/brokers/topics"))
     paths = [f"{kafka}/brokers/topics/{topic}" for topic in topics]
     sets = {
         (topic, int(number)): tuple(replicas)
         for topic, (data, _) in zip(topics, _got(client, paths), strict=True)
-        for number, replicas in load_json(data, f"topic {topic}")["partitions"].items()
+        for number, replicas in _partitions(data, f"topic {topic}").items()
     }
     if not racks or not sets:
         seen = "no broker" if not racks else "no topic"
@@ -62,14 +65,38 @@ def cluster(client: Client, kafka: str, metrics: str, minutes: int, now_ms: int)
 _METRICS = (peer_metrics.PARTITION_META, peer_metrics.BROKER_METRICS)
 
 
-def _children(client: Client, path: str) -> list[str]:
-    found: list[str] = client.get_children_async(path).get(timeout=ANSWER_S)
+def _object(data: bytes, what: str) -> dict[str, Any]:
+    found = load_json(data, what)
+    if not isinstance(found, dict):
+        raise UsageError(f"{what}: seen {json.dumps(found)[:60]}; needed: an object, as Kafka writes it")
     return found
+
+
+def _partitions(data: bytes, what: str) -> dict[str, list[int]]:
+    found = _object(data, what).get("partitions")
+    if not isinstance(found, dict) or not all(
+        number.isdigit() and isinstance(ids, list) and ids and all(type(id_) is int for id_ in ids)
+        for number, ids in found.items()
+    ):
+        raise UsageError(f"{what}: seen {json.dumps(found)[:60]}; needed: replicas by partition")
+    return found
+
+
+def _children(client: Client, path: str) -> list[str]:
+    found: list[str] = _answer(client.get_children_async(path), path)
+    return found
+
+
+def _answer(sent: Any, path: str) -> Any:
+    try:
+        return sent.get(timeout=ANSWER_S)
+    except NoNodeError:
+        raise UsageError(f"no znode {path}. Next: see --zk-prefix and --zk-metrics-prefix") from None
 
 
 def _got(client: Client, paths: Sequence[str]) -> Iterator[tuple[bytes, Any]]:
     """Data and stat of each znode; ``_IN_FLIGHT`` reads run at once."""
     for at in range(0, len(paths), _IN_FLIGHT):
-        sent = [client.get_async(path) for path in paths[at : at + _IN_FLIGHT]]
-        for answer in sent:
-            yield answer.get(timeout=ANSWER_S)
+        sent = {path: client.get_async(path) for path in paths[at : at + _IN_FLIGHT]}
+        for path, answer in sent.items():
+            yield _answer(answer, path)

@@ -86,6 +86,17 @@ def move_rows(plan: Plan) -> list[tuple[str, ...]]:
     ]
 
 
+PHASE_HEAD = ("phase", "partitions", "copied")
+
+
+def phase_rows(plan: Plan) -> list[tuple[str, str, str]]:
+    """A row for every phase, under ``PHASE_HEAD``."""
+    return [
+        (str(number), str(len(phase)), size(sum(move.bytes for move in phase)))
+        for number, phase in enumerate(plan.phases)
+    ]
+
+
 def remarks(plan: Plan, told: Statistics) -> list[str]:
     """How good the plan is, and what limited it."""
     lines = []
@@ -117,8 +128,8 @@ def lines(plan: Plan, told: Statistics, notices: Sequence[Notice]) -> list[str]:
     if plan.phases:
         out += ["", f"{counted(len(plan.phases), 'phase')}, one after the other:"]
         out += [
-            f"  phase {number}: {counted(len(phase), 'partition')}, {size(sum(m.bytes for m in phase))}"
-            for number, phase in enumerate(plan.phases)
+            f"  phase {number}: {counted(int(sets), 'partition')}, {copied}"
+            for number, sets, copied in phase_rows(plan)
         ]
     return [*out, "", *notice_lines(notices)] if notices else out
 

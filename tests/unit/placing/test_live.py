@@ -8,8 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kazoo.exceptions import NoNodeError
 
-from zkmigrate.errors import HostError, UsageError
+from zkmigrate.errors import UsageError
 from zkmigrate.placement.cluster import Broker, Cluster, Partition
 from zkmigrate.placement.plan import Refused
 from zkmigrate.placing.live import cluster, read
@@ -31,11 +32,17 @@ class Znodes:
         self.znodes = znodes
 
     def get_async(self, path: str) -> Any:
-        value, mtime = self.znodes[path]
+        value, mtime = self.znodes.get(path, (None, 0))
         data = gzip.compress(json.dumps(value).encode())
         stat = SimpleNamespace(mtime=mtime)
         plain = json.dumps(value).encode()
-        return SimpleNamespace(get=lambda timeout: (data if path.startswith("/m/") else plain, stat))
+
+        def get(timeout: float) -> Any:
+            if path not in self.znodes:
+                raise NoNodeError
+            return data if path.startswith("/m/") else plain, stat
+
+        return SimpleNamespace(get=get)
 
     def get_children_async(self, path: str) -> Any:
         found = [name.removeprefix(f"{path}/") for name in self.znodes if name.startswith(f"{path}/")]
@@ -61,8 +68,27 @@ def test_a_prefix_without_kafka_is_told(kind: str) -> None:
         cluster(Znodes(left), "/k", "/m", 60, NOW_MS)
 
 
-def test_a_server_that_does_not_answer_is_named() -> None:
-    with pytest.raises(UsageError, match="is not a server"):
+def test_a_znode_that_is_missing_is_named() -> None:
+    left = {path: value for path, value in ZNODES.items() if path != "/m/brokermetrics"}
+    with pytest.raises(UsageError, match="no znode /m/brokermetrics"):
+        cluster(Znodes(left), "/k", "/m", 60, NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        ("/k/brokers/ids/1", [1], r"broker 1: seen \[1\]; needed: an object, as Kafka writes it"),
+        ("/k/brokers/topics/t", {"partitions": [1]}, r"topic t: seen \[1\]; needed: replicas by partition"),
+        ("/k/brokers/topics/t", {"partitions": {"0": ["1"]}}, "needed: replicas by partition"),
+        ("/k/brokers/topics/t", {"partitions": {"0": []}}, "needed: replicas by partition"),
+        ("/k/brokers/topics/t", {}, "topic t: seen null; needed: replicas by partition"),
+    ],
+)
+def test_bad_input_in_kafkas_znodes_is_told(path: str, value: Any, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        cluster(Znodes({**ZNODES, path: (value, 0)}), "/k", "/m", 60, NOW_MS)
+
+
+def test_an_address_that_is_none_is_named() -> None:
+    with pytest.raises(UsageError, match="'zk1:x' in 'zk1:x' is not a server"):
         read("zk1:x", "", "topicmappr", 60, NOW_MS)
-    with pytest.raises(HostError, match="ZooKeeper"):
-        read("127.0.0.1:1", "", "topicmappr", 60, NOW_MS)

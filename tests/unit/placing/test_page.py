@@ -40,6 +40,9 @@ def test_a_page_has_bars_per_broker_and_rack_and_every_move() -> None:
     assert "2 replica sets change, 40 B are copied." in made
     assert "placement.n: a notice" in made
     assert made.count("<td>t-") == 2
+    assert "Phases" not in made
+    cut = Plan(CLUSTER, MOVES, phases=(MOVES[:1], MOVES[1:]))
+    assert page("t", cut, statistics(CLUSTER, MOVES), ()).count("<td>20 B</td>") == 4
 
 
 def test_names_are_escaped() -> None:
