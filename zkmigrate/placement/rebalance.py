@@ -27,7 +27,7 @@ LEVEL = 2 * SWEEP[-1]
 SWEEP_STEPS = 4_000
 """Changes that the search looks for, by one ``effort``, before it stops to try further tolerances."""
 
-FIRST_STEPS = 50_000
+FIRST_STEPS = 30_000
 """Changes that the search looks for at most with one tolerance."""
 
 SHARES = 10**12

@@ -51,8 +51,8 @@ class Task:
     level: of each broker. room: its free bytes. ranked: the brokers whose levels are brought together, with
     sources and takers among them. lowest, highest: no taker's level falls below the one, no source's rises
     above the other. local: a replica stays in its rack. window: how many of the heaviest replicas that are
-    left a source offers. enough: a corridor of this width is level. steps: how often the search may look for a
-    change that narrows the corridor; what makes the plan cheaper ends by itself.
+    left a source offers. enough: a corridor of this width is level. steps: how often the search may look for
+    a change that narrows the corridor; what makes the plan cheaper ends by itself.
     """
 
     sets: Sequence[Sequence[int]]
