@@ -27,7 +27,7 @@ LEVEL = 2 * SWEEP[-1]
 SWEEP_STEPS = 4_000
 """Changes that the search looks for, by one ``effort``, before it stops to try further tolerances."""
 
-FIRST_STEPS = 2_000_000
+FIRST_STEPS = 30_000
 """Changes that the search looks for at most with one tolerance."""
 
 SHARES = 10**12
@@ -223,7 +223,7 @@ def _swept(task: Task, gauge: _Gauge, request: Rebalance) -> tuple[Found, str]:
     """
     tolerances = (request.tolerance,) if request.tolerance else SWEEP
     best: tuple[tuple[float, float, int], Found] | None = None
-    spent = 0
+    spent, cut = 0, False
     nearest = math.inf
     for tolerance in tolerances:
         reach = tolerance * gauge.scale
@@ -236,11 +236,12 @@ def _swept(task: Task, gauge: _Gauge, request: Rebalance) -> tuple[Found, str]:
         )
         nearest = found.reach
         spent += found.spent
+        cut |= found.spent >= task.steps
         value = _value(task, found)
         if best is None or value < best[0]:
             best = value, found
     assert best
-    return best[1], ""
+    return best[1], f"the search ended after {task.steps} looks" if cut else ""
 
 
 def _value(task: Task, found: Found) -> tuple[int, float, int]:

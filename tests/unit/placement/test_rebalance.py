@@ -192,9 +192,11 @@ def test_r5_no_move_takes_a_broker_beyond_the_tolerance() -> None:
     cluster = flat({1: 100, 2: 300}, {1: [60, 90]})
     # The mean is 200: with 60 moved both stand 40 from it, with 90 moved 10.
     assert [move.size // GIB for move in planned(cluster, Rebalance(tolerance=0.5)).moves] == [90]
-    # A source that would end above the mean, or a taker below it, by more than the tolerance.
-    assert planned(flat({1: 100, 2: 300}, {1: [130]}), Rebalance(tolerance=0.1)).moves == ()
-    assert planned(flat({1: 100, 2: 300}, {1: [130]}), Rebalance(tolerance=0.2)).moves != ()
+    # The mean is 200. Moved, 130 leave source and taker at 230 here, and both at 170 there.
+    for free in ({1: 100, 2: 360, 3: 140}, {1: 40, 2: 260, 3: 300}):
+        one = flat(free, {1: [130]})
+        assert planned(one, Rebalance(tolerance=0.1)).moves == ()
+        assert planned(one, Rebalance(tolerance=0.2)).moves != ()
 
 
 @pytest.mark.parametrize("seed", range(6))
