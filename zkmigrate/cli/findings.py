@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from zkmigrate.errors import UsageError
+from zkmigrate.model import change
 from zkmigrate.model.finding import Meaning, Severity
 from zkmigrate.moves.dependent import Words
 from zkmigrate.moves.preflight import Gate, Scope, checks
@@ -107,15 +108,17 @@ def entries() -> dict[str, Entry]:
         for dependent in dependents() for check in checks(dependent)
     ]  # fmt: skip
     told += [Entry(meaning) for meaning in _meanings()]
-    return {entry.meaning.id: entry for entry in told}
+    found: dict[str, Entry] = {}
+    for entry in told:
+        found.setdefault(entry.meaning.id, entry)
+    return found
 
 
 def dependents() -> Iterator[Any]:
-    """Every shipped dependent."""
-    for module in _modules("zkmigrate.dependents"):
-        for value in vars(module).values():
-            if isinstance(getattr(value, "words", None), Words) and not isinstance(value, type):
-                yield value
+    """Every shipped dependent; Kafka first, whose words a check has that all of them share."""
+    values = [value for module in _modules("zkmigrate.dependents") for value in vars(module).values()]
+    found = [v for v in values if isinstance(getattr(v, "words", None), Words) and not isinstance(v, type)]
+    return iter(sorted(found, key=lambda dependent: dependent.words.kind != change.KAFKA))
 
 
 def _gates(gates: tuple[Gate, ...]) -> str:

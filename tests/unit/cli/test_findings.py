@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.unit.cli.test_completion import completed
+from tests.world.toy import KEEPER
 from zkmigrate.cli import findings
 from zkmigrate.cli.main import cli
 from zkmigrate.errors import UsageError
@@ -110,17 +111,20 @@ def test_a_dependent_that_is_added_as_a_file_has_its_entries(monkeypatch: pytest
     vars(added)["MEANINGS"] = meanings(
         "madeup.shard: A shard has no leader. Cause: It is down. To do: Start it."
     )
-    shipped = findings._modules
+    vars(added)["KEEPER"] = KEEPER
+    shipped, kafkas = findings._modules, findings.entries()
 
     def modules(package: str) -> Iterator[ModuleType]:
-        yield from shipped(package)
         if package == "zkmigrate.dependents":
             yield added
+        yield from shipped(package)
 
     monkeypatch.setattr(findings, "_modules", modules)
     findings.entries.cache_clear()
     try:
         assert "## Madeup\n\n### madeup.shard\n\n- Failed: A shard has no leader.\n" in findings.page()
+        assert "### keeper.release\n" in findings.page()
+        assert findings.entries().items() >= kafkas.items(), "Kafka's words stay"
     finally:
         findings.entries.cache_clear()
 

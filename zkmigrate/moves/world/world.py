@@ -24,6 +24,7 @@ from zkmigrate.model.change import (
     ReplayTransactions,
 )
 from zkmigrate.model.look import PartitionState
+from zkmigrate.moves.steps.cut import RESTART_AFTER_S
 from zkmigrate.moves.world import disk, program, reconfig, replaying
 from zkmigrate.moves.world.disk import Disk, Transaction
 from zkmigrate.moves.world.ensemble import Ensemble, elected
@@ -38,7 +39,6 @@ BROKER_START_S = 1.5
 IN_SYNC_AFTER_S = 2.5
 PARTITIONS = 3
 SESSION_TIMEOUT_MS = 18000
-LEASE_RESTART_AFTER_S = 2.0
 CLUSTER_EPOCH = 1
 WRITER = 0x100000000000001
 
@@ -230,7 +230,7 @@ class World:
         if host.phase not in ("cut", "stopped") or host.cut.holds(self.now):
             return
         host.lapsed = True
-        late = self.now - host.cut_since > LEASE_RESTART_AFTER_S
+        late = self.now - host.cut_since > RESTART_AFTER_S
         if not host.running or (late and host.started < host.cut_since):
             host.start(self.now)
         if self.mode(host.name) == "observer":

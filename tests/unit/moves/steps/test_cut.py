@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import zkmigrate.hosts
 from tests.unit.moves.steps.facts import (
     ARMED,
     CUT,
@@ -20,10 +22,12 @@ from tests.unit.moves.steps.facts import (
     well,
 )
 from zkmigrate.hosts.facts.status import Drain
+from zkmigrate.inventory.inventory import Lease
 from zkmigrate.model.change import HostVerb, SetService
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Waiting, Way
-from zkmigrate.moves.steps.cut import CutFacts, CutStep
+from zkmigrate.moves.host_states import _LEASE_S
+from zkmigrate.moves.steps.cut import RESTART_AFTER_S, CutFacts, CutStep
 from zkmigrate.zookeeper.data.zxid import Zxid
 
 REFUSED: Reading[dict[str, str]] = Seen({"10.0.0.1:2181": "refused", "10.0.0.1:2888": "refused"})
@@ -150,3 +154,13 @@ def test_an_observer_is_restarted_where_its_election_would_cost_more(
     assert [
         c.verb if isinstance(c, HostVerb) else c.action for c in found if isinstance(c, HostVerb | SetService)
     ] == words
+
+
+def test_the_host_program_restarts_an_observer_after_as_long_a_cut() -> None:
+    program = Path(zkmigrate.hosts.__file__).parent / "zkm_host" / "zkm-host"
+    assert program.read_text().count(f"$((NOW - CUT_SINCE)) -gt {RESTART_AFTER_S * 1000:.0f} ]") == 1
+
+
+def test_no_lease_is_as_short_as_a_silence_that_ends_none() -> None:
+    [least] = [bound.ge for bound in Lease.model_fields["cut_ttl_ms"].metadata if hasattr(bound, "ge")]
+    assert least >= _LEASE_S * 1000
