@@ -26,6 +26,9 @@ LOOKS = 200_000
 """How many places ``effort`` 1 looks at when all ways are tried."""
 
 
+PAIRS = 20_000
+"""How many pairs of brokers ``effort`` 1 compares to bring free bytes together."""
+
 NEAR = 3
 """How many replicas are tried on each side of the size that a swap needs."""
 
@@ -60,7 +63,7 @@ def rebuild(cluster: Cluster, request: Rebuild) -> Plan | Refused:
     if request.placement is By.COUNT:
         board.even()
     else:
-        board.level()
+        board.level(PAIRS * request.effort)
     moves = (
         Reassignment(*one.name, one.replicas, board.filled(one.name), one.size or 0)
         for one in choice.partitions
@@ -313,6 +316,8 @@ class _Board:
         Slots of one set take brokers in ascending order, for their order among each other changes nothing.
         """
         self.clear()
+        if sum(self.reserve[name] for name, _ in self.open) > sum(self.free.values()):
+            return False
         slots = sorted(self.open, key=lambda one: (-self.reserve[one[0]], one))
         stack: list[Iterator[int]] = []
         brokers = sorted(self.free)
@@ -385,13 +390,19 @@ class _Board:
             to = source
         return True
 
-    def level(self) -> None:
-        """Bring free bytes together, at most one step for each open slot. A copy that is made anyway costs
-        the same anywhere, so no step costs a byte."""
-        for _ in self.open:
+    def level(self, looks: int) -> None:
+        """Bring free bytes together, in so many looks at two brokers. A copy that is made anyway costs the
+        same anywhere, so no step costs a byte."""
+        while True:
             order = sorted(self.free, key=lambda broker: (self.free[broker], broker))
             pairs = [(order[0], high) for high in reversed(order)] + [(low, order[-1]) for low in order]
-            if not any(self.relieved(low, high) for low, high in pairs):
+            for low, high in pairs:
+                if looks <= 0:
+                    return
+                looks -= 1
+                if self.relieved(low, high):
+                    break
+            else:
                 return
 
     def relieved(self, low: int, high: int) -> bool:

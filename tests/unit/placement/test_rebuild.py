@@ -354,6 +354,9 @@ def test_b18_all_ways_are_tried_where_one_move_makes_no_room(placement: By) -> N
     assert sets == {0: (2,), 1: (2,), 2: (3,), 3: (3,), 4: (3,)}
     told = refused(seen, Rebuild(on(2, 3), placement=placement, effort=0))
     assert "none was found in 0 looks" in told["placement.no-place"]
+    less = sized("abc", (0, 6, 5), [(size, (1,)) for size in (3, 3, 2, 2, 2)])
+    told = refused(less, Rebuild(on(2, 3), placement=placement, effort=0))
+    assert "no placement of all sets exists" in told["placement.no-place"]
 
 
 def test_x3_too_few_brokers_racks_or_bytes_are_refused_with_the_limit() -> None:
@@ -463,7 +466,7 @@ def test_no_plan_breaks_a_rule_under_any_option(seed: int) -> None:
         (Choice(), rest), By, Optimize, (False, True), (0, 2)
     ):
         request = Rebuild(choice, placement=placement, optimize=optimize, force_rebuild=force)
-        request = replace(request, replication=replication, min_rack_ids=seed % 4)
+        request = replace(request, replication=replication, min_rack_ids=seed % 4, effort=seed % 10 == 0)
         answer = rebuild(seen, request)
         if isinstance(answer, Plan):
             assert kept_rules(seen, answer, request)
