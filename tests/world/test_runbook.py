@@ -335,6 +335,39 @@ def test_the_page_and_its_program_are_written_whole(desk: RunbookDesk, tmp_path:
     assert desk.world.applied == []
 
 
+def test_each_box_that_a_hand_pastes_first_ends_with_ok() -> None:
+    boxes = [box for box in export.blocks(made(quiet_world())) if box["step"].startswith("prepare.")]
+    assert [box["step"] for box in boxes] == ["prepare.directory", "prepare.functions", "prepare.site"]
+    assert all(re.search('echo "OK .*"$', box["text"]) for box in boxes)
+
+
+@pytest.mark.parametrize(("started", "said"), [("yes", "OK started at STOP"), ("no", "restarted")])
+def test_a_way_back_restarts_no_observer_that_it_has_just_started(started: str, said: str) -> None:
+    boxes = [
+        b for b in export.blocks(made(quiet_world())) if (b["step"], b["way"]) == ("cutover.cut", "back")
+    ]
+    script = f"at() {{ :; }}; say() {{ echo restarted; }}; N=5 LEG=7 STARTED={started}\n{boxes[1]['text']}"
+    done = subprocess.run(["bash", "-uc", script], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{said}\n"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        ("^killed=[0-9]+ left=0 ", "`killed=N left=0`"),
+        (r"^restart kafka\.service$", "`restart kafka.service`"),
+        ("^(wrote|unchanged) /", "`wrote /` or `unchanged /`"),
+        (
+            "^started |started-observer is refused in phase (fenced|armed);",
+            "`started`, or that it never came so far",
+        ),
+        ("^halted$|halt is refused in phase (armed);", "`halted`, or that it never came so far"),
+    ],
+)
+def test_what_a_host_must_say_is_shown_without_the_marks_of_a_pattern(pattern: str, said: str) -> None:
+    assert commands.readable(pattern) == said
+
+
 def test_the_controller_is_rolled_last(desk: RunbookDesk) -> None:
     order = [
         box["host"]

@@ -30,6 +30,9 @@ from zkmigrate.model.change import (
 )
 from zkmigrate.model.step import Way
 
+_REFUSED = re.compile(r"\|[a-z-]+ is refused")
+"""Where the refusals begin that a reply may be on the way back."""
+
 _LEG = 4_000_000_000
 """A placeholder for the leg in an operation id; it has as many digits as seconds since the epoch."""
 
@@ -64,10 +67,13 @@ def reply_pattern(change: HostChange, way: Way = Way.FORWARD) -> str:
 
 
 def readable(pattern: str) -> str:
-    """A reply pattern for a reader: its first alternative, without the regular expression's marks."""
-    first, _, refused = pattern.partition("$|")
-    text = first.removeprefix("^").removesuffix("$").replace("\\", "").replace("[0-9]+", "N")
-    return f"`{text.strip()}`" + (", or that it never came so far" if refused or "refused" in pattern else "")
+    """A reply pattern for a reader: each reply that it allows, without the regular expression's marks."""
+    said, *refused = _REFUSED.split(pattern, maxsplit=1)
+    text = said.removeprefix("^").removesuffix("$").replace("\\", "").replace("[0-9]+", "N").strip()
+    before, _, rest = text.partition("(")
+    words, _, after = rest.partition(")")
+    replies = " or ".join(f"`{before}{word}{after}`" for word in words.split("|"))
+    return replies + (", or that it never came so far" if refused else "")
 
 
 def zkm(position: Position, host: str, *words: str, fenced: bool = True) -> str:

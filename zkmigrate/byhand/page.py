@@ -186,7 +186,10 @@ def _prepare(book: Runbook) -> Iterator[str]:
     yield from _fenced(Block(("operator",), text, "`OK in …`", wrong), "prepare.directory")
     yield from _paragraphs("The functions only look; each has its meaning behind its name.")
     functions = f"{_FUNCTIONS}{book.manual.functions}".splitlines()
-    yield from _fenced(Block(("operator",), (*functions, ". ./kept")), "prepare.functions")
+    yield from _fenced(
+        Block(("operator",), (*functions, '. ./kept && echo "OK functions"'), "`OK functions`"),
+        "prepare.functions",
+    )
     yield from _fenced(Block(("operator",), tuple(_variables(book)), "`OK site`"), "prepare.site")
     if book.manual.prepare:
         yield from _paragraphs(book.manual.prepare)
@@ -238,7 +241,9 @@ def _take_lock(book: Runbook) -> Iterator[str]:
     yield from _LOCK
     yield ""
     take = _lock(book, "take", "hand-$(id -un)", str(LOCK_TTL_MS))
-    refused = "`exit=9`: another operator holds them. Stop and talk; if they are certainly gone: the next box"
+    refused = (
+        "`exit=9`: another operator holds them. Stop and talk; if they are certainly gone: `step hold.steal`"
+    )
     yield from _fenced(Block(book.witnesses, take, _NUMBER, refused), "hold.lock")
     steal = _lock(book, "steal", "hand-$(id -un)")
     yield from _fenced(Block(book.witnesses, steal, _NUMBER, "a host does not answer"), "hold.steal")

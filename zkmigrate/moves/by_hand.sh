@@ -89,10 +89,11 @@ in_time() { # SECONDS: so much must be left, or there is only the way back
   [ "$left" -ge $(($1 * 1000)) ] || { stop "$left ms are left: walk back now"; return; }
   echo "$left ms are left"
 }
-records() { # how often the newest two logs of source's leader name the chroot
-  local seen
-  seen=$(ask "$LEADER" "cd $SOURCE_LOGS/version-2 && newest=\$(ls -t | grep '^log\.' | head -n 2) && echo \$newest \$(cat \$newest | tr -s '\\000' '\\n' | grep -aoE '$CHROOT(/|\$)' | wc -l)")
-  exact "$LEADER" 'what its newest logs hold' "(log[.][0-9a-f]{1,16} ){0,2}($NUMBER)" "$seen" >&2 && echo "$seen"
+records() { # [LOG]: how often the logs of source's leader name the chroot, from that log on, or from the last but one; and that log
+  local seen from="head -n 2"
+  [ -z "${1:-}" ] || from="sed '/^$1\$/q'" # newest first, so a new log that begins meanwhile is counted too
+  seen=$(ask "$LEADER" "cd $SOURCE_LOGS/version-2 && logs=\$(ls -t | grep '^log\.' | $from) && echo \$(echo \"\$logs\" | tail -n 1) \$(cat \$logs | tr -s '\\000' '\\n' | grep -aoE '$CHROOT(/|\$)' | wc -l)")
+  exact "$LEADER" 'what its newest logs hold' "log[.][0-9a-f]{1,16} ($NUMBER)" "$seen" >&2 && echo "$seen"
 }
 until_drained() { until_said "$1" "$DEST" drain 'nothing outstanding' 'outstanding=0 .*'; } # SECONDS: on any dest host
 until_zxid() { # SECONDS ZXID HOST...: until each has applied that transaction
@@ -126,13 +127,13 @@ same_source() { # nothing of the chroot has been written to source since DRAIN
   local seen now at_z
   seen=$(source_zxid) && now=$(epoch "$LEADER" "$seen") && at_z=$(epoch DRAIN "$Z") || return
   [ "$now" = "$at_z" ] || { stop "source is in another epoch than Z $Z"; return; }
-  now=$(records) || return
+  now=$(records "${RECORDS%% *}") || return
   [ "$now" = "$RECORDS" ] || { stop "source's log names the chroot again: '$RECORDS' at DRAIN, '$now' now"; return; }
   echo "OK source has written nothing that names $CHROOT since DRAIN ($now)"
 }
 reformed() { # dest is one ensemble, holds Z, and every session owns what it owned
   local host mode leader='' followers=0 proven='' seen synced
-  [ "${Z:-}" ] && [ -s owners.before ] || { stop "Z and the owners of before are not known here: whoever did SURVEY and DRAIN has them"; return; }
+  [ "${Z:-}" ] && [ -s owners.before ] || { stop "Z and the owners of before are not known here: whoever did SURVEY and DRAIN has them. Walk back, or do nothing: the hosts open by themselves"; return; }
   exact DRAIN Z "$ZXID" "$Z" || return
   for host in $DEST; do
     zkm "$host" word "$DEST_PORT" srvr >"$host.srvr" 2>&1
@@ -155,7 +156,7 @@ reformed() { # dest is one ensemble, holds Z, and every session owns what it own
 }
 still_owned() { # every session of before owns what it owned; others may have come
   local leader
-  [ -s owners.before ] || { stop "the owners of before are not known here: whoever did SURVEY has them"; return; }
+  [ -s owners.before ] || { stop "the owners of before are not known here: whoever did SURVEY has them. Look for expired sessions in the brokers' logs"; return; }
   leader=$(for host in $DEST; do ! zkm "$host" word "$DEST_PORT" srvr | grep -qx 'Mode: leader' || echo "$host"; done)
   [ "$leader" ] || { stop "nobody leads dest"; return; }
   zkm "$leader" word "$DEST_PORT" dump | owners >owners.after
@@ -182,7 +183,7 @@ in_sync() { # BROKER ADDRESS:PORT: no under-replicated partition
 }
 until_in_sync() { # SECONDS BROKER ADDRESS:PORT
   local end=$((SECONDS + $1)); shift
-  until in_sync "$@"; do [ $SECONDS -lt $end ] || { stop "under-replicated partitions, or $1 does not answer"; return; }; sleep 1; done
+  until in_sync "$@"; do [ $SECONDS -lt $end ] || { stop "under-replicated partitions, or $1 does not answer. It said: $(tail -n 1 in_sync.err 2>/dev/null)"; return; }; sleep 1; done
   echo "OK in sync"
 }
 until_moved() { # SECONDS ID dest|source ADDRESS...: until the broker is registered by a session there, and not a client of the other
@@ -201,6 +202,7 @@ until_moved() { # SECONDS ID dest|source ADDRESS...: until the broker is registe
   done
 }
 one_line() { # BROKER: the two files differ in the one line zookeeper.connect
+  ! cmp -s "$1.old" "$1.new" || { stop "$1: its file names dest already. Paste its last box, and its restart if that stops; then step STEP HOST for each other broker"; return; }
   diff "$1.old" "$1.new" | plain
   [ "$(diff "$1.old" "$1.new" | grep -c '^>')" = 1 ] && [ "$(wc -l <"$1.old")" = "$(wc -l <"$1.new")" ] || stop "$1: not one changed line; look at $1.old"
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -185,6 +186,64 @@ def test_z_is_seen_on_a_follower_of_the_first_hour_or_the_hand_stops(tmp_path: P
     assert reformed(first, leader, leader)[1].startswith("STOP: no ensemble of one leader")
     (tmp_path / "owners.before").write_text("0x2 /kafka/brokers/ids/1\n")
     assert reformed(first, first, leader)[1].startswith("STOP: ephemerals or their owners differ")
+
+
+def test_a_log_that_begins_in_the_window_is_counted_and_is_no_alarm_by_itself(tmp_path: Path) -> None:
+    """ZooKeeper begins a log at any moment, more often with a busy other tenant."""
+    logs = tmp_path / "version-2"
+    logs.mkdir()
+
+    def written(name: str, content: bytes, at: int) -> None:
+        (logs / name).write_bytes(content)
+        os.utime(logs / name, (at, at))
+
+    def same(noted: str) -> tuple[int, str]:
+        script = f"""
+        ask() {{ bash -c "$2"; }}
+        source_leader() {{ echo source1=10.0.0.1; }}; source_zxid() {{ echo 0x1000000b5; }}
+        LEADER=source1 LEADER_AT=10.0.0.1 Z=0x1000000b0 CHROOT=/kafka SOURCE_LOGS={tmp_path} RECORDS='{noted}'
+        {"same_source" if noted else "records"}
+        """
+        return bash(tmp_path, script)
+
+    written("log.100000001", b"\0/kafka/a\0", 1)
+    written("log.10000000a", b"\0/kafka/a\0/kafka\0/kafkaesque\0", 2)
+    written("log.1000000a0", b"\0/other\0/kafka/b\0", 3)
+    rc, noted = same("")
+    assert (rc, noted) == (0, "log.10000000a 3\n"), "of the newest two"
+    assert same(noted.strip())[0] == 0
+    written("log.1000000b1", b"\0/other/c\0", 4)
+    assert same(noted.strip()) == (
+        0,
+        "OK source has written nothing that names /kafka since DRAIN (log.10000000a 3)\n",
+    )
+    written("log.1000000b1", b"\0/other/c\0/kafka/d\0", 4)
+    rc, said = same(noted.strip())
+    assert (rc, said.split(": '")[0]) == (1, "STOP: source's log names the chroot again")
+    written("log.1000000b1", b"\0/other/c\0", 4)
+    (logs / "log.10000000a").unlink()
+    assert same(noted.strip())[0] == 1, "what is gone cannot be counted"
+
+
+def test_a_broker_that_names_dest_already_is_told_from_a_file_that_changed_too_much(tmp_path: Path) -> None:
+    (tmp_path / "broker1.old").write_text("a=1\nzookeeper.connect=dest\n")
+    (tmp_path / "broker1.new").write_text("a=1\nzookeeper.connect=dest\n")
+    assert bash(tmp_path, "one_line broker1")[1].startswith("STOP: broker1: its file names dest already.")
+    (tmp_path / "broker1.old").write_text("a=1\nzookeeper.connect=source\n")
+    assert bash(tmp_path, "one_line broker1")[0] == 0
+    (tmp_path / "broker1.old").write_text("a=2\nzookeeper.connect=source\n")
+    assert bash(tmp_path, "one_line broker1")[1].endswith("look at broker1.old\n")
+
+
+def test_a_tool_of_kafka_that_cannot_run_is_told(tmp_path: Path) -> None:
+    """Under-replicated partitions and a wrong path look alike otherwise."""
+    script = """
+    ask() { shift; bash -c "$1"; }; KAFKA_TOPICS=/nowhere/kafka-topics.sh
+    until_in_sync 0 broker1 10.0.0.31:9092
+    """
+    rc, said = bash(tmp_path, script)
+    assert rc == 1
+    assert "/nowhere/kafka-topics.sh" in said
 
 
 def test_kept_values_survive_the_terminal(tmp_path: Path) -> None:

@@ -77,8 +77,8 @@ def _by_hand(s: Sheet) -> tuple[Block, ...]:
 def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
     """Unblock; restart an observer that was cut off for long, but not one that was just started."""
     uncut, restart = s.waves(Way.BACK)
-    again = ('if [ "$STARTED" != yes ]; then', *restart.text, "fi")
-    quicker = "ZooKeeper is restarted: quicker than its election back-off"
+    again = ('[ "$STARTED" = yes ] && echo "OK started at STOP" || {', *restart.text, "}")
+    quicker = "`OK`. ZooKeeper is restarted, unless it was just started: quicker than its election back-off"
     look = "look at ZooKeeper's log there; reopen only hosts that observe"
     return (
         uncut,

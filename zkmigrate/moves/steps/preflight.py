@@ -36,7 +36,7 @@ class PreflightStep(OfDependent, Reads[tuple[Finding, ...]]):
     by_hand = ByHand(
         needs="this machine is one of the `operator` addresses of the inventory, with the same key and "
         "known_hosts.",
-        weaker="`zkmigrate preflight` makes some fifty checks; here are only those of the next boxes. Check "
+        weaker="`zkmigrate preflight` makes many more checks; here are only those of the next boxes. Check "
         "yourself: session timeouts (40 s for a move by hand), running reassignments, disk space, clocks, "
         "versions, `jute.maxbuffer`, and whatever restarts services or rewrites files.",
         forward=_by_hand,
