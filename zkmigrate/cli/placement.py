@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +14,7 @@ from zkmigrate.cli import flags
 
 if TYPE_CHECKING:
     from zkmigrate.placement.cluster import Cluster
+    from zkmigrate.placement.plan import Refused
     from zkmigrate.placement.request import Choice, Rollout
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -21,6 +23,12 @@ _NOT_NEGATIVE = click.FloatRange(min=0)
 
 _common: Callable[[F], F] = flags.together(
     click.option("--cluster", type=flags.FILE, help="The cluster as a file: cluster.json."),
+    click.option(
+        "--inventory",
+        "-i",
+        type=flags.FILE,
+        help="Instead, read the cluster from the brokers of this inventory.",
+    ),
     click.option(
         "--zk-addr",
         default="",
@@ -110,7 +118,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 
     @click.group("placement")
     def placement() -> None:
-        """Plan which brokers hold which replicas. Writes files only; asks no broker."""
+        """Plan which brokers hold which replicas. Writes files only; changes no cluster."""
 
     @placement.command("rebalance")
     @_common
@@ -199,13 +207,16 @@ def _place(options: dict[str, Any], request: Any) -> int:
 
 
 def _cluster(options: dict[str, Any]) -> Cluster:
-    """The cluster that the options name. Raises UsageError, HostError and NoPlanError."""
+    """The cluster that the options name. Raises UsageError, InventoryError, HostError and NoPlanError."""
     from zkmigrate.errors import UsageError
     from zkmigrate.placement import maps
 
-    if (options["cluster"] is None) == (not options["zk_addr"]):
-        raise UsageError("needed: --cluster FILE or --zk-addr HOST:PORT, not both")
-    cluster = _from_zookeeper(options) if options["zk_addr"] else _from_file(options["cluster"])
+    if sum(bool(options[name]) for name in ("cluster", "inventory", "zk_addr")) != 1:
+        raise UsageError("needed: one of --cluster FILE, --inventory FILE and --zk-addr HOST:PORT")
+    if options["inventory"]:
+        cluster = _from_brokers(options["inventory"])
+    else:
+        cluster = _from_zookeeper(options) if options["zk_addr"] else _from_file(options["cluster"])
     if options["map_string"]:
         cluster = maps.mapped(cluster, maps.parse(options["map_string"].encode(), "--map-string"))
     return cluster
@@ -222,13 +233,28 @@ def _from_file(path: Path) -> Cluster:
     return parse(content, str(path))
 
 
+def _from_brokers(path: Path) -> Cluster:
+    from zkmigrate.inventory.inventory import Inventory, load
+    from zkmigrate.placing import brokers
+    from zkmigrate.site.wiring import Site
+
+    inventory = load(path, Inventory, ("ssh", "kafka"))
+    site = (click.get_current_context().obj or Site)(inventory, "placement")
+    with closing(site):
+        return _not_refused(brokers.read(inventory, site.look, flags.hint))
+
+
 def _from_zookeeper(options: dict[str, Any]) -> Cluster:
-    from zkmigrate.placement.plan import Refused
     from zkmigrate.placing import live
-    from zkmigrate.placing.verb import refusal
 
     where = options["zk_addr"], options["zk_prefix"], options["zk_metrics_prefix"]
-    found = live.read(*where, options["metrics_age"], round(time.time() * 1000))
+    return _not_refused(live.read(*where, options["metrics_age"], round(time.time() * 1000)))
+
+
+def _not_refused(found: Cluster | Refused) -> Cluster:
+    from zkmigrate.placement.plan import Refused
+    from zkmigrate.placing.verb import refusal
+
     if isinstance(found, Refused):
         raise refusal(found.reasons)
     return found

@@ -39,7 +39,7 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """What ZooKeeper says without metrics: racks by registered broker, the sets, hosts by broker."""
+    """What Kafka says without sizes: racks by registered broker, the sets, hosts by broker."""
 
     racks: Mapping[int, str]
     sets: Mapping[tuple[str, int], tuple[int, ...]]

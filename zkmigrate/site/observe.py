@@ -17,6 +17,7 @@ from typing import TypeVar, cast
 
 from zkmigrate import deadline
 from zkmigrate.errors import UsageError
+from zkmigrate.hosts.facts import volumes as volume_facts
 from zkmigrate.hosts.parallel import GiveUp, together
 from zkmigrate.hosts.transport import own_addresses
 from zkmigrate.hosts.transport.channels import Channels
@@ -186,6 +187,11 @@ class Observe:
     def date(self, host: str) -> Reading[str]:
         return self._command(host, "date", "+%s.%N")
 
+    def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, volume_facts.Volume]]:
+        """The volume of each directory, by ``df`` of the ssh account."""
+        answer = self._command(host, *volume_facts.DF, *paths)
+        return volume_facts.parse(answer.value, paths) if isinstance(answer, Seen) else answer
+
     def addresses(self, host: str, name: str) -> Reading[tuple[str, ...]]:
         if not host:
             return _resolved_here(name)
@@ -219,11 +225,12 @@ class Observe:
     def modified(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, int]]:
         return self._znodes.modified(host, paths) if host in self._doors else _no_znodes(host)
 
-    def kafka(self) -> Reading[KafkaView]:
+    def kafka(self, witnesses: int | None = None) -> Reading[KafkaView]:
+        """The Kafka cluster. witnesses: how many brokers tell of its partitions; None: all."""
         brokers = [broker.endpoint for broker in self._inventory.brokers]
         if not brokers:
             return Unknown("failed", "the inventory names no broker")
-        return kafka_client.view(brokers, self._reassignments)
+        return kafka_client.view(brokers, self._reassignments, witnesses=witnesses)
 
     def pulses(self, within_s: float) -> Mapping[str, Pulse]:
         return self._canary.ask_all(within_s)

@@ -42,8 +42,8 @@ class SampledObserve(Observe):
 
     note: ClusterSampler | None = None
 
-    def kafka(self) -> Reading[KafkaView]:
-        reading = super().kafka()
+    def kafka(self, witnesses: int | None = None) -> Reading[KafkaView]:
+        reading = super().kafka(witnesses)
         if self.note is not None:
             self.note(reading)
         return reading

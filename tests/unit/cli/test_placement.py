@@ -6,18 +6,21 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from zkmigrate.cli.main import cli
+from zkmigrate.errors import HostError
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.placement.check import sets_of
 from zkmigrate.placement.cluster import Cluster
 from zkmigrate.placement.cluster_file import parse
 from zkmigrate.placement.plan import Notice, Plan, Reassignment, Refused
 from zkmigrate.placement.request import Balance, By, Choice, Optimize, Rebalance, Rebuild, Rollout
-from zkmigrate.placing import live, verb
+from zkmigrate.placing import brokers, live, verb
 
 GB = 10**9
 CLUSTER: dict[str, Any] = {
@@ -315,10 +318,61 @@ def test_bad_input_of_the_command_line(here: Path, words: tuple[str, ...], told:
 
 
 def test_a_cluster_comes_from_one_place(here: Path) -> None:
-    assert "--cluster FILE or --zk-addr HOST:PORT, not both" in call("rebalance", "--zk-addr", "zk1").stderr
-    neither = CliRunner().invoke(cli, ["placement", "rebalance"])
-    assert neither.exit_code == 2
-    assert "--cluster FILE or --zk-addr HOST:PORT" in neither.stderr
+    one = "needed: one of --cluster FILE, --inventory FILE and --zk-addr HOST:PORT"
+    for words in (("--zk-addr", "zk1"), ("--inventory", "migration.yml"), ("-i", "x", "--zk-addr", "zk1")):
+        done = call("rebalance", *words)
+        assert (done.exit_code, one in done.stderr) == (2, True)
+    none = CliRunner().invoke(cli, ["placement", "rebalance"])
+    assert (none.exit_code, one in none.stderr) == (2, True)
+
+
+INVENTORY = """\
+version: 1
+name: live
+ssh: {user: ops, key: key, known_hosts: known_hosts}
+kafka:
+  cluster_id: abcdefghijklmnopqrstuv
+  brokers:
+    - {name: b1, address: 10.0.0.1, id: 1}
+"""
+
+
+@pytest.mark.parametrize(("answer", "code"), [("known", 0), ("refused", 3), ("silent", 8)])
+def test_the_cluster_of_an_inventory_is_read_from_its_brokers(
+    here: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
+) -> None:
+    opened, seen = SimpleNamespace(look=object(), closed=0), list[Any]()
+    opened.close = lambda: setattr(opened, "closed", opened.closed + 1)
+
+    def site(inventory: Inventory, run: str) -> Any:
+        seen.append((inventory.name, run))
+        return opened
+
+    def read(inventory: Inventory, look: object, tell: Any) -> Cluster | Refused:
+        assert (inventory.name, look, opened.closed) == ("live", opened.look, 0)
+        tell("3 of 4 brokers")
+        if answer == "silent":
+            raise HostError("no broker answered")
+        if answer == "refused":
+            return Refused((Notice("placement.disk-unseen", "broker 1"),))
+        return parse((here / "cluster.json").read_bytes(), "")
+
+    monkeypatch.setattr(brokers, "read", read)
+    (here / "migration.yml").write_text(INVENTORY)
+    words = ["placement", "rebalance", "-i", "migration.yml", "--out", "plan.json"]
+    done = CliRunner().invoke(cli, words, obj=site)
+    assert done.exit_code == code, done.output
+    assert "3 of 4 brokers" in done.stderr
+    assert (here / "plan.json").exists() == (answer == "known")
+    assert ("placement.disk-unseen: broker 1" in done.stderr) == (answer == "refused")
+    assert (seen, opened.closed) == ([("live", "placement")], 1)
+
+
+def test_an_inventory_without_what_is_needed_is_told_before_anybody_is_asked(here: Path) -> None:
+    (here / "migration.yml").write_text(INVENTORY.replace("ssh:", "#"))
+    done = CliRunner().invoke(cli, ["placement", "rebalance", "-i", "migration.yml"], obj=None)
+    assert done.exit_code == 2
+    assert "ssh" in done.stderr
 
 
 @pytest.mark.parametrize("answer", ["old", "known"])

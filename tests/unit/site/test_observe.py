@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -173,6 +174,19 @@ def test_processes_are_told_with_their_arguments(parts: Parts, host: str) -> Non
     assert "ps -e -ww -o args=" in value(parts.look.processes(host)).splitlines()
 
 
+@pytest.mark.parametrize("host", ["s1", "d1", "b1"])
+def test_the_volumes_of_directories_are_told_without_sudo(parts: Parts, tmp_path: Path, host: str) -> None:
+    (folder := tmp_path / "with space").mkdir()
+    told = value(parts.look.volumes(host, [str(tmp_path), str(folder)]))
+    assert list(told) == [str(tmp_path), str(folder)]
+    assert told[str(folder)].total == shutil.disk_usage(folder).total // 1024 * 1024
+    assert folder.is_relative_to(told[str(folder)].mount)
+    assert told[str(folder)].mount == told[str(tmp_path)].mount
+    missing = parts.look.volumes(host, [str(tmp_path), f"{tmp_path}/none"])
+    assert isinstance(missing, Unknown)
+    assert f"{tmp_path}/none" in missing.why
+
+
 @pytest.mark.parametrize("host", ["s1", "d1", ""])
 def test_names_are_resolved_on_hosts_and_here(parts: Parts, host: str) -> None:
     assert set(value(parts.look.addresses(host, "localhost"))) <= {"127.0.0.1", "::1"}
@@ -279,7 +293,7 @@ def test_source_is_never_asked_for_a_znode_on_the_brokers_behalf(
         return answer.get(path, Unknown("refused", f"{host} does not serve"))
 
     monkeypatch.setattr(parts.look, "znode", znode)
-    monkeypatch.setattr(kafka_client, "view", lambda _brokers, reassignments: reassignments())
+    monkeypatch.setattr(kafka_client, "view", lambda _brokers, reassignments, witnesses: reassignments())
     dests, chroot = parts.look._inventory.dest_names, parts.look._inventory.kafka.chroot
     assert parts.look.kafka() is None
     assert asked == list(dests)

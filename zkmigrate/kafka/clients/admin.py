@@ -61,15 +61,18 @@ def view(
     brokers: Sequence[str],
     reassignments: Callable[[], Reading[bytes] | None],
     deadline_s: float = _QUESTION_S,
+    witnesses: int | None = None,
 ) -> Reading[KafkaView]:
     """The state of the cluster at ``brokers`` (``host:port``).
 
     reassignments: reads the znode ``REASSIGNMENTS`` where the brokers cannot list them; it returns None where
-    no server may be asked yet. deadline_s: for each question. A broker that hangs is not asked.
+    no server may be asked yet. deadline_s: for each question. A broker that hangs is not asked. witnesses:
+    how many brokers are asked for metadata; None: all.
     """
 
     def question(admin: Any, releases: Mapping[str, str]) -> Reading[KafkaView]:
-        return _view(admin, reassignments, releases, everybody=len(releases) == len(set(brokers)))
+        everybody = len(releases) == len(set(brokers))
+        return _view(admin, reassignments, releases, everybody=everybody, witnesses=witnesses)
 
     return ask(brokers, question, deadline_s)
 
@@ -134,11 +137,12 @@ def _view(
     reassignments: Callable[[], Reading[bytes] | None],
     releases: Mapping[str, str],
     everybody: bool,
+    witnesses: int | None,
 ) -> Reading[KafkaView]:
     """everybody: no broker hangs, so all that metadata names may be asked; else those in ``releases``."""
     first = admin._manager.run(_metadata, admin, None)
     answers = [first]
-    for id in reachable(first, releases, everybody=everybody):
+    for id in reachable(first, releases, everybody=everybody)[:witnesses]:
         with suppress(KafkaError):  # it went down meanwhile
             answers.append(admin._manager.run(_metadata, admin, id))
     # A broker that has just started answers without topics until its controller informs it, and may name all

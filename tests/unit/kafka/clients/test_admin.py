@@ -229,6 +229,12 @@ def test_a_broker_that_hangs_is_not_asked(cluster: Cluster, monkeypatch: pytest.
     assert set(cluster.asked) == {None, 1}
 
 
+def test_no_more_witnesses_are_asked_than_wanted(cluster: Cluster) -> None:
+    reading = kafka.view(["10.0.0.1:9092"], lambda: NOT_TO_BE_ASKED, witnesses=1)
+    assert list(seen(reading).brokers) == [1, 2]
+    assert cluster.asked == [None, 1]
+
+
 def test_a_refused_question_is_unknown_and_not_an_empty_answer(cluster: Cluster) -> None:
     cluster.moving = ClusterAuthorizationFailedError()
     assert cause(view()) == "failed"

@@ -1,0 +1,43 @@
+"""The volumes below some directories of a host, by ``df``.
+
+Format: POSIX.1-2017, df, "STDOUT" with ``-P``: a header, then for each operand a line of the file system's
+name, total, used and available blocks, percentage and mount point. ``-k``: blocks of 1024 bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from zkmigrate.model.fact import Reading, Seen, Unknown
+
+DF = ("df", "-Pk", "--")
+"""The command; the directories follow."""
+
+_LINE = re.compile(r".*\S\s+([0-9]+)\s+[0-9]+\s+([0-9]+)\s+(?:[0-9]+%|-)\s+(/.*)")
+_BLOCK = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """mount: its mount point. total, free: bytes; free is what an ordinary account may fill."""
+
+    mount: str
+    total: int
+    free: int
+
+
+def parse(text: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]:
+    """The volume of each path, from the answer of ``DF`` about these paths."""
+    lines = text.splitlines()[1:]
+    found = [_LINE.fullmatch(line) for line in lines]
+    if len(found) != len(paths) or not all(found):
+        return Unknown("garbled", f"df answered {text[-120:]!r} about {', '.join(paths)}")
+    return Seen(
+        {
+            path: Volume(one[3], int(one[1]) * _BLOCK, int(one[2]) * _BLOCK)
+            for path, one in zip(paths, found, strict=True)
+            if one
+        }
+    )

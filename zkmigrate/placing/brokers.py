@@ -1,0 +1,135 @@
+"""The cluster as its brokers show it, with the volumes of their hosts: reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol, TypeVar
+
+from zkmigrate.errors import HostError
+from zkmigrate.hosts.facts.volumes import Volume
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.model.change import KAFKA
+from zkmigrate.model.fact import Absent, Reading, Seen
+from zkmigrate.model.look import KafkaView, LogDir, LogDirs
+from zkmigrate.placement import live
+from zkmigrate.placement.cluster import Cluster
+from zkmigrate.placement.peer_metrics import Assigned
+from zkmigrate.placement.plan import Notice, Refused
+
+T = TypeVar("T")
+
+_WITNESSES = 3
+"""Each holds all partitions in its answer; all brokers of a large cluster would need gigabytes here."""
+_AT_ONCE = 20
+"""Brokers whose log directories are asked for between two lines of progress."""
+
+
+class Sight(Protocol):
+    """What of the site's look is used; :mod:`zkmigrate.site.observe` says what each question means."""
+
+    def kafka(self, witnesses: int | None = None) -> Reading[KafkaView]: ...
+    def log_dirs(
+        self, cluster: str, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None = None
+    ) -> Reading[Mapping[int, LogDirs]]: ...
+    def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]: ...
+    def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]: ...
+
+
+def read(inventory: Inventory, look: Sight, tell: Callable[[str], None]) -> Cluster | Refused:
+    """The cluster of the inventory. tell: takes lines of progress. Raises HostError when no broker
+    answers."""
+    tell("the brokers are asked for partitions and racks")
+    view = _seen(look.kafka(_WITNESSES))
+    if view.cluster_id != inventory.kafka.cluster_id:
+        text = f"the brokers are of cluster {view.cluster_id}; needed: {inventory.kafka.cluster_id}"
+        return Refused((Notice("placement.other-cluster", f"{text}, as in the inventory"),))
+    ids = sorted(view.brokers)
+    tell(f"{len(view.partitions)} partitions, {len(ids)} brokers")
+    told: dict[int, LogDirs] = {}
+    for at in range(0, len(ids), _AT_ONCE):
+        told |= _seen(look.log_dirs(KAFKA, ids[at : at + _AT_ONCE]))
+        tell(f"log directories of {len(told)} of {len(ids)} brokers")
+    dirs, unseen, copying = _directories(told)
+    if moving := _moving(view, copying):
+        return moving
+    _measure(inventory, look, dirs, unseen, tell)
+    racks = {id_: rack for id_, (_, _, rack) in view.brokers.items()}
+    hosts = {id_: host for id_, (host, _, _) in view.brokers.items()}
+    sets = {(one.topic, one.partition): one.replicas for one in view.partitions}
+    return live.cluster(Assigned(racks, sets, hosts), dirs, unseen)
+
+
+def _seen(reading: Reading[T]) -> T:
+    if isinstance(reading, Seen):
+        return reading.value
+    raise HostError(f"{_why(reading)}. Next: let the brokers answer, or use --cluster")
+
+
+def _why(reading: Reading[object]) -> str:
+    return f"{reading.what} is not there" if isinstance(reading, Absent) else getattr(reading, "why", "")
+
+
+def _moving(view: KafkaView, copying: Sequence[str]) -> Refused | None:
+    """The refusal of sets and directories that change by themselves."""
+    if view.reassigning is None:
+        seen = "these brokers are older than 2.4 and do not tell whether a reassignment runs"
+    elif view.reassigning:
+        topic, number = view.reassigning[0]
+        seen = f"{len(view.reassigning)} partitions are being reassigned, the first is {topic}-{number}"
+    elif copying:
+        seen = f"{len(copying)} replicas change their directory, the first is {copying[0]}"
+    else:
+        return None
+    text = f"{seen}. Needed: replicas that stay. Next: wait until they do, or use --cluster"
+    return Refused((Notice("placement.reassigning", text),))
+
+
+def _directories(
+    told: Mapping[int, LogDirs],
+) -> tuple[dict[int, dict[str, live.Directory]], dict[int, str], list[str]]:
+    """What the brokers tell; why a broker does not; replicas that change their directory."""
+    dirs: dict[int, dict[str, live.Directory]] = {}
+    unseen: dict[int, str] = {}
+    copying: list[str] = []
+    for id_, of_broker in told.items():
+        if not isinstance(of_broker, Seen):
+            unseen[id_] = _why(of_broker)
+            continue
+        dirs[id_] = {}
+        for path, reading in of_broker.value.items():
+            if isinstance(reading, Seen):
+                dirs[id_][path] = _directory(reading.value)
+                future = [one for one in reading.value.replicas if one.future]
+                copying += [f"{one.topic}-{one.partition} on broker {id_}" for one in future]
+            else:
+                unseen[id_] = _why(reading)
+    return dirs, unseen, copying
+
+
+def _directory(told: LogDir) -> live.Directory:
+    sizes = {(one.topic, one.partition): one.size for one in told.replicas}
+    return live.Directory(sizes, told.usable, told.total)
+
+
+def _measure(
+    inventory: Inventory,
+    look: Sight,
+    dirs: dict[int, dict[str, live.Directory]],
+    unseen: dict[int, str],
+    tell: Callable[[str], None],
+) -> None:
+    """Let hosts tell of their volumes, where their brokers do not."""
+    names = {broker.id: broker.name for broker in inventory.kafka.brokers}
+    asked = {id_: held for id_, held in dirs.items() if id_ not in unseen and live.needs_host(held)}
+    unseen |= {id_: "its free bytes: the inventory has no such broker" for id_ in asked if id_ not in names}
+    at = {names[id_]: id_ for id_ in asked if id_ in names}
+    if at:
+        tell(f"{len(at)} hosts are asked for their volumes: df")
+    for host, reading in look.each(at, lambda host: look.volumes(host, sorted(asked[at[host]]))).items():
+        if not isinstance(reading, Seen):
+            unseen[at[host]] = _why(reading)
+            continue
+        for path, volume in reading.value.items():
+            known = dirs[at[host]][path]
+            dirs[at[host]][path] = replace(known, free=volume.free, total=volume.total, volume=volume.mount)
