@@ -1,11 +1,15 @@
-"""Looks that are repeated, asked of a real broker: partitions of named topics and log directories.
+"""Looks asked of a real broker: partitions of named topics, log directories, the cluster of a placement.
 
 One broker of each shape of answer: 2.8.2 tells nothing of its volumes, 3.9.1 does.
 """
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from kafka import KafkaProducer
@@ -13,19 +17,25 @@ from kafka.admin import KafkaAdminClient, NewTopic
 
 from tests.servers.process import ADDRESS, START_SECONDS, free_port, server, wait_for
 from tests.servers.test_versions import zookeeper
-from zkmigrate.kafka.clients import log_dirs, topics
+from zkmigrate.hosts.facts import volumes
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.clients import admin, log_dirs, topics
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.model.fact import Absent, Seen
-from zkmigrate.model.look import LogDir, PartitionState
+from zkmigrate.model.fact import Absent, Reading, Seen
+from zkmigrate.model.look import KafkaView, LogDir, LogDirs, PartitionState
+from zkmigrate.placement.cluster import Cluster
+from zkmigrate.placing import brokers
+
+T = TypeVar("T")
 
 ID = 7
 SIZE = 200_000
 
 
-@pytest.mark.parametrize(("version", "volumes"), [("2.8.2", False), ("3.9.1", True)])
+@pytest.mark.parametrize(("version", "tells"), [("2.8.2", False), ("3.9.1", True)])
 def test_a_real_broker_tells_of_named_topics_and_of_its_disks(
-    version: str, volumes: bool, tmp_path: Path
+    version: str, tells: bool, tmp_path: Path
 ) -> None:
     config, log = tmp_path / "server.properties", tmp_path / "kafka.log"
     at, dirs = f"{ADDRESS}:{free_port()}", [str(tmp_path / name) for name in ("one", "two")]
@@ -36,9 +46,9 @@ def test_a_real_broker_tells_of_named_topics_and_of_its_disks(
         )
         with server("java", provision.kafka_classpath(version), ["kafka.Kafka", str(config)], log) as process:
             wait_for(f"Kafka {version}", process, log, port, "dump", f"/kafka/brokers/ids/{ID}")
-            admin = KafkaAdminClient(bootstrap_servers=[at])
-            admin.create_topics([NewTopic("a", 3, 1), NewTopic("b", 1, 1)])
-            admin.close()
+            client = KafkaAdminClient(bootstrap_servers=[at])
+            client.create_topics([NewTopic("a", 3, 1), NewTopic("b", 1, 1)])
+            client.close()
             producer = KafkaProducer(bootstrap_servers=[at], acks="all")
             producer.send("a", bytes(SIZE), partition=1).get(START_SECONDS)
             producer.close()
@@ -67,7 +77,25 @@ def test_a_real_broker_tells_of_named_topics_and_of_its_disks(
             assert sizes["a", 0] == 0
             assert SIZE < sizes["a", 1] < SIZE + 1_000
             for directory in found(disks.value.values()):
-                assert (directory.total is not None, directory.usable is not None) == (volumes, volumes)
+                assert (directory.total is not None, directory.usable is not None) == (tells, tells)
+
+            site = OneHost(at)
+            cluster = brokers.read(site.inventory, site, lambda line: None)
+            assert isinstance(cluster, Cluster), cluster
+            # Both directories are on one volume: it counts once.
+            [broker] = cluster.brokers.values()
+            assert (broker.id, broker.new, broker.dirs, broker.host) == (ID, False, (), ADDRESS)
+            assert 0 < broker.free <= shutil.disk_usage(tmp_path).total
+            assert site.hosts == ["b1"]
+            assert {one.name: (one.replicas, one.size) for one in cluster.partitions} == {
+                name: ((ID,), size) for name, size in sizes.items()
+            }
+            placed = {(one.topic, one.number, *one.dirs) for one in cluster.partitions}
+            assert placed == {
+                (replica.topic, replica.partition, path)
+                for path, directory in disks.value.items()
+                for replica in seen(directory).replicas
+            }
 
             some = log_dirs.log_dirs([at], (ID,), {"a": (1,)})
             assert isinstance(some, Seen), some
@@ -75,6 +103,37 @@ def test_a_real_broker_tells_of_named_topics_and_of_its_disks(
             assert isinstance(disks, Seen), disks
             named = [(r.topic, r.partition) for d in found(disks.value.values()) for r in d.replicas]
             assert named == [("a", 1)]
+
+
+class OneHost:
+    """A look at the broker, whose host is this machine. hosts: those that were asked for volumes."""
+
+    def __init__(self, at: str) -> None:
+        told = {"name": "b1", "address": ADDRESS, "id": ID, "port": int(at.rpartition(":")[2])}
+        kafka = {"cluster_id": seen(topics.names([at])).cluster_id, "brokers": [told]}
+        self.inventory = Inventory.model_validate({"version": 1, "name": "x", "kafka": kafka}, strict=False)
+        self.at = at
+        self.hosts: list[str] = []
+
+    def kafka(self, witnesses: int | None = None) -> Reading[KafkaView]:
+        return admin.view([self.at], lambda: None, witnesses=witnesses)
+
+    def log_dirs(
+        self, cluster: str, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None = None
+    ) -> Reading[Mapping[int, LogDirs]]:
+        return log_dirs.log_dirs([self.at], brokers, partitions)
+
+    def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, volumes.Volume]]:
+        self.hosts.append(host)
+        return volumes.parse(subprocess.check_output([*volumes.DF, *paths], text=True), paths)
+
+    def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
+        return {host: ask(host) for host in hosts}
+
+
+def seen(reading: Reading[T]) -> T:
+    assert isinstance(reading, Seen), reading
+    return reading.value
 
 
 def found(readings: object) -> list[LogDir]:

@@ -189,6 +189,8 @@ class Observe:
 
     def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, volume_facts.Volume]]:
         """The volume of each directory, by ``df`` of the ssh account."""
+        if odd := [path for path in paths if not volume_facts.PLAIN.fullmatch(path)]:
+            return Unknown("failed", f"{host}: {odd[0]!r} is not a plain path, so df is not asked")
         answer = self._command(host, *volume_facts.DF, *paths)
         return volume_facts.parse(answer.value, paths) if isinstance(answer, Seen) else answer
 

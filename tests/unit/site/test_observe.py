@@ -176,7 +176,7 @@ def test_processes_are_told_with_their_arguments(parts: Parts, host: str) -> Non
 
 @pytest.mark.parametrize("host", ["s1", "d1", "b1"])
 def test_the_volumes_of_directories_are_told_without_sudo(parts: Parts, tmp_path: Path, host: str) -> None:
-    (folder := tmp_path / "with space").mkdir()
+    (folder := tmp_path / "below").mkdir()
     told = value(parts.look.volumes(host, [str(tmp_path), str(folder)]))
     assert list(told) == [str(tmp_path), str(folder)]
     assert told[str(folder)].total == shutil.disk_usage(folder).total // 1024 * 1024
@@ -185,6 +185,16 @@ def test_the_volumes_of_directories_are_told_without_sudo(parts: Parts, tmp_path
     missing = parts.look.volumes(host, [str(tmp_path), f"{tmp_path}/none"])
     assert isinstance(missing, Unknown)
     assert f"{tmp_path}/none" in missing.why
+
+
+@pytest.mark.parametrize("path", ["", "relative", "-a", "/a b", "/a\n/b", "/a;reboot", "/$(reboot)"])
+def test_a_directory_with_an_odd_name_enters_no_command(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(parts.transport, "exec", None)
+    told = parts.look.volumes("b1", ["/", path])
+    assert isinstance(told, Unknown)
+    assert f"{path!r} is not a plain path" in told.why
 
 
 @pytest.mark.parametrize("host", ["s1", "d1", ""])

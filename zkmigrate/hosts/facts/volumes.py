@@ -15,6 +15,9 @@ from zkmigrate.model.fact import Reading, Seen, Unknown
 DF = ("df", "-Pk", "--")
 """The command; the directories follow."""
 
+PLAIN = re.compile(r"/[A-Za-z0-9._/@%+=,:-]*")
+"""What a directory must look like before it enters the command: brokers name it."""
+
 _LINE = re.compile(r".*\S\s+([0-9]+)\s+[0-9]+\s+([0-9]+)\s+(?:[0-9]+%|-)\s+(/.*)")
 _BLOCK = 1024
 
