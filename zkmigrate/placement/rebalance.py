@@ -7,16 +7,16 @@ are the other brokers, or in ``scale`` the new ones; only they take.
 from __future__ import annotations
 
 import math
-import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from zkmigrate.placement.cluster import Cluster, Partition
+from zkmigrate.placement.cluster import Cluster
 from zkmigrate.placement.constraints import racks_needed
 from zkmigrate.placement.plan import Notice, Plan, Reassignment, Refused
-from zkmigrate.placement.request import GIB, MAPPED, MIB, REGISTERED, Balance, Choice, Rebalance
+from zkmigrate.placement.request import GIB, MIB, Balance, Rebalance
 from zkmigrate.placement.search import Found, Replicas, Task, search
+from zkmigrate.placement.validation import Chosen, additions_only, chosen, sizes_missing
 
 SWEEP = tuple(hundredth / 100 for hundredth in range(98, 0, -1))
 """The tolerances that 0 stands for. The widest comes first: what another one allows, it allows too."""
@@ -34,42 +34,20 @@ SHARES = 10**12
 """What all bytes and all rates together count where both are spread."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """What a plan is about, as ``Choice`` names it. brokers: where replicas may go."""
-
-    partitions: tuple[Partition, ...]
-    brokers: tuple[int, ...]
-    notices: tuple[Notice, ...] = ()
-
-
-def chosen(cluster: Cluster, choice: Choice) -> Chosen:
-    """The partitions and brokers that a choice names."""
-
-    def named(topic: str, patterns: Sequence[str]) -> bool:
-        return any(topic == pattern or re.fullmatch(pattern, topic) for pattern in patterns)
-
-    partitions = tuple(
-        one
-        for one in cluster.partitions
-        if named(one.topic, choice.topics) and not named(one.topic, choice.exclude)
-    )
-    ids = set(choice.brokers)
-    if REGISTERED in ids:
-        ids |= set(cluster.brokers)
-    if MAPPED in ids:
-        ids |= {broker for one in partitions for broker in one.replicas}
-    return Chosen(partitions, tuple(sorted(ids & set(cluster.brokers))))
-
-
 def rebalance(cluster: Cluster, request: Rebalance) -> Plan | Refused:
     """The moves that bring the chosen brokers' free bytes, or load, together for few bytes.
 
     With tolerance 0 the best of ``SWEEP`` counts: by range, then by standard deviation; where the range is
-    within ``LEVEL``, by bytes moved. Same input, same plan. Refused: no new broker in ``scale``; a partition
-    without a rate where rates count.
+    within ``LEVEL``, by bytes moved. Same input, same plan. Refused: a broker that is gone or left out; no
+    new broker in ``scale``; a partition without a size, or without a rate where rates count.
     """
     choice = chosen(cluster, request.choice)
+    if isinstance(choice, Refused):
+        return choice
+    if reasons := additions_only(choice):
+        return Refused(reasons)
+    if unknown := sizes_missing(choice.partitions):
+        return unknown
     if request.scale and not any(cluster.brokers[broker].new for broker in choice.brokers):
         text = (
             f"Scaling requires additional brokers: none of the {len(choice.brokers)} chosen brokers is new. "

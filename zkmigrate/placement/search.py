@@ -14,9 +14,10 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nlargest, nsmallest
+from typing import Any, Protocol
 
 PARTNERS = 12
-"""How many brokers of a kind are tried at the other end of a move."""
+"""How many brokers of a kind are tried at the other end of a move, and how many of the broker's own rack."""
 
 NEAR = 3
 """How many replicas are tried on each side of the size that is sought, where rules forbid the first."""
@@ -131,6 +132,12 @@ def cheapest(task: Task, width: int, among: range) -> int:
 
 _Changes = Callable[[int, int, int, int], Iterator[tuple[int, Change]]]
 """Changes between a giver and a taker, each with the weight that goes over, near a least and a most one."""
+
+
+class _Pick(Protocol):
+    """``nlargest`` or ``nsmallest``."""
+
+    def __call__(self, n: int, iterable: Iterable[int], key: Callable[[int], Any]) -> list[int]: ...
 
 
 class _Board:
@@ -294,11 +301,11 @@ class _Board:
     def givers(self, broker: int) -> list[int]:
         """Who could give to a broker, the least level first."""
         if self.is_source[broker]:
-            return nsmallest(PARTNERS, {self.at[row] for _, row in self.gone[broker]}, key=self.order)
+            return self.foremost(nsmallest, {self.at[row] for _, row in self.gone[broker]}, broker)
         others = [taker for taker in self.task.takers if taker != broker and self.took[taker]]
         return [
-            *nsmallest(PARTNERS, self.task.sources, key=self.order),
-            *nsmallest(PARTNERS, others, key=self.order),
+            *self.foremost(nsmallest, self.task.sources, broker),
+            *self.foremost(nsmallest, others, broker),
         ]
 
     def takers(self, broker: int) -> list[int]:
@@ -307,7 +314,15 @@ class _Board:
         if not self.is_source[broker]:
             homes = {self.task.replicas.home[row] for _, row in self.took[broker]}
             takers += homes
-        return nlargest(PARTNERS, takers, key=self.order)
+        return self.foremost(nlargest, takers, broker)
+
+    def foremost(self, pick: _Pick, partners: Iterable[int], broker: int) -> list[int]:
+        """The first partners, and the first of the rack: where sets span all racks, only they fit."""
+        partners = list(partners)
+        racks = self.task.racks
+        found = pick(PARTNERS, partners, key=self.order)
+        near = pick(PARTNERS, [one for one in partners if racks[one] == racks[broker]], key=self.order)
+        return list(dict.fromkeys((*found, *near)))
 
     def order(self, broker: int) -> tuple[int, int]:
         return self.level[broker], broker

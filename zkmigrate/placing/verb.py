@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -20,7 +20,7 @@ from zkmigrate.placement.rebalance import rebalance
 from zkmigrate.placement.rebuild import rebuild
 from zkmigrate.placement.request import Rebalance, Rebuild
 from zkmigrate.placement.statistics import statistics
-from zkmigrate.placement.validation import Chosen, additions_only, chosen, sizes_missing
+from zkmigrate.placement.validation import Chosen, chosen
 from zkmigrate.placing import text
 from zkmigrate.placing.files import refuse_all_taken, write_all
 from zkmigrate.placing.page import page
@@ -62,16 +62,10 @@ def planned(cluster: Cluster, request: Rebalance | Rebuild) -> Plan | Refused:
     found = chosen(cluster, request.choice)
     if isinstance(found, Refused):
         return found
-    if isinstance(request, Rebuild):
-        plan = rebuild(cluster, request)
-    elif reasons := additions_only(found):
-        plan = Refused(reasons)
-    else:
-        plan = sizes_missing(found.partitions) or rebalance(cluster, request)
+    plan = rebuild(cluster, request) if isinstance(request, Rebuild) else rebalance(cluster, request)
     if isinstance(plan, Refused):
         return plan
-    noticed = replace(plan, notices=tuple(dict.fromkeys((*found.notices, *plan.notices))))
-    return cut(noticed, request.rollout, {one.name for one in found.partitions})
+    return cut(plan, request.rollout, {one.name for one in found.partitions})
 
 
 def place(asked: Asked, echo: Callable[[str], None], planner: Planner = planned) -> int:

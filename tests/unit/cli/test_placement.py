@@ -219,6 +219,22 @@ def test_without_out_nothing_is_written(here: Path) -> None:
     assert names(here) == set()
 
 
+def test_x4_a_dry_plan_is_discarded_and_the_plan_made_again_from_the_later_cluster(here: Path) -> None:
+    removal = ("rebuild", "--brokers", "2,3")
+    dry = call(*removal)
+    assert (dry.exit_code, names(here)) == (0, set())
+    late = {"topic": "late", "partition": 0, "replicas": [1, 2], "size": GB}
+    (here / "cluster.json").write_text(json.dumps({**CLUSTER, "partitions": [*CLUSTER["partitions"], late]}))
+    assert call(*removal, "--out", "plan.json").exit_code == 0
+    sets = {
+        (one["topic"], one["partition"]): one["replicas"]
+        for one in json.loads((here / "plan.json").read_text())["partitions"]
+    }
+    assert set(sets["late", 0]) == {2, 3}
+    assert all(1 not in replicas for replicas in sets.values())
+    assert len(sets) == 4
+
+
 def test_other_files_are_kept_without_force(here: Path) -> None:
     for taken in ("plan.json", "plan-back.json", "plan-phase7.json", "plan.html"):
         (here / taken).write_text("mine")

@@ -283,7 +283,7 @@ def test_r15_a_plan_that_widens_the_range_of_free_bytes_says_that_it_refuses() -
     cluster = Cluster.of([Broker(1, "", 200 * GIB), Broker(2, "", 150 * GIB)], partitions)
     plan = planned(cluster, Rebalance(balance=Balance.RATE))
     assert [move.after for move in plan.moves] == [(2,)]
-    (notice,) = plan.notices
+    (notice,) = (one for one in plan.notices if one.refuses)
     assert notice.id == "placement.worse-range"
     assert notice.refuses
     assert str(50 * GIB) in notice.text
@@ -366,11 +366,32 @@ def test_a_partition_without_a_rate_refuses_to_spread_rates() -> None:
     assert isinstance(rebalance(cluster, Rebalance()), Plan)
 
 
+def test_a_source_finds_the_taker_of_its_rack_behind_many_with_more_room_in_another() -> None:
+    brokers = [Broker(1, "a", 100 * GIB), Broker(2, "a", 300 * GIB)]
+    brokers += [Broker(one, "b", 400 * GIB) for one in range(11, 31)]
+    sets = [Partition("t", number, (1, 11 + number), 90 * GIB) for number in range(2)]
+    (move,) = planned(Cluster.of(brokers, sets), Rebalance()).moves
+    assert move.after[0] == 2
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Partition("t", 9, (1001, 99), GIB),
+        Partition("t", 9, (1001, 1002), None),
+    ],
+)
+def test_r11_x13_a_gone_broker_and_a_missing_size_are_refused(bad: Partition) -> None:
+    good = made(1)
+    found = rebalance(Cluster.of(good.brokers.values(), [*good.partitions, bad]), Rebalance())
+    assert isinstance(found, Refused)
+
+
 @pytest.mark.parametrize(
     ("cluster", "request_", "limited"),
     [
-        (flat({1: 100, 2: 100}, {}), Rebalance(), "no chosen broker is a source"),
-        (flat({1: 1, 2: 1}, {}), Rebalance(storage_threshold_gb=2), "every chosen broker is a source"),
+        (flat({1: 100, 2: 100}, {1: [1]}), Rebalance(), "no chosen broker is a source"),
+        (flat({1: 1, 2: 1}, {1: [1]}), Rebalance(storage_threshold_gb=2), "every chosen broker is a source"),
         (flat({1: 100, 2: 300}, {1: [100]}), Rebalance(), "the range is within 2% of the mean"),
         (flat({1: 100, 2: 300, 3: 180}, {1: [60, 50]}), Rebalance(), "broker 3 has least to spare"),
         (flat({1: 300, 2: 310}, {1: [5, 5]}, new=(2,)), Rebalance(scale=True), "the range is within"),
