@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.unit.placement.random_clusters import random_cluster
 from zkmigrate.placement import order
 from zkmigrate.placement.cluster import Broker, Cluster
@@ -156,7 +157,7 @@ def test_x21_an_order_is_found_exactly_where_there_is_one() -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(0, 5))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_x21_no_broker_is_below_zero_in_larger_orders(seed: int, spare: int) -> None:
     """The moves are made from an order that works, then shuffled; brokers keep little room."""
     chance = random.Random(seed)
