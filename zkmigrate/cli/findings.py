@@ -21,6 +21,7 @@ from zkmigrate.model import change
 from zkmigrate.model.finding import Meaning, Severity
 from zkmigrate.moves.dependent import Words
 from zkmigrate.moves.preflight import Gate, Scope, checks
+from zkmigrate.moves.preflight.check import Check
 
 _HOUSE = (
     "zkmigrate.dependents",
@@ -102,7 +103,7 @@ def entries() -> dict[str, Entry]:
     """Every id and its entry: the checks in the order in which a preflight shows them, then the others."""
     told = [
         Entry(Meaning(check.id, "", _without_numbers(check.about), check.todo), check.claim,
-              f"Checked {'once' if check.scope is Scope.CLUSTER else f'for {check.scope}'}, "
+              f"Checked {_targets(check, dependent.words)}, "
               f"at {_gates(check.gates)}; "
               f"{'blocks' if check.severity is Severity.BLOCK else 'warns'}.")
         for dependent in dependents() for check in checks(dependent)
@@ -119,6 +120,10 @@ def dependents() -> Iterator[Any]:
     values = [value for module in _modules("zkmigrate.dependents") for value in vars(module).values()]
     found = [v for v in values if isinstance(getattr(v, "words", None), Words) and not isinstance(v, type)]
     return iter(sorted(found, key=lambda dependent: dependent.words.kind != change.KAFKA))
+
+
+def _targets(check: Check, words: Words) -> str:
+    return "once" if check.scope is Scope.CLUSTER else f"for {check.scope.replace('broker', words.one)}"
 
 
 def _gates(gates: tuple[Gate, ...]) -> str:

@@ -124,6 +124,7 @@ def test_a_dependent_that_is_added_as_a_file_has_its_entries(monkeypatch: pytest
     try:
         assert "## Madeup\n\n### madeup.shard\n\n- Failed: A shard has no leader.\n" in findings.page()
         assert "### keeper.release\n" in findings.page()
+        assert "Checked for each keeper" in findings.page()
         assert findings.entries().items() >= kafkas.items(), "Kafka's words stay"
     finally:
         findings.entries.cache_clear()
