@@ -26,9 +26,11 @@ from bench.placement_peer import planned
 from bench.placement_solver import solve
 from bench.spread import out_option, save, shown, spread
 from zkmigrate.placement.cluster import Broker, Cluster, Partition
+from zkmigrate.placement.order import after
 from zkmigrate.placement.plan import Plan
 from zkmigrate.placement.rebalance import offload_targets, rebalance
 from zkmigrate.placement.request import MIB, Rebalance
+from zkmigrate.placement.statistics import lower_bound
 
 GB = 10**9
 ALL = 10**9
@@ -106,36 +108,9 @@ def ours(cluster: Cluster, request: Rebalance) -> tuple[Plan, float]:
     return plan, time.process_time() - began
 
 
-def free_after(plan: Plan) -> dict[int, int]:
-    """What each broker has free at the end."""
-    free = {broker.id: broker.free for broker in plan.cluster.brokers.values()}
-    for move in plan.moves:
-        for broker in move.added:
-            free[broker] -= move.size
-        for broker in move.dropped:
-            free[broker] += move.size
-    return free
-
-
 def range_of(free: Mapping[int, int]) -> int:
     """Most minus least."""
     return max(free.values()) - min(free.values())
-
-
-def lower_bound(cluster: Cluster, width: int) -> int:
-    """The bytes without which no move of any replica reaches a range of ``width``."""
-    free = [broker.free for broker in cluster.brokers.values()]
-    low, high = min(free) - width, max(free)
-    while low < high:
-        edge = (low + high) // 2
-        if sum(max(edge - one, 0) for one in free) < sum(max(one - edge - width, 0) for one in free):
-            low = edge + 1
-        else:
-            high = edge
-    return min(
-        max(sum(max(edge - one, 0) for one in free), sum(max(one - edge - width, 0) for one in free))
-        for edge in (low - 1, low)
-    )
 
 
 def compared(shape: Shape, seed: int, limit_s: float, every: bool) -> dict[str, float] | None:
@@ -145,12 +120,12 @@ def compared(shape: Shape, seed: int, limit_s: float, every: bool) -> dict[str, 
     plan, seconds = runs[0][0], min(took for _, took in runs)
     if not plan.moves:
         return None
-    width = range_of(free_after(plan))
+    width = range_of(after(plan.cluster.free, plan.moves))
     found = {
-        "range before": range_of({one.id: one.free for one in cluster.brokers.values()}) / GB,
+        "range before": range_of(cluster.free) / GB,
         "range": width / GB,
         "bytes": plan.bytes / GB,
-        "eta": lower_bound(cluster, width) / plan.bytes,
+        "eta": lower_bound([*cluster.free.values()], width) / plan.bytes,
         "seconds": seconds,
     }
     began = time.process_time()
@@ -158,7 +133,7 @@ def compared(shape: Shape, seed: int, limit_s: float, every: bool) -> dict[str, 
     found["peer seconds"] = time.process_time() - began
     if peer.moved:
         found |= {"peer range / range": peer.range / width, "peer bytes / bytes": peer.moved / plan.bytes}
-        found["peer eta"] = lower_bound(cluster, peer.range) / peer.moved
+        found["peer eta"] = lower_bound([*cluster.free.values()], peer.range) / peer.moved
     sources = offload_targets(cluster, tuple(cluster.brokers), shape.request)
     takers = [one for one in cluster.brokers if one not in sources]
     if shape.request.scale:
@@ -215,9 +190,9 @@ def one_large(kind: Mapping[str, Any], scale: bool, threshold: float) -> None:
     cluster = made(1, **kind)
     plan, seconds = ours(cluster, Rebalance(scale=scale, storage_threshold=threshold))
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    width = range_of(free_after(plan))
-    before = range_of({one.id: one.free for one in cluster.brokers.values()})
-    eta = lower_bound(cluster, width) / max(plan.bytes, 1)
+    width = range_of(after(plan.cluster.free, plan.moves))
+    before = range_of(cluster.free)
+    eta = lower_bound([*cluster.free.values()], width) / max(plan.bytes, 1)
     print(seconds, megabytes, before / GB, width / GB, plan.bytes / GB, eta, len(plan.moves))
 
 

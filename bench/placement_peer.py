@@ -42,7 +42,7 @@ def _pass_by_pass(cluster: Cluster, request: Rebalance, tolerance: float) -> Pla
     takers = [broker for broker in cluster.brokers if broker not in sources]
     if request.scale:
         takers = [broker for broker in takers if cluster.brokers[broker].new]
-    free = {broker: cluster.brokers[broker].free for broker in cluster.brokers}
+    free = dict(cluster.free)
     mean = statistics.mean(free.values())
     sets = {one.name: list(one.replicas) for one in cluster.partitions}
     held: dict[int, list[tuple[int, tuple[str, int]]]] = {broker: [] for broker in sources}

@@ -11,6 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+Name = tuple[str, int]
+"""A partition: its topic and number."""
+
+Set = tuple[int, ...]
+"""A replica set; the first broker is the preferred leader."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogDir:
@@ -54,7 +60,7 @@ class Partition:
     dirs: tuple[str, ...] = ()
 
     @property
-    def name(self) -> tuple[str, int]:
+    def name(self) -> Name:
         """What identifies it, and its place in every order."""
         return self.topic, self.number
 
@@ -76,7 +82,12 @@ class Cluster:
         return cls(ordered, tuple(sorted(partitions, key=lambda partition: partition.name)))
 
     @cached_property
-    def by_name(self) -> dict[tuple[str, int], Partition]:
+    def free(self) -> dict[int, int]:
+        """The free bytes of the registered brokers."""
+        return {broker.id: broker.free for broker in self.brokers.values()}
+
+    @cached_property
+    def by_name(self) -> dict[Name, Partition]:
         """The partitions by topic and number."""
         return {partition.name: partition for partition in self.partitions}
 
@@ -93,3 +104,17 @@ class Cluster:
     def rack_count(self) -> int:
         """How many racks the registered brokers stand in."""
         return self.racks(self.brokers)
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """What Kafka says without sizes: racks by registered broker, the sets, hosts by broker."""
+
+    racks: Mapping[int, str]
+    sets: Mapping[Name, Set]
+    hosts: Mapping[int, str]
+
+    @cached_property
+    def holding(self) -> set[int]:
+        """The brokers that hold a replica; any other registered one is new."""
+        return {broker for replicas in self.sets.values() for broker in replicas}

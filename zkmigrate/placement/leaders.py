@@ -6,12 +6,9 @@ import heapq
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from zkmigrate.placement.cluster import Cluster
+from zkmigrate.placement.cluster import Cluster, Name, Set
 from zkmigrate.placement.plan import Notice, Refused
 from zkmigrate.placement.request import Rollout
-
-Name = tuple[str, int]
-Set = tuple[int, ...]
 
 NAME = re.compile(r"[A-Za-z0-9._-]+")
 """What a topic's name is made of; anything else is a regular expression."""
@@ -97,11 +94,16 @@ def spread_leaders(
     }
 
 
+def may_lead(cluster: Cluster, broker: int, away: frozenset[int]) -> bool:
+    """Whether a broker may lead a topic. away: the brokers that must not."""
+    return broker in cluster.brokers and broker not in away
+
+
 def _may_lead(
     cluster: Cluster, name: Name, replicas: Set, away: Mapping[str, frozenset[int]]
 ) -> tuple[int, ...]:
     no = away.get(name[0], frozenset())
-    return tuple(broker for broker in replicas if broker in cluster.brokers and broker not in no)
+    return tuple(broker for broker in replicas if may_lead(cluster, broker, no))
 
 
 class _Spread:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zkmigrate.placement.cluster import Broker, Cluster, LogDir, Partition
-from zkmigrate.placement.peer_metrics import Assigned
+from zkmigrate.placement.cluster import Assigned, Broker, Cluster, LogDir, Partition
 from zkmigrate.placement.plan import Notice, Refused
 from zkmigrate.placement.validation import SHOWN
 
@@ -61,10 +60,9 @@ def cluster(
         for path, one in held.items()
         for name, size in one.sizes.items()
     }
-    holding = {broker for replicas in assigned.sets.values() for broker in replicas}
     return Cluster.of(
         (
-            _broker(id_, rack, assigned.hosts.get(id_, ""), dirs[id_], new=id_ not in holding)
+            _broker(id_, rack, assigned.hosts.get(id_, ""), dirs[id_], new=id_ not in assigned.holding)
             for id_, rack in assigned.racks.items()
         ),
         (_partition(name, replicas, at) for name, replicas in assigned.sets.items()),

@@ -11,11 +11,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, TypeAdapter, ValidationError
 
-from zkmigrate.placement.cluster import Cluster, Partition
+from zkmigrate.placement.cluster import Cluster, Name, Partition
 from zkmigrate.placement.cluster_file import ClusterFileError, load_json
 from zkmigrate.placement.plan import Notice, Plan, Reassignment
 
-Name = tuple[str, int]
 _Id = Annotated[int, Strict(), Field(ge=0, le=2**31 - 1)]
 
 

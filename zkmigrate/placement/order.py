@@ -28,7 +28,7 @@ def in_order(cluster: Cluster, moves: Iterable[Reassignment]) -> tuple[Reassignm
     The order given is kept where it works. A refusal names the broker and how many bytes are short.
     """
     given = tuple(moves)
-    free = {broker.id: broker.free for broker in cluster.brokers.values()}
+    free = dict(cluster.free)
     if short := _short_after(free, given):
         return Refused(short)
     if _works(free, given):

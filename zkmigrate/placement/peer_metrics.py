@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from zkmigrate.placement.cluster import Broker, Cluster, Partition
+from zkmigrate.placement.cluster import Assigned, Broker, Cluster, Partition
 from zkmigrate.placement.cluster_file import ClusterFileError, load_json
 from zkmigrate.placement.plan import Notice, Refused
 
@@ -35,15 +35,6 @@ class Metrics:
 
     size: Mapping[tuple[str, int], int]
     free: Mapping[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Assigned:
-    """What Kafka says without sizes: racks by registered broker, the sets, hosts by broker."""
-
-    racks: Mapping[int, str]
-    sets: Mapping[tuple[str, int], tuple[int, ...]]
-    hosts: Mapping[int, str]
 
 
 def too_old(changed_ms: Iterable[int], now_ms: int, minutes: int) -> Refused | None:
@@ -83,10 +74,15 @@ def cluster(assigned: Assigned, metrics: Metrics) -> Cluster | Refused:
             "needed: the free bytes of each. Next: let the metrics be written for all brokers"
         )
         return Refused((Notice("placement.metrics-missing", text),))
-    holding = {broker for replicas in assigned.sets.values() for broker in replicas}
     return Cluster.of(
         (
-            Broker(id_, rack, metrics.free[id_], new=id_ not in holding, host=assigned.hosts.get(id_, ""))
+            Broker(
+                id_,
+                rack,
+                metrics.free[id_],
+                new=id_ not in assigned.holding,
+                host=assigned.hosts.get(id_, ""),
+            )
             for id_, rack in assigned.racks.items()
         ),
         (

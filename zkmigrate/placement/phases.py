@@ -6,15 +6,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import combinations
 
-from zkmigrate.placement.cluster import Cluster
+from zkmigrate.placement.cluster import Cluster, Name, Set
 from zkmigrate.placement.constraints import racks_needed
-from zkmigrate.placement.leaders import barred, evacuated, led_by, spread_leaders
+from zkmigrate.placement.leaders import barred, evacuated, led_by, may_lead, spread_leaders
 from zkmigrate.placement.order import after, in_order
 from zkmigrate.placement.plan import Notice, Plan, Reassignment, Refused
 from zkmigrate.placement.request import Rollout
-
-Name = tuple[str, int]
-Set = tuple[int, ...]
 
 
 def cut(plan: Plan, rollout: Rollout, names: Collection[Name] | None = None) -> Plan | Refused:
@@ -79,13 +76,9 @@ def _in_order(
             where = f"map {number} of {len(maps)}: " if len(maps) > 1 else ""
             return Refused(tuple(replace(why, text=where + why.text) for why in ordered.reasons))
         found.append(ordered)
-        free = after({broker.id: broker.free for broker in left.brokers.values()}, ordered)
+        free = after(left.free, ordered)
         left = Cluster.of((replace(broker, free=free[broker.id]) for broker in left.brokers.values()), ())
     return tuple(found)
-
-
-def _may_lead(cluster: Cluster, broker: int, away: frozenset[int]) -> bool:
-    return broker in cluster.brokers and broker not in away
 
 
 def _phases(
@@ -96,7 +89,7 @@ def _phases(
     first, second = [], []
     for move in chunk:
         leader = move.before[0]
-        keeps = _may_lead(cluster, leader, away.get(move.topic, frozenset()))
+        keeps = may_lead(cluster, leader, away.get(move.topic, frozenset()))
         middle = led_by(leader, move.after) if keeps else move.after
         if middle != move.before:
             first.append(replace(move, after=middle))
@@ -159,7 +152,7 @@ def _way(
         for chosen in combinations(waiting, min(len(waiting), longest - len(kept))):
             middle = _in_places(now, leaving[turn], chosen)
             leaders = [broker for broker in (now[0], move.after[0], *middle) if broker in middle]
-            leader = next((broker for broker in leaders if _may_lead(cluster, broker, away)), None)
+            leader = next((broker for broker in leaders if may_lead(cluster, broker, away)), None)
             if leader is None or cluster.racks(middle) < needed:
                 continue
             further = on(turn + 1, led_by(leader, middle))

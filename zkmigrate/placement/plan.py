@@ -40,8 +40,11 @@ class Reassignment:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something the planner noticed. id: names it, as ``placement.no-rack``. text: what was seen, needed, and
-    possible now. refuses: no plan is written, but for ``--ignore-warnings``."""
+    """Something the planner noticed.
+
+    id: its name, such as ``placement.no-rack``. text: what was seen, what is needed, what to do next.
+    refuses: only ``--ignore-warnings`` lets the plan be written.
+    """
 
     id: str
     text: str

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from zkmigrate.placement.cluster import Cluster
 from zkmigrate.placement.constraints import racks_needed
+from zkmigrate.placement.order import after as free_after
 from zkmigrate.placement.plan import Notice, Plan, Reassignment, Refused
 from zkmigrate.placement.request import GIB, MIB, Balance, Rebalance
 from zkmigrate.placement.search import Found, Replicas, Task, search
@@ -243,7 +244,7 @@ def _moves(cluster: Cluster, choice: Chosen, task: Task, found: Found) -> tuple[
     for row, replicas in after.items():
         one = choice.partitions[row]
         moves.append(Reassignment(one.topic, one.number, one.replicas, tuple(replicas), one.size or 0))
-    free = {broker.id: broker.free for broker in cluster.brokers.values()}
+    free = cluster.free
     return tuple(sorted(moves, key=lambda one: (min(free[b] for b in one.dropped), -one.size, one.name)))
 
 
@@ -271,14 +272,10 @@ def _limit(choice: Chosen, request: Rebalance, task: Task, found: Found) -> str:
 
 def _worse(cluster: Cluster, brokers: Sequence[int], moves: Sequence[Reassignment]) -> tuple[Notice, ...]:
     """A notice that refuses, where the range of free bytes grows: it can where only rates are spread."""
-    free = {broker: cluster.brokers[broker].free for broker in brokers}
-    before = max(free.values()) - min(free.values())
-    for move in moves:
-        for broker in move.added:
-            free[broker] -= move.size
-        for broker in move.dropped:
-            free[broker] += move.size
-    after = max(free.values()) - min(free.values())
+    before, after = (
+        max(free[broker] for broker in brokers) - min(free[broker] for broker in brokers)
+        for free in (cluster.free, free_after(cluster.free, moves))
+    )
     if after <= before:
         return ()
     text = (

@@ -11,20 +11,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import ceil
 
-from zkmigrate.placement.cluster import Cluster, Partition
+from zkmigrate.placement.cluster import Cluster, Name, Partition
 from zkmigrate.placement.constraints import racks_needed
 from zkmigrate.placement.order import in_order
 from zkmigrate.placement.plan import Notice, Plan, Reassignment, Refused
 from zkmigrate.placement.request import By, Optimize, Rebuild
 from zkmigrate.placement.validation import Chosen, chosen, partition_names, sizes_missing
 
-Name = tuple[str, int]
 Slot = tuple[Name, int]
 """A place in the replica set of a partition, from 0."""
 
 LOOKS = 200_000
 """How many places ``effort`` 1 looks at when all ways are tried."""
-
 
 PAIRS = 20_000
 """How many pairs of brokers ``effort`` 1 compares to bring free bytes together."""
@@ -44,10 +42,9 @@ def rebuild(cluster: Cluster, request: Rebuild) -> Plan | Refused:
     if faults := _faulty_options(request):
         return Refused(faults)
     notices = choice.notices
-    if request.use_meta:
-        if unknown := sizes_missing(choice.partitions):
+    if unknown := sizes_missing(choice.partitions):
+        if request.use_meta:
             return unknown
-    elif unknown := sizes_missing(choice.partitions):
         notices += (Notice("placement.capacity-unknown", unknown.reasons[0].text, refuses=True),)
     started = _Board.of(cluster, choice, request)
     if isinstance(started, Refused):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import fsum, isqrt
 
 from zkmigrate.placement.cluster import Cluster
+from zkmigrate.placement.order import after as free_after
 from zkmigrate.placement.plan import Reassignment
 
 
@@ -97,11 +98,9 @@ def statistics(
         for broker in move.dropped:
             outgoing[broker] += move.size
     sets = {one.name: one.replicas for one in cluster.partitions}
-    free = {id_: broker.free for id_, broker in cluster.brokers.items()}
-    before = _held(cluster, sets, free)
+    before = _held(cluster, sets, cluster.free)
     sets |= {move.name: move.after for move in moves}
-    free = {id_: free[id_] - incoming[id_] + outgoing[id_] for id_ in free}
-    after = _held(cluster, sets, free)
+    after = _held(cluster, sets, free_after(cluster.free, moves))
     spread = _spread(after[id_].free for id_ in counted)
     return Statistics(
         before=_spread(before[id_].free for id_ in counted),

@@ -13,8 +13,7 @@ from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.look import KafkaView, LogDir, LogDirs
 from zkmigrate.placement import live
-from zkmigrate.placement.cluster import Cluster
-from zkmigrate.placement.peer_metrics import Assigned
+from zkmigrate.placement.cluster import Assigned, Cluster
 from zkmigrate.placement.plan import Notice, Refused
 
 T = TypeVar("T")

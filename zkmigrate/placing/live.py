@@ -10,7 +10,7 @@ from kazoo.exceptions import NoNodeError
 
 from zkmigrate.errors import UsageError
 from zkmigrate.placement import peer_metrics
-from zkmigrate.placement.cluster import Cluster
+from zkmigrate.placement.cluster import Assigned, Cluster
 from zkmigrate.placement.cluster_file import load_json
 from zkmigrate.placement.plan import Refused
 from zkmigrate.zookeeper.clients.ensemble import ANSWER_S, connected, named
@@ -59,7 +59,7 @@ def cluster(client: Client, kafka: str, metrics: str, minutes: int, now_ms: int)
     if not racks or not sets:
         seen = "no broker" if not racks else "no topic"
         raise UsageError(f"seen {seen} below {kafka or '/'}; needed: Kafka's znodes. Next: see --zk-prefix")
-    return peer_metrics.cluster(peer_metrics.Assigned(racks, sets, hosts), sizes)
+    return peer_metrics.cluster(Assigned(racks, sets, hosts), sizes)
 
 
 _METRICS = (peer_metrics.PARTITION_META, peer_metrics.BROKER_METRICS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -71,9 +71,7 @@ def planned(cluster: Cluster, request: Rebalance | Rebuild) -> Plan | Refused:
 def place(asked: Asked, echo: Callable[[str], None], planner: Planner = planned) -> int:
     """Plan, write, and print the report; the exit code. Raises UsageError when a file is in the way,
     NoPlanError, and BrokenPlanError."""
-    for path in filter(None, (asked.out, asked.page)):
-        refuse_all_taken([path], (), force=asked.force)
-    refuse_all_taken((), _earlier(asked.out), force=asked.force)
+    refuse_all_taken(filter(None, (asked.out, asked.page)), _earlier(asked.out), force=asked.force)
     plan = planner(asked.cluster, asked.request)
     if isinstance(plan, Refused):
         raise refusal(plan.reasons)
@@ -81,11 +79,14 @@ def place(asked: Asked, echo: Callable[[str], None], planner: Planner = planned)
     told = statistics(plan.cluster, plan.moves, found.brokers if isinstance(found, Chosen) else None)
     notices = (*plan.notices, *no_way_back(plan))
     refusing = [] if asked.ignore_warnings else [one for one in notices if one.refuses]
-    if wrong := _broken(asked, plan):
+    made = files(plan, asked.out.name if asked.out else "plan.json")
+    if wrong := _broken(asked, plan, made):
         raise BrokenPlanError(
             f"the finished plan breaks a rule, and nothing is written: {wrong[0]}. Next: report this defect"
         )
-    written = {} if refusing else _contents(asked, plan)
+    written: dict[Path, str] = {}
+    if asked.out is not None and not refusing:
+        written = {asked.out.parent / name: content for name, content in made.items()}
     if asked.page is not None and not refusing:
         written[asked.page] = page(_title(asked), plan, told, notices)
     write_all(written, _earlier(asked.out) if written else (), force=asked.force)
@@ -104,10 +105,10 @@ def place(asked: Asked, echo: Callable[[str], None], planner: Planner = planned)
     return 0
 
 
-def _broken(asked: Asked, plan: Plan) -> Sequence[str]:
-    """What the independent checker says of the maps, read from what would be written."""
-    request, contents = asked.request, files(plan, "plan.json")
-    maps = [sets_of(content) for name, content in contents.items() if name != "plan-back.json"]
+def _broken(asked: Asked, plan: Plan, made: Mapping[str, str]) -> Sequence[str]:
+    """What the independent checker says of the maps, read from what is written: the way back comes first."""
+    request, (_, *forward) = asked.request, made.values()
+    maps = [sets_of(content) for content in forward]
     away = barred(request.rollout, sorted({one.topic for one in plan.cluster.partitions}))
     return faults(
         plan.cluster,
@@ -115,12 +116,6 @@ def _broken(asked: Asked, plan: Plan) -> Sequence[str]:
         replication=request.replication if isinstance(request, Rebuild) else 0,
         away=None if isinstance(away, Refused) else away,
     )
-
-
-def _contents(asked: Asked, plan: Plan) -> dict[Path, str]:
-    if asked.out is None:
-        return {}
-    return {asked.out.parent / name: content for name, content in files(plan, asked.out.name).items()}
 
 
 def _earlier(out: Path | None) -> list[Path]:

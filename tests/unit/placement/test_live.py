@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from zkmigrate.placement.cluster import Broker, Cluster, LogDir, Partition
+from zkmigrate.placement.cluster import Assigned, Broker, Cluster, LogDir, Partition
 from zkmigrate.placement.live import Directory, cluster, needs_host
-from zkmigrate.placement.peer_metrics import Assigned
 from zkmigrate.placement.plan import Refused
 
 SETS = {("t", 0): (1, 2), ("t", 1): (2, 9), ("u", 0): (9,)}

@@ -8,9 +8,9 @@ import json
 import pytest
 
 from zkmigrate.placement import peer_metrics
-from zkmigrate.placement.cluster import Broker, Cluster, Partition
+from zkmigrate.placement.cluster import Assigned, Broker, Cluster, Partition
 from zkmigrate.placement.cluster_file import ClusterFileError
-from zkmigrate.placement.peer_metrics import Assigned, Metrics, cluster, parse, too_old
+from zkmigrate.placement.peer_metrics import Metrics, cluster, parse, too_old
 from zkmigrate.placement.plan import Refused
 
 META = json.dumps({"t": {"0": {"Size": 1500}, "1": {"Size": 0.5}}}).encode()
