@@ -188,10 +188,16 @@ class Observe:
         return self._command(host, "date", "+%s.%N")
 
     def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, volume_facts.Volume]]:
-        """The volume of each directory, by ``df`` of the ssh account."""
+        """The volume of each directory, by ``df`` of the ssh account, or by ``sudo -n df`` where that account
+        may not look: brokers' directories are often closed to others."""
         if odd := [path for path in paths if not volume_facts.PLAIN.fullmatch(path)]:
             return Unknown("failed", f"{host}: {odd[0]!r} is not a plain path, so df is not asked")
         answer = self._command(host, *volume_facts.DF, *paths)
+        if isinstance(answer, Unknown) and answer.cause == "failed":
+            again = self._command(host, "sudo", "-n", *volume_facts.DF, *paths)
+            if isinstance(again, Unknown):
+                return Unknown("failed", f"{answer.why}; and with sudo: {again.why.removeprefix(f'{host}: ')}")
+            answer = again
         return volume_facts.parse(answer.value, paths) if isinstance(answer, Seen) else answer
 
     def addresses(self, host: str, name: str) -> Reading[tuple[str, ...]]:

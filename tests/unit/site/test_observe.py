@@ -187,6 +187,33 @@ def test_the_volumes_of_directories_are_told_without_sudo(parts: Parts, tmp_path
     assert f"{tmp_path}/none" in missing.why
 
 
+@pytest.fixture
+def closed(sshd: Sshd) -> Iterator[Sshd]:
+    """A host whose directories are closed to the ssh account."""
+    denied = "echo \"df: $3: Permission denied\" >&2; exit 1"
+    sshd.program("df", f'#!/bin/sh\n[ -n "$AS_ROOT" ] || {{ {denied}; }}\nexec /bin/df "$@"\n')
+    sshd.program("sudo", '#!/bin/sh\n[ "$1" = -n ] && shift\nAS_ROOT=1 exec "$@"\n')
+    yield sshd
+    (sshd.programs / "df").unlink()
+    sshd.allow_sudo()
+
+
+def test_volumes_closed_to_the_account_are_told_with_sudo(
+    closed: Sshd, parts: Parts, tmp_path: Path
+) -> None:
+    told = value(parts.look.volumes("b1", [str(tmp_path)]))
+    assert told[str(tmp_path)].total == shutil.disk_usage(tmp_path).total // 1024 * 1024
+
+
+def test_volumes_that_sudo_does_not_tell_either_are_refused_with_both_answers(
+    closed: Sshd, parts: Parts, tmp_path: Path
+) -> None:
+    closed.refuse_sudo()
+    told = parts.look.volumes("b1", [str(tmp_path)])
+    assert isinstance(told, Unknown)
+    assert f"df: {tmp_path}: Permission denied; and with sudo: sudo: sudo: a password is required" in told.why
+
+
 @pytest.mark.parametrize("path", ["", "relative", "-a", "/a b", "/a\n/b", "/a;reboot", "/$(reboot)"])
 def test_a_directory_with_an_odd_name_enters_no_command(
     parts: Parts, monkeypatch: pytest.MonkeyPatch, path: str
