@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from zkmigrate.runs.run_verbs import RunOptions
     from zkmigrate.runs.verb_context import VerbContext
 
+_READER_GONE = 128 + signal.SIGPIPE
+"""The code of a program that the shell sees ended by SIGPIPE."""
 _TELL_EVENTS = ("run", "resume", "rollback")
 _ELSEWHERE = ("analyze", "collect", "init", "placement", "prove", "replay", "writers", "zxid")
 """Verbs and groups of verbs with a module of their own here; its ``command`` makes them."""
@@ -112,6 +115,7 @@ class Verbs(click.Group):
             if ctx.invoked_subcommand == "lab":
                 raise
             sys.stdout.flush()
+            sys.stderr.write("zkmigrate: interrupted (exit code 130)\n")
             sys.stderr.flush()
             os._exit(130)  # do not wait for threads that wait for a silent host
 
@@ -124,7 +128,7 @@ class Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=Verbs)
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="zkmigrate")
 def cli() -> None:
     """Move a Kafka cluster from one ZooKeeper ensemble to another, step by step, with a way back.
@@ -137,6 +141,7 @@ def cli() -> None:
       4   plan stale or applied          10  a claim or proof failed
       5   locked                         11  a claim or proof is unknown
       6   a gate is closed               130 interrupted or stopped
+      141 the reader of the output is gone
     """
 
 
@@ -525,7 +530,13 @@ def _do(verb: Callable[[], int]) -> None:
     except ZkmigrateError as error:
         code = _refused(str(error), error.exit_code)
     except OSError as error:  # of this machine; errors of hosts are ZkmigrateError
-        code = _refused(f"{error}. Next: fix it on this machine, then run the same command again", 8)
+        walks = click.get_current_context().command.name in _TELL_EVENTS
+        if isinstance(error, BrokenPipeError) and not walks:
+            # Whoever read the output wants no more of it, such as head. What is buffered has nowhere to go.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = _READER_GONE
+        else:
+            code = _refused(f"{error}. Next: fix it on this machine, then run the same command again", 8)
     click.get_current_context().exit(code)
 
 

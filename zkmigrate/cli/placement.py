@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from zkmigrate.cli import flags
 
@@ -201,9 +202,9 @@ def _place(options: dict[str, Any], request: Any) -> int:
     from zkmigrate.placing import verb
 
     names = ("out", "page", "force", "ignore_warnings", "as_json")
-    return verb.place(
-        verb.Asked(_cluster(options), request, **{name: options[name] for name in names}), click.echo
-    )
+    given = {name: options[name] for name in names}
+    read = tuple(options[name] for name in ("cluster", "inventory") if options[name])
+    return verb.place(verb.Asked(_cluster(options), request, read=read, **given), click.echo)
 
 
 def _cluster(options: dict[str, Any]) -> Cluster:
@@ -211,8 +212,12 @@ def _cluster(options: dict[str, Any]) -> Cluster:
     from zkmigrate.errors import UsageError
     from zkmigrate.placement import maps
 
-    if sum(bool(options[name]) for name in ("cluster", "inventory", "zk_addr")) != 1:
-        raise UsageError("needed: one of --cluster FILE, --inventory FILE and --zk-addr HOST:PORT")
+    given = sum(bool(options[name]) for name in ("cluster", "inventory", "zk_addr"))
+    if given != 1:
+        one = "only one" if given else "one"
+        raise UsageError(f"needed: {one} of --cluster FILE, --inventory FILE and --zk-addr HOST:PORT")
+    if not options["zk_addr"]:
+        _useless("--zk-addr", "zk_prefix", "zk_metrics_prefix", "metrics_age")
     if options["inventory"]:
         cluster = _from_brokers(options["inventory"])
     else:
@@ -256,7 +261,7 @@ def _not_refused(found: Cluster | Refused) -> Cluster:
     from zkmigrate.placing.verb import refusal
 
     if isinstance(found, Refused):
-        raise refusal(found.reasons)
+        raise refusal(found)
     return found
 
 
@@ -279,6 +284,8 @@ def _rebuild(options: dict[str, Any]) -> Any:
         "effort",
     )  # fmt: skip
     given = {name: options[name] for name in names}
+    if options["by"] == By.COUNT:
+        _useless("--placement storage", "optimize")
     by, optimize = By(options["by"]), Optimize(options["optimize"])
     return Rebuild(_choice(options), _rollout(options), placement=by, optimize=optimize, **given)
 
@@ -296,10 +303,22 @@ def _rollout(options: dict[str, Any]) -> Rollout:
     return Rollout(
         options["optimize_leadership"],
         options["phased_reassignment"],
-        _ids("--leader-evac-brokers", options["leader_evac_brokers"]),
+        _ids("--leader-evac-brokers", evacuated) if (evacuated := options["leader_evac_brokers"]) else (),
         _many(options["leader_evac_topics"]),
         options["chunk_step_size"],
     )
+
+
+def _useless(needed: str, *names: str) -> None:
+    """UsageError where one of these options is given, and the one that it belongs to is not."""
+    from zkmigrate.errors import UsageError
+
+    context = click.get_current_context()
+    for name in names:
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise UsageError(
+                f"--{name.replace('_', '-')} has no effect without {needed}. Next: add that option"
+            )
 
 
 def _many(texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -308,10 +327,13 @@ def _many(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _ids(option: str, text: str) -> tuple[int, ...]:
-    """Ids of brokers between commas. Raises UsageError."""
+    """Ids of brokers between commas, each once. Raises UsageError."""
     from zkmigrate.errors import UsageError
 
     try:
-        return tuple(int(part) for part in _many((text,)))
+        ids = tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise UsageError(f"{option} {text}: needed: ids of brokers, such as 1001,1002") from None
+        raise UsageError(f"{option} {text!r}: needed: ids of brokers, such as 1001,1002") from None
+    if len(set(ids)) < len(ids):
+        raise UsageError(f"{option} {text}: needed: each broker once")
+    return ids

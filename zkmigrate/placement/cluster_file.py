@@ -109,7 +109,7 @@ _ADAPTER = TypeAdapter(_File)
 
 def parse(content: bytes, origin: str) -> Cluster:
     """The cluster in the content of a file. origin: names the file in errors. Raises ClusterFileError."""
-    raw = load_json(content, origin)
+    raw = load_json(content, origin, f"JSON, {_NEEDED['']}")
     try:
         read = _ADAPTER.validate_python(raw)
     except ValidationError as error:
@@ -128,24 +128,23 @@ def parse(content: bytes, origin: str) -> Cluster:
     )
 
 
-def load_json(content: bytes, origin: str) -> Any:
-    """JSON that has one meaning: no key twice in an object, no NaN. Raises ClusterFileError."""
+def load_json(content: bytes, origin: str, needed: str) -> Any:
+    """JSON that has one meaning: no key twice in an object, no NaN. needed: what it should hold, in words.
+    Raises ClusterFileError."""
+    needed = f"needed: {needed}"
     try:
         return json.loads(content.decode("utf-8-sig"), object_pairs_hook=_once, parse_constant=_number)
     except _Doubtful as error:
         raise ClusterFileError(f"{origin}: {error}") from None
     except RecursionError:
-        raise ClusterFileError(f"{origin}: seen lists or objects nested too deep; {_JSON}") from None
+        raise ClusterFileError(f"{origin}: seen lists or objects nested too deep; {needed}") from None
     except UnicodeDecodeError as error:
-        raise ClusterFileError(f"{origin}: byte {error.start} is not UTF-8; {_JSON}") from None
+        raise ClusterFileError(f"{origin}: byte {error.start} is not UTF-8; {needed}") from None
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise ClusterFileError(f"{origin}: {where}: {error.msg}; {_JSON}") from None
+        raise ClusterFileError(f"{origin}: {where}: {error.msg}; {needed}") from None
     except ValueError:  # Python refuses numbers of thousands of digits
-        raise ClusterFileError(f"{origin}: seen a number of more than 4300 digits; {_JSON}") from None
-
-
-_JSON = f"needed: JSON, {_NEEDED['']}"
+        raise ClusterFileError(f"{origin}: seen a number of more than 4300 digits; {needed}") from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

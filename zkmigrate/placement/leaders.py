@@ -30,13 +30,13 @@ def barred(rollout: Rollout, topics: Iterable[str]) -> dict[str, frozenset[int]]
     if bool(brokers) != bool(wanted):
         given, missing = ("brokers", "topics") if brokers else ("topics", "brokers")
         text = f"leader-evac-{given} is given without leader-evac-{missing}; needed: both or neither"
-        return Refused((Notice("placement.evacuation-half", text),))
+        return Refused((Notice("placement.evacuation-half", text),), options=True)
     names = {name for name in wanted if NAME.fullmatch(name)}
     try:
         patterns = [re.compile(name) for name in wanted if name not in names]
     except re.error as err:
         text = f"leader-evac-topics holds {err.pattern!r}, which is not a regular expression: {err}"
-        return Refused((Notice("placement.evacuation-pattern", text),))
+        return Refused((Notice("placement.evacuation-pattern", text),), options=True)
     found = dict.fromkeys(topics)
     return {
         topic: frozenset(brokers)

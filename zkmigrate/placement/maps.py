@@ -15,6 +15,7 @@ from zkmigrate.placement.cluster import Cluster, Name, Partition
 from zkmigrate.placement.cluster_file import ClusterFileError, load_json
 from zkmigrate.placement.plan import Notice, Plan, Reassignment
 
+_NEEDED = "Kafka's reassignment JSON"
 _Id = Annotated[int, Strict(), Field(ge=0, le=2**31 - 1)]
 
 
@@ -44,20 +45,21 @@ def text(sets: Iterable[tuple[Name, tuple[int, ...]]]) -> str:
     return f'{{"version":1,"partitions":[{body}]}}\n'
 
 
+def beside_plan(plan: PurePath, part: str) -> str:
+    """The name of a file that belongs to a plan's: ``plan-back.json`` for the part ``back``."""
+    return f"{plan.stem}-{part}{plan.suffix}"
+
+
 def files(plan: Plan, name: str) -> dict[str, str]:
     """What is written for a plan: content by file name, the way back first and the plan last.
 
     name: the file of the plan. Beside ``plan.json`` stand ``plan-back.json`` and ``plan-phase0.json``.
     """
     path = PurePath(name)
-
-    def named(part: str) -> str:
-        return f"{path.stem}-{part}{path.suffix}"
-
     width = len(str(max(len(plan.phases) - 1, 0)))
-    made = {named("back"): text((move.name, move.before) for move in _way_back(plan))}
+    made = {beside_plan(path, "back"): text((move.name, move.before) for move in _way_back(plan))}
     for number, phase in enumerate(plan.phases):
-        made[named(f"phase{number:0{width}}")] = text((move.name, move.after) for move in phase)
+        made[beside_plan(path, f"phase{number:0{width}}")] = text((move.name, move.after) for move in phase)
     made[path.name] = text((move.name, move.after) for move in plan.moves)
     return made
 
@@ -83,7 +85,7 @@ def no_way_back(plan: Plan) -> tuple[Notice, ...]:
 
 def parse(content: bytes, origin: str) -> dict[Name, tuple[int, ...]]:
     """The replica sets of a map, in its order. Raises ClusterFileError."""
-    raw: Any = load_json(content, origin)
+    raw: Any = load_json(content, origin, _NEEDED)
     try:
         read = TypeAdapter(_Map).validate_python(raw)
     except ValidationError as error:
@@ -91,7 +93,7 @@ def parse(content: bytes, origin: str) -> dict[Name, tuple[int, ...]]:
         place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in first["loc"]).lstrip(".")
         seen = json.dumps(first["input"], default=str)[:60]
         raise ClusterFileError(
-            f"{origin}: {place or 'the map'}: seen {seen}; needed: Kafka's reassignment JSON ({first['msg']})"
+            f"{origin}: {place or 'the map'}: seen {seen}; needed: {_NEEDED} ({first['msg']})"
         ) from None
     sets: dict[Name, tuple[int, ...]] = {}
     for at, row in enumerate(read.partitions):

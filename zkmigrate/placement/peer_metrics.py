@@ -102,7 +102,7 @@ def _read(data: bytes, name: str) -> Any:
         if not unpacking.eof:
             more = "more than 256 MiB" if unpacking.unconsumed_tail else "gzip that is cut off"
             raise ClusterFileError(f"{name}: seen {more}; needed: whole gzip of at most 256 MiB, or JSON")
-    return load_json(data, name)
+    return load_json(data, name, "JSON as topicmappr's metricsfetcher writes it")
 
 
 def _object(value: Any, place: str) -> dict[str, Any]:

@@ -57,7 +57,11 @@ def cut(plan: Plan, rollout: Rollout, names: Collection[Name] | None = None) -> 
     notices = plan.notices
     if rollout.leader_evac_topics and not away:
         text = f"leader-evac-topics matches none of the plan's topics: {list(rollout.leader_evac_topics)}"
-        notices += (Notice("placement.evacuation-nothing", text),)
+        notices += (Notice("placement.evacuation-nothing", text, refuses=True),)
+    holding = {broker for partition in cluster.partitions for broker in partition.replicas}
+    if unknown := sorted({*rollout.leader_evac_brokers} - {*cluster.brokers} - holding):
+        text = f"leader-evac-brokers names {unknown}: neither registered nor in any set"
+        notices += (Notice("placement.evacuation-broker", text, refuses=True),)
     by_name = {move.name: move for move in moves}
     last = dict.fromkeys(move.name for one in reversed(ordered) for move in reversed(one))
     done = tuple(by_name[name] for name in reversed(last))

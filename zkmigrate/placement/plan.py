@@ -75,6 +75,7 @@ class Plan:
 @dataclass(frozen=True)
 class Refused:
     """There is no plan. reasons: each names what was seen and needed; ``--ignore-warnings`` lifts none of
-    them."""
+    them. options: the request contradicts itself, whatever the cluster."""
 
     reasons: tuple[Notice, ...]
+    options: bool = False

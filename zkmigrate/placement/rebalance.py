@@ -52,7 +52,8 @@ def rebalance(cluster: Cluster, request: Rebalance) -> Plan | Refused:
     if request.scale and not any(cluster.brokers[broker].new for broker in choice.brokers):
         text = (
             f"Scaling requires additional brokers: none of the {len(choice.brokers)} chosen brokers is new. "
-            "Next: register new brokers and choose them, or rebalance."
+            'A broker is new if it holds no replica; in a cluster file, if it says "new": true. Next: '
+            "register new brokers and choose them, mark them, or rebalance."
         )
         return Refused((Notice("placement.no-new-broker", text),))
     silent = [one for one in cluster.partitions if one.rate is None]

@@ -40,7 +40,7 @@ def rebuild(cluster: Cluster, request: Rebuild) -> Plan | Refused:
     if isinstance(choice, Refused):
         return choice
     if faults := _faulty_options(request):
-        return Refused(faults)
+        return Refused(faults, options=True)
     notices = choice.notices
     if unknown := sizes_missing(choice.partitions):
         if request.use_meta:

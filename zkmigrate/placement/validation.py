@@ -64,7 +64,7 @@ def chosen(cluster: Cluster, choice: Choice) -> Chosen | Refused:
             f"--brokers holds {_ids(negative)}; needed: ids of brokers, {MAPPED} for every broker that a "
             f"chosen partition names, or {REGISTERED} for every registered one"
         )
-        return Refused((Notice("placement.broker-id", text),))
+        return Refused((Notice("placement.broker-id", text),), options=True)
     may = given | (mapped if MAPPED in choice.brokers else set())
     may |= set(cluster.brokers) if REGISTERED in choice.brokers else set()
     targets = tuple(broker for broker in cluster.brokers if broker in may)
@@ -119,12 +119,23 @@ def additions_only(found: Chosen) -> tuple[Notice, ...]:
     """Why ``rebalance`` and ``scale`` refuse these brokers: they add brokers and never take one away."""
     return tuple(
         Notice(
-            id, f"{_brokers(ids)} {seen}; rebalance and scale only add brokers. Next: {to_do} or run rebuild."
+            id,
+            f"{_brokers(ids)}: {seen}; rebalance and scale only add brokers. Next: {to_do}, or run rebuild.",
         )
         for id, ids, seen, to_do in (
-            ("placement.broker-gone", found.missing, "held replicas and left the cluster", "start it again"),
-            ("placement.broker-left-out", found.replaced, "hold replicas and are left out", "add them"),
-            ("placement.broker-unregistered", found.unregistered, "are not registered", "leave them out"),
+            (
+                "placement.broker-gone",
+                found.missing,
+                "holding replicas, gone from the cluster",
+                "start it again",
+            ),
+            (
+                "placement.broker-left-out",
+                found.replaced,
+                "holding replicas, left out of --brokers",
+                "add it",
+            ),
+            ("placement.broker-unregistered", found.unregistered, "not registered", "leave it out"),
         )
         if ids
     )
@@ -136,8 +147,9 @@ def sizes_missing(partitions: Iterable[Partition]) -> Refused | None:
     if not unknown:
         return None
     text = (
-        f"the size of {len(unknown)} partitions is not known: {partition_names(unknown)}; needed: the size "
-        "of each chosen partition. Next: read the sizes again."
+        f"the size of {len(unknown)} partition{'s' * (len(unknown) > 1)} is not known: "
+        f"{partition_names(unknown)}; needed: the size of each chosen partition. Next: add the sizes, or "
+        "leave these topics out."
     )
     return Refused((Notice("placement.size-missing", text),))
 
@@ -160,7 +172,7 @@ def _matched(topics: Sequence[str], patterns: Sequence[str]) -> dict[str, list[s
             compiled = re.compile(pattern)
         except re.error as err:
             text = f"topic {pattern!r} is neither a topic nor a regular expression: {err}"
-            return Refused((Notice("placement.topic-pattern", text),))
+            return Refused((Notice("placement.topic-pattern", text),), options=True)
         found[pattern] = [topic for topic in topics if compiled.fullmatch(topic)]
     return found
 

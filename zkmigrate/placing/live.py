@@ -66,7 +66,7 @@ _METRICS = (peer_metrics.PARTITION_META, peer_metrics.BROKER_METRICS)
 
 
 def _object(data: bytes, what: str) -> dict[str, Any]:
-    found = load_json(data, what)
+    found = load_json(data, what, "JSON as Kafka writes it")
     if not isinstance(found, dict):
         raise UsageError(f"{what}: seen {json.dumps(found)[:60]}; needed: an object, as Kafka writes it")
     return found

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from zkmigrate.errors import ZkmigrateError
+from zkmigrate.errors import UsageError, ZkmigrateError
 from zkmigrate.placement.check import faults, sets_of
 from zkmigrate.placement.cluster import Cluster
 from zkmigrate.placement.leaders import barred
-from zkmigrate.placement.maps import files, no_way_back
+from zkmigrate.placement.maps import beside_plan, files, no_way_back
 from zkmigrate.placement.phases import cut
 from zkmigrate.placement.plan import Notice, Plan, Refused
 from zkmigrate.placement.rebalance import rebalance
@@ -41,20 +41,22 @@ class BrokenPlanError(ZkmigrateError):
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What the call asks for. out: of the plan, None for the report alone. page: as HTML, None for none.
-    ignore_warnings: write the plan in spite of notices that refuse."""
+    read: the files that the request comes from. ignore_warnings: write the plan in spite of notices that
+    refuse."""
 
     cluster: Cluster
     request: Rebalance | Rebuild
     out: Path | None = None
     page: Path | None = None
+    read: tuple[Path, ...] = ()
     force: bool = False
     ignore_warnings: bool = False
     as_json: bool = False
 
 
-def refusal(reasons: Sequence[Notice]) -> NoPlanError:
-    """The error that ends the verb for these reasons."""
-    return NoPlanError(_why(reasons))
+def refusal(found: Refused) -> UsageError | NoPlanError:
+    """The error that ends the verb."""
+    return (UsageError if found.options else NoPlanError)(_why(found.reasons))
 
 
 def planned(cluster: Cluster, request: Rebalance | Rebuild) -> Plan | Refused:
@@ -69,12 +71,14 @@ def planned(cluster: Cluster, request: Rebalance | Rebuild) -> Plan | Refused:
 
 
 def place(asked: Asked, echo: Callable[[str], None], planner: Planner = planned) -> int:
-    """Plan, write, and print the report; the exit code. Raises UsageError when a file is in the way,
-    NoPlanError, and BrokenPlanError."""
-    refuse_all_taken(filter(None, (asked.out, asked.page)), _earlier(asked.out), force=asked.force)
+    """Plan, write, and print the report; the exit code. Raises UsageError for options that contradict each
+    other and when a file is in the way, NoPlanError, and BrokenPlanError."""
+    _refuse_one_file_for_two(asked)
+    stale = _earlier(asked.out)
+    refuse_all_taken(filter(None, (asked.out, asked.page)), stale, force=asked.force)
     plan = planner(asked.cluster, asked.request)
     if isinstance(plan, Refused):
-        raise refusal(plan.reasons)
+        raise refusal(plan)
     found = chosen(asked.cluster, asked.request.choice)
     told = statistics(plan.cluster, plan.moves, found.brokers if isinstance(found, Chosen) else None)
     notices = (*plan.notices, *no_way_back(plan))
@@ -89,19 +93,22 @@ def place(asked: Asked, echo: Callable[[str], None], planner: Planner = planned)
         written = {asked.out.parent / name: content for name, content in made.items()}
     if asked.page is not None and not refusing:
         written[asked.page] = page(_title(asked), plan, told, notices)
-    write_all(written, _earlier(asked.out) if written else (), force=asked.force)
+    removed = [path for path in stale if path not in written] if written else []
+    write_all(written, removed, force=asked.force)
     if asked.as_json:
         code = NoPlanError.exit_code if refusing else 0
         ended = {"code": code, **({"error": _why(refusing)} if refusing else {})}
-        names = [str(path) for path in written]
-        echo(json.dumps({**ended, **text.body(plan, told, notices), "files": names}, ensure_ascii=False))
+        paths = {"files": [*map(str, written)], "removed": [*map(str, removed)]}
+        echo(json.dumps({**ended, **text.body(plan, told, notices), **paths}, ensure_ascii=False))
         return code
     for line in text.lines(plan, told, notices):
         echo(line)
     if refusing:
         raise NoPlanError(f"{_why(refusing)}\nNext: change the request, or add --ignore-warnings")
     if written:
-        echo(f"\nWritten: {', '.join(str(path) for path in written)}")
+        echo(f"\nWritten: {', '.join(map(str, written))}")
+    if removed:
+        echo(f"Removed, of an earlier plan: {', '.join(map(str, removed))}")
     return 0
 
 
@@ -118,12 +125,39 @@ def _broken(asked: Asked, plan: Plan, made: Mapping[str, str]) -> Sequence[str]:
     )
 
 
+def _refuse_one_file_for_two(asked: Asked) -> None:
+    """UsageError where two files of this call would be one, by whatever name."""
+    for option, path in (("--out", asked.out), ("--page", asked.page)):
+        if path == Path("-"):
+            raise UsageError(f"{option} -: needed: the name of a file. The report goes to standard output")
+    out, page = asked.out, asked.page
+    if out and page and _of_plan(out, page):
+        raise UsageError(f"--page {page} is a file of the plan {out}. Next: another name, such as page.html")
+    for path in asked.read:
+        if page and page.resolve() == path.resolve():
+            raise UsageError(f"--page {page} is {path}, which was read. Next: another FILE")
+        if out and _of_plan(out, path):
+            raise UsageError(f"the plan {out} would replace {path}, which was read. Next: another FILE")
+
+
+def _of_plan(out: Path, path: Path) -> bool:
+    """Whether a file is one of a plan's, by its own name or by another."""
+    folder, own = out.parent.resolve(), (out.name, beside_plan(out, "back"))
+    return path.resolve() == out.resolve() or any(
+        found.parent == folder and (found.name in own or _is_phase(out, found))
+        for found in (path.resolve(), path.parent.resolve() / path.name)
+    )
+
+
+def _is_phase(out: Path, path: Path) -> bool:
+    return bool(re.fullmatch(rf"{re.escape(out.stem)}-phase\d+{re.escape(out.suffix)}", path.name))
+
+
 def _earlier(out: Path | None) -> list[Path]:
     """Phases beside ``out``, of whatever plan."""
     if out is None or not out.parent.is_dir():
         return []
-    shape = re.compile(rf"{re.escape(out.stem)}-phase\d+{re.escape(out.suffix)}")
-    return sorted(path for path in out.parent.iterdir() if shape.fullmatch(path.name))
+    return sorted(path for path in out.parent.iterdir() if _is_phase(out, path))
 
 
 def _why(reasons: Sequence[Notice]) -> str:

@@ -196,7 +196,8 @@ class Observe:
         if isinstance(answer, Unknown) and answer.cause == "failed":
             again = self._command(host, "sudo", "-n", *volume_facts.DF, *paths)
             if isinstance(again, Unknown):
-                return Unknown("failed", f"{answer.why}; and with sudo: {again.why.removeprefix(f'{host}: ')}")
+                why = again.why.removeprefix(f"{host}: ")
+                return Unknown("failed", f"{answer.why}; and with sudo: {why}")
             answer = again
         return volume_facts.parse(answer.value, paths) if isinstance(answer, Seen) else answer
 

@@ -368,6 +368,7 @@ def test_killed_in_the_middle_resume_and_rollback_work(busy: tuple[Place, subpro
 
 def test_help_has_every_verb_once_in_a_group_on_one_whole_line() -> None:
     done = CliRunner().invoke(cli, ["--help"], terminal_width=80)
+    assert CliRunner().invoke(cli, ["-h"], terminal_width=80).output == done.output
     groups = re.findall(r"^([A-Z][^\n]*):\n((?:  \w[^\n]*\n)+)", done.output, re.MULTILINE)
     assert [name for name, _ in groups if name != "Options"] == [
         "Look (changes nothing)", "Move", "By hand", "Proofs", "Analysis", "Lab and shell",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -208,7 +209,7 @@ def test_r17_the_same_call_writes_the_same_bytes_in_another_process(here: Path) 
 def test_json_has_the_whole_report(here: Path) -> None:
     done = call("rebalance", "--json", "--out", "plan.json")
     body = json.loads(done.stdout)
-    assert set(body) == {"code", "moves", "phases", "limited", "notices", "statistics", "files"}
+    assert set(body) == {"code", "moves", "phases", "limited", "notices", "statistics", "files", "removed"}
     assert body["files"] == ["plan-back.json", "plan.json"]
     assert body["statistics"]["moved"] == sum(move["bytes"] for move in body["moves"]) > 0
     assert 0 < body["statistics"]["eta"] <= 1
@@ -245,8 +246,89 @@ def test_other_files_are_kept_without_force(here: Path) -> None:
         assert (here / taken).read_text() == "mine"
         (here / taken).unlink()
     (here / "plan-phase7.json").write_text("of an earlier plan")
-    assert call("rebalance", "--out", "plan.json", "--force").exit_code == 0
+    done = call("rebalance", "--out", "plan.json", "--force")
+    assert done.exit_code == 0
+    assert "Removed, of an earlier plan: plan-phase7.json\n" in done.stdout
     assert names(here) == {"plan.json", "plan-back.json"}
+    (here / "plan-phase7.json").write_text("of an earlier plan")
+    body = json.loads(call("rebalance", "--out", "plan.json", "--force", "--json").stdout)
+    assert body["removed"] == ["plan-phase7.json"]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "plan.json", "./plan.json", "plan-back.json", "../{here}/plan-back.json", "plan-phase0.json",
+        "link-to-plan", "link-to-back",
+    ],
+)  # fmt: skip
+def test_a_page_takes_no_file_of_the_plan(here: Path, page: str) -> None:
+    (here / "link-to-plan").symlink_to("plan.json")
+    (here / "link-to-back").symlink_to("plan-back.json")
+    done = call("rebalance", "--out", "plan.json", "--page", page.format(here=here.name), "--force")
+    assert done.exit_code == 2
+    assert "is a file of the plan plan.json" in done.stderr
+    assert names(here) == {"link-to-plan", "link-to-back"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--page", "cluster.json"),
+        ("--out", "cluster.json"),
+        ("--out", "link"),
+        ("--cluster", "plan-back.json", "--out", "plan.json"),
+        ("--cluster", "plan-phase3.json", "--out", "plan.json"),
+    ],
+)
+def test_no_file_that_was_read_is_replaced(here: Path, words: tuple[str, ...]) -> None:
+    for name in ("plan-back.json", "plan-phase3.json"):
+        (here / name).write_text(json.dumps(CLUSTER))
+    (here / "link").symlink_to("cluster.json")
+    done = call("rebalance", *words, "--force")
+    assert done.exit_code == 2, done.output
+    assert ", which was read. Next: another FILE" in done.stderr
+    assert all(
+        json.loads((here / name).read_text()) == CLUSTER for name in ("plan-back.json", "cluster.json")
+    )
+
+
+@pytest.mark.parametrize("option", ["--out", "--page"])
+def test_no_file_is_called_like_standard_output(here: Path, option: str) -> None:
+    done = call("rebalance", option, "-")
+    assert (done.exit_code, f"{option} -: needed: the name of a file" in done.stderr) == (2, True)
+    assert names(here) == set()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("rebuild", "--force-rebuild", "--sub-affinity"), "placement.force-and-affinity"),
+        (("rebuild", "--use-meta", "false", "--placement", "storage"), "placement.storage-without-meta"),
+        (("rebalance", "--topics", "["), "placement.topic-pattern"),
+        (("rebalance", "--brokers", "-3"), "placement.broker-id"),
+        (("rebalance", "--leader-evac-brokers", "1"), "placement.evacuation-half"),
+        (
+            ("rebalance", "--leader-evac-brokers", "1", "--leader-evac-topics", "["),
+            "placement.evacuation-pattern",
+        ),
+    ],
+)
+def test_options_that_contradict_each_other_are_wrong_usage(
+    here: Path, words: tuple[str, ...], told: str
+) -> None:
+    done = call(*words)
+    assert done.exit_code == 2, done.output
+    assert told in done.stderr
+
+
+def test_b13_brokers_that_nobody_knows_cannot_be_evacuated(here: Path) -> None:
+    words = ("rebalance", "--leader-evac-brokers", "1,77", "--leader-evac-topics", "t", "--out", "plan.json")
+    done = call(*words)
+    assert done.exit_code == 3
+    assert "placement.evacuation-broker: leader-evac-brokers names [77]" in done.stderr
+    assert names(here) == set()
+    assert call(*words, "--ignore-warnings").exit_code == 0
 
 
 def test_a_refusal_is_no_plan_and_leaves_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,6 +383,37 @@ def test_nothing_to_move_is_a_plan_of_nothing(here: Path, monkeypatch: pytest.Mo
     assert sets_of((here / "plan.json").read_text()) == {}
 
 
+INTERRUPTED = """
+import os, signal, threading
+from zkmigrate.cli.main import cli
+from zkmigrate.placing import verb
+def planner(cluster, request):
+    os.kill(os.getpid(), signal.SIGINT)
+    threading.Event().wait()
+verb.place.__defaults__ = (planner,)
+cli(["placement", "rebalance", "--cluster", "cluster.json", "--out", "plan.json"])
+"""
+
+
+def test_an_interrupted_plan_says_so_and_leaves_nothing(here: Path) -> None:
+    done = subprocess.run((sys.executable, "-c", INTERRUPTED), capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert "zkmigrate: interrupted (exit code 130)\n" in done.stderr
+    assert names(here) == set()
+
+
+def test_a_reader_that_wants_no_more_is_no_error(here: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = ("placement", "rebalance", "--cluster", "cluster.json", "--out", "plan.json")
+    done = subprocess.run(
+        (sys.executable, "-m", "zkmigrate", *words), stdout=writer, stderr=subprocess.PIPE, timeout=60
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+    assert names(here) == {"plan.json", "plan-back.json"}
+
+
 def test_names_in_a_report_are_escaped(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hostile = {**CLUSTER, "brokers": {**CLUSTER["brokers"], "3": {"rack": "<b>\u001b[2J", "storage_free": 1}}}
     (here / "cluster.json").write_text(json.dumps(hostile))
@@ -315,14 +428,20 @@ def test_names_in_a_report_are_escaped(here: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--brokers", "1,b"), "--brokers 1,b: needed: ids of brokers, such as 1001,1002"),
-        (("--leader-evac-brokers", "x"), "--leader-evac-brokers x: needed: ids of brokers"),
+        (("--brokers", "1,b"), "--brokers '1,b': needed: ids of brokers, such as 1001,1002"),
+        (("--brokers", ""), "--brokers '': needed: ids of brokers"),
+        (("--brokers", "1,2,,3"), "--brokers '1,2,,3': needed: ids of brokers"),
+        (("--brokers", "1,2,1"), "--brokers 1,2,1: needed: each broker once"),
+        (("--zk-prefix", "kafka"), "--zk-prefix has no effect without --zk-addr"),
+        (("--metrics-age", "60"), "--metrics-age has no effect without --zk-addr"),
+        (("--leader-evac-brokers", "x"), "--leader-evac-brokers 'x': needed: ids of brokers"),
         (("--out", "none/plan.json"), "no directory none"),
         (
             ("--cluster", "nowhere.json"),
             "nowhere.json: No such file or directory. Needed: a cluster as a file",
         ),
         (("--storage-threshold", "2"), "2.0 is not in the range 0<=x<=1"),
+        (("--map-string", "{"), "; needed: Kafka's reassignment JSON\n"),
         (("--partition-limit", "0"), "0 is not in the range x>=1"),
     ],
 )
@@ -334,12 +453,19 @@ def test_bad_input_of_the_command_line(here: Path, words: tuple[str, ...], told:
 
 
 def test_a_cluster_comes_from_one_place(here: Path) -> None:
-    one = "needed: one of --cluster FILE, --inventory FILE and --zk-addr HOST:PORT"
+    one = "needed: only one of --cluster FILE, --inventory FILE and --zk-addr HOST:PORT"
     for words in (("--zk-addr", "zk1"), ("--inventory", "migration.yml"), ("-i", "x", "--zk-addr", "zk1")):
         done = call("rebalance", *words)
         assert (done.exit_code, one in done.stderr) == (2, True)
     none = CliRunner().invoke(cli, ["placement", "rebalance"])
-    assert (none.exit_code, one in none.stderr) == (2, True)
+    assert (none.exit_code, "needed: one of --cluster FILE" in none.stderr) == (2, True)
+
+
+def test_an_order_of_storage_needs_placement_by_storage(here: Path) -> None:
+    done = call("rebuild", "--optimize", "storage")
+    assert done.exit_code == 2
+    assert "--optimize has no effect without --placement storage" in done.stderr
+    assert call("rebuild", "--placement", "storage", "--optimize", "storage").exit_code == 0
 
 
 INVENTORY = """\

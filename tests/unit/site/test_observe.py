@@ -190,7 +190,7 @@ def test_the_volumes_of_directories_are_told_without_sudo(parts: Parts, tmp_path
 @pytest.fixture
 def closed(sshd: Sshd) -> Iterator[Sshd]:
     """A host whose directories are closed to the ssh account."""
-    denied = "echo \"df: $3: Permission denied\" >&2; exit 1"
+    denied = 'echo "df: $3: Permission denied" >&2; exit 1'
     sshd.program("df", f'#!/bin/sh\n[ -n "$AS_ROOT" ] || {{ {denied}; }}\nexec /bin/df "$@"\n')
     sshd.program("sudo", '#!/bin/sh\n[ "$1" = -n ] && shift\nAS_ROOT=1 exec "$@"\n')
     yield sshd
@@ -198,9 +198,7 @@ def closed(sshd: Sshd) -> Iterator[Sshd]:
     sshd.allow_sudo()
 
 
-def test_volumes_closed_to_the_account_are_told_with_sudo(
-    closed: Sshd, parts: Parts, tmp_path: Path
-) -> None:
+def test_volumes_closed_to_the_account_are_told_with_sudo(closed: Sshd, parts: Parts, tmp_path: Path) -> None:
     told = value(parts.look.volumes("b1", [str(tmp_path)]))
     assert told[str(tmp_path)].total == shutil.disk_usage(tmp_path).total // 1024 * 1024
 
