@@ -78,6 +78,9 @@ _written: Callable[[F], F] = flags.together(
         "--chunk-step-size", "chunk_step_size", "N", "Brokers that give replicas in one map. 0: one map.", 0,
         least=0,
     ),
+    click.option(
+        "--balance-log-dirs", is_flag=True, help="Also move replicas between the log directories of a broker."
+    ),
     flags.number("--effort", "effort", "N", "How often the search begins again.", 1, least=0, most=1000),
     click.option("--out", type=flags.FILE, help="Write the plan here. Default: only report."),
     click.option("--page", type=flags.FILE, help="Also write the report as an HTML page."),
@@ -306,6 +309,7 @@ def _rollout(options: dict[str, Any]) -> Rollout:
         _ids("--leader-evac-brokers", evacuated) if (evacuated := options["leader_evac_brokers"]) else (),
         _many(options["leader_evac_topics"]),
         options["chunk_step_size"],
+        options["balance_log_dirs"],
     )
 
 

@@ -33,6 +33,67 @@ def sets_of(written: str) -> dict[Name, Set]:
     return found
 
 
+def log_dirs_of(written: str) -> dict[Name, tuple[str, ...]]:
+    """The log directories that a reassignment names, one for each replica. ValueError: they are no texts."""
+    found: dict[Name, tuple[str, ...]] = {}
+    for entry in json.loads(written)["partitions"]:
+        match entry.get("log_dirs", []):
+            case [*paths] if all(type(path) is str for path in paths):
+                found[entry["topic"], entry["partition"]] = tuple(paths)
+            case wrong:
+                raise ValueError(f"log_dirs {json.dumps(wrong)} is no list of paths")
+    return found
+
+
+def log_dir_faults(
+    before: Cluster, maps: Sequence[Mapping[Name, Set]], named: Sequence[Mapping[Name, tuple[str, ...]]]
+) -> tuple[str, ...]:
+    """What is wrong with the log directories in maps that are done one after the other.
+
+    named: the directories of each map. Only brokers with several known directories count: there each new copy
+    has a directory, and no directory is ever below 0 free bytes. The old copies go last.
+    """
+    free = {
+        (broker.id, one.path): one.free
+        for broker in before.brokers.values()
+        if len(broker.dirs) > 1
+        for one in broker.dirs
+    }
+    choosing = {broker for broker, _ in free}
+    state = {partition.name: partition.replicas for partition in before.partitions}
+    at: dict[tuple[Name, int], str] = {
+        (partition.name, broker): path
+        for partition in before.partitions
+        for broker, path in zip(partition.replicas, partition.dirs, strict=bool(partition.dirs))
+    }
+    found: list[str] = []
+    for number, (sets, dirs) in enumerate(zip(maps, named, strict=True)):
+        for name, replicas in sets.items():
+            paths = dirs.get(name) or ("any",) * len(replicas)
+            size = before.by_name[name].size or 0
+            bad = [] if len(paths) == len(replicas) else [f"{len(paths)} log directories"]
+            freed = [(broker, at.pop((name, broker), "")) for broker in set(state[name]) - set(replicas)]
+            for broker, path in zip(replicas, paths, strict=False):
+                old = at.get((name, broker), "")
+                if path == "any":
+                    if broker in choosing and broker not in state[name]:
+                        bad.append(f"broker {broker} gets a copy without a log directory")
+                elif (broker, path) not in free:
+                    bad.append(f"broker {broker} has no log directory {path}")
+                elif path != old:
+                    free[broker, path] -= size
+                    freed.append((broker, old))
+                    at[name, broker] = path
+                    if free[broker, path] < 0:
+                        bad.append(f"{path} of broker {broker} is {-free[broker, path]} bytes short")
+            for place in freed:
+                if place in free:
+                    free[place] += size
+            state[name] = replicas
+            found += (f"map {number + 1}, {name[0]}-{name[1]}, {list(replicas)}: {text}" for text in bad)
+    return tuple(found)
+
+
 def faults(
     before: Cluster,
     maps: Sequence[Mapping[Name, Set]],

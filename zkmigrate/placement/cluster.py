@@ -33,7 +33,7 @@ class Broker:
 
     rack: empty without one. free: what all its log directories have free. dirs: the directories, where they
     are known one by one. new: it holds no replica yet and came to take some. host: its address; brokers on
-    one address fail together.
+    one address fail together. limit: new copies may take no more bytes, None for all that is free.
     """
 
     id: int
@@ -42,6 +42,12 @@ class Broker:
     new: bool = False
     dirs: tuple[LogDir, ...] = ()
     host: str = ""
+    limit: int | None = None
+
+    @property
+    def room(self) -> int:
+        """Bytes for new copies."""
+        return self.free if self.limit is None else min(self.free, self.limit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,20 @@
 """The maps of a plan as Kafka's reassignment JSON, which ``kafka-reassign-partitions`` takes:
-``{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}``. The same plan gives the same
-bytes."""
+``{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}``. Where log directories are
+chosen, a partition also has ``"log_dirs":["any","/data2"]``, one for each replica. The same plan gives the
+same bytes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, TypeAdapter, ValidationError
 
-from zkmigrate.placement.cluster import Cluster, Name, Partition
+from zkmigrate.placement.cluster import Cluster, Name, Partition, Set
 from zkmigrate.placement.cluster_file import ClusterFileError, load_json
+from zkmigrate.placement.log_dirs import held_in, several
 from zkmigrate.placement.plan import Notice, Plan, Reassignment
 
 _NEEDED = "Kafka's reassignment JSON"
@@ -35,12 +37,21 @@ class _Map(BaseModel):
     partitions: Annotated[list[_Row], Field(min_length=1)]
 
 
-def text(sets: Iterable[tuple[Name, tuple[int, ...]]]) -> str:
+ANY = "any"
+"""In place of a log directory: the one that holds the replica, or the one that Kafka chooses."""
+
+Entry = tuple[Name, Set, tuple[str, ...]]
+"""A partition, its set, and the log directory of each replica or nothing."""
+
+
+def text(entries: Iterable[Entry]) -> str:
     """A map, one partition a line, in the order given."""
-    rows = [
-        json.dumps({"topic": topic, "partition": number, "replicas": list(replicas)}, separators=(",", ":"))
-        for (topic, number), replicas in sets
-    ]
+    rows = []
+    for (topic, number), replicas, dirs in entries:
+        row = {"topic": topic, "partition": number, "replicas": list(replicas)}
+        if any(path != ANY for path in dirs):
+            row["log_dirs"] = list(dirs)
+        rows.append(json.dumps(row, separators=(",", ":")))
     body = "\n" + ",\n".join(rows) + "\n" if rows else ""
     return f'{{"version":1,"partitions":[{body}]}}\n'
 
@@ -57,11 +68,38 @@ def files(plan: Plan, name: str) -> dict[str, str]:
     """
     path = PurePath(name)
     width = len(str(max(len(plan.phases) - 1, 0)))
-    made = {beside_plan(path, "back"): text((move.name, move.before) for move in _way_back(plan))}
+    inside = [plan.cluster.by_name[name] for name in _inside(plan)]
+    stay = [_forward(plan, one.name, one.replicas) for one in inside]
+    many = several(plan.cluster)
+    back = [_back(plan, many, one.name, one.replicas, one.replicas) for one in reversed(inside)]
+    back += [_back(plan, many, move.name, move.before, move.after) for move in _way_back(plan)]
+    made = {beside_plan(path, "back"): text(back)}
     for number, phase in enumerate(plan.phases):
-        made[beside_plan(path, f"phase{number:0{width}}")] = text((move.name, move.after) for move in phase)
-    made[path.name] = text((move.name, move.after) for move in plan.moves)
+        last = stay if number == len(plan.phases) - 1 else []
+        entries = [_forward(plan, move.name, move.after) for move in phase]
+        made[beside_plan(path, f"phase{number:0{width}}")] = text([*entries, *last])
+    made[path.name] = text([*(_forward(plan, move.name, move.after) for move in plan.moves), *stay])
     return made
+
+
+def _inside(plan: Plan) -> list[Name]:
+    """The partitions whose sets stay, while a replica goes into another directory of its broker."""
+    moved = {move.name for move in plan.moves}
+    return sorted({name for name, _ in plan.dirs} - moved)
+
+
+def _forward(plan: Plan, name: Name, replicas: Set) -> Entry:
+    return name, replicas, tuple(plan.dirs.get((name, broker), ANY) for broker in replicas)
+
+
+def _back(plan: Plan, several: Collection[int], name: Name, before: Set, after: Set) -> Entry:
+    """The directories that held what comes back. several: the brokers where Kafka has a choice."""
+    dirs = []
+    for broker in before:
+        comes = broker in several and broker not in after
+        found = held_in(plan.cluster, (name, broker)) if comes or (name, broker) in plan.dirs else ""
+        dirs.append(found or ANY)
+    return name, before, tuple(dirs)
 
 
 def _way_back(plan: Plan) -> list[Reassignment]:

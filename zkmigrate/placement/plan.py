@@ -3,7 +3,8 @@ none."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from zkmigrate.placement.cluster import Cluster
 
@@ -57,7 +58,8 @@ class Plan:
     out.
 
     phases: maps to be done one after the other, the last of them ends at ``moves``; empty when one map does
-    it. limited: what kept the planner from a better plan. notices: all that a reader should know.
+    it. limited: what kept the planner from a better plan. notices: all that a reader should know. dirs: by
+    partition and broker, the log directory of each replica that goes into a chosen one.
     """
 
     cluster: Cluster
@@ -65,6 +67,7 @@ class Plan:
     phases: tuple[tuple[Reassignment, ...], ...] = ()
     limited: str = ""
     notices: tuple[Notice, ...] = ()
+    dirs: Mapping[tuple[tuple[str, int], int], str] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:

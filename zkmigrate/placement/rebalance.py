@@ -180,7 +180,7 @@ def _task(
         needed=[racks_needed(cluster, one.replicas, len(one.replicas)) for one in choice.partitions],
         level=[gauge.level.get(broker, 0) for broker in ids],
         room=[
-            cluster.brokers[broker].free if broker in number and broker in gauge.level else 0
+            cluster.brokers[broker].room if broker in number and broker in gauge.level else 0
             for broker in ids
         ],
         ranked=range(len(choice.brokers)),

@@ -136,7 +136,7 @@ class _Board:
     ) -> tuple[_Board, dict[int, int]] | Refused:
         """The board before any slot is filled, and the bytes that shorter sets free later, by broker."""
         targets = set(choice.brokers)
-        free = {broker: cluster.brokers[broker].free for broker in choice.brokers}
+        free = {broker: cluster.brokers[broker].room for broker in choice.brokers}
         freed: dict[int, int] = {}
         sets: dict[Name, list[int | None]] = {}
         for one in choice.partitions:

@@ -49,7 +49,8 @@ class Rollout:
 
     optimize_leadership: reorder sets so that brokers lead alike. phased: two maps, the old leader stays
     preferred in the first. leader_evac_brokers, leader_evac_topics: these brokers lead none of these topics;
-    both or none. chunk_step_size: source brokers in one map, 0 for one map.
+    both or none. chunk_step_size: source brokers in one map, 0 for one map. balance_log_dirs: replicas may
+    go into another log directory of their broker.
     """
 
     optimize_leadership: bool = False
@@ -57,6 +58,7 @@ class Rollout:
     leader_evac_brokers: tuple[int, ...] = ()
     leader_evac_topics: tuple[str, ...] = ()
     chunk_step_size: int = 0
+    balance_log_dirs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

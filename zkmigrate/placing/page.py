@@ -26,6 +26,8 @@ def page(title: str, plan: Plan, told: Statistics, notices: Sequence[Notice]) ->
         racks[one.rack] = before + one.before.free, after + one.after.free
     by_rack = [(rack or "no rack", *both) for rack, both in sorted(racks.items())]
     rows = tuple(text.phase_rows(plan))
+    dirs = tuple(text.dir_rows(plan))
+    directories = [Table("log-dirs", "Log directories", text.DIR_HEAD, dirs)] if dirs else []
     phases = [Table("phases", "Phases", text.PHASE_HEAD, rows, "One after the other.")] if rows else []
     made = render(
         "placing/page.html",
@@ -42,6 +44,7 @@ def page(title: str, plan: Plan, told: Statistics, notices: Sequence[Notice]) ->
         tables=(
             Table("brokers", "Brokers", text.BROKER_HEAD, tuple(text.broker_rows(told))),
             Table("moves", "Moves", text.MOVE_HEAD, tuple(text.move_rows(plan)), "In this order."),
+            *directories,
             *phases,
         ),
     )

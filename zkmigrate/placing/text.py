@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from zkmigrate.model.report import counted
+from zkmigrate.placement.log_dirs import inside, usage
 from zkmigrate.placement.plan import Notice, Plan
 from zkmigrate.placement.statistics import Spread, Statistics
 
@@ -33,11 +34,14 @@ def replicas(ids: Sequence[int]) -> str:
 
 def summary(plan: Plan, told: Statistics) -> str:
     """What the plan does, in one line."""
+    sizes = [plan.cluster.by_name[name].size or 0 for name, _ in inside(plan)]
+    copied = f"{counted(len(sizes), 'replica')}, {size(sum(sizes))}"
+    within = f"Between log directories of a broker: {copied}."
     if not plan.moves:
-        return "Nothing to move."
+        return f"No set changes. {within}" if sizes else "Nothing to move."
     copied = f"{size(told.moved)} are copied" if told.moved else "no byte is copied"
     changed = "1 replica set changes" if told.moves == 1 else f"{told.moves} replica sets change"
-    return f"{changed}, {copied}."
+    return f"{changed}, {copied}.{f' {within}' if sizes else ''}"
 
 
 def figures(told: Statistics) -> list[tuple[str, ...]]:
@@ -73,6 +77,18 @@ def broker_rows(told: Statistics) -> list[tuple[str, ...]]:
         )
         for one in told.brokers
     ]  # fmt: skip
+
+
+DIR_HEAD = ("broker", "log directory", "free before", "free after", "copies in")
+
+
+def dir_rows(plan: Plan) -> list[tuple[str, ...]]:
+    """A row for every log directory whose free bytes change, the fullest first, under ``DIR_HEAD``."""
+    changed = [one for one in usage(plan) if one.copies or one.before != one.after]
+    return [
+        (str(one.broker), one.path, size(one.before), size(one.after), str(one.copies))
+        for one in sorted(changed, key=lambda one: (one.after, one.broker, one.path))
+    ]
 
 
 MOVE_HEAD = ("partition", "before", "after", "copied")
@@ -125,6 +141,10 @@ def lines(plan: Plan, told: Statistics, notices: Sequence[Notice]) -> list[str]:
         out += ["", *_table([MOVE_HEAD, *rows[:SHOWN]])]
         if len(rows) > SHOWN:
             out.append(f"and {len(rows) - SHOWN} more")
+    if rows := dir_rows(plan):
+        out += ["", *_table([DIR_HEAD, *rows[:SHOWN]])]
+        if len(rows) > SHOWN:
+            out.append(f"and {len(rows) - SHOWN} more")
     if plan.phases:
         out += ["", f"{counted(len(plan.phases), 'phase')}, one after the other:"]
         out += [
@@ -139,6 +159,7 @@ def body(plan: Plan, told: Statistics, notices: Sequence[Notice]) -> dict[str, A
     return {
         "moves": [_move(move) for move in plan.moves],
         "phases": [[_move(move) for move in phase] for phase in plan.phases],
+        "log_dirs": [asdict(one) for one in usage(plan)],
         "limited": plan.limited,
         "notices": [asdict(notice) for notice in notices],
         "statistics": {

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
 from zkmigrate.errors import UsageError, ZkmigrateError
-from zkmigrate.placement.check import faults, sets_of
-from zkmigrate.placement.cluster import Cluster
+from zkmigrate.placement.check import faults, log_dir_faults, log_dirs_of, sets_of
+from zkmigrate.placement.cluster import Cluster, Name
 from zkmigrate.placement.leaders import barred
+from zkmigrate.placement.log_dirs import laid, levelled, narrowed
 from zkmigrate.placement.maps import beside_plan, files, no_way_back
 from zkmigrate.placement.phases import cut
 from zkmigrate.placement.plan import Notice, Plan, Refused
@@ -60,14 +61,32 @@ def refusal(found: Refused) -> UsageError | NoPlanError:
 
 
 def planned(cluster: Cluster, request: Rebalance | Rebuild) -> Plan | Refused:
-    """The whole plan: where replicas go, who leads, and the maps on the way."""
+    """The whole plan: where replicas go, who leads, the maps on the way, and the log directories.
+
+    Where the copies do not fit into the directories, another plan is made that surely does.
+    """
     found = chosen(cluster, request.choice)
     if isinstance(found, Refused):
         return found
-    plan = rebuild(cluster, request) if isinstance(request, Rebuild) else rebalance(cluster, request)
+    names = {one.name for one in found.partitions}
+    plan = _laid(cluster, cluster, request, names)
+    if isinstance(plan, Refused) and any(one.id == "placement.no-log-dir" for one in plan.reasons):
+        again = _laid(cluster, narrowed(cluster), request, names)
+        plan = plan if isinstance(again, Refused) else again
+    if isinstance(plan, Refused) or not request.rollout.balance_log_dirs:
+        return plan
+    return levelled(plan, names, found.brokers)
+
+
+def _laid(
+    cluster: Cluster, seen: Cluster, request: Rebalance | Rebuild, names: Collection[Name]
+) -> Plan | Refused:
+    """seen: the cluster as the planners see it."""
+    plan = rebuild(seen, request) if isinstance(request, Rebuild) else rebalance(seen, request)
     if isinstance(plan, Refused):
         return plan
-    return cut(plan, request.rollout, {one.name for one in found.partitions})
+    whole = cut(replace(plan, cluster=cluster), request.rollout, names)
+    return whole if isinstance(whole, Refused) else laid(whole)
 
 
 def place(asked: Asked, echo: Callable[[str], None], planner: Planner = planned) -> int:
@@ -117,12 +136,13 @@ def _broken(asked: Asked, plan: Plan, made: Mapping[str, str]) -> Sequence[str]:
     request, (_, *forward) = asked.request, made.values()
     maps = [sets_of(content) for content in forward]
     away = barred(request.rollout, sorted({one.topic for one in plan.cluster.partitions}))
-    return faults(
+    wrong = faults(
         plan.cluster,
         maps,
         replication=request.replication if isinstance(request, Rebuild) else 0,
         away=None if isinstance(away, Refused) else away,
     )
+    return wrong or log_dir_faults(plan.cluster, maps, [log_dirs_of(content) for content in forward])
 
 
 def _refuse_one_file_for_two(asked: Asked) -> None:

@@ -209,7 +209,17 @@ def test_r17_the_same_call_writes_the_same_bytes_in_another_process(here: Path) 
 def test_json_has_the_whole_report(here: Path) -> None:
     done = call("rebalance", "--json", "--out", "plan.json")
     body = json.loads(done.stdout)
-    assert set(body) == {"code", "moves", "phases", "limited", "notices", "statistics", "files", "removed"}
+    assert set(body) == {
+        "code",
+        "moves",
+        "phases",
+        "limited",
+        "notices",
+        "statistics",
+        "files",
+        "removed",
+        "log_dirs",
+    }
     assert body["files"] == ["plan-back.json", "plan.json"]
     assert body["statistics"]["moved"] == sum(move["bytes"] for move in body["moves"]) > 0
     assert 0 < body["statistics"]["eta"] <= 1
@@ -412,6 +422,47 @@ def test_a_reader_that_wants_no_more_is_no_error(here: Path) -> None:
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
     assert names(here) == {"plan.json", "plan-back.json"}
+
+
+SEVERAL: dict[str, Any] = {
+    "brokers": {
+        "1": {"rack": "a", "log_dirs": {"/d1": {"free": 0}, "/d2": {"free": 60 * GB}}},
+        "2": {"rack": "a", "log_dirs": {"/d1": {"free": 30 * GB}, "/d2": {"free": 80 * GB}}, "new": True},
+    },
+    "partitions": [
+        {"topic": "t", "partition": 0, "replicas": [1], "size": 20 * GB, "log_dirs": ["/d1"]},
+        {"topic": "t", "partition": 1, "replicas": [1], "size": 25 * GB, "log_dirs": ["/d1"]},
+    ],
+}
+
+
+def test_log_directories_are_chosen_told_and_given_back(here: Path) -> None:
+    (here / "cluster.json").write_text(json.dumps(SEVERAL))
+    done = call("scale", "--out", "plan.json", "--page", "plan.html", "--balance-log-dirs")
+    assert done.exit_code == 0, done.output
+    [row] = json.loads((here / "plan.json").read_text())["partitions"][:1]
+    assert row == {"topic": "t", "partition": 1, "replicas": [2], "log_dirs": ["/d2"]}
+    inside = json.loads((here / "plan.json").read_text())["partitions"][1]
+    assert inside == {"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/d2"]}
+    back = json.loads((here / "plan-back.json").read_text())["partitions"]
+    assert [one["log_dirs"] for one in back] == [["/d1"], ["/d1"]]
+    assert "Between log directories of a broker: 1 replica, 18.6 GiB." in done.stdout
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["2", "/d2", "74.5", "GiB", "51.2", "GiB", "1"] in lines
+    assert "Log directories" in (here / "plan.html").read_text()
+    told = json.loads(call("scale", "--json").stdout)["log_dirs"]
+    assert told[-1] == {"broker": 2, "path": "/d2", "before": 80 * GB, "after": 55 * GB, "copies": 1}
+
+
+def test_a_directory_that_is_too_full_is_never_written(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "cluster.json").write_text(json.dumps(SEVERAL))
+    move = Reassignment("t", 1, (1,), (2,), 25 * GB)
+    plans(monkeypatch, lambda cluster: Plan(cluster, (move,), dirs={(("t", 1), 2): "/d1"}))
+    assert call("scale", "--out", "plan.json").exit_code == 0
+    plans(monkeypatch, lambda cluster: Plan(cluster, (move,), dirs={(("t", 1), 2): "/none"}))
+    done = call("scale", "--out", "none.json")
+    assert (done.exit_code, "broker 2 has no log directory /none" in done.stderr) == (8, True)
+    assert not (here / "none.json").exists()
 
 
 def test_names_in_a_report_are_escaped(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

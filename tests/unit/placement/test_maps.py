@@ -25,7 +25,7 @@ MOVES = (Reassignment("t", 0, (1, 2), (3, 2), 5), Reassignment("t", 1, (1, 9), (
 
 
 def test_a_map_is_what_kafka_s_tool_takes_a_partition_a_line() -> None:
-    written = text((move.name, move.after) for move in MOVES)
+    written = text((move.name, move.after, ()) for move in MOVES)
     assert written == (
         '{"version":1,"partitions":[\n'
         '{"topic":"t","partition":0,"replicas":[3,2]},\n'
@@ -120,7 +120,7 @@ def test_b1_a_literal_map_leaves_its_partitions_and_its_sets() -> None:
 
 def test_b1_the_map_of_the_cluster_gives_the_plan_of_a_look_up() -> None:
     cluster = random_cluster(3, brokers=5, partitions=12)
-    whole = text((one.name, one.replicas) for one in cluster.partitions)
+    whole = text((one.name, one.replicas, ()) for one in cluster.partitions)
     again = mapped(cluster, parse(whole.encode(), "--map-string"))
     assert written(again, REQUESTS[0]) == written(cluster, REQUESTS[0])
 
