@@ -26,7 +26,7 @@ FOLDERS = {"tutorial": BEFORE, "how-to": BEFORE, "reference": LOOK_UP, "explanat
 READERS = {
     NIGHT: ("how-to/move.md", "how-to/going-back.md", "how-to/host-died.md", "how-to/by-hand.md"),
     AFTER: ("how-to/clean-up.md", "reference/watch.md", "reference/report.md", "reference/replay.md"),
-    LOOK_UP: ("glossary.md", "how-to/completion.md"),
+    LOOK_UP: ("glossary.md",),
     WHY: ("track-record.md",),
     CODE: (
         "tour.md", "how-to/add-a-dependent.md", "how-to/lab.md", "how-to/drills.md", "how-to/mutants.md",

@@ -420,7 +420,14 @@ def report(
 @cli.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the shell script that completes verbs, options, runs and steps."""
+    """Print the shell script that completes verbs, options, runs and steps.
+
+    \b
+    bash: zkmigrate completion bash > ~/.local/share/bash-completion/completions/zkmigrate
+    zsh:  zkmigrate completion zsh > ~/.zfunc/_zkmigrate
+          and in ~/.zshrc before compinit: fpath=(~/.zfunc $fpath)
+    fish: zkmigrate completion fish > ~/.config/fish/completions/zkmigrate.fish
+    """
     from zkmigrate.cli import completion
 
     click.echo(completion.script(cli, shell))

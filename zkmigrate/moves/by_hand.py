@@ -15,7 +15,7 @@ from zkmigrate.moves.go_no_go import GO_NO_GO
 from zkmigrate.moves.rules.window_rules import FIND_DOOR_S, expected_way_back_s
 
 LEAST_HAND_S = 10
-"""The least seconds that a person needs from FENCE to SEAL (docs/adr/0014-one-lease-for-a-hand.md)."""
+"""The least seconds that a person needs from FENCE to SEAL (docs/adr/0012-small-decisions.md)."""
 
 FUNCTIONS = (files(__package__) / "by_hand.sh").read_text()
 _WORDS = tomllib.loads((files(__package__) / "by_hand.toml").read_text())

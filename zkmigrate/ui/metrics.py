@@ -1,6 +1,6 @@
 """``--metrics FILE``: the state of a run as a text file for Prometheus' node exporter.
 
-docs/reference/metrics.md lists the gauges. No gauge names a host.
+docs/reference/metrics.md says how to read it. No gauge names a host.
 """
 
 from __future__ import annotations

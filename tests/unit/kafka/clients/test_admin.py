@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kafka.admin import AlterConfigOp, ConfigResourceType
+from kafka.admin import AlterConfigOp
 from kafka.errors import ClusterAuthorizationFailedError, IncompatibleBrokerVersion, RequestTimedOutError
-from kafka.protocol.admin.topics import ElectionType
 from kafka.protocol.admin.topics import ElectLeadersResponse as Response
 from kafka.structs import TopicPartition
 
+from tests.unit.kafka.clients.fake_cluster import CLUSTER_ID, FakeCluster
 from tests.unit.sshd import free_port
 from zkmigrate.errors import HostError
 from zkmigrate.kafka.clients import admin as kafka
@@ -37,102 +36,36 @@ def answer(error: int = 0, version: int = 2, **partitions: int) -> Response:
     return Response(version=version, throttle_time_ms=0, replica_election_results=results, **of_all)
 
 
-class Cluster:
-    """A KafkaAdminClient's answers for two brokers and two topics, one partition of which is offline."""
+def partition(index: int, leader: int, isr: list[int], error: int = 0) -> dict[str, Any]:
+    return {"error_code": error, "partition_index": index, "leader_id": leader,
+            "replica_nodes": [1, 2], "isr_nodes": isr}  # fmt: skip
 
-    def __init__(self) -> None:
-        self._manager = self
-        self.moving: list[TopicPartition] | Exception = []
-        self.topic_error = 0
-        self.silent: set[str] = set()
-        self.own: dict[int, dict[str, Any]] = {}
-        self.asked: list[int | None] = []
-        self.election: Response | Exception = answer()
-        self.settings: dict[str, Any] = {}
-        self.altered: list[tuple[str, object]] = []
-        self.alteration: str | Exception = "OK"
 
-    def run(self, question: Callable[..., object], admin: object, broker: int | None) -> dict[str, Any]:
-        assert (question, admin) == (kafka._metadata, self)
-        self.asked.append(broker)
-        return {**self.metadata(), **(self.own.get(broker, {}) if broker is not None else {})}
-
-    def metadata(self) -> dict[str, Any]:
-        brokers = [
-            {"node_id": 1, "host": "10.0.0.1", "port": 9092, "rack": "r1"},
-            {"node_id": 2, "host": "10.0.0.2", "port": 9093, "rack": None},
-        ]
-        cluster = {"cluster_id": "abcdefghijklmnopqrstuv", "controller_id": 2, "brokers": brokers}
-        return {**cluster, "topics": self.topics()}
-
-    def topics(self) -> list[dict[str, Any]]:
-        def partition(index: int, leader: int, isr: list[int], error: int = 0) -> dict[str, Any]:
-            return {
-                "error_code": error,
-                "partition_index": index,
-                "leader_id": leader,
-                "replica_nodes": [1, 2],
-                "isr_nodes": isr,
-            }
-
-        return [
-            {"name": "b", "error_code": self.topic_error, "partitions": [partition(0, 1, [1, 2])]},
-            {"name": "a", "error_code": 0, "partitions": [partition(1, -1, [2], 5), partition(0, 2, [2])]},
-        ]
-
-    def describe_configs(self, resources: list[Any], config_filter: str) -> dict[str, Any]:
-        assert config_filter == "all"
-        wanted = {r.name for r in resources}
-        if wanted & self.silent:
-            raise RequestTimedOutError()
-
-        def setting(value: str, source: str) -> dict[str, Any]:
-            return {"min.insync.replicas": {"value": value, "config_source": source}}
-
-        known = {
-            "topic": {"a": setting("1", "DYNAMIC_TOPIC_CONFIG"), "b": setting("1", "STATIC_BROKER_CONFIG")},
-            "broker": {"1": setting("1", "STATIC_BROKER_CONFIG"), "2": setting("2", "DYNAMIC_BROKER_CONFIG")},
-        }
-        kinds = {r.resource_type.name.lower() for r in resources}
-        return {kind: {n: known[kind][n] for n in wanted} for kind in kinds}
-
-    def list_partition_reassignments(self) -> dict[TopicPartition, object]:
-        if isinstance(self.moving, Exception):
-            raise self.moving
-        return {partition: {} for partition in self.moving}
-
-    def elect_leaders(self, kind: object, *, raise_errors: bool) -> Response:
-        assert (kind, raise_errors) == (ElectionType.PREFERRED, False)
-        if isinstance(self.election, Exception):
-            raise self.election
-        return self.election
-
-    def alter_configs(self, resources: list[Any], *, raise_on_unknown: bool, incremental: bool) -> object:
-        assert (raise_on_unknown, incremental) == (False, True), "only the key that is named is altered"
-        (asked,) = resources
-        assert asked.resource_type is ConfigResourceType.TOPIC
-        self.altered.append((asked.name, asked.configs))
-        if isinstance(self.alteration, Exception):
-            raise self.alteration
-        return {"topic": {asked.name: self.alteration}}
-
-    def close(self) -> None:
-        pass
+def two_topics(leader: int = 1, isr: tuple[int, ...] = (1, 2), error: int = 0) -> list[dict[str, Any]]:
+    """Two topics, one partition of which is offline. leader, isr, error: what a broker says of topic b."""
+    return [
+        {"name": "b", "error_code": error, "partitions": [partition(0, leader, list(isr))]},
+        {"name": "a", "error_code": 0, "partitions": [partition(1, -1, [2], 5), partition(0, 2, [2])]},
+    ]
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    cluster = Cluster()
+def cluster(cluster: FakeCluster) -> FakeCluster:
+    """Two brokers with two topics."""
 
-    def connected(**settings: Any) -> Cluster:
-        cluster.settings = settings
-        return cluster
+    def setting(value: str, source: str) -> dict[str, Any]:
+        return {"min.insync.replicas": {"value": value, "config_source": source}}
 
-    monkeypatch.setattr(kafka, "KafkaAdminClient", connected)
-    monkeypatch.setattr(kafka, "_answering", lambda brokers: dict.fromkeys(brokers, "2.8"))
+    cluster.addresses = {1: ("10.0.0.1", 9092, "r1"), 2: ("10.0.0.2", 9093, None)}
+    cluster.controller, cluster.topics, cluster.election = 2, two_topics(), answer()
+    cluster.configs = {
+        "topic": {"a": setting("1", "DYNAMIC_TOPIC_CONFIG"), "b": setting("1", "STATIC_BROKER_CONFIG")},
+        "broker": {"1": setting("1", "STATIC_BROKER_CONFIG"), "2": setting("2", "DYNAMIC_BROKER_CONFIG")},
+    }
     return cluster
 
 
+BROKERS = ("10.0.0.1:9092", "10.0.0.2:9093")
 NOT_TO_BE_ASKED = Absent("the brokers can tell")
 
 
@@ -157,7 +90,7 @@ def cause(reading: Reading[KafkaView]) -> str:
 @pytest.mark.usefixtures("cluster")
 def test_the_view_holds_brokers_partitions_and_controller() -> None:
     got = seen(view())
-    assert (got.cluster_id, got.controller) == ("abcdefghijklmnopqrstuv", 2)
+    assert (got.cluster_id, got.controller) == (CLUSTER_ID, 2)
     assert got.brokers == {1: ("10.0.0.1", 9092, "r1"), 2: ("10.0.0.2", 9093, "")}
     assert got.partitions == (
         PartitionState("a", 0, 2, (1, 2), (2,)),
@@ -166,7 +99,7 @@ def test_the_view_holds_brokers_partitions_and_controller() -> None:
     )
 
 
-def test_a_slow_broker_gets_longer_for_a_question_than_a_broker_that_hangs(cluster: Cluster) -> None:
+def test_a_slow_broker_gets_longer_for_a_question_than_a_broker_that_hangs(cluster: FakeCluster) -> None:
     assert isinstance(view(), Seen)
     limits = {cluster.settings[name] for name in ("request_timeout_ms", "bootstrap_timeout_ms")}
     assert min(limits) >= 6 * kafka._PULSE_S * 1000
@@ -177,19 +110,19 @@ def test_min_isr_is_the_topics_own_else_the_strictest_brokers() -> None:
     assert seen(view()).min_isr == {"a": 1, "b": 2}
 
 
-def test_min_isr_leaves_out_a_broker_that_hangs_but_not_a_topic(cluster: Cluster) -> None:
+def test_min_isr_leaves_out_a_broker_that_hangs_but_not_a_topic(cluster: FakeCluster) -> None:
     cluster.silent = {"2"}
     assert seen(view()).min_isr == {"a": 1, "b": 1}
     cluster.silent = {"a"}
     assert cause(view()) == "failed"
 
 
-def test_reassignments_come_from_the_brokers_that_can_list_them(cluster: Cluster) -> None:
+def test_reassignments_come_from_the_brokers_that_can_list_them(cluster: FakeCluster) -> None:
     cluster.moving = [TopicPartition("b", 0), TopicPartition("a", 1)]
     assert seen(view()).reassigning == (("a", 1), ("b", 0))
 
 
-def test_reassignments_of_older_brokers_come_from_the_znode(cluster: Cluster) -> None:
+def test_reassignments_of_older_brokers_come_from_the_znode(cluster: FakeCluster) -> None:
     cluster.moving = IncompatibleBrokerVersion()
     data = b'{"version":1,"partitions":[{"topic":"a","partition":1,"replicas":[1,2]}]}'
     assert seen(view(Seen(data))).reassigning == (("a", 1),)
@@ -197,51 +130,49 @@ def test_reassignments_of_older_brokers_come_from_the_znode(cluster: Cluster) ->
     assert seen(view(None)).reassigning is None, "nobody may be asked yet"
 
 
-def test_a_znode_that_cannot_be_read_leaves_reassignments_unknown(cluster: Cluster) -> None:
+def test_a_znode_that_cannot_be_read_leaves_reassignments_unknown(cluster: FakeCluster) -> None:
     cluster.moving = IncompatibleBrokerVersion()
     assert cause(view(Unknown("timeout", "no answer"))) == "timeout"
     assert cause(view(Seen(b"{}"))) == "garbled"
     assert cause(view(Seen(b"\xff"))) == "garbled"
 
 
-def test_a_broker_that_does_not_know_the_topics_yet_is_no_witness(cluster: Cluster) -> None:
+def test_a_broker_that_does_not_know_the_topics_yet_is_no_witness(cluster: FakeCluster) -> None:
     whole = seen(view())
-    cluster.own[2] = {"topics": []}
+    cluster.of_topics[2] = []
     assert (seen(view()).partitions, seen(view()).brokers) == (whole.partitions, whole.brokers)
-    cluster.own = {None: {}, 1: {"topics": []}, 2: {"topics": []}}  # type: ignore[dict-item]
+    cluster.of_topics = {1: [], 2: []}
     assert seen(view()).partitions == whole.partitions
 
 
-def test_in_sync_and_registered_is_what_every_broker_calls_so(cluster: Cluster) -> None:
-    topics = cluster.topics()
-    topics[0]["partitions"][0]["isr_nodes"] = [1]
-    cluster.own[2] = {"topics": topics, "brokers": cluster.metadata()["brokers"][1:]}
+def test_in_sync_and_registered_is_what_every_broker_calls_so(cluster: FakeCluster) -> None:
+    cluster.of_topics, cluster.names = {2: two_topics(isr=(1,))}, {2: {2}}
     found = seen(view())
     assert {(p.topic, p.partition): p.isr for p in found.partitions}["b", 0] == (1,)
     assert list(found.brokers) == [2]
-    assert set(cluster.asked) == {None, 1, 2}
+    assert {broker for broker, _ in cluster.asked} == {None, 1, 2}
 
 
-def test_a_broker_that_hangs_is_not_asked(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka, "_answering", lambda brokers: {"10.0.0.1:9092": "2.8"})
-    reading = kafka.view(["10.0.0.1:9092", "10.0.0.2:9093"], lambda: NOT_TO_BE_ASKED)
+def test_a_broker_that_hangs_is_not_asked(cluster: FakeCluster) -> None:
+    cluster.hanging = {BROKERS[1]}
+    reading = kafka.view(BROKERS, lambda: NOT_TO_BE_ASKED)
     assert list(seen(reading).brokers) == [1, 2]
-    assert set(cluster.asked) == {None, 1}
+    assert {broker for broker, _ in cluster.asked} == {None, 1}
 
 
-def test_no_more_witnesses_are_asked_than_wanted(cluster: Cluster) -> None:
+def test_no_more_witnesses_are_asked_than_wanted(cluster: FakeCluster) -> None:
     reading = kafka.view(["10.0.0.1:9092"], lambda: NOT_TO_BE_ASKED, witnesses=1)
     assert list(seen(reading).brokers) == [1, 2]
-    assert cluster.asked == [None, 1]
+    assert cluster.asked == [(None, None), (1, None)]
 
 
-def test_a_refused_question_is_unknown_and_not_an_empty_answer(cluster: Cluster) -> None:
+def test_a_refused_question_is_unknown_and_not_an_empty_answer(cluster: FakeCluster) -> None:
     cluster.moving = ClusterAuthorizationFailedError()
     assert cause(view()) == "failed"
 
 
-def test_a_topic_whose_metadata_failed_is_unknown(cluster: Cluster) -> None:
-    cluster.topic_error = 29
+def test_a_topic_whose_metadata_failed_is_unknown(cluster: FakeCluster) -> None:
+    cluster.topics = two_topics(error=29)
     assert cause(view()) == "failed"
 
 
@@ -285,22 +216,20 @@ NEEDLESS, NOT_AVAILABLE, NOT_CONTROLLER, DENIED = 84, 80, 41, 31
     ],
     ids=["none is needed", "one of two", "as before 2.4", "one could not"],
 )
-def test_what_came_of_an_election(cluster: Cluster, election: Response, said: str) -> None:
+def test_what_came_of_an_election(cluster: FakeCluster, election: Response, said: str) -> None:
     cluster.election = election
     assert kafka.elect_preferred("10.0.0.1:9092") == said
 
 
 def test_an_election_ends_when_every_broker_tells_of_the_new_leader(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    late = cluster.topics()
-    late[0]["partitions"][0]["leader_id"] = 2
-    cluster.own[2], waits = {"topics": late}, []
+    cluster.of_topics[2], waits = two_topics(leader=2), []
 
     def told(seconds: float) -> None:
         waits.append(seconds)
         if len(waits) == 2:
-            cluster.own.clear()
+            cluster.of_topics.clear()
 
     monkeypatch.setattr("zkmigrate.kafka.clients.admin.time.sleep", told)
     cluster.election = answer(a=NOT_AVAILABLE, b=0)
@@ -321,29 +250,28 @@ def test_an_election_ends_when_every_broker_tells_of_the_new_leader(
     ids=["denied", "not the controller", "no answer", "before 2.2", "cut off", "no controller"],
 )
 def test_a_refused_election_names_the_cluster_and_the_cause(
-    cluster: Cluster, trouble: Response | Exception
+    cluster: FakeCluster, trouble: Response | Exception
 ) -> None:
     cluster.election = trouble
     with pytest.raises(HostError, match=r"Kafka at 10\.0\.0\.1:9092, asked to elect leaders: \w+: "):
         kafka.elect_preferred("10.0.0.1:9092")
 
 
-BROKERS = ("10.0.0.1:9092", "10.0.0.2:9093")
 SET = AlterTopicConfig(KAFKA, "a", "retention.ms", "1", None)
 UNSET = AlterTopicConfig(KAFKA, "a", "retention.ms", None, "1")
 
 
-def test_one_config_of_one_topic_is_set_or_unset(cluster: Cluster) -> None:
+def test_one_config_of_one_topic_is_set_or_unset(cluster: FakeCluster) -> None:
     assert kafka.Alter(BROKERS)(SET) == (0, "set retention.ms=1 of topic a (found: unset)")
     assert kafka.Alter(BROKERS)(UNSET) == (0, "unset retention.ms of topic a (found: retention.ms=1)")
     assert cluster.altered == [
-        ("a", {"retention.ms": (AlterConfigOp.SET, "1")}),
-        ("a", {"retention.ms": (AlterConfigOp.DELETE, None)}),
+        (["a"], {"retention.ms": (AlterConfigOp.SET, "1")}),
+        (["a"], {"retention.ms": (AlterConfigOp.DELETE, None)}),
     ]
     assert cluster.settings["bootstrap_servers"] == list(BROKERS)
 
 
-def test_an_election_is_a_change_of_the_cluster(cluster: Cluster) -> None:
+def test_an_election_is_a_change_of_the_cluster(cluster: FakeCluster) -> None:
     assert kafka.Alter(BROKERS)(ElectLeaders(KAFKA, BROKERS[1])) == (0, "0 partitions have a new leader")
     assert cluster.settings["bootstrap_servers"] == [BROKERS[1]]
 
@@ -353,8 +281,8 @@ def test_an_election_is_a_change_of_the_cluster(cluster: Cluster) -> None:
     ["[Error 40] InvalidConfigurationError: Unknown name", IncompatibleBrokerVersion("before 2.3")],
     ids=["by the broker", "by the client, before it sends"],
 )
-def test_what_kafka_refuses_did_not_happen(cluster: Cluster, refusal: str | Exception) -> None:
-    cluster.alteration = refusal
+def test_what_kafka_refuses_did_not_happen(cluster: FakeCluster, refusal: str | Exception) -> None:
+    cluster.outcomes["a"] = refusal
     assert kafka.Alter(BROKERS)(SET) == (1, str(refusal))
 
 
@@ -363,52 +291,36 @@ def test_what_kafka_refuses_did_not_happen(cluster: Cluster, refusal: str | Exce
     [RequestTimedOutError(), OSError("reset"), KeyError("a"), "[Error 7] RequestTimedOutError: None"],
     ids=["no answer", "cut off", "garbled", "the broker had none"],
 )
-def test_an_alteration_without_an_answer_is_not_known(cluster: Cluster, trouble: str | Exception) -> None:
-    cluster.alteration = trouble
+def test_an_alteration_without_an_answer_is_not_known(cluster: FakeCluster, trouble: str | Exception) -> None:
+    cluster.outcomes["a"] = trouble
     with pytest.raises(HostError, match=r"did not confirm: set retention\.ms=1 .* is not known: "):
         kafka.Alter(BROKERS)(SET)
 
 
-def test_where_no_broker_answers_nothing_is_sent(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka, "_answering", lambda _brokers: {})
+def test_where_no_broker_answers_nothing_is_sent(cluster: FakeCluster) -> None:
+    cluster.hanging = set(BROKERS)
     with pytest.raises(HostError, match=r"no broker of .* answered in 3 s; nothing was sent to Kafka"):
         kafka.Alter(BROKERS)(SET)
     assert cluster.altered == []
 
 
-def test_a_client_serves_one_change_after_another_until_one_goes_wrong(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[object] = []
-    closed: list[object] = []
-
-    def connected(**how: object) -> Cluster:
-        made.append(how)
-        return cluster
-
-    monkeypatch.setattr(kafka, "KafkaAdminClient", connected)
-    monkeypatch.setattr(cluster, "close", lambda: closed.append(cluster))
+def test_a_client_serves_one_change_after_another_until_one_goes_wrong(cluster: FakeCluster) -> None:
     alter = kafka.Alter(BROKERS)
     alter(SET)
     alter(UNSET)
-    assert (len(made), len(closed)) == (1, 0)
-    cluster.alteration = OSError("reset")
+    assert (cluster.made, cluster.closed) == (1, 0)
+    cluster.outcomes["a"] = OSError("reset")
     with pytest.raises(HostError):
         alter(SET)
-    assert (len(made), len(closed)) == (1, 1)
-    cluster.alteration = "OK"
+    assert (cluster.made, cluster.closed) == (1, 1)
+    cluster.outcomes.clear()
     alter(SET)
     alter.close()
-    assert (len(made), len(closed)) == (2, 2)
+    assert (cluster.made, cluster.closed) == (2, 2)
 
 
-def test_a_client_that_cannot_be_made_leaves_the_outcome_open(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(**_how: object) -> Cluster:
-        raise OSError("refused")
-
-    monkeypatch.setattr(kafka, "KafkaAdminClient", refused)
+def test_a_client_that_cannot_be_made_leaves_the_outcome_open(cluster: FakeCluster) -> None:
+    cluster.unreachable = OSError("refused")
     with pytest.raises(HostError, match=r"is not known: OSError: refused"):
         kafka.Alter(BROKERS)(SET)
     assert cluster.altered == []

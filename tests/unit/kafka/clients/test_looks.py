@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 from kafka.errors import KafkaConnectionError, KafkaTimeoutError
-from kafka.protocol.admin import DescribeLogDirsRequest, DescribeLogDirsResponse
-from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.admin import DescribeLogDirsResponse
 
+from tests.unit.kafka.clients.fake_cluster import CLUSTER_ID, FakeCluster, Told
 from tests.unit.kafka.clients.test_topics import cause
 from tests.unit.sshd import free_port
 from zkmigrate.inventory.inventory import Broker, Inventory, Kafka
-from zkmigrate.kafka.clients import admin as kafka
 from zkmigrate.kafka.clients import log_dirs, topics
 from zkmigrate.model.fact import Absent, Seen
 from zkmigrate.model.look import LogDir, Look, PartitionState, ReplicaLog, TopicPartitions, cost
@@ -49,66 +48,6 @@ def answer(*results: Any, error: int = 0, version: int = 4) -> DescribeLogDirsRe
     return DescribeLogDirsResponse.decode(made.encode(version=version), version=version)
 
 
-class Cluster:
-    """A KafkaAdminClient over answers by broker id; an answer that is an error is raised. asked: which broker
-    was asked for what."""
-
-    def __init__(self) -> None:
-        self._manager = self
-        self.known = {1, 2, 3}
-        self.of_topics: dict[int, list[dict[str, Any]] | Exception] = {}
-        self.of_disks: dict[int, Any] = {}
-        self.names: dict[int, set[int]] = {}
-        self.asked: list[tuple[int | None, object]] = []
-
-    def run(self, question: Any, admin: object, *rest: Any) -> Any:
-        assert admin is self
-        coroutine = question(self, *rest)
-        with pytest.raises(StopIteration) as ended:
-            coroutine.send(None)
-        return ended.value.value
-
-    async def send(self, request: Any, node_id: int | None = None) -> Any:
-        if isinstance(request, MetadataRequest):
-            return self._metadata(request, node_id)
-        assert isinstance(request, DescribeLogDirsRequest)
-        named = None if request.topics is None else {t.topic: t.partitions for t in request.topics}
-        self.asked.append((node_id, named))
-        assert node_id is not None
-        if isinstance(said := self.of_disks[node_id], Exception):
-            raise said
-        return said
-
-    def _metadata(self, request: MetadataRequest, id: int | None) -> Any:
-        assert request.allow_auto_topic_creation is False
-        assert request.topics is not None, "all topics of the cluster are asked for"
-        self.asked.append((id, [topic.name for topic in request.topics]))
-        said = self.of_topics.get(id, []) if id is not None else []
-        if isinstance(said, Exception):
-            raise said
-        brokers = [
-            {"node_id": n, "host": f"10.0.0.{n}", "port": 9092, "rack": None}
-            for n in sorted(self.names.get(id or 0, self.known))
-        ]
-        return Told({"cluster_id": "I" * 22, "controller_id": 1, "brokers": brokers, "topics": said})
-
-    def close(self) -> None:
-        pass
-
-
-class Told(dict[str, Any]):
-    def to_dict(self) -> Mapping[str, Any]:
-        return self
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    cluster = Cluster()
-    monkeypatch.setattr(kafka, "KafkaAdminClient", lambda **_: cluster)
-    monkeypatch.setattr(kafka, "_answering", lambda brokers: dict.fromkeys(brokers, "2.8"))
-    return cluster
-
-
 def asked(*names: str, witnesses: int = 2) -> TopicPartitions:
     seen = topics.partitions(BROKERS, names, witnesses)
     assert isinstance(seen, Seen), seen
@@ -118,10 +57,10 @@ def asked(*names: str, witnesses: int = 2) -> TopicPartitions:
 # --- partitions of named topics -------------------------------------------------------------------------
 
 
-def test_two_witnesses_are_asked_for_the_named_topics_alone(cluster: Cluster) -> None:
+def test_two_witnesses_are_asked_for_the_named_topics_alone(cluster: FakeCluster) -> None:
     cluster.of_topics = {1: [told("a", 1, 2), told("b", 1, 2)], 2: [told("a", 1, 2), told("b", 1)]}
     assert asked("a", "b") == TopicPartitions(
-        "I" * 22,
+        CLUSTER_ID,
         frozenset({1, 2, 3}),
         (1, 2),
         {
@@ -132,7 +71,7 @@ def test_two_witnesses_are_asked_for_the_named_topics_alone(cluster: Cluster) ->
     assert cluster.asked == [(None, []), (1, ["a", "b"]), (2, ["a", "b"])]
 
 
-def test_a_topic_is_gone_only_where_no_witness_knows_it(cluster: Cluster) -> None:
+def test_a_topic_is_gone_only_where_no_witness_knows_it(cluster: FakeCluster) -> None:
     """One that has just started may not have heard of it."""
     cluster.of_topics = {
         1: [told("a", error=3), told("b", error=3)],
@@ -142,13 +81,13 @@ def test_a_topic_is_gone_only_where_no_witness_knows_it(cluster: Cluster) -> Non
     assert seen == {"a": Seen((PartitionState("a", 0, 1, (1, 2), (1, 2)),)), "b": Absent("b")}
 
 
-def test_a_partition_without_a_leader_is_no_error(cluster: Cluster) -> None:
+def test_a_partition_without_a_leader_is_no_error(cluster: FakeCluster) -> None:
     cluster.of_topics = {1: [told("a", leader=-1, of_partition=5)]}
     seen = asked("a", witnesses=1).topics["a"]
     assert seen == Seen((PartitionState("a", 0, -1, (1, 2), ()),))
 
 
-def test_one_topic_that_is_forbidden_or_odd_hides_no_other(cluster: Cluster) -> None:
+def test_one_topic_that_is_forbidden_or_odd_hides_no_other(cluster: FakeCluster) -> None:
     cluster.of_topics = {1: [told("a", error=29), told("b", error=42), told("c", 1, 2)]}
     seen = asked("a", "b", "c", witnesses=1).topics
     assert cause(seen["a"]) == ("denied", "metadata of topic a: TopicAuthorizationFailedError")
@@ -156,24 +95,24 @@ def test_one_topic_that_is_forbidden_or_odd_hides_no_other(cluster: Cluster) -> 
     assert isinstance(seen["c"], Seen)
 
 
-def test_a_topic_that_a_witness_leaves_out_is_not_known(cluster: Cluster) -> None:
+def test_a_topic_that_a_witness_leaves_out_is_not_known(cluster: FakeCluster) -> None:
     cluster.of_topics = {1: [told("a", 1, 2)], 2: []}
     assert cause(asked("a").topics["a"]) == ("garbled", "1 answers of 2 brokers about topic a")
 
 
-def test_a_topic_that_nobody_asked_for_garbles_the_answer(cluster: Cluster) -> None:
+def test_a_topic_that_nobody_asked_for_garbles_the_answer(cluster: FakeCluster) -> None:
     cluster.of_topics = {1: [told("z", 1)]}
     assert cause(topics.partitions(BROKERS, ("a",), 1))[0] == "garbled"
 
 
 @pytest.mark.parametrize("field", ["leader_id", "isr_nodes", "replica_nodes", "error_code"])
-def test_a_partition_that_lacks_a_field_garbles_the_answer(cluster: Cluster, field: str) -> None:
+def test_a_partition_that_lacks_a_field_garbles_the_answer(cluster: FakeCluster, field: str) -> None:
     cluster.of_topics = {1: [said := told("a", 1)]}
     del said["partitions"][0][field]
     assert cause(topics.partitions(BROKERS, ("a",), 1))[0] == "garbled"
 
 
-def test_a_witness_that_goes_down_meanwhile_is_no_witness(cluster: Cluster) -> None:
+def test_a_witness_that_goes_down_meanwhile_is_no_witness(cluster: FakeCluster) -> None:
     cluster.of_topics = {1: KafkaConnectionError("reset"), 2: [told("a", 1, 2)]}
     assert asked("a").witnesses == (2,)
     cluster.of_topics[2] = KafkaConnectionError("reset")
@@ -182,14 +121,14 @@ def test_a_witness_that_goes_down_meanwhile_is_no_witness(cluster: Cluster) -> N
     )  # fmt: skip
 
 
-def test_a_broker_counts_that_every_witness_names(cluster: Cluster) -> None:
+def test_a_broker_counts_that_every_witness_names(cluster: FakeCluster) -> None:
     cluster.of_topics = {1: [told("a", 1)], 2: [told("a", 1)]}
     cluster.names = {2: {1, 2}}
     assert asked("a").brokers == frozenset({1, 2})
 
 
-def test_a_broker_that_hangs_is_no_witness(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka, "_answering", lambda _: {BROKERS[1]: "2.8", BROKERS[2]: "2.8"})
+def test_a_broker_that_hangs_is_no_witness(cluster: FakeCluster) -> None:
+    cluster.hanging = {BROKERS[0]}
     cluster.of_topics = {2: [told("a", 1)], 3: [told("a", 1)]}
     assert asked("a").witnesses == (2, 3)
 
@@ -205,7 +144,7 @@ def disks(*ids: int, of: Mapping[str, Sequence[int]] | None = None) -> Mapping[i
 
 @pytest.mark.parametrize(("version", "volume"), [(1, (None, None)), (4, (100, 40))])
 def test_each_replica_is_told_with_its_size_by_directory(
-    cluster: Cluster, version: int, volume: tuple[int | None, int | None]
+    cluster: FakeCluster, version: int, volume: tuple[int | None, int | None]
 ) -> None:
     cluster.of_disks[1] = answer(
         directory("/d1", held("a", 7), held("b", 5, lag=3, future=True), total=100, usable=40),
@@ -217,13 +156,13 @@ def test_each_replica_is_told_with_its_size_by_directory(
     assert cluster.asked[1:] == [(1, None)]
 
 
-def test_only_the_named_partitions_of_the_named_brokers_are_asked_for(cluster: Cluster) -> None:
+def test_only_the_named_partitions_of_the_named_brokers_are_asked_for(cluster: FakeCluster) -> None:
     cluster.of_disks = {id: answer(directory("/d")) for id in (1, 2, 3)}
     disks(3, 1, of={"a": (0, 2)})
     assert cluster.asked == [(None, []), (3, {"a": [0, 2]}), (1, {"a": [0, 2]})]
 
 
-def test_a_directory_that_failed_hides_no_other(cluster: Cluster) -> None:
+def test_a_directory_that_failed_hides_no_other(cluster: FakeCluster) -> None:
     cluster.of_disks[1] = answer(directory("/d1", error=56), directory("/d2", held("a", 7)))
     seen = disks(1)[1].value
     assert cause(seen["/d1"]) == ("failed", "broker 1, /d1: KafkaStorageError")
@@ -231,7 +170,7 @@ def test_a_directory_that_failed_hides_no_other(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 4])
-def test_a_broker_that_refuses_is_not_taken_for_an_empty_one(cluster: Cluster, version: int) -> None:
+def test_a_broker_that_refuses_is_not_taken_for_an_empty_one(cluster: FakeCluster, version: int) -> None:
     """Before 3.2 there is no field for the refusal: the answer has no directory."""
     cluster.of_disks[1] = answer(error=31, version=version)
     assert cause(disks(1)[1]) == (
@@ -239,7 +178,7 @@ def test_a_broker_that_refuses_is_not_taken_for_an_empty_one(cluster: Cluster, v
     )  # fmt: skip
 
 
-def test_another_error_of_the_whole_answer_is_told(cluster: Cluster) -> None:
+def test_another_error_of_the_whole_answer_is_told(cluster: FakeCluster) -> None:
     cluster.of_disks[1] = answer(directory("/d"), error=42)
     assert cause(disks(1)[1]) == ("failed", "log directories of broker 1: InvalidRequestError")
 
@@ -256,22 +195,20 @@ def test_another_error_of_the_whole_answer_is_told(cluster: Cluster) -> None:
         (OSError("reset"), "failed"),
     ],
 )
-def test_what_goes_wrong_at_one_broker_hides_no_other(cluster: Cluster, wrong: Any, why: str) -> None:
+def test_what_goes_wrong_at_one_broker_hides_no_other(cluster: FakeCluster, wrong: Any, why: str) -> None:
     cluster.of_disks = {1: wrong, 2: answer(directory("/d"))}
     seen = disks(1, 2)
     assert cause(seen[1])[0] == why
     assert isinstance(seen[2], Seen)
 
 
-def test_a_lag_that_the_broker_does_not_know_is_no_mistake(cluster: Cluster) -> None:
+def test_a_lag_that_the_broker_does_not_know_is_no_mistake(cluster: FakeCluster) -> None:
     cluster.of_disks[1] = answer(directory("/d", held("a", 5, lag=-1)))
     assert isinstance(disks(1)[1], Seen)
 
 
-def test_a_broker_that_hangs_or_is_not_named_is_not_asked(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kafka, "_answering", lambda _: {BROKERS[1]: "2.8"})
+def test_a_broker_that_hangs_or_is_not_named_is_not_asked(cluster: FakeCluster) -> None:
+    cluster.hanging = {BROKERS[0], BROKERS[2]}
     cluster.of_disks[2] = answer(directory("/d"))
     seen = disks(1, 2, 9)
     assert [cause(seen[id])[0] for id in (1, 9)] == ["timeout"] * 2
@@ -288,9 +225,9 @@ def test_no_broker_at_all_is_a_timeout() -> None:
 
 
 @pytest.mark.usefixtures("cluster")
-def test_the_real_look_asks_the_inventorys_brokers_and_no_other_cluster(cluster: Cluster) -> None:
+def test_the_real_look_asks_the_inventorys_brokers_and_no_other_cluster(cluster: FakeCluster) -> None:
     brokers = tuple(Broker(name=f"broker{n}", address=f"10.0.0.{n}", id=n) for n in (1, 2, 3))
-    inventory = Inventory(version=1, name="a", kafka=Kafka(cluster_id="I" * 22, brokers=brokers))
+    inventory = Inventory(version=1, name="a", kafka=Kafka(cluster_id=CLUSTER_ID, brokers=brokers))
     nothing: Any = None
     look = Observe(inventory, nothing, nothing, nothing)
     cluster.of_topics, cluster.of_disks = {1: [told("a", 1)]}, {1: answer(directory("/d"))}
@@ -308,15 +245,15 @@ def test_each_look_at_topics_and_disks_states_what_it_asks_of_whom() -> None:
         cost(Look.kafka)
 
 
-def test_the_model_world_tells_the_same(cluster: Cluster) -> None:
+def test_the_model_world_tells_the_same(cluster: FakeCluster) -> None:
     class Questions(TopicQuestions):
-        cluster = TopicWorld("I" * 22, {"a": {}, "b": {}, "c": {}}, down={1, 2})
+        cluster = TopicWorld(CLUSTER_ID, {"a": {}, "b": {}, "c": {}}, down={1, 2})
 
     look = Questions()
     seen = look.topic_partitions("kafka", ("a", "b", "gone"), 2)
     assert seen == Seen(
         TopicPartitions(
-            "I" * 22,
+            CLUSTER_ID,
             frozenset({3}),
             (3,),
             {

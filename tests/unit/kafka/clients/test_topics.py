@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 from kafka.admin import AlterConfigOp, ConfigResourceType
 from kafka.errors import KafkaConnectionError, RequestTimedOutError
-from kafka.protocol.admin import (
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    IncrementalAlterConfigsRequest,
-)
-from kafka.protocol.broker_version_data import BrokerVersionData
+from kafka.protocol.admin import DescribeConfigsResponse
 
+from tests.unit.kafka.clients.fake_cluster import CLUSTER_ID, KEY, FakeCluster
 from tests.unit.sshd import free_port
-from zkmigrate.kafka.clients import admin as kafka
 from zkmigrate.kafka.clients import topics
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import ClusterTopics, TopicSetting
 
 BROKERS = ("10.0.0.1:9092",)
-KEY = "retention.ms"
 DEFAULT, OWN = 5, 1
 Result: Any = DescribeConfigsResponse.DescribeConfigsResult
 
@@ -50,70 +43,18 @@ def config(value: str | None, source: int, *, read_only: bool = False, sensitive
     )
 
 
-class Cluster:
-    """A KafkaAdminClient over a table of answers. release: that of its brokers."""
-
-    def __init__(self) -> None:
-        self._manager = self
-        self.release = (2, 8)
-        self.results: dict[str, Any] = {}
-        self.trouble: Exception | None = None
-        self.asked: list[list[str]] = []
-        self.validated: list[tuple[list[str], object]] = []
-        self.said: dict[str, str] = {}
-
-    def run(self, question: Any, admin: object, *rest: Any) -> Any:
-        assert admin is self
-        if self.trouble:
-            raise self.trouble
-        if question is kafka._metadata:
-            names = [{"name": name} for name in ("b", "__consumer_offsets", "a")]
-            return {"cluster_id": "I" * 22, "topics": names}
-        coroutine = question(self, *rest)
-        with pytest.raises(StopIteration) as ended:
-            coroutine.send(None)
-        return ended.value.value
-
-    async def send(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-        BrokerVersionData(self.release).api_version(request)
-        kinds, names, keys = zip(*request.resources, strict=True)
-        assert (set(kinds), set(map(tuple, keys))) == ({ConfigResourceType.TOPIC}, {(KEY,)})
-        self.asked.append(list(names))
-        return DescribeConfigsResponse(
-            version=2, throttle_time_ms=0, results=[self.results[name] for name in names]
-        )
-
-    def alter_configs(self, resources: Sequence[Any], **how: bool) -> Mapping[str, Mapping[str, str]]:
-        assert how == {"validate_only": True, "raise_on_unknown": False, "incremental": True}
-        BrokerVersionData(self.release).api_version(IncrementalAlterConfigsRequest)
-        names = [r.name for r in resources]
-        self.validated.append((names, resources[0].configs))
-        return {"topic": {name: self.said.get(name, "OK") for name in names}}
-
-    def close(self) -> None:
-        pass
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    cluster = Cluster()
-    monkeypatch.setattr(kafka, "KafkaAdminClient", lambda **_: cluster)
-    monkeypatch.setattr(kafka, "_answering", lambda brokers: dict.fromkeys(brokers, "2.8"))
-    return cluster
-
-
 def cause(reading: Reading[Any]) -> tuple[str, str]:
     assert isinstance(reading, Unknown), reading
     return reading.cause, reading.why
 
 
-@pytest.mark.usefixtures("cluster")
-def test_the_names_come_in_order_with_the_id_of_their_cluster() -> None:
-    assert topics.names(BROKERS) == Seen(ClusterTopics("I" * 22, ("__consumer_offsets", "a", "b")))
+def test_the_names_come_in_order_with_the_id_of_their_cluster(cluster: FakeCluster) -> None:
+    cluster.topics = [{"name": name} for name in ("b", "__consumer_offsets", "a")]
+    assert topics.names(BROKERS) == Seen(ClusterTopics(CLUSTER_ID, ("__consumer_offsets", "a", "b")))
 
 
-def test_what_a_topic_sets_itself_is_told_from_a_default(cluster: Cluster) -> None:
-    cluster.results = {
+def test_what_a_topic_sets_itself_is_told_from_a_default(cluster: FakeCluster) -> None:
+    cluster.described = {
         "a": described("a", config("1", OWN)),
         "b": described("b", config("604800000", DEFAULT)),
         "c": described("c", config("604800000", 4)),
@@ -129,15 +70,15 @@ def test_what_a_topic_sets_itself_is_told_from_a_default(cluster: Cluster) -> No
     )
 
 
-def test_one_topic_that_is_gone_or_forbidden_hides_no_other(cluster: Cluster) -> None:
-    cluster.results = {
+def test_one_topic_that_is_gone_or_forbidden_hides_no_other(cluster: FakeCluster) -> None:
+    cluster.described = {
         "gone": described("gone", error=3, said="The topic 'gone' does not exist."),
         "denied": described("denied", error=29),
         "odd": described("odd", error=42, said="no"),
         "hidden": described("hidden", config(None, OWN, sensitive=True)),
         "a": described("a", config("1", OWN)),
     }
-    found = topics.settings(BROKERS, KEY, tuple(cluster.results))
+    found = topics.settings(BROKERS, KEY, tuple(cluster.described))
     assert isinstance(found, Seen)
     assert found.value["gone"] == Absent("gone")
     assert found.value["a"] == Seen(TopicSetting("1"))
@@ -148,35 +89,35 @@ def test_one_topic_that_is_gone_or_forbidden_hides_no_other(cluster: Cluster) ->
     assert cause(found.value["hidden"])[0] == "denied"
 
 
-def test_a_config_that_kafka_does_not_have_is_absent(cluster: Cluster) -> None:
-    cluster.results = {"gone": described("gone", error=3), "a": described("a")}
+def test_a_config_that_kafka_does_not_have_is_absent(cluster: FakeCluster) -> None:
+    cluster.described = {"gone": described("gone", error=3), "a": described("a")}
     assert topics.settings(BROKERS, KEY, ("gone", "a")) == Absent(KEY)
 
 
-def test_many_topics_take_few_requests(cluster: Cluster) -> None:
+def test_many_topics_take_few_requests(cluster: FakeCluster) -> None:
     names = tuple(f"t{n}" for n in range(2 * topics.BATCH + 1))
-    cluster.results = {name: described(name, config("1", OWN)) for name in names}
+    cluster.described = {name: described(name, config("1", OWN)) for name in names}
     found = topics.settings(BROKERS, KEY, names)
     assert isinstance(found, Seen)
     assert tuple(found.value) == names
-    assert [len(asked) for asked in cluster.asked] == [topics.BATCH, topics.BATCH, 1]
+    assert [len(asked) for _, asked in cluster.asked] == [topics.BATCH, topics.BATCH, 1]
     assert topics.refused(BROKERS, KEY, "5", names) == Seen({})
     assert [len(asked) for asked, _ in cluster.validated] == [topics.BATCH, topics.BATCH, 1]
 
 
-def test_a_value_is_validated_and_each_refusal_told_by_topic(cluster: Cluster) -> None:
-    cluster.said = {"b": "[Error 44] PolicyViolationError: no"}
+def test_a_value_is_validated_and_each_refusal_told_by_topic(cluster: FakeCluster) -> None:
+    cluster.outcomes = {"b": "[Error 44] PolicyViolationError: no"}
     assert topics.refused(BROKERS, KEY, "5", ("a", "b")) == Seen({"b": "[Error 44] PolicyViolationError: no"})
     assert cluster.validated == [(["a", "b"], {KEY: (AlterConfigOp.SET, "5")})]
 
 
-def test_a_validation_for_which_the_broker_waited_in_vain_is_not_known(cluster: Cluster) -> None:
-    cluster.said = {"b": f"[Error 7] {RequestTimedOutError.__name__}: None"}
+def test_a_validation_for_which_the_broker_waited_in_vain_is_not_known(cluster: FakeCluster) -> None:
+    cluster.outcomes = {"b": f"[Error 7] {RequestTimedOutError.__name__}: None"}
     assert cause(topics.refused(BROKERS, KEY, "5", ("a", "b")))[0] == "timeout"
 
 
 @pytest.mark.parametrize("release", [(1, 1), (2, 2)])
-def test_brokers_before_2_3_are_refused_by_their_age(cluster: Cluster, release: tuple[int, int]) -> None:
+def test_brokers_before_2_3_are_refused_by_their_age(cluster: FakeCluster, release: tuple[int, int]) -> None:
     """As kafka-python knows them: it has the APIs of each release."""
     cluster.release = release
     why, said = cause(topics.refused(BROKERS, KEY, "5", ("a",)))
@@ -188,7 +129,7 @@ def test_brokers_before_2_3_are_refused_by_their_age(cluster: Cluster, release: 
     ("trouble", "why"),
     [(KafkaConnectionError("reset"), "failed"), (OSError("reset"), "failed"), (KeyError("x"), "garbled")],
 )
-def test_whatever_goes_wrong_is_a_reading(cluster: Cluster, trouble: Exception, why: str) -> None:
+def test_whatever_goes_wrong_is_a_reading(cluster: FakeCluster, trouble: Exception, why: str) -> None:
     cluster.trouble = trouble
     assert cause(topics.names(BROKERS))[0] == why
     assert cause(topics.settings(BROKERS, KEY, ("a",)))[0] == why
