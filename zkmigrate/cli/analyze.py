@@ -59,6 +59,12 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @flags.many(
         "--broker-dir", "broker_dirs", "[NAME=]DIR", "partitions: one of the log.dirs of broker NAME."
     )
+    @click.option(
+        "--cluster",
+        type=flags.FILE,
+        metavar="FILE",
+        help="partitions: cluster.json, whose free bytes tell when disks are full.",
+    )
     @click.option("--run", type=flags.FILE, metavar="DIR", help="timeline: a run's directory.")
     @flags.many(
         "--client-history",
@@ -108,6 +114,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 def _analyze(options: dict[str, Any]) -> int:
     import sys
 
+    from zkmigrate.cli.placement import from_file
     from zkmigrate.spark.request import Request, parse_place
     from zkmigrate.spark.session import Bounds, submitted
     from zkmigrate.spark.verb import analyze
@@ -115,10 +122,12 @@ def _analyze(options: dict[str, Any]) -> int:
 
     names = _names(options["jobs"], options)
     zxid, on_dest = compared(options)
+    cluster: Path | None = options["cluster"]
     request = Request(
         source=tuple(parse_place(text) for text in options["places"]),
         dest=tuple(parse_place(text) for text in options["dest_dirs"]),
         chroot=parse_chroot(options["chroot"]),
+        cluster=from_file(cluster) if cluster else None,
         zxid=zxid,
         on_dest=on_dest,
         **{name: options[name] for name in _AS_GIVEN},

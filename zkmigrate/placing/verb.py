@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from zkmigrate.errors import ZkmigrateError
-from zkmigrate.placement.check import faults, sets_of
 from zkmigrate.placement.cluster import Cluster
-from zkmigrate.placement.leaders import barred
 from zkmigrate.placement.maps import files, no_way_back
-from zkmigrate.placement.phases import cut
 from zkmigrate.placement.plan import Notice, Plan, Refused
-from zkmigrate.placement.rebalance import rebalance
-from zkmigrate.placement.rebuild import rebuild
+from zkmigrate.placement.planner import broken, planned
 from zkmigrate.placement.request import Rebalance, Rebuild
 from zkmigrate.placement.statistics import statistics
 from zkmigrate.placement.validation import Chosen, chosen
@@ -41,7 +37,7 @@ class BrokenPlanError(ZkmigrateError):
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What the call asks for. out: of the plan, None for the report alone. page: as HTML, None for none.
-    ignore_warnings: write the plan in spite of notices that refuse."""
+    ignore_warnings: write the plan in spite of notices that refuse. notices: of the cluster's source."""
 
     cluster: Cluster
     request: Rebalance | Rebuild
@@ -50,22 +46,12 @@ class Asked:
     force: bool = False
     ignore_warnings: bool = False
     as_json: bool = False
+    notices: tuple[Notice, ...] = ()
 
 
 def refusal(reasons: Sequence[Notice]) -> NoPlanError:
     """The error that ends the verb for these reasons."""
     return NoPlanError(_why(reasons))
-
-
-def planned(cluster: Cluster, request: Rebalance | Rebuild) -> Plan | Refused:
-    """The whole plan: where replicas go, who leads, and the maps on the way."""
-    found = chosen(cluster, request.choice)
-    if isinstance(found, Refused):
-        return found
-    plan = rebuild(cluster, request) if isinstance(request, Rebuild) else rebalance(cluster, request)
-    if isinstance(plan, Refused):
-        return plan
-    return cut(plan, request.rollout, {one.name for one in found.partitions})
 
 
 def place(asked: Asked, echo: Callable[[str], None], planner: Planner = planned) -> int:
@@ -77,10 +63,10 @@ def place(asked: Asked, echo: Callable[[str], None], planner: Planner = planned)
         raise refusal(plan.reasons)
     found = chosen(asked.cluster, asked.request.choice)
     told = statistics(plan.cluster, plan.moves, found.brokers if isinstance(found, Chosen) else None)
-    notices = (*plan.notices, *no_way_back(plan))
+    notices = (*asked.notices, *plan.notices, *no_way_back(plan))
     refusing = [] if asked.ignore_warnings else [one for one in notices if one.refuses]
     made = files(plan, asked.out.name if asked.out else "plan.json")
-    if wrong := _broken(asked, plan, made):
+    if wrong := broken(plan, asked.request, made):
         raise BrokenPlanError(
             f"the finished plan breaks a rule, and nothing is written: {wrong[0]}. Next: report this defect"
         )
@@ -103,19 +89,6 @@ def place(asked: Asked, echo: Callable[[str], None], planner: Planner = planned)
     if written:
         echo(f"\nWritten: {', '.join(str(path) for path in written)}")
     return 0
-
-
-def _broken(asked: Asked, plan: Plan, made: Mapping[str, str]) -> Sequence[str]:
-    """What the independent checker says of the maps, read from what is written: the way back comes first."""
-    request, (_, *forward) = asked.request, made.values()
-    maps = [sets_of(content) for content in forward]
-    away = barred(request.rollout, sorted({one.topic for one in plan.cluster.partitions}))
-    return faults(
-        plan.cluster,
-        maps,
-        replication=request.replication if isinstance(request, Rebuild) else 0,
-        away=None if isinstance(away, Refused) else away,
-    )
 
 
 def _earlier(out: Path | None) -> list[Path]:

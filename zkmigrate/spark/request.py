@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zkmigrate.errors import UsageError
+from zkmigrate.placement.cluster import Cluster
 from zkmigrate.spark.sources.files import File, files
 from zkmigrate.zookeeper.data.jute import JUTE_MAXBUFFER
 from zkmigrate.zookeeper.data.logdir import is_log_or_snapshot
@@ -48,8 +49,8 @@ class Request:
 
     For single jobs: zxid at which trees are compared; after_cut: dest was cut over; on_dest: sessions
     (signed) known to be clients of dest; watches: saved answers to wchp; server_logs: ZooKeeper's text logs;
-    broker_dirs: brokers' log directories; broker_logs: brokers' text logs; broker_log_zone: their time zone;
-    client_history: of real clients; run: the folder of a finished run."""
+    broker_dirs: brokers' log directories; cluster: with their free bytes; broker_logs: brokers' text logs;
+    broker_log_zone: their time zone; client_history: of real clients; run: the folder of a finished run."""
 
     source: tuple[Place, ...]
     dest: tuple[Place, ...] = ()
@@ -65,6 +66,7 @@ class Request:
     watches: tuple[Path, ...] = ()
     server_logs: tuple[str, ...] = ()
     broker_dirs: tuple[str, ...] = ()
+    cluster: Cluster | None = None
     broker_logs: tuple[str, ...] = ()
     client_history: tuple[str, ...] = ()
     run: Path | None = None
