@@ -24,7 +24,8 @@ from bench.helper import Answering, helpers
 from bench.placement import made
 from bench.spread import out_option, save, shown, spread
 from bench.usage import Usage, watched
-from zkmigrate.placement.what_if import BY_DEFAULT, tried
+from zkmigrate.placement.request import Rebalance
+from zkmigrate.placement.what_if import WhatIf, tried
 
 PLAIN, ONE, TWO = "plain Python", "Spark, 1 core", "Spark, 2 cores"
 TOPICS = 17
@@ -36,9 +37,15 @@ Serve: TypeAlias = Callable[[Callable[["Fleet"], Answer]], None]
 
 @dataclass(frozen=True)
 class Fleet:
-    """Where its tables stand."""
+    """Where its tables stand, and the effort of a plan."""
 
     folder: Path
+    effort: int = 1
+
+    @property
+    def what_ifs(self) -> tuple[WhatIf, ...]:
+        """One rebalance for each cluster."""
+        return (WhatIf("rebalance", Rebalance(effort=self.effort)),)
 
     @property
     def partitions(self) -> Path:
@@ -78,7 +85,7 @@ def plain(serve: Serve) -> None:
             with path.open() as file:
                 for line in file:
                     lines[json.loads(line)["cluster"]][place].append(line)
-        found = [asdict(tried(name, *both, BY_DEFAULT[0])) for name, both in sorted(lines.items())]
+        found = [asdict(tried(name, *both, fleet.what_ifs[0])) for name, both in sorted(lines.items())]
         return [_row(one) for one in found]
 
     serve(answer)
@@ -105,7 +112,12 @@ class Spark:
         with session(bounds, lambda _line: None) as spark:
 
             def answer(fleet: Fleet) -> Answer:
-                asked = Request((), fleet_partitions=str(fleet.partitions), fleet_brokers=str(fleet.brokers))
+                asked = Request(
+                    (),
+                    fleet_partitions=str(fleet.partitions),
+                    fleet_brokers=str(fleet.brokers),
+                    what_ifs=fleet.what_ifs,
+                )
                 found = run(Input(spark, asked)).figures["outcomes"]
                 spark.catalog.clearCache()
                 return [_row(one) for one in found]
@@ -121,13 +133,14 @@ def _row(one: dict[str, Any]) -> tuple[str, int | None, int | None, str | None]:
 @click.option("--clusters", default=200, show_default=True)
 @click.option("--partitions", default=2000, show_default=True, help="Of each cluster.")
 @click.option("--rounds", default=2, show_default=True)
+@click.option("--effort", default=1, show_default=True, help="Of each plan.")
 @out_option
-def main(clusters: int, partitions: int, rounds: int, out: Path | None) -> None:
+def main(clusters: int, partitions: int, rounds: int, effort: int, out: Path | None) -> None:
     """Measure; ends with 1 where answers differ."""
     click.echo(f"load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory(prefix="zkmigrate-fleet-") as name:
         folder = Path(name)
-        fleet, small = Fleet(folder / "fleet"), Fleet(folder / "small")
+        fleet, small = Fleet(folder / "fleet", effort), Fleet(folder / "small", effort)
         size = write(fleet, clusters, partitions)
         write(small, 1, partitions)
         click.echo(f"{clusters} clusters of {partitions} partitions, {size / 1e6:.1f} MB")

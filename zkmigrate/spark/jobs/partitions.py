@@ -363,7 +363,7 @@ def _forecast(by_disk: list[Disk], quiet: list[Hour]) -> Iterator[str]:
         yield "No disk is full within ten years at the day's rate."
     if unknown := sorted({disk.broker for disk in by_disk if disk.free is None}):
         yield f"The cluster's file has no free bytes of {', '.join(unknown)}."
-    if len(quiet) == HOURS_OF_A_DAY:
+    if len(quiet) == HOURS_OF_A_DAY and quiet[0].p95 < quiet[-1].p95:
         least, most = quiet[0], quiet[-1]
         yield (
             f"The quietest hour begins at {least.hour:02}:00 UTC ({size(least.p95)} a second at the 95th "

@@ -157,5 +157,5 @@ _PLAN_COLUMNS: list[tuple[str, Cell]] = [
     ("warnings", lambda row: ", ".join(one.partition(":")[0] for one in row["refusing"])),
 ]  # fmt: skip
 _NONE_COLUMNS: list[tuple[str, Cell]] = [
-    *_WHICH, ("why", lambda row: row["error"] or "; ".join(row["refused"])),
+    *_WHICH, ("why", lambda row: "; ".join((row["error"] or "").splitlines() or row["refused"])),
 ]  # fmt: skip
