@@ -101,11 +101,14 @@ class Hour:
 
 
 def hours(written: Mapping[str, Mapping[int, float]], first: int, last: int) -> list[Hour]:
-    """The hours of the day for each broker and for ``ALL``, by broker, the quietest first.
+    """The hours of the day for each broker and for ``ALL``, by broker, the quietest first; none where nothing
+    was written.
 
     written: bytes by broker and number of the hour since the epoch, 0 if absent. first, last: the hours that
     the data covers whole, inclusive.
     """
+    if not written:
+        return []
     together: dict[int, float] = defaultdict(float)
     for by_hour in written.values():
         for number, count in by_hour.items():

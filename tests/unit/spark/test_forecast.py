@@ -8,6 +8,7 @@ import pytest
 
 from zkmigrate.placement.cluster import Broker, Cluster, LogDir
 from zkmigrate.spark.forecast import ALL, Disk, Held, disks, hours
+from zkmigrate.spark.jobs import partitions
 
 AT = 1_790_000_000
 GB = 10**9
@@ -79,6 +80,34 @@ def test_hours_of_a_day_by_p95_the_quietest_first() -> None:
     assert (busiest.hour, busiest.seen, busiest.mean, busiest.p95) == (5, 3, 4.0, 10.0)
     [shared] = [one for one in found if (one.broker, one.hour) == (ALL, 22)]
     assert (shared.mean, shared.p95) == (round(5 / 3, 3), 3.0)
+
+
+def test_hours_in_which_nothing_was_written_are_not_told() -> None:
+    assert hours({}, 1, 9) == []
+
+
+@pytest.mark.parametrize(
+    ("free", "full", "said"),
+    [
+        (5, None, "No disk is full within ten years at the day's rate."),
+        (5, at(0), f"The first full disk is all of broker 1, on {at(0):%Y-%m-%d %H:%M:%S} UTC"),
+        (None, None, "The cluster's file has no free bytes of 1."),
+    ],
+)
+def test_the_forecast_in_words(free: int | None, full: datetime | None, said: str) -> None:
+    [found] = partitions._forecast([Disk("1", "", 7, 1.0, free, full, None)], [])
+    assert found.startswith(said)
+
+
+def test_quiet_hours_are_told_where_the_whole_day_was_seen_and_hours_differ() -> None:
+    written = {"1": {24 * 100 + hour: 3600.0 * hour for hour in range(24)}}
+    quiet = hours(written, 24 * 100, 24 * 101 - 1)[:24]
+    [found] = partitions._forecast([], quiet)
+    assert found.startswith("The quietest hour begins at 00:00 UTC (0 B a second")
+    assert "the busiest at 23:00 (23 B)" in found
+    assert list(partitions._forecast([], quiet[:23])) == []
+    alike = hours({"1": dict.fromkeys(range(2400, 2424), 7.0)}, 2400, 2423)[:24]
+    assert list(partitions._forecast([], alike)) == []
 
 
 def test_p95_leaves_out_the_highest_of_twenty() -> None:

@@ -359,7 +359,7 @@ def _forecast(by_disk: list[Disk], quiet: list[Hour]) -> Iterator[str]:
             f"The first full disk is {disk.dir or 'all'} of broker {disk.broker}, on {moment(disk.full)} UTC "
             "at the day's rate if nothing is removed."
         )
-    elif by_disk:
+    elif any(disk.free is not None for disk in by_disk):
         yield "No disk is full within ten years at the day's rate."
     if unknown := sorted({disk.broker for disk in by_disk if disk.free is None}):
         yield f"The cluster's file has no free bytes of {', '.join(unknown)}."
