@@ -6,7 +6,8 @@ import json
 
 from pyspark.sql import Row
 
-from zkmigrate.placement.what_if import BY_DEFAULT
+from zkmigrate.placement.request import Rebalance
+from zkmigrate.placement.what_if import BY_DEFAULT, WhatIf
 from zkmigrate.spark.jobs import placement
 
 
@@ -22,3 +23,10 @@ def test_only_a_line_feed_ends_a_line() -> None:
     )
     found = placement._in_task(BY_DEFAULT)(row)
     assert (found.error, found.brokers, found.partitions) == (None, 2, 1)
+
+
+def test_a_cluster_that_a_what_if_names_twice_is_planned_once() -> None:
+    what_ifs = (*BY_DEFAULT, WhatIf("again", Rebalance(), clusters=("b", "b", "c", "c")))
+    units, absent = placement._units(["a", "b"], what_ifs)
+    assert units == [(0, "a", 0), (1, "b", 0), (2, "b", 1)]
+    assert [(one.cluster, one.what_if) for one in absent] == [("c", "again")]

@@ -91,7 +91,7 @@ def _units(
     absent: list[Outcome] = []
     known = set(names)
     for place, one in enumerate(what_ifs):
-        for name in one.clusters or names:
+        for name in dict.fromkeys(one.clusters) or names:
             if name in known:
                 units.append((len(units), name, place))
             else:
