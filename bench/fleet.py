@@ -156,10 +156,10 @@ def main(clusters: int, partitions: int, rounds: int, effort: int, out: Path | N
                     with watched(way.pid) as usage:
                         way.send(fleet)
                         answers[title] = way.answer()
+                    if answers[title] != answers[PLAIN]:
+                        raise click.ClickException(f"{title} answers otherwise than {PLAIN}")
                     used[title].append(usage)
                     click.echo(f"{title}: {usage.seconds:.1f} s, CPU {usage.cpu_s:.1f} s")
-        if any(one != answers[PLAIN] for one in answers.values()):
-            raise click.ClickException("the ways answer differently")
         if errors := [error for *_, error in answers[PLAIN] if error]:
             raise click.ClickException(errors[0])
     rows = {
