@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.unit.kafka_segments import batch, put, unpack
 from zkmigrate.errors import UsageError
+from zkmigrate.placement.cluster import Broker, Cluster, LogDir
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import partitions
 from zkmigrate.spark.request import Request
@@ -56,7 +58,9 @@ def two(tmp_path: Path) -> tuple[str, str, str]:
 
 
 def test_sizes_and_rates_of_two_brokers(two: tuple[str, str, str], spark: SparkSession) -> None:
-    found = partitions.run(Input(spark, Request((), broker_dirs=two)))
+    dirs = (LogDir(two[0], 10 * MIB), LogDir(two[1], 20 * MIB))
+    cluster = Cluster.of([Broker(1, "a", 30 * MIB, dirs=dirs), Broker(2, "b", 5 * MIB)], [])
+    found = partitions.run(Input(spark, Request((), broker_dirs=two, cluster=cluster)))
     figures = found.figures
     one, other = figures["brokers"]
     assert (one["broker"], one["dirs"], one["partitions"], one["deleted_bytes"]) == ("1", 2, 4, 500)
@@ -84,6 +88,27 @@ def test_sizes_and_rates_of_two_brokers(two: tuple[str, str, str], spark: SparkS
     assert "2 brokers (1, 2), 7 replicas" in found.answer
     assert "twice-0 in 2 directories" in found.answer
     assert found.held is None
+    assert (one["removal_bytes"], other["removal_bytes"]) == (
+        one["current_bytes"], 8280 + 3600 + 3 * MIB + 1100,
+    )  # fmt: skip
+    rows = {(row.broker, row.topic): row for row in found.frames["partitions"].collect()}
+    assert rows["1", "orders"].dir == two[0]
+    assert {row.until.timestamp() for row in rows.values()} == {NEWEST}
+    written = rows["1", "big"].per_second_day + rows["1", "orders"].per_second_day
+    first, second = figures["disks"]
+    assert (first["broker"], first["dir"], first["free"]) == ("1", two[0], 10 * MIB)
+    assert datetime.fromisoformat(first["full"]).timestamp() == pytest.approx(NEWEST + 10 * MIB / written)
+    assert first["full_kept"] == first["full"]
+    assert (second["broker"], second["dir"], second["free"]) == ("2", two[2], 5 * MIB)
+    assert second["full_kept"] > second["full"]
+    assert f"The first full disk is {two[0]} of broker 1, on 2026-09-24 " in found.answer
+    hours = {(row.broker, row.hour): row for row in found.frames["hours"].collect()}
+    assert len(hours) == 3 * 23
+    busy = (NEWEST - 7200) // 3600 % 24
+    assert hours["1", busy].p95 == pytest.approx(0.1 + 3 * MIB / 3600, abs=0.001)
+    assert hours["1", (busy + 12) % 24].mean == 0.1
+    assert hours["2", (busy + 12) % 24].mean == 0.0
+    assert hours["all", busy].mean == pytest.approx(hours["1", busy].mean + hours["2", busy].mean, abs=0.002)
 
 
 def test_a_real_brokers_directory_reads_as_kafka_reads_it(tmp_path: Path, spark: SparkSession) -> None:

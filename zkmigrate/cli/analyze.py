@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,9 +12,13 @@ from zkmigrate.cli import flags
 from zkmigrate.cli.zxid import compared
 from zkmigrate.spark.jobs import JOBS, OWN_INPUT
 
+if TYPE_CHECKING:
+    from zkmigrate.placement.what_if import WhatIf
+
 _AS_GIVEN = (
     "server", "window_s", "depth", "top", "jute_maxbuffer", "watches", "server_logs", "broker_dirs",
-    "broker_logs", "client_history", "run", "broker_log_zone", "after_cut",
+    "broker_logs", "client_history", "run", "broker_log_zone", "after_cut", "fleet_partitions",
+    "fleet_brokers",
 )  # fmt: skip
 
 
@@ -58,6 +62,26 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @flags.jute_maxbuffer
     @flags.many(
         "--broker-dir", "broker_dirs", "[NAME=]DIR", "partitions: one of the log.dirs of broker NAME."
+    )
+    @click.option(
+        "--cluster",
+        type=flags.FILE,
+        metavar="FILE",
+        help="partitions: cluster.json, whose free bytes tell when disks are full.",
+    )
+    @click.option(
+        "--fleet-partitions",
+        default="",
+        metavar="FILE",
+        help="placement: partitions of many clusters, .parquet or a JSON object a line.",
+    )
+    @click.option("--fleet-brokers", default="", metavar="FILE", help="placement: their brokers.")
+    @click.option(
+        "--what-if",
+        "what_ifs",
+        type=flags.FILE,
+        metavar="FILE",
+        help="placement: plans to try on each cluster, as JSON. Default: a rebalance.",
     )
     @click.option("--run", type=flags.FILE, metavar="DIR", help="timeline: a run's directory.")
     @flags.many(
@@ -108,6 +132,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 def _analyze(options: dict[str, Any]) -> int:
     import sys
 
+    from zkmigrate.cli.placement import from_file
     from zkmigrate.spark.request import Request, parse_place
     from zkmigrate.spark.session import Bounds, submitted
     from zkmigrate.spark.verb import analyze
@@ -115,10 +140,14 @@ def _analyze(options: dict[str, Any]) -> int:
 
     names = _names(options["jobs"], options)
     zxid, on_dest = compared(options)
+    cluster: Path | None = options["cluster"]
+    what_ifs: Path | None = options["what_ifs"]
     request = Request(
         source=tuple(parse_place(text) for text in options["places"]),
         dest=tuple(parse_place(text) for text in options["dest_dirs"]),
         chroot=parse_chroot(options["chroot"]),
+        cluster=from_file(cluster) if cluster else None,
+        what_ifs=_what_ifs(what_ifs) if what_ifs else (),
         zxid=zxid,
         on_dest=on_dest,
         **{name: options[name] for name in _AS_GIVEN},
@@ -132,6 +161,18 @@ def _analyze(options: dict[str, Any]) -> int:
             flags.hint(line)
 
     return analyze(names, request, bounds, options["out"], click.echo, hint, as_json=as_json)
+
+
+def _what_ifs(path: Path) -> tuple[WhatIf, ...]:
+    """Raises UsageError."""
+    from zkmigrate.errors import UsageError
+    from zkmigrate.placement.what_if import parse
+
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}. Needed: a file of what-ifs") from error
+    return parse(content, str(path))
 
 
 def _names(text: str, options: dict[str, Any]) -> tuple[str, ...]:

@@ -15,10 +15,11 @@ from zkmigrate.cli import flags
 
 if TYPE_CHECKING:
     from zkmigrate.placement.cluster import Cluster
-    from zkmigrate.placement.plan import Refused
+    from zkmigrate.placement.plan import Notice, Refused
     from zkmigrate.placement.request import Choice, Rollout
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 _NOT_NEGATIVE = click.FloatRange(min=0)
 
@@ -44,8 +45,19 @@ _common: Callable[[F], F] = flags.together(
         metavar="PATH",
         help="With --zk-addr: above the metrics.",
     ),
+    click.option(
+        "--partitions",
+        type=flags.FILE,
+        metavar="PARQUET",
+        help="Beside one of these: sizes and rates, the table of analyze partitions.",
+    ),
     flags.number(
-        "--metrics-age", "metrics_age", "MINUTES", "With --zk-addr: how old metrics may be.", 60, least=0
+        "--metrics-age",
+        "metrics_age",
+        "MINUTES",
+        "With --zk-addr, --partitions: how old they may be.",
+        60,
+        least=0,
     ),
     click.option(
         "--map-string",
@@ -205,32 +217,55 @@ def _place(options: dict[str, Any], request: Any) -> int:
     from zkmigrate.placing import verb
 
     names = ("out", "page", "force", "ignore_warnings", "as_json")
+    cluster, notices = _cluster(options)
     given = {name: options[name] for name in names}
-    read = tuple(options[name] for name in ("cluster", "inventory") if options[name])
-    return verb.place(verb.Asked(_cluster(options), request, read=read, **given), click.echo)
+    read = tuple(options[name] for name in ("cluster", "inventory", "partitions") if options[name])
+    return verb.place(verb.Asked(cluster, request, read=read, **given, notices=notices), click.echo)
 
 
-def _cluster(options: dict[str, Any]) -> Cluster:
-    """The cluster that the options name. Raises UsageError, InventoryError, HostError and NoPlanError."""
+def _cluster(options: dict[str, Any]) -> tuple[Cluster, tuple[Notice, ...]]:
+    """The cluster that the options name, and what was noticed. Raises UsageError, InventoryError, HostError
+    and NoPlanError."""
     from zkmigrate.errors import UsageError
     from zkmigrate.placement import maps
 
     given = sum(bool(options[name]) for name in ("cluster", "inventory", "zk_addr"))
     if given != 1:
         one = "only one" if given else "one"
-        raise UsageError(f"needed: {one} of --cluster FILE, --inventory FILE and --zk-addr HOST:PORT")
+        beside = " beside --partitions, for sets, racks and free bytes" if options["partitions"] else ""
+        raise UsageError(f"needed: {one} of --cluster FILE, --inventory FILE and --zk-addr HOST:PORT{beside}")
     if not options["zk_addr"]:
-        _useless("--zk-addr", "zk_prefix", "zk_metrics_prefix", "metrics_age")
+        _useless("--zk-addr", "zk_prefix", "zk_metrics_prefix")
+        if not options["partitions"]:
+            _useless("--zk-addr or --partitions", "metrics_age")
     if options["inventory"]:
         cluster = _from_brokers(options["inventory"])
     else:
-        cluster = _from_zookeeper(options) if options["zk_addr"] else _from_file(options["cluster"])
+        cluster = _from_zookeeper(options) if options["zk_addr"] else from_file(options["cluster"])
+    notices: tuple[Notice, ...] = ()
+    if options["partitions"]:
+        cluster, notices = _measured(cluster, options["partitions"], options["metrics_age"])
     if options["map_string"]:
         cluster = maps.mapped(cluster, maps.parse(options["map_string"].encode(), "--map-string"))
-    return cluster
+    return cluster, notices
 
 
-def _from_file(path: Path) -> Cluster:
+def _measured(cluster: Cluster, path: Path, minutes: int) -> tuple[Cluster, tuple[Notice, ...]]:
+    from zkmigrate.placement import measured
+    from zkmigrate.placing import partitions
+
+    table = partitions.read(path)
+    if old := measured.too_old(table, _now_ms(), minutes):
+        _not_refused(old)
+    return _not_refused(measured.completed(cluster, table))
+
+
+def _now_ms() -> int:
+    return round(time.time() * 1000)
+
+
+def from_file(path: Path) -> Cluster:
+    """The cluster in a file. Raises UsageError."""
     from zkmigrate.errors import UsageError
     from zkmigrate.placement.cluster_file import parse
 
@@ -256,10 +291,10 @@ def _from_zookeeper(options: dict[str, Any]) -> Cluster:
     from zkmigrate.placing import live
 
     where = options["zk_addr"], options["zk_prefix"], options["zk_metrics_prefix"]
-    return _not_refused(live.read(*where, options["metrics_age"], round(time.time() * 1000)))
+    return _not_refused(live.read(*where, options["metrics_age"], _now_ms()))
 
 
-def _not_refused(found: Cluster | Refused) -> Cluster:
+def _not_refused(found: T | Refused) -> T:
     from zkmigrate.placement.plan import Refused
     from zkmigrate.placing.verb import refusal
 

@@ -423,6 +423,19 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def size(count: float) -> str:
+    """Bytes for people, such as ``1.5 GiB``."""
+    sign, left = "-" if count < 0 else "", float(abs(count))
+    for unit in _UNITS:
+        if left < 1024 or unit == _UNITS[-1]:
+            break
+        left /= 1024
+    return f"{sign}{left:.0f} B" if unit == "B" else f"{sign}{left:.1f} {unit}"
+
+
 def of_kind(rows: Rows, kind: str) -> Rows:
     """The samples of one kind."""
     return [(at, row) for at, row in rows if row.get("kind") == kind]

@@ -105,20 +105,25 @@ class _File:
 
 
 _ADAPTER = TypeAdapter(_File)
+_BROKERS = TypeAdapter(dict[StrictStr, _Broker])
 
 
 def parse(content: bytes, origin: str) -> Cluster:
     """The cluster in the content of a file. origin: names the file in errors. Raises ClusterFileError."""
-    raw = load_json(content, origin, f"JSON, {_NEEDED['']}")
+    return of(load_json(content, origin, f"JSON, {_NEEDED['']}"), origin)
+
+
+def of(raw: Any, origin: str) -> Cluster:
+    """The cluster in values as JSON has them, otherwise as ``parse``."""
     try:
         read = _ADAPTER.validate_python(raw)
     except ValidationError as error:
         told = error.errors(include_url=False, include_context=False)
-        raise ClusterFileError(_lines(origin, (_said(raw, one) for one in told))) from None
+        raise ClusterFileError(mistakes(origin, (_said(raw, one) for one in told))) from None
     del raw
     wrong = list(islice(_faults(read), _TOLD + 1))
     if wrong:
-        raise ClusterFileError(_lines(origin, wrong))
+        raise ClusterFileError(mistakes(origin, wrong))
     return Cluster.of(
         (_broker(int(id_), broker) for id_, broker in read.brokers.items()),
         (
@@ -126,6 +131,21 @@ def parse(content: bytes, origin: str) -> Cluster:
             for one in read.partitions
         ),
     )
+
+
+def brokers(raw: Any, origin: str) -> tuple[Broker, ...]:
+    """Brokers alone, by their ids. origin: names the place in errors. Raises ClusterFileError."""
+    try:
+        read = _BROKERS.validate_python(raw)
+    except ValidationError as error:
+        told = error.errors(include_url=False, include_context=False)
+        for one in told:
+            one["loc"] = ("brokers", *one["loc"])
+        raise ClusterFileError(mistakes(origin, (_said({"brokers": raw}, one) for one in told))) from None
+    wrong = [fault for id_, broker in read.items() for fault in _broker_faults(id_, broker)]
+    if wrong:
+        raise ClusterFileError(mistakes(origin, wrong))
+    return tuple(_broker(int(id_), broker) for id_, broker in read.items())
 
 
 def load_json(content: bytes, origin: str, needed: str) -> Any:
@@ -164,8 +184,8 @@ def _seen(value: object) -> str:
     return text if len(text) <= _SEEN_CHARS else f"{text[: _SEEN_CHARS - 1]}…"
 
 
-def _lines(origin: str, wrong: Iterable[str]) -> str:
-    """The first mistakes, a line each."""
+def mistakes(origin: str, wrong: Iterable[str]) -> str:
+    """The first mistakes of a file, a line each."""
     told = list(islice(wrong, _TOLD + 1))
     more = ["and more"] if len(told) > _TOLD else []
     return "\n".join(f"{origin}: {line}" for line in (*told[:_TOLD], *more))

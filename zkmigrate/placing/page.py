@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from zkmigrate.model.report import Table
+from zkmigrate.model.report import Table, size
 from zkmigrate.placement.plan import Notice, Plan
 from zkmigrate.placement.statistics import Statistics
 from zkmigrate.placing import text
@@ -64,7 +64,7 @@ def bars(title: str, of: Iterable[tuple[str, int, int]]) -> str:
                 "width": round(max(value, 0) / most * (_WIDTH - _LABELS - _WORDS), 1),
                 "height": _BAR,
                 "colour": colour,
-                "words": text.size(value),
+                "words": size(value),
                 "said": f"{name} {when}: {value} bytes free",
             }
             for at, (value, colour, when) in enumerate(
@@ -74,6 +74,6 @@ def bars(title: str, of: Iterable[tuple[str, int, int]]) -> str:
         shown = name if len(name) <= _NAME_CHARS else f"{name[: _NAME_CHARS - 1]}…"
         rows.append({"name": shown, "y": top, "bars": drawn})
     return render(
-        "placing/bars.svg", title=title, description=f"{len(rows)} names, at most {text.size(most)}",
+        "placing/bars.svg", title=title, description=f"{len(rows)} names, at most {size(most)}",
         width=_WIDTH, height=len(rows) * _ROW + 4, labels=_LABELS, rows=rows,
     )  # fmt: skip

@@ -6,25 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from zkmigrate.model.report import counted
+from zkmigrate.model.report import counted, size
 from zkmigrate.placement.log_dirs import inside, usage
 from zkmigrate.placement.plan import Notice, Plan
 from zkmigrate.placement.statistics import Spread, Statistics
 
 SHOWN = 20
 """So many moves are shown; files, page and JSON have all."""
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-
-
-def size(count: int) -> str:
-    """Bytes for people, such as ``1.5 GiB``."""
-    sign, left = "-" if count < 0 else "", float(abs(count))
-    for unit in _UNITS:
-        if left < 1024 or unit == _UNITS[-1]:
-            break
-        left /= 1024
-    return f"{sign}{left:.0f} B" if unit == "B" else f"{sign}{left:.1f} {unit}"
 
 
 def replicas(ids: Sequence[int]) -> str:

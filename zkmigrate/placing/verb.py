@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from zkmigrate.errors import UsageError, ZkmigrateError
-from zkmigrate.placement.check import faults, log_dir_faults, log_dirs_of, sets_of
-from zkmigrate.placement.cluster import Cluster, Name
-from zkmigrate.placement.leaders import barred
-from zkmigrate.placement.log_dirs import laid, levelled, narrowed
+from zkmigrate.placement.cluster import Cluster
 from zkmigrate.placement.maps import beside_plan, files, no_way_back
-from zkmigrate.placement.phases import cut
 from zkmigrate.placement.plan import Notice, Plan, Refused
-from zkmigrate.placement.rebalance import rebalance
-from zkmigrate.placement.rebuild import rebuild
+from zkmigrate.placement.planner import broken, planned
 from zkmigrate.placement.request import Rebalance, Rebuild
 from zkmigrate.placement.statistics import statistics
 from zkmigrate.placement.validation import Chosen, chosen
@@ -43,7 +38,7 @@ class BrokenPlanError(ZkmigrateError):
 class Asked:
     """What the call asks for. out: of the plan, None for the report alone. page: as HTML, None for none.
     read: the files that the request comes from. ignore_warnings: write the plan in spite of notices that
-    refuse."""
+    refuse. notices: of the cluster's source."""
 
     cluster: Cluster
     request: Rebalance | Rebuild
@@ -53,40 +48,12 @@ class Asked:
     force: bool = False
     ignore_warnings: bool = False
     as_json: bool = False
+    notices: tuple[Notice, ...] = ()
 
 
 def refusal(found: Refused) -> UsageError | NoPlanError:
     """The error that ends the verb."""
     return (UsageError if found.options else NoPlanError)(_why(found.reasons))
-
-
-def planned(cluster: Cluster, request: Rebalance | Rebuild) -> Plan | Refused:
-    """The whole plan: where replicas go, who leads, the maps on the way, and the log directories.
-
-    Where the copies do not fit into the directories, another plan is made that surely does.
-    """
-    found = chosen(cluster, request.choice)
-    if isinstance(found, Refused):
-        return found
-    names = {one.name for one in found.partitions}
-    plan = _laid(cluster, cluster, request, names)
-    if isinstance(plan, Refused) and any(one.id == "placement.no-log-dir" for one in plan.reasons):
-        again = _laid(cluster, narrowed(cluster), request, names)
-        plan = plan if isinstance(again, Refused) else again
-    if isinstance(plan, Refused) or not request.rollout.balance_log_dirs:
-        return plan
-    return levelled(plan, names, found.brokers)
-
-
-def _laid(
-    cluster: Cluster, seen: Cluster, request: Rebalance | Rebuild, names: Collection[Name]
-) -> Plan | Refused:
-    """seen: the cluster as the planners see it."""
-    plan = rebuild(seen, request) if isinstance(request, Rebuild) else rebalance(seen, request)
-    if isinstance(plan, Refused):
-        return plan
-    whole = cut(replace(plan, cluster=cluster), request.rollout, names)
-    return whole if isinstance(whole, Refused) else laid(whole)
 
 
 def place(asked: Asked, echo: Callable[[str], None], planner: Planner = planned) -> int:
@@ -100,10 +67,10 @@ def place(asked: Asked, echo: Callable[[str], None], planner: Planner = planned)
         raise refusal(plan)
     found = chosen(asked.cluster, asked.request.choice)
     told = statistics(plan.cluster, plan.moves, found.brokers if isinstance(found, Chosen) else None)
-    notices = (*plan.notices, *no_way_back(plan))
+    notices = (*asked.notices, *plan.notices, *no_way_back(plan))
     refusing = [] if asked.ignore_warnings else [one for one in notices if one.refuses]
     made = files(plan, asked.out.name if asked.out else "plan.json")
-    if wrong := _broken(asked, plan, made):
+    if wrong := broken(plan, asked.request, made):
         raise BrokenPlanError(
             f"the finished plan breaks a rule, and nothing is written: {wrong[0]}. Next: report this defect"
         )
@@ -129,20 +96,6 @@ def place(asked: Asked, echo: Callable[[str], None], planner: Planner = planned)
     if removed:
         echo(f"Removed, of an earlier plan: {', '.join(map(str, removed))}")
     return 0
-
-
-def _broken(asked: Asked, plan: Plan, made: Mapping[str, str]) -> Sequence[str]:
-    """What the independent checker says of the maps, read from what is written: the way back comes first."""
-    request, (_, *forward) = asked.request, made.values()
-    maps = [sets_of(content) for content in forward]
-    away = barred(request.rollout, sorted({one.topic for one in plan.cluster.partitions}))
-    wrong = faults(
-        plan.cluster,
-        maps,
-        replication=request.replication if isinstance(request, Rebuild) else 0,
-        away=None if isinstance(away, Refused) else away,
-    )
-    return wrong or log_dir_faults(plan.cluster, maps, [log_dirs_of(content) for content in forward])
 
 
 def _refuse_one_file_for_two(asked: Asked) -> None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zkmigrate.errors import UsageError
+from zkmigrate.placement.cluster import Cluster
 from zkmigrate.spark.sources.files import File, files
 from zkmigrate.zookeeper.data.jute import JUTE_MAXBUFFER
 from zkmigrate.zookeeper.data.logdir import is_log_or_snapshot
 from zkmigrate.zookeeper.data.tail import data_end
 from zkmigrate.zookeeper.data.txnlog import log_zxid
+
+if TYPE_CHECKING:  # needs pydantic, which a cluster's machines may lack
+    from zkmigrate.placement.what_if import WhatIf
 
 SMALL = 256 << 20
 """Bytes of all servers together, up to which Spark's start and planning take longer than the data."""
@@ -48,8 +53,10 @@ class Request:
 
     For single jobs: zxid at which trees are compared; after_cut: dest was cut over; on_dest: sessions
     (signed) known to be clients of dest; watches: saved answers to wchp; server_logs: ZooKeeper's text logs;
-    broker_dirs: brokers' log directories; broker_logs: brokers' text logs; broker_log_zone: their time zone;
-    client_history: of real clients; run: the folder of a finished run."""
+    broker_dirs: brokers' log directories; cluster: with their free bytes; broker_logs: brokers' text logs;
+    broker_log_zone: their time zone; client_history: of real clients; run: the folder of a finished run.
+    fleet_partitions, fleet_brokers: tables of many clusters; what_ifs: plans to try on them, none for one by
+    default."""
 
     source: tuple[Place, ...]
     dest: tuple[Place, ...] = ()
@@ -65,6 +72,10 @@ class Request:
     watches: tuple[Path, ...] = ()
     server_logs: tuple[str, ...] = ()
     broker_dirs: tuple[str, ...] = ()
+    cluster: Cluster | None = None
+    fleet_partitions: str = ""
+    fleet_brokers: str = ""
+    what_ifs: tuple[WhatIf, ...] = ()
     broker_logs: tuple[str, ...] = ()
     client_history: tuple[str, ...] = ()
     run: Path | None = None
@@ -77,9 +88,12 @@ class Request:
 
 
 def is_small(request: Request, most: int = SMALL) -> bool:
-    """Whether all logs and snapshots of a request have at most `most` bytes. False with files of brokers and
-    clients, and with text logs, whose sizes are not read here."""
-    others = (request.broker_dirs, request.broker_logs, request.client_history, request.server_logs)
+    """Whether all logs and snapshots of a request have at most `most` bytes. False with files of brokers,
+    clients and fleets, and with text logs, whose sizes are not read here."""
+    others = (
+        request.broker_dirs, request.broker_logs, request.client_history, request.server_logs,
+        request.fleet_partitions,
+    )  # fmt: skip
     if any(others) or request.run:
         return False
     left = min(most, SMALL_TREES) if request.dest else most

@@ -161,12 +161,15 @@ def _frames(folder: Path, found: Section, *, here: bool) -> None:
 
 
 def _title(request: Request) -> str:
+    if not (request.source or request.dest):
+        return "Kafka"
     return f"ZooKeeper before the move of {request.chroot}" if request.chroot != "/" else "ZooKeeper"
 
 
 def _intro(request: Request) -> str:
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     run_events = (str(request.run),) if request.run else ()
-    more = (*request.broker_dirs, *run_events, *request.client_history, *request.broker_logs)
+    fleet = filter(None, (request.fleet_partitions, request.fleet_brokers))
+    more = (*request.broker_dirs, *run_events, *request.client_history, *request.broker_logs, *fleet)
     places = ", ".join((*(place.path for place in (*request.source, *request.dest)), *more))
     return f"Made {now} from {places}. All times are UTC; those of ZooKeeper's log by the leader's clock."

@@ -17,8 +17,8 @@ from zkmigrate.placement.cluster import Broker, Cluster, LogDir, Partition
 from zkmigrate.placement.log_dirs import Usage, after, laid, levelled, narrowed, several, usage
 from zkmigrate.placement.maps import files
 from zkmigrate.placement.plan import Plan, Reassignment, Refused
+from zkmigrate.placement.planner import planned
 from zkmigrate.placement.request import By, Choice, Rebalance, Rebuild, Rollout
-from zkmigrate.placing.verb import planned
 
 
 def broker(id_: int, **free: int) -> Broker:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from zkmigrate.model.report import size
 from zkmigrate.placement.cluster import Broker, Cluster, Partition
 from zkmigrate.placement.plan import Notice, Plan, Reassignment
 from zkmigrate.placement.statistics import statistics
@@ -31,7 +32,7 @@ PLAN = Plan(CLUSTER, MOVES, limited="a limit")
     ],
 )
 def test_sizes(count: int, said: str) -> None:
-    assert text.size(count) == said
+    assert size(count) == said
 
 
 def test_r14_what_the_report_says() -> None:

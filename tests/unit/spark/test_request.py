@@ -76,7 +76,7 @@ def test_a_snapshot_counts_whole(tmp_path: Path) -> None:
     "more",
     [
         {"broker_dirs": ("/b",)}, {"broker_logs": ("/l",)}, {"client_history": ("/h",)},
-        {"server_logs": ("/s",)}, {"run": Path("/r")},
+        {"server_logs": ("/s",)}, {"run": Path("/r")}, {"fleet_partitions": "/p"},
     ],
 )  # fmt: skip
 def test_what_is_not_looked_at_may_be_large(log: Path, more: dict[str, Any]) -> None:

@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 
 JOBS = (
     "tenants", "writers", "quiet", "sessions", "continuity", "proof", "diff", "partitions", "timeline",
+    "placement",
 )  # fmt: skip
 """By name, in the order of the page; each is a module here."""
 
-OWN_INPUT = {"proof": "dest_dirs", "diff": "dest_dirs", "partitions": "broker_dirs", "timeline": "run"}
+OWN_INPUT = {
+    "proof": "dest_dirs", "diff": "dest_dirs", "partitions": "broker_dirs", "timeline": "run",
+    "placement": "fleet_partitions",
+}  # fmt: skip
 """Jobs that read more than source's directories, with the option for it: ``all`` skips those without it."""
 
 

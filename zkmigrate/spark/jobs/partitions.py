@@ -1,28 +1,36 @@
 """partitions: how large each partition's replicas are and how fast they grow, by broker, from the brokers'
-log directories: the base for planning a removal of brokers or a rebalance."""
+log directories: the base for planning a removal of brokers or a rebalance. With the cluster's free bytes it
+also tells when disks are full."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import reduce
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from zkmigrate.errors import UsageError
+from zkmigrate.model.report import size
 from zkmigrate.spark.charts import Bar, bars
+from zkmigrate.spark.forecast import ALL, HOURS_OF_A_DAY, Disk, Held, Hour, disks, hours
 from zkmigrate.spark.input import Input, only, seconds
 from zkmigrate.spark.plain_rows import Cell, moment, plain, table
-from zkmigrate.spark.reading import task_reader
+from zkmigrate.spark.reading import local_frame, task_reader
 from zkmigrate.spark.request import parse_place
 from zkmigrate.spark.section import Picture, Section
 
 _WINDOWS = {"hour": 3600, "day": 86400}
 """In seconds, up to the newest data."""
+_HOURS_SEEN = 7 * 24
+"""Hours up to the newest data of which the hours of the day are told."""
 _UNEVEN, _UNEVEN_BYTES = 0.1, 1 << 20
 """Replicas differ a lot from this share of the largest on, and at least by this many bytes."""
 _REPLICA = ("broker", "topic", "partition")
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def run(input: Input) -> Section:
@@ -42,8 +50,9 @@ def run(input: Input) -> Section:
     rows = reduce(DataFrame.unionByName, read).persist()
     found = rows.filter(F.col("base_offset").isNotNull())
     ends = _ends(found)
-    frame = _replicas(found, ends).persist()
-    return _section(input, rows, frame, ends)
+    segments = _segments(found)
+    frame = _replicas(segments, ends).persist()
+    return _section(input, rows, frame, ends, _hours(segments, ends))
 
 
 def _ends(found: DataFrame) -> Row:
@@ -58,20 +67,26 @@ def _ends(found: DataFrame) -> Row:
     return only(row)
 
 
-def _replicas(found: DataFrame, ends: Row) -> DataFrame:
-    """A row for each replica in use: its size, and its growth in the newest hour and day."""
+def _segments(found: DataFrame) -> DataFrame:
+    """Segments in use with the seconds of their first and last record, and the bytes written between."""
     order = Window.partitionBy(*_REPLICA, "dir").orderBy("base_offset")
     last = seconds("last_timestamp")
     # A segment whose headers have no time begins where the one before it ends.
     first = F.least(last, F.coalesce(seconds("first_timestamp"), F.lag(last).over(order), last))
-    segments = found.filter("state = 'current'").withColumns(
+    return found.filter("state = 'current'").withColumns(
         {"first": first, "last": last, "written": F.coalesce("record_bytes", "bytes")}
     )
+
+
+def _replicas(segments: DataFrame, ends: Row) -> DataFrame:
+    """A row for each replica in use: its size, and its growth in the newest hour and day."""
+    until = None if ends.newest is None else datetime.fromtimestamp(ends.newest, UTC)
     grouped = segments.groupBy(*_REPLICA).agg(
         F.count("*").alias("segments"),
         F.sum("bytes").alias("bytes"),
         F.sum("written").alias("record_bytes"),
         F.count_distinct("dir").alias("dirs"),
+        F.min("dir").alias("dir"),
         F.min("first").alias("since"),
         F.min("first_timestamp").alias("first_timestamp"),
         F.max("last_timestamp").alias("last_timestamp"),
@@ -86,7 +101,48 @@ def _replicas(found: DataFrame, ends: Row) -> DataFrame:
         ),
     )
     rates = {f"per_second_{name}": _rate(ends, name, window) for name, window in _WINDOWS.items()}
-    return grouped.withColumns(rates).drop("since")
+    return grouped.withColumns({**rates, "until": F.lit(until).cast("timestamp")}).drop("since")
+
+
+def _hours(segments: DataFrame, ends: Row) -> list[Hour]:
+    """The hours of the day that the newest week covers, each written evenly from segment to segment."""
+    if ends.newest is None:
+        return []
+    first = math.ceil(max(ends.oldest, ends.newest - _HOURS_SEEN * 3600) / 3600)
+    last = math.floor(ends.newest / 3600) - 1
+    if last < first:
+        return []
+    begin, end = F.lit(float(first * 3600)), F.lit(float((last + 1) * 3600))
+    number = F.sequence(
+        F.floor(F.greatest("first", begin) / 3600).cast("long"),
+        F.floor(F.least("last", end - 1) / 3600).cast("long"),
+    )
+    inside = segments.filter((F.col("last") >= begin) & (F.col("first") < end))
+    start, span = F.col("hour") * 3600, F.col("last") - F.col("first")
+    covered = F.least("last", start + 3600) - F.greatest("first", start)
+    share = F.when(span > 0, F.greatest(F.lit(0.0), covered) / span).otherwise(1.0)
+    by_hour = (
+        inside.withColumn("hour", F.explode(number))
+        .groupBy("broker", "hour")
+        .agg(F.sum(share * F.col("written")).alias("written"))
+    )
+    written: dict[str, dict[int, float]] = {}
+    for row in by_hour.collect():
+        written.setdefault(row.broker, {})[int(row.hour)] = float(row.written)
+    return hours(written, first, last)
+
+
+def _disks(input: Input, frame: DataFrame, ends: Row) -> list[Disk]:
+    """When each disk is full; none without the cluster's free bytes."""
+    cluster = input.request.cluster
+    if cluster is None or ends.newest is None:
+        return []
+    kept = F.when(F.col("first_offset") == 0, F.col("per_second_day")).otherwise(0.0)
+    grouped = frame.groupBy("broker", "dir").agg(
+        F.sum("bytes").alias("bytes"), F.sum("per_second_day").alias("written"), F.sum(kept).alias("kept")
+    )
+    held = [Held(row.broker, row.dir, row.bytes, row.written, row.kept) for row in grouped.collect()]
+    return disks(held, cluster, ends.newest)
 
 
 def _share(ends: Row, window: int) -> Column:
@@ -122,13 +178,19 @@ def _brokers(rows: DataFrame, frame: DataFrame) -> DataFrame:
         F.count_if(F.col("rest") == "torn").alias("torn"),
         F.count("corrupt").alias("corrupt"),
     )
-    grown = frame.groupBy("broker").agg(
-        F.count("*").alias("partitions"),
-        F.sum("segments").alias("segments"),
-        F.sum("per_second_hour").alias("per_second_hour"),
-        F.sum("per_second_day").alias("per_second_day"),
-        F.sum("dated_by_file").alias("dated_by_file"),
-        F.count_if(F.col("dirs") > 1).alias("in_two_dirs"),
+    copied = F.max("bytes").over(Window.partitionBy("topic", "partition"))
+    grown = (
+        frame.withColumn("copied", copied)
+        .groupBy("broker")
+        .agg(
+            F.count("*").alias("partitions"),
+            F.sum("copied").alias("removal_bytes"),
+            F.sum("segments").alias("segments"),
+            F.sum("per_second_hour").alias("per_second_hour"),
+            F.sum("per_second_day").alias("per_second_day"),
+            F.sum("dated_by_file").alias("dated_by_file"),
+            F.count_if(F.col("dirs") > 1).alias("in_two_dirs"),
+        )
     )
     numbers = [name for name in grown.columns if name != "broker"]
     return held.join(grown, "broker", "left").na.fill(0, numbers).orderBy("broker")
@@ -150,8 +212,9 @@ def _uneven(frame: DataFrame) -> DataFrame:
     return grouped.filter(wanted).withColumn("apart", apart).orderBy(F.desc("apart"), "topic", "partition")
 
 
-def _section(input: Input, rows: DataFrame, frame: DataFrame, ends: Row) -> Section:
+def _section(input: Input, rows: DataFrame, frame: DataFrame, ends: Row, by_hour: list[Hour]) -> Section:
     top = input.request.top
+    by_disk = _disks(input, frame, ends)
     brokers, uneven = _brokers(rows, frame), _uneven(frame)
     by_broker, differing = brokers.collect(), uneven.limit(top).collect()
     ordered = frame.orderBy(F.desc("bytes"), "topic", "partition", "broker")
@@ -165,9 +228,21 @@ def _section(input: Input, rows: DataFrame, frame: DataFrame, ends: Row) -> Sect
         name: _skew([float(row[f"current_{name}" if name == "bytes" else name]) for row in by_broker])
         for name in ("bytes", "partitions", "per_second_hour", "per_second_day")
     }
-    answer = " ".join(_sentences(by_broker, largest, skew, uneven.count(), double, ends))
+    quiet = [hour for hour in by_hour if hour.broker == ALL]
+    busiest_broker = {
+        one.hour: max(
+            (other for other in by_hour if other.hour == one.hour and other.broker != ALL), key=_p95
+        )
+        for one in quiet
+    }
+    sentences = _sentences(by_broker, largest, skew, uneven.count(), double, ends)
+    answer = " ".join([*sentences, *_forecast(by_disk, quiet)])
     figures = {
         "brokers": [plain(row) for row in by_broker],
+        "disks": [
+            asdict(disk) | {"full": _iso(disk.full), "full_kept": _iso(disk.full_kept)} for disk in by_disk
+        ],
+        "hours": [asdict(hour) for hour in by_hour],
         "skew": skew,
         "largest": [plain(row) for row in largest],
         "busiest": [plain(row) for row in busiest],
@@ -181,7 +256,14 @@ def _section(input: Input, rows: DataFrame, frame: DataFrame, ends: Row) -> Sect
     }
     tables = [
         table("brokers", "Brokers", by_broker, _BROKER_COLUMNS,
-              "torn: segments whose last batch is cut off, or was being written."),
+              "torn: segments whose last batch is cut off, or was being written. to move: what a removal of "
+              "the broker copies."),
+        table("disks", "Disks", by_disk[:top], _DISK_COLUMNS,
+              "full: at the day's rate if nothing is removed. with retention: only replicas that still have "
+              "their first record grow."),
+        table("hours", "Quietest hours of the day (UTC)", quiet, _hour_columns(busiest_broker),
+              f"In bytes per second, of the newest {_HOURS_SEEN // 24} days at most. Hours look quieter "
+              "where retention removed data."),
         table("largest", "Largest partitions", largest, _REPLICA_COLUMNS, wide=(0,)),
         table("busiest", "Fastest growing partitions", busiest, _REPLICA_COLUMNS, wide=(0,)),
         table("unlike", "Replicas that differ in size", differing, _UNEVEN_COLUMNS,
@@ -199,6 +281,10 @@ def _section(input: Input, rows: DataFrame, frame: DataFrame, ends: Row) -> Sect
         )
     )  # fmt: skip
     frames = {"partitions": ordered, "brokers": brokers, "unlike": uneven, "segments": rows}
+    for name, values in (("disks", by_disk), ("hours", by_hour)):
+        if values:
+            made = pa.Table.from_pylist([asdict(value) for value in values], _SCHEMAS[name])
+            frames[name] = local_frame(input.spark, made)
     shown = tuple(one for one in tables if one.rows or one.id in ("brokers", "largest", "busiest"))
     return Section("Partitions", answer, figures, shown, pictures, frames)
 
@@ -265,16 +351,44 @@ def _sentences(
     return sentences
 
 
-def size(count: float) -> str:
-    """Bytes for people."""
-    value, unit = float(count), 0
-    while value >= 1024 and unit < len(_UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{value:.{int(unit > 0)}f} {_UNITS[unit]}"
+def _forecast(by_disk: list[Disk], quiet: list[Hour]) -> Iterator[str]:
+    """The first disk to be full, and the hours to move in."""
+    if by_disk and by_disk[0].full:
+        disk = by_disk[0]
+        yield (
+            f"The first full disk is {disk.dir or 'all'} of broker {disk.broker}, on {moment(disk.full)} UTC "
+            "at the day's rate if nothing is removed."
+        )
+    elif any(disk.free is not None for disk in by_disk):
+        yield "No disk is full within ten years at the day's rate."
+    if unknown := sorted({disk.broker for disk in by_disk if disk.free is None}):
+        yield f"The cluster's file has no free bytes of {', '.join(unknown)}."
+    if len(quiet) == HOURS_OF_A_DAY and quiet[0].p95 < quiet[-1].p95:
+        least, most = quiet[0], quiet[-1]
+        yield (
+            f"The quietest hour begins at {least.hour:02}:00 UTC ({size(least.p95)} a second at the 95th "
+            f"percentile), the busiest at {most.hour:02}:00 ({size(most.p95)})."
+        )
+
+
+def _p95(hour: Hour) -> float:
+    return hour.p95
+
+
+def _iso(at: datetime | None) -> str | None:
+    return at.isoformat() if at else None
 
 
 def _clock(at: float) -> str:
     return moment(datetime.fromtimestamp(at, UTC))
+
+
+def _hour_columns(busiest: Mapping[int, Hour]) -> list[tuple[str, Cell]]:
+    return [
+        ("hour", lambda hour: f"{hour.hour:02}:00"), ("p95", lambda hour: size(hour.p95)),
+        ("mean", lambda hour: size(hour.mean)), ("busiest broker", lambda hour: busiest[hour.hour].broker),
+        ("its p95", lambda hour: size(busiest[hour.hour].p95)), ("days", lambda hour: hour.seen),
+    ]  # fmt: skip
 
 
 def _size(column: str) -> Cell:
@@ -290,10 +404,27 @@ _RATES: list[tuple[str, Cell]] = [
 ]  # fmt: skip
 _BROKER_COLUMNS: list[tuple[str, Cell]] = [
     ("broker", "broker"), ("dirs", "dirs"), ("replicas", "partitions"), ("segments", "segments"),
-    ("held", _size("current_bytes")), *_RATES, ("future", _size("future_bytes")),
-    ("deleted", _size("deleted_bytes")), ("stray", _size("stray_bytes")), ("torn", "torn"),
-    ("not read", "corrupt"),
+    ("held", _size("current_bytes")), ("to move", _size("removal_bytes")), *_RATES,
+    ("future", _size("future_bytes")), ("deleted", _size("deleted_bytes")),
+    ("stray", _size("stray_bytes")), ("torn", "torn"), ("not read", "corrupt"),
 ]  # fmt: skip
+_DISK_COLUMNS: list[tuple[str, Cell]] = [
+    ("broker", lambda disk: disk.broker), ("dir", lambda disk: disk.dir or "all"),
+    ("held", lambda disk: size(disk.bytes)), ("per second, day", lambda disk: size(disk.per_second)),
+    ("free", lambda disk: "?" if disk.free is None else size(disk.free)),
+    ("full (UTC)", lambda disk: moment(disk.full)), ("with retention", lambda disk: moment(disk.full_kept)),
+]  # fmt: skip
+_TIME = pa.timestamp("us", "UTC")
+_SCHEMAS = {
+    "disks": pa.schema([
+        ("broker", pa.string()), ("dir", pa.string()), ("bytes", pa.int64()), ("per_second", pa.float64()),
+        ("free", pa.int64()), ("full", _TIME), ("full_kept", _TIME),
+    ]),
+    "hours": pa.schema([
+        ("broker", pa.string()), ("hour", pa.int32()), ("seen", pa.int32()), ("mean", pa.float64()),
+        ("p95", pa.float64()),
+    ]),
+}  # fmt: skip
 _REPLICA_COLUMNS: list[tuple[str, Cell]] = [
     ("partition", _name), ("broker", "broker"), ("held", _size("bytes")), ("segments", "segments"), *_RATES,
     ("offsets", lambda row: f"{row.first_offset} to {'?' if row.next_offset is None else row.next_offset}"),

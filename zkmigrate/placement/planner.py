@@ -1,0 +1,61 @@
+"""The whole planner: a cluster and a request become a plan, and an independent check reads its maps."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from zkmigrate.placement.check import faults, log_dir_faults, log_dirs_of, sets_of
+from zkmigrate.placement.cluster import Cluster, Name
+from zkmigrate.placement.leaders import barred
+from zkmigrate.placement.log_dirs import laid, levelled, narrowed
+from zkmigrate.placement.phases import cut
+from zkmigrate.placement.plan import Plan, Refused
+from zkmigrate.placement.rebalance import rebalance
+from zkmigrate.placement.rebuild import rebuild
+from zkmigrate.placement.request import Rebalance, Rebuild
+from zkmigrate.placement.validation import chosen
+
+
+def planned(cluster: Cluster, request: Rebalance | Rebuild) -> Plan | Refused:
+    """The whole plan: where replicas go, who leads, the maps on the way, and the log directories.
+
+    Where the copies do not fit into the directories, another plan is made that surely does.
+    """
+    found = chosen(cluster, request.choice)
+    if isinstance(found, Refused):
+        return found
+    names = {one.name for one in found.partitions}
+    plan = _laid(cluster, cluster, request, names)
+    if isinstance(plan, Refused) and any(one.id == "placement.no-log-dir" for one in plan.reasons):
+        again = _laid(cluster, narrowed(cluster), request, names)
+        plan = plan if isinstance(again, Refused) else again
+    if isinstance(plan, Refused) or not request.rollout.balance_log_dirs:
+        return plan
+    return levelled(plan, names, found.brokers)
+
+
+def _laid(
+    cluster: Cluster, seen: Cluster, request: Rebalance | Rebuild, names: Collection[Name]
+) -> Plan | Refused:
+    """seen: the cluster as the planners see it."""
+    plan = rebuild(seen, request) if isinstance(request, Rebuild) else rebalance(seen, request)
+    if isinstance(plan, Refused):
+        return plan
+    whole = cut(replace(plan, cluster=cluster), request.rollout, names)
+    return whole if isinstance(whole, Refused) else laid(whole)
+
+
+def broken(plan: Plan, request: Rebalance | Rebuild, made: Mapping[str, str]) -> Sequence[str]:
+    """What the independent checker says of a plan's files, as ``maps.files`` makes them. The first of them is
+    the way back, which is not read."""
+    _, *forward = made.values()
+    maps = [sets_of(content) for content in forward]
+    away = barred(request.rollout, sorted({one.topic for one in plan.cluster.partitions}))
+    wrong = faults(
+        plan.cluster,
+        maps,
+        replication=request.replication if isinstance(request, Rebuild) else 0,
+        away=None if isinstance(away, Refused) else away,
+    )
+    return wrong or log_dir_faults(plan.cluster, maps, [log_dirs_of(content) for content in forward])
