@@ -6,9 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from click.testing import CliRunner
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.unit.kafka_segments import batch, put, unpack
+from zkmigrate.cli.main import cli
 from zkmigrate.errors import UsageError
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import partitions
@@ -17,6 +19,7 @@ from zkmigrate.spark.request import Request
 UUID = "f60c9836d10b4fb9b5763e8ede4aa9dc"
 NEWEST = 1_790_000_000
 MIB = 1 << 20
+EMPTY = '{"format": 1, "servers": {}, "files": [], "left": []}'
 
 
 def ago(seconds: int) -> int:
@@ -84,6 +87,33 @@ def test_sizes_and_rates_of_two_brokers(two: tuple[str, str, str], spark: SparkS
     assert "2 brokers (1, 2), 7 replicas" in found.answer
     assert "twice-0 in 2 directories" in found.answer
     assert found.held is None
+
+
+def test_figures_of_collected_directories_are_those_of_the_directories(
+    two: tuple[str, str, str], spark: SparkSession, tmp_path: Path
+) -> None:
+    a, b, c = (place.removeprefix("file://") for place in two)
+    out = str(tmp_path / "collected")
+    words = ["collect", "--broker-dirs", f"x={a}", f"x={b}", f"y={c}", "--out", out]
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    named = (f"x={a}", f"x={b}", f"y={c}")
+    wanted = partitions.run(Input(spark, Request((), broker_dirs=named)))
+    found = partitions.run(Input(spark, Request((), broker_dirs=(out,))))
+    assert (found.figures, found.answer) == (wanted.figures, wanted.answer)
+    for name, frame in wanted.frames.items():
+        assert isinstance(frame, DataFrame)
+        other = found.frames[name]
+        assert isinstance(other, DataFrame)
+        assert other.schema == frame.schema
+        assert sorted(map(str, other.collect())) == sorted(map(str, frame.collect()))
+    (day,) = (tmp_path / "collected" / "y").iterdir()
+    one = partitions.run(Input(spark, Request((), broker_dirs=(str(day),))))
+    assert [row["broker"] for row in one.figures["brokers"]] == ["y"]
+    with pytest.raises(UsageError, match="without a name"):
+        partitions.run(Input(spark, Request((), broker_dirs=(f"z={out}",))))
+    (tmp_path / "collected" / "manifest.json").write_text(EMPTY)
+    with pytest.raises(UsageError, match="has no broker's segments"):
+        partitions.run(Input(spark, Request((), broker_dirs=(out,))))
 
 
 def test_a_real_brokers_directory_reads_as_kafka_reads_it(tmp_path: Path, spark: SparkSession) -> None:

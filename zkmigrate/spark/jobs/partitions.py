@@ -3,19 +3,23 @@ log directories: the base for planning a removal of brokers or a rebalance."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import reduce
+from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from zkmigrate.errors import UsageError
+from zkmigrate.kafka.disks.days import newest
 from zkmigrate.spark.charts import Bar, bars
 from zkmigrate.spark.input import Input, only, seconds
 from zkmigrate.spark.plain_rows import Cell, moment, plain, table
 from zkmigrate.spark.reading import task_reader
-from zkmigrate.spark.request import parse_place
+from zkmigrate.spark.request import Place, parse_place
 from zkmigrate.spark.section import Picture, Section
+from zkmigrate.zookeeper.disks.manifest import DAY, MANIFEST, load
 
 _WINDOWS = {"hour": 3600, "day": 86400}
 """In seconds, up to the newest data."""
@@ -33,17 +37,41 @@ def run(input: Input) -> Section:
         raise UsageError(
             "partitions reads brokers' log directories. Needed: --broker-dir [NAME=]DIR, of each"
         )
-    by_name: dict[str, list[str]] = {}
-    for place in places:
-        by_name.setdefault(place.server, []).append(place.path)
-    reader = task_reader(input.spark, "kafkalogdir")
-    read = [reader.option("broker", name).load(paths) for name, paths in by_name.items()]
     # Each answer below reads all of it again otherwise.
-    rows = reduce(DataFrame.unionByName, read).persist()
+    rows = reduce(DataFrame.unionByName, _tables(input, places)).persist()
     found = rows.filter(F.col("base_offset").isNotNull())
     ends = _ends(found)
     frame = _replicas(found, ends).persist()
     return _section(input, rows, frame, ends)
+
+
+def _tables(input: Input, places: Sequence[Place]) -> Iterator[DataFrame]:
+    """The segments in log directories, and those that collect has found in some."""
+    by_name: dict[str, list[str]] = {}
+    for place in places:
+        days = _newest_days(place)
+        if days:
+            yield input.spark.read.parquet(*days)
+        else:
+            by_name.setdefault(place.server, []).append(place.path)
+    reader = task_reader(input.spark, "kafkalogdir")
+    for name, paths in by_name.items():
+        yield reader.option("broker", name).load(paths)
+
+
+def _newest_days(place: Place) -> list[str]:
+    """The newest file of each broker in a folder that collect has filled; a file that is one itself. Raises
+    UsageError for a name, since each file has its brokers' own."""
+    path = Path(place.path)
+    days = [place.path] if DAY.fullmatch(path.name) else []
+    if (path / MANIFEST).is_file():
+        manifest = load(path)
+        days = [str(manifest.path(*entry.key)) for entry in newest(manifest).values()]
+        if not days:
+            raise UsageError(f"{path} has no broker's segments. Needed: collect --broker-dirs --out {path}")
+    if days and place.server:
+        raise UsageError(f"{place.server}={path} has the names of its brokers. Needed: {path} without a name")
+    return days
 
 
 def _ends(found: DataFrame) -> Row:

@@ -182,16 +182,19 @@ def test_a_connection_that_breaks_is_the_hosts_failure(sshd: Sshd, tmp_path: Pat
     (tmp_path / "file").write_bytes(b"x")
     with Transport(daemon.inventory(sshd)) as transport:
         connection = transport.connection("s1")
-        with connection.pipeline(30) as opened, pytest.raises(TransportError, match="its SFTP server|broke"):
-            for _ in opened.run(tried(Range(f"{tmp_path}/file", 0, 9)) for _ in range(10_000)):
-                connection.close()
+        with connection.pipeline(30) as opened:
+            answers = opened.run(tried(Range(f"{tmp_path}/file", 0, 9)) for _ in range(10_000))
+            assert next(answers) == b"x"
+            connection.close()
+            with pytest.raises(TransportError, match=r"its SFTP server|broke"):
+                list(answers)
 
 
 def test_a_host_without_sftp_is_told(tmp_path: Path) -> None:
     with (
         daemon.running(tmp_path, "ForceCommand /bin/false") as running,
         Transport(daemon.inventory(running)) as transport,
-        pytest.raises(TransportError, match="its SFTP server closed the channel|SFTP failed|broke"),
+        pytest.raises(TransportError, match=r"its SFTP server closed the channel|SFTP failed|broke"),
         transport.connection("s1").pipeline(30),
     ):
         pass
