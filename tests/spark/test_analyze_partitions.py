@@ -111,6 +111,9 @@ def test_figures_of_collected_directories_are_those_of_the_directories(
     assert [row["broker"] for row in one.figures["brokers"]] == ["y"]
     with pytest.raises(UsageError, match="without a name"):
         partitions.run(Input(spark, Request((), broker_dirs=(f"z={out}",))))
+    day.with_name("2020-01-01.parquet").write_bytes(day.read_bytes())
+    days = spark.read.parquet(f"{out}/*/*.parquet").select("broker", "_metadata.file_name").distinct()
+    assert sorted(days.collect()) == sorted([("x", day.name), ("y", day.name), ("y", "2020-01-01.parquet")])
     (tmp_path / "collected" / "manifest.json").write_text(EMPTY)
     with pytest.raises(UsageError, match="has no broker's segments"):
         partitions.run(Input(spark, Request((), broker_dirs=(out,))))

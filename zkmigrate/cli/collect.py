@@ -81,6 +81,8 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     def collect(**options: Any) -> None:
         """Copy the logs and snapshots of servers into a folder, for analyze, prove and zxid.
 
+        With --broker-dirs, read a few KB of each of brokers' segments, for analyze partitions.
+
         A second call copies only what is new. Hosts need an sshd with SFTP and an account that may read the
         files. The servers may run.
         """

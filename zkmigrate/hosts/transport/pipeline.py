@@ -21,9 +21,9 @@ from zkmigrate.model.fact import Cause
 
 T = TypeVar("T")
 
-TOGETHER = 64
+TOGETHER = 128
 """Jobs under way. sshd's window for requests has room for all of theirs, so sending never waits for replies;
-and each may hold three files open, of the 1024 that an sftp-server usually may."""
+and each may hold three files open, of the 1024 that an sftp-server may by default."""
 
 _INIT, _VERSION, _OPEN, _CLOSE, _READ, _OPENDIR, _READDIR, _STAT = 1, 2, 3, 4, 5, 11, 12, 17
 _STATUS, _HANDLE, _DATA, _NAME, _ATTRS = 101, 102, 103, 104, 105

@@ -286,8 +286,8 @@ class Collector:
         self._outcome.bytes_read += count
         if self._interval.due() and self._outcome.counts:
             name, counts = list(self._outcome.counts.items())[-1]
-            told = f"{counted(counts.segments, 'segment')}, {counts.read} of them read"
-            self._hint(f"{name}: {told}; {megabytes(self._outcome.bytes_read)} came in all")
+            came = megabytes(self._outcome.bytes_read)
+            self._hint(f"{name}: {counted(counts.read, 'segment')} read; {came} came in all")
 
 
 class _Reader:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -64,15 +65,27 @@ def test_a_job_may_end_without_a_question(pipeline: Pipeline) -> None:
     assert list(pipeline.run(none(n) for n in range(200))) == list(range(200))
 
 
-def test_every_file_is_closed_again(pipeline: Pipeline, tmp_path: Path) -> None:
-    """An sftp-server may hold some thousand files open."""
-    (tmp_path / "file").write_bytes(b"x")
-    asks = [
-        tried(ask) for _ in range(3000) for ask in (Range(f"{tmp_path}/file", 0, 9), Listing(str(tmp_path)))
-    ]
-    answers = list(pipeline.run(asks))
-    assert answers.count(b"x") == 3000
-    assert not [one for one in answers if isinstance(one, OSError)]
+def several(asks: Iterable[Listing | Range]) -> Job[list[object]]:
+    """The answers to all of these, one after the other."""
+    answers = []
+    for ask in asks:
+        answers.append((yield from tried(ask)))
+    return answers
+
+
+def test_few_files_are_open_at_a_time(tmp_path: Path) -> None:
+    names = ("1", "2", "3")
+    for name in names:
+        (tmp_path / name).write_bytes(b"x")
+    folder = tmp_path / "sshd"
+    folder.mkdir()
+    with daemon.running(folder) as few, Transport(daemon.inventory(few)) as transport:
+        resource.prlimit(few.process.pid, resource.RLIMIT_NOFILE, (450, 450))
+        with transport.connection("s1").pipeline(30) as opened:
+            files = [several(Range(f"{tmp_path}/{name}", 0, 9) for name in names) for _ in range(700)]
+            assert list(opened.run(files)) == [[b"x"] * 3] * 700
+            folders = opened.run(several([Listing(str(tmp_path))]) for _ in range(700))
+            assert not [one for (one,) in folders if isinstance(one, OSError)]
 
 
 def test_a_directory_is_listed_as_this_machine_lists_it(pipeline: Pipeline, tmp_path: Path) -> None:

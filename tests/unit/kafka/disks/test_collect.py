@@ -20,12 +20,15 @@ from click.testing import CliRunner
 from tests.unit import sshd as daemon
 from tests.unit.kafka_segments import batch, index, put, timeindex, unpack
 from tests.unit.sshd import Sshd
+from tests.unit.zookeeper.disks.test_download import Given
 from zkmigrate.cli.main import cli
 from zkmigrate.hosts.transport.pipeline import Range
 from zkmigrate.kafka.disks import collect as collecting
+from zkmigrate.kafka.disks.days import Journal, Seen
 from zkmigrate.kafka.disks.logdir import SEGMENTS
-from zkmigrate.kafka.disks.segments import BLOCK
+from zkmigrate.kafka.disks.segments import BLOCK, Segment
 from zkmigrate.spark.sources.logdirs import LogDirReader
+from zkmigrate.zookeeper.disks.location import Disks, Place
 from zkmigrate.zookeeper.disks.manifest import locked_manifest
 
 UUID = "f60c9836d10b4fb9b5763e8ede4aa9dc"
@@ -438,6 +441,31 @@ def test_without_the_packages_of_the_data_pipeline_it_says_what_it_needs() -> No
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, "setup/requirements-spark.txt" in done.stderr) == (2, True), done.stderr
+
+
+def test_it_reads_at_the_rate_and_pays_only_for_what_came(tmp_path: Path) -> None:
+    here = broker(tmp_path / "data", topics=15)
+    clock = Given()
+    one = collecting.Broker("7", (Place("", str(here)),), True)
+    request = collecting.Request(tmp_path / "out", (one,), 10_000)
+    found = collecting.collect(Disks(None), request, clock, lambda: False, lambda _: None)
+    waits = (found.bytes_read - BLOCK) / 10_000
+    assert 0 < waits <= found.seconds == pytest.approx(sum(clock.paused))
+    assert found.seconds < waits + 3 * (1 << 16) / 10_000  # what a checkpoint may have grown
+
+
+def test_the_journal_goes_on_behind_a_line_that_a_crash_cut_off(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    seen = Seen(7, None, Segment(1, 2, "batches", 3, 4))
+    assert journal.load() == {}
+    for name in ("a", "b\udcff"):
+        with journal.adding() as add:
+            add(("/d", "t-0", name), seen)
+        with (tmp_path / "segments.part").open("a") as file:
+            file.write('{"dir": "/d", "folder": "t-')
+    assert journal.load() == {("/d", "t-0", name): seen for name in ("a", "b\udcff")}
+    (tmp_path / "segments.part").write_text('[]\n{"segment": {}}\n{"size": 1}\n7\n')
+    assert journal.load() == {}
 
 
 def test_the_answer_for_a_reader_names_states_and_bytes(tmp_path: Path) -> None:
