@@ -112,6 +112,10 @@ def test_figures_of_collected_directories_are_those_of_the_directories(
     with pytest.raises(UsageError, match="without a name"):
         partitions.run(Input(spark, Request((), broker_dirs=(f"z={out}",))))
     day.with_name("2020-01-01.parquet").write_bytes(day.read_bytes())
+    pair = (str(tmp_path / "collected" / "x" / day.name), str(day.with_name("2020-01-01.parquet")))
+    stale = partitions.run(Input(spark, Request((), broker_dirs=pair)))
+    assert stale.figures["older"] == {pair[1]: "2020-01-01"}
+    assert f"such as {pair[1]}: its figures are of 2020-01-01." in stale.answer
     days = spark.read.parquet(f"{out}/*/*.parquet").select("broker", "_metadata.file_name").distinct()
     assert sorted(days.collect()) == sorted([("x", day.name), ("y", day.name), ("y", "2020-01-01.parquet")])
     (tmp_path / "collected" / "manifest.json").write_text(EMPTY)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from zkmigrate.errors import UsageError
-from zkmigrate.spark.jobs.partitions import _newest_days
+from zkmigrate.spark.jobs.partitions import _newest_days, _older
 from zkmigrate.spark.request import Place
 from zkmigrate.zookeeper.disks.manifest import Entry, Manifest
 
@@ -23,6 +23,13 @@ def test_the_newest_day_of_each_broker_is_read(tmp_path: Path) -> None:
     filled(tmp_path, ("7", "2026-11-24"), ("7", "2026-11-25"), ("8", "2026-10-31"))
     found = _newest_days(Place("", str(tmp_path)))
     assert found == [str(tmp_path / "7" / "2026-11-25.parquet"), str(tmp_path / "8" / "2026-10-31.parquet")]
+
+
+def test_brokers_that_collect_has_not_reached_since_are_told() -> None:
+    assert _older(["b/7/2026-11-25.parquet", "b/8/2026-10-31.parquet"]) == {
+        "b/8/2026-10-31.parquet": "2026-10-31"
+    }
+    assert _older(["b/7/2026-11-25.parquet", "b/8/2026-11-25.parquet"]) == _older([]) == {}
 
 
 def test_a_day_is_read_itself_wherever_it_is() -> None:

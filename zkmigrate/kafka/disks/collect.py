@@ -192,8 +192,9 @@ class Collector:
 
     def _broker(self, broker: Broker) -> None:
         dirs = [(place, *self._reached(broker, place)) for place in broker.dirs]
-        self._manifest.servers[broker.name] = broker.place
-        self._manifest.save()
+        if broker.name not in self._manifest.servers:
+            self._manifest.servers[broker.name] = broker.place
+            self._manifest.save()
         taken = self._clock.wall()
         name = f"{datetime.fromtimestamp(taken, UTC).date()}.parquet"
         part = self._manifest.path(broker.name, name + PART)

@@ -3,7 +3,7 @@ log directories: the base for planning a removal of brokers or a rebalance."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
@@ -37,19 +37,19 @@ def run(input: Input) -> Section:
         raise UsageError(
             "partitions reads brokers' log directories. Needed: --broker-dir [NAME=]DIR, of each"
         )
+    collected = [(place, _newest_days(place)) for place in places]
     # Each answer below reads all of it again otherwise.
-    rows = reduce(DataFrame.unionByName, _tables(input, places)).persist()
+    rows = reduce(DataFrame.unionByName, _tables(input, collected)).persist()
     found = rows.filter(F.col("base_offset").isNotNull())
     ends = _ends(found)
     frame = _replicas(found, ends).persist()
-    return _section(input, rows, frame, ends)
+    return _section(input, rows, frame, ends, _older([day for _, days in collected for day in days]))
 
 
-def _tables(input: Input, places: Sequence[Place]) -> Iterator[DataFrame]:
-    """The segments in log directories, and those that collect has found in some."""
+def _tables(input: Input, collected: Sequence[tuple[Place, list[str]]]) -> Iterator[DataFrame]:
+    """The segments. collected: places with the files of collect there; without any it is a log directory."""
     by_name: dict[str, list[str]] = {}
-    for place in places:
-        days = _newest_days(place)
+    for place, days in collected:
         if days:
             yield input.spark.read.parquet(*days)
         else:
@@ -72,6 +72,12 @@ def _newest_days(place: Place) -> list[str]:
     if days and place.server:
         raise UsageError(f"{place.server}={path} has the names of its brokers. Needed: {path} without a name")
     return days
+
+
+def _older(days: Sequence[str]) -> dict[str, str]:
+    """The files of collect that are older than its newest, with their day: a broker failed since then."""
+    by_path = {day: Path(day).stem for day in days}
+    return {path: day for path, day in by_path.items() if day != max(by_path.values())}
 
 
 def _ends(found: DataFrame) -> Row:
@@ -178,7 +184,7 @@ def _uneven(frame: DataFrame) -> DataFrame:
     return grouped.filter(wanted).withColumn("apart", apart).orderBy(F.desc("apart"), "topic", "partition")
 
 
-def _section(input: Input, rows: DataFrame, frame: DataFrame, ends: Row) -> Section:
+def _section(input: Input, rows: DataFrame, frame: DataFrame, ends: Row, older: Mapping[str, str]) -> Section:
     top = input.request.top
     brokers, uneven = _brokers(rows, frame), _uneven(frame)
     by_broker, differing = brokers.collect(), uneven.limit(top).collect()
@@ -193,7 +199,7 @@ def _section(input: Input, rows: DataFrame, frame: DataFrame, ends: Row) -> Sect
         name: _skew([float(row[f"current_{name}" if name == "bytes" else name]) for row in by_broker])
         for name in ("bytes", "partitions", "per_second_hour", "per_second_day")
     }
-    answer = " ".join(_sentences(by_broker, largest, skew, uneven.count(), double, ends))
+    answer = " ".join(_sentences(by_broker, largest, skew, uneven.count(), double, ends, older))
     figures = {
         "brokers": [plain(row) for row in by_broker],
         "skew": skew,
@@ -206,6 +212,7 @@ def _section(input: Input, rows: DataFrame, frame: DataFrame, ends: Row) -> Sect
         "oldest_s": ends.oldest,
         "dated_after_change": ends.ahead,
         "dated_by_file": _sum(by_broker, "dated_by_file"),
+        "older": dict(older),
     }
     tables = [
         table("brokers", "Brokers", by_broker, _BROKER_COLUMNS,
@@ -248,6 +255,7 @@ def _sentences(
     uneven: int,
     double: list[Row],
     ends: Row,
+    older: Mapping[str, str],
 ) -> list[str]:
     sentences = [
         f"{len(brokers)} broker{'s' * (len(brokers) != 1)} ({', '.join(row.broker for row in brokers)}), "
@@ -263,6 +271,12 @@ def _sentences(
             f"Replicas of {uneven} partitions differ by more than {_UNEVEN:.0%} and {size(_UNEVEN_BYTES)}."
             if uneven
             else "No partition's replicas differ a lot in size."
+        )
+    if older:
+        path, day = next(iter(older.items()))
+        sentences.append(
+            f"Files of {len(older)} brokers are older than the newest, such as {path}: "
+            f"its figures are of {day}."
         )
     if ends.newest is None:
         sentences.append("There is no record yet, so there are no rates.")

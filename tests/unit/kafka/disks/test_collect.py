@@ -167,9 +167,9 @@ def test_names_and_figures_of_all_that_a_directory_may_hold(side: Side) -> None:
     segments(here / f"gone-0.{UUID}-delete", (500,))
     segments(here / f"moves-3.{UUID}-future", (500,))
     segments(here / f"lost-3.{UUID}-stray", (500,))
-    (here / "orders-0" / "00000000000000000000.log").rename(
-        here / "orders-0" / "00000000000000000000.log.deleted"
-    )
+    put(here / "old-0", 0, batch(0, 1000), b"", timeindex((9000, 0)))
+    for file in list((here / "old-0").iterdir()):
+        file.rename(file.with_name(f"{file.name}.deleted"))
     put(here / "torn-0", 5, batch(5, 1000, size=300) + batch(6, 2000, size=300)[:200])
     put(here / "bad-0", 0, b"not a record batch at all" * 40)
     put(here / "empty-0", 0, b"")
@@ -189,6 +189,8 @@ def test_names_and_figures_of_all_that_a_directory_may_hold(side: Side) -> None:
     assert rows == direct(here)
     assert {row["state"] for row in rows} >= {"current", "deleted", "future", "stray"}
     assert {row["topic"] for row in rows} >= {"linked", "gone"}
+    (old,) = (row for row in rows if row["topic"] == "old")
+    assert (old["state"], old["last_timestamp"].timestamp()) == ("deleted", 9.0)
     assert len([row for row in rows if row["corrupt"]]) == 5
 
 
