@@ -53,6 +53,9 @@ def test_files_come_as_they_are_and_in_any_number(pipeline: Pipeline, tmp_path: 
     jobs = [whole(str(tmp_path / str(n)), 2000) for n in contents]
     found = list(pipeline.run([whole(str(tmp_path / "long"), 1_000_000), *jobs]))
     assert sorted(found) == sorted([*contents.values(), (tmp_path / "long").read_bytes()])
+    assert list(pipeline.run([tried(Range(f"{tmp_path}/long", 5, 2_999_000))])) == [
+        (tmp_path / "long").read_bytes()[5:2_999_005]
+    ]
     assert list(pipeline.run([])) == []
     assert list(pipeline.run([whole(str(tmp_path / "7"), 2000)])) == [contents[7]]
 

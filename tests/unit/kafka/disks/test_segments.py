@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.unit.kafka_segments import batch, index, message, timeindex, unpack
-from zkmigrate.kafka.disks.segments import BLOCK, LATEST_MS, Folder, Segment, folder, read_segment, segment
+from zkmigrate.kafka.disks.segments import (
+    BLOCK,
+    LATEST_MS,
+    Folder,
+    Segment,
+    folder,
+    read_segment,
+    segment,
+)
 from zkmigrate.zookeeper.data.reader import BytesReader, CountingReader, FileReader
 
 UUID = "f60c9836d10b4fb9b5763e8ede4aa9dc"
@@ -88,10 +96,10 @@ def test_preallocated_zeros_far_behind_the_last_batch_end_the_walk() -> None:
 
 def test_where_no_header_leads_to_the_end_the_time_index_tells() -> None:
     log = b"".join(batch(n, 1000 + n, size=500) for n in range(1000)) + batch(1000, 2000, size=3 * BLOCK)
-    torn = log[:-1]
-    found, came = near(torn, 0, b"", timeindex((1017, 17)))
-    assert found == Segment(first_ms=1000, last_ms=1017, evidence="timeindex")
-    assert came < 2 * BLOCK
+    for torn in (log[:-1], log[:500_000] + log[-9:]):
+        found, came = near(torn, 0, b"", timeindex((1017, 17)))
+        assert found == Segment(first_ms=1000, last_ms=1017, evidence="timeindex")
+        assert came < 2 * BLOCK
     assert near(log)[0] == Segment(first_ms=1000)
 
 
@@ -109,6 +117,21 @@ def test_an_index_of_another_segment_does_not_mislead() -> None:
     log = b"".join(batch(n, 1000 + n) for n in range(4))
     for wrong in (index((2, 250)), index((9, 90_000)), index((2, -5)), b"\x01\x02\x03"):
         assert read(log, 0, wrong) == Segment(1000, 1003, "batches", 400, 4)
+
+
+class Strict(BytesReader):
+    """As a file that cannot be read in front of its beginning or behind its end."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        assert 0 <= offset < offset + length <= self.size()
+        return super().read(offset, length)
+
+
+@pytest.mark.parametrize("position", [-5, 400, 90_000])
+def test_nothing_outside_a_file_is_asked_for(position: int) -> None:
+    log = b"".join(batch(n, 1000 + n) for n in range(4))
+    found = read_segment(Strict(log), 0, Strict(index((2, position))), None)
+    assert found == Segment(1000, 1003, "batches", 400, 4)
 
 
 @pytest.mark.parametrize("kept", [1, 16, 17, 48, 99])
