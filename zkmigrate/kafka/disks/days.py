@@ -51,10 +51,8 @@ def read_day(path: Path) -> dict[Key, Seen]:
     for row in zip(*columns, strict=True):
         folder, file, size, modified, first, last, evidence, end, after, rest, corrupt = row[1:]
         if file is not None and corrupt is None:
-            told = evidence in ("batches", "timeindex")
-            segment = Segment(
-                _ms(first), _ms(last) if told else None, evidence if told else "", end, after, rest or ""
-            )
+            # A time of the file counts as the records': a segment is only taken from here if its file has it.
+            segment = Segment(_ms(first), _ms(last), evidence or "", end, after, rest or "")
             found[row[0], folder, file] = Seen(size, _ms(modified), segment)
     return found
 
