@@ -7,9 +7,11 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from click.testing import CliRunner
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.unit.kafka_segments import batch, put, unpack
+from zkmigrate.cli.main import cli
 from zkmigrate.errors import UsageError
 from zkmigrate.placement.cluster import Broker, Cluster, LogDir
 from zkmigrate.spark.input import Input
@@ -19,6 +21,7 @@ from zkmigrate.spark.request import Request
 UUID = "f60c9836d10b4fb9b5763e8ede4aa9dc"
 NEWEST = 1_790_000_000
 MIB = 1 << 20
+EMPTY = '{"format": 1, "servers": {}, "files": [], "left": []}'
 
 
 def ago(seconds: int) -> int:
@@ -109,6 +112,40 @@ def test_sizes_and_rates_of_two_brokers(two: tuple[str, str, str], spark: SparkS
     assert hours["1", (busy + 12) % 24].mean == 0.1
     assert hours["2", (busy + 12) % 24].mean == 0.0
     assert hours["all", busy].mean == pytest.approx(hours["1", busy].mean + hours["2", busy].mean, abs=0.002)
+
+
+def test_figures_of_collected_directories_are_those_of_the_directories(
+    two: tuple[str, str, str], spark: SparkSession, tmp_path: Path
+) -> None:
+    a, b, c = (place.removeprefix("file://") for place in two)
+    out = str(tmp_path / "collected")
+    words = ["collect", "--broker-dirs", f"x={a}", f"x={b}", f"y={c}", "--out", out]
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    named = (f"x={a}", f"x={b}", f"y={c}")
+    wanted = partitions.run(Input(spark, Request((), broker_dirs=named)))
+    found = partitions.run(Input(spark, Request((), broker_dirs=(out,))))
+    assert (found.figures, found.answer) == (wanted.figures, wanted.answer)
+    for name, frame in wanted.frames.items():
+        assert isinstance(frame, DataFrame)
+        other = found.frames[name]
+        assert isinstance(other, DataFrame)
+        assert other.schema == frame.schema
+        assert sorted(map(str, other.collect())) == sorted(map(str, frame.collect()))
+    (day,) = (tmp_path / "collected" / "y").iterdir()
+    one = partitions.run(Input(spark, Request((), broker_dirs=(str(day),))))
+    assert [row["broker"] for row in one.figures["brokers"]] == ["y"]
+    with pytest.raises(UsageError, match="without a name"):
+        partitions.run(Input(spark, Request((), broker_dirs=(f"z={out}",))))
+    day.with_name("2020-01-01.parquet").write_bytes(day.read_bytes())
+    pair = (str(tmp_path / "collected" / "x" / day.name), str(day.with_name("2020-01-01.parquet")))
+    stale = partitions.run(Input(spark, Request((), broker_dirs=pair)))
+    assert stale.figures["older"] == {pair[1]: "2020-01-01"}
+    assert f"such as {pair[1]}: its figures are of 2020-01-01." in stale.answer
+    days = spark.read.parquet(f"{out}/*/*.parquet").select("broker", "_metadata.file_name").distinct()
+    assert sorted(days.collect()) == sorted([("x", day.name), ("y", day.name), ("y", "2020-01-01.parquet")])
+    (tmp_path / "collected" / "manifest.json").write_text(EMPTY)
+    with pytest.raises(UsageError, match="has no broker's segments"):
+        partitions.run(Input(spark, Request((), broker_dirs=(out,))))
 
 
 def test_a_real_brokers_directory_reads_as_kafka_reads_it(tmp_path: Path, spark: SparkSession) -> None:

@@ -57,6 +57,7 @@ EFFECT = {
     "hosts.parallel",
     "hosts.transport",
     "kafka.clients",
+    "kafka.disks",
     "lab",
     "moves.clients",
     "moves.verbs",

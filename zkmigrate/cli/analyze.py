@@ -61,7 +61,10 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @flags.on_dest
     @flags.jute_maxbuffer
     @flags.many(
-        "--broker-dir", "broker_dirs", "[NAME=]DIR", "partitions: one of the log.dirs of broker NAME."
+        "--broker-dir",
+        "broker_dirs",
+        "[NAME=]DIR",
+        "partitions: one of the log.dirs of broker NAME, or what collect --broker-dirs has filled.",
     )
     @click.option(
         "--cluster",

@@ -14,12 +14,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from zkmigrate.errors import UsageError
+from zkmigrate.kafka.disks.segments import LATEST_MS
 from zkmigrate.model.report import Report
 from zkmigrate.report.timebase import Timebase
 from zkmigrate.spark.input import Input, only, under
 from zkmigrate.spark.operation_kinds import CLOSES, OPENS
 from zkmigrate.spark.request import Place
-from zkmigrate.spark.sources.segments import LATEST_MS
 
 EVENTS = pa.schema([
     ("at", pa.timestamp("us", tz="UTC")), ("source", pa.string()), ("kind", pa.string()),

@@ -5,24 +5,27 @@ also tells when disks are full."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import reduce
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from zkmigrate.errors import UsageError
+from zkmigrate.kafka.disks.days import newest
 from zkmigrate.model.report import size
 from zkmigrate.spark.charts import Bar, bars
 from zkmigrate.spark.forecast import ALL, HOURS_OF_A_DAY, Disk, Held, Hour, disks, hours
 from zkmigrate.spark.input import Input, only, seconds
 from zkmigrate.spark.plain_rows import Cell, moment, plain, table
 from zkmigrate.spark.reading import local_frame, task_reader
-from zkmigrate.spark.request import parse_place
+from zkmigrate.spark.request import Place, parse_place
 from zkmigrate.spark.section import Picture, Section
+from zkmigrate.zookeeper.disks.manifest import DAY, MANIFEST, load
 
 _WINDOWS = {"hour": 3600, "day": 86400}
 """In seconds, up to the newest data."""
@@ -41,18 +44,49 @@ def run(input: Input) -> Section:
         raise UsageError(
             "partitions reads brokers' log directories. Needed: --broker-dir [NAME=]DIR, of each"
         )
-    by_name: dict[str, list[str]] = {}
-    for place in places:
-        by_name.setdefault(place.server, []).append(place.path)
-    reader = task_reader(input.spark, "kafkalogdir")
-    read = [reader.option("broker", name).load(paths) for name, paths in by_name.items()]
+    collected = [(place, _newest_days(place)) for place in places]
     # Each answer below reads all of it again otherwise.
-    rows = reduce(DataFrame.unionByName, read).persist()
+    rows = reduce(DataFrame.unionByName, _tables(input, collected)).persist()
     found = rows.filter(F.col("base_offset").isNotNull())
     ends = _ends(found)
     segments = _segments(found)
     frame = _replicas(segments, ends).persist()
-    return _section(input, rows, frame, ends, _hours(segments, ends))
+    older = _older([day for _, days in collected for day in days])
+    return _section(input, rows, frame, ends, _hours(segments, ends), older)
+
+
+def _tables(input: Input, collected: Sequence[tuple[Place, list[str]]]) -> Iterator[DataFrame]:
+    """The segments. collected: places with the files of collect there; without any it is a log directory."""
+    by_name: dict[str, list[str]] = {}
+    for place, days in collected:
+        if days:
+            yield input.spark.read.parquet(*days)
+        else:
+            by_name.setdefault(place.server, []).append(place.path)
+    reader = task_reader(input.spark, "kafkalogdir")
+    for name, paths in by_name.items():
+        yield reader.option("broker", name).load(paths)
+
+
+def _newest_days(place: Place) -> list[str]:
+    """The newest file of each broker in a folder that collect has filled; a file that is one itself. Raises
+    UsageError for a name, since each file has its brokers' own."""
+    path = Path(place.path)
+    days = [place.path] if DAY.fullmatch(path.name) else []
+    if (path / MANIFEST).is_file():
+        manifest = load(path)
+        days = [str(manifest.path(*entry.key)) for entry in newest(manifest).values()]
+        if not days:
+            raise UsageError(f"{path} has no broker's segments. Needed: collect --broker-dirs --out {path}")
+    if days and place.server:
+        raise UsageError(f"{place.server}={path} has the names of its brokers. Needed: {path} without a name")
+    return days
+
+
+def _older(days: Sequence[str]) -> dict[str, str]:
+    """The files of collect that are older than its newest, with their day: a broker failed since then."""
+    by_path = {day: Path(day).stem for day in days}
+    return {path: day for path, day in by_path.items() if day != max(by_path.values())}
 
 
 def _ends(found: DataFrame) -> Row:
@@ -212,7 +246,14 @@ def _uneven(frame: DataFrame) -> DataFrame:
     return grouped.filter(wanted).withColumn("apart", apart).orderBy(F.desc("apart"), "topic", "partition")
 
 
-def _section(input: Input, rows: DataFrame, frame: DataFrame, ends: Row, by_hour: list[Hour]) -> Section:
+def _section(
+    input: Input,
+    rows: DataFrame,
+    frame: DataFrame,
+    ends: Row,
+    by_hour: list[Hour],
+    older: Mapping[str, str],
+) -> Section:
     top = input.request.top
     by_disk = _disks(input, frame, ends)
     brokers, uneven = _brokers(rows, frame), _uneven(frame)
@@ -235,7 +276,7 @@ def _section(input: Input, rows: DataFrame, frame: DataFrame, ends: Row, by_hour
         )
         for one in quiet
     }
-    sentences = _sentences(by_broker, largest, skew, uneven.count(), double, ends)
+    sentences = _sentences(by_broker, largest, skew, uneven.count(), double, ends, older)
     answer = " ".join([*sentences, *_forecast(by_disk, quiet)])
     figures = {
         "brokers": [plain(row) for row in by_broker],
@@ -253,6 +294,7 @@ def _section(input: Input, rows: DataFrame, frame: DataFrame, ends: Row, by_hour
         "oldest_s": ends.oldest,
         "dated_after_change": ends.ahead,
         "dated_by_file": _sum(by_broker, "dated_by_file"),
+        "older": dict(older),
     }
     tables = [
         table("brokers", "Brokers", by_broker, _BROKER_COLUMNS,
@@ -306,6 +348,7 @@ def _sentences(
     uneven: int,
     double: list[Row],
     ends: Row,
+    older: Mapping[str, str],
 ) -> list[str]:
     sentences = [
         f"{len(brokers)} broker{'s' * (len(brokers) != 1)} ({', '.join(row.broker for row in brokers)}), "
@@ -321,6 +364,12 @@ def _sentences(
             f"Replicas of {uneven} partitions differ by more than {_UNEVEN:.0%} and {size(_UNEVEN_BYTES)}."
             if uneven
             else "No partition's replicas differ a lot in size."
+        )
+    if older:
+        path, day = next(iter(older.items()))
+        sentences.append(
+            f"Files of {len(older)} brokers are older than the newest, such as {path}: "
+            f"its figures are of {day}."
         )
     if ends.newest is None:
         sentences.append("There is no record yet, so there are no rates.")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from zkmigrate.engine.clock import Clock
-from zkmigrate.errors import HostError, UsageError
+from zkmigrate.errors import HostError
 from zkmigrate.model.report import counted
 from zkmigrate.zookeeper.data.errors import (
     CorruptError,
@@ -234,13 +234,7 @@ class Collector:
         """Copy what is new. Raises UsageError for a directory that is not ZooKeeper's, or for a name that had
         another place before; OSError if this machine cannot write."""
         began = self._clock.now()
-        for server in self._request.servers:
-            before = self._manifest.servers.get(server.name, server.place)
-            if before != server.place:
-                raise UsageError(
-                    f"{self._request.out} has {server.name} from {before}, not from {server.place}. Needed: "
-                    "another name for it (NAME=), or another folder"
-                )
+        self._manifest.claim({server.name: server.place for server in self._request.servers})
         try:
             reached = [one for one in self._request.servers if self._reached(one, partial(self._plan, one))]
             self._manifest.servers |= {server.name: server.place for server in reached}
@@ -589,9 +583,7 @@ class Collector:
         taken_ms = round(self._clock.wall() * 1000)
         sha256 = sha256_of(copy.part)
         entry = Entry(*copy.key, str(copy.place), size, sha256, state, source_size, taken_ms, cut)
-        self._manifest.files[entry.key] = entry
-        self._manifest.save()
-        self._manifest.rename(entry)
+        self._manifest.keep(entry)
         self._outcome.taken.append(entry)
 
 
@@ -633,16 +625,20 @@ def collect(
 
 def body(outcome: Outcome) -> dict[str, Any]:
     """The outcome as JSON values."""
-    manifest = outcome.manifest
+    servers = {name: _server_body(outcome.manifest, name) for name in outcome.servers}
+    return {**base_body(outcome), "servers": servers}
+
+
+def base_body(outcome: Outcome) -> dict[str, Any]:
+    """What the outcome of each kind of collecting has, as JSON values."""
     return {
-        "out": str(manifest.out),
+        "out": str(outcome.manifest.out),
         "code": outcome.code,
         "stopped": outcome.stopped,
         "bytes_read": outcome.bytes_read,
         "seconds": round(outcome.seconds, 3),
         "taken": [entry.to_json() for entry in outcome.taken],
         "notes": [asdict(note) for note in outcome.notes],
-        "servers": {name: _server_body(manifest, name) for name in outcome.servers},
     }
 
 
@@ -670,8 +666,11 @@ def text(outcome: Outcome) -> str:
             f"{name}: {counted(taken, 'file')} came or grew; here are {counted(logs, 'log')} and "
             f"{counted(snapshots, 'snapshot')}, {megabytes(here['bytes'])}{upto}"
         )
-    lines += [str(note) for note in outcome.notes]
-    if outcome.stopped:
-        lines.append("stopped; the same command continues")
-    lines.append(f"{megabytes(outcome.bytes_read)} read in {outcome.seconds:.1f} s")
-    return "\n".join(lines)
+    return "\n".join([*lines, *base_lines(outcome)])
+
+
+def base_lines(outcome: Outcome) -> list[str]:
+    """As `base_body`, for a reader."""
+    stopped = ["stopped; the same command continues"] if outcome.stopped else []
+    read = f"{megabytes(outcome.bytes_read)} read in {outcome.seconds:.1f} s"
+    return [*map(str, outcome.notes), *stopped, read]

@@ -10,6 +10,7 @@ from typing import Any
 
 from zkmigrate.discovery.hosts import DirectHosts
 from zkmigrate.errors import UsageError, ZkmigrateError
+from zkmigrate.hosts.transport.pipeline import Pipeline
 from zkmigrate.hosts.transport.reader import SftpReader
 from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import Ssh
@@ -119,12 +120,22 @@ class Disks:
             f"with its {VERSION_2}, or that folder itself"
         )
 
+    @contextmanager
+    def pipeline(self, host: str) -> Iterator[Pipeline]:
+        """Many small reads on another host, for the block. Raises TransportError."""
+        transport = self._to(Place(host, ""))
+        with transport.connection(host).pipeline(transport.file_s) as opened:
+            yield opened
+
     def _at(self, place: Place) -> Directory:
         if not place.host:
             return FileDirectory(Path(place.path))
+        return RemoteDirectory(self._to(place), place)
+
+    def _to(self, place: Place) -> Transport:
         if self._transport is None:
             raise UsageError(f"{place}: no host can be reached here")
-        return RemoteDirectory(self._transport, place)
+        return self._transport
 
 
 @contextmanager

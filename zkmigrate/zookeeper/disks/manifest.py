@@ -1,4 +1,5 @@
-"""The folder that ``collect`` fills: OUT/NAME/version-2/FILE, and OUT/manifest.json with what each file is.
+"""The folder that ``collect`` fills: OUT/NAME/version-2/FILE of a ZooKeeper server, OUT/NAME/DAY.parquet of a
+broker, and OUT/manifest.json with what each file is.
 
 The manifest decides. A file's new content is written to FILE.part; when it is durable, the manifest takes its
 size and checksum; then it is renamed. So after a crash at any moment, FILE is as the manifest said before, or
@@ -12,7 +13,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -31,6 +32,9 @@ FOLDER = "version-2"
 PART = ".part"
 ASIDE = ".truncated"
 """Suffix of a log that the source took back. No reader of ZooKeeper's files accepts such a name."""
+
+DAY = re.compile(r"\d{4}-\d\d-\d\d\.parquet")
+"""Names of a broker's files: its segments on a day in UTC."""
 
 NOT_AS_SAID = 10
 SERVER = re.compile(r"(?!\.+\Z)[A-Za-z0-9._-]+")
@@ -64,8 +68,9 @@ class Cut:
 
 @dataclass(frozen=True)
 class Entry:
-    """One copied file. source: its directory, as requested. cut: for a log. source_size: in bytes with
-    padding, when the directory was listed. taken_ms: since 1970."""
+    """One copied file, or one day of a broker. source: its directory, as requested. cut: for a log.
+    source_size: in bytes with padding, when the directory was listed; of all segments. taken_ms: since
+    1970."""
 
     server: str
     name: str
@@ -83,6 +88,7 @@ class Entry:
 
     def to_json(self) -> dict[str, Any]:
         cut = self.cut
+        day = DAY.fullmatch(self.name)
         first_zxid = log_zxid(self.name) or snapshot_zxid(self.name) or 0
         return {
             "server": self.server,
@@ -92,7 +98,7 @@ class Entry:
             "sha256": self.sha256,
             "state": self.state,
             "growing": self.state == "growing",
-            "first_zxid": format_zxid(first_zxid),
+            "first_zxid": None if day else format_zxid(first_zxid),
             "cut": cut and {"offset": cut.offset, "zxid": format_zxid(cut.zxid), "record": cut.record},
             "source_size": self.source_size,
             "taken": datetime.fromtimestamp(self.taken_ms / 1000, UTC).isoformat(timespec="milliseconds"),
@@ -121,7 +127,16 @@ class Manifest:
         return [entry for key, entry in sorted(self.files.items()) if key[0] == server]
 
     def path(self, server: str, name: str) -> Path:
-        return self.out / server / FOLDER / name
+        return self.out / server / ("" if DAY.fullmatch(name.removesuffix(PART)) else FOLDER) / name
+
+    def claim(self, places: Mapping[str, str]) -> None:
+        """Raise UsageError for a name that had another place before. places: by name."""
+        for name, place in places.items():
+            if (before := self.servers.get(name, place)) != place:
+                raise UsageError(
+                    f"{self.out} has {name} from {before}, not from {place}. Needed: another name for it "
+                    "(NAME=), or another folder"
+                )
 
     def save(self) -> None:
         """Write the manifest durably, whole or not at all."""
@@ -152,6 +167,12 @@ class Manifest:
         """Whether the entry's file is still FILE.part."""
         part = self.path(entry.server, entry.name + PART)
         return size_of(part) == entry.bytes and sha256_of(part) == entry.sha256
+
+    def keep(self, entry: Entry) -> None:
+        """Make the durable FILE.part the entry's file."""
+        self.files[entry.key] = entry
+        self.save()
+        self.rename(entry)
 
     def rename(self, entry: Entry) -> None:
         """Rename FILE.part to FILE."""
@@ -188,8 +209,12 @@ def load(out: Path) -> Manifest:
 def _entry(body: dict[str, Any]) -> Entry:
     cut = body["cut"]
     name, server = str(body["name"]), _server(body["server"])
-    if body["state"] not in get_args(State) or "/" in name or not is_log_or_snapshot(name):
-        raise MalformedError(f"not a file of ZooKeeper: {server} {name}, {body['state']}")
+    if (
+        body["state"] not in get_args(State)
+        or "/" in name
+        or not (is_log_or_snapshot(name) or DAY.fullmatch(name))
+    ):
+        raise MalformedError(f"not a file of collect: {server} {name}, {body['state']}")
     return Entry(
         server,
         name,
@@ -297,9 +322,9 @@ def verify(out: Path) -> Verified:
         problem for _, entry in sorted(manifest.files.items()) if (problem := _wrong(manifest, entry))
     ]
     unfinished: list[str] = []
-    for folder in sorted(out.glob(f"*/{FOLDER}")):
-        server = folder.parent.name
-        for path in sorted(folder.iterdir()):
+    for pattern in (f"*/{FOLDER}/*", "*/*.parquet", f"*/*{PART}"):
+        for path in sorted(out.glob(pattern)):
+            server = path.relative_to(out).parts[0]
             if path.name.endswith(PART):
                 unfinished.append(f"{server} {path.name}")
             elif (server, path.name) not in manifest.files and not path.name.endswith(ASIDE):

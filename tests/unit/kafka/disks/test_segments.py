@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.unit.kafka_segments import batch, index, message, timeindex, unpack
-from zkmigrate.spark.sources.segments import LATEST_MS, Folder, Segment, folder, read_segment, segment
+from zkmigrate.kafka.disks.segments import (
+    BLOCK,
+    LATEST_MS,
+    Folder,
+    Segment,
+    folder,
+    read_segment,
+    segment,
+)
 from zkmigrate.zookeeper.data.reader import BytesReader, CountingReader, FileReader
 
 UUID = "f60c9836d10b4fb9b5763e8ede4aa9dc"
@@ -49,17 +57,81 @@ def test_only_the_ends_of_a_long_segment_are_read() -> None:
     assert counting.bytes_read < 150_000
 
 
-def test_where_no_index_leads_near_the_end_the_time_index_tells() -> None:
-    log = b"".join(batch(n, 1000 + n) for n in range(20))
-    found = read(log, 0, b"", timeindex((1017, 17)), followed=500)
-    assert found == Segment(first_ms=1000, last_ms=1017, evidence="timeindex")
-    assert read(log, 0, followed=500) == Segment(first_ms=1000)
+def near(log: bytes, base: int = 0, positions: bytes = b"", times: bytes = b"") -> tuple[Segment, int]:
+    """As the ends alone give it, and the bytes of the log that came."""
+    counting = CountingReader(BytesReader(log))
+    found = read_segment(counting, base, BytesReader(positions), BytesReader(times), followed=BLOCK)
+    return found, counting.bytes_read
+
+
+@pytest.mark.parametrize("size", [70, 500, 16_000, 120_000])
+@pytest.mark.parametrize("base", [0, 5, (7 << 32) - 2])
+def test_the_end_of_a_followers_segment_is_found_behind_one_index_entry_for_a_whole_fetch(
+    base: int, size: int
+) -> None:
+    count = (1 << 20) // size
+    log = b"".join(batch(base + n, 1000 + n, size=size) for n in range(count + 3))
+    positions, times = index((3, 3 * size)), timeindex((1002 + count, count))
+    wanted = Segment(1000, 1002 + count, "batches", len(log), base + count + 3)
+    assert read(log, base, positions, times) == wanted
+    found, came = near(log, base, positions, times)
+    assert (found, came < 2 * BLOCK) == (wanted, True)
+    assert near(log, base, b"", times)[0] == wanted
+
+
+def test_a_batch_inside_a_payload_is_not_taken_for_one_of_the_log() -> None:
+    inner = batch(9_999, 5_000, size=300)
+    outer = bytearray(batch(300, 1300, size=20_000))
+    outer[-305:-5] = inner  # the record's own fields follow its value
+    log = b"".join(batch(n, 1000 + n, size=5_000) for n in range(300)) + bytes(outer)
+    assert near(log)[0] == read(log)
+    assert near(log)[0].next_offset == 301
+
+
+def test_preallocated_zeros_far_behind_the_last_batch_end_the_walk() -> None:
+    log = batch(0, 1000) + batch(1, 2000) + bytes(10 * BLOCK)
+    found, came = near(log)
+    assert (found, came < BLOCK) == (Segment(1000, 2000, "batches", 200, 2, "zeros"), True)
+
+
+def test_where_no_header_leads_to_the_end_the_time_index_tells() -> None:
+    log = b"".join(batch(n, 1000 + n, size=500) for n in range(1000)) + batch(1000, 2000, size=3 * BLOCK)
+    for torn in (log[:-1], log[:500_000] + log[-9:]):
+        found, came = near(torn, 0, b"", timeindex((1017, 17)))
+        assert found == Segment(first_ms=1000, last_ms=1017, evidence="timeindex")
+        assert came < 2 * BLOCK
+    assert near(log)[0] == Segment(first_ms=1000)
+
+
+@pytest.mark.parametrize("used", [0, 1, 2, 63, 64, 1000])
+@pytest.mark.parametrize("spare", [0, 1, 64, 100_000])
+def test_the_last_entry_of_an_index_is_found_in_front_of_its_spare_zeros(used: int, spare: int) -> None:
+    times = timeindex(*((2000 + n, n) for n in range(used))) + bytes(12 * spare)
+    counting = CountingReader(BytesReader(times))
+    found = read_segment(BytesReader(batch(0, 1000)), 0, None, counting)
+    assert found.last_ms == (1999 + used if used else 1000)
+    assert counting.reads <= (1 if used and not spare else (used + spare).bit_length() + 1)
 
 
 def test_an_index_of_another_segment_does_not_mislead() -> None:
     log = b"".join(batch(n, 1000 + n) for n in range(4))
     for wrong in (index((2, 250)), index((9, 90_000)), index((2, -5)), b"\x01\x02\x03"):
         assert read(log, 0, wrong) == Segment(1000, 1003, "batches", 400, 4)
+
+
+class Strict(BytesReader):
+    """As a file that cannot be read in front of its beginning or behind its end."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        assert 0 <= offset < offset + length <= self.size()
+        return super().read(offset, length)
+
+
+@pytest.mark.parametrize("position", [-5, 400, 90_000])
+def test_nothing_outside_a_file_is_asked_for(position: int) -> None:
+    log = b"".join(batch(n, 1000 + n) for n in range(4))
+    found = read_segment(Strict(log), 0, Strict(index((2, position))), None)
+    assert found == Segment(1000, 1003, "batches", 400, 4)
 
 
 @pytest.mark.parametrize("kept", [1, 16, 17, 48, 99])

@@ -1,0 +1,1 @@
+"""Brokers' log directories: the formats of their files, and collecting the ends of their segments."""

@@ -1,0 +1,202 @@
+"""A broker's log directory as rows, a row for a segment: what its names, checkpoints and segments say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from zkmigrate.hosts.facts.properties import parse_properties
+from zkmigrate.kafka.disks.segments import LATEST_MS, File, Folder, Segment, folder, segment
+
+_TIME = pa.timestamp("us", tz="UTC")
+SEGMENTS = pa.schema([
+    ("broker", pa.string()), ("dir", pa.string()), ("folder", pa.string()), ("file", pa.string()),
+    ("topic", pa.string()), ("partition", pa.int32()), ("state", pa.string()), ("base_offset", pa.int64()),
+    ("bytes", pa.int64()), ("record_bytes", pa.int64()), ("rest", pa.string()), ("first_timestamp", _TIME),
+    ("last_timestamp", _TIME), ("evidence", pa.string()), ("modified", _TIME), ("next_offset", pa.int64()),
+    ("high_watermark", pa.int64()), ("log_start_offset", pa.int64()), ("corrupt", pa.string()),
+])  # fmt: skip
+"""Columns of a log directory: a row is a segment. What is not known is null.
+
+state: current, deleted, future or stray, by the folder's name; deleted also for a segment that retention is
+about to remove. bytes: of the file; record_bytes: up to the end of its last whole batch; rest: what follows:
+zeros (preallocated) or torn (cut off, or being written now). first_timestamp: of the first batch;
+last_timestamp: the newest of all; evidence: its source: batches (headers up to the end), timeindex (its last
+entry: the offset index leads too far from the end) or modified (no header tells; the file's last change).
+next_offset: after the last whole batch. high_watermark, log_start_offset: from the directory's checkpoints.
+corrupt: what could not be read, or the name of a foreign file or folder."""
+
+META = "meta.properties"
+HIGH_WATERMARK, LOG_START = "replication-offset-checkpoint", "log-start-offset-checkpoint"
+NEEDED = "Needed: one of a broker's log.dirs, or a copy of it"
+_IDS = ("node.id", "broker.id")
+_OWN = re.compile(
+    r"\d{20}\.(index|timeindex|txnindex|snapshot)(\.\w+)?|\d{20}\.log\.(cleaned|swap)"
+    r"|\d{20}-\d{10}\.checkpoint(\.\w+)?|leader-epoch-checkpoint(\.tmp)?|partition\.metadata(\.tmp)?"
+    r"|quorum-state(\.tmp)?|\.kafka_cleanshutdown"
+)
+"""Kafka's other files in a partition's folder."""
+_NOT_KAFKAS = ("lost+found",)
+
+Offsets = Mapping[tuple[str, int], int]
+"""By topic and partition."""
+
+
+class Listed(Protocol):
+    """One entry of a directory. size: bytes, of a file; modified: seconds since the epoch, None where the
+    file system does not say."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def folder(self) -> bool: ...
+    @property
+    def modified(self) -> float | None: ...
+
+
+def folders(entries: Iterable[Listed]) -> list[str]:
+    """The folders of a log directory that may be partitions'."""
+    return [one.name for one in entries if one.folder and one.name not in _NOT_KAFKAS]
+
+
+def is_logdir(entries: Iterable[Listed]) -> bool:
+    """Whether a directory holds what Kafka's log directories hold."""
+    found = list(entries)
+    return any(one.name == META for one in found) or any(map(folder, folders(found)))
+
+
+def broker_id(meta: str) -> str:
+    """Of the text of META; empty where it does not say."""
+    known = parse_properties(meta)
+    return next((known[key].strip() for key in _IDS if known.get(key, "").strip()), "")
+
+
+def checkpoint(text: str) -> dict[tuple[str, int], int]:
+    """The offsets of a checkpoint, without the lines that are no offset."""
+    found: dict[tuple[str, int], int] = {}
+    for line in text.splitlines()[2:]:  # after the format's version and the number of lines
+        words = line.split(" ")
+        if len(words) == 3 and words[1].isdecimal() and words[2].isdecimal():
+            found[(words[0], int(words[1]))] = int(words[2])
+    return found
+
+
+@dataclass(frozen=True)
+class SegmentFile:
+    """A segment in a listed folder. deleted: it waits for its removal. indexes: their names, where they are
+    listed."""
+
+    name: str
+    size: int
+    modified_ms: int | None
+    base_offset: int
+    deleted: bool
+    indexes: Mapping[File, Listed]
+
+    @property
+    def sizes(self) -> dict[File, int]:
+        """Bytes by kind."""
+        return {"log": self.size, **{kind: one.size for kind, one in self.indexes.items()}}
+
+    def file(self, kind: File) -> str:
+        """The name of its log or of one of its indexes."""
+        return self.name if kind == "log" else self.indexes[kind].name
+
+
+def segment_files(entries: Iterable[Listed]) -> Iterator[SegmentFile]:
+    """The segments of a partition's folder."""
+    beside = {one.name: one for one in entries}
+    kinds: tuple[File, ...] = ("index", "timeindex")
+    for one in beside.values():
+        named = None if one.folder else segment(one.name)
+        if named is not None:
+            base_offset, deleted = named
+            names = {kind: f"{base_offset:020}.{kind}{'.deleted' * deleted}" for kind in kinds}
+            indexes = {kind: beside[name] for kind, name in names.items() if name in beside}
+            yield SegmentFile(one.name, one.size, _milliseconds(one), base_offset, deleted, indexes)
+
+
+def unreadable(error: OSError) -> str:
+    """Why something could not be read."""
+    return f"cannot be read: {error.strerror or error}"
+
+
+@dataclass(frozen=True)
+class LogDir:
+    """One log directory. watermarks, starts: of its checkpoints."""
+
+    broker: str
+    path: str
+    watermarks: Offsets
+    starts: Offsets
+
+    def unlisted(self, name: str, error: OSError) -> dict[str, object]:
+        """The row of a folder that cannot be listed."""
+        return self._row(name, corrupt=f"folder {name} cannot be listed: {error.strerror or error}")
+
+    def rows(
+        self, name: str, entries: Iterable[Listed], found: Mapping[str, Segment]
+    ) -> list[dict[str, object]]:
+        """The rows of one folder. found: segments by name, without those that a live broker removed
+        meanwhile."""
+        known = folder(name)
+        if known is None:
+            return [self._row(name, corrupt=f"folder {name}: no partition's")]
+        entries = list(entries)
+        segments = {one.name: one for one in segment_files(entries)}
+        rows = []
+        for one in entries:
+            if one.name in found:
+                rows.append(self._row(name, **_columns(segments[one.name], known, found[one.name])))
+            elif one.name not in segments and not _OWN.fullmatch(one.name):
+                why = f"{one.name}: no file of a partition"
+                rows.append(self._row(name, file=one.name, state=None, bytes=one.size, corrupt=why))
+        if not any(row.get("base_offset") is not None for row in rows):
+            rows.append(self._row(name, corrupt=f"folder {name} holds no segment"))
+        return rows
+
+    def _row(self, name: str, **own: object) -> dict[str, object]:
+        row: dict[str, object] = {"broker": self.broker, "dir": self.path, "folder": name}
+        if known := folder(name):
+            row |= {"topic": known.topic, "partition": known.partition, "state": known.state}
+            if known.state == "current":
+                key = (known.topic, known.partition)
+                row |= {"high_watermark": self.watermarks.get(key), "log_start_offset": self.starts.get(key)}
+        return {key: _fit(value) for key, value in (row | own).items()}
+
+
+def _columns(one: SegmentFile, known: Folder, found: Segment) -> dict[str, object]:
+    written = found.last_ms if found.last_ms is not None else one.modified_ms if one.size else None
+    return {
+        "file": one.name,
+        "state": "deleted" if one.deleted else known.state,
+        "base_offset": one.base_offset,
+        "bytes": max(one.size, found.end or 0),  # it may have grown since it was listed
+        "record_bytes": found.end,
+        "rest": found.rest or None,
+        "first_timestamp": _micros(found.first_ms),
+        "last_timestamp": _micros(written),
+        "evidence": found.evidence or ("modified" if written is not None else None),
+        "modified": _micros(one.modified_ms),
+        "next_offset": found.next_offset,
+        "corrupt": f"{one.name}: {found.corrupt}" if found.corrupt else None,
+    }
+
+
+def _milliseconds(one: Listed) -> int | None:
+    return None if one.modified is None else round(min(max(one.modified, 0) * 1000, LATEST_MS))
+
+
+def _fit(value: object) -> object:
+    """A name that is not UTF-8 with marks for what no Arrow string may hold."""
+    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
+
+
+def _micros(ms: int | None) -> int | None:
+    return None if ms is None else ms * 1000
