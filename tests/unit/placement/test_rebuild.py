@@ -15,7 +15,6 @@ from zkmigrate.placement.constraints import broken, racks_needed
 from zkmigrate.placement.plan import Plan, Refused
 from zkmigrate.placement.rebuild import rebuild
 from zkmigrate.placement.request import MAPPED, REGISTERED, By, Choice, Optimize, Rebuild
-from zkmigrate.placement.validation import with_map
 
 COUNT, STORAGE = By.COUNT, By.STORAGE
 Sets = dict[int, tuple[int, ...]]
@@ -78,29 +77,15 @@ def counts(seen: Cluster, sets: Sets) -> list[int]:
 # What a plan is about
 
 
-def test_b1_a_literal_map_plans_as_its_topics_do() -> None:
+def test_b1_partitions_by_name_plan_as_their_topics_do() -> None:
     seen = random_cluster(7, brokers=6, partitions=20, racks=3, rf=2, room=2.0)
     topics = ("t0", "t1")
-    choice = Choice(topics, brokers=(1001, 1002, 1003, 1004, 1005))
-    by_topic = rebuild(seen, Rebuild(choice))
-    literal = {one.name: one.replicas for one in seen.partitions if one.topic in topics}
-    mapped = with_map(seen, literal)
-    assert not isinstance(mapped, Refused)
-    assert mapped[1] == topics
-    assert rebuild(mapped[0], Rebuild(replace(choice, topics=mapped[1]))) == by_topic
+    names = frozenset(one.name for one in seen.partitions if one.topic in topics)
+    brokers = (1001, 1002, 1003, 1004, 1005)
+    by_topic = rebuild(seen, Rebuild(Choice(topics, brokers=brokers)))
+    assert rebuild(seen, Rebuild(Choice(brokers=brokers, partitions=names))) == by_topic
     assert isinstance(by_topic, Plan)
     assert by_topic.moves
-
-
-def test_b1_a_literal_map_may_differ_from_the_cluster_but_not_hold_half_a_topic() -> None:
-    seen = cluster("abc", (1, 2), (2, 3))
-    mapped = with_map(seen, {("t", 0): (3, 1), ("t", 1): (2, 3), ("u", 0): (1,)})
-    assert not isinstance(mapped, Refused)
-    assert [one.replicas for one in mapped[0].partitions] == [(3, 1), (2, 3), (1,)]
-    assert [one.size for one in mapped[0].partitions] == [10, 10, None]
-    half = with_map(seen, {("t", 0): (3, 1)})
-    assert isinstance(half, Refused)
-    assert "t-1" in half.reasons[0].text
 
 
 def test_b2_without_meta_racks_count_for_nothing_but_none_is_lost() -> None:
