@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from zkmigrate.engine.files import refuse_all_taken, write_all
 from zkmigrate.errors import UsageError, ZkmigrateError
 from zkmigrate.placement.check import faults, sets_of
 from zkmigrate.placement.cluster import Cluster
@@ -22,7 +23,6 @@ from zkmigrate.placement.request import Rebalance, Rebuild
 from zkmigrate.placement.statistics import statistics
 from zkmigrate.placement.validation import Chosen, chosen
 from zkmigrate.placing import text
-from zkmigrate.placing.files import refuse_all_taken, write_all
 from zkmigrate.placing.page import page
 
 Planner: TypeAlias = Callable[[Cluster, Rebalance | Rebuild], Plan | Refused]
