@@ -21,7 +21,7 @@ from zkmigrate.placement.rebalance import rebalance
 from zkmigrate.placement.rebuild import rebuild
 from zkmigrate.placement.request import Rebalance, Rebuild
 from zkmigrate.placement.statistics import statistics
-from zkmigrate.placement.validation import Chosen, chosen
+from zkmigrate.placement.validation import SHOWN, Chosen, chosen
 from zkmigrate.placing import text
 from zkmigrate.placing.page import page
 
@@ -161,7 +161,15 @@ def _earlier(out: Path | None) -> list[Path]:
 
 
 def _why(reasons: Sequence[Notice]) -> str:
-    return "\n".join(["no plan is written", *(f"{one.id}: {one.text}" for one in reasons)])
+    texts: dict[str, list[str]] = {}
+    for one in reasons:
+        texts.setdefault(one.id, []).append(one.text)
+    lines = ["no plan is written"]
+    for id, told in texts.items():
+        lines += [f"{id}: {text}" for text in told[:SHOWN]]
+        if len(told) > SHOWN:
+            lines.append(f"{id}: and {len(told) - SHOWN} more")
+    return "\n".join(lines)
 
 
 def _title(asked: Asked) -> str:

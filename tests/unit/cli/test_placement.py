@@ -347,6 +347,8 @@ def test_no_file_is_called_like_standard_output(here: Path, option: str) -> None
     [
         (("rebuild", "--force-rebuild", "--sub-affinity"), "placement.force-and-affinity"),
         (("rebuild", "--use-meta", "false", "--placement", "storage"), "placement.storage-without-meta"),
+        (("rebuild", "--use-meta", "false", "--min-rack-ids", "2"), "placement.racks-without-meta"),
+        (("rebuild", "--replication", "2", "--min-rack-ids", "3"), "placement.racks-above-replicas"),
         (("rebalance", "--topics", "["), "placement.topic-pattern"),
         (("rebalance", "--brokers", "-3"), "placement.broker-id"),
         (("rebalance", "--leader-evac-brokers", "1"), "placement.evacuation-half"),
@@ -384,6 +386,20 @@ def test_a_refusal_is_no_plan_and_leaves_nothing(here: Path, monkeypatch: pytest
     body = json.loads(call("rebalance", "--json").stdout)
     assert body["code"] == 3
     assert "broker 1 is full" in body["error"]
+
+
+def test_of_thousands_of_reasons_the_first_are_told_by_their_id(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = [Notice("placement.few", f"t-{number}") for number in range(3000)]
+    plans(monkeypatch, Refused((*many, Notice("placement.full", "broker 1"))))
+    done = call("rebalance")
+    assert done.stderr.splitlines() == [
+        "zkmigrate: no plan is written",
+        *(f"placement.few: t-{number}" for number in range(10)),
+        "placement.few: and 2990 more",
+        "placement.full: broker 1",
+    ]
 
 
 @pytest.mark.parametrize("flag", ["--ignore-warnings", "--ignore-warns"])

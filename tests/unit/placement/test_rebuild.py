@@ -97,6 +97,27 @@ def test_b2_without_meta_racks_count_for_nothing_but_none_is_lost() -> None:
     assert sets[0] == (1, 3)
 
 
+def test_b8_more_racks_than_there_are_cannot_be_asked_for() -> None:
+    seen = cluster("abc", (1, 2))
+    told = refused(seen, Rebuild(on(1, 2), min_rack_ids=3))
+    assert told == {"placement.few-racks": "--min-rack-ids is 3; the limit: 2 racks of chosen brokers"}
+    plan, sets = planned(seen, Rebuild(on(1, 3), min_rack_ids=2))
+    assert sets[0] == (1, 3)
+    assert "placement.few-replicas" not in [notice.id for notice in plan.notices]
+
+
+def test_b8_a_set_with_fewer_replicas_than_racks_asked_for_is_told() -> None:
+    seen = cluster("abcd", (1, 2), (1, 2, 3), gone="1")
+    plan, sets = planned(seen, Rebuild(min_rack_ids=3))
+    assert [len(replicas) for replicas in sets.values()] == [2, 3]
+    [notice] = [notice for notice in plan.notices if notice.id == "placement.few-replicas"]
+    assert (notice.text, notice.refuses) == (
+        "--min-rack-ids is 3; sets with fewer replicas span a rack for each: t-0",
+        False,
+    )
+    assert list(refused(seen, Rebuild(replication=2, min_rack_ids=3))) == ["placement.racks-above-replicas"]
+
+
 def test_b2_placement_by_storage_without_meta_is_refused() -> None:
     request = Rebuild(on(1, 2), placement=STORAGE, use_meta=False)
     assert list(refused(cluster("ab", (1,)), request)) == ["placement.storage-without-meta"]
@@ -169,7 +190,8 @@ def test_b5_a_pair_is_sought_for_each_old_broker_though_the_first_choice_fits_on
 
 def test_b5_too_few_new_brokers_are_refused() -> None:
     seen = cluster("ababa", (1, 2), (3, 4))
-    assert "2" in refused(seen, Rebuild(on(3, 4, 5), sub_affinity=True))["placement.no-substitute"]
+    told = refused(seen, Rebuild(on(3, 4, 5), sub_affinity=True))["placement.no-substitute"]
+    assert "none for broker 2; new brokers: " in told
     full = sized("aa", (0, 9), [(10, (1,))])
     assert list(refused(full, Rebuild(on(2), sub_affinity=True))) == ["placement.no-substitute"]
 
