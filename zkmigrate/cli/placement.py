@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from zkmigrate.cli import flags
 
 if TYPE_CHECKING:
-    from zkmigrate.placement.cluster import Cluster
+    from zkmigrate.placement.cluster import Cluster, Name, Set
     from zkmigrate.placement.plan import Notice, Refused
     from zkmigrate.placement.request import Choice, Rollout
 
@@ -246,7 +246,7 @@ def _cluster(options: dict[str, Any]) -> tuple[Cluster, tuple[Notice, ...]]:
     if options["partitions"]:
         cluster, notices = _measured(cluster, options["partitions"], options["metrics_age"])
     if options["map_string"]:
-        cluster = maps.mapped(cluster, maps.parse(options["map_string"].encode(), "--map-string"))
+        cluster = _not_refused(maps.mapped(cluster, _sets(options)))
     return cluster, notices
 
 
@@ -332,7 +332,16 @@ def _choice(options: dict[str, Any]) -> Choice:
     from zkmigrate.placement.request import Choice
 
     topics = _many(options["topics"]) or (".*",)
-    return Choice(topics, _many(options["topics_exclude"]), _ids("--brokers", options["brokers"]))
+    brokers = _ids("--brokers", options["brokers"])
+    return Choice(topics, _many(options["topics_exclude"]), brokers, frozenset(_sets(options)))
+
+
+def _sets(options: dict[str, Any]) -> dict[Name, Set]:
+    """The sets of ``--map-string``, none without it. Raises UsageError."""
+    from zkmigrate.placement import maps
+
+    text = options["map_string"]
+    return maps.parse(text.encode(), "--map-string") if text else {}
 
 
 def _rollout(options: dict[str, Any]) -> Rollout:

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -265,36 +263,3 @@ def summary(differs: tuple[str, ...]) -> str:
     """The first few differences as one line."""
     more = f"; and {len(differs) - _LISTED} more" if len(differs) > _LISTED else ""
     return "; ".join(differs[:_LISTED]) + more
-
-
-# --- writing ------------------------------------------------------------------------------------------------
-
-
-def refuse_taken(path: Path, *, force: bool) -> None:
-    """UsageError when ``path`` cannot be written, as far as that can be told before any host is asked."""
-    if path.is_dir():
-        raise UsageError(f"{path} is a directory; needed: the name of a file")
-    if not path.parent.is_dir():
-        raise UsageError(f"{path}: no directory {path.parent}. Next: make it, or another FILE")
-    if not force and os.path.lexists(path):
-        raise UsageError(f"{path} exists already and stays as it is. Next: another FILE, or --force")
-
-
-def write(path: Path, plan: PlanFile, *, force: bool) -> None:
-    """Write the file (0600) whole or not at all; over another only with ``force``. UsageError, OSError."""
-    refuse_taken(path, force=force)
-    fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            file.write(plan.text())
-            file.flush()
-            os.fsync(file.fileno())
-        if force:
-            Path(name).replace(path)
-        else:
-            try:
-                os.link(name, path)  # unlike a rename this takes no other file's place
-            except FileExistsError:
-                refuse_taken(path, force=False)
-    finally:
-        Path(name).unlink(missing_ok=True)

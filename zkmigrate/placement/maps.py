@@ -6,7 +6,8 @@ same bytes."""
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
@@ -15,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, Strict, TypeAdapter, Validati
 from zkmigrate.placement.cluster import Cluster, Name, Partition, Set
 from zkmigrate.placement.cluster_file import ClusterFileError, load_json
 from zkmigrate.placement.log_dirs import held_in, several
-from zkmigrate.placement.plan import Notice, Plan, Reassignment
+from zkmigrate.placement.plan import Notice, Plan, Reassignment, Refused
+from zkmigrate.placement.validation import partition_names
 
 _NEEDED = "Kafka's reassignment JSON"
 _Id = Annotated[int, Strict(), Field(ge=0, le=2**31 - 1)]
@@ -150,12 +152,19 @@ def parse(content: bytes, origin: str) -> dict[Name, tuple[int, ...]]:
     return sets
 
 
-def mapped(cluster: Cluster, sets: dict[Name, tuple[int, ...]]) -> Cluster:
-    """The cluster with only these partitions, and with these sets; sizes and rates as they are known."""
-    partitions = []
-    for (topic, number), replicas in sets.items():
-        known = cluster.by_name.get((topic, number))
-        size, rate = (known.size, known.rate) if known else (None, None)
-        dirs = known.dirs if known and known.replicas == replicas else ()
-        partitions.append(Partition(topic, number, replicas, size, rate, dirs))
+def mapped(cluster: Cluster, sets: Mapping[Name, Set]) -> Cluster | Refused:
+    """The cluster with these sets in the place of its own; sizes and rates stay. Refused: it lacks one of
+    these partitions."""
+    if unknown := [Partition(*name, of, None) for name, of in sets.items() if name not in cluster.by_name]:
+        text = (
+            f"--map-string names {partition_names(unknown)}, which the cluster does not have; needed: "
+            "partitions of the cluster. Next: leave the others out."
+        )
+        return Refused((Notice("placement.map-unknown", text),))
+    other = {
+        one.name: replace(one, replicas=sets[one.name], dirs=())
+        for one in cluster.partitions
+        if sets.get(one.name, one.replicas) != one.replicas
+    }
+    partitions = (other.get(one.name, one) for one in cluster.partitions)
     return Cluster.of(cluster.brokers.values(), partitions)

@@ -41,7 +41,11 @@ def rebuild(cluster: Cluster, request: Rebuild) -> Plan | Refused:
         return choice
     if faults := _faulty_options(request):
         return Refused(faults, options=True)
-    notices = choice.notices
+    racks = cluster.racks(choice.brokers)
+    if request.min_rack_ids > racks:
+        text = f"--min-rack-ids is {request.min_rack_ids}; the limit: {racks} racks of chosen brokers"
+        return Refused((Notice("placement.few-racks", text),))
+    notices = choice.notices + _short_sets(choice.partitions, request)
     if unknown := sizes_missing(choice.partitions):
         if request.use_meta:
             return unknown
@@ -71,6 +75,18 @@ def rebuild(cluster: Cluster, request: Rebuild) -> Plan | Refused:
     return Plan(cluster, ordered, notices=notices + board.notices())
 
 
+def _short_sets(partitions: Sequence[Partition], request: Rebuild) -> tuple[Notice, ...]:
+    """Which sets cannot span the racks that are asked for, because they have fewer replicas."""
+    short = [one for one in partitions if (request.replication or len(one.replicas)) < request.min_rack_ids]
+    if not short:
+        return ()
+    text = (
+        f"--min-rack-ids is {request.min_rack_ids}; sets with fewer replicas span a rack for each: "
+        f"{partition_names(short)}"
+    )
+    return (Notice("placement.few-replicas", text),)
+
+
 def _faulty_options(request: Rebuild) -> tuple[Notice, ...]:
     return tuple(
         Notice(id, text)
@@ -79,6 +95,17 @@ def _faulty_options(request: Rebuild) -> tuple[Notice, ...]:
                 "placement.storage-without-meta",
                 request.placement is By.STORAGE and not request.use_meta,
                 "--placement storage needs sizes, which --use-meta=false leaves out. Next: drop one of them.",
+            ),
+            (
+                "placement.racks-without-meta",
+                request.min_rack_ids > 0 and not request.use_meta,
+                "--min-rack-ids needs racks, which --use-meta=false leaves out. Next: drop one of them.",
+            ),
+            (
+                "placement.racks-above-replicas",
+                0 < request.replication < request.min_rack_ids,
+                f"--min-rack-ids is {request.min_rack_ids}, --replication is {request.replication}; needed: "
+                "no more racks than replicas",
             ),
             (
                 "placement.force-and-affinity",
@@ -534,8 +561,9 @@ def _substitute(board: _Board, choice: Chosen) -> tuple[Notice, ...]:
     alone = [old for old in sorted(by_broker) if by_broker[old] and not paired(old, set())]
     if alone:
         text = (
-            f"sub-affinity: brokers {', '.join(map(str, alone))} have no new broker of their rack with room "
-            f"for all their replicas; new brokers: {', '.join(map(str, choice.new)) or 'none'}"
+            "sub-affinity needs a new broker of the same rack with room for all replicas; none for "
+            f"broker{'s' * (len(alone) > 1)} {', '.join(map(str, alone))}; new brokers: "
+            f"{', '.join(map(str, choice.new)) or 'none'}"
         )
         return (Notice("placement.no-substitute", text),)
     for new, old in sorted(pairs.items()):

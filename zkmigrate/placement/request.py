@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from zkmigrate.placement.cluster import Name
+
 MIB, GIB = 1 << 20, 1 << 30
 
 MAPPED, REGISTERED = -1, -2
@@ -36,11 +38,12 @@ class Optimize(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Choice:
     """What a plan is about. topics, exclude: names, or regular expressions that match a whole name;
-    brokers: ids, or MAPPED or REGISTERED."""
+    brokers: ids, or MAPPED or REGISTERED. partitions: only these of the topics, empty for all."""
 
     topics: tuple[str, ...] = (".*",)
     exclude: tuple[str, ...] = ()
     brokers: tuple[int, ...] = (REGISTERED,)
+    partitions: frozenset[Name] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

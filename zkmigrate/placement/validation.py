@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from zkmigrate.placement.cluster import Cluster, Partition
 from zkmigrate.placement.plan import Notice, Refused
@@ -38,7 +38,8 @@ def chosen(cluster: Cluster, choice: Choice) -> Chosen | Refused:
     A name and a regular expression that matches a whole name both choose a topic; an excluded topic is never
     chosen.
     """
-    topics = list(dict.fromkeys(partition.topic for partition in cluster.partitions))
+    known = [one for one in cluster.partitions if not choice.partitions or one.name in choice.partitions]
+    topics = list(dict.fromkeys(partition.topic for partition in known))
     wanted = _matched(topics, choice.topics)
     unwanted = _matched(topics, choice.exclude)
     if isinstance(wanted, Refused):
@@ -47,10 +48,10 @@ def chosen(cluster: Cluster, choice: Choice) -> Chosen | Refused:
         return unwanted
     names = {topic for found in wanted.values() for topic in found}
     names -= {topic for found in unwanted.values() for topic in found}
-    partitions = tuple(partition for partition in cluster.partitions if partition.topic in names)
+    partitions = tuple(partition for partition in known if partition.topic in names)
     if not partitions:
         text = (
-            f"topics {_names(choice.topics)} without {_names(choice.exclude)} match none of the cluster's "
+            f"topics {_names(choice.topics)} without {_names(choice.exclude)} match none of the "
             f"{len(topics)} topics. Next: choose topics that exist."
         )
         return Refused((Notice("placement.no-topic", text),))
@@ -93,26 +94,6 @@ def chosen(cluster: Cluster, choice: Choice) -> Chosen | Refused:
         *_failure_domains(cluster, targets),
     )
     return Chosen(partitions, targets, notices, missing, replaced, unregistered, new)
-
-
-def with_map(
-    cluster: Cluster, sets: Mapping[tuple[str, int], tuple[int, ...]]
-) -> tuple[Cluster, tuple[str, ...]] | Refused:
-    """The cluster as a literal map has it (``--map-string``), and the map's topics for a ``Choice``.
-
-    sets: replica sets by topic and number; a partition that the cluster lacks has no known size. A map that
-    holds a topic by half is refused.
-    """
-    topics = tuple(sorted({topic for topic, _ in sets}))
-    left_out = [one for one in cluster.partitions if one.topic in topics and one.name not in sets]
-    if left_out:
-        text = f"the map holds their topics and leaves out {partition_names(left_out)}; needed: whole topics"
-        return Refused((Notice("placement.map-half", text),))
-    unknown = [
-        Partition(*name, replicas, None) for name, replicas in sets.items() if name not in cluster.by_name
-    ]
-    known = [replace(one, replicas=sets.get(one.name, one.replicas)) for one in cluster.partitions]
-    return Cluster.of(cluster.brokers.values(), (*known, *unknown)), topics
 
 
 def additions_only(found: Chosen) -> tuple[Notice, ...]:

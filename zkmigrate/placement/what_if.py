@@ -126,9 +126,8 @@ class Outcome:
 
 def parse(content: bytes, origin: str) -> tuple[WhatIf, ...]:
     """The what-ifs in the content of a file. origin: names it in errors. Raises ClusterFileError."""
-    load_json(
-        content, origin, "JSON, a list of what-ifs"
-    )  # refuses what the next line reads in one of several ways
+    # Refuses what pydantic reads in one of several ways.
+    load_json(content, origin, "JSON, a list of what-ifs")
     try:
         found = _ADAPTER.validate_json(content.removeprefix(b"\xef\xbb\xbf"))
     except ValidationError as error:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from zkmigrate.engine.files import refuse_all_taken, write_all
 from zkmigrate.errors import UsageError, ZkmigrateError
 from zkmigrate.placement.cluster import Cluster
 from zkmigrate.placement.maps import beside_plan, files, no_way_back
@@ -16,9 +17,8 @@ from zkmigrate.placement.plan import Notice, Plan, Refused
 from zkmigrate.placement.planner import broken, planned
 from zkmigrate.placement.request import Rebalance, Rebuild
 from zkmigrate.placement.statistics import statistics
-from zkmigrate.placement.validation import Chosen, chosen
+from zkmigrate.placement.validation import SHOWN, Chosen, chosen
 from zkmigrate.placing import text
-from zkmigrate.placing.files import refuse_all_taken, write_all
 from zkmigrate.placing.page import page
 
 Planner: TypeAlias = Callable[[Cluster, Rebalance | Rebuild], Plan | Refused]
@@ -134,7 +134,15 @@ def _earlier(out: Path | None) -> list[Path]:
 
 
 def _why(reasons: Sequence[Notice]) -> str:
-    return "\n".join(["no plan is written", *(f"{one.id}: {one.text}" for one in reasons)])
+    texts: dict[str, list[str]] = {}
+    for one in reasons:
+        texts.setdefault(one.id, []).append(one.text)
+    lines = ["no plan is written"]
+    for id, told in texts.items():
+        lines += [f"{id}: {text}" for text in told[:SHOWN]]
+        if len(told) > SHOWN:
+            lines.append(f"{id}: and {len(told) - SHOWN} more")
+    return "\n".join(lines)
 
 
 def _title(asked: Asked) -> str:

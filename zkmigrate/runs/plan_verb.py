@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from zkmigrate.engine import plan, planfile, runs
+from zkmigrate.engine import files, plan, planfile, runs
 from zkmigrate.engine.history import History
 from zkmigrate.engine.planfile import PlanFile
 from zkmigrate.errors import ZkmigrateError
@@ -29,10 +29,10 @@ def show_plan(context: VerbContext, run_id: str, out: Path | None = None, *, for
     there, over another file only with ``force``."""
     inventory, playbook = load(context)
     if out is not None:
-        planfile.refuse_taken(out, force=force)
+        files.refuse_taken(out, force=force)
     plan_file = _make(context, inventory, playbook, history_of(context, run_id, inventory, playbook))
     if out is not None:
-        planfile.write(out, plan_file, force=force)
+        files.write_all({out: plan_file.text()}, force=force)
     lines = plan_text.lines(plan_file)
     if out is not None:
         command = f"zkmigrate run {inventory_options(context)} --plan {shlex.quote(str(out))}"

@@ -155,15 +155,57 @@ def test_r2_brokers_takes_numbers_below_0(here: Path, monkeypatch: pytest.Monkey
     assert asked(monkeypatch, "rebalance", "--brokers", brokers).request.choice.brokers == ids
 
 
-def test_b1_a_literal_map_gives_the_plan_of_a_look_up(here: Path) -> None:
-    whole = json.dumps({"version": 1, "partitions": [
+def map_of(*names: tuple[str, int]) -> str:
+    """A literal map with the cluster's own sets."""
+    return json.dumps({"version": 1, "partitions": [
         {key: one[key] for key in ("topic", "partition", "replicas")} for one in CLUSTER["partitions"]
+        if (one["topic"], one["partition"]) in names
     ]})  # fmt: skip
-    assert call("rebalance", "--out", "a.json").exit_code == 0
-    assert call("rebalance", "--out", "b.json", "--map-string", whole).exit_code == 0
-    assert (here / "a.json").read_bytes() == (here / "b.json").read_bytes()
-    assert sets_of((here / "a.json").read_text())
-    assert call("rebalance", "--map-string", "{").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("rebalance",),
+        ("rebalance", "--optimize-leadership"),
+        ("rebuild", "--brokers", "2,3"),
+        ("rebuild", "--replication", "1", "--optimize-leadership"),
+    ],
+)
+def test_b1_a_literal_map_gives_plan_and_report_of_a_look_up(here: Path, words: tuple[str, ...]) -> None:
+    """The partitions outside the map count, as those of other topics do."""
+    told = []
+    for folder, given in (("a", ("--topics", "t")), ("b", ("--map-string", map_of(("t", 0), ("t", 1))))):
+        (here / folder).mkdir()
+        done = call(*words, *given, "--out", f"{folder}/plan.json")
+        assert done.exit_code == 0, done.output
+        told.append(done.stdout.replace(f"{folder}/", ""))
+    assert told[0] == told[1]
+    assert (here / "a/plan.json").read_bytes() == (here / "b/plan.json").read_bytes()
+    assert sets_of((here / "a/plan.json").read_text())
+
+
+def test_b1_a_map_of_half_a_topic_plans_that_half(here: Path) -> None:
+    words = ("rebuild", "--brokers", "2,3", "--out", "plan.json")
+    assert call(*words, "--map-string", map_of(("t", 1), ("u", 0))).exit_code == 0
+    assert sets_of((here / "plan.json").read_text()).keys() == {("t", 1), ("u", 0)}
+    assert call(*words, "--force", "--topics", "t", "--map-string", map_of(("t", 1), ("u", 0))).exit_code == 0
+    assert sets_of((here / "plan.json").read_text()).keys() == {("t", 1)}
+
+
+def test_b1_the_sets_of_a_map_are_those_before(here: Path) -> None:
+    given = map_of(("t", 1)).replace("[1, 2]", "[2, 1]")
+    done = call("rebuild", "--brokers", "2,3", "--out", "plan.json", "--map-string", given)
+    assert done.exit_code == 0, done.output
+    assert sets_of((here / "plan-back.json").read_text()) == {("t", 1): (2, 1)}
+
+
+def test_b1_a_map_of_a_partition_that_nobody_has_is_refused(here: Path) -> None:
+    given = map_of(("t", 0)).replace('"partition": 0', '"partition": 7')
+    done = call("rebuild", "--use-meta", "false", "--out", "plan.json", "--map-string", given)
+    assert done.exit_code == 3
+    assert "placement.map-unknown: --map-string names t-7, which the cluster does not have" in done.stderr
+    assert names(here) == set()
 
 
 def test_files_and_report_of_a_plan(here: Path) -> None:
@@ -316,6 +358,8 @@ def test_no_file_is_called_like_standard_output(here: Path, option: str) -> None
     [
         (("rebuild", "--force-rebuild", "--sub-affinity"), "placement.force-and-affinity"),
         (("rebuild", "--use-meta", "false", "--placement", "storage"), "placement.storage-without-meta"),
+        (("rebuild", "--use-meta", "false", "--min-rack-ids", "2"), "placement.racks-without-meta"),
+        (("rebuild", "--replication", "2", "--min-rack-ids", "3"), "placement.racks-above-replicas"),
         (("rebalance", "--topics", "["), "placement.topic-pattern"),
         (("rebalance", "--brokers", "-3"), "placement.broker-id"),
         (("rebalance", "--leader-evac-brokers", "1"), "placement.evacuation-half"),
@@ -353,6 +397,20 @@ def test_a_refusal_is_no_plan_and_leaves_nothing(here: Path, monkeypatch: pytest
     body = json.loads(call("rebalance", "--json").stdout)
     assert body["code"] == 3
     assert "broker 1 is full" in body["error"]
+
+
+def test_of_thousands_of_reasons_the_first_are_told_by_their_id(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = [Notice("placement.few", f"t-{number}") for number in range(3000)]
+    plans(monkeypatch, Refused((*many, Notice("placement.full", "broker 1"))))
+    done = call("rebalance")
+    assert done.stderr.splitlines() == [
+        "zkmigrate: no plan is written",
+        *(f"placement.few: t-{number}" for number in range(10)),
+        "placement.few: and 2990 more",
+        "placement.full: broker 1",
+    ]
 
 
 @pytest.mark.parametrize("flag", ["--ignore-warnings", "--ignore-warns"])

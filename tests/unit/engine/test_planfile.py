@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.unit.cli.test_main import ALL, Place, place
 from tests.unit.inventory.test_inventory import GOOD
+from zkmigrate.cli.main import cli
 from zkmigrate.engine import journal, planfile
-from zkmigrate.errors import UsageError
 
 __all__ = ["place"]
 
@@ -52,18 +53,19 @@ def test_plan_out_takes_no_file_s_place_unless_forced(place: Place, plan: Path) 
     assert planfile.read(plan).playbook == "disk"
 
 
+def test_a_file_in_the_way_is_found_before_a_host_is_asked(place: Place, plan: Path) -> None:
+    def site(*_: object) -> None:
+        pytest.fail("a site was opened")
+
+    refused = CliRunner().invoke(cli, place.words("plan", "--out", str(plan)), obj=site, env=place.environ)
+    assert (refused.exit_code, "exists already" in refused.stderr) == (2, True)
+
+
 def test_a_link_that_leads_nowhere_is_a_file_too(place: Place, plan: Path) -> None:
     plan.unlink()
     plan.symlink_to("nowhere")
     assert place.call("plan", "--out", str(plan)).exit_code == 2
     assert plan.is_symlink()
-
-
-def test_a_file_that_appears_meanwhile_is_left_alone(place: Place, plan: Path) -> None:
-    made = planfile.read(plan)
-    with pytest.raises(UsageError, match="exists already"):
-        planfile.write(plan, made, force=False)
-    assert sorted(p.name for p in place.root.iterdir() if "plan" in p.name) == [plan.name]
 
 
 def test_a_plan_that_holds_is_applied_once_and_journaled(place: Place, plan: Path) -> None:

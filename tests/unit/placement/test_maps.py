@@ -111,18 +111,30 @@ def test_the_order_backwards_has_room_wherever_the_order_forwards_has() -> None:
     assert faults(cluster, [sets_of(made["plan.json"]), sets_of(made["plan-back.json"])]) == ()
 
 
-def test_b1_a_literal_map_leaves_its_partitions_and_its_sets() -> None:
+def test_b1_a_literal_map_changes_its_own_sets_alone() -> None:
+    dirs = Partition("d", 0, (1, 2), 3, None, ("/a", "/b"))
+    cluster = Cluster.of(CLUSTER.brokers.values(), [*CLUSTER.partitions, dirs])
     given = parse(b'{"partitions": [{"topic": "t", "partition": 1, "replicas": [3, 1]}]}', "--map-string")
-    assert mapped(CLUSTER, given) == Cluster.of(CLUSTER.brokers.values(), [Partition("t", 1, (3, 1), 7)])
-    unknown = parse(b'{"partitions": [{"topic": "n", "partition": 4, "replicas": [1]}]}', "x")
-    assert mapped(CLUSTER, unknown).partitions == (Partition("n", 4, (1,), None),)
+    assert mapped(cluster, given) == Cluster.of(
+        CLUSTER.brokers.values(), [dirs, CLUSTER.partitions[0], Partition("t", 1, (3, 1), 7)]
+    )
+    assert mapped(cluster, {("d", 0): (1, 2)}) == cluster
+    other = mapped(cluster, {("d", 0): (2, 1)})
+    assert isinstance(other, Cluster)
+    assert other.by_name["d", 0] == Partition("d", 0, (2, 1), 3)
 
 
-def test_b1_the_map_of_the_cluster_gives_the_plan_of_a_look_up() -> None:
-    cluster = random_cluster(3, brokers=5, partitions=12)
+def test_b1_a_partition_that_the_cluster_lacks_is_refused() -> None:
+    refused = mapped(CLUSTER, {("t", 0): (1,), ("n", 4): (1,), ("t", 2): (1,)})
+    assert isinstance(refused, Refused)
+    assert [one.id for one in refused.reasons] == ["placement.map-unknown"]
+    assert "names n-4, t-2, which" in refused.reasons[0].text
+
+
+def test_b1_the_map_of_the_cluster_is_the_cluster() -> None:
+    cluster = random_cluster(3, brokers=5, partitions=12, dirs=2)
     whole = text((one.name, one.replicas, ()) for one in cluster.partitions)
-    again = mapped(cluster, parse(whole.encode(), "--map-string"))
-    assert written(again, REQUESTS[0]) == written(cluster, REQUESTS[0])
+    assert mapped(cluster, parse(whole.encode(), "--map-string")) == cluster
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from zkmigrate.placement.constraints import broken, racks_needed
 from zkmigrate.placement.plan import Plan, Refused
 from zkmigrate.placement.rebuild import rebuild
 from zkmigrate.placement.request import MAPPED, REGISTERED, By, Choice, Optimize, Rebuild
-from zkmigrate.placement.validation import with_map
 
 COUNT, STORAGE = By.COUNT, By.STORAGE
 Sets = dict[int, tuple[int, ...]]
@@ -78,29 +77,15 @@ def counts(seen: Cluster, sets: Sets) -> list[int]:
 # What a plan is about
 
 
-def test_b1_a_literal_map_plans_as_its_topics_do() -> None:
+def test_b1_partitions_by_name_plan_as_their_topics_do() -> None:
     seen = random_cluster(7, brokers=6, partitions=20, racks=3, rf=2, room=2.0)
     topics = ("t0", "t1")
-    choice = Choice(topics, brokers=(1001, 1002, 1003, 1004, 1005))
-    by_topic = rebuild(seen, Rebuild(choice))
-    literal = {one.name: one.replicas for one in seen.partitions if one.topic in topics}
-    mapped = with_map(seen, literal)
-    assert not isinstance(mapped, Refused)
-    assert mapped[1] == topics
-    assert rebuild(mapped[0], Rebuild(replace(choice, topics=mapped[1]))) == by_topic
+    names = frozenset(one.name for one in seen.partitions if one.topic in topics)
+    brokers = (1001, 1002, 1003, 1004, 1005)
+    by_topic = rebuild(seen, Rebuild(Choice(topics, brokers=brokers)))
+    assert rebuild(seen, Rebuild(Choice(brokers=brokers, partitions=names))) == by_topic
     assert isinstance(by_topic, Plan)
     assert by_topic.moves
-
-
-def test_b1_a_literal_map_may_differ_from_the_cluster_but_not_hold_half_a_topic() -> None:
-    seen = cluster("abc", (1, 2), (2, 3))
-    mapped = with_map(seen, {("t", 0): (3, 1), ("t", 1): (2, 3), ("u", 0): (1,)})
-    assert not isinstance(mapped, Refused)
-    assert [one.replicas for one in mapped[0].partitions] == [(3, 1), (2, 3), (1,)]
-    assert [one.size for one in mapped[0].partitions] == [10, 10, None]
-    half = with_map(seen, {("t", 0): (3, 1)})
-    assert isinstance(half, Refused)
-    assert "t-1" in half.reasons[0].text
 
 
 def test_b2_without_meta_racks_count_for_nothing_but_none_is_lost() -> None:
@@ -110,6 +95,27 @@ def test_b2_without_meta_racks_count_for_nothing_but_none_is_lost() -> None:
     assert set(sets[0]) == {1, 2}
     _, sets = planned(seen, Rebuild(on(1, 3), use_meta=False))
     assert sets[0] == (1, 3)
+
+
+def test_b8_more_racks_than_there_are_cannot_be_asked_for() -> None:
+    seen = cluster("abc", (1, 2))
+    told = refused(seen, Rebuild(on(1, 2), min_rack_ids=3))
+    assert told == {"placement.few-racks": "--min-rack-ids is 3; the limit: 2 racks of chosen brokers"}
+    plan, sets = planned(seen, Rebuild(on(1, 3), min_rack_ids=2))
+    assert sets[0] == (1, 3)
+    assert "placement.few-replicas" not in [notice.id for notice in plan.notices]
+
+
+def test_b8_a_set_with_fewer_replicas_than_racks_asked_for_is_told() -> None:
+    seen = cluster("abcd", (1, 2), (1, 2, 3), gone="1")
+    plan, sets = planned(seen, Rebuild(min_rack_ids=3))
+    assert [len(replicas) for replicas in sets.values()] == [2, 3]
+    [notice] = [notice for notice in plan.notices if notice.id == "placement.few-replicas"]
+    assert (notice.text, notice.refuses) == (
+        "--min-rack-ids is 3; sets with fewer replicas span a rack for each: t-0",
+        False,
+    )
+    assert list(refused(seen, Rebuild(replication=2, min_rack_ids=3))) == ["placement.racks-above-replicas"]
 
 
 def test_b2_placement_by_storage_without_meta_is_refused() -> None:
@@ -184,7 +190,8 @@ def test_b5_a_pair_is_sought_for_each_old_broker_though_the_first_choice_fits_on
 
 def test_b5_too_few_new_brokers_are_refused() -> None:
     seen = cluster("ababa", (1, 2), (3, 4))
-    assert "2" in refused(seen, Rebuild(on(3, 4, 5), sub_affinity=True))["placement.no-substitute"]
+    told = refused(seen, Rebuild(on(3, 4, 5), sub_affinity=True))["placement.no-substitute"]
+    assert "none for broker 2; new brokers: " in told
     full = sized("aa", (0, 9), [(10, (1,))])
     assert list(refused(full, Rebuild(on(2), sub_affinity=True))) == ["placement.no-substitute"]
 

@@ -49,6 +49,15 @@ def test_r1_a_pattern_matches_a_whole_name() -> None:
     assert [one.topic for one in found(seen, Choice(topics=("order.",))).partitions] == ["orders"]
 
 
+def test_b1_named_partitions_are_chosen_alone_and_topics_narrow_them() -> None:
+    seen = Cluster.of([Broker(1, "", 9)], [Partition(topic, at, (1,), 1) for topic in "ab" for at in (0, 1)])
+    named = frozenset({("a", 1), ("b", 0)})
+    assert [one.name for one in found(seen, Choice(partitions=named)).partitions] == [("a", 1), ("b", 0)]
+    narrowed = found(seen, Choice(topics=("a",), partitions=named))
+    assert [one.name for one in narrowed.partitions] == [("a", 1)]
+    assert refused(seen, Choice(topics=("a",), partitions=frozenset({("b", 0)}))) == ["placement.no-topic"]
+
+
 def test_r1_what_matches_nothing_is_told() -> None:
     seen = cluster(("orders", (1,)))
     answer = found(seen, Choice(topics=("orders", "orderz")))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from zkmigrate.engine.files import write_all
 from zkmigrate.errors import UsageError
-from zkmigrate.placing.files import write_all
 
 
 def names(folder: Path) -> list[str]:
@@ -60,10 +60,25 @@ def test_a_file_that_appears_meanwhile_is_kept_and_nothing_else_left(
         (tmp_path / "b").write_text("mine")
 
     monkeypatch.setattr(os, "fsync", appears)
-    with pytest.raises(UsageError, match="b appeared while the plan was made"):
+    with pytest.raises(UsageError, match="b appeared meanwhile and stays as it is"):
         write_all({tmp_path / "a": "one", tmp_path / "b": "two"})
     assert names(tmp_path) == ["b"]
     assert (tmp_path / "b").read_text() == "mine"
+
+
+def test_a_link_that_leads_nowhere_is_a_file_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("nowhere")
+    with pytest.raises(UsageError, match="a exists already"):
+        write_all({tmp_path / "a": "one"})
+    assert (tmp_path / "a").is_symlink()
+    assert names(tmp_path) == ["a"]
+
+
+def test_a_directory_is_no_file_by_force_either(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with pytest.raises(UsageError, match="a is a directory; needed: the name of a file"):
+        write_all({tmp_path / "a": "one"}, force=True)
+    assert names(tmp_path) == ["a"]
 
 
 def test_a_folder_that_is_missing_is_told(tmp_path: Path) -> None:

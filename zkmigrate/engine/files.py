@@ -1,4 +1,4 @@
-"""Several files that belong together: all of them are written, or none."""
+"""Files that a verb writes: each whole, those that belong together all or none, over no other unasked."""
 
 from __future__ import annotations
 
@@ -7,13 +7,22 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from zkmigrate.engine.planfile import refuse_taken
 from zkmigrate.errors import UsageError
 
 
+def refuse_taken(path: Path, *, force: bool) -> None:
+    """UsageError when ``path`` cannot be written, as far as that can be told before any host is asked."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory; needed: the name of a file")
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: no directory {path.parent}. Next: make it, or another FILE")
+    if not force and os.path.lexists(path):
+        raise UsageError(f"{path} exists already and stays as it is. Next: another FILE, or --force")
+
+
 def refuse_all_taken(paths: Iterable[Path], stale: Iterable[Path], *, force: bool) -> None:
-    """UsageError when a file cannot be written. stale: files of an earlier plan, which nobody may take for
-    this one's."""
+    """UsageError when one of them cannot be written. stale: files of an earlier plan, which nobody may take
+    for this one's."""
     for path in paths:
         refuse_taken(path, force=force)
     for path in stale:
@@ -22,7 +31,7 @@ def refuse_all_taken(paths: Iterable[Path], stale: Iterable[Path], *, force: boo
 
 
 def write_all(contents: Mapping[Path, str], stale: Iterable[Path] = (), *, force: bool = False) -> None:
-    """Write files, the last one last; over others, and without the stale ones, only with ``force``.
+    """Write files (0600), the last one last; over others, and without the stale ones, only with ``force``.
 
     Every content is on disk before the first file gets its name. After an error no file of this call is left,
     but for those that replaced another. Raises UsageError, OSError.
@@ -51,7 +60,8 @@ def write_all(contents: Mapping[Path, str], stale: Iterable[Path] = (), *, force
         for path in made:
             path.unlink(missing_ok=True)
         if isinstance(error, FileExistsError):
-            raise UsageError(f"{error.filename2} appeared while the plan was made. Next: --force") from error
+            appeared = f"{error.filename2} appeared meanwhile and stays as it is"
+            raise UsageError(f"{appeared}. Next: another FILE, or --force") from error
         raise
     finally:
         for written in waiting.values():
