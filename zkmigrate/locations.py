@@ -38,7 +38,7 @@ class Locations:
         return _NAMED.sub(place, text)
 
 
-def places(path: Path) -> Locations:
+def read_locations(path: Path) -> Locations:
     """The lines of an inventory's keys. The file has been loaded before, so it exists and is text."""
     document = marked_yaml.parse(path.read_text("utf-8-sig"))
     found = Locations(str(path))

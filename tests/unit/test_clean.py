@@ -30,7 +30,7 @@ from zkmigrate.cli.main import cli
 from zkmigrate.engine import events, plan, planfile
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import load
-from zkmigrate.locations import places
+from zkmigrate.locations import read_locations
 from zkmigrate.model.change import Change
 from zkmigrate.model.fact import Unknown
 from zkmigrate.model.finding import claim
@@ -270,7 +270,7 @@ def test_the_screen_of_preflight_obeys_only_itself(tmp_path: Path, monkeypatch: 
     sick = claim(
         "host.sick", "it is well", False, seen=HOSTILE, needed=HOSTILE, moves=(HOSTILE,), target="dest1"
     )
-    preflight_view.show(Clean(out), [sick], places(file), "-i migration.yml")  # type: ignore[arg-type]
+    preflight_view.show(Clean(out), [sick], read_locations(file), "-i migration.yml")  # type: ignore[arg-type]
     assert "\x1b[1" in out.getvalue(), "our own colours pass"
     assert_harmless(OURS.sub("", out.getvalue()))
     assert "\x1b[2J" not in out.getvalue()

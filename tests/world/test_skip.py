@@ -14,7 +14,7 @@ from zkmigrate.errors import UsageError
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
 from zkmigrate.moves.rules import window_estimate
-from zkmigrate.report.story import told
+from zkmigrate.report.story import story_of
 from zkmigrate.report.timebase import Timebase
 
 
@@ -41,7 +41,9 @@ def test_a_skipped_rehearsal_leaves_the_window_to_the_policy(tmp_path: Path, ask
     history = read(tmp_path / "run")
     assert history.stages_skipped == {"rehearse"} <= history.stages_done
     entries = kept_lines(tmp_path / "run")
-    decided = [(d.where, d.answer) for d in told(entries, Timebase(entries)).decisions if d.kind == "consent"]
+    decided = [
+        (d.where, d.answer) for d in story_of(entries, Timebase(entries)).decisions if d.kind == "consent"
+    ]
     assert ("rehearse", "skip") in decided, "the report says so"
     said = window_estimate.cutover_lines(Context("run", world.inventory, records=history.records()))
     assert said[:2] == (

@@ -137,7 +137,7 @@ def _analyze(options: dict[str, Any]) -> int:
 
     from zkmigrate.cli.placement import from_file
     from zkmigrate.spark.request import Request, parse_place
-    from zkmigrate.spark.session import Bounds, submitted
+    from zkmigrate.spark.session import Bounds, under_spark_submit
     from zkmigrate.spark.verb import analyze
     from zkmigrate.zookeeper.disks.chroot import parse_chroot
 
@@ -160,7 +160,7 @@ def _analyze(options: dict[str, Any]) -> int:
     as_json: bool = options["as_json"]
 
     def hint(line: str) -> None:
-        if not (as_json and submitted()):  # spark-submit sends both outputs to standard output
+        if not (as_json and under_spark_submit()):  # spark-submit sends both outputs to standard output
             flags.hint(line)
 
     return analyze(names, request, bounds, options["out"], click.echo, hint, as_json=as_json)

@@ -405,7 +405,7 @@ def report(
     from zkmigrate.report import verb
 
     given = click.get_current_context().get_parameter_source("playbook") is not ParameterSource.DEFAULT
-    asked = verb.Asked(
+    request = verb.ReportRequest(
         inventory=options["inventory"],
         playbook=options["playbook"] if given else "",
         runs=runs.base(os.environ),
@@ -414,7 +414,7 @@ def report(
         out=out,
         load=load,
     )
-    _do(lambda: verb.report(asked, sys.stdout))
+    _do(lambda: verb.report(request, sys.stdout))
 
 
 @cli.command()

@@ -174,8 +174,8 @@ class KafkaDependent:
         view = _view(own)
         if view is None:
             return self.why_silent(own)
-        lacking = len(out_of_sync(view, frozenset()))
-        return f"{lacking} are not" if lacking else ""
+        behind = len(out_of_sync(view, frozenset()))
+        return f"{behind} are not" if behind else ""
 
     def ending(self, inventory: Inventory) -> Ending:
         """On either way, because each restart takes the lead from a broker."""

@@ -11,7 +11,7 @@ from zkmigrate.discovery import ansible
 from zkmigrate.discovery.ansible import AnsibleHost
 from zkmigrate.discovery.draft import SshDraft
 from zkmigrate.errors import UsageError
-from zkmigrate.hosts.jump_host import parse_hops
+from zkmigrate.hosts.jump_host import parse_jump_hosts
 from zkmigrate.inventory.inventory import Ssh
 
 
@@ -77,12 +77,12 @@ def named_hosts(options: InitOptions) -> tuple[InitOptions, Mapping[str, list[Na
 
 def _endpoint(text: str, option: str) -> NamedHost:
     try:
-        (hop,) = parse_hops(text)
+        (jump,) = parse_jump_hosts(text)
     except ValueError as error:
         raise UsageError(f"{option} {text[:80]!r}: {error}") from error
-    if hop.user:
+    if jump.user:
         raise UsageError(f"{option} {text[:80]!r}: an account has no place here. Next: --ssh-user")
-    return NamedHost(hop.host, hop.port)
+    return NamedHost(jump.host, jump.port)
 
 
 def _with_ansible(ssh: SshDraft, hosts: Iterable[AnsibleHost]) -> SshDraft:

@@ -22,7 +22,7 @@ from zkmigrate.discovery.ensembles import Names, Server
 from zkmigrate.discovery.hosts import DirectHosts, HostReader
 from zkmigrate.discovery.init_request import InitOptions, NamedHost, named_hosts, transport_ssh
 from zkmigrate.errors import InventoryError, UsageError
-from zkmigrate.hosts.jump_host import Hop
+from zkmigrate.hosts.jump_host import JumpHost
 from zkmigrate.hosts.transport import own_addresses
 from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory import inventory as inventories
@@ -266,7 +266,7 @@ def _as_written(ssh: Ssh, out: Path) -> SshDraft:
 
 
 def _endpoint(host: str, port: int) -> str:
-    return str(Hop(host, port=port))
+    return str(JumpHost(host, port=port))
 
 
 def _name_of(chroot: Found[str]) -> str:

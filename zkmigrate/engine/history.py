@@ -504,8 +504,8 @@ class History:
             self.undone.discard(step)
             # When it was sent is not known: deadlines count from now, as by the wall clock.
             self.first_sent.setdefault(step, (0, entry.at, 0.0))
-        standing = self._changes.steps()
-        self.first_sent = {step: at for step, at in self.first_sent.items() if step in standing}
+        not_undone_steps = self._changes.steps()
+        self.first_sent = {step: at for step, at in self.first_sent.items() if step in not_undone_steps}
         self.stages_done, self.done = set(body["stages"]), set(body["steps"])
         self.stages_begun |= {step.partition(".")[0] for step in self.done}
         self.consents = {**dict.fromkeys(body["consented"], "go"), **self.consents}

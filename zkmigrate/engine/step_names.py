@@ -25,7 +25,7 @@ def phases(playbook: Playbook) -> list[str]:
     return [name for s in windows for step in s.steps for name in (step.id, f"{s.id}.{step.id}")]
 
 
-def places(playbook: Playbook) -> list[str]:
+def hold_places(playbook: Playbook) -> list[str]:
     """What :func:`place` takes: stages, steps outside windows, phases of the cut-over."""
     outside = _ids(s for s in playbook.stages if not s.window)
     return [*(s.id for s in playbook.stages), *outside, *phases(playbook)]

@@ -11,7 +11,7 @@ _HOST = re.compile(r"[0-9A-Za-z]([0-9A-Za-z.-]{0,251}[0-9A-Za-z])?")
 
 
 @dataclass(frozen=True)
-class Hop:
+class JumpHost:
     """host: an address or a name. user "" and port None: not given."""
 
     host: str
@@ -23,18 +23,18 @@ class Hop:
         return f"{self.user}@" * bool(self.user) + host + (f":{self.port}" if self.port else "")
 
 
-def parse_hops(text: str) -> tuple[Hop, ...]:
+def parse_jump_hosts(text: str) -> tuple[JumpHost, ...]:
     """The hops of a comma-separated list, the nearest to the operator first. Raises ValueError."""
-    return tuple(_hop(part) for part in text.split(","))
+    return tuple(_jump_host(part) for part in text.split(","))
 
 
-def _hop(text: str) -> Hop:
+def _jump_host(text: str) -> JumpHost:
     user, at, rest = text.rpartition("@")
     if at and not _USER.fullmatch(user):
         raise ValueError(f"{user[:40]!r} in {text[:80]!r} is not an account name")
     for whole in (rest, rest[1:-1] if rest.startswith("[") and rest.endswith("]") else ""):
         if _is_ip(whole):
-            return Hop(whole, user)
+            return JumpHost(whole, user)
     host, colon, digits = rest.rpartition(":")
     if not colon:
         host, digits = rest, ""
@@ -43,7 +43,7 @@ def _hop(text: str) -> Hop:
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not (_is_ip(host) or _HOST.fullmatch(host)):
         raise ValueError(f"{host[:80]!r} is neither an address nor a host name")
-    return Hop(host, user, int(digits) if digits else None)
+    return JumpHost(host, user, int(digits) if digits else None)
 
 
 def _is_ip(text: str) -> bool:

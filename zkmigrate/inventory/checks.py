@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from zkmigrate.hosts.jump_host import parse_hops
+from zkmigrate.hosts.jump_host import parse_jump_hosts
 from zkmigrate.hosts.zkm_host import STATE_DIR
 from zkmigrate.inventory import accept as inventory_accept
 from zkmigrate.inventory import hooks as inventory_hooks
@@ -63,8 +63,8 @@ def cross_check(document: Document, lists: Collection[HostList]) -> list[Mistake
 def missing(document: Document, sections: Collection[str]) -> list[Mistake]:
     """A mistake for each of these sections that the file lacks."""
     there = document.value if isinstance(document.value, dict) else {}
-    lacking = [section for section in sections if section not in there]
-    return [Mistake(document.mark((section,)), (section,), _MISSING) for section in lacking]
+    missing = [section for section in sections if section not in there]
+    return [Mistake(document.mark((section,)), (section,), _MISSING) for section in missing]
 
 
 _Wrong = Iterator[tuple[Path, str]]
@@ -173,7 +173,7 @@ def _bastion(top: Any) -> _Wrong:
     bastion = value_at(top, ("ssh", "bastion"))
     if isinstance(bastion, str):
         try:
-            parse_hops(bastion)
+            parse_jump_hosts(bastion)
         except ValueError as error:
             yield ("ssh", "bastion"), f"not a list of jump hosts ({error}; needed {NEEDED['bastion']})"
 
@@ -240,11 +240,11 @@ def _services(top: Any) -> _Wrong:
         if not isinstance(service, dict):
             continue
         given = [key for key in ("start", "stop", "status", "kill") if key in service]
-        lacking = [key for key in ("start", "stop", "status") if key not in service]
-        if given and lacking:
+        missing = [key for key in ("start", "stop", "status") if key not in service]
+        if given and missing:
             yield (
                 (*path, given[0]),
-                f"{', '.join(given)} without {', '.join(lacking)} (needed: start, stop and status, with or "
+                f"{', '.join(given)} without {', '.join(missing)} (needed: start, stop and status, with or "
                 "without kill; or none of them, for systemd)",
             )
 

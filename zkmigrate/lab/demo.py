@@ -302,11 +302,11 @@ def _ratio(window_s: float | None, floor_s: float) -> float | None:
 def write_report(directory: Path) -> Path:
     """Write the report of a demo's run, with its clients; the path of the page."""
     out = directory / verb.PAGE
-    asked = verb.Asked(
+    request = verb.ReportRequest(
         inventory=directory / "migration.yml", playbook="", runs=directory / "runs", run_id=RUN,
         format="html", out=out, load=directory / "history",
     )  # fmt: skip
-    verb.report(asked, io.StringIO())
+    verb.report(request, io.StringIO())
     return out
 
 

@@ -326,17 +326,17 @@ class Sampled:
 
 
 @dataclass(frozen=True)
-class Told:
+class SampleReport:
     """What a report tells of the samples of one system: pure functions, and the words of its plots. sampled:
     from the samples, the walks of steps, the window that counts and the paced stage. figures: (what, how
     much, the small print) for the head of the report. felt, sections: tables before and after those of real
-    clients. asked: what those who answer are called. canary: what the canary is called."""
+    clients. answering: what those who answer are called. canary: what the canary is called."""
 
     sampled: Callable[[Rows, Sequence[Visit], Window | None, str], Sampled] = lambda *_: Sampled()
     figures: Callable[[Report], tuple[tuple[str, str, str], ...]] = lambda _: ()
     felt: tuple[Callable[[Report], Table], ...] = ()
     sections: tuple[Callable[[Report], Table], ...] = ()
-    asked: str = ""
+    answering: str = ""
     canary: str = ""
 
 
@@ -371,14 +371,14 @@ class Reporting:
 @dataclass(frozen=True)
 class Shown:
     """How a report is shown. begins / opens: the words of the steps between which clients are shut out, empty
-    without a window. paced: the stage whose progress is told. told: of its samples. felt, sections: the
-    tables of samples before those of real clients; and those behind them, with the runbook's own."""
+    without a window. paced: the stage whose progress is shown. samples: what it says of them. felt, sections:
+    the tables of samples before those of real clients; and those behind them, with the runbook's own."""
 
     reporting: Reporting = field(default_factory=Reporting)
     begins: str = ""
     opens: str = ""
     paced: str = ""
-    told: Told = field(default_factory=Told)
+    samples: SampleReport = field(default_factory=SampleReport)
     felt: tuple[Table, ...] = ()
     sections: tuple[Table, ...] = ()
 

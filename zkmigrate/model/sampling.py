@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from zkmigrate.model.look import KafkaView, Look
-from zkmigrate.model.report import Told
+from zkmigrate.model.report import SampleReport
 
 if TYPE_CHECKING:
     from zkmigrate.inventory.inventory import Inventory
@@ -56,13 +56,13 @@ class Sampling:
     """What is sampled of one system. view: one for each screen. canary: the kind of its samples, and what
     writes into the system while clients may notice the run: ``module:name`` of a function of the inventory
     that gives ``site.sampler.Canary`` or None. heard: the kind of sample, and what is noted of Kafka as steps
-    see it. told: what a report tells; one sampling of a playbook at most has it."""
+    see it. report: what a report says of it; one sampling of a playbook at most has it."""
 
     questions: Callable[[Inventory, Look], tuple[Question, ...]]
     view: Callable[[], View]
     canary: tuple[str, str] | None = None
     heard: tuple[str, Callable[[KafkaView], Body]] | None = None
-    told: Told | None = None
+    report: SampleReport | None = None
 
 
 def span(seconds: float) -> str:

@@ -53,7 +53,7 @@ _UNSEEN_S = 5.0
 def rows(story: Story, samples: Rows, start: float, gone: Spans, damaged: bool) -> tuple[Lane, ...]:
     """Source and dest as ensembles, then each dest host and each broker."""
     asked = of_kind(samples, "ensembles")
-    hosts, brokers = dest_lanes(story, of_kind(samples, "phases"), gone), broker_lanes(story, start)
+    hosts, brokers = dest_rows(story, of_kind(samples, "phases"), gone), broker_rows(story, start)
     if damaged:
         hosts, brokers = until(hosts, story.last), until(brokers, story.last)
     source = source_ensemble(source_hosts(story, asked), asked, spacing_s(asked) or 1.0)
@@ -103,7 +103,7 @@ class _Line:
             self.spans.append(Span(at, None, state, note))
 
 
-def dest_lanes(
+def dest_rows(
     story: Story,
     phases: Sequence[tuple[float, Mapping[str, Any]]],
     gone: Sequence[tuple[float, float]] = (),
@@ -193,7 +193,7 @@ def _seen(line: _Line, at: float, host: str, row: Mapping[str, Any]) -> None:
         line.begin(at, OPEN, f"opened {_ALONE}")
 
 
-def broker_lanes(story: Story, start: float) -> tuple[Lane, ...]:
+def broker_rows(story: Story, start: float) -> tuple[Lane, ...]:
     """A row for each broker: which ZooKeeper it was started with."""
     return tuple(Lane(host, "broker", tuple(_broker(host, story, start))) for host in broker_hosts(story))
 
@@ -202,8 +202,8 @@ def _at_first(host: str, story: Story) -> tuple[str, str]:
     """A broker's state before the roll, and why it is not known."""
     looks = [v for v in story.visits if v.step == "preflight.preflight"]
     found = [f for v in looks for f in v.findings if (f.id, f.target) == ("kafka.config", host)]
-    rolled = any(op.target == host and op.step.partition(".")[0] == "roll" for op in story.ops)
-    if rolled or any(v.outcome == "done" for v in looks) or any(f.held is Held.YES for f in found):
+    was_restarted = any(op.target == host and op.step.partition(".")[0] == "roll" for op in story.ops)
+    if was_restarted or any(v.outcome == "done" for v in looks) or any(f.held is Held.YES for f in found):
         return OLD, ""
     return UNKNOWN, found[-1].seen if found else "its server.properties was not read yet"
 

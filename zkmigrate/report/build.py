@@ -13,13 +13,23 @@ from zkmigrate.engine.history import Arrived, History
 from zkmigrate.engine.journal import folded
 from zkmigrate.errors import JournalError
 from zkmigrate.model.playbook import Playbook
-from zkmigrate.model.report import Process, Report, Reporting, Shown, Spans, Story, Told, Window, move_of
+from zkmigrate.model.report import (
+    Process,
+    Report,
+    Reporting,
+    SampleReport,
+    Shown,
+    Spans,
+    Story,
+    Window,
+    move_of,
+)
 from zkmigrate.model.series import number
 from zkmigrate.model.step import Way
 from zkmigrate.report.acks import acks
 from zkmigrate.report.remaining import left_to_do
 from zkmigrate.report.sources import Sources
-from zkmigrate.report.story import told
+from zkmigrate.report.story import story_of
 from zkmigrate.report.timebase import Timebase
 from zkmigrate.report.windows import windows
 
@@ -47,7 +57,7 @@ def build(sources: Sources, playbook: Playbook | None) -> Report:
 def _build(sources: Sources, playbook: Playbook | None) -> Report:
     history = folded(sources.entries)
     times = Timebase(sources.entries)
-    story = told(sources.entries, times)
+    story = story_of(sources.entries, times)
     rows = times.of_rows(sources.samples)
     start = times.of(sources.entries[0])
     end = max([story.last, *(at for at, _ in rows[-1:])])
@@ -60,7 +70,7 @@ def _build(sources: Sources, playbook: Playbook | None) -> Report:
     found = windows(story, playbook, lanes, times, sources.events, gone) if playbook is not None else ()
     state, headline = _standing(sources, history, playbook)
     shown = _shown(playbook, reporting)
-    sampled = shown.told.sampled(rows, story.visits, move_of(found), shown.paced)
+    sampled = shown.samples.sampled(rows, story.visits, move_of(found), shown.paced)
     report = Report(
         run=history.run or sources.run,
         name=history.name,
@@ -93,8 +103,8 @@ def _build(sources: Sources, playbook: Playbook | None) -> Report:
         active=_active(moments),
         shown=shown,
     )
-    felt = tuple(make(report) for make in shown.told.felt)
-    own = tuple(make(report) for make in (*shown.told.sections, *reporting.sections))
+    felt = tuple(make(report) for make in shown.samples.felt)
+    own = tuple(make(report) for make in (*shown.samples.sections, *reporting.sections))
     return replace(report, shown=replace(shown, felt=felt, sections=own))
 
 
@@ -103,10 +113,10 @@ def _shown(playbook: Playbook | None, reporting: Reporting) -> Shown:
         return Shown(reporting)
     steps = next((stage.window.steps for stage in playbook.stages if stage.window is not None), None)
     paced = playbook.paced.step.partition(".")[0] if playbook.paced is not None else ""
-    told = next((one.told for one in playbook.sampling if one.told is not None), Told())
+    samples = next((one.report for one in playbook.sampling if one.report is not None), SampleReport())
     if steps is None:
-        return Shown(reporting, paced=paced, told=told)
-    return Shown(reporting, steps.begins.upper(), steps.opens.upper(), paced, told)
+        return Shown(reporting, paced=paced, samples=samples)
+    return Shown(reporting, steps.begins.upper(), steps.opens.upper(), paced, samples)
 
 
 def _standing(sources: Sources, history: History, playbook: Playbook | None) -> tuple[str, str]:
@@ -118,17 +128,17 @@ def _standing(sources: Sources, history: History, playbook: Playbook | None) -> 
     if playbook is None:
         unknown = f"playbook {history.playbook} is not installed here, so the end of the run is not known"
         return "open", f"{unknown}: {last}"
-    standing = runs.state_of(history, playbook)
-    if standing.state == "complete":
+    run_state = runs.state_of(history, playbook)
+    if run_state.state == "complete":
         return "complete", last
-    if standing.state == "back":
+    if run_state.state == "back":
         return "back", f"rolled back to the beginning: {last}"
     if history.way is Way.BACK and history.turn is not None and history.turn.to:
         where = f"turned back to the start of {history.turn.to}: {history.turn.why}"
         if isinstance(history.next(playbook), Arrived) and history.ended:
             return "turned", f"{where} (exit code {history.ended[0]})"
-        return "turned", f"{where}; {standing.where}; {last}"
-    return "open", f"unfinished, {standing.where}: {last}"
+        return "turned", f"{where}; {run_state.where}; {last}"
+    return "open", f"unfinished, {run_state.where}: {last}"
 
 
 def _plan_matches(plan: Mapping[str, Any] | None, digest: str) -> str:

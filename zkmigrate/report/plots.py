@@ -25,8 +25,8 @@ _MIDDLE = {"median": SERIES[0], "slowest": SERIES[1]}
 
 def answers(sheet: Sheet, report: Report, start: float, end: float) -> None:
     """The canary and real clients, then each broker's answers: a dot on a logarithmic scale, or a cross."""
-    told = report.shown.told
-    _canary(sheet, told.canary, report.produced, start, end)
+    samples = report.shown.samples
+    _canary(sheet, samples.canary, report.produced, start, end)
     for acks in report.acks:
         moments = [t for t in acks.times if start <= t <= end]
         _acked(sheet, f"{acks.client}: acks", acks.client, moments, _PACE_S)
@@ -34,9 +34,9 @@ def answers(sheet: Sheet, report: Report, start: float, end: float) -> None:
             _took(sheet, f"{acks.client}: latency", acks.client, took)
     inside = [b for b in report.beats if start <= b.at <= end]
     if inside and len(inside) <= _MOST:
-        _dots(sheet, f"answers of {told.asked}", inside)
+        _dots(sheet, f"answers of {samples.answering}", inside)
     elif inside:
-        _crowd(sheet, f"answers of {told.asked}", told.asked, inside)
+        _crowd(sheet, f"answers of {samples.answering}", samples.answering, inside)
 
 
 def _canary(sheet: Sheet, name: str, produced: Sequence[Produced], start: float, end: float) -> None:
@@ -92,9 +92,9 @@ def _dots(sheet: Sheet, name: str, beats: Sequence[Beat]) -> None:
             sheet.dot(beat.at, _y(foot, beat.ms), f"{said}{beat.ms:g} ms", fill=colour, data_beat=broker)
 
 
-def _crowd(sheet: Sheet, name: str, asked: str, beats: Sequence[Beat]) -> None:
+def _crowd(sheet: Sheet, name: str, answering: str, beats: Sequence[Beat]) -> None:
     """Median and slowest answers; a cross where at least one broker did not answer."""
-    top = _took(sheet, name, asked, [(beat.at, beat.ms) for beat in beats if beat.ms is not None])
+    top = _took(sheet, name, answering, [(beat.at, beat.ms) for beat in beats if beat.ms is not None])
     silent: dict[int, list[Beat]] = {}
     for beat in beats:
         if beat.ms is None:

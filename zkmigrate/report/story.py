@@ -30,7 +30,7 @@ class _Walk:
     findings: tuple[Finding, ...] = ()
 
 
-def told(entries: Iterable[Entry], times: Timebase) -> Story:
+def story_of(entries: Iterable[Entry], times: Timebase) -> Story:
     """The story. KeyError, TypeError or ValueError for a line that this version cannot read."""
     teller = _Teller(times)
     for entry in entries:

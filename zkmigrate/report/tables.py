@@ -43,7 +43,7 @@ def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
         took = length(window.seconds, "not over")
         notes = {"opened": whole, "turned back": "turned back; until clients could connect again"}
         out.append(("window", took, notes.get(window.outcome, f"without {report.shown.opens}")))
-    out += report.shown.told.figures(report)
+    out += report.shown.samples.figures(report)
     for acks in report.acks:
         if acks.gaps:
             note = f"between acknowledgements, in {steps_of(acks.gaps[0])}"

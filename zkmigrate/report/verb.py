@@ -33,7 +33,7 @@ FORMATS: Mapping[str, Callable[[Report], str]] = {"html": page, "md": markdown, 
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReportRequest:
     """Which run to report on, and how.
 
     inventory: read only if run_id is empty. playbook: empty for the run's own. out: None for ``report.html``
@@ -50,12 +50,12 @@ class Asked:
     load: Path | None
 
 
-def report(asked: Asked, stdout: TextIO) -> int:
+def report(request: ReportRequest, stdout: TextIO) -> int:
     """Make the report. UsageError if there is no such run; JournalError for a journal of another version."""
-    run_dir = _run_dir(asked)
-    read = sources.read(run_dir, asked.load)
-    text = FORMATS[asked.format](build(read, _playbook(asked, read)))
-    target = asked.out or (run_dir / PAGE if asked.format == "html" else Path("-"))
+    run_dir = _run_dir(request)
+    read = sources.read(run_dir, request.load)
+    text = FORMATS[request.format](build(read, _playbook(request, read)))
+    target = request.out or (run_dir / PAGE if request.format == "html" else Path("-"))
     if str(target) == "-":
         stdout.write(text)
         return 0
@@ -64,18 +64,18 @@ def report(asked: Asked, stdout: TextIO) -> int:
     return 0
 
 
-def _run_dir(asked: Asked) -> Path:
-    if asked.run_id:
-        return runs.directory(asked.runs, asked.run_id)
-    playbook = playbook_files.load(asked.playbook or playbook_files.DEFAULT)
-    inventory = inventories.load(asked.inventory, playbook.inventory, playbook.sections)
-    return asked.runs / runs.latest(asked.runs, inventory, playbook)
+def _run_dir(request: ReportRequest) -> Path:
+    if request.run_id:
+        return runs.directory(request.runs, request.run_id)
+    playbook = playbook_files.load(request.playbook or playbook_files.DEFAULT)
+    inventory = inventories.load(request.inventory, playbook.inventory, playbook.sections)
+    return request.runs / runs.latest(request.runs, inventory, playbook)
 
 
-def _playbook(asked: Asked, read: sources.Sources) -> Playbook | None:
+def _playbook(request: ReportRequest, read: sources.Sources) -> Playbook | None:
     """The playbook that was named, else the run's own; None if it is not installed."""
-    if asked.playbook:
-        return playbook_files.load(asked.playbook)
+    if request.playbook:
+        return playbook_files.load(request.playbook)
     try:
         return playbook_files.load(str(read.entries[0].body.get("playbook", "")))
     except UsageError:

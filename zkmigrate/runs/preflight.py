@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zkmigrate.engine import runs
 from zkmigrate.engine.codec import encode_finding
-from zkmigrate.locations import places
+from zkmigrate.locations import read_locations
 from zkmigrate.model.finding import Finding, blocking
 from zkmigrate.model.step import Blocked, Context, Done
 from zkmigrate.runs.verb_context import (
@@ -51,5 +51,7 @@ def preflight(context: VerbContext) -> int:
         print_json(context, {**body, "findings": [encode_finding(f) for f in findings]})
         return code
     command = next_command(context, under_way.history, playbook) if under_way else ""
-    preflight_view.show(context.out, findings, places(context.inventory), inventory_options(context), command)
+    preflight_view.show(
+        context.out, findings, read_locations(context.inventory), inventory_options(context), command
+    )
     return code

@@ -90,14 +90,14 @@ def of_run(
     working = process.at_work(run_dir)
     history = journal.read(run_dir)
     hosts = tuple(host for host in hosts if host not in history.retired)
-    standing = runs.state_of(history, playbook)
+    run_state = runs.state_of(history, playbook)
     wanted = hold_file.HoldFile(run_dir).wanted()
-    not_undone = history.not_undone() if standing.state == "open" and working is None else []
+    not_undone = history.not_undone() if run_state.state == "open" and working is None else []
     return {
         "run": run_dir.name,
         "playbook": history.playbook,
-        "state": standing.state,
-        "where": standing.where,
+        "state": run_state.state,
+        "where": run_state.where,
         "way": history.way.value,
         "process": None if working is None else working.body(),
         "now": None if working is None else _now(run_dir, history, hosts, wall()),

@@ -78,12 +78,12 @@ def session(bounds: Bounds, hint: Callable[[str], None]) -> Iterator[SparkSessio
     except ImportError as error:
         needed = "the packages of setup/requirements-spark.txt (see ask-before-a-move.md), and Java 17"
         raise UsageError(f"{error}. Needed: {needed}") from error
-    if submitted() and bounds.master:
+    if under_spark_submit() and bounds.master:
         raise UsageError("spark-submit chose the master. Needed: its own --master, and none of analyze")
     with ExitStack() as stack:
         stack.enter_context(_ended_in_order())
         builder = SparkSession.builder.config("spark.sql.session.timeZone", "UTC")
-        if not submitted():
+        if not under_spark_submit():
             # Else the workers take the first python3 in PATH.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             spilled = tempfile.TemporaryDirectory(prefix="zkmigrate-spark-", dir=bounds.spill)
@@ -115,7 +115,7 @@ def _ended_in_order() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def submitted() -> bool:
+def under_spark_submit() -> bool:
     """Whether spark-submit started this process: then it set master, memory and logging."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 

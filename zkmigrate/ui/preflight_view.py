@@ -30,10 +30,10 @@ StyledLine = tuple[str, str]
 
 @dataclass
 class Item:
-    """One check that did not hold, or one host that does not answer. told: (label, text), in order."""
+    """One check that did not hold, or one host that does not answer. rows: (label, text), in order."""
 
     title: str
-    told: list[tuple[str, str]] = field(default_factory=list)
+    rows: list[tuple[str, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def _section(f: Finding) -> str:
     return "blocks" if f.blocks else "warns"
 
 
-def sections(findings: Sequence[Finding], places: Locations) -> tuple[Section, ...]:
+def sections(findings: Sequence[Finding], locations: Locations) -> tuple[Section, ...]:
     """The sections that are not empty."""
     of = {name: [f for f in findings if _section(f) == name] for name in tally(findings)}
     blocking = sum(f.blocks for f in of["unknown"])
@@ -72,11 +72,11 @@ def sections(findings: Sequence[Finding], places: Locations) -> tuple[Section, .
     )
     made = (
         Section("blocks", "bold red", "fix these before you begin", len(of["blocks"]),
-                _items(of["blocks"], places)),
+                _items(of["blocks"], locations)),
         Section("unknown", "bold magenta", unknown, len(of["unknown"]),
-                _unknown(of["unknown"], places, alone=finding_lines.no_host_accessible(findings))),
+                _unknown(of["unknown"], locations, alone=finding_lines.no_host_accessible(findings))),
         Section("warns", "bold yellow", "a run goes on over these: decide whether you want that",
-                len(of["warns"]), _items(of["warns"], places)),
+                len(of["warns"]), _items(of["warns"], locations)),
         Section("later", "bold", "not to be seen yet; looked at when it can be", len(of["later"]),
                 _later(of["later"])),
         Section("holds", "bold green", "checked, and as it should be", len(of["holds"]),
@@ -85,15 +85,15 @@ def sections(findings: Sequence[Finding], places: Locations) -> tuple[Section, .
     return tuple(section for section in made if section.count)
 
 
-def _items(findings: Sequence[Finding], places: Locations) -> tuple[Item, ...]:
+def _items(findings: Sequence[Finding], locations: Locations) -> tuple[Item, ...]:
     """One item for each check; targets with the same text share a line."""
     checks: dict[str, list[Finding]] = {}
     for f in findings:
         checks.setdefault(f.id, []).append(f)
-    return tuple(_item(same, places) for same in checks.values())
+    return tuple(_item(same, locations) for same in checks.values())
 
 
-def _item(same: Sequence[Finding], places: Locations) -> Item:
+def _item(same: Sequence[Finding], locations: Locations) -> Item:
     seen: dict[str, list[Finding]] = {}
     for f in same:
         seen.setdefault(f.seen, []).append(f)
@@ -103,79 +103,79 @@ def _item(same: Sequence[Finding], places: Locations) -> Item:
         seen = {}
     for text, of in list(seen.items())[:_LISTED]:
         for f in of[:_LISTED]:
-            at = places.host(f.target)
-            item.told.append(
+            at = locations.host(f.target)
+            item.rows.append(
                 (f.target or "seen", text + (f" ({at})" if at else ""))
                 if f is of[0]
                 else (f.target, "the same")
             )
         if len(of) > _LISTED:
-            item.told.append(("", f"and {len(of) - _LISTED} more like this"))
+            item.rows.append(("", f"and {len(of) - _LISTED} more like this"))
     if len(seen) > _LISTED:
         rest = sum(len(of) for of in list(seen.values())[_LISTED:])
-        item.told.append(("", f"and {rest} more; --json has all of them"))
-    item.told += [("expected", same[0].claim)] if not whole or same[0].seen else []
+        item.rows.append(("", f"and {rest} more; --json has all of them"))
+    item.rows += [("expected", same[0].claim)] if not whole or same[0].seen else []
     needed = list(dict.fromkeys(f.needed for f in same if f.needed))
-    item.told += [("needed", needed[0] if len(needed) == 1 else "; ".join(needed[:3]))] if needed else []
-    item.told += [("but", text) for text in dict.fromkeys(f.accepted for f in same if f.accepted)]
-    item.told += _moves(same, places)
+    item.rows += [("needed", needed[0] if len(needed) == 1 else "; ".join(needed[:3]))] if needed else []
+    item.rows += [("but", text) for text in dict.fromkeys(f.accepted for f in same if f.accepted)]
+    item.rows += _moves(same, locations)
     return item
 
 
-def _moves(findings: Sequence[Finding], places: Locations) -> list[tuple[str, str]]:
+def _moves(findings: Sequence[Finding], locations: Locations) -> list[tuple[str, str]]:
     moves = dict.fromkeys(move for f in findings for move in f.moves if move != AGAIN)
-    return [("do" if at == 0 else "or", places.located(move)) for at, move in enumerate(moves)]
+    return [("do" if at == 0 else "or", locations.located(move)) for at, move in enumerate(moves)]
 
 
-def _unknown(findings: Sequence[Finding], places: Locations, *, alone: bool) -> tuple[Item, ...]:
+def _unknown(findings: Sequence[Finding], locations: Locations, *, alone: bool) -> tuple[Item, ...]:
     """First hosts that do not answer, by reason; then checks that one failed look leaves unknown; then the
     others. alone: no host lets this machine in."""
     reasons: dict[tuple[str, str], list[list[Finding]]] = {}
     silent = finding_lines.by_silent_host(findings)
     if alone:
-        return _no_host(findings, silent, places)
+        return _no_host(findings, silent, locations)
     for of_host in silent:
         reasons.setdefault(finding_lines.why_silent(of_host), []).append(of_host)
-    items = [_silent(cause, why, hosts, places) for (cause, why), hosts in reasons.items()]
+    items = [_silent(cause, why, hosts, locations) for (cause, why), hosts in reasons.items()]
     rest = [f for f in findings if all(f not in of_host for of_host in silent)]
     alike: dict[tuple[str, str], list[Finding]] = {}
     for f in sorted(rest, key=lambda f: not f.blocks):
         alike.setdefault(("", f.seen) if f.cause else (f.id, ""), []).append(f)
     for same in alike.values():
-        item = _item(same, places)
+        item = _item(same, locations)
         ids = list(dict.fromkeys(f.id for f in same))
         if len(ids) > 1:
             targets = dict.fromkeys(f.target for f in same if f.target)
-            told = [(", ".join(targets) or "seen", same[0].seen), *_moves(same, places)]
-            item = Item(f"{len(ids)} checks: {', '.join(ids)}", told)
+            rows = [(", ".join(targets) or "seen", same[0].seen), *_moves(same, locations)]
+            item = Item(f"{len(ids)} checks: {', '.join(ids)}", rows)
         if not any(f.blocks for f in same):
-            item.told.append(("so", "a warning: it does not block"))
+            item.rows.append(("so", "a warning: it does not block"))
         items.append(item)
     return tuple(items)
 
 
-def _silent(cause: str, why: str, hosts: Sequence[Sequence[Finding]], places: Locations) -> Item:
+def _silent(cause: str, why: str, hosts: Sequence[Sequence[Finding]], locations: Locations) -> Item:
     names = [of_host[0].target for of_host in hosts]
-    lines = sorted({int(at.rpartition(":")[2]) for name in names if (at := places.host(name))})
-    where = f" ({places.file}:{','.join(map(str, lines))})" if lines else ""
+    lines = sorted({int(at.rpartition(":")[2]) for name in names if (at := locations.host(name))})
+    where = f" ({locations.file}:{','.join(map(str, lines))})" if lines else ""
     item = Item(f"{', '.join(names)}: no answer ({cause})")
-    item.told.append(("seen", why + where))
-    item.told.append(("so", f"{sum(map(len, hosts))} checks are unknown"))
-    item.told += _moves([finding_lines.best_explanation(of_host) for of_host in hosts], places)
+    item.rows.append(("seen", why + where))
+    item.rows.append(("so", f"{sum(map(len, hosts))} checks are unknown"))
+    item.rows += _moves([finding_lines.best_explanation(of_host) for of_host in hosts], locations)
     return item
 
 
 def _no_host(
-    findings: Sequence[Finding], silent: Sequence[Sequence[Finding]], places: Locations
+    findings: Sequence[Finding], silent: Sequence[Sequence[Finding]], locations: Locations
 ) -> tuple[Item, ...]:
     """No host lets this machine in: the reason per host, with one remedy, and what follows from it."""
     item = Item("no host lets this machine in")
     for of_host in silent:
         (cause, why), name = finding_lines.why_silent(of_host), of_host[0].target
-        at = places.host(name)
-        item.told.append((name, f"{cause}: {why}" + (f" ({at})" if at else "")))
-    item.told.append(("so", f"{sum(map(len, silent))} checks are unknown"))
-    item.told += _moves([finding_lines.best_explanation(of_host) for of_host in silent], places)
+        at = locations.host(name)
+        item.rows.append((name, f"{cause}: {why}" + (f" ({at})" if at else "")))
+    item.rows.append(("so", f"{sum(map(len, silent))} checks are unknown"))
+    item.rows += _moves([finding_lines.best_explanation(of_host) for of_host in silent], locations)
     rest = [f for f in findings if all(f not in of_host for of_host in silent)]
     return (item, Item(finding_lines.no_access_line(rest))) if rest else (item,)
 
@@ -192,16 +192,16 @@ def _holding(findings: Sequence[Finding]) -> tuple[Item, ...]:
     return tuple(Item(line) for line in finding_lines.by_area(findings))
 
 
-def lines(findings: Sequence[Finding], places: Locations, width: int | None) -> list[StyledLine]:
+def lines(findings: Sequence[Finding], locations: Locations, width: int | None) -> list[StyledLine]:
     """The whole screen. width: of the terminal in characters; None: do not break lines."""
     wide = None if width is None else max(40, min(width, _WIDEST))
     out: list[StyledLine] = []
-    for section in sections(findings, places):
+    for section in sections(findings, locations):
         out += _wrapped(f"{section.name.upper()} ({section.count}): {section.note}", "", wide, section.style)
         for item in section.items:
-            out += _wrapped(item.title, "  ", wide, "bold" if item.told else "")
-            column = max((len(label) for label, _ in item.told), default=0)
-            for label, text in item.told:
+            out += _wrapped(item.title, "  ", wide, "bold" if item.rows else "")
+            column = max((len(label) for label, _ in item.rows), default=0)
+            for label, text in item.rows:
                 out += _wrapped(
                     text, f"    {label:<{column}}  ", wide, "cyan" if label in ("do", "or") else ""
                 )
@@ -210,7 +210,7 @@ def lines(findings: Sequence[Finding], places: Locations, width: int | None) -> 
 
 
 def show(
-    out: TextIO, findings: Sequence[Finding], places: Locations, playbook_words: str, onward: str = ""
+    out: TextIO, findings: Sequence[Finding], locations: Locations, playbook_words: str, onward: str = ""
 ) -> None:
     """Write the screen: on a terminal in its width, and in colour unless NO_COLOR is set or it has none.
 
@@ -218,7 +218,7 @@ def show(
     """
     terminal = out.isatty()
     width = shutil.get_terminal_size().columns if terminal else None
-    screen = lines(findings, places, width)
+    screen = lines(findings, locations, width)
     for line in ending(findings, playbook_words, onward):
         # Do not break a command: it is copied whole.
         screen += [(line, "bold")] if "zkmigrate " in line else _wrapped(line, "", width, "bold")

@@ -21,13 +21,13 @@ from zkmigrate.cli.main import cli
 from zkmigrate.engine import chain, process
 from zkmigrate.engine.codec import encode_change, encode_finding
 from zkmigrate.engine.journal import Journal
-from zkmigrate.kafka.rules.report import TOLD
+from zkmigrate.kafka.rules.report import SAMPLE_REPORT
 from zkmigrate.kafka.rules.sampling import BROKERS
 from zkmigrate.model import series
 from zkmigrate.model.change import Fence, Go, HostVerb, SetService
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.finding import Severity, claim
-from zkmigrate.model.report import Beat, Report, Sampled, Table, Told, Window, length
+from zkmigrate.model.report import Beat, Report, Sampled, SampleReport, Table, Window, length
 from zkmigrate.moves import host_states
 from zkmigrate.moves.report import REPORTING
 from zkmigrate.report import pictures, plots, svg
@@ -644,7 +644,7 @@ def test_hundreds_of_brokers_through_hours_stay_a_page(tmp_path: Path) -> None:
     silent = [e.attrib["data-silent"] for e in drawn.iter() if "data-silent" in e.attrib]
     assert sorted(silent) == ["1", "broker7"]
     assert float(drawn.attrib["viewBox"].split()[-1]) < 1400, "300 rows stay one picture"
-    assert TOLD.felt[0](many).rows[0][0] == "broker7", "the longest silence comes first"
+    assert SAMPLE_REPORT.felt[0](many).rows[0][0] == "broker7", "the longest silence comes first"
     close = ElementTree.fromstring(pictures.close_up(window, many))
     rows = {e.attrib["data-lane"] for e in close.iter() if "data-lane" in e.attrib} & set(names)
     assert rows == {"broker0", "broker1", "broker2", "broker3", "broker7"}
@@ -696,8 +696,8 @@ def test_a_sampling_says_its_part_of_the_report(tmp_path: Path) -> None:
     (load / "producer.jsonl").write_text("".join(json.dumps(ack) + "\n" for ack in acks))
     playbook, found = playbook_files.load(playbook_files.DEFAULT), read(run.dir, load)
 
-    def made(told: Told | None) -> Report:
-        return build(found, replace(playbook, sampling=(replace(BROKERS, told=told),)))
+    def made(told: SampleReport | None) -> Report:
+        return build(found, replace(playbook, sampling=(replace(BROKERS, report=told),)))
 
     def table(id: str) -> Table:
         return Table(id, id, ("what",), (("seen",),))
@@ -705,12 +705,12 @@ def test_a_sampling_says_its_part_of_the_report(tmp_path: Path) -> None:
     assert [beat.broker for beat in build(found, playbook).beats] == ["b1"]
     assert (made(None).beats, made(None).shown.felt) == ((), ())
     assert build(found, None).beats == ()
-    shards = Told(
+    shards = SampleReport(
         lambda rows, visits, window, paced: Sampled(beats=(Beat(rows[0][0], f"{paced} {window}", None),)),
         lambda report: (("shards", str(len(report.beats)), "of all"),),
         felt=(lambda _: table("felt"),),
         sections=(lambda _: table("seen"),),
-        asked="shards",
+        answering="shards",
     )
     report = made(shards)
     assert [beat.broker for beat in report.beats] == ["roll None"]

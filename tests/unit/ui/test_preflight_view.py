@@ -15,7 +15,7 @@ from tests.unit.moves.preflight.test_checks import PROPERTIES, Unreached, both, 
 from tests.unit.moves.preflight.test_kafka import tenant
 from tests.unit.preflight_world import context, healthy, partition, run_preflight
 from tests.world.site import INVENTORY
-from zkmigrate.locations import Locations, places
+from zkmigrate.locations import Locations, read_locations
 from zkmigrate.model.finding import AGAIN, Finding, Severity, claim
 from zkmigrate.ui import preflight_view
 
@@ -130,7 +130,7 @@ def test_what_blocks_is_counted_once() -> None:
 def test_hosts_that_are_silent_for_one_reason_are_one_item(tmp_path: Path) -> None:
     findings = run_preflight(context(), Unreached("dest1", "dest2"), "preflight")
     (tmp_path / "m.yml").write_text(INVENTORY)
-    shown = text(findings, None, places(tmp_path / "m.yml"))
+    shown = text(findings, None, read_locations(tmp_path / "m.yml"))
     assert "  dest1, dest2: no answer (unreachable)\n" in shown
     assert f"cannot connect to it: No route to host ({tmp_path}/m.yml:12,13)" in shown
 
@@ -140,7 +140,7 @@ def test_moves_and_hosts_name_their_line_in_the_inventory(tmp_path: Path) -> Non
     path.write_text(
         INVENTORY.replace("  chroot: /kafka\n", "  chroot: /kafka\n  config: /etc/kafka/s.properties\n")
     )
-    found = places(path)
+    found = read_locations(path)
     line = 1 + path.read_text().splitlines().index("  config: /etc/kafka/s.properties")
     assert found.located("correct kafka.config in migration.yml") == f"correct kafka.config in {path}:{line}"
     assert found.located("list the others in migration.yml") == f"list the others in {path}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from zkmigrate.errors import UsageError
-from zkmigrate.hosts.jump_host import Hop, parse_hops
+from zkmigrate.hosts.jump_host import JumpHost, parse_jump_hosts
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.ssh_config import HostConfig, resolve
 from zkmigrate.inventory.inventory import Ssh
@@ -91,24 +91,24 @@ class Routes:
             via = self._through(ssh.bastion, ssh.port)
         else:
             via = self._through(config.jump, _SSH_PORT)
-        return self._make_login(name, Hop(config.host if config else address), config, via)
+        return self._make_login(name, JumpHost(config.host if config else address), config, via)
 
-    def _through(self, hops: str | None, port: int, passed: tuple[str, ...] = ()) -> Login | None:
+    def _through(self, jump_hosts: str | None, port: int, passed: tuple[str, ...] = ()) -> Login | None:
         """The last of these hops, each reached through the one before; the first as ssh_config says.
 
         port: of a hop without one. passed: the hops already on the route, to refuse a circle.
         """
         login: Login | None = None
-        listed = parse_hops(hops) if hops else ()
-        for at, hop in enumerate(listed):
+        listed = parse_jump_hosts(jump_hosts) if jump_hosts else ()
+        for at, jump in enumerate(listed):
             way = (*passed, *map(str, listed))
             if len(way) > _MOST_HOPS or len(set(way)) < len(way):
                 raise UsageError(
                     f"the way through {', '.join(way)} is a circle or too long (needed: at most {_MOST_HOPS} "
                     "hops, none twice)"
                 )
-            hop = replace(hop, user=hop.user or self._hosts.ssh.user)
-            config = self._configured(hop.host, hop.host, hop.user, hop.port or port)
+            jump = replace(jump, user=jump.user or self._hosts.ssh.user)
+            config = self._configured(jump.host, jump.host, jump.user, jump.port or port)
             before = login
             if config is not None:
                 if at == 0 and config.jump:
@@ -116,8 +116,8 @@ class Routes:
                 # The jump's own user and port come before those of its host's block.
                 given = listed[at]
                 config = replace(config, user=given.user or config.user, port=given.port or config.port)
-            hop = replace(hop, port=hop.port or port)
-            login = self._make_login(f"{BASTION} {listed[at]}", hop, config, before)
+            jump = replace(jump, port=jump.port or port)
+            login = self._make_login(f"{BASTION} {listed[at]}", jump, config, before)
         return login
 
     def _configured(self, name: str, address: str, user: str, port: int) -> HostConfig | None:
@@ -126,11 +126,11 @@ class Routes:
         config = resolve(file, name, user, port)
         return config if config.host != name or name == address else resolve(file, address, user, port)
 
-    def _make_login(self, name: str, hop: Hop, config: HostConfig | None, via: Login | None) -> Login:
+    def _make_login(self, name: str, jump: JumpHost, config: HostConfig | None, via: Login | None) -> Login:
         ssh = self._hosts.ssh
         if config is None:
-            port, user = hop.port or ssh.port, hop.user or ssh.user
-            return Login(name, hop.host, port, user, ssh.key, (ssh.known_hosts,), via)
+            port, user = jump.port or ssh.port, jump.user or ssh.user
+            return Login(name, jump.host, port, user, ssh.key, (ssh.known_hosts,), via)
         if not _ACCOUNT.fullmatch(config.user):
             raise UsageError(f"{name}: User {config.user[:40]!r} of ssh.config is not a plain account name")
         pins = tuple(dict.fromkeys((ssh.known_hosts, *config.known_hosts)))

@@ -56,7 +56,7 @@ class StartFiles:
     zookeeper.connect."""
 
     read: tuple[str, ...]
-    places: tuple[str, ...]
+    named_at: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ def start_files(
         if isinstance(content, Seen) and script:
             texts[path] = content.value.decode("utf-8", "replace")
     return Seen(
-        StartFiles(tuple(texts), tuple(p for path, text in texts.items() for p in _places(path, text)))
+        StartFiles(tuple(texts), tuple(p for path, text in texts.items() for p in _named_at(path, text)))
     )
 
 
@@ -202,7 +202,7 @@ def _expanded(path: str, unit: str) -> str:
     return path
 
 
-def _places(path: str, text: str) -> Iterable[str]:
+def _named_at(path: str, text: str) -> Iterable[str]:
     for number, line in enumerate(text.splitlines(), 1):
         if CONNECT.search(line) and line.lstrip()[:1] not in ("#", ";"):
             yield f"{path}:{number}"

@@ -15,9 +15,9 @@ from zkmigrate.model.report import (
     Report,
     Rows,
     Sampled,
+    SampleReport,
     Sync,
     Table,
-    Told,
     Visit,
     Window,
     clock,
@@ -160,6 +160,6 @@ def _events(report: Report) -> Table:
     return Table("sync", "ISR and controller", ("when", "what"), tuple(sorted(rows)), intro, (1,))
 
 
-TOLD = Told(
-    sampled, figures, felt=(_latencies, _produced), sections=(_events,), asked="brokers", canary="produce"
+SAMPLE_REPORT = SampleReport(
+    sampled, figures, felt=(_latencies, _produced), sections=(_events,), answering="brokers", canary="produce"
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.kafka.rules.report import TOLD
+from zkmigrate.kafka.rules.report import SAMPLE_REPORT
 from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.sampling import Body, Question, Sampling, age, span
 
@@ -101,5 +101,9 @@ class BrokersView:
 
 
 BROKERS = Sampling(
-    questions, BrokersView, ("produce", "zkmigrate.kafka.clients.produce:canary"), ("kafka", heard), TOLD
+    questions,
+    BrokersView,
+    ("produce", "zkmigrate.kafka.clients.produce:canary"),
+    ("kafka", heard),
+    SAMPLE_REPORT,
 )

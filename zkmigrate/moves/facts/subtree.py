@@ -20,7 +20,7 @@ from zkmigrate.zookeeper.data.sums import Sums, read_sums
 from zkmigrate.zookeeper.data.tree import Difference, Tree, diff, load_tree, max_zxid
 from zkmigrate.zookeeper.data.txnlog import Cursor
 from zkmigrate.zookeeper.facts.disk import directories, read_disk
-from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership, rolled_forward
+from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership, replayed
 
 
 def source_ownership(
@@ -40,18 +40,18 @@ def source_ownership(
 
     def read() -> tuple[Ownership, Cursor | None]:
         if known is not None and known[1].file in logs.names_with_sizes():
-            return _rolled_on(known[0], walk(logs, cursor=known[1]))
+            return _replayed(known[0], walk(logs, cursor=known[1]))
         tree = load_tree(data, logs, chroot=chroot, tell=_telling(look, teller, host))
         # What was written while the tree was read is read now, so that the window need not.
         state = ownership(tree, chroot)
-        return _rolled_on(state, walk(logs, after=state.upto))
+        return _replayed(state, walk(logs, after=state.upto))
 
     return read_disk(read, host)
 
 
-def _rolled_on(state: Ownership, rest: LogWalk) -> tuple[Ownership, Cursor | None]:
+def _replayed(state: Ownership, rest: LogWalk) -> tuple[Ownership, Cursor | None]:
     """The state after the rest of the log, with the cursor there. HostError for a log with a hole."""
-    state = rolled_forward(state, rest)
+    state = replayed(state, rest)
     if rest.gaps:
         raise HostError(f"the log has a hole: {rest.gaps[0]}")
     return state, rest.cursor
@@ -97,8 +97,8 @@ def compared_ownership(
         if hosts and look.now() - began > COMPARE_S:
             break
         hosts[host] = read_disk(partial(compared, host), host)
-    rolled = read_disk(lambda: _rolled_on(ownership(tree, chroot), walk(logs, after=zxid)), leader)
-    return rolled, Seen(Comparison(zxid, len(tree.nodes), hosts))
+    owners = read_disk(lambda: _replayed(ownership(tree, chroot), walk(logs, after=zxid)), leader)
+    return owners, Seen(Comparison(zxid, len(tree.nodes), hosts))
 
 
 @dataclass(frozen=True)

@@ -205,10 +205,10 @@ def only_place(c: Context, e: Evidence) -> Iterator[Judged]:
         if not isinstance(starts, Seen):
             yield unseen(starts, needed, host)
             continue
-        places, read = starts.value.places, starts.value.read
+        named_at, read = starts.value.named_at, starts.value.read
         yield Judged(
-            not places,
-            ", ".join(places) or f"not in {', '.join(read) or 'any script that starts it'}",
+            not named_at,
+            ", ".join(named_at) or f"not in {', '.join(read) or 'any script that starts it'}",
             needed,
             host,
             ("take it out of these files", "let them name dest, if they write server.properties"),

@@ -65,11 +65,11 @@ class Evidence:
     ``srvr`` of dest, before anything runs there. resolved: (host or ``""`` for the operator, name) →
     addresses. source_bytes: size of a source host's newest snapshot and logs. sessions: those that own
     ephemerals under the chroot. flags: ``-D`` settings of the JVM, as it runs where that is seen, else as its
-    java_env says; env_flags, running_flags: both apart. dest_config: what is there now. asked: the operator's
-    clock before and after ``facts`` was asked. homes: where those sessions are connected, None before the
-    cut-over. runs: other runs that a host knows, with their phase. own: the inventory's own commands.
-    files: the dependent's file as it is on each member. identities: its identity as seen through each dest
-    host. tenants: who else is a client of source. foreign: who is a client of dest and none of the
+    java_env says; env_flags, running_flags: both apart. dest_config: what is there now. fact_times: the
+    operator's clock before and after ``facts`` was asked. homes: where those sessions are connected, None
+    before the cut-over. runs: other runs that a host knows, with their phase. own: the inventory's own
+    commands. files: the dependent's file as it is on each member. identities: its identity as seen through
+    each dest host. tenants: who else is a client of source. foreign: who is a client of dest and none of the
     dependent's. dest_sockets: the established connections of each dest host. disk: the listings of source's
     leader. of_dependent: what the dependent's own checks judge by.
     """
@@ -102,7 +102,7 @@ class Evidence:
     env_flags: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
     running_flags: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
     facts: Mapping[str, Reading[HostFacts]] = field(default_factory=dict)
-    asked: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    fact_times: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     dest: EnsembleView = NO_ENSEMBLE
     identities: Mapping[str, Reading[str]] = field(default_factory=dict)
     clients: SourceClients | None = None
@@ -200,7 +200,7 @@ def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evide
         env_flags={**source_flags, **dest_flags},
         running_flags=running,
         facts={host: reading for host, (reading, _) in offers.items()},
-        asked={host: when for host, (_, when) in offers.items()},
+        fact_times={host: when for host, (_, when) in offers.items()},
         runs=look.each((*dests, *members), lambda host: other_runs(look, host, c.run)),
         around=look.each((*dests, *members), lambda host: _around(c, dependent, look, host)),
         reach=look.each((*dests, *members), lambda host: reach(look, host, _doors(c, host, gate))),

@@ -237,7 +237,7 @@ def clock(_c: Context, e: Evidence) -> Iterator[Judged]:
     needed = f"within {CLOCK_LIMIT_S:.0f} s"
     for host, facts in e.facts.items():
         if isinstance(facts, Seen):
-            before, after = e.asked[host]
+            before, after = e.fact_times[host]
             # The host read its clock somewhere in between: what is surely apart is what lies outside.
             apart = min(0.0, facts.value.clock - before) + max(0.0, facts.value.clock - after)
             seen = f"its clock is {apart:+.1f} s off"

@@ -284,10 +284,10 @@ def dest_words(c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(flags, needed, host)
             continue
         allowed = {word.strip() for word in (listed or "").split(",")}
-        lacking = [] if "*" in allowed else [word for word in WORDS if word not in allowed]
+        refused = [] if "*" in allowed else [word for word in WORDS if word not in allowed]
         seen = f"{key}={listed}" if listed is not None else f"no {key}"
         moves = (f"set {key} in dest.settings: {', '.join(WORDS)}",)
-        yield Judged(not lacking, seen, needed, host, moves)
+        yield Judged(not refused, seen, needed, host, moves)
 
 
 @check(

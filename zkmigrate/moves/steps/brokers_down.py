@@ -124,8 +124,8 @@ def coming_back(
     behind = len(out_of_sync(view.value, frozenset())) if isinstance(view, Seen) else -1
     if len(registered) == len(every) and behind == 0:
         return None
-    lacking = f"{behind} partitions lack a replica" if behind >= 0 else str(view)
-    seen = f"{len(registered)} of {len(every)} are registered; {lacking}"
+    replicas = f"{behind} partitions lack a replica" if behind >= 0 else str(view)
+    seen = f"{len(registered)} of {len(every)} are registered; {replicas}"
     longest_s = max(STILL_S, c.inventory.policy.roll_recovery_s)
     mark, what = (
         (len(registered), behind, loaded(states)),

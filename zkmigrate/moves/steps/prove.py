@@ -34,7 +34,7 @@ from zkmigrate.zookeeper.data.session import format_session
 from zkmigrate.zookeeper.data.zxid import epoch, format_zxid
 from zkmigrate.zookeeper.facts.disk import directories
 from zkmigrate.zookeeper.facts.ensemble import source_view
-from zkmigrate.zookeeper.facts.ownership import Ownership, rolled_forward
+from zkmigrate.zookeeper.facts.ownership import Ownership, replayed
 
 LOG_DEADLINE_S = 2.0
 LISTED = 10
@@ -80,7 +80,7 @@ class ProveStep(OfDependent, Reads[ProveFacts]):
             _, logs = directories(look, survey.leader, c.inventory.source)
             cursor = survey.cursors.get(survey.leader)
             since = walk(logs, cursor=cursor)
-            state = rolled_forward(survey.ownership, since, lowest)
+            state = replayed(survey.ownership, since, lowest)
             if since.gaps:
                 raise HostError(f"{survey.leader}: the log has a hole: {since.gaps[0]}")
             found = delta(

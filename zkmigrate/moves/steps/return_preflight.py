@@ -156,7 +156,7 @@ def _kafka(inventory: Inventory, view: Reading[KafkaView]) -> tuple[Finding, ...
         return (claim("return.brokers", "the brokers answer", None, seen=str(view)),)
     kafka = view.value
     wanted = {broker.id for broker in inventory.kafka.brokers}
-    lacking = out_of_sync(kafka, frozenset())
+    behind = out_of_sync(kafka, frozenset())
     moving = kafka.reassigning
     return (
         claim(
@@ -170,8 +170,8 @@ def _kafka(inventory: Inventory, view: Reading[KafkaView]) -> tuple[Finding, ...
         claim(
             "return.in-sync",
             "every replica of every partition is in sync",
-            not lacking,
-            seen=f"{len(lacking)} of {len(kafka.partitions)} partitions lack a replica",
+            not behind,
+            seen=f"{len(behind)} of {len(kafka.partitions)} partitions lack a replica",
             needed="none",
             moves=("wait until they are in sync",),
         ),

@@ -58,7 +58,7 @@ class Ownership:
         return tuple(sorted(owner for owner in self.owners if owner not in self.timeouts))
 
 
-def rolled_forward(state: Ownership, records: Iterable[Record], upto: int | None = None) -> Ownership:
+def replayed(state: Ownership, records: Iterable[Record], upto: int | None = None) -> Ownership:
     """The state after these records; those at or below the state, and above ``upto``, are ignored."""
     owned = Owned.from_owners(state.owners, state.chroot)
     ephemerals = dict(state.ephemerals)
