@@ -10,7 +10,7 @@ import json
 import logging
 import queue
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -54,7 +54,7 @@ REASSIGNMENTS = "/admin/reassign_partitions"
 _PULSE_S = 3.0
 _QUESTION_S = 20.0
 """Five seconds were too few for brokers with a quarter of two cores."""
-GARBLED = (KeyError, ValueError, TypeError, AttributeError)
+GARBLED = (KeyError, ValueError, TypeError)
 """What reading an unexpected answer raises."""
 
 _ELECTION_S, _TOLD_S = 60.0, 20.0
@@ -108,7 +108,7 @@ def ask(
         return Unknown("timeout", f"no broker of {', '.join(brokers)} answered in {deadline_s:g} s: {error}")
     except (KafkaError, OSError) as error:
         return Unknown("failed", f"Kafka at {', '.join(brokers)}: {type(error).__name__}: {error}")
-    except (KeyError, ValueError, TypeError) as error:
+    except GARBLED as error:
         return Unknown(
             "garbled", f"Kafka at {', '.join(brokers)} answered something not understood: {error!r}"
         )
@@ -370,7 +370,9 @@ def _elect_some(admin: Any, change: ElectPreferred) -> str:
     for topic, number in change.partitions:
         by_topic.setdefault(topic, []).append(number)
     answer = admin.elect_leaders(ElectionType.PREFERRED, by_topic, raise_errors=False).to_dict()
-    return ", ".join(_election(answer)[1][:5])
+    elected, left = _election(answer)
+    _until_told(admin, elected, tuple(by_topic))
+    return ", ".join(left[:5])
 
 
 _SENDERS: Mapping[type[ClusterChange], Callable[[Any, Any], str]] = {
@@ -403,9 +405,7 @@ def elect_preferred(bootstrap: str) -> str:
 def _elect(admin: Any) -> str:
     answer = admin.elect_leaders(ElectionType.PREFERRED, raise_errors=False).to_dict()
     elected, left = _election(answer)
-    end = time.monotonic() + _TOLD_S
-    while elected & _led_by_others(admin) and time.monotonic() < end:
-        time.sleep(_TOLD_S / 100)
+    _until_told(admin, elected)
     result = f"{len(elected)} partitions have a new leader"
     return f"{result}; {len(left)} could not: {', '.join(left[:5])}" if left else result
 
@@ -428,12 +428,23 @@ def _election(answer: Mapping[str, Any]) -> tuple[set[tuple[str, int]], list[str
     return elected, left
 
 
-def _led_by_others(admin: Any) -> set[tuple[str, int]]:
+def _until_told(
+    admin: Any, elected: Collection[tuple[str, int]], topics: Sequence[str] | None = None
+) -> None:
+    """Wait until every broker knows the elected leaders, or ``_TOLD_S`` is over. topics: those to ask about;
+    None: all."""
+    end = time.monotonic() + _TOLD_S
+    while elected and _led_by_others(admin, topics).intersection(elected) and time.monotonic() < end:
+        time.sleep(_TOLD_S / 100)
+
+
+def _led_by_others(admin: Any, topics: Sequence[str] | None) -> set[tuple[str, int]]:
     """Partitions that, by any broker's answer, the preferred replica does not lead."""
     found = set()
     for broker in admin._manager.run(_metadata, admin, None)["brokers"]:
         with suppress(KafkaError):  # it went down meanwhile
-            answer = _partitions(admin._manager.run(_metadata, admin, broker["node_id"])["topics"])
+            asked = (broker["node_id"],) if topics is None else (broker["node_id"], topics)
+            answer = _partitions(admin._manager.run(_metadata, admin, *asked)["topics"])
             partitions = answer if isinstance(answer, list) else []
             found |= {(p.topic, p.partition) for p in partitions if p.leader != p.replicas[0]}
     return found

@@ -63,12 +63,19 @@ def described(id: int, *configs: Any, error: int = 0) -> Any:
     )
 
 
+def _partition(number: int, leader: int) -> dict[str, Any]:
+    sets = {"replica_nodes": [2, 1], "isr_nodes": [2, 1]}
+    return {"partition_index": number, "leader_id": leader, "error_code": 0, **sets}
+
+
 class Cluster:
     """A KafkaAdminClient over a table of answers."""
 
     def __init__(self) -> None:
         self._manager = self
         self.results: dict[int, Any] = {}
+        self.asked: list[tuple[object, ...]] = []
+        self.leaders: list[int] = []
         self.moving: dict[TopicPartition, dict[str, list[int]]] | Exception = {}
         self.reassigned: list[dict[TopicPartition, list[int] | None]] = []
         self.said: type[Exception] | Exception | None = None
@@ -80,8 +87,11 @@ class Cluster:
     def run(self, question: Any, admin: object, *rest: Any) -> Any:
         assert admin is self
         if question is kafka._metadata:
+            self.asked.append(rest)
             brokers = [{"node_id": id, "host": f"10.0.0.{id}", "port": 9092} for id in (1, 2)]
-            return {"cluster_id": "I" * 22, "topics": [], "brokers": brokers}
+            told = self.leaders.pop(0) if rest[1:] == (("a", "b"),) and self.leaders else 2
+            topics = [{"name": "a", "error_code": 0, "partitions": [_partition(0, told)]}]
+            return {"cluster_id": "I" * 22, "topics": topics, "brokers": brokers}
         coroutine = question(self, *rest)
         with pytest.raises(StopIteration) as ended:
             coroutine.send(None)
@@ -237,7 +247,22 @@ def test_the_preferred_leaders_of_some_partitions_are_elected(cluster: Cluster) 
     assert kafka.Alter(BROKERS)(change) == (0, "elect the preferred leader of a-0, b-1, a-2")
     assert cluster.elected == [(ElectionType.PREFERRED, {"a": [0, 2], "b": [1]})]
     cluster.election = {"b-1": 80}
+    cluster.leaders = []
     assert kafka.Alter(BROKERS)(change) == (1, "b-1: PreferredLeaderNotAvailableError")
+
+
+def test_an_election_ends_when_every_broker_tells_the_new_leaders(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broker 2 tells the old leader once more; only the topics of the election are asked about."""
+    pauses: list[float] = []
+    monkeypatch.setattr("zkmigrate.kafka.clients.admin.time.sleep", pauses.append)
+    cluster.leaders = [2, 1]
+    assert kafka.Alter(BROKERS)(ElectPreferred(KAFKA, (("a", 0), ("b", 1))))[0] == 0
+    assert (cluster.leaders, len(pauses)) == ([], 1)
+    assert [rest for rest in cluster.asked if len(rest) > 1] == [
+        (1, ("a", "b")), (2, ("a", "b")), (1, ("a", "b")), (2, ("a", "b"))
+    ]  # fmt: skip
 
 
 def test_a_rate_is_set_on_its_broker_alone(cluster: Cluster) -> None:

@@ -1,0 +1,50 @@
+"""What: check the plan against the cluster; change nothing.
+
+Why now: a stale plan, a dead broker or another reassignment must show before the first change.
+
+Clients may notice: nothing.
+
+Way back: nothing was changed.
+
+Proof: the partitions exist and are in sync, the brokers are alive, nothing else is in flight, and the sets on
+which the plan rests are there.
+"""
+
+from __future__ import annotations
+
+from zkmigrate.model.fact import Seen
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Context, Done, Reads, Verdict
+from zkmigrate.placement.cluster import Name
+from zkmigrate.reassign.facts import FirstLook, cluster, sizes, wanted
+from zkmigrate.reassign.rules import before
+from zkmigrate.reassign.throttle import involved, listed, read, values
+
+
+def first_look(c: Context, look: Look) -> FirstLook:
+    """Look at every partition of the plan, its size, and the throttles there."""
+    sets = wanted(c.inventory).sets
+    found = cluster(look, sets)
+    if found.unheard is not None or not isinstance(found.seen, Seen):
+        return FirstLook(found, {}, ())
+    moves = FirstLook(found, {}, ()).moves(sets)
+    alive = found.seen.value.brokers
+    holders = sorted({broker for move in moves for broker in move.before if broker in alive})
+    largest: dict[Name, int] = {}
+    for (_, name), size in sizes(look, holders, [move.name for move in moves]).items():
+        largest[name] = max(size, largest.get(name, 0))
+    topics = tuple(dict.fromkeys(move.topic for move in moves if move.copies))
+    throttles = read(look, [broker for broker in involved(moves) if broker in alive], topics)
+    told = listed(values(throttles.value)) if isinstance(throttles, Seen) else (str(throttles),)
+    return FirstLook(found, largest, told)
+
+
+class PlanCheckStep(Reads[FirstLook]):
+    id = "reassignment"
+    title = "Check the plan against the cluster"
+
+    def observe(self, c: Context, look: Look) -> FirstLook:
+        return first_look(c, look)
+
+    def check(self, c: Context, f: FirstLook) -> Verdict:
+        return Done.unless_blocked(before(c, f))
