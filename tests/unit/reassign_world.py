@@ -88,7 +88,8 @@ class ReassignWorld(TopicWorld):
     ``lost`` after the change was made. refuses_moves: why Kafka would not take a set. lag: so many looks at
     partitions tell what was there when the last move ended. made: the changes that were made. peak: the most
     in flight at once. to, of: the most copies to one broker, and from one leader. unthrottled: bytes copied
-    without a limit. replaced: partitions whose target in flight was replaced. old: no brokers of Kafka 2.4.
+    without a limit. replaced: partitions whose target in flight was replaced. old: they are older than Kafka
+    2.4. usable: free bytes by broker.
     """
 
     held: dict[Name, Held] = field(default_factory=dict)
@@ -103,6 +104,7 @@ class ReassignWorld(TopicWorld):
     replaced: list[Name] = field(default_factory=list)
     refuses_moves: Callable[[ReassignPartition], str] = lambda _change: ""
     old: bool = False
+    usable: dict[int, int] = field(default_factory=dict)
     shown: dict[Name, tuple[int, PartitionState]] = field(default_factory=dict)
 
     def copy(self) -> ReassignWorld:
@@ -184,7 +186,7 @@ class ReassignWorld(TopicWorld):
                 if partitions is None or number in partitions.get(topic, ())
                 if (size := self._size(topic, number, held, id)) is not None
             ]
-            told[id] = Seen({"/var/lib/kafka": Seen(LogDir(tuple(logs)))})
+            told[id] = Seen({"/d": Seen(LogDir(tuple(logs), 10**12, self.usable.get(id)))})
         return Seen(told)
 
     def _size(self, topic: str, number: int, held: Held, id: int) -> int | None:

@@ -360,6 +360,26 @@ def test_silent_brokers_are_refused(tmp_path: Path) -> None:
     assert (finding.id, finding.cause) == ("reassign.answer", "timeout")
 
 
+def test_a_broker_without_room_for_its_new_replicas_is_named(tmp_path: Path) -> None:
+    """Brokers 4 and 5 get three copies of 3 MB each."""
+    made = desk(tmp_path)
+    made.cluster.usable = {4: 8_999_999, 5: 9_000_000}
+    [finding] = refused(made)
+    assert (finding.id, finding.seen) == (
+        "reassign.room", "broker 4 gets 9,000,000 bytes and has 8,999,999 bytes free"
+    )  # fmt: skip
+    made.cluster.usable[4] += 1
+    assert made.process(resume).code == 0
+    assert found(made, "reassign.room").held is Held.YES
+
+
+def test_brokers_that_tell_no_room_are_named_and_no_obstacle(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    assert made.process(forward).code == 0
+    told = found(made, "reassign.room")
+    assert (told.held, told.seen) == (Held.UNKNOWN, "not told by brokers 4, 5")
+
+
 def test_the_check_is_made_again_before_the_first_change(tmp_path: Path) -> None:
     """Days may pass between the check and the consent."""
     made = desk(tmp_path)

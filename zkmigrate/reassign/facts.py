@@ -11,7 +11,7 @@ from typing import ClassVar
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import InFlight, Look, PartitionState, TopicPartitions
+from zkmigrate.model.look import InFlight, LogDir, Look, PartitionState, TopicPartitions
 from zkmigrate.model.step import Context, Records, Way
 from zkmigrate.model.step_record import Recorded, known, recorded
 from zkmigrate.placement.cluster import Name
@@ -218,10 +218,11 @@ def _stand(
 @dataclass(frozen=True)
 class FirstLook:
     """What is there before anything is changed. sizes: bytes of the largest replica, by partition; of those
-    that a broker told."""
+    that a broker told. room: free bytes by broker, of those that tell. throttles: settings, in words."""
 
     cluster: Cluster
     sizes: Mapping[Name, int]
+    room: Mapping[int, int]
     throttles: tuple[str, ...]
 
     def moves(self, sets: Sets) -> tuple[Move, ...]:
@@ -234,20 +235,44 @@ class FirstLook:
         )
 
 
-def sizes(look: Look, brokers: Iterable[int], names: Iterable[Name]) -> dict[tuple[int, Name], int]:
-    """Bytes of the replicas of these partitions, by broker and partition, of the brokers that tell them."""
+@dataclass(frozen=True)
+class Disks:
+    """What brokers tell of their disks. sizes: bytes of replicas, by broker and partition. room: free bytes
+    of the brokers that tell them, from Kafka 3.3 on."""
+
+    sizes: Mapping[tuple[int, Name], int]
+    room: Mapping[int, int]
+
+
+def disks(look: Look, brokers: Iterable[int], names: Iterable[Name]) -> Disks:
+    """Look at the disks of these brokers, and there at the replicas of these partitions."""
     by_topic: dict[str, list[int]] = {}
     for topic, number in names:
         by_topic.setdefault(topic, []).append(number)
     told = look.log_dirs(KAFKA, tuple(brokers), by_topic) if by_topic else Absent("partitions")
     if not isinstance(told, Seen):
-        return {}
-    return {
-        (broker, (replica.topic, replica.partition)): replica.size
+        return Disks({}, {})
+    usable = {
+        broker: [one.value for one in dirs.value.values() if isinstance(one, Seen)]
         for broker, dirs in told.value.items()
         if isinstance(dirs, Seen)
-        for one in dirs.value.values()
-        if isinstance(one, Seen)
-        for replica in one.value.replicas
-        if not replica.future
     }
+    return Disks(
+        {
+            (broker, (replica.topic, replica.partition)): replica.size
+            for broker, dirs in usable.items()
+            for one in dirs
+            for replica in one.replicas
+            if not replica.future
+        },
+        {broker: room for broker, dirs in usable.items() if (room := _room(dirs)) is not None},
+    )
+
+
+def _room(dirs: Sequence[LogDir]) -> int | None:
+    """Free bytes of a broker; None where one directory does not tell them. Directories that tell the same may
+    share a volume and count once."""
+    volumes = {(one.total, one.usable) for one in dirs}
+    if not volumes or any(usable is None for _, usable in volumes):
+        return None
+    return sum(usable or 0 for _, usable in volumes)

@@ -16,7 +16,7 @@ from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Done, Reads, Verdict
 from zkmigrate.placement.cluster import Name
-from zkmigrate.reassign.facts import FirstLook, cluster, sizes, wanted
+from zkmigrate.reassign.facts import FirstLook, cluster, disks, wanted
 from zkmigrate.reassign.rules import before
 from zkmigrate.reassign.throttle import involved, listed, read, values
 
@@ -26,17 +26,18 @@ def first_look(c: Context, look: Look) -> FirstLook:
     sets = wanted(c.inventory).sets
     found = cluster(look, sets)
     if found.unheard is not None or not isinstance(found.seen, Seen):
-        return FirstLook(found, {}, ())
-    moves = FirstLook(found, {}, ()).moves(sets)
+        return FirstLook(found, {}, {}, ())
+    moves = FirstLook(found, {}, {}, ()).moves(sets)
     alive = found.seen.value.brokers
-    holders = sorted({broker for move in moves for broker in move.before if broker in alive})
+    brokers = sorted({b for move in moves for b in (*move.before, *move.added) if b in alive})
+    told = disks(look, brokers, [move.name for move in moves])
     largest: dict[Name, int] = {}
-    for (_, name), size in sizes(look, holders, [move.name for move in moves]).items():
+    for (_, name), size in told.sizes.items():
         largest[name] = max(size, largest.get(name, 0))
     topics = tuple(dict.fromkeys(move.topic for move in moves if move.copies))
     throttles = read(look, [broker for broker in involved(moves) if broker in alive], topics)
-    told = listed(values(throttles.value)) if isinstance(throttles, Seen) else (str(throttles),)
-    return FirstLook(found, largest, told)
+    words = listed(values(throttles.value)) if isinstance(throttles, Seen) else (str(throttles),)
+    return FirstLook(found, largest, told.room, words)
 
 
 class PlanCheckStep(Reads[FirstLook]):

@@ -84,7 +84,7 @@ class MovesStep(Step[MovesFacts]):
         looked = moves if whole else tuple({m.name: m for m in (*sent, *flying, *starting)}.values())
         found = facts.described(look, in_flight, (move.name for move in looked))
         adding = {broker for move in flying for broker in flights[move.name].adding}
-        copied = facts.sizes(look, sorted(adding), (move.name for move in flying)) if adding else {}
+        copied = facts.disks(look, sorted(adding), (move.name for move in flying)).sizes if adding else {}
         mine = {(b, name): size for (b, name), size in copied.items() if b in flights[name].adding}
         return MovesFacts(plan, found, looked, mine, whole)
 

@@ -103,6 +103,7 @@ def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
         foreign(f.cluster.flights),
         *_in_sync(moves, f.cluster.partitions),
         _stale(c, f.cluster),
+        _room(moves, f.room),
         *_remarks(c, f, moves),
     )
 
@@ -198,6 +199,29 @@ def _stale(c: Context, found: Cluster) -> Finding:
     )
 
 
+def _room(moves: Sequence[Move], room: Mapping[int, int]) -> Finding:
+    """The run does not wait for old copies to go, so all new ones must have room beside them."""
+    gets: Counter[int] = Counter()
+    for move in moves:
+        gets.update(dict.fromkeys(move.added, move.size))
+    full = [
+        f"broker {broker} gets {gib(count)} and has {gib(room[broker])} free"
+        for broker, count in sorted(gets.items())
+        if broker in room and count > room[broker]
+    ]
+    silent = sorted(set(gets) - set(room))
+    seen = f"not told by brokers {few(map(str, silent))}" if silent else "it has"
+    return claim(
+        "reassign.room",
+        "every broker has room for all its new replicas at once",
+        False if full else None if silent else True,
+        seen=few(full) if full else seen,
+        needed="free bytes on the log directories, which brokers tell from Kafka 3.3 on",
+        moves=("make the plan in parts", "look at the disks by df"),
+        severity=Severity.BLOCK if full else Severity.WARN,
+    )
+
+
 def _remarks(c: Context, f: FirstLook, moves: Sequence[Move]) -> tuple[Finding, ...]:
     how = section(c.inventory)
     whole = sum(move.bytes for move in moves)
@@ -289,6 +313,9 @@ MEANINGS = meanings(
 
     reassign.stale: A partition has another set than the one on which the plan rests. Cause: Somebody moved
     it since. To do: Make the plan again.
+
+    reassign.room: A broker has no room for its new replicas, or does not tell. Cause: The disk is full, or
+    Kafka is older than 3.3. To do: Make the plan in parts, or look at the disks by df.
 
     reassign.bytes: How much the moves copy, and how long that takes at the throttle. Cause: A remark; it
     stops nothing. To do: Nothing.
