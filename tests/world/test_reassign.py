@@ -18,6 +18,7 @@ from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.journal import NAME
 from zkmigrate.engine.run import Walk
 from zkmigrate.model.change import (
+    AlterTopicConfig,
     CancelReassignment,
     Change,
     ElectPreferred,
@@ -535,6 +536,19 @@ def test_the_rate_of_a_broker_that_died_is_named_and_the_rest_comes_off(tmp_path
     assert (told.held, told.seen) == (Held.NO, "broker-2: unknown (timeout): broker 2 does not answer")
     assert [id for id, own in made.cluster.rates.items() if own] == [1, 2]
     assert made.cluster.topics == made.first.topics
+
+
+def test_no_move_begins_while_a_broker_does_not_tell_its_rate(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    made.after_change = at(3, AlterTopicConfig, lambda: made.cluster.down.add(2))
+    ended = made.process(forward)
+    [finding] = ended.findings
+    assert (ended.code, finding.id) == (6, "engine.wait-over")
+    assert finding.seen == "broker-2"
+    assert submitted(made) == []
+    made.cluster.down.clear()
+    assert made.process(resume).code == 0
+    assert made.there
 
 
 def test_without_the_journals_lines_nobody_knows_the_old_order(tmp_path: Path) -> None:

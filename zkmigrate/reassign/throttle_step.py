@@ -99,7 +99,8 @@ class ThrottleStep(Step[ThrottleFacts]):
         todo = tuple(target for target in differ if target not in sent)
         if todo:
             return Ready(todo[:WAVE], record=f.record)
-        if (differ or silent) and looks < LOOKS:
+        must_hold = bool(silent) and c.way is self.sets is Way.FORWARD  # no move begins without its limits
+        if must_hold or ((differ or silent) and looks < LOOKS):
             what, keep = "brokers to tell the throttle that Kafka has confirmed", {"looks": looks + 1}
             late = few((*differ, *silent))
             return Waiting(what, late, limit + LOOKS, poll_s=1.0, keep=keep)
