@@ -6,7 +6,7 @@ from zkmigrate.kafka.rules.sampling import BROKERS
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.playbook import Counted, Playbook, Stage
 from zkmigrate.reassign.facts import to_move
-from zkmigrate.reassign.look_step import PlanCheckStep
+from zkmigrate.reassign.look_step import PlanCheckStep, foreseen
 from zkmigrate.reassign.moves_step import MovesStep
 from zkmigrate.reassign.originals_step import OriginalsStep
 from zkmigrate.reassign.preferred_step import PreferredStep
@@ -34,4 +34,5 @@ PLAYBOOK = Playbook(
     alters_clusters=True,
     sampling=(BROKERS,),
     clusters={KAFKA: "zkmigrate.kafka.clients.admin:alterer"},
+    foreseen=foreseen,
 )

@@ -16,8 +16,8 @@ from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Done, Reads, Verdict
 from zkmigrate.placement.cluster import Name
-from zkmigrate.reassign.facts import FirstLook, cluster, disks, wanted
-from zkmigrate.reassign.rules import before
+from zkmigrate.reassign.facts import FirstLook, cluster, disks, section, wanted
+from zkmigrate.reassign.rules import before, copied, gib, seconds
 from zkmigrate.reassign.throttle import involved, listed, read, values
 
 
@@ -38,6 +38,19 @@ def first_look(c: Context, look: Look) -> FirstLook:
     throttles = read(look, [broker for broker in involved(moves) if broker in alive], topics)
     words = listed(values(throttles.value)) if isinstance(throttles, Seen) else (str(throttles),)
     return FirstLook(found, largest, told.room, words)
+
+
+def foreseen(c: Context, look: Look) -> tuple[str, ...]:
+    """What ``plan`` says of the whole run: what each broker copies, and how long that takes at least."""
+    moves = first_look(c, look).moves(wanted(c.inventory).sets)
+    rate = section(c.inventory).throttle_bytes_s
+    brokers = tuple(
+        f"  broker {broker}: {gib(to)} in, {gib(of)} out"
+        for broker, (to, of) in copied(moves).items()
+        if to or of
+    )
+    takes = f"  {len(moves):,} partitions, {seconds(moves, rate):,.0f} s or more at {rate:,} bytes/s"
+    return (*brokers, takes)
 
 
 class PlanCheckStep(Reads[FirstLook]):

@@ -63,14 +63,19 @@ def next_moves(wanted: Reassign, flying: Iterable[Move], todo: Iterable[Move], w
     return tuple(chosen)
 
 
-def seconds(moves: Iterable[Move], bytes_s: int) -> float:
-    """How long the moves take at least: the busiest broker sends or receives all of its bytes at its rate."""
-    sent: Counter[int] = Counter()
+def copied(moves: Iterable[Move]) -> dict[int, tuple[int, int]]:
+    """Bytes that each broker receives, and that it sends, in the order of the ids."""
     received: Counter[int] = Counter()
+    sent: Counter[int] = Counter()
     for move in moves:
         sent[move.leader] += move.bytes
         received.update(dict.fromkeys(move.added, move.size))
-    return max((*sent.values(), *received.values()), default=0) / bytes_s
+    return {broker: (received[broker], sent[broker]) for broker in sorted({*received, *sent})}
+
+
+def seconds(moves: Iterable[Move], bytes_s: int) -> float:
+    """How long the moves take at least: the busiest broker sends or receives all of its bytes at its rate."""
+    return max((max(both) for both in copied(moves).values()), default=0) / bytes_s
 
 
 def gib(count: int) -> str:

@@ -144,6 +144,13 @@ def test_from_plan_to_rollback(asked: Callable[..., Result], cluster: ReassignWo
     at = lines.index("     reassign t0-0 to brokers 4,2 (before: 1,2)")
     assert lines[at + 1].startswith("       $ kafka-reassign-partitions.sh ")
     assert planned.output.count("kafka-reassign-partitions.sh") == 7
+    assert [line for line in lines if "bytes" in line and "throttled" not in line] == [
+        "  broker 1: 0 bytes in, 5,000 bytes out",
+        "  broker 2: 0 bytes in, 1,000 bytes out",
+        "  broker 4: 3,000 bytes in, 0 bytes out",
+        "  broker 5: 3,000 bytes in, 0 bytes out",
+        "  7 partitions, 0 s or more at 1,000,000 bytes/s",
+    ]
     done = asked("run", "--yes")
     assert done.exit_code == 0, done.output
     assert {name: held.replicas for name, held in cluster.held.items()} == plan(first)
