@@ -104,6 +104,9 @@ def test_a_list_is_merged_and_given_back_as_it_was() -> None:
     assert LIMITS.on("topic-a", LEADER_LIST, "7:1,0:1,0:2,0:3") == "7:1,0:1,0:2,0:3"
     assert LIMITS.on("topic-a", LEADER_LIST, ",0:1") == "0:1,0:2,0:3", "APPEND left an empty entry"
     assert LIMITS.on("topic-a", FOLLOWER_LIST, "*") == "*"
+    assert LIMITS.on("topic-a", FOLLOWER_LIST, None) == "0:3,0:1", (
+        "who receives going forward, and going back"
+    )
     assert LIMITS.off("topic-a", LEADER_LIST, "7:1,0:1,0:2,0:3") == "7:1, 0:1", "byte for byte"
     assert LIMITS.off("topic-a", LEADER_LIST, "7:1,0:1,0:2,0:3,8:8") == "7:1,0:1,8:8"
     assert LIMITS.off("topic-a", FOLLOWER_LIST, "0:3,0:1") is None, "unset, not empty"
