@@ -25,7 +25,7 @@ PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SPLIT = ("hosts", "kafka", "moves", "zookeeper")
 """Packages that have modules of either side."""
 
-OWN = {"dependents", "moves", "topics"}
+OWN = {"dependents", "moves", "reassign", "topics"}
 """Packages of playbooks."""
 
 PURE = {
@@ -46,6 +46,7 @@ PURE = {
     "moves.rules",
     "moves.steps",
     "placement",
+    "reassign",
     "topics",
     "dependents",
 }

@@ -326,6 +326,11 @@ class Inventory(_Partial):
         """Whether the file has these sections."""
         return all(self.__dict__.get(section) is not None for section in sections)
 
+    def with_files(self, path: Path) -> Self:  # noqa: ARG002 (for subclasses)
+        """The same with what its sections name beside it. path: the inventory's file, to which the names are
+        relative. Raises InventoryError."""
+        return self
+
     def role(self, name: str) -> str:
         """The role of a host, as one word. Raises KeyError for an unknown host."""
         for part, names in self.hosts.items():
@@ -453,9 +458,9 @@ def load(path: Path, shape: type[Inventory] = Inventory, sections: Collection[st
     if inventory.has("ssh"):
         ssh = inventory.ssh
         given = {"key": ssh.key, "known_hosts": ssh.known_hosts, "config": ssh.config}
-        paths = {key: _local(path, value) for key, value in given.items() if value is not None}
+        paths = {key: local_path(path, value) for key, value in given.items() if value is not None}
         local["ssh"] = ssh.model_copy(update=paths)
-    return inventory.model_copy(update=local)
+    return inventory.model_copy(update=local).with_files(path)
 
 
 def schema() -> dict[str, Any]:
@@ -536,7 +541,7 @@ def _lines(path: Path, mistakes: list[marked_yaml.Mistake]) -> str:
     )
 
 
-def _local(inventory_file: Path, value: str) -> str:
+def local_path(inventory_file: Path, value: str) -> str:
     try:
         expanded = Path(value).expanduser()
     except RuntimeError as error:
@@ -546,7 +551,7 @@ def _local(inventory_file: Path, value: str) -> str:
 
 def _local_hooks(path: Path, hooks: Hooks) -> Hooks:
     def local(hook: Hook) -> Hook:
-        return hook.model_copy(update={"run": _local(path, hook.run)})
+        return hook.model_copy(update={"run": local_path(path, hook.run)})
 
     moments: tuple[Moment, ...] = get_args(Moment)
     return Hooks(**{moment: tuple(local(hook) for hook in hooks.of(moment)) for moment in moments})

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 import shlex
 from dataclasses import dataclass, replace
@@ -413,17 +414,126 @@ class AlterTopicConfig(_OnCluster):
 
     @property
     def command(self) -> str:
-        if self.value is None:
-            act = f"--delete-config {shlex.quote(self.key)}"
-        else:  # in brackets, for else the tool would end a value at its first comma
-            act = f"--add-config {shlex.quote(f'{self.key}=[{self.value}]')}"
-        topic = f"--entity-type topics --entity-name {shlex.quote(self.topic)}"
-        return f"kafka-configs.sh --bootstrap-server {BOOTSTRAP} --alter {topic} {act}"
+        return _configs_command(f"topics --entity-name {shlex.quote(self.topic)}", self.key, self.value)
 
     def describe(self) -> str:
-        found = "unset" if self.before is None else f"{self.key}={self.before}"
-        act = f"unset {self.key}" if self.value is None else f"set {self.key}={self.value}"
-        return f"{act} of topic {self.topic} (found: {found})"
+        return _configs_words(f"topic {self.topic}", self.key, self.value, self.before)
+
+
+@dataclass(frozen=True)
+class AlterBrokerConfig(_OnCluster):
+    """Set or unset one dynamic config of one broker, by its id. value, before: as in AlterTopicConfig."""
+
+    cluster: str
+    broker: int
+    key: str
+    value: str | None
+    before: str | None
+    verb = "alter-broker-config"
+    expect = "`Completed updating config` for the broker"
+
+    @property
+    def command(self) -> str:
+        return _configs_command(f"brokers --entity-name {self.broker}", self.key, self.value)
+
+    def describe(self) -> str:
+        return _configs_words(f"broker {self.broker}", self.key, self.value, self.before)
+
+
+def _configs_command(entity: str, key: str, value: str | None) -> str:
+    if value is None:
+        act = f"--delete-config {shlex.quote(key)}"
+    else:  # in brackets, for else the tool would end a value at its first comma
+        act = f"--add-config {shlex.quote(f'{key}=[{value}]')}"
+    return f"kafka-configs.sh --bootstrap-server {BOOTSTRAP} --alter --entity-type {entity} {act}"
+
+
+def _configs_words(entity: str, key: str, value: str | None, before: str | None) -> str:
+    found = "unset" if before is None else f"{key}={before}"
+    act = f"unset {key}" if value is None else f"set {key}={value}"
+    return f"{act} of {entity} (found: {found})"
+
+
+@dataclass(frozen=True)
+class ReassignPartition(_OnCluster):
+    """Give one partition another replica set. replicas: broker ids in order, the preferred leader first.
+    before: the set that the way back restores. Kafka silently replaces a reassignment in flight, so only a
+    partition without one is reassigned."""
+
+    cluster: str
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    before: tuple[int, ...]
+    verb = "reassign-partition"
+    expect = "`Successfully started partition reassignment`"
+
+    @property
+    def command(self) -> str:
+        row = {"topic": self.topic, "partition": self.partition, "replicas": list(self.replicas)}
+        return _reassign_command("--execute --additional", row)
+
+    def describe(self) -> str:
+        return (
+            f"reassign {self.topic}-{self.partition} to brokers {_ids(self.replicas)} "
+            f"(before: {_ids(self.before)})"
+        )
+
+
+@dataclass(frozen=True)
+class CancelReassignment(_OnCluster):
+    """Cancel the reassignment of one partition. replicas: its target. The replicas that stay keep the
+    target's order, so a reassignment to the original set follows."""
+
+    cluster: str
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    verb = "cancel-reassignment"
+    expect = "`Successfully cancelled partition reassignments`"
+
+    @property
+    def command(self) -> str:
+        row = {"topic": self.topic, "partition": self.partition, "replicas": list(self.replicas)}
+        return _reassign_command("--cancel --preserve-throttles", row)
+
+    def describe(self) -> str:
+        return f"cancel the reassignment of {self.topic}-{self.partition} to brokers {_ids(self.replicas)}"
+
+
+@dataclass(frozen=True)
+class ElectPreferred(_OnCluster):
+    """Elect the preferred replica of these partitions, each a topic and a number, as leader."""
+
+    cluster: str
+    partitions: tuple[tuple[str, int], ...]
+    verb = "elect-preferred"
+    expect = "no error; `Election not needed` means that the preferred replica leads already"
+
+    @property
+    def command(self) -> str:
+        rows = [{"topic": topic, "partition": number} for topic, number in self.partitions]
+        return (
+            f"kafka-leader-election.sh --bootstrap-server {BOOTSTRAP} --election-type preferred "
+            f"--path-to-json-file <(echo {shlex.quote(json.dumps({'partitions': rows}))})"
+        )
+
+    def describe(self) -> str:
+        named = [f"{topic}-{number}" for topic, number in self.partitions[:5]]
+        more = f" and {len(self.partitions) - 5:,} more" if len(self.partitions) > 5 else ""
+        return f"elect the preferred leader of {', '.join(named)}{more}"
+
+
+def _reassign_command(act: str, row: dict[str, object]) -> str:
+    plan = shlex.quote(json.dumps({"version": 1, "partitions": [row]}))
+    return (
+        f"kafka-reassign-partitions.sh --bootstrap-server {BOOTSTRAP} {act} "
+        f"--reassignment-json-file <(echo {plan})"
+    )
+
+
+def _ids(brokers: tuple[int, ...]) -> str:
+    return ",".join(map(str, brokers))
 
 
 @dataclass(frozen=True)
@@ -484,7 +594,10 @@ HostChange: TypeAlias = (
 Replaying: TypeAlias = BeginReplay | ReplayTransactions | EndReplay
 """The changes of :data:`SOURCE`: their position is a znode there, so a second send does nothing."""
 
-ClusterChange: TypeAlias = ElectLeaders | AlterTopicConfig | Replaying
+ClusterChange: TypeAlias = (
+    ElectLeaders | AlterTopicConfig | AlterBrokerConfig | ReassignPartition | CancelReassignment |
+    ElectPreferred | Replaying
+)  # fmt: skip
 Change: TypeAlias = HostChange | ClusterChange
 Changes: TypeAlias = tuple[Change, ...]
 
@@ -525,8 +638,10 @@ class Applied:
 def inverse(applied: Applied) -> Change | None:
     """What undoes one change by default; None where the step that sent it must say."""
     change = applied.change
-    if isinstance(change, AlterTopicConfig):
+    if isinstance(change, AlterTopicConfig | AlterBrokerConfig):
         return replace(change, value=change.before, before=change.value)
+    if isinstance(change, ReassignPartition):
+        return replace(change, replicas=change.before, before=change.replicas)
     if isinstance(change, PutFile | MoveAside) or (isinstance(change, RecoveredChange) and change.replaces):
         return Restore(change.host, applied.operation, change.path)
     return None
@@ -545,6 +660,6 @@ def undoes(change: Change, applied: Applied) -> bool:
     if isinstance(change, Restore):
         return change.operation == applied.operation
     made = inverse(applied)
-    if isinstance(change, AlterTopicConfig) and isinstance(made, AlterTopicConfig):
-        return replace(change, before=made.before) == made
-    return False
+    if made is None or type(change) is not type(made):
+        return False
+    return {**vars(change), "before": None} == {**vars(made), "before": None}

@@ -131,8 +131,8 @@ class ClusterTopics:
 
 @dataclass(frozen=True)
 class TopicSetting:
-    """One config of one topic. own: the topic's own value, None where a default holds. read_only: Kafka takes
-    no other value."""
+    """One config of one topic or broker. own: its own value, None where a default holds. read_only: Kafka
+    takes no other value."""
 
     own: str | None
     read_only: bool = False
@@ -154,6 +154,20 @@ class TopicPartitions:
     brokers: frozenset[int]
     witnesses: tuple[int, ...]
     topics: Mapping[str, Reading[tuple[PartitionState, ...]]]
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """A reassignment in flight. replicas: the present set, the target's first, in the target's order."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The set that the partition will have."""
+        return tuple(broker for broker in self.replicas if broker not in self.removing)
 
 
 @dataclass(frozen=True)
@@ -271,6 +285,16 @@ class Look(Protocol):
         self, cluster: str, key: str, value: str, topics: Sequence[str]
     ) -> Reading[Mapping[str, str]]:
         """The topics for which Kafka would refuse this value, each with the reason. It validates only."""
+
+    @costs("one DescribeConfigs request to each of these brokers")
+    def broker_settings(
+        self, cluster: str, key: str, brokers: Sequence[int]
+    ) -> Reading[Mapping[int, Reading[TopicSetting]]]:
+        """One dynamic config of these brokers, by id; Unknown for a broker that does not answer."""
+
+    @costs("one ListPartitionReassignments request for all partitions, to one broker, the controller")
+    def reassignments(self, cluster: str) -> Reading[Mapping[tuple[str, int], InFlight]]:
+        """The reassignments in flight, by topic and partition; Absent where brokers before 2.4 list none."""
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
         """Ask several hosts at once through a bounded pool; the result keeps their order."""

@@ -29,6 +29,7 @@ from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients import admin as kafka_client
 from zkmigrate.kafka.clients import log_dirs as log_dir_client
+from zkmigrate.kafka.clients import reassignments as reassignment_client
 from zkmigrate.kafka.clients import topics as topic_client
 from zkmigrate.kafka.clients.canary import BrokerCanary
 from zkmigrate.model.change import KAFKA
@@ -36,12 +37,14 @@ from zkmigrate.model.fact import Absent, Cause, Reading, Seen, Unknown
 from zkmigrate.model.look import (
     ClusterTopics,
     DirEntry,
+    InFlight,
     KafkaView,
     LogDirs,
     Pulse,
     RandomReader,
     Settings,
     TopicPartitions,
+    TopicSetting,
     Znode,
 )
 from zkmigrate.zookeeper.clients.admin import word_refused
@@ -264,6 +267,14 @@ class Observe:
         self, cluster: str, key: str, value: str, topics: Sequence[str]
     ) -> Reading[Mapping[str, str]]:
         return self._ask_brokers(cluster, lambda brokers: topic_client.refused(brokers, key, value, topics))
+
+    def broker_settings(
+        self, cluster: str, key: str, brokers: Sequence[int]
+    ) -> Reading[Mapping[int, Reading[TopicSetting]]]:
+        return self._ask_brokers(cluster, lambda at: reassignment_client.broker_settings(at, key, brokers))
+
+    def reassignments(self, cluster: str) -> Reading[Mapping[tuple[str, int], InFlight]]:
+        return self._ask_brokers(cluster, reassignment_client.in_flight)
 
     def _ask_brokers(self, cluster: str, ask: Callable[[Sequence[str]], Reading[T]]) -> Reading[T]:
         if cluster != KAFKA:

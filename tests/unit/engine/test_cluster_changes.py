@@ -35,14 +35,19 @@ from zkmigrate.engine.journal import NAME
 from zkmigrate.engine.run import Walk
 from zkmigrate.errors import HostError
 from zkmigrate.model.change import (
+    KAFKA,
+    AlterBrokerConfig,
     AlterTopicConfig,
     Applied,
+    CancelReassignment,
     Change,
     Changes,
     ClusterChange,
     ElectLeaders,
+    ElectPreferred,
     Outcome,
     PutFile,
+    ReassignPartition,
     inverses,
     undoes,
 )
@@ -338,3 +343,53 @@ def test_a_change_that_never_comes_true_is_the_clusters_fault(toy: Toy) -> None:
     ended = toy.process(forward)
     assert ended.code == 8
     assert {f.moves[0] for f in ended.findings} == {"mend the cluster, then resume"}
+
+
+def test_a_replica_set_goes_back_to_the_one_before_in_its_order() -> None:
+    move = ReassignPartition(KAFKA, "a", 3, (2, 3), (3, 1))
+    [back] = inverses((Applied(move, "o.1", confirmed=True),))
+    assert back == ReassignPartition(KAFKA, "a", 3, (3, 1), (2, 3))
+    applied = Applied(move, "o.1", confirmed=False)
+    assert undoes(replace(back, before=(2, 4)), applied), "whatever it found before"
+    assert not undoes(replace(back, replicas=(1, 3)), applied), "the order counts"
+    assert not undoes(CancelReassignment(KAFKA, "a", 3, (2, 3)), applied), "which does not restore the order"
+    assert inverses((Applied(CancelReassignment(KAFKA, "a", 3, (2, 3)), "o.2", confirmed=True),)) == ()
+
+
+def test_a_brokers_config_goes_back_to_what_was_found() -> None:
+    rate = AlterBrokerConfig(KAFKA, 1, "r", "5", None)
+    applied = Applied(rate, "o.1", confirmed=True)
+    assert inverses((applied,)) == (AlterBrokerConfig(KAFKA, 1, "r", None, "5"),)
+    assert undoes(AlterBrokerConfig(KAFKA, 1, "r", None, "7"), applied)
+    assert not undoes(AlterTopicConfig(KAFKA, "1", "r", None, "5"), applied)
+
+
+@pytest.mark.parametrize(
+    ("change", "command"),
+    [
+        (
+            AlterBrokerConfig(KAFKA, 1, "r", "5", None),
+            "kafka-configs.sh --bootstrap-server BOOTSTRAP --alter --entity-type brokers --entity-name 1 "
+            "--add-config 'r=[5]'",
+        ),
+        (
+            ReassignPartition(KAFKA, "a", 3, (2, 3), (1, 3)),
+            "kafka-reassign-partitions.sh --bootstrap-server BOOTSTRAP --execute --additional "
+            '--reassignment-json-file <(echo \'{"version": 1, "partitions": '
+            '[{"topic": "a", "partition": 3, "replicas": [2, 3]}]}\')',
+        ),
+        (
+            CancelReassignment(KAFKA, "a", 3, (2, 3)),
+            "kafka-reassign-partitions.sh --bootstrap-server BOOTSTRAP --cancel --preserve-throttles "
+            '--reassignment-json-file <(echo \'{"version": 1, "partitions": '
+            '[{"topic": "a", "partition": 3, "replicas": [2, 3]}]}\')',
+        ),
+        (
+            ElectPreferred(KAFKA, (("a", 3),)),
+            "kafka-leader-election.sh --bootstrap-server BOOTSTRAP --election-type preferred "
+            '--path-to-json-file <(echo \'{"partitions": [{"topic": "a", "partition": 3}]}\')',
+        ),
+    ],
+)
+def test_a_reassignment_is_said_as_kafkas_own_tools_take_it(change: ClusterChange, command: str) -> None:
+    assert change.command == command

@@ -17,14 +17,18 @@ from zkmigrate.engine.journal import NAME, Journal
 from zkmigrate.errors import JournalError
 from zkmigrate.model.change import (
     KAFKA,
+    AlterBrokerConfig,
     AlterTopicConfig,
+    CancelReassignment,
     Change,
     Cut,
     ElectLeaders,
+    ElectPreferred,
     Go,
     HostVerb,
     MoveAside,
     PutFile,
+    ReassignPartition,
     Restore,
     Seal,
     SetService,
@@ -46,6 +50,10 @@ CHANGES: tuple[Change, ...] = (
     ElectLeaders(KAFKA, "192.0.2.31:9092"),
     AlterTopicConfig(KAFKA, "t", "retention.ms", "1", None),
     AlterTopicConfig(KAFKA, "t", "retention.ms", None, "1"),
+    AlterBrokerConfig(KAFKA, 1, "leader.replication.throttled.rate", "1", None),
+    ReassignPartition(KAFKA, "t", 0, (2, 3), (1, 3)),
+    CancelReassignment(KAFKA, "t", 0, (2, 3)),
+    ElectPreferred(KAFKA, (("t", 0), ("u", 1))),
 )
 
 

@@ -10,17 +10,19 @@ import json
 import logging
 import queue
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from kafka import TopicPartition
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import (
     ElectionNotNeededError,
     IncompatibleBrokerVersion,
     KafkaError,
     KafkaTimeoutError,
+    NoReassignmentInProgressError,
     RequestTimedOutError,
     for_code,
 )
@@ -31,7 +33,15 @@ from kafka.protocol.metadata import MetadataRequest
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients.canary import BrokerCanary
-from zkmigrate.model.change import AlterTopicConfig, ClusterChange, ElectLeaders
+from zkmigrate.model.change import (
+    AlterBrokerConfig,
+    AlterTopicConfig,
+    CancelReassignment,
+    ClusterChange,
+    ElectLeaders,
+    ElectPreferred,
+    ReassignPartition,
+)
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, Look, PartitionState
 
@@ -44,6 +54,9 @@ REASSIGNMENTS = "/admin/reassign_partitions"
 _PULSE_S = 3.0
 _QUESTION_S = 20.0
 """Five seconds were too few for brokers with a quarter of two cores."""
+GARBLED = (KeyError, ValueError, TypeError)
+"""What reading an unexpected answer raises."""
+
 _ELECTION_S, _TOLD_S = 60.0, 20.0
 """Seconds for an election's answer, and then until every broker knows the new leaders."""
 
@@ -95,7 +108,7 @@ def ask(
         return Unknown("timeout", f"no broker of {', '.join(brokers)} answered in {deadline_s:g} s: {error}")
     except (KafkaError, OSError) as error:
         return Unknown("failed", f"Kafka at {', '.join(brokers)}: {type(error).__name__}: {error}")
-    except (KeyError, ValueError, TypeError) as error:
+    except GARBLED as error:
         return Unknown(
             "garbled", f"Kafka at {', '.join(brokers)} answered something not understood: {error!r}"
         )
@@ -280,26 +293,27 @@ class Alter:
         outcome is unknown."""
         if isinstance(change, ElectLeaders):
             return 0, elect_preferred(change.bootstrap)
-        if not isinstance(change, AlterTopicConfig):
+        send = _SENDERS.get(type(change))
+        if send is None:
             return 1, f"nothing was sent: {change.describe()} is not a change of Kafka"
         try:
             admin = self._idle.get_nowait()
         except queue.Empty:
             admin = self._new_client(change)
         try:
-            answer = self._alter(admin, change)
+            refusal = self._sent(send, admin, change)
         except BaseException:
             admin.close()
             raise
         self._idle.put(admin)
-        return answer
+        return (1, refusal) if refusal else (0, change.describe())
 
     def close(self) -> None:
         """Close the idle clients."""
         while not self._idle.empty():
             self._idle.get_nowait().close()
 
-    def _new_client(self, change: AlterTopicConfig) -> Any:
+    def _new_client(self, change: ClusterChange) -> Any:
         answering = list(_answering(self._brokers))
         if not answering:
             asked = ", ".join(self._brokers)
@@ -309,25 +323,66 @@ class Alter:
         except (KafkaError, OSError) as error:
             raise self._not_known(change, f"{type(error).__name__}: {error}") from None
 
-    def _alter(self, admin: Any, change: AlterTopicConfig) -> tuple[int, str]:
-        """IncrementalAlterConfigs (KIP-339, Kafka 2.3) leaves the topic's other settings."""
-        act = AlterConfigOp.DELETE if change.value is None else AlterConfigOp.SET
-        wanted = ConfigResource(ConfigResourceType.TOPIC, change.topic, {change.key: (act, change.value)})
+    def _sent(self, send: Callable[[Any, Any], str], admin: Any, change: ClusterChange) -> str:
+        """Why Kafka refused, empty where it did not. HostError where the outcome is unknown."""
         try:
-            answer = admin.alter_configs([wanted], raise_on_unknown=False, incremental=True)
-            outcome = str(answer["topic"][change.topic])
+            refusal = send(admin, change)
         except IncompatibleBrokerVersion as error:  # the client knows that before it sends
-            return 1, str(error)
-        except (KafkaError, OSError, KeyError, ValueError, TypeError) as error:
-            # the last three: a garbled answer
+            return str(error)
+        except (KafkaError, OSError, *GARBLED) as error:
             raise self._not_known(change, f"{type(error).__name__}: {error}") from None
-        if RequestTimedOutError.__name__ in outcome:  # the broker itself waited in vain for its controller
-            raise self._not_known(change, outcome)
-        return (0, change.describe()) if outcome == ALTERED else (1, outcome)
+        if RequestTimedOutError.__name__ in refusal:  # the broker itself waited in vain for its controller
+            raise self._not_known(change, refusal)
+        return refusal
 
     def _not_known(self, change: ClusterChange, why: str) -> HostError:
         asked = f"Kafka at {', '.join(self._brokers)} did not confirm: {change.describe()}"
         return HostError(f"{asked}. Whether that was done is not known: {why}")
+
+
+def _alter_config(admin: Any, change: AlterTopicConfig | AlterBrokerConfig) -> str:
+    """IncrementalAlterConfigs (KIP-339, Kafka 2.3) leaves the other settings. Lists are set whole: Kafka 2.8
+    takes APPEND to an unset list, writes an empty first entry, and then cannot read it."""
+    act = AlterConfigOp.DELETE if change.value is None else AlterConfigOp.SET
+    topic = isinstance(change, AlterTopicConfig)
+    kind = ConfigResourceType.TOPIC if topic else ConfigResourceType.BROKER
+    name = change.topic if isinstance(change, AlterTopicConfig) else str(change.broker)
+    wanted = ConfigResource(kind, name, {change.key: (act, change.value)})
+    # Brokers do not list the rates of throttles among their configs.
+    answer = admin.alter_configs([wanted], raise_on_unknown=False, incremental=True)
+    outcome = str(answer[kind.name.lower()][name])
+    return "" if outcome == ALTERED else outcome
+
+
+def _reassign(admin: Any, change: ReassignPartition | CancelReassignment) -> str:
+    """AlterPartitionReassignments (KIP-455, Kafka 2.4). The answer has the error of the partition as a
+    value."""
+    partition = TopicPartition(change.topic, change.partition)
+    target = list(change.replicas) if isinstance(change, ReassignPartition) else None
+    error = admin.alter_partition_reassignments({partition: target})[partition]
+    if target is None and error is NoReassignmentInProgressError:  # done before, or cancelled by others
+        return ""
+    return "" if error is None else f"{change.topic}-{change.partition}: {error.__name__}"
+
+
+def _elect_some(admin: Any, change: ElectPreferred) -> str:
+    by_topic: dict[str, list[int]] = {}
+    for topic, number in change.partitions:
+        by_topic.setdefault(topic, []).append(number)
+    answer = admin.elect_leaders(ElectionType.PREFERRED, by_topic, raise_errors=False).to_dict()
+    elected, left = _election(answer)
+    _until_told(admin, elected, tuple(by_topic))
+    return ", ".join(left[:5])
+
+
+_SENDERS: Mapping[type[ClusterChange], Callable[[Any, Any], str]] = {
+    AlterTopicConfig: _alter_config,
+    AlterBrokerConfig: _alter_config,
+    ReassignPartition: _reassign,
+    CancelReassignment: _reassign,
+    ElectPreferred: _elect_some,
+}
+"""Sends one change of each kind over a client; returns why Kafka refused, empty where it did not."""
 
 
 def elect_preferred(bootstrap: str) -> str:
@@ -349,6 +404,14 @@ def elect_preferred(bootstrap: str) -> str:
 
 def _elect(admin: Any) -> str:
     answer = admin.elect_leaders(ElectionType.PREFERRED, raise_errors=False).to_dict()
+    elected, left = _election(answer)
+    _until_told(admin, elected)
+    result = f"{len(elected)} partitions have a new leader"
+    return f"{result}; {len(left)} could not: {', '.join(left[:5])}" if left else result
+
+
+def _election(answer: Mapping[str, Any]) -> tuple[set[tuple[str, int]], list[str]]:
+    """The partitions that were elected, and why others were not. KafkaError where Kafka refused all."""
     if code := answer.get("error_code", 0):  # brokers before 2.4 have no top-level error
         raise for_code(code)
     results = [
@@ -362,19 +425,26 @@ def _elect(admin: Any) -> str:
         for topic, partition, code in results
         if code not in (0, ElectionNotNeededError.errno)
     ]
+    return elected, left
+
+
+def _until_told(
+    admin: Any, elected: Collection[tuple[str, int]], topics: Sequence[str] | None = None
+) -> None:
+    """Wait until every broker knows the elected leaders, or ``_TOLD_S`` is over. topics: those to ask about;
+    None: all."""
     end = time.monotonic() + _TOLD_S
-    while elected & _led_by_others(admin) and time.monotonic() < end:
+    while elected and _led_by_others(admin, topics).intersection(elected) and time.monotonic() < end:
         time.sleep(_TOLD_S / 100)
-    result = f"{len(elected)} partitions have a new leader"
-    return f"{result}; {len(left)} could not: {', '.join(left[:5])}" if left else result
 
 
-def _led_by_others(admin: Any) -> set[tuple[str, int]]:
+def _led_by_others(admin: Any, topics: Sequence[str] | None) -> set[tuple[str, int]]:
     """Partitions that, by any broker's answer, the preferred replica does not lead."""
     found = set()
     for broker in admin._manager.run(_metadata, admin, None)["brokers"]:
         with suppress(KafkaError):  # it went down meanwhile
-            answer = _partitions(admin._manager.run(_metadata, admin, broker["node_id"])["topics"])
+            asked = (broker["node_id"],) if topics is None else (broker["node_id"], topics)
+            answer = _partitions(admin._manager.run(_metadata, admin, *asked)["topics"])
             partitions = answer if isinstance(answer, list) else []
             found |= {(p.topic, p.partition) for p in partitions if p.leader != p.replicas[0]}
     return found

@@ -11,6 +11,7 @@ from zkmigrate.model.change import AlterTopicConfig, ClusterChange
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import (
     ClusterTopics,
+    InFlight,
     LogDir,
     LogDirs,
     PartitionState,
@@ -119,6 +120,20 @@ class TopicWorld:
             self._old[topic] = (left - 1, own)
         return Seen(TopicSetting(own if left else self.topics[topic].get(key), key in self.read_only))
 
+    def broker_settings(
+        self, key: str, brokers: Sequence[int]
+    ) -> Reading[Mapping[int, Reading[TopicSetting]]]:
+        """As ``Look.broker_settings``: no broker sets anything."""
+        return (
+            Unknown("timeout", "no broker answers")
+            if self.silent
+            else Seen(dict.fromkeys(brokers, Seen(TopicSetting(None))))
+        )
+
+    def reassignments(self) -> Reading[Mapping[tuple[str, int], InFlight]]:
+        """As ``Look.reassignments``: none is in flight."""
+        return Unknown("timeout", "no broker answers") if self.silent else Seen({})
+
     def refused(self, key: str, value: str, topics: Sequence[str]) -> Reading[Mapping[str, str]]:
         """As ``Look.refused_setting``."""
         if self.silent:
@@ -181,3 +196,11 @@ class TopicQuestions:
         self, _cluster: str, key: str, value: str, topics: Sequence[str]
     ) -> Reading[Mapping[str, str]]:
         return self.cluster.refused(key, value, topics)
+
+    def broker_settings(
+        self, _cluster: str, key: str, brokers: Sequence[int]
+    ) -> Reading[Mapping[int, Reading[TopicSetting]]]:
+        return self.cluster.broker_settings(key, brokers)
+
+    def reassignments(self, _cluster: str) -> Reading[Mapping[tuple[str, int], InFlight]]:
+        return self.cluster.reassignments()

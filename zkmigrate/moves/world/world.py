@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory, Service
 from zkmigrate.model.change import (
+    AlterTopicConfig,
     BeginReplay,
     Change,
     ClusterChange,
@@ -110,6 +111,8 @@ class World:
                 raise HostError("source does not serve")
             disks = {h.name: h.disk.files() for h in self._dest_hosts() if h.disk is not None}
             return replaying.alter(self.source, disks, change, self.replay_lost_behind)
+        if not isinstance(change, AlterTopicConfig):
+            return 1, f"no playbook of this world sends: {change.describe()}"
         self.settings.pop((change.topic, change.key), None)
         if change.value is not None:
             self.settings[change.topic, change.key] = change.value

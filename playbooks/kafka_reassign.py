@@ -1,0 +1,38 @@
+"""Move partitions of a Kafka cluster by a plan, under a throttle, with the way back."""
+
+from __future__ import annotations
+
+from zkmigrate.kafka.rules.sampling import BROKERS
+from zkmigrate.model.change import KAFKA
+from zkmigrate.model.playbook import Counted, Playbook, Stage
+from zkmigrate.reassign.facts import to_move
+from zkmigrate.reassign.look_step import PlanCheckStep, foreseen
+from zkmigrate.reassign.moves_step import MovesStep
+from zkmigrate.reassign.originals_step import OriginalsStep
+from zkmigrate.reassign.preferred_step import PreferredStep
+from zkmigrate.reassign.section import ReassignInventory
+from zkmigrate.reassign.throttle_step import ThrottleStep
+from zkmigrate.reassign.unthrottle_step import UnthrottleStep
+from zkmigrate.reassign.verify_step import VerifyStep
+
+PLAYBOOK = Playbook(
+    id="kafka_reassign",
+    title="Move partitions by a plan",
+    stages=(
+        Stage("preflight", "Check the plan", (PlanCheckStep(),), locked=False, refused=3, gate=True),
+        Stage(
+            "move",
+            "Move the partitions",
+            (OriginalsStep(), ThrottleStep(), MovesStep(), PreferredStep(), UnthrottleStep()),
+            consent="Move these partitions now?",
+        ),
+        Stage("verify", "Verify", (VerifyStep(),), locked=False),
+    ),
+    counted=(Counted("move.replicas", "partitions", to_move, paced=True),),
+    inventory=ReassignInventory,
+    sections=("kafka", "reassign"),
+    alters_clusters=True,
+    sampling=(BROKERS,),
+    clusters={KAFKA: "zkmigrate.kafka.clients.admin:alterer"},
+    foreseen=foreseen,
+)

@@ -1,0 +1,191 @@
+"""The playbook kafka_reassign on real brokers: there and back, and killed with a move in flight."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from tests.servers.process import ADDRESS, START_SECONDS, free_port, server, wait_for
+from tests.servers.test_versions import zookeeper
+from zkmigrate.kafka.clients import admin, reassignments, topics
+from zkmigrate.lab import provision
+from zkmigrate.lab.wait import wait_until
+from zkmigrate.model.change import KAFKA, AlterTopicConfig, CancelReassignment, ReassignPartition
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.look import TopicSetting
+from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, LEADER_LIST, LEADER_RATE
+
+IDS = (1, 2, 3)
+SETS = {0: (1, 2), 1: (2, 1)}
+MEGABYTES = 4
+
+
+@contextmanager
+def cluster(version: str, folder: Path) -> Iterator[dict[int, str]]:
+    """Three brokers, and topic a with two partitions on brokers 1 and 2; the first holds 4 MB. The addresses
+    of the brokers by id."""
+    hosts = {id: ADDRESS.replace("127.1.", f"127.{10 + id}.", 1) for id in IDS}
+    at = {id: f"{host}:{free_port()}" for id, host in hosts.items()}
+    with zookeeper("3.5.8", folder) as port, ExitStack() as stack:
+        for id in IDS:
+            config, log = folder / f"server{id}.properties", folder / f"kafka{id}.log"
+            config.write_text(
+                f"broker.id={id}\nlisteners=PLAINTEXT://{at[id]}\nlog.dirs={folder / f'logs{id}'}\n"
+                f"zookeeper.connect={ADDRESS}:{port}/kafka\n"
+            )
+            main = ["-Xmx256m", "kafka.Kafka", str(config)]
+            process = stack.enter_context(server("java", provision.kafka_classpath(version), main, log))
+            wait_for(f"Kafka {version}", process, log, port, "dump", f"/kafka/brokers/ids/{id}")
+        # A broker registers itself before it listens.
+        everybody = Seen(len(IDS))
+        wait_until("every broker", lambda: None if answering(at) == everybody else "not yet", START_SECONDS)
+        client = KafkaAdminClient(bootstrap_servers=list(at.values()))
+        client.create_topics([NewTopic("a", replica_assignments={n: list(ids) for n, ids in SETS.items()})])
+        client.close()
+        wait_until("topic a in sync", lambda: odd(at, SETS), START_SECONDS)
+        producer = KafkaProducer(bootstrap_servers=list(at.values()), acks="all")
+        for _ in range(MEGABYTES * 5):
+            producer.send("a", bytes(200_000), partition=0).get(START_SECONDS)
+        producer.close()
+        yield at
+
+
+def answering(at: Mapping[int, str]) -> Reading[int]:
+    """How many brokers answer."""
+    return admin.ask(list(at.values()), lambda _client, releases: Seen(len(releases)))
+
+
+def odd(at: Mapping[int, str], sets: Mapping[int, Sequence[int]]) -> str | None:
+    """What of topic a is not as these sets say, or not in sync."""
+    told = topics.partitions(list(at.values()), ("a",), 3)
+    topic = told.value.topics["a"] if isinstance(told, Seen) else told
+    if not isinstance(topic, Seen):
+        return str(topic)
+    wrong = [
+        p for p in topic.value if p.replicas != tuple(sets[p.partition]) or set(p.isr) != set(p.replicas)
+    ]
+    return str(wrong) if wrong or len(topic.value) != len(sets) else None
+
+
+def settings(at: Mapping[int, str]) -> dict[str, str]:
+    """Every throttle setting that is set, by broker and key, or topic and key."""
+    brokers, found = list(at.values()), {}
+    for key in (LEADER_RATE, FOLLOWER_RATE):
+        told = reassignments.broker_settings(brokers, key, IDS)
+        assert isinstance(told, Seen), told
+        for id, own in told.value.items():
+            assert isinstance(own, Seen), own
+            found[f"{id} {key}"] = own.value.own
+    for key in (LEADER_LIST, FOLLOWER_LIST):
+        of_topics = topics.settings(brokers, key, ("a",))
+        assert isinstance(of_topics, Seen), of_topics
+        own = of_topics.value["a"]
+        assert isinstance(own, Seen), own
+        found[f"a {key}"] = own.value.own
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def inventory(folder: Path, at: Mapping[int, str], rate: int, plan: str) -> Path:
+    told = topics.partitions(list(at.values()), ("a",), 1)
+    assert isinstance(told, Seen)
+    brokers = "".join(
+        f"    - {{name: broker{id}, address: {address.replace(':', ', port: ')}, id: {id}}}\n"
+        for id, address in at.items()
+    )
+    (folder / "plan.json").write_text(plan)
+    file = folder / f"moves{rate}.yml"
+    file.write_text(
+        f"version: 1\nname: moves\nkafka:\n  cluster_id: {told.value.cluster_id}\n  brokers:\n{brokers}"
+        f"reassign:\n  plan: plan.json\n  throttle_bytes_s: {rate}\n"
+    )
+    return file
+
+
+PLAN = (
+    '{"version":1,"partitions":[{"topic":"a","partition":0,"replicas":[3,2]},'
+    '{"topic":"a","partition":1,"replicas":[1,2]}]}'
+)
+AFTER = {0: (3, 2), 1: (1, 2)}
+
+
+def zkmigrate(folder: Path, file: Path, verb: str) -> subprocess.Popen[str]:
+    words = [
+        sys.executable,
+        "-m",
+        "zkmigrate",
+        verb,
+        "-i",
+        str(file),
+        "--playbook",
+        "kafka_reassign",
+        "--yes",
+    ]
+    return subprocess.Popen(
+        words,
+        env={**os.environ, "ZKMIGRATE_RUNS": str(folder / "runs")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    output, _ = process.communicate(timeout=180)
+    return process.returncode, output
+
+
+@pytest.mark.parametrize("version", ["2.8.2", "3.9.1"])
+def test_real_brokers_move_partitions_there_and_back(version: str, tmp_path: Path) -> None:
+    with cluster(version, tmp_path) as at:
+        brokers = list(at.values())
+        alter = admin.Alter(brokers)
+        assert alter(AlterTopicConfig(KAFKA, "a", LEADER_LIST, "0:9", None))[0] == 0, "of another hand"
+        first = settings(at)
+        assert first == {f"a {LEADER_LIST}": "0:9"}
+
+        quick = inventory(tmp_path, at, 50_000_000, PLAN)
+        code, output = ended(zkmigrate(tmp_path, quick, "run"))
+        assert code == 0, output
+        assert odd(at, AFTER) is None
+        assert settings(at) == first
+        code, output = ended(zkmigrate(tmp_path, quick, "rollback"))
+        assert code == 0, output
+        assert odd(at, SETS) is None
+        assert settings(at) == first
+
+        # Four megabytes at 50 kB/s: killed with the move in flight, and then back.
+        slow = inventory(tmp_path, at, 50_000, PLAN)
+        running = zkmigrate(tmp_path, slow, "run")
+
+        def not_flying() -> str | None:
+            assert running.poll() is None, ended(running)
+            return None if reassignments.in_flight(brokers) != Seen({}) else "nothing is in flight"
+
+        wait_until("a move in flight", not_flying, 60)
+        assert settings(at)[f"3 {FOLLOWER_RATE}"] == "50000"
+        running.send_signal(signal.SIGKILL)
+        ended(running)
+        told = reassignments.in_flight(brokers)
+        assert isinstance(told, Seen)
+        assert told.value["a", 0].target == (3, 2), "Kafka goes on by itself, throttled"
+        code, output = ended(zkmigrate(tmp_path, slow, "rollback"))
+        assert code == 0, output
+        assert reassignments.in_flight(brokers) == Seen({})
+        assert odd(at, SETS) is None, "in the original order"
+        assert settings(at) == first
+
+        # What the playbook rests on: the answers of Kafka itself.
+        assert alter(CancelReassignment(KAFKA, "a", 0, (3, 2)))[0] == 0, "nothing was in flight"
+        code, why = alter(ReassignPartition(KAFKA, "a", 0, (9, 2), (1, 2)))
+        assert (code, why) == (1, "a-0: InvalidReplicationAssignmentError")
+        assert topics.settings(brokers, LEADER_LIST, ("a",)) == Seen({"a": Seen(TopicSetting("0:9"))})
+        alter.close()

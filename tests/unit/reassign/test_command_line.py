@@ -1,0 +1,177 @@
+"""The playbook kafka_reassign by the command line: its file, its plan's file, a run from plan to rollback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.unit.engine_world import TinyClock
+from tests.unit.reassign_world import ID, ReassignLook, ReassignWorld, plan, world
+from zkmigrate.cli.main import cli
+from zkmigrate.errors import InventoryError
+from zkmigrate.inventory.inventory import Inventory, digest, load
+from zkmigrate.model.change import Change, ClusterChange, Outcome
+from zkmigrate.placement import maps
+from zkmigrate.reassign.section import ReassignInventory
+from zkmigrate.site.wiring import Site
+
+FILE = f"""version: 1
+name: moves
+kafka:
+  cluster_id: {ID}
+  brokers:
+    - {{name: broker1, address: 127.0.0.1, id: 1}}
+reassign:
+  plan: plan.json
+  throttle_bytes_s: 1000000
+"""
+PLAN = '{"version":1,"partitions":[{"topic":"t0","partition":0,"replicas":[4,2]}]}'
+
+
+def loaded(folder: Path, text: str = FILE, content: str = PLAN) -> ReassignInventory:
+    path = folder / "moves.yml"
+    path.write_text(text)
+    (folder / "plan.json").write_text(content)
+    return load(path, ReassignInventory, ("kafka", "reassign"))
+
+
+def test_the_sets_of_a_plan_come_with_the_file_that_names_it(tmp_path: Path) -> None:
+    assert loaded(tmp_path).sets == {("t0", 0): (4, 2)}
+    (tmp_path / "back.json").write_text(PLAN.replace("[4,2]", "[1,2]"))
+    assert loaded(tmp_path, FILE + "  back: back.json\n").back == {("t0", 0): (1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (
+            PLAN.replace("[4,2]", "[4,4]"),
+            "partitions[0] (topic t0, partition 0).replicas: seen a broker twice",
+        ),
+        (PLAN.replace("[4,2]", "[]"), "partitions[0].replicas: seen []; needed: Kafka's reassignment JSON"),
+        ('{"version":1,"partitions":[]}', "partitions: seen []; needed: Kafka's reassignment JSON"),
+        ("{", "line 1, column 2: "),
+    ],
+)
+def test_a_bad_plan_is_refused_by_name_before_anything_is_asked(
+    tmp_path: Path, content: str, told: str
+) -> None:
+    with pytest.raises(InventoryError) as caught:
+        loaded(tmp_path, content=content)
+    assert f"{tmp_path}/moves.yml: reassign.plan: plan.json: {told}" in str(caught.value)
+
+
+def test_a_plan_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InventoryError, match=r"reassign\.plan: other\.json: cannot read: No such file"):
+        loaded(tmp_path, FILE.replace("plan.json", "other.json"))
+
+
+@pytest.mark.parametrize(
+    ("line", "other", "needed"),
+    [
+        ("1000000", "999", "9: reassign.throttle_bytes_s: out of range (seen 999, needed at least 1000)"),
+        (
+            "1000000",
+            "1000000\n  in_flight: 0",
+            "10: reassign.in_flight: out of range (seen 0, needed at least 1)",
+        ),
+        ("plan.json", "a b", "8: reassign.plan: not allowed (seen 'a b', needed a file name without blanks,"),
+        ("  throttle_bytes_s: 1000000\n", "", "7: reassign.throttle_bytes_s: missing (needed: this key)"),
+    ],
+)
+def test_each_mistake_is_told_with_its_place(tmp_path: Path, line: str, other: str, needed: str) -> None:
+    with pytest.raises(InventoryError) as caught:
+        loaded(tmp_path, FILE.replace(line, other))
+    assert f"{tmp_path}/moves.yml:{needed}" in str(caught.value)
+
+
+def test_a_run_is_bound_to_the_sets_and_not_to_the_pace(tmp_path: Path) -> None:
+    first = digest(loaded(tmp_path))
+    assert digest(loaded(tmp_path, FILE.replace("1000000", "2000000"))) == first
+    assert digest(loaded(tmp_path, content=PLAN.replace(",", ", "))) == first
+    assert digest(loaded(tmp_path, content=PLAN.replace("[4,2]", "[2,4]"))) != first, "the order counts"
+
+
+def site_of(world: ReassignWorld) -> Callable[[Inventory, str], Site]:
+    """The real site, in which the world stands for Kafka."""
+
+    class ReassignSite(Site):
+        def __init__(self, inventory: Inventory, run: str) -> None:
+            super().__init__(inventory, run)
+            answers = ReassignLook(world, TinyClock())
+            questions = ("topics", "topic_partitions", "topic_settings", "log_dirs")
+            for question in (*questions, "broker_settings", "reassignments"):
+                for look in (self.look, self._watch_look):
+                    setattr(look, question, getattr(answers, question))
+            self.apply: Any = self._sent
+
+        def _sent(self, change: Change, _operation: str, _fencing: int) -> Outcome:
+            assert isinstance(change, ClusterChange)
+            return Outcome(*world.alter(change))
+
+    return ReassignSite
+
+
+@pytest.fixture
+def cluster() -> ReassignWorld:
+    return world(8, size=1_000)
+
+
+@pytest.fixture
+def asked(tmp_path: Path, cluster: ReassignWorld) -> Callable[..., Result]:
+    """``asked(verb, options)``: one verb over the world."""
+    loaded(tmp_path, content=maps.text((name, ids, ()) for name, ids in plan(cluster).items()))
+
+    def ask(verb: str, *options: str) -> Result:
+        words = [verb, "-i", str(tmp_path / "moves.yml"), "--playbook", "kafka_reassign", *options]
+        return CliRunner().invoke(
+            cli, words, obj=site_of(cluster), env={"ZKMIGRATE_RUNS": str(tmp_path / "runs")}
+        )
+
+    return ask
+
+
+def test_from_plan_to_rollback(asked: Callable[..., Result], cluster: ReassignWorld, tmp_path: Path) -> None:
+    first = cluster.copy()
+    planned = asked("plan")
+    assert (planned.exit_code, cluster.state) == (0, first.state), planned.output
+    lines = planned.output.splitlines()
+    at = lines.index("     reassign t0-0 to brokers 4,2 (before: 1,2)")
+    assert lines[at + 1].startswith("       $ kafka-reassign-partitions.sh ")
+    assert planned.output.count("kafka-reassign-partitions.sh") == 7
+    assert [line for line in lines if "bytes" in line and "throttled" not in line] == [
+        "  broker 1: 0 bytes in, 5,000 bytes out",
+        "  broker 2: 0 bytes in, 1,000 bytes out",
+        "  broker 4: 3,000 bytes in, 0 bytes out",
+        "  broker 5: 3,000 bytes in, 0 bytes out",
+        "  7 partitions, 0 s or more at 1,000,000 bytes/s",
+    ]
+    done = asked("run", "--yes")
+    assert done.exit_code == 0, done.output
+    assert {name: held.replicas for name, held in cluster.held.items()} == plan(first)
+    status = asked("status", "--findings", "all", "--json")
+    told = json.loads(status.output)
+    assert (status.exit_code, told["state"]) == (0, "complete")
+    assert [f["id"] for f in told["findings"]["move.replicas"]] == ["reassign.moved"]
+    back = asked("rollback", "--yes")
+    assert back.exit_code == 0, back.output
+    assert (cluster.topics, cluster.rates[1]) == (first.topics, first.rates[1])
+    assert [held.replicas for held in cluster.held.values()] == [h.replicas for h in first.held.values()]
+    assert asked("report", "--run-id", "moves-1", "--out", str(tmp_path / "report.html")).exit_code == 0
+
+
+def test_a_saved_plan_is_stale_once_a_set_has_changed(
+    asked: Callable[..., Result], cluster: ReassignWorld, tmp_path: Path
+) -> None:
+    file = str(tmp_path / "moves.plan")
+    assert asked("plan", "--out", file).exit_code == 0
+    cluster.held["t0", 0].size += 5
+    assert "warning" not in asked("plan", "--show", file).output, "sizes change each minute"
+    cluster.held["t0", 0].replicas = (2, 1)
+    refused = asked("run", "--yes", "--plan", file)
+    assert (refused.exit_code, "move.replicas on t0-0" in refused.output) == (4, True), refused.output

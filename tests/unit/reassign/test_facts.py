@@ -1,0 +1,123 @@
+"""Where moves stand, and how a throttle's values are made, by hand-made facts."""
+
+from __future__ import annotations
+
+import pytest
+
+from zkmigrate.model.fact import Seen
+from zkmigrate.model.look import InFlight, PartitionState, TopicPartitions
+from zkmigrate.model.step import Way
+from zkmigrate.model.step_record import recorded
+from zkmigrate.reassign.facts import Cluster, Move, Stand, stands
+from zkmigrate.reassign.rules import next_moves, seconds
+from zkmigrate.reassign.section import Reassign
+from zkmigrate.reassign.throttle import (
+    FOLLOWER_LIST,
+    LEADER_LIST,
+    LEADER_RATE,
+    Limits,
+    Rate,
+    Throttles,
+    Values,
+)
+
+MOVE = Move("a", 0, (1, 2), (3, 2), 100, 1)
+
+
+def stand(
+    replicas: tuple[int, ...],
+    isr: tuple[int, ...],
+    way: Way = Way.FORWARD,
+    flight: InFlight | None = None,
+    alive: frozenset[int] = frozenset({1, 2, 3}),
+) -> Stand:
+    state = PartitionState("a", 0, isr[0], replicas, isr)
+    seen = TopicPartitions("i", alive, (1, 2), {"a": Seen((state,))})
+    flights = {} if flight is None else {("a", 0): flight}
+    return stands((MOVE,), Cluster(Seen(flights), Seen(seen)), way).of["a", 0]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "isr", "forward", "back"),
+    [
+        ((1, 2), (1, 2), Stand.TO_SUBMIT, Stand.DONE),
+        ((2, 1), (1, 2), Stand.TO_SUBMIT, Stand.TO_SUBMIT),
+        ((3, 2), (2, 3), Stand.DONE, Stand.TO_SUBMIT),
+        ((3, 2), (2,), Stand.BEHIND, Stand.TO_SUBMIT),
+        ((1, 2), (2,), Stand.TO_SUBMIT, Stand.BEHIND),
+        ((2, 3), (2, 3), Stand.TO_SUBMIT, Stand.TO_SUBMIT),
+        ((3, 2, 1), (1, 2), Stand.FOREIGN, Stand.FOREIGN),
+    ],
+)
+def test_a_set_counts_with_its_order_and_all_of_it_in_sync(
+    replicas: tuple[int, ...], isr: tuple[int, ...], forward: Stand, back: Stand
+) -> None:
+    assert stand(replicas, isr) is forward
+    assert stand(replicas, isr, Way.BACK) is back
+
+
+def test_what_is_in_flight_counts_before_what_is_there() -> None:
+    ours, others = InFlight((3, 2, 1), (3,), (1,)), InFlight((4, 2, 1), (4,), (1,))
+    assert stand((3, 2), (3, 2), flight=ours) is Stand.MOVING
+    assert stand((3, 2), (3, 2), Way.BACK, ours) is Stand.TURNED
+    assert stand((3, 2), (3, 2), flight=others) is Stand.FOREIGN
+
+
+def test_the_way_back_does_not_wait_for_a_broker_that_is_down() -> None:
+    assert stand((1, 2), (2,), Way.BACK, alive=frozenset({2, 3})) is Stand.DONE
+    assert stand((3, 2), (2,), alive=frozenset({1, 2})) is Stand.BEHIND, "forward it is the move"
+
+
+def test_a_partition_that_is_gone_is_no_partition_that_is_done() -> None:
+    seen = TopicPartitions("i", frozenset(), (1,), {"a": Seen(())})
+    assert stands((MOVE,), Cluster(Seen({}), Seen(seen)), Way.FORWARD).of["a", 0] is Stand.GONE
+
+
+def caps(**given: int) -> Reassign:
+    return Reassign.model_validate({"plan": "p", "throttle_bytes_s": 1000, **given})
+
+
+def test_a_full_broker_lets_those_behind_pass() -> None:
+    moves = (
+        Move("a", 0, (1,), (3,), 1, 1),
+        Move("a", 1, (2,), (3,), 1, 2),
+        Move("a", 2, (2,), (4,), 1, 2),
+        Move("a", 3, (1,), (5,), 1, 1),
+    )
+    assert next_moves(caps(per_broker=1), (), moves, Way.FORWARD) == (moves[0], moves[2])
+    assert next_moves(caps(per_broker=1), moves[:1], moves[1:], Way.FORWARD) == (moves[2],)
+    assert next_moves(caps(in_flight=1), moves[:1], moves[1:], Way.FORWARD) == ()
+
+
+def test_the_time_is_that_of_the_busiest_broker_and_role() -> None:
+    moves = (Move("a", 0, (1,), (3, 4), 5000, 1), Move("a", 1, (2,), (3,), 4000, 2))
+    assert seconds(moves, 1000) == 10, "broker 1 sends two copies of 5,000 bytes"
+    assert seconds((), 1000) == 0
+
+
+FOUND: Values = {"topic-a": {LEADER_LIST: "7:1, 0:1", FOLLOWER_LIST: None}, "broker-1": {LEADER_RATE: None}}
+LIMITS = Limits.of(Throttles(FOUND, {1: Rate(5, 6)}), (MOVE,))
+
+
+def test_a_list_is_merged_and_given_back_as_it_was() -> None:
+    assert LIMITS.on("topic-a", LEADER_LIST, "7:1, 0:1") == "7:1,0:1,0:2,0:3"
+    assert LIMITS.on("topic-a", LEADER_LIST, "7:1,0:1,0:2,0:3") == "7:1,0:1,0:2,0:3"
+    assert LIMITS.on("topic-a", LEADER_LIST, ",0:1") == "0:1,0:2,0:3", "APPEND left an empty entry"
+    assert LIMITS.on("topic-a", FOLLOWER_LIST, "*") == "*"
+    assert LIMITS.on("topic-a", FOLLOWER_LIST, None) == "0:3,0:1", (
+        "who receives going forward, and going back"
+    )
+    assert LIMITS.off("topic-a", LEADER_LIST, "7:1,0:1,0:2,0:3") == "7:1, 0:1", "byte for byte"
+    assert LIMITS.off("topic-a", LEADER_LIST, "7:1,0:1,0:2,0:3,8:8") == "7:1,0:1,8:8"
+    assert LIMITS.off("topic-a", FOLLOWER_LIST, "0:3,0:1") is None, "unset, not empty"
+
+
+def test_a_rate_of_another_hand_stays() -> None:
+    assert LIMITS.on("broker-1", LEADER_RATE, None) == "5"
+    assert LIMITS.off("broker-1", LEADER_RATE, "5") is None
+    assert LIMITS.off("broker-1", LEADER_RATE, "9") == "9"
+
+
+def test_the_record_of_a_throttle_survives_the_journal() -> None:
+    record = Throttles(FOUND, {1: Rate(5, 6)})
+    assert recorded(Throttles, record.encode(), "r") == record

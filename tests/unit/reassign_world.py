@@ -1,0 +1,498 @@
+"""A model world of one Kafka cluster that moves partitions, and its operator, process after process."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import cast
+
+from playbooks.kafka_reassign import PLAYBOOK
+from tests.unit.engine_world import PointDisk, Points, TinyClock, TinyConfirm, TinyLock
+from zkmigrate.engine import events
+from zkmigrate.engine.clock import Interrupt
+from zkmigrate.engine.events import RunEnded
+from zkmigrate.engine.history import History
+from zkmigrate.engine.hold_file import HoldPort
+from zkmigrate.engine.journal import NAME, Journal
+from zkmigrate.engine.ports import Ports
+from zkmigrate.engine.run import Walk
+from zkmigrate.errors import HostError
+from zkmigrate.inventory.inventory import Broker, Kafka
+from zkmigrate.model.change import (
+    AlterBrokerConfig,
+    AlterTopicConfig,
+    CancelReassignment,
+    Change,
+    ClusterChange,
+    ElectPreferred,
+    Outcome,
+    ReassignPartition,
+)
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.look import (
+    ClusterTopics,
+    InFlight,
+    LogDir,
+    LogDirs,
+    Look,
+    PartitionState,
+    ReplicaLog,
+    Settings,
+    TopicPartitions,
+    TopicSetting,
+)
+from zkmigrate.moves.world.topics import TopicQuestions, TopicWorld
+from zkmigrate.placement.cluster import Name
+from zkmigrate.reassign.section import Reassign, ReassignInventory, Sets
+from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, LEADER_LIST, LEADER_RATE
+
+ID = "A" * 22
+BROKERS = (1, 2, 3, 4, 5)
+RATE = 1_000_000
+TICK_S = 1.0
+"""Seconds for which a look at the reassignments lets the brokers copy."""
+UNLIMITED = 10**12
+
+
+@dataclass
+class Flight:
+    """A reassignment in flight. target: its set. before: that of the partition. copied: bytes by broker."""
+
+    target: tuple[int, ...]
+    before: tuple[int, ...]
+    copied: dict[int, int]
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        return (*self.target, *(broker for broker in self.before if broker not in self.target))
+
+
+@dataclass
+class Held:
+    """One partition. leader: -1 for none."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    size: int
+
+
+@dataclass
+class ReassignWorld(TopicWorld):
+    """The cluster. It remembers no change: what came of one is told by a look alone.
+
+    held: its partitions. rates: dynamic configs by broker and key. flights: what is in flight. hung: brokers
+    that copy nothing. wrong: what befalls the next changes: the cluster is ``down``, or its answer is
+    ``lost`` after the change was made. refuses_moves: why Kafka would not take a set. lag: so many looks at
+    partitions tell what was there when the last move ended. made: the changes that were made. peak: the most
+    in flight at once. to, of: the most copies to one broker, and from one leader. unthrottled: bytes copied
+    without a limit. replaced: partitions whose target in flight was replaced. old: they are older than Kafka
+    2.4. usable: free bytes by broker.
+    """
+
+    held: dict[Name, Held] = field(default_factory=dict)
+    rates: dict[int, dict[str, str]] = field(default_factory=dict)
+    flights: dict[Name, Flight] = field(default_factory=dict)
+    hung: set[int] = field(default_factory=set)
+    made: list[ClusterChange] = field(default_factory=list)
+    peak: int = 0
+    to: int = 0
+    of: int = 0
+    unthrottled: int = 0
+    replaced: list[Name] = field(default_factory=list)
+    refuses_moves: Callable[[ReassignPartition], str] = lambda _change: ""
+    old: bool = False
+    usable: dict[int, int] = field(default_factory=dict)
+    shown: dict[Name, tuple[int, PartitionState]] = field(default_factory=dict)
+
+    def copy(self) -> ReassignWorld:
+        """A cluster of its own in the same state."""
+        mutable = ("topics", "down", "held", "rates", "flights", "hung", "made", "replaced", "shown")
+        return replace(self, **{name: copy.deepcopy(getattr(self, name)) for name in mutable})
+
+    @property
+    def state(self) -> object:
+        """All that a run may change, for comparisons."""
+        sets = {name: (held.replicas, held.leader) for name, held in self.held.items()}
+        return sets, self.topics, {id: own for id, own in self.rates.items() if own}, self.flights
+
+    # --- looks ---------------------------------------------------------------------------------------------
+
+    def names(self) -> Reading[ClusterTopics]:
+        if self.silent:
+            return Unknown("timeout", "no broker answers")
+        return Seen(ClusterTopics(self.cluster_id, tuple(sorted(self.topics))))
+
+    def reassignments(self) -> Reading[Mapping[Name, InFlight]]:
+        if self.silent:
+            return Unknown("timeout", "no broker answers")
+        if self.old:
+            return Absent("ListPartitionReassignments")
+        self._measure()
+        told = {
+            name: InFlight(
+                flight.replicas,
+                tuple(b for b in flight.target if b not in flight.before),
+                tuple(b for b in flight.before if b not in flight.target),
+            )
+            for name, flight in self.flights.items()
+        }
+        self._tick()
+        return Seen(told)
+
+    def partitions(self, topics: Sequence[str], witnesses: int) -> Reading[TopicPartitions]:
+        if self.silent:
+            return Unknown("timeout", "no broker answers")
+        up = [id for id in BROKERS if id not in self.down]
+        by_topic: dict[str, list[PartitionState]] = {}
+        for state in self._states():
+            by_topic.setdefault(state.topic, []).append(state)
+        told: dict[str, Reading[tuple[PartitionState, ...]]] = {}
+        for topic in topics:
+            if topic in self.denied:
+                told[topic] = Unknown("denied", f"metadata of topic {topic}")
+            else:
+                told[topic] = Seen(tuple(by_topic[topic])) if topic in by_topic else Absent(topic)
+        for name, (left, state) in list(self.shown.items()):
+            self.shown[name] = (left - 1, state)
+            if left <= 1:
+                del self.shown[name]
+        return Seen(TopicPartitions(self.cluster_id, frozenset(up), tuple(up[:witnesses]), told))
+
+    def _states(self) -> Iterator[PartitionState]:
+        for (topic, number), held in self.held.items():
+            if (topic, number) in self.shown:
+                yield self.shown[topic, number][1]
+                continue
+            flight = self.flights.get((topic, number))
+            replicas = held.replicas if flight is None else flight.replicas
+            isr = tuple(id for id in held.isr if id not in self.down)
+            leader = held.leader if held.leader in isr else isr[0] if isr else -1
+            yield PartitionState(topic, number, leader, replicas, isr)
+
+    def log_dirs(
+        self, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None
+    ) -> Reading[Mapping[int, LogDirs]]:
+        told: dict[int, LogDirs] = {}
+        for id in brokers:
+            if id in self.down:
+                told[id] = Unknown("timeout", f"broker {id} does not answer")
+                continue
+            logs = [
+                ReplicaLog(topic, number, size, 0, future=False)
+                for (topic, number), held in self.held.items()
+                if partitions is None or number in partitions.get(topic, ())
+                if (size := self._size(topic, number, held, id)) is not None
+            ]
+            told[id] = Seen({"/d": Seen(LogDir(tuple(logs), 10**12, self.usable.get(id)))})
+        return Seen(told)
+
+    def _size(self, topic: str, number: int, held: Held, id: int) -> int | None:
+        flight = self.flights.get((topic, number))
+        if flight is not None and id in flight.copied:
+            return flight.copied[id]
+        return held.size if id in held.replicas else None
+
+    def settings(self, key: str, topics: Sequence[str]) -> Settings:
+        if self.silent:
+            return Unknown("timeout", "no broker answers")
+        return Seen(
+            {
+                topic: Seen(TopicSetting(self.topics[topic].get(key)))
+                if topic in self.topics
+                else Absent(topic)
+                for topic in topics
+            }
+        )
+
+    def broker_settings(
+        self, key: str, brokers: Sequence[int]
+    ) -> Reading[Mapping[int, Reading[TopicSetting]]]:
+        if self.silent:
+            return Unknown("timeout", "no broker answers")
+        return Seen(
+            {
+                id: Unknown("timeout", f"broker {id} does not answer")
+                if id in self.down
+                else Seen(TopicSetting(self.rates.get(id, {}).get(key)))
+                for id in brokers
+            }
+        )
+
+    # --- what happens by itself ----------------------------------------------------------------------------
+
+    def _measure(self) -> None:
+        to: dict[int, int] = {}
+        of: dict[int, int] = {}
+        for name, flight in self.flights.items():
+            for broker in flight.copied:
+                to[broker] = to.get(broker, 0) + 1
+            if flight.copied:
+                leader = self.held[name].leader
+                of[leader] = of.get(leader, 0) + 1
+        self.peak = max(self.peak, len(self.flights))
+        self.to, self.of = max((self.to, *to.values())), max((self.of, *of.values()))
+
+    def _tick(self) -> None:
+        """Every broker copies for a second what its limits allow, and moves that have all bytes end."""
+        sends: dict[int, int] = {}
+        gets: dict[int, int] = {}
+        for name, flight in self.flights.items():
+            held = self.held[name]
+            if held.leader in self.down | self.hung:
+                continue
+            for broker, have in flight.copied.items():
+                if broker in self.down | self.hung:
+                    continue
+                out = sends.setdefault(held.leader, self._limit(name, held.leader, LEADER_RATE, LEADER_LIST))
+                into = gets.setdefault(broker, self._limit(name, broker, FOLLOWER_RATE, FOLLOWER_LIST))
+                step = min(out, into, held.size - have)
+                if min(out, into) > UNLIMITED // 2:
+                    self.unthrottled += step
+                flight.copied[broker] += step
+                sends[held.leader] -= step
+                gets[broker] -= step
+        for name, flight in list(self.flights.items()):
+            if all(have >= self.held[name].size for have in flight.copied.values()):
+                self._end(name, flight)
+
+    def _limit(self, name: Name, broker: int, rate: str, key: str) -> int:
+        topic, number = name
+        entries = self.topics[topic].get(key, "").split(",")
+        limited = "*" in entries or f"{number}:{broker}" in entries
+        set_to = self.rates.get(broker, {}).get(rate)
+        return int(int(set_to) * TICK_S) if limited and set_to is not None else UNLIMITED
+
+    def _end(self, name: Name, flight: Flight) -> None:
+        held = self.held[name]
+        if self.lag:
+            isr = tuple(dict.fromkeys((*held.isr, *flight.target)))
+            state = PartitionState(*name, held.leader, flight.replicas, isr)
+            self.shown[name] = (self.lag, state)
+        alive = tuple(broker for broker in flight.target if broker not in self.down)
+        held.replicas, held.isr = flight.target, alive
+        if held.leader not in alive:
+            held.leader = alive[0] if alive else -1
+        del self.flights[name]
+
+    # --- changes -------------------------------------------------------------------------------------------
+
+    def alter(self, change: ClusterChange) -> tuple[int, str]:
+        with self._turn:
+            trouble = self.wrong.pop(0) if self.wrong else ""
+            if trouble == "down" or self.silent:
+                raise HostError("no broker answers; nothing was sent to Kafka")
+            if why := self._made(change):
+                return 1, why
+            self.made.append(change)
+            if trouble == "lost":
+                raise HostError("the connection broke; whether that was done is not known")
+            return 0, change.describe()
+
+    def _made(self, change: ClusterChange) -> str:
+        """Make one change; why Kafka refuses it, else empty."""
+        match change:
+            case AlterTopicConfig():
+                if change.topic not in self.topics:
+                    return "UnknownTopicOrPartitionError"
+                _set(self.topics[change.topic], change.key, change.value)
+            case AlterBrokerConfig():
+                if change.broker in self.down:
+                    raise HostError(f"broker {change.broker} does not answer")
+                _set(self.rates.setdefault(change.broker, {}), change.key, change.value)
+            case ReassignPartition():
+                return self._submitted(change)
+            case CancelReassignment():
+                name = change.topic, change.partition
+                flight = self.flights.pop(name, None)
+                if flight is not None:  # those that stay keep the order of the target
+                    stay = tuple(broker for broker in flight.replicas if broker in flight.before)
+                    self.held[name].replicas = stay
+            case ElectPreferred():
+                for name in change.partitions:
+                    held = self.held[name]
+                    if held.replicas[0] not in held.isr or held.replicas[0] in self.down:
+                        return f"{name[0]}-{name[1]}: PreferredLeaderNotAvailableError"
+                    held.leader = held.replicas[0]
+            case _:
+                raise AssertionError(change)
+        return ""
+
+    def _submitted(self, change: ReassignPartition) -> str:
+        name = change.topic, change.partition
+        if why := self.refuses_moves(change):
+            return why
+        if dead := [broker for broker in change.replicas if broker in self.down]:
+            return f"{change.topic}-{change.partition}: InvalidReplicaAssignmentError {dead}"
+        if name not in self.held:
+            return "UnknownTopicOrPartitionError"
+        held = self.held[name]
+        if name in self.flights:  # silently
+            self.replaced.append(name)
+            held.replicas = tuple(b for b in self.flights.pop(name).replicas if b in held.replicas)
+        adding = [broker for broker in change.replicas if broker not in held.replicas]
+        self.flights[name] = Flight(change.replicas, held.replicas, dict.fromkeys(adding, 0))
+        self._measure()
+        if not adding:
+            self._end(name, self.flights[name])
+        return ""
+
+
+def _set(own: dict[str, str], key: str, value: str | None) -> None:
+    if value is None:
+        own.pop(key, None)
+    else:
+        own[key] = value
+
+
+def world(partitions: int = 8, size: int = 3_000_000) -> ReassignWorld:
+    """Topics of four partitions each, on brokers 1 to 3; brokers 4 and 5 hold nothing. Every third partition
+    is led by its second replica. Topic t1 has throttles of another hand, and broker 1 has a rate."""
+    held: dict[Name, Held] = {}
+    for n in range(partitions):
+        replicas = (1 + n % 3, 1 + (n + 1) % 3)
+        held[f"t{n // 4}", n % 4] = Held(replicas, replicas, replicas[1 if n % 3 == 2 else 0], size)
+    topics: dict[str, dict[str, str]] = {topic: {"cleanup.policy": "delete"} for topic, _ in held}
+    if "t1" in topics:
+        topics["t1"] |= {LEADER_LIST: "3:1,0:1", FOLLOWER_LIST: "*"}
+    return ReassignWorld(ID, topics, held=held, rates={1: {LEADER_RATE: "77"}})
+
+
+def plan(cluster: ReassignWorld) -> dict[Name, tuple[int, ...]]:
+    """A plan: move to brokers 4 and 5, change the order only, grow, shrink; one has its set already."""
+    made: dict[Name, tuple[int, ...]] = {}
+    for n, (name, held) in enumerate(cluster.held.items()):
+        first, second = held.replicas
+        made[name] = (
+            (4, second), (second, first), (4, 5), (first, second, 5), (second,), (first, 4), (first, second),
+            (5, second),
+        )[n % 8]  # fmt: skip
+    return made
+
+
+def inventory(sets: Sets, back: Sets | None = None, **section: int) -> ReassignInventory:
+    given = {"plan": "plan.json", "throttle_bytes_s": RATE, "in_flight": 3, "per_broker": 2, **section}
+    brokers = tuple(Broker(name=f"broker{n}", address=f"10.0.0.2{n}", id=n) for n in BROKERS)
+    made = ReassignInventory(
+        version=1,
+        name="reassign",
+        kafka=Kafka(cluster_id=ID, brokers=brokers),
+        reassign=Reassign.model_validate(given),
+    )
+    return made.with_sets(sets, back or {})
+
+
+@dataclass(frozen=True)
+class ReassignLook(TopicQuestions):
+    """A look at nothing but a cluster."""
+
+    world: ReassignWorld
+    clock: TinyClock
+
+    @property
+    def cluster(self) -> TopicWorld:
+        return self.world
+
+    def now(self) -> float:
+        return self.clock.now()
+
+    def wall(self) -> float:
+        return self.clock.wall()
+
+
+@dataclass
+class Desk:
+    """One run over one cluster."""
+
+    run_dir: Path
+    cluster: ReassignWorld
+    inventory: ReassignInventory
+    clock: TinyClock = field(default_factory=TinyClock)
+    confirm: TinyConfirm = field(default_factory=TinyConfirm)
+    seen: list[events.Event] = field(default_factory=list)
+    before_change: Callable[[Change], None] = lambda _change: None
+    after_change: Callable[[Change], None] = lambda _change: None
+    holds: HoldPort = field(default_factory=HoldPort)
+
+    def __post_init__(self) -> None:
+        self.points = Points()
+        self.first = self.cluster.copy()
+
+    @property
+    def home(self) -> bool:
+        """The cluster is as it was: sets in order, leaders that were preferred, every setting."""
+        now, first = self.cluster, self.first
+        same_leaders = all(
+            now.held[name].leader == held.leader
+            for name, held in first.held.items()
+            if held.leader == held.replicas[0]
+        )
+        sets = {name: held.replicas for name, held in now.held.items()}
+        return (
+            same_leaders
+            and sets == {name: held.replicas for name, held in first.held.items()}
+            and self.settings_kept
+            and not now.flights
+        )
+
+    @property
+    def settings_kept(self) -> bool:
+        """Every setting is as it was."""
+        rates = {id: own for id, own in self.cluster.rates.items() if own}
+        return self.cluster.topics == self.first.topics and rates == self.first.rates
+
+    @property
+    def there(self) -> bool:
+        """Every partition has the plan's set in order, all in sync, and every setting is as it was."""
+        sets = self.inventory.sets
+        return (
+            self.settings_kept
+            and not self.cluster.flights
+            and all(
+                held.replicas == sets.get(name, self.first.held[name].replicas)
+                and set(held.isr) == set(held.replicas)
+                for name, held in self.cluster.held.items()
+            )
+        )
+
+    def process(self, act: Callable[[Walk], RunEnded], points: Points | None = None) -> RunEnded:
+        """One process's life."""
+        self.points = points or Points()
+        disk = PointDisk(self.points)
+        there = (self.run_dir / NAME).exists()
+        journal = (Journal.open if there else Journal.create)(self.run_dir, self.clock.wall, disk)
+        if not journal.history.run:
+            body = {"run": "r-1", "playbook": PLAYBOOK.id, "inventory": "0", "plan": "0"}
+            journal.append("begin", body)
+        ports = Ports(
+            look=cast(Look, ReassignLook(self.cluster, self.clock)),
+            apply=self._apply,
+            clock=self.clock,
+            confirm=self.confirm,
+            lock=TinyLock(),
+            interrupt=Interrupt(),
+            emit=self.seen.append,
+            holds=self.holds,
+        )
+        try:
+            return act(Walk(PLAYBOOK, self.inventory, journal, ports))
+        finally:
+            journal.close()
+
+    @property
+    def history(self) -> History:
+        """What the journal means now."""
+        from zkmigrate.engine import journal
+
+        return journal.read(self.run_dir)
+
+    def _apply(self, change: Change, operation: str, fencing: int) -> Outcome:
+        assert isinstance(change, ClusterChange), "no host takes part"
+        self.before_change(change)
+        self.points.hit("apply")
+        outcome = Outcome(*self.cluster.alter(change))
+        self.after_change(change)
+        self.points.hit("applied")
+        return outcome

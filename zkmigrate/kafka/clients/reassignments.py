@@ -1,0 +1,92 @@
+"""Reads the reassignments in flight and one dynamic config of brokers, through the brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafka.admin import ConfigResourceType
+from kafka.errors import (
+    IncompatibleBrokerVersion,
+    KafkaError,
+    KafkaTimeoutError,
+    RequestTimedOutError,
+    for_code,
+)
+from kafka.protocol.admin import DescribeConfigsRequest
+
+from zkmigrate.kafka.clients import admin as kafka
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.look import InFlight, TopicSetting
+
+_OWN = 2
+"""DescribeConfigs: config_source of a broker's own dynamic value (DYNAMIC_BROKER_CONFIG)."""
+_DENIED = 31
+"""CLUSTER_AUTHORIZATION_FAILED."""
+
+
+def in_flight(brokers: Sequence[str]) -> Reading[Mapping[tuple[str, int], InFlight]]:
+    """The reassignments in flight of the cluster at ``brokers`` (``host:port``)."""
+
+    def question(admin: Any, _: object) -> Reading[Mapping[tuple[str, int], InFlight]]:
+        try:
+            listed = admin.list_partition_reassignments()
+        except IncompatibleBrokerVersion:
+            return Absent("ListPartitionReassignments")
+        return Seen(
+            {
+                (at.topic, at.partition): InFlight(
+                    tuple(moving["replicas"]),
+                    tuple(moving["adding_replicas"]),
+                    tuple(moving["removing_replicas"]),
+                )
+                for at, moving in listed.items()
+            }
+        )
+
+    return kafka.ask(brokers, question)
+
+
+def broker_settings(
+    brokers: Sequence[str], key: str, ids: Sequence[int]
+) -> Reading[Mapping[int, Reading[TopicSetting]]]:
+    """One dynamic config of the brokers with these ids: only a broker itself tells its own."""
+
+    def question(admin: Any, releases: Mapping[str, str]) -> Reading[Mapping[int, Reading[TopicSetting]]]:
+        cluster = admin._manager.run(kafka._metadata, admin, None, ())
+        here = kafka.reachable(cluster, releases, everybody=len(releases) == len(set(brokers)))
+        return Seen({id: _setting_of(admin, id, key) if id in here else _no_answer(id) for id in ids})
+
+    return kafka.ask(brokers, question)
+
+
+def _no_answer(id: int) -> Unknown:
+    return Unknown("timeout", f"broker {id} does not answer, or the cluster does not name it")
+
+
+def _setting_of(admin: Any, id: int, key: str) -> Reading[TopicSetting]:
+    """One broker's answer; an error in it does not hide the others' answers."""
+    try:
+        return _setting(id, key, admin._manager.run(_described, admin, id, key))
+    except (KafkaTimeoutError, RequestTimedOutError) as error:
+        return Unknown("timeout", f"broker {id}: {error}")
+    except (KafkaError, OSError) as error:
+        return Unknown("failed", f"broker {id}: {type(error).__name__}: {error}")
+    except kafka.GARBLED as error:
+        return Unknown("garbled", f"broker {id} answered something unexpected: {error!r}")
+
+
+async def _described(admin: Any, id: int, key: str) -> dict[str, Any]:
+    request = DescribeConfigsRequest(resources=[(ConfigResourceType.BROKER, str(id), [key])], min_version=1)
+    answer: dict[str, Any] = (await admin._manager.send(request, node_id=id)).to_dict()
+    return answer
+
+
+def _setting(id: int, key: str, answer: Mapping[str, Any]) -> Reading[TopicSetting]:
+    """A key that the answer lacks is unset: brokers list the rates of throttles only where they are set."""
+    [result] = answer["results"]
+    if code := result["error_code"]:
+        why = result["error_message"] or for_code(code).__name__
+        return Unknown("denied" if code == _DENIED else "failed", f"config {key} of broker {id}: {why}")
+    own = [c["value"] for c in result["configs"] if c["name"] == key and c["config_source"] == _OWN]
+    return Seen(TopicSetting(own[0] if own else None))

@@ -1,0 +1,1 @@
+"""Moving partitions by a plan, under a throttle: steps, facts and rules."""

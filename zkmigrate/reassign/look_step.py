@@ -1,0 +1,64 @@
+"""What: check the plan against the cluster; change nothing.
+
+Why now: a stale plan, a dead broker or another reassignment must show before the first change.
+
+Clients may notice: nothing.
+
+Way back: nothing was changed.
+
+Proof: the partitions exist and are in sync, the brokers are alive, nothing else is in flight, and the sets on
+which the plan rests are there.
+"""
+
+from __future__ import annotations
+
+from zkmigrate.model.fact import Seen
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Context, Done, Reads, Verdict
+from zkmigrate.placement.cluster import Name
+from zkmigrate.reassign.facts import FirstLook, cluster, disks, section, wanted
+from zkmigrate.reassign.rules import before, copied, gib, seconds
+from zkmigrate.reassign.throttle import involved, listed, read, values
+
+
+def first_look(c: Context, look: Look) -> FirstLook:
+    """Look at every partition of the plan, its size, and the throttles there."""
+    sets = wanted(c.inventory).sets
+    found = cluster(look, sets)
+    if found.unheard is not None or not isinstance(found.seen, Seen):
+        return FirstLook(found, {}, {}, ())
+    moves = FirstLook(found, {}, {}, ()).moves(sets)
+    alive = found.seen.value.brokers
+    brokers = sorted({b for move in moves for b in (*move.before, *move.added) if b in alive})
+    told = disks(look, brokers, [move.name for move in moves])
+    largest: dict[Name, int] = {}
+    for (_, name), size in told.sizes.items():
+        largest[name] = max(size, largest.get(name, 0))
+    topics = tuple(dict.fromkeys(move.topic for move in moves if move.copies))
+    throttles = read(look, [broker for broker in involved(moves) if broker in alive], topics)
+    words = listed(values(throttles.value)) if isinstance(throttles, Seen) else (str(throttles),)
+    return FirstLook(found, largest, told.room, words)
+
+
+def foreseen(c: Context, look: Look) -> tuple[str, ...]:
+    """What ``plan`` says of the whole run: what each broker copies, and how long that takes at least."""
+    moves = first_look(c, look).moves(wanted(c.inventory).sets)
+    rate = section(c.inventory).throttle_bytes_s
+    brokers = tuple(
+        f"  broker {broker}: {gib(to)} in, {gib(of)} out"
+        for broker, (to, of) in copied(moves).items()
+        if to or of
+    )
+    takes = f"  {len(moves):,} partitions, {seconds(moves, rate):,.0f} s or more at {rate:,} bytes/s"
+    return (*brokers, takes)
+
+
+class PlanCheckStep(Reads[FirstLook]):
+    id = "reassignment"
+    title = "Check the plan against the cluster"
+
+    def observe(self, c: Context, look: Look) -> FirstLook:
+        return first_look(c, look)
+
+    def check(self, c: Context, f: FirstLook) -> Verdict:
+        return Done.unless_blocked(before(c, f))

@@ -1,0 +1,252 @@
+"""What: give each partition of the plan its new replica set, as many at once as the caps allow.
+
+Why now: the throttle holds, and the sets from before are recorded. Kafka copies; the run submits and looks.
+
+Clients may notice: the traffic of the copies, up to the throttle; a new leader where the old one goes.
+
+Way back: moves in flight are cancelled. Then each moved partition gets its set from before, in its order, the
+last one first.
+
+Proof: no move is in flight, each set is there in order, and all of it is in sync.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkmigrate.model.change import KAFKA, Applied, CancelReassignment, Changes, ReassignPartition
+from zkmigrate.model.fact import Seen
+from zkmigrate.model.finding import Finding, claim, few, meanings
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.placement.cluster import Name
+from zkmigrate.reassign import facts
+from zkmigrate.reassign.facts import (
+    LOOKS,
+    Cluster,
+    Move,
+    Originals,
+    Stand,
+    Stands,
+    goal,
+    originals,
+    section,
+    wanted,
+)
+from zkmigrate.reassign.look_step import first_look
+from zkmigrate.reassign.rules import AGAIN, foreign, gib, lost, next_moves, seconds
+
+POLL_S = 2.0
+
+
+@dataclass(frozen=True)
+class MovesFacts:
+    """plan: the moves of the run. found: what brokers tell about ``looked``. copied: bytes of the replicas
+    that are being added, by broker and partition. whole: these are all moves of the run."""
+
+    plan: Originals | None
+    found: Cluster | None
+    looked: tuple[Move, ...]
+    copied: Mapping[tuple[int, Name], int]
+    whole: bool
+
+    def stands(self, way: Way) -> Stands:
+        """Where the moves stand that were looked at."""
+        assert self.found is not None
+        return facts.stands(self.looked, self.found, way)
+
+
+class MovesStep(Step[MovesFacts]):
+    id = "replicas"
+    title = "Move the partitions"
+    hazard = Hazard.REVERSIBLE
+
+    def observe(self, c: Context, look: Look) -> MovesFacts:
+        """Look at the moves that were sent and are not seen at their end, and at those that may start now. At
+        the end look at all of them."""
+        plan = originals(c)
+        if plan is None:
+            return MovesFacts(None, None, (), {}, whole=False)
+        moves = plan.moves if c.way is Way.FORWARD else plan.moves[::-1]
+        finished = c.kept.get("finished", frozenset())
+        left = [move for move in moves if move.name not in finished]
+        in_flight = look.reassignments(KAFKA)
+        flights = in_flight.value if isinstance(in_flight, Seen) else {}
+        flying = [move for move in moves if move.name in flights]
+        pending = [move for move in left if _pending(c, move) and move.name not in flights]
+        sent = [move for move in left if not _pending(c, move)]
+        down = c.kept.get("down", frozenset())
+        ready = [move for move in pending if down.isdisjoint(goal(move, c.way))] or pending
+        starting = next_moves(section(c.inventory), flying, ready, c.way)
+        whole = not left
+        looked = moves if whole else tuple({m.name: m for m in (*sent, *flying, *starting)}.values())
+        found = facts.described(look, in_flight, (move.name for move in looked))
+        adding = {broker for move in flying for broker in flights[move.name].adding}
+        copied = facts.disks(look, sorted(adding), (move.name for move in flying)).sizes if adding else {}
+        mine = {(b, name): size for (b, name), size in copied.items() if b in flights[name].adding}
+        return MovesFacts(plan, found, looked, mine, whole)
+
+    def check(self, c: Context, f: MovesFacts) -> Verdict:
+        if f.plan is None or f.found is None:
+            return Done() if c.way is Way.BACK and not c.begun else Blocked((lost(),))
+        if f.found.missing is not None:
+            limit = c.inventory.policy.step_deadline_s
+            what = "an answer of Kafka about partitions"
+            return Waiting(what, str(f.found.missing), limit, poll_s=1.0, keep=c.kept)
+        stands = f.stands(c.way)
+        flights = f.found.flights
+        turned = stands.at(Stand.TURNED)
+        others = [move for move in stands.at(Stand.FOREIGN) if move.name in flights]
+        others += [move for move in turned if c.way is Way.FORWARD or _sent_back(c, move)]
+        if others:
+            return Blocked((foreign({move.name: flights[move.name] for move in others}),))
+        if turned:
+            return Ready(tuple(move.target for move in turned))
+        looks = c.kept.get("looks", 0)
+        todo = [move for move in stands.at(Stand.TO_SUBMIT) if _may_send(c, move, looks)]
+        flying = stands.at(Stand.MOVING)
+        here = [move for move in todo if f.found.alive.issuperset(goal(move, c.way))]
+        if chosen := next_moves(section(c.inventory), flying, here, c.way):
+            return Ready(tuple(move.target for move in chosen))
+        waits = {move.name for move in todo}
+        odd = [move for move in stands.at(Stand.TO_SUBMIT, Stand.FOREIGN) if move.name not in waits]
+        unsettled = bool(odd) or bool(stands.at(Stand.GONE))
+        if odd and looks >= LOOKS and c.way is Way.FORWARD:
+            return Blocked((_changed(f, odd),))
+        settling = unsettled and looks < LOOKS
+        if flying or todo or settling or stands.at(Stand.BEHIND) or not f.whole:
+            at_end = not (flying or settling or todo)
+            return self._wait(c, f, stands, looks + 1 if unsettled else 0, at_end=at_end)
+        return Done((_moved(c, stands),))
+
+    def _wait(self, c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool) -> Waiting:
+        """at_end: all that was looked at is at its end, and the next look is at others."""
+        assert f.plan is not None
+        assert f.found is not None
+        over = {move.name for move in stands.at(Stand.DONE)}
+        if looks > LOOKS:  # deleted, or of other hands on the way back
+            over |= {move.name for move in stands.at(Stand.GONE, Stand.TO_SUBMIT, Stand.FOREIGN)}
+        finished = frozenset(over) if f.whole else c.kept.get("finished", frozenset()) | over
+        flying = [*stands.at(Stand.MOVING), *stands.at(Stand.BEHIND)]
+        goals = {broker for move in stands.moves for broker in goal(move, c.way)}
+        down = frozenset(goals - f.found.alive)
+        return Waiting(
+            "the moves in flight",
+            _progress(c, f, flying, finished, down),
+            math.inf,
+            poll_s=0.0 if at_end and not flying else 1.0 if looks else POLL_S,
+            keep={"finished": finished, "looks": looks, "down": down},
+            mark=(len(finished), looks, tuple(sorted(f.copied.items()))),
+            stalled_s=section(c.inventory).stalled_s,
+        )
+
+    def plan(self, c: Context, f: MovesFacts, target: str) -> Changes:
+        assert f.plan is not None
+        move = f.plan.by_target[target]
+        return (ReassignPartition(KAFKA, move.topic, move.number, move.after, move.before),)
+
+    def undo(self, c: Context, f: MovesFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        assert f.plan is not None
+        move = f.plan.by_target[target]
+        if f.stands(c.way).of[move.name] is Stand.TURNED:
+            return (CancelReassignment(KAFKA, move.topic, move.number, move.after),)
+        return (ReassignPartition(KAFKA, move.topic, move.number, move.before, move.after),)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[MovesFacts]:
+        moves = first_look(c, look).moves(wanted(c.inventory).sets)
+        seen = MovesFacts(Originals(moves), None, (), {}, whole=False)
+        return Forecast(seen, tuple(move.target for move in moves))
+
+
+def _pending(c: Context, move: Move) -> bool:
+    """Whether nothing is sent yet in this direction: back, the move itself is still to be undone."""
+    return (move.target in c.unrestored) is (c.way is Way.BACK)
+
+
+def _sent_back(c: Context, move: Move) -> bool:
+    return c.way is Way.BACK and move.target not in c.unrestored
+
+
+def _may_send(c: Context, move: Move, looks: int) -> bool:
+    """Whether a move that the brokers show as not begun is sent. One that Kafka has confirmed is looked at
+    again first; back, it is left as it is then, because another hand was there."""
+    if _pending(c, move) or (c.way is Way.FORWARD and move.target in c.unconfirmed):
+        return True
+    return c.way is Way.FORWARD and looks >= LOOKS
+
+
+def _progress(
+    c: Context, f: MovesFacts, flying: list[Move], finished: frozenset[Name], down: frozenset[int]
+) -> str:
+    """How far the run is, and each replica that is being copied or is behind."""
+    assert f.plan is not None
+    assert f.found is not None
+    every = f.plan.moves
+    left = [move for move in every if move.name not in finished]
+    copied = sum(f.copied.values())
+    bytes_left = max(0, sum(move.bytes for move in left) - copied)
+    at_least = seconds(left, section(c.inventory).throttle_bytes_s)
+    told = [_copy(f, move, broker) for move in flying for broker in _missing(f, move)]
+    words = f"{len(every) - len(left):,} of {len(every):,} partitions; {gib(bytes_left)} left"
+    words += f", {at_least:,.0f} s or more at the throttle" if bytes_left else ""
+    told += [f"broker {broker} is down" for broker in sorted(down)]
+    return f"{words}; {few(told)}" if told else words
+
+
+def _missing(f: MovesFacts, move: Move) -> tuple[int, ...]:
+    """The brokers whose replica is still to come in sync."""
+    assert f.found is not None
+    if move.name in f.found.flights:
+        return f.found.flights[move.name].adding
+    state = f.found.partitions.get(move.name)
+    return tuple(broker for broker in state.replicas if broker not in state.isr) if state else ()
+
+
+def _copy(f: MovesFacts, move: Move, broker: int) -> str:
+    size = f.copied.get((broker, move.name))
+    told = "not in sync" if size is None else f"{gib(size)} of {gib(move.size)}"
+    return f"{move.target} on {broker}: {told}"
+
+
+def _changed(f: MovesFacts, odd: list[Move]) -> Finding:
+    assert f.found is not None
+    partitions = f.found.partitions
+    named = (f"{move.target} has {','.join(map(str, partitions[move.name].replicas))}" for move in odd)
+    return claim(
+        "reassign.changed",
+        "nobody else moves a partition of this run",
+        False,
+        seen=few(named),
+        needed="the set of the plan, or the one before",
+        moves=(
+            f"give them one of the two sets, then {AGAIN}",
+            "rollback: it leaves them as they are",
+        ),
+    )
+
+
+def _moved(c: Context, stands: Stands) -> Finding:
+    whose = "the new" if c.way is Way.FORWARD else "their old"
+    done, gone = stands.at(Stand.DONE), stands.at(Stand.GONE)
+    other = stands.at(Stand.TO_SUBMIT, Stand.FOREIGN)
+    seen = f"{len(done):,} of {len(stands.moves):,} partitions"
+    seen += f"; gone since: {few(move.target for move in gone)}" if gone else ""
+    seen += f"; changed by others: {few(move.target for move in other)}" if other else ""
+    return claim("reassign.moved", f"the partitions have {whose} sets, in order and in sync", True, seen=seen)
+
+
+MEANINGS = meanings(
+    """
+    reassign.changed: A partition of this run has a set that is neither the plan's nor the one before.
+    Cause: Somebody else moved it. To do: Give it one of the two sets, then resume. Or roll back, which
+    leaves it as it is.
+
+    reassign.moved: A partition does not have its set yet. Cause: The moves are under way. To do: Wait, or
+    resume.
+
+    reassign.back: A partition does not have its set or its leader from before the run. Cause: Somebody
+    else changed it, or its broker is down. To do: See who changed it.
+    """
+)

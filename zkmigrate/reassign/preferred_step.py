@@ -1,0 +1,102 @@
+"""What: elect the preferred leader of each moved partition that another broker leads.
+
+Why now: all new replicas are in sync. A partition keeps its old leader where that stays a replica.
+
+Clients may notice: one metadata refresh for each partition that gets another leader.
+
+Way back: the step of the records elects the leaders from before, once the old sets are back.
+
+Proof: the preferred leader leads, when the partitions are looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkmigrate.model.change import Applied, Changes
+from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
+from zkmigrate.model.look import Look, PartitionState
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.placement.cluster import Name
+from zkmigrate.reassign.election import LEADERS, Election, elect
+from zkmigrate.reassign.facts import Cluster, Move, Originals, cluster, originals
+from zkmigrate.reassign.rules import lost
+
+
+@dataclass(frozen=True)
+class PreferredFacts:
+    """plan: the moves of the run. now: the partitions; None where they are not asked for."""
+
+    plan: Originals | None
+    now: Cluster | None
+
+
+class PreferredStep(Step[PreferredFacts]):
+    id = "preferred"
+    title = "Elect preferred leaders"
+    hazard = Hazard.REVERSIBLE
+
+    def observe(self, c: Context, look: Look) -> PreferredFacts:
+        plan = originals(c)
+        if plan is None or c.way is Way.BACK:
+            return PreferredFacts(plan, None)
+        return PreferredFacts(plan, cluster(look, (move.name for move in plan.moves)))
+
+    def check(self, c: Context, f: PreferredFacts) -> Verdict:
+        if c.way is Way.BACK:
+            return Done()
+        if f.plan is None or f.now is None:
+            return Blocked((lost(),))
+        if f.now.missing is not None:
+            limit = c.inventory.policy.step_deadline_s
+            return Waiting("an answer of Kafka about leaders", str(f.now.missing), limit, poll_s=1.0)
+        if elected(f.plan.moves, f.now.partitions).todo:
+            return Ready((LEADERS,))
+        return Done((led(f.plan.moves, f.now.partitions),))
+
+    def plan(self, c: Context, f: PreferredFacts, target: str) -> Changes:
+        assert f.plan is not None
+        assert f.now is not None
+        return elect(elected(f.plan.moves, f.now.partitions).todo)
+
+    def undo(self, c: Context, f: PreferredFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return ()
+
+    def forecast(self, c: Context, look: Look) -> Forecast[PreferredFacts] | None:
+        return None  # who leads then is known then
+
+
+def elected(moves: tuple[Move, ...], now: Mapping[Name, PartitionState]) -> Election:
+    """A partition whose preferred leader stays, and did not lead before, keeps the leader that it has."""
+    some = [
+        move
+        for move in moves
+        if move.name in now
+        and now[move.name].replicas == move.after
+        and (move.preferred or move.after[0] != move.before[0])
+    ]
+    return Election(some, now)
+
+
+def led(moves: tuple[Move, ...], now: Mapping[Name, PartitionState]) -> Finding:
+    """Whether the preferred leaders lead."""
+    some = elected(moves, now).moves
+    odd = [move.target for move in some if now[move.name].leader != move.after[0]]
+    return claim(
+        "reassign.preferred",
+        "preferred leaders lead the moved partitions",
+        not odd,
+        seen=f"{len(odd):,} are led by others: {few(odd)}" if odd else f"{len(some):,} partitions",
+        needed="the first broker of each set in sync",
+        moves=("elect later: kafka-leader-election.sh --election-type preferred",),
+        severity=Severity.WARN,
+    )
+
+
+MEANINGS = meanings(
+    """
+    reassign.preferred: Another broker than the preferred leader leads a moved partition. Cause: The
+    preferred leader is not in sync. To do: Elect it once it is in sync.
+    """
+)

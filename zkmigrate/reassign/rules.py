@@ -1,0 +1,343 @@
+"""Findings before the first change, and which moves may start next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from zkmigrate.model.fact import Absent, Seen, Unknown
+from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
+from zkmigrate.model.look import InFlight, PartitionState
+from zkmigrate.model.step import Context, Way
+from zkmigrate.placement.cluster import Name
+from zkmigrate.reassign.facts import Cluster, FirstLook, Move, section, wanted
+from zkmigrate.reassign.section import Reassign
+
+AGAIN = "resume"
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Load:
+    """Moves in flight, towards the sets that they are to have. total: how many. to, of: how many bring a
+    copy to a broker, and how many copy from a leader, by broker id."""
+
+    total: int
+    to: Mapping[int, int]
+    of: Mapping[int, int]
+
+
+def ends(move: Move, way: Way) -> tuple[int, tuple[int, ...]]:
+    """Who sends a move's copies, and who receives them. Back, the plan's preferred leader sends."""
+    if way is Way.FORWARD:
+        return move.leader, move.added
+    return move.after[0], move.dropped
+
+
+def load(moves: Iterable[Move], way: Way) -> Load:
+    """The load of moves in flight."""
+    flying = tuple(moves)
+    to = Counter(broker for move in flying for broker in ends(move, way)[1])
+    of = Counter(ends(move, way)[0] for move in flying if ends(move, way)[1])
+    return Load(len(flying), to, of)
+
+
+def next_moves(wanted: Reassign, flying: Iterable[Move], todo: Iterable[Move], way: Way) -> tuple[Move, ...]:
+    """The moves that may start now, in order, within all caps. One that must wait for a broker lets those
+    behind it pass."""
+    now = load(flying, way)
+    total, to, of = now.total, Counter(now.to), Counter(now.of)
+    chosen = []
+    for move in todo:
+        if total >= wanted.in_flight:
+            break
+        sender, receivers = ends(move, way)
+        full = any(to[broker] >= wanted.per_broker for broker in receivers)
+        if full or (receivers and of[sender] >= wanted.per_broker):
+            continue
+        total += 1
+        to.update(receivers)
+        of.update((sender,) if receivers else ())
+        chosen.append(move)
+    return tuple(chosen)
+
+
+def copied(moves: Iterable[Move]) -> dict[int, tuple[int, int]]:
+    """Bytes that each broker receives, and that it sends, in the order of the ids."""
+    received: Counter[int] = Counter()
+    sent: Counter[int] = Counter()
+    for move in moves:
+        sent[move.leader] += move.bytes
+        received.update(dict.fromkeys(move.added, move.size))
+    return {broker: (received[broker], sent[broker]) for broker in sorted({*received, *sent})}
+
+
+def seconds(moves: Iterable[Move], bytes_s: int) -> float:
+    """How long the moves take at least: the busiest broker sends or receives all of its bytes at its rate."""
+    return max((max(both) for both in copied(moves).values()), default=0) / bytes_s
+
+
+def gib(count: int) -> str:
+    """Bytes, for messages."""
+    return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count:,} bytes"
+
+
+def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
+    """The findings before the first change."""
+    if isinstance(f.cluster.in_flight, Absent):
+        return (_too_old(),)
+    missing = f.cluster.unheard
+    if missing is not None or not isinstance(f.cluster.seen, Seen):
+        return (_unheard(missing),)
+    seen = f.cluster.seen.value
+    id = c.inventory.kafka.cluster_id
+    same = claim(
+        "reassign.cluster",
+        "the brokers are those of the cluster that the inventory names",
+        seen.cluster_id == id,
+        seen=f"cluster id {seen.cluster_id}",
+        needed=id,
+        moves=("check which cluster has the addresses under kafka.brokers",),
+    )
+    moves = f.moves(wanted(c.inventory).sets)
+    return (
+        same,
+        _known(c, f.cluster),
+        _alive(moves, seen.brokers),
+        foreign(f.cluster.flights),
+        *_in_sync(moves, f.cluster.partitions),
+        _stale(c, f.cluster),
+        _room(moves, f.room),
+        *_remarks(c, f, moves),
+    )
+
+
+def _known(c: Context, found: Cluster) -> Finding:
+    sets = wanted(c.inventory).sets
+    dark = found.dark
+    gone = [f"{topic}-{n}" for topic, n in sets if (topic, n) not in found.partitions and topic not in dark]
+    seen = f"{len(sets):,} partitions"
+    if gone or dark:
+        seen = "; ".join((*([f"none of these: {few(gone)}"] if gone else ()), *map(str, dark.values())))
+    return claim(
+        "reassign.partitions",
+        "every partition of the plan exists and can be described",
+        False if gone else None if dark else True,
+        seen=seen,
+        needed="each partition of reassign.plan",
+        moves=("make the plan again", "grant Describe on the topics"),
+    )
+
+
+def _alive(moves: Sequence[Move], brokers: Collection[int]) -> Finding:
+    dead = sorted({broker for move in moves for broker in move.after if broker not in brokers})
+    return claim(
+        "reassign.brokers",
+        "every broker of the new sets is alive",
+        not dead,
+        seen=f"not registered: {few(map(str, dead))}" if dead else f"{len(brokers):,} brokers are registered",
+        needed="each broker that a new set names",
+        moves=("start the broker, then resume", "make the plan again without it"),
+    )
+
+
+def foreign(flights: Mapping[Name, InFlight]) -> Finding:
+    """Whether nobody else reassigns."""
+    named = (f"{t}-{n} to {','.join(map(str, flight.target))}" for (t, n), flight in flights.items())
+    return claim(
+        "reassign.foreign",
+        "no other reassignment is in flight",
+        not flights,
+        seen=f"{len(flights):,} in flight: {few(named)}" if flights else "none",
+        needed="none: Kafka silently replaces the target of a partition in flight",
+        moves=("let it end, then resume", "cancel it with the tool that began it"),
+    )
+
+
+def _in_sync(moves: Sequence[Move], partitions: Mapping[Name, PartitionState]) -> tuple[Finding, ...]:
+    """A replica that the plan drops need not be in sync: that may be why the plan drops it."""
+    states = [(move, partitions[move.name]) for move in moves]
+    offline = [move.target for move, state in states if state.leader < 0]
+    behind = [
+        f"{move.target} on {','.join(map(str, missing))}"
+        for move, state in states
+        if (missing := [b for b in move.before if b not in state.isr and b in move.after])
+    ]
+    return (
+        claim(
+            "reassign.leaders",
+            "every partition of the plan has a leader",
+            not offline,
+            seen=f"{len(offline):,} have none: {few(offline)}" if offline else f"{len(states):,} have one",
+            needed="a leader, from which the new replicas copy",
+            moves=("start the brokers of these partitions, then resume",),
+        ),
+        claim(
+            "reassign.in-sync",
+            "every replica that stays is in sync",
+            not behind,
+            seen=f"{len(behind):,} partitions are under-replicated: {few(behind)}" if behind else "all are",
+            needed="the ISR without gaps, apart from the replicas that the plan drops",
+            moves=("wait until they are in sync, then resume", "find out why they are behind"),
+        ),
+    )
+
+
+def _stale(c: Context, found: Cluster) -> Finding:
+    """Whether the sets on which the plan rests are still there; a partition with its new set is done."""
+    inventory = wanted(c.inventory)
+    odd = [
+        f"{topic}-{number} has {','.join(map(str, state.replicas))}, not {','.join(map(str, rests))}"
+        for (topic, number), rests in inventory.back.items()
+        if (state := found.partitions.get((topic, number))) is not None
+        and state.replicas not in (rests, inventory.sets.get((topic, number)))
+    ]
+    told = "the sets are as they were" if inventory.back else "unknown: reassign.back names no file"
+    return claim(
+        "reassign.stale",
+        "the sets on which the plan rests have not changed",
+        not odd,
+        seen=f"{len(odd):,} changed: {few(odd)}" if odd else told,
+        needed="the sets of reassign.back",
+        moves=("make the plan again",),
+    )
+
+
+def _room(moves: Sequence[Move], room: Mapping[int, int]) -> Finding:
+    """The run does not wait for old copies to go, so all new ones must have room beside them."""
+    gets: Counter[int] = Counter()
+    for move in moves:
+        gets.update(dict.fromkeys(move.added, move.size))
+    full = [
+        f"broker {broker} gets {gib(count)} and has {gib(room[broker])} free"
+        for broker, count in sorted(gets.items())
+        if broker in room and count > room[broker]
+    ]
+    silent = sorted(set(gets) - set(room))
+    seen = f"not told by brokers {few(map(str, silent))}" if silent else "it has"
+    return claim(
+        "reassign.room",
+        "every broker has room for all its new replicas at once",
+        False if full else None if silent else True,
+        seen=few(full) if full else seen,
+        needed="free bytes on the log directories, which brokers tell from Kafka 3.3 on",
+        moves=("make the plan in parts", "look at the disks by df"),
+        severity=Severity.BLOCK if full else Severity.WARN,
+    )
+
+
+def _remarks(c: Context, f: FirstLook, moves: Sequence[Move]) -> tuple[Finding, ...]:
+    how = section(c.inventory)
+    whole = sum(move.bytes for move in moves)
+    unsized = [move.target for move in moves if move.name not in f.sizes]
+    takes = seconds(moves, how.throttle_bytes_s)
+    seen = f"{gib(whole)} for {len(moves):,} partitions, {takes:,.0f} s or more"
+    seen += f" at {how.throttle_bytes_s:,} bytes/s"
+    if unsized:
+        seen += f"; without {len(unsized):,} of unknown size: {few(unsized)}"
+    done = len(wanted(c.inventory).sets) - len(moves)
+    return (
+        claim("reassign.bytes", "what the moves copy", True, seen=seen, severity=Severity.INFO),
+        claim(
+            "reassign.done",
+            "partitions that have their new set already",
+            True,
+            seen=f"{done:,} of {len(wanted(c.inventory).sets):,}; the run leaves them as they are",
+            severity=Severity.INFO,
+        ),
+        claim(
+            "reassign.throttles-found",
+            "throttle settings before the run",
+            True,
+            seen=f"{len(f.throttles):,}, which the run gives back: {few(f.throttles)}"
+            if f.throttles
+            else "none",
+            severity=Severity.INFO,
+        ),
+    )
+
+
+def _too_old() -> Finding:
+    return claim(
+        "reassign.release",
+        "the brokers can list reassignments",
+        False,
+        seen="they know no such request",
+        needed="Kafka 2.4 or later",
+        moves=("update Kafka", "move these partitions by kafka-reassign-partitions.sh"),
+    )
+
+
+def _unheard(reading: object) -> Finding:
+    return claim(
+        "reassign.answer",
+        "the brokers tell their partitions and reassignments",
+        None,
+        seen=str(reading),
+        moves=("see why no broker answers as it should, then resume",),
+        cause=reading.cause if isinstance(reading, Unknown) else "",
+    )
+
+
+def lost() -> Finding:
+    """Without the journal's lines the order of the original sets is lost."""
+    return claim(
+        "reassign.original",
+        "the journal holds the replica sets from before the first change",
+        None,
+        seen="its lines are lost; Kafka knows what is in flight, not the order of the old sets",
+        needed="the journal of this run",
+        moves=(
+            "put the file of the journal back from a copy, then resume",
+            "move back by the file of the way back, as a plan of another run",
+        ),
+    )
+
+
+MEANINGS = meanings(
+    """
+    reassign.cluster: The brokers belong to another cluster than the inventory names. Cause: kafka.brokers
+    or kafka.cluster_id is wrong. To do: Correct migration.yml.
+
+    reassign.partitions: A partition of the plan does not exist, or may not be described. Cause: The plan
+    is of another cluster or of another day, or the account lacks Describe. To do: Make the plan again, or
+    grant the right.
+
+    reassign.brokers: A new set names a broker that is not registered. Cause: The broker is down or
+    removed. To do: Start it, or make the plan again without it.
+
+    reassign.foreign: Another reassignment is in flight. Cause: Another person or tool moves partitions. To
+    do: Let it end, or cancel it with the tool that began it. Then resume.
+
+    reassign.leaders: A partition of the plan has no leader. Cause: Its brokers are down. To do: Start
+    them, then resume.
+
+    reassign.in-sync: A replica that stays is not in sync. Cause: Its broker is down or overloaded. To do:
+    Wait until it is in sync, then resume.
+
+    reassign.stale: A partition has another set than the one on which the plan rests. Cause: Somebody moved
+    it since. To do: Make the plan again.
+
+    reassign.room: A broker has no room for its new replicas, or does not tell. Cause: The disk is full, or
+    Kafka is older than 3.3. To do: Make the plan in parts, or look at the disks by df.
+
+    reassign.bytes: How much the moves copy, and how long that takes at the throttle. Cause: A remark; it
+    stops nothing. To do: Nothing.
+
+    reassign.done: How many partitions have their new set already. Cause: A remark; it stops nothing. To
+    do: Nothing.
+
+    reassign.throttles-found: Throttle settings that were there before the run. Cause: Another tool, or a
+    person, set them. To do: Nothing; the run gives them back.
+
+    reassign.release: The brokers are older than Kafka 2.4. Cause: They know no AlterPartitionReassignments
+    request. To do: Update Kafka.
+
+    reassign.answer: No broker tells its partitions. Cause: The brokers do not answer, or refuse this
+    client. To do: See why, then resume.
+
+    reassign.original: The journal does not tell the sets from before the run. Cause: Lines of the journal
+    are lost. To do: Put the journal back from a copy. Or move back by the plan's file of the way back.
+    """
+)

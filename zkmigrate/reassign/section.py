@@ -1,0 +1,92 @@
+"""``reassign`` in the inventory: a plan, and how fast it is carried out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, computed_field
+
+from zkmigrate.errors import InventoryError, UsageError
+from zkmigrate.inventory.inventory import Inventory, LocalPath, local_path
+from zkmigrate.placement import maps
+from zkmigrate.placement.cluster import Name
+
+Sets = Mapping[Name, tuple[int, ...]]
+"""Replica sets by topic and partition, in the order of a plan."""
+
+_FILE = "a file name without blanks, quotes or shell characters"
+
+
+class Reassign(BaseModel):
+    """What the playbook kafka_reassign moves.
+
+    plan: the file of a plan, Kafka's reassignment JSON. back: the file with the sets on which the plan rests;
+    ``zkmigrate placement`` writes it beside a plan. throttle_bytes_s: the most that a broker sends, and the
+    most that it receives, for all moves together. in_flight: the most moves at once. per_broker: the most to
+    one broker, and the most from one leader. stalled_s: seconds without progress after which the run stops.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    plan: LocalPath
+    back: LocalPath | None = None
+    throttle_bytes_s: Annotated[int, Field(ge=1000, le=2**53)]
+    in_flight: Annotated[int, Field(ge=1, le=1000)] = 20
+    per_broker: Annotated[int, Field(ge=1, le=1000)] = 5
+    stalled_s: Annotated[int, Field(ge=10, le=86400)] = 600
+
+
+class ReassignInventory(Inventory):
+    """The inventory of the playbook kafka_reassign. A run is bound to the sets of its plan, not to the name
+    of the file."""
+
+    not_binding: ClassVar[Mapping[str, Any]] = {"reassign": True}
+    needed: ClassVar[Mapping[str, str]] = {"reassign.plan": _FILE, "reassign.back": _FILE}
+
+    reassign: Reassign
+
+    _sets: Sets = PrivateAttr(default_factory=dict)
+    _back: Sets = PrivateAttr(default_factory=dict)
+
+    @property
+    def sets(self) -> Sets:
+        """The sets of the plan."""
+        return self._sets
+
+    @property
+    def back(self) -> Sets:
+        """The sets on which the plan rests; empty where nobody told them."""
+        return self._back
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def plan_sha256(self) -> str:
+        """What the plan's sets come to, whatever the spelling of its file."""
+        return hashlib.sha256(
+            maps.text((name, replicas, ()) for name, replicas in self._sets.items()).encode()
+        ).hexdigest()
+
+    def with_sets(self, sets: Sets, back: Sets) -> Self:
+        """The same with these sets."""
+        made = self.model_copy()
+        made._sets, made._back = sets, back
+        return made
+
+    def with_files(self, path: Path) -> Self:
+        wanted = self.reassign
+        back = {} if wanted.back is None else _read(path, "back", wanted.back)
+        return self.with_sets(_read(path, "plan", wanted.plan), back)
+
+
+def _read(inventory: Path, key: str, name: str) -> Sets:
+    file = Path(local_path(inventory, name))
+    try:
+        return maps.parse(file.read_bytes(), name)
+    except OSError as error:
+        seen = f"{name}: cannot read: {error.strerror} (needed: the file of a plan)"
+    except UsageError as error:
+        seen = str(error)
+    raise InventoryError(f"{inventory}: reassign.{key}: {seen}")

@@ -1,0 +1,177 @@
+"""What: limit what the brokers of the moves send and receive for replicas that are not in sync.
+
+Why now: an unlimited move takes network and disks from clients. What was set before is recorded first.
+
+Clients may notice: nothing; a follower of these partitions that falls behind catches up more slowly.
+
+Way back: each setting gets the value that was found, or is unset again. What others set meanwhile stays.
+
+Proof: every broker and topic has its setting when it is looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkmigrate.model.change import KAFKA, AlterBrokerConfig, AlterTopicConfig, Applied, Changes
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.model.step_record import known
+from zkmigrate.reassign.facts import LOOKS, WITNESSES, Originals, originals, section
+from zkmigrate.reassign.rules import lost
+from zkmigrate.reassign.throttle import (
+    RATES,
+    Limits,
+    Rates,
+    Seens,
+    Throttles,
+    fixed,
+    involved,
+    listed,
+    read,
+    unread,
+    values,
+)
+
+WAVE = 100
+"""Brokers and topics that are set at once."""
+
+
+@dataclass(frozen=True)
+class ThrottleFacts:
+    """limits: of this run; before its first change as they will be recorded. record: what is to be recorded
+    with the first change, else empty. seen: what is set now."""
+
+    plan: Originals | None
+    limits: Limits | None
+    record: Mapping[str, object]
+    seen: Reading[Seens]
+
+
+class ThrottleStep(Step[ThrottleFacts]):
+    """rates: what each broker may send and receive."""
+
+    id = Throttles.step
+    title = "Set the throttle"
+    hazard = Hazard.REVERSIBLE
+    sets = Way.FORWARD
+    """The direction in which the throttle is set; in the other one it is taken off."""
+
+    def __init__(self, rates: Rates = fixed) -> None:
+        self._rates = rates
+
+    def observe(self, c: Context, look: Look) -> ThrottleFacts:
+        plan = originals(c)
+        if plan is None:
+            return ThrottleFacts(None, None, {}, Seen({}))
+        topics = tuple(dict.fromkeys(move.topic for move in plan.moves if move.copies))
+        before = known(Throttles, c)
+        if before is None or (self.id == Throttles.step and c.way is Way.FORWARD and not c.begun):
+            alive = look.topic_partitions(KAFKA, topics[:1], WITNESSES) if topics else None
+            if alive is not None and not isinstance(alive, Seen):
+                return ThrottleFacts(plan, None, {}, alive)
+            here = alive.value.brokers if alive is not None else frozenset()
+            brokers = tuple(broker for broker in involved(plan.moves) if broker in here)
+            seen = read(look, brokers, topics)
+            if not isinstance(seen, Seen) or unread(seen.value):
+                return ThrottleFacts(plan, None, {}, seen)
+            before = Throttles(values(seen.value), self._rates(section(c.inventory), brokers))
+            return ThrottleFacts(plan, Limits.of(before, plan.moves), before.encode(), seen)
+        seen = read(look, tuple(before.rates), topics)
+        return ThrottleFacts(plan, Limits.of(before, plan.moves), {}, seen)
+
+    def check(self, c: Context, f: ThrottleFacts) -> Verdict:
+        if f.plan is None:
+            return Done() if c.way is Way.BACK and not c.begun else Blocked((lost(),))
+        limit = c.inventory.policy.step_deadline_s
+        looks = c.kept.get("looks", 0)
+        if not isinstance(f.seen, Seen):
+            return Waiting("an answer of Kafka about throttles", str(f.seen), limit, poll_s=1.0)
+        silent = unread(f.seen.value)
+        if f.limits is None:
+            told = few(f"{target}: {why}" for target, why in silent.items())
+            return Waiting("an answer of Kafka about throttles", told, limit, poll_s=1.0)
+        differ = self._differ(c, f)
+        sent = c.unrestored - c.unconfirmed if c.way is Way.FORWARD else frozenset(differ) - c.unrestored
+        todo = tuple(target for target in differ if target not in sent)
+        if todo:
+            return Ready(todo[:WAVE], record=f.record)
+        must_hold = bool(silent) and c.way is self.sets is Way.FORWARD  # no move begins without its limits
+        if must_hold or ((differ or silent) and looks < LOOKS):
+            what, keep = "brokers to tell the throttle that Kafka has confirmed", {"looks": looks + 1}
+            late = few((*differ, *silent))
+            return Waiting(what, late, limit + LOOKS, poll_s=1.0, keep=keep)
+        if differ and c.way is Way.FORWARD:
+            return Ready(differ[:WAVE])
+        return Done((self._result(c, f),), f.record)
+
+    def _wanted(self, c: Context, f: ThrottleFacts, target: str) -> dict[str, tuple[str | None, str | None]]:
+        """The settings of a target that are not as they are to be: the value now, and the wanted one."""
+        assert f.limits is not None
+        assert isinstance(f.seen, Seen)
+        to = f.limits.on if c.way is self.sets else f.limits.off
+        now = values(f.seen.value).get(target, {}) if target in f.limits.found else {}
+        there = {key: (own, to(target, key, own)) for key, own in now.items()}
+        return {key: (own, value) for key, (own, value) in there.items() if own != value}
+
+    def _differ(self, c: Context, f: ThrottleFacts) -> tuple[str, ...]:
+        assert isinstance(f.seen, Seen)
+        return tuple(target for target in f.seen.value if self._wanted(c, f, target))
+
+    def _changes(self, c: Context, f: ThrottleFacts, target: str) -> Changes:
+        return tuple(
+            AlterBrokerConfig(KAFKA, int(target.removeprefix("broker-")), key, value, own)
+            if key in RATES
+            else AlterTopicConfig(KAFKA, target.removeprefix("topic-"), key, value, own)
+            for key, (own, value) in self._wanted(c, f, target).items()
+        )
+
+    def plan(self, c: Context, f: ThrottleFacts, target: str) -> Changes:
+        return self._changes(c, f, target)
+
+    def undo(self, c: Context, f: ThrottleFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return self._changes(c, f, target)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[ThrottleFacts] | None:
+        return None  # the moves are known once the step before has recorded them
+
+    def _result(self, c: Context, f: ThrottleFacts) -> Finding:
+        assert f.limits is not None
+        assert isinstance(f.seen, Seen)
+        silent = unread(f.seen.value)
+        if c.way is self.sets:
+            sentence, seen = "the brokers of the moves are throttled", f"{len(f.seen.value):,} settings hold"
+            odd: tuple[str, ...] = tuple(silent)
+        else:
+            sentence = "every throttle setting is as it was before the run"
+            now = values(f.seen.value)
+            odd = tuple(
+                f"{target}: {key} is {'unset' if own is None else own}"
+                for target, settings in now.items()
+                if target in f.limits.found
+                for key, own in settings.items()
+                if own != f.limits.found[target].get(key)
+            )
+            odd += tuple(f"{target}: {why}" for target, why in silent.items())
+            kept = listed(f.limits.found)
+            seen = f"found and kept: {few(kept)}" if kept else "none was found, and none is left"
+        return claim(
+            "reassign.throttle",
+            sentence,
+            not odd,
+            seen=few(odd) if odd else seen,
+            needed="the settings that the run found",
+            moves=("see who set these, and set by hand what you want",),
+            severity=Severity.WARN,
+        )
+
+
+MEANINGS = meanings(
+    """
+    reassign.throttle: A throttle setting is not as the run means it to be. Cause: Somebody else changed
+    it during the run, or its broker does not answer. To do: Set by hand what you want.
+    """
+)
