@@ -46,6 +46,7 @@ PURE = {
     "moves.rules",
     "moves.steps",
     "placement",
+    "throttle",
     "topics",
     "dependents",
 }
