@@ -21,6 +21,10 @@ def test_what_was_found_comes_back_byte_for_byte(found: str | None, ours: list[s
     assert without_entries(found, ours, with_entries(found, ours)) == found
 
 
+def test_a_list_for_all_replicas_is_left_as_it_is() -> None:
+    assert with_entries(EVERY, ["0:1"]) == EVERY
+
+
 @given(found_lists, entries)
 def test_every_entry_is_throttled_and_none_found_is_lost(found: str | None, ours: list[str]) -> None:
     now = with_entries(found, ours)
