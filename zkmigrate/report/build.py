@@ -92,6 +92,7 @@ def _build(sources: Sources, playbook: Playbook | None) -> Report:
         remarks=_remarks(sources, times, story, reporting),
         active=_active(moments),
         shown=shown,
+        curves=reporting.curves(rows),
     )
     felt = tuple(make(report) for make in shown.told.felt)
     own = tuple(make(report) for make in (*shown.told.sections, *reporting.sections))

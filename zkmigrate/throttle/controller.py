@@ -167,7 +167,7 @@ class _Tick:
             if value is not None and limit is not None
         ]
         signals += [
-            (f"{name} {value:.4g} ms (limit {limit:g} ms)", value / limit)
+            (f"{name} {_ms(value)} (limit {limit:g} ms)", value / limit)
             for name, value, limit in (
                 ("a disk request takes", sample.await_ms, settings.await_limit_ms),
                 ("the canary's p99 is", sample.latency_ms, settings.latency_limit_ms),
@@ -230,6 +230,10 @@ class _Tick:
 
 def _lags(moving: Sequence[Moving]) -> dict[Replica, int]:
     return {(one.topic, one.partition, broker): lag for one in moving for broker, lag in one.lags.items()}
+
+
+def _ms(value: float) -> str:
+    return "beyond measure" if math.isinf(value) else f"{value:.4g} ms"
 
 
 def _ticks(count: int) -> str:

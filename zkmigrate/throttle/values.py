@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -10,8 +11,11 @@ from typing import NamedTuple, TypeAlias
 
 from zkmigrate.errors import UsageError
 
-LEAST = 1000
-"""Bytes per second: a rate below it stands still for all that a move of partitions needs."""
+LEAST, MOST = 1000, 100_000_000_000
+"""Bytes per second: a rate outside is a mistake."""
+
+_RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?) ?([kKMG]?)(?:B?(?:/s)?)")
+_UNITS = {"": 1, "k": 1000, "K": 1000, "M": 1_000_000, "G": 1_000_000_000}
 
 
 class Role(StrEnum):
@@ -149,15 +153,22 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """Rates that an operator has set, bytes per second. every: for all brokers, None for none. brokers: by
-    id; they win."""
+    """Rates that an operator has set, bytes per second. every: for all brokers, None for none. each: by
+    broker's id; they win. by: ``user@machine`` who changed them last, at ``since``, seconds since the epoch.
+    wrong: why they cannot be read, else empty."""
 
     every: int | None = None
-    brokers: Mapping[int, int] = field(default_factory=dict)
+    each: Mapping[int, int] = field(default_factory=dict)
+    by: str = ""
+    since: float = 0.0
+    wrong: str = ""
+
+    def __bool__(self) -> bool:
+        return self.every is not None or bool(self.each)
 
     def of(self, broker: int) -> int | None:
         """The rate that holds for a broker."""
-        return self.brokers.get(broker, self.every)
+        return self.each.get(broker, self.every)
 
 
 Replica: TypeAlias = tuple[str, int, int]
@@ -220,6 +231,18 @@ class Decision:
     endless: Sequence[Endless]
     pauses: Sequence[str]
     state: State
+
+
+def parse_rate(text: str) -> int:
+    """Bytes per second of a text such as ``10M``, ``1.5 GB/s`` or ``250000``; UsageError for another."""
+    match = _RATE.fullmatch(text.strip())
+    rate = round(float(match[1]) * _UNITS[match[2]]) if match else 0
+    if not LEAST <= rate <= MOST:
+        raise UsageError(
+            f"rate {text!r}; needed: bytes per second from 1k to 100G, such as 10M (k, M, G: thousands, "
+            "millions and billions). Next: correct it"
+        )
+    return rate
 
 
 def amount(bytes_s: float) -> str:

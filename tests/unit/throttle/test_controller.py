@@ -283,8 +283,12 @@ def test_an_override_stays_within_the_bounds_and_says_so(wish: int, rate: int, t
         ({"busy": 0.99}, "its disk is busy 99% of the time (limit 90%): slowed down"),
         ({"await_ms": 25.0}, "a disk request takes 25 ms (limit 20 ms): slowed down"),
         ({"latency_ms": 50.0}, "the canary's p99 is 50 ms (limit 40 ms): slowed down"),
+        (
+            {"latency_ms": float("inf")},
+            "the canary's p99 is beyond measure (limit 40 ms): slowed down",
+        ),
     ],
-    ids=["busy", "await", "latency"],
+    ids=["busy", "await", "latency", "no answer"],
 )
 def test_a_disk_or_client_above_its_limit_lowers_the_rates_of_that_broker_alone(
     load: dict[str, float], told: str

@@ -1,4 +1,4 @@
-"""The load of a host by its counters: which disk and interface count, and counters that wrap or begin anew."""
+"""The load of a host by its counters: which disk and interface count; counters that wrap or begin anew."""
 
 from __future__ import annotations
 
