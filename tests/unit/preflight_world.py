@@ -306,6 +306,10 @@ class PreflightWorld(TopicQuestions):
         self._told("date", host)
         return self.dates.get(host, TIMEOUT)
 
+    def load_counters(self, host: str) -> Reading[str]:
+        self._told("load_counters", host)
+        return TIMEOUT
+
     def addresses(self, host: str, name: str) -> Reading[tuple[str, ...]]:
         self._told("addresses", host, name)
         return self.resolved.get((host, name), Absent(name))

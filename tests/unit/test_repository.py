@@ -47,6 +47,7 @@ PURE = {
     "moves.steps",
     "placement",
     "reassign",
+    "throttle",
     "topics",
     "dependents",
 }

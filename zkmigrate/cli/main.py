@@ -52,6 +52,7 @@ _GROUPS = {
         "rollback": "Walk a run back to the start of a step, or to its beginning.",
         "hold": "Make a run wait at the next possible place.",
         "release": "Continue a held run.",
+        "throttle": "Set, show or clear the rates of a run that moves partitions.",
         "retire": "Exclude a permanently lost broker from a run.",
         "clean-up": "After finalize: delete other tenants' znodes from dest.",
     },
@@ -373,6 +374,58 @@ def release(run_id: str, **options: Any) -> None:
     from zkmigrate.runs import hold_verbs
 
     _do(lambda: hold_verbs.release(_setting(options), run_id))
+
+
+@cli.group()
+def throttle() -> None:
+    """Set, show or clear the rates at which a run copies replicas. Asks no host.
+
+    A set rate replaces the one that follows the load, within its floor and ceiling. It lasts until it is
+    cleared, also after a restart. Name a playbook that moves partitions by --playbook.
+    """
+
+
+_brokers = click.option(
+    "--broker",
+    "brokers",
+    type=click.IntRange(0, 2**31 - 1),
+    multiple=True,
+    metavar="ID",
+    help="Only this broker. Repeatable. Default: all.",
+)
+
+
+@throttle.command("set")
+@flags.common
+@flags.run_id
+@_brokers
+@click.argument("rate")
+def throttle_set(rate: str, run_id: str, brokers: tuple[int, ...], **options: Any) -> None:
+    """Set RATE, bytes per second, such as 10M. A broker's own rate wins over the one for all."""
+    from zkmigrate.placing import throttle as verbs
+
+    _do(lambda: verbs.set_rate(_setting(options), run_id, rate, brokers))
+
+
+@throttle.command("show")
+@flags.common
+@flags.run_id
+def throttle_show(run_id: str, **options: Any) -> None:
+    """Print the rates that are set. Exit code 8: their file cannot be read."""
+    from zkmigrate.placing import throttle as verbs
+
+    _do(lambda: verbs.show(_setting(options), run_id))
+
+
+@throttle.command("clear")
+@flags.common
+@flags.run_id
+@_brokers
+def throttle_clear(run_id: str, brokers: tuple[int, ...], **options: Any) -> None:
+    """Let rates follow the load again."""
+    from zkmigrate.placing import throttle as verbs
+
+    _do(lambda: verbs.clear(_setting(options), run_id, brokers))
 
 
 @cli.command()

@@ -9,7 +9,6 @@ in the window it ignores the file.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pwd
 import stat
@@ -18,12 +17,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from zkmigrate.engine import run_file
 from zkmigrate.errors import LockedError
 
 NAME = "hold"
 RELEASED = "hold.released"
-_LIMIT = 1 << 16
-_WORDS = 200
 
 
 @dataclass(frozen=True)
@@ -110,8 +108,8 @@ class HoldFile(HoldPort):
 
     def released(self) -> Released | None:
         try:
-            said = _object(_content(self._released))
-            return Released(_text(said.get("by", "")), _time(said.get("since")))
+            said = run_file.json_object(run_file.content(self._released))
+            return Released(run_file.line(said.get("by", "")), run_file.moment(said.get("since")))
         except (OSError, ValueError):
             return None
 
@@ -120,7 +118,7 @@ class HoldFile(HoldPort):
         if before is not None and (before.by != hold.by or before.wrong):
             raise LockedError(f"a hold exists already ({before.words()}). Next: zkmigrate release, then hold")
         new = self._path.with_name(f"{NAME}.new-{os.getpid()}")
-        _write(new, hold.body())
+        run_file.write(new, hold.body())
         try:
             if before is None:
                 self._path.hardlink_to(new)  # never over one that came between
@@ -137,7 +135,7 @@ class HoldFile(HoldPort):
     def release(self, by: str, place: str, since: float) -> Hold | None:
         """Record who releases, and remove the hold; None without one. OSError where that fails."""
         hold = self.wanted()
-        _write(self._released, {"by": by, "place": place, "since": since})
+        run_file.write(self._released, {"by": by, "place": place, "since": since})
         self._path.unlink(missing_ok=True)
         return hold
 
@@ -148,12 +146,12 @@ def _read(path: Path, status: os.stat_result) -> Hold:
     try:
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("not a plain file")
-        content = _content(path)
+        content = run_file.content(path)
         if not content.strip():
             return made
-        said = _object(content)
-        words = {key: _text(said.get(key, "")) for key in ("at", "why", "by", "place")}
-        since = _time(said.get("since", status.st_mtime))
+        said = run_file.json_object(content)
+        words = {key: run_file.line(said.get(key, "")) for key in ("at", "why", "by", "place")}
+        since = run_file.moment(said.get("since", status.st_mtime))
     except OSError as error:
         return replace(made, wrong=str(error.strerror))
     except ValueError as error:
@@ -161,53 +159,8 @@ def _read(path: Path, status: os.stat_result) -> Hold:
     return replace(made, **{key: value for key, value in words.items() if value}, since=since)
 
 
-def _content(path: Path) -> bytes:
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        return os.read(fd, _LIMIT)
-    finally:
-        os.close(fd)
-
-
-def _object(content: bytes) -> Mapping[str, Any]:
-    try:
-        said = json.loads(content.decode("utf-8"))
-    except (ValueError, RecursionError):
-        raise ValueError("not JSON") from None
-    if not isinstance(said, dict):
-        raise ValueError("not a JSON object")
-    return said
-
-
-def _text(value: object) -> str:
-    """One short line that a terminal can show."""
-    if not isinstance(value, str):
-        raise ValueError("its words are not text")
-    return " ".join("".join(c if c.isprintable() else " " for c in value).split())[:_WORDS]
-
-
-def _time(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e11:
-        raise ValueError("its time is none")
-    return float(value)
-
-
 def _owner(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
-
-
-def _write(path: Path, body: Mapping[str, Any]) -> None:
-    """Whole or not at all, private."""
-    new = path.with_name(f"{path.name}.part-{os.getpid()}")
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    try:
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            file.write(json.dumps(body, ensure_ascii=False, sort_keys=True) + "\n")
-        new.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            new.unlink()
-        raise

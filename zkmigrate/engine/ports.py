@@ -20,6 +20,7 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import AnyStep, Context, Way
 from zkmigrate.model.window import Word
+from zkmigrate.throttle.values import Overrides
 
 HookHow: TypeAlias = Literal["done", "timeout", "interrupted", "not-started"]
 
@@ -127,7 +128,7 @@ class HookRunner:
 @dataclass(frozen=True)
 class Ports:
     """Everything outside that the walk needs. copies: sends the journal's bytes to the witnesses and returns
-    why a host took none, by host."""
+    why a host took none, by host. overrides: reads the rates that an operator has set."""
 
     look: Look
     apply: Apply
@@ -139,4 +140,5 @@ class Ports:
     watch: WatchPort = field(default_factory=WatchPort)
     copies: Callable[[bytes], Mapping[str, str]] | None = None
     holds: HoldPort = field(default_factory=HoldPort)
+    overrides: Callable[[], Overrides] = Overrides
     hooks: HookRunner = field(default_factory=HookRunner)

@@ -236,6 +236,10 @@ class Look(Protocol):
     def date(self, host: str) -> Reading[str]:
         """``date +%s.%N`` of any host, by the ssh account's login shell."""
 
+    @costs("one command on each of these hosts, which reads six files of /proc")
+    def load_counters(self, host: str) -> Reading[str]:
+        """Counters of a host's disks and interfaces, as text for :func:`zkmigrate.hosts.facts.load.parse`."""
+
     def addresses(self, host: str, name: str) -> Reading[tuple[str, ...]]:
         """The addresses of a name on a host, or for host ``""`` on the operator's machine; Absent: it has
         none."""

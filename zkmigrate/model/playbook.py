@@ -90,6 +90,7 @@ class Playbook:
     - report: what is special about its report.
     - foreseen: what ``plan`` says of the whole run, such as the length of its window.
     - sampling: what the run samples in passing.
+    - throttled: its run copies replicas at rates that ``zkmigrate throttle`` overrides.
     - clusters: those that its changes name → what sends changes there, ``module:name`` of a function of
       inventory and look that gives an ``engine.apply.Alter``.
     """
@@ -106,6 +107,7 @@ class Playbook:
     report: Reporting = field(default_factory=Reporting)
     foreseen: Callable[[Context, Look], tuple[str, ...]] = lambda _context, _look: ()
     sampling: tuple[Sampling, ...] = ()
+    throttled: bool = False
     clusters: Mapping[str, str] = field(default_factory=dict)
 
     def hosts(self, inventory: Inventory) -> dict[str, tuple[str, ...]]:

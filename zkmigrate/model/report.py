@@ -187,6 +187,16 @@ class Lag:
 
 
 @dataclass(frozen=True)
+class Curve:
+    """One figure over time. plot: what it is, with its unit; curves of one plot share a scale. name: of whom,
+    such as a broker. points: (when, value), in order; values are 0 or more."""
+
+    plot: str
+    name: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
 class Acks:
     """Acknowledgements of a real client: their number, the longest gaps first, their times. took: (when
     acknowledged, milliseconds since sent) in order, where the client recorded both."""
@@ -311,6 +321,7 @@ class Report:
     remarks: tuple[str, ...]
     active: tuple[tuple[float, float], ...]
     shown: Shown
+    curves: tuple[Curve, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -352,6 +363,7 @@ class Reporting:
       good.
     - caption: below the timeline. behind: heading, name and caption of the picture of lags.
     - lags / proof: as :class:`Lag` and :class:`Proof`. sections: its own tables, from the whole report.
+    - curves / curved: as :class:`Curve`; heading and caption of their picture.
     - unsampled: what the reader misses without samples. afterwards: what remains to do after a complete run.
     """
 
@@ -363,6 +375,8 @@ class Reporting:
     lags: Callable[[Story, Rows], tuple[Lag, ...]] = lambda *_: ()
     proof: Callable[[Story], Proof | None] = lambda _: None
     behind: tuple[str, str, str] = ("", "", "")
+    curves: Callable[[Rows], tuple[Curve, ...]] = lambda _: ()
+    curved: tuple[str, str] = ("", "")
     sections: tuple[Callable[[Report], Table], ...] = ()
     unsampled: str = ""
     afterwards: str = "nothing"

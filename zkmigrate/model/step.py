@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import Finding, blocking
 from zkmigrate.model.look import Look
+from zkmigrate.throttle.values import Overrides
 
 if TYPE_CHECKING:
     from zkmigrate.inventory.inventory import Inventory
@@ -144,6 +145,7 @@ class Context:
     - kept: what the step's last ``Waiting`` of this visit kept. tell: shows the progress of long looks.
     - retired: brokers left out of the run; the inventory does not name them.
     - hold_at: the step of the window after which ``--hold-at`` holds.
+    - overrides: the rates that ``zkmigrate throttle`` set for this run.
     """
 
     run: str
@@ -159,6 +161,7 @@ class Context:
     tell: Teller = field(default=tell_nobody, compare=False)
     retired: tuple[Retired, ...] = ()
     hold_at: str = ""
+    overrides: Overrides = field(default_factory=Overrides)
 
 
 @dataclass(frozen=True)

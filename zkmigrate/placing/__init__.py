@@ -1,1 +1,1 @@
-"""What the verb ``placement`` does with a plan: it writes files and pages, and prints the report."""
+"""The verbs ``placement``, which writes a plan's files, page and report, and ``throttle``."""

@@ -102,6 +102,7 @@ def _build(sources: Sources, playbook: Playbook | None) -> Report:
         remarks=_remarks(sources, times, story, reporting),
         active=_active(moments),
         shown=shown,
+        curves=reporting.curves(rows),
     )
     felt = tuple(make(report) for make in shown.samples.felt)
     own = tuple(make(report) for make in (*shown.samples.sections, *reporting.sections))

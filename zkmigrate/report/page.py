@@ -50,3 +50,5 @@ def _pictures(report: Report) -> Iterator[tuple[str, str, str, Sequence[Sequence
     if any(p.behind is not None for p in report.lags):
         heading, _, caption = special.behind
         yield heading, plots.lag(report), caption, ()
+    if report.curves:
+        yield special.curved[0], plots.curves(report), special.curved[1], ()

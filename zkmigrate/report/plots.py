@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from zkmigrate.model.report import Beat, Lag, Produced, Report, clock, length
+from zkmigrate.model.report import Beat, Curve, Lag, Produced, Report, clock, length
 from zkmigrate.report.sheet import EDGE, JOINED_S, LABELS, PLOT, Sheet
 from zkmigrate.report.svg import BAD, SERIES, Axis
 
@@ -19,6 +19,9 @@ _MOST = 6000
 _PARTITIONS = 20
 _PACE_S, _CANARY_PACE_S = 0.25, 0.6
 """A longer time between two acknowledgements is a gap; the canary sends each quarter of a second."""
+
+_APART_S = 60.0
+"""Moments that are further apart stand in two pieces of the axis."""
 
 _MIDDLE = {"median": SERIES[0], "slowest": SERIES[1]}
 
@@ -150,6 +153,44 @@ def lag(report: Report) -> str:
     return sheet.drawn(report.shown.reporting.behind[1], said)
 
 
+def curves(report: Report) -> str:
+    """A plot of each kind of figure, one below the other, with a line for each name. A line ends where
+    nothing was measured for a minute."""
+    sheet = Sheet(Axis(_pieces(at for one in report.curves for at, _ in one.points), LABELS, EDGE))
+    names = sorted({one.name for one in report.curves})
+    colours = {name: SERIES[n % len(SERIES)] for n, name in enumerate(names)}
+    for plot in dict.fromkeys(one.plot for one in report.curves):
+        own = [one for one in report.curves if one.plot == plot]
+        ticks = nice(max((value for one in own for _, value in one.points), default=0.0))
+        there = [one.name for one in own][: len(SERIES)]
+        foot = sheet.plot(plot, {name: colours[name] for name in there})
+        for value in ticks:
+            sheet.rule(foot - value / ticks[-1] * PLOT, f"{value:g}")
+        for one in own:
+            _curve(sheet, one, foot, PLOT / ticks[-1], colours[one.name])
+        sheet.y += 6
+    said = f"{len(report.curves)} curves of {', '.join(names[:5])}{' and others' if len(names) > 5 else ''}."
+    return sheet.drawn(report.shown.reporting.curved[0], said)
+
+
+def _curve(sheet: Sheet, one: Curve, foot: float, scale: float, colour: str) -> None:
+    """Of the points of one pixel the highest is drawn."""
+    highest: dict[int, tuple[float, float]] = {}
+    for at, value in one.points:
+        place = round(sheet.axis.x(at))
+        if place not in highest or value > highest[place][1]:
+            highest[place] = at, value
+    drawn = list(highest.values())
+    for (a, before), (b, after) in pairwise(drawn):
+        if b - a <= _APART_S:
+            ends = {"x1": sheet.axis.x(a), "x2": sheet.axis.x(b)}
+            heights = {"y1": foot - before * scale, "y2": foot - after * scale}
+            sheet.mark("line", **ends, **heights, stroke=colour, stroke_width=1.2)
+    for at, value in drawn:
+        said = f"{one.name} at {clock(at, 0.1)}: {value:g} ({one.plot})"
+        sheet.dot(at, foot - value * scale, said, r=1.6, fill=colour, data_curve=one.name, data_value=value)
+
+
 def _thinned(own: Sequence[Lag], axis: Axis) -> list[Lag]:
     """For each pixel, the look that was furthest behind."""
     worst: dict[int, Lag] = {}
@@ -162,7 +203,7 @@ def _thinned(own: Sequence[Lag], axis: Axis) -> list[Lag]:
 
 def _pieces(moments: Iterable[float]) -> list[tuple[float, float]]:
     ordered = sorted(moments)
-    breaks = [n for n, (a, b) in enumerate(pairwise(ordered), start=1) if b - a > 60]
+    breaks = [n for n, (a, b) in enumerate(pairwise(ordered), start=1) if b - a > _APART_S]
     return [(ordered[a], ordered[b - 1]) for a, b in pairwise([0, *breaks, len(ordered)])]
 
 

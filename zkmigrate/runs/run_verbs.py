@@ -20,6 +20,7 @@ from zkmigrate.engine.planfile import PlanFile
 from zkmigrate.engine.ports import Ports
 from zkmigrate.engine.run import Walk
 from zkmigrate.engine.samples import Samples
+from zkmigrate.engine.throttle_file import ThrottleFile
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory import inventory as inventories
 from zkmigrate.inventory.inventory import Inventory
@@ -217,6 +218,7 @@ def _walk(
             watch=site.watch(clock, lock),
             copies=site.copies(clock, lock),
             holds=HoldFile(run_dir),
+            overrides=ThrottleFile(run_dir).read,
             hooks=programs,
         )
         walk = Walk(playbook, inventory, journal, ports)

@@ -17,6 +17,7 @@ from typing import TypeVar, cast
 
 from zkmigrate import deadline
 from zkmigrate.errors import UsageError
+from zkmigrate.hosts.facts import load as load_facts
 from zkmigrate.hosts.facts import volumes as volume_facts
 from zkmigrate.hosts.parallel import GiveUp, together
 from zkmigrate.hosts.transport import own_addresses
@@ -189,6 +190,9 @@ class Observe:
 
     def date(self, host: str) -> Reading[str]:
         return self._command(host, "date", "+%s.%N")
+
+    def load_counters(self, host: str) -> Reading[str]:
+        return self._command(host, *load_facts.COMMAND)
 
     def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, volume_facts.Volume]]:
         """The volume of each directory, by ``df`` of the ssh account, or by ``sudo -n df`` where that account

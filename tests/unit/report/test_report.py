@@ -27,7 +27,18 @@ from zkmigrate.model import series
 from zkmigrate.model.change import Fence, Go, HostVerb, SetService
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.finding import Severity, claim
-from zkmigrate.model.report import Beat, Report, Sampled, SampleReport, Table, Window, length
+from zkmigrate.model.report import (
+    Beat,
+    Curve,
+    Report,
+    Rows,
+    Sampled,
+    SampleReport,
+    Table,
+    Window,
+    length,
+    of_kind,
+)
 from zkmigrate.moves import host_states
 from zkmigrate.moves.report import REPORTING
 from zkmigrate.report import pictures, plots, svg
@@ -717,3 +728,33 @@ def test_a_sampling_says_its_part_of_the_report(tmp_path: Path) -> None:
     assert [what for what, _, _ in figures(report)][:3] == ["window", "shards", "longest gap of the producer"]
     assert [one.id for one in tables(report)][:4] == ["felt", "acks", "seen", "decisions"]
     assert "answers of shards" in page(report)
+
+
+def test_curves_of_a_playbook_are_drawn_by_plot_and_name(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.journal.close()
+    moments = [{"at": run.clock.wall + n, "mono": run.clock.mono + n, "kind": "t"} for n in (0, 1, 400, 401)]
+    (run.dir / "samples.jsonl").write_text("".join(json.dumps(one) + "\n" for one in moments))
+    playbook, found = playbook_files.load(playbook_files.DEFAULT), read(run.dir, None)
+
+    def told(rows: Rows) -> tuple[Curve, ...]:
+        points = tuple((at, 10.0 * n) for n, (at, _) in enumerate(of_kind(rows, "t")))
+        return Curve("rate, MB/s", "broker <1>", points), Curve("left, GB", "all", points[:1])
+
+    reporting = replace(playbook.report, curves=told, curved=("Rates", "What each broker may send."))
+    made = build(found, replace(playbook, report=reporting))
+    drawn = plots.curves(made)
+    root = ElementTree.fromstring(drawn)
+    dots = [e.attrib for e in root.iter() if "data-curve" in e.attrib]
+    assert [(d["data-curve"], float(d["data-value"])) for d in dots] == [
+        ("broker <1>", 0.0), ("broker <1>", 10.0), ("broker <1>", 20.0), ("broker <1>", 30.0), ("all", 0.0),
+    ]  # fmt: skip
+    heights = [float(d["cy"]) for d in dots[:4]]
+    assert heights == sorted(heights, reverse=True), "a higher value stands higher"
+    joined = [e for e in root.iter() if e.attrib.get("stroke-width") == "1.2"]
+    assert len(joined) == 2, "not across the time without samples"
+    assert "rate, MB/s" in drawn
+    assert "What each broker may send." in page(made)
+    assert "What each broker may send." not in page(build(found, playbook))
+    assert data(made)["curves"][1]["name"] == "all"
+    assert build(found, playbook).curves == ()

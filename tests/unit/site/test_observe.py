@@ -18,6 +18,7 @@ from tests.unit.sshd import Sshd
 from zkmigrate.engine.apply import Apply, ChannelApply
 from zkmigrate.errors import HostError
 from zkmigrate.hosts import zkm_host
+from zkmigrate.hosts.facts import load
 from zkmigrate.hosts.facts.status import reach
 from zkmigrate.hosts.transport import own_addresses
 from zkmigrate.hosts.transport.channels import Channels
@@ -172,6 +173,13 @@ def test_a_hosts_clock_is_asked_by_the_login_shell(parts: Parts, host: str) -> N
 @pytest.mark.parametrize("host", ["s1", "d1"])
 def test_processes_are_told_with_their_arguments(parts: Parts, host: str) -> None:
     assert "ps -e -ww -o args=" in value(parts.look.processes(host)).splitlines()
+
+
+def test_a_hosts_counters_tell_of_the_disk_below_a_directory(parts: Parts, tmp_path: Path) -> None:
+    mounted = value(parts.look.volumes("b1", [str(tmp_path)]))[str(tmp_path)].mount
+    told = load.parse(value(parts.look.load_counters("b1")), "127.0.0.1", [mounted], ["lo"])
+    assert value(told).received > 0
+    assert len(value(told).disks) == 1
 
 
 @pytest.mark.parametrize("host", ["s1", "d1", "b1"])

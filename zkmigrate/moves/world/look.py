@@ -236,6 +236,17 @@ class WorldLook(TopicQuestions):
         skew = self.world.hosts[host].skew_s if host in self.world.hosts else 0.0
         return Seen(f"{self.world.wall + skew:.9f}\n")
 
+    def load_counters(self, host: str) -> Reading[str]:
+        if host in self.unreachable:
+            return Unknown("unreachable", f"{host} does not answer")
+        return Seen(
+            f"==> /proc/uptime <==\n{self.world.now:.2f} 0.00\n"
+            "==> /proc/diskstats <==\n 8 0 sda 0 0 0 0 0 0 0 0 0 0 0\n"
+            "==> /proc/self/mountinfo <==\n1 0 8:0 / / rw - ext4 /dev/sda rw\n"
+            "==> /proc/net/dev <==\n eth0: 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n"
+            "==> /proc/net/route <==\nIface\neth0 00000000 0 1 0 0 0 00000000 0 0 0\n"
+        )
+
     def addresses(self, host: str, name: str) -> Reading[tuple[str, ...]]:
         return Absent(name)
 

@@ -1,0 +1,64 @@
+"""Small JSON files in a run's directory, by which another terminal tells a run something.
+
+Anybody may have edited or torn one, so what is read is checked: ValueError says what is wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_LIMIT = 1 << 16
+_WORDS = 200
+
+
+def content(path: Path) -> bytes:
+    """What a file holds, no more than a limit; it follows no link. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        return os.read(fd, _LIMIT)
+    finally:
+        os.close(fd)
+
+
+def json_object(body: bytes) -> Mapping[str, Any]:
+    """The JSON object in a file's content."""
+    try:
+        said = json.loads(body.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise ValueError("not JSON") from None
+    if not isinstance(said, dict):
+        raise ValueError("not a JSON object")
+    return said
+
+
+def line(value: object) -> str:
+    """One short line that a terminal can show."""
+    if not isinstance(value, str):
+        raise ValueError("its words are not text")
+    return " ".join("".join(c if c.isprintable() else " " for c in value).split())[:_WORDS]
+
+
+def moment(value: object) -> float:
+    """Seconds since the epoch."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e11:
+        raise ValueError("its time is none")
+    return float(value)
+
+
+def write(path: Path, body: Mapping[str, Any]) -> None:
+    """Whole or not at all, private."""
+    new = path.with_name(f"{path.name}.part-{os.getpid()}")
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(json.dumps(body, ensure_ascii=False, sort_keys=True) + "\n")
+        new.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            new.unlink()
+        raise

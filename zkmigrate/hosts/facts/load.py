@@ -1,0 +1,228 @@
+"""The load of a host: traffic of its network interfaces and work of its disks, from counters in ``/proc``.
+
+Formats: proc(5) for uptime, net/dev, net/route and self/mountinfo; the kernel's iostats.rst for diskstats and
+ipv6_route's seq_file (net/ipv6/route.c). GNU and BusyBox ``tail`` put ``==> FILE <==`` before each file, and
+skip one that is not there. Prometheus text gives the same counters through node exporter.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from zkmigrate.model.fact import Reading, Seen, Unknown
+
+_FILES = ("uptime", "diskstats", "self/mountinfo", "net/dev", "net/route", "net/ipv6_route")
+COMMAND = ("sh", "-c", f"tail -n +1 {' '.join(f'/proc/{name}' for name in _FILES)} 2>/dev/null || :")
+"""One command gives all counters. A kernel without IPv6 lacks the last file."""
+
+_HEAD = re.compile(r"==> /proc/(\S+) <==")
+_OCTAL = re.compile(r"\\([0-7]{3})")
+_DISK_FIELDS, _NET_FIELDS = 14, 16
+_WRAP = 1 << 32
+"""The kernel counts a disk's milliseconds in 32 bits, and 32-bit kernels count bytes so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """Counters of one block device. requests: completed reads and writes. request_ms: their time together.
+    busy_ms: time with at least one in flight."""
+
+    requests: int
+    request_ms: float
+    busy_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """at: seconds on a clock of the host. disks: of each log directory, by the number or name of its device.
+    sent, received: bytes of the interfaces."""
+
+    at: float
+    disks: Mapping[str, Disk]
+    sent: int
+    received: int
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Between two readings. sent, received: bytes per second. busy: the share of the time, 0 to 1, that the
+    busiest disk worked. await_ms: mean time of a request of the slowest disk; 0 without requests."""
+
+    sent: float
+    received: float
+    busy: float
+    await_ms: float
+
+
+def parse(
+    text: str, address: str, log_dirs: Sequence[str], interfaces: Sequence[str] = ()
+) -> Reading[Counters]:
+    """The counters that concern a broker, from the answer of ``COMMAND``.
+
+    address: the broker's; its traffic is that of the interface with the longest prefix to it: the bond and
+    not its members, the bridge and not its ports. interfaces: take these instead. log_dirs: its directories,
+    of which the volumes' devices count, as
+    the ssh account sees the mounts; symbolic links are not followed.
+    """
+    files = _files(text)
+    if missing := [
+        name for name in ("uptime", "diskstats", "self/mountinfo", "net/dev") if name not in files
+    ]:
+        return Unknown("garbled", f"no /proc/{missing[0]} in the answer {text[-120:]!r}")
+    try:
+        devices = [_device(files["self/mountinfo"], path) for path in log_dirs]
+        disks = _disks(files["diskstats"])
+        if lost := [path for path, one in zip(log_dirs, devices, strict=True) if one not in disks]:
+            return Unknown("failed", f"the volume of {lost[0]} is not on a disk in /proc/diskstats")
+        traffic = _traffic(files["net/dev"])
+        chosen = interfaces or _towards(files, address, traffic)
+        if gone := [name for name in chosen if name not in traffic]:
+            return Unknown("failed", f"no interface {gone[0]} in /proc/net/dev: it has {', '.join(traffic)}")
+        if not chosen:
+            return Unknown(
+                "failed", f"no route tells which interface has {address}. Next: name the interface"
+            )
+        at = float(files["uptime"][0].split()[0])
+    except (ValueError, IndexError) as error:
+        return Unknown("garbled", f"/proc holds something not understood: {error}")
+    received, sent = (sum(traffic[name][side] for name in dict.fromkeys(chosen)) for side in (0, 1))
+    return Seen(Counters(at, {device: disks[device] for device in devices}, sent, received))
+
+
+def parse_metrics(text: str, disks: Sequence[str], interfaces: Sequence[str]) -> Reading[Counters]:
+    """The same from node exporter's metrics. disks, interfaces: names, as ``sda`` and ``eth0``."""
+    found: dict[tuple[str, str], float] = {}
+    try:
+        for family in text_string_to_metric_families(text):
+            for one in family.samples:
+                found[one.name, one.labels.get("device", "")] = float(one.value)
+        return Seen(
+            Counters(
+                found["node_time_seconds", ""],
+                {name: _exported(found, name) for name in disks},
+                int(sum(found["node_network_transmit_bytes_total", name] for name in interfaces)),
+                int(sum(found["node_network_receive_bytes_total", name] for name in interfaces)),
+            )
+        )
+    except KeyError as error:
+        name, device = error.args[0]
+        return Unknown("failed", f"no metric {name}{f' of device {device}' if device else ''}")
+    except (ValueError, OverflowError, IndexError) as error:
+        return Unknown("garbled", f"not Prometheus text: {error}")
+
+
+def load(before: Counters, after: Counters) -> Reading[Load]:
+    """The load between two readings; Unknown where the host or a counter has begun anew."""
+    elapsed = after.at - before.at
+    if elapsed <= 0:
+        return Unknown("failed", "the host has restarted since the last reading")
+    if before.disks.keys() != after.disks.keys():
+        return Unknown("failed", "a log directory has moved to another device since the last reading")
+    busy, slowest = 0.0, 0.0
+    for name, now in after.disks.items():
+        was = before.disks[name]
+        requests = _grown(was.requests, now.requests)
+        took, worked = _grown(was.request_ms, now.request_ms), _grown(was.busy_ms, now.busy_ms)
+        if requests is None or took is None or worked is None:
+            return Unknown("failed", f"the counters of disk {name} have begun anew")
+        busy = max(busy, min(worked / (elapsed * 1000), 1.0))
+        slowest = max(slowest, took / requests if requests else 0.0)
+    sent, received = _grown(before.sent, after.sent), _grown(before.received, after.received)
+    if sent is None or received is None:
+        return Unknown("failed", "the counters of a network interface have begun anew")
+    return Seen(Load(sent / elapsed, received / elapsed, busy, slowest))
+
+
+def _grown(before: float, after: float) -> float | None:
+    """How much a counter grew, also beyond 32 bits; None where it begins anew."""
+    if after >= before:
+        return after - before
+    beyond = after + _WRAP - before
+    return beyond if before < _WRAP and beyond < _WRAP / 2 else None
+
+
+def _files(text: str) -> dict[str, list[str]]:
+    files: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in text.splitlines():
+        if head := _HEAD.fullmatch(line):
+            lines = files.setdefault(head[1], [])
+        elif line.strip():
+            lines.append(line)
+    return {name: lines for name, lines in files.items() if lines}
+
+
+def _disks(lines: Iterable[str]) -> dict[str, Disk]:
+    """By MAJOR:MINOR. Kernels before 2.6.25 tell less of a partition, which is left out."""
+    found = {}
+    for fields in (line.split() for line in lines):
+        if len(fields) >= _DISK_FIELDS:
+            reads, read_ms, writes, write_ms, busy = (int(fields[at]) for at in (3, 6, 7, 10, 12))
+            found[f"{fields[0]}:{fields[1]}"] = Disk(reads + writes, read_ms + write_ms, busy)
+    return found
+
+
+def _device(mounts: Iterable[str], path: str) -> str:
+    """MAJOR:MINOR of the volume that holds a path; of several on one mount point the last covers the rest."""
+    best, device = "", ""
+    for fields in (line.split() for line in mounts):
+        point = _OCTAL.sub(lambda code: chr(int(code[1], 8)), fields[4])
+        inside = f"{posixpath.normpath(path)}/".startswith(f"{point.rstrip('/')}/")
+        if inside and len(point) >= len(best):
+            best, device = point, fields[2]
+    return device
+
+
+def _traffic(lines: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Bytes received and sent, by interface."""
+    found = {}
+    for line in lines:
+        name, colon, rest = line.rpartition(":")
+        fields = rest.split()
+        if colon and len(fields) >= _NET_FIELDS:
+            found[name.strip()] = int(fields[0]), int(fields[8])
+    return found
+
+
+def _towards(files: Mapping[str, Sequence[str]], address: str, traffic: Iterable[str]) -> tuple[str, ...]:
+    """The interface with the longest prefix to an address, or of the default route for a name."""
+    known = set(traffic) - {"lo"}
+    routes = [*_routes4(files.get("net/route", ())), *_routes6(files.get("net/ipv6_route", ()))]
+    try:
+        wanted = ipaddress.ip_address(address)
+    except ValueError:
+        wanted = ipaddress.ip_address("0.0.0.0")  # only a default route holds it
+    fit = [(net.prefixlen, name) for net, name in routes if name in known and wanted in net]
+    return (max(fit)[1],) if fit else ()
+
+
+def _routes4(lines: Sequence[str]) -> list[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, str]]:
+    """Addresses are hexadecimal in the host's byte order; hosts are little-endian."""
+    found = []
+    for fields in (line.split() for line in lines[1:]):
+        target, mask = (bytes.fromhex(fields[at])[::-1] for at in (1, 7))
+        prefix = int.from_bytes(mask, "big").bit_count()
+        found.append((ipaddress.ip_network((target, prefix), strict=False), fields[0]))
+    return found
+
+
+def _routes6(lines: Sequence[str]) -> list[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, str]]:
+    found = []
+    for fields in (line.split() for line in lines):
+        network = (bytes.fromhex(fields[0]), int(fields[1], 16))
+        found.append((ipaddress.ip_network(network, strict=False), fields[9]))
+    return found
+
+
+def _exported(found: Mapping[tuple[str, str], float], name: str) -> Disk:
+    def ms(metric: str) -> float:
+        return found[f"node_disk_{metric}_time_seconds_total", name] * 1000
+
+    requests = sum(found[f"node_disk_{kind}_completed_total", name] for kind in ("reads", "writes"))
+    return Disk(int(requests), ms("read") + ms("write"), ms("io"))

@@ -1,0 +1,96 @@
+"""How moving partitions get on, from two looks at their brokers' log directories, and what that costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from zkmigrate.hosts.facts.load import Load
+from zkmigrate.model.fact import Seen
+from zkmigrate.model.look import LogDirs, Pulse, ReplicaLog
+from zkmigrate.model.series import quantile
+from zkmigrate.throttle.values import Moving, Rate, Sample
+
+
+@dataclass(frozen=True)
+class Copied:
+    """What two looks tell. moving: the partitions, with what is left, produced and lagging. rates: bytes per
+    second that each broker sent and received as copies, by id; a broker whose directories were not seen both
+    times, or whose copies come from one, has none."""
+
+    moving: tuple[Moving, ...]
+    rates: Mapping[int, Rate]
+
+
+def copied(
+    moving: Iterable[Moving], before: Mapping[int, LogDirs], after: Mapping[int, LogDirs], elapsed_s: float
+) -> Copied:
+    """Measure the copying between two looks. before, after: by broker id. elapsed_s: between them, > 0.
+
+    What is produced is the growth of the leader's log, so bytes that retention deletes meanwhile are missing:
+    where it shrank, the figure that the partition came with stays. A partition whose leader is not seen stays
+    as it came.
+    """
+    was, now = _logs(before), _logs(after)
+    told, sent, received = [], dict[int, float](), dict[int, float]()
+    seen = {id_ for id_, dirs in before.items() if isinstance(dirs, Seen)}
+    seen &= {id_ for id_, dirs in after.items() if isinstance(dirs, Seen)}
+    unclear: set[int] = set()
+    for one in moving:
+        told.append(_measured(one, was, now, elapsed_s))
+        for broker in one.adding:
+            if broker not in seen:
+                unclear |= {one.leader, broker}
+                continue
+            key = one.topic, one.partition, broker
+            size = now[key].size if key in now else 0
+            grown = max(size - (was[key].size if key in was else 0), 0)
+            sent[one.leader] = sent.get(one.leader, 0.0) + grown
+            received[broker] = received.get(broker, 0.0) + grown
+    rates = {
+        id_: Rate(round(sent.get(id_, 0) / elapsed_s), round(received.get(id_, 0) / elapsed_s))
+        for id_ in sorted(seen - unclear)
+    }
+    return Copied(tuple(told), rates)
+
+
+def sample(load: Load, own: Rate | None, pulses: Sequence[Pulse]) -> Sample:
+    """One broker since the last tick. own: what it copied, where known. pulses: of the canary; without an
+    answer one is slower than any limit."""
+    took = sorted(math.inf if pulse.why else pulse.took_s * 1000 for pulse in pulses)
+    return Sample(load.sent, load.received, own, load.busy, load.await_ms, quantile(took, 0.99))
+
+
+def _measured(
+    one: Moving,
+    was: Mapping[tuple[str, int, int], ReplicaLog],
+    now: Mapping[tuple[str, int, int], ReplicaLog],
+    elapsed_s: float,
+) -> Moving:
+    leader = now.get((one.topic, one.partition, one.leader))
+    if leader is None:
+        return one
+    earlier = was.get((one.topic, one.partition, one.leader))
+    grown = -1 if earlier is None else leader.size - earlier.size
+    copies = {b: now.get((one.topic, one.partition, b)) for b in one.adding}
+    left = max((leader.size - (copy.size if copy else 0) for copy in copies.values()), default=0)
+    return replace(
+        one,
+        left=max(left, 0),
+        produced=one.produced if grown < 0 else grown / elapsed_s,
+        lags={b: copy.lag for b, copy in copies.items() if copy is not None and copy.lag >= 0},
+    )
+
+
+def _logs(told: Mapping[int, LogDirs]) -> dict[tuple[str, int, int], ReplicaLog]:
+    """The replicas by topic, partition and broker; a copy between two directories of a broker is none."""
+    return {
+        (log.topic, log.partition, broker): log
+        for broker, dirs in told.items()
+        if isinstance(dirs, Seen)
+        for directory in dirs.value.values()
+        if isinstance(directory, Seen)
+        for log in directory.value.replicas
+        if not log.future
+    }

@@ -1,0 +1,46 @@
+"""Samples of the throttle: what each tick saw and decided, and their curves in a report.
+
+- ``throttle`` {rates: {broker: [leader, follower]}, traffic: {broker: [sent, received]}, left: bytes that
+  moving replicas lack, paused}: rates and traffic in bytes per second, brokers by id
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from zkmigrate.model.report import Curve, Rows, of_kind
+from zkmigrate.model.sampling import Body
+from zkmigrate.model.series import number
+from zkmigrate.throttle.values import Decision, Moving, Sample
+
+KIND = "throttle"
+_M, _G = 1e6, 1e9
+
+
+def body(decision: Decision, samples: Mapping[int, Sample], moving: Sequence[Moving]) -> Body:
+    """The sample of one tick."""
+    return {
+        "rates": {str(id_): list(rate) for id_, rate in decision.rates.items()},
+        "traffic": {str(id_): [round(one.sent), round(one.received)] for id_, one in samples.items()},
+        "left": sum(one.left * len(one.adding) for one in moving),
+        "paused": decision.pause,
+    }
+
+
+def curves(rows: Rows) -> tuple[Curve, ...]:
+    """Rate and traffic of each broker in both directions, and the bytes left. What does not read is left
+    out."""
+    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for at, row in of_kind(rows, KIND):
+        for kind, words in (("rates", ("send rate", "receive rate")), ("traffic", ("sent", "received"))):
+            told = row.get(kind)
+            for broker, pair in told.items() if isinstance(told, dict) else ():
+                values = dict(zip(words, pair, strict=False)) if isinstance(pair, list) else {}
+                for word in words:
+                    if (value := number(values, word)) is not None and value >= 0:
+                        found.setdefault((f"{word}, MB/s", f"broker {broker}"), []).append((at, value / _M))
+        if (left := number(row, "left")) is not None and left >= 0:
+            found.setdefault(("left, GB", "all"), []).append((at, left / _G))
+    order = {plot: n for n, plot in enumerate(dict.fromkeys(plot for plot, _ in found))}
+    ordered = sorted(found, key=lambda key: (order[key[0]], len(key[1]), key[1]))
+    return tuple(Curve(plot, name, tuple(found[plot, name])) for plot, name in ordered)

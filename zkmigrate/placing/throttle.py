@@ -1,0 +1,121 @@
+"""``throttle set``, ``show`` and ``clear``: rates that an operator sets for a run, from a second terminal."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+
+from zkmigrate.engine import journal, process, runs
+from zkmigrate.engine.throttle_file import NAME, ThrottleFile
+from zkmigrate.errors import UsageError
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.report import clock
+from zkmigrate.runs.verb_context import VerbContext, existing_run_dir, load, print_result
+from zkmigrate.throttle.values import Overrides, amount, parse_rate
+
+
+def set_rate(context: VerbContext, run_id: str, rate: str, brokers: Collection[int]) -> int:
+    """Set the rate of these brokers, or of all without any; the load changes it no more.
+
+    UsageError for an absurd rate, a broker that the inventory lacks, a complete run and a playbook without a
+    throttle.
+    """
+    wanted = parse_rate(rate)
+    inventory, playbook, run_dir = _run(context, run_id)
+    _known(inventory, brokers)
+    if runs.state_of(journal.read(run_dir), playbook).state == "complete":
+        raise UsageError(f"run {run_dir.name} is complete: it has no throttle. Next: zkmigrate status")
+
+    def edit(before: Overrides) -> Overrides:
+        _readable(run_dir, before)
+        if not brokers:
+            return replace(before, every=wanted)
+        return replace(before, each={**before.each, **dict.fromkeys(brokers, wanted)})
+
+    return _changed(context, run_dir, edit)
+
+
+def clear(context: VerbContext, run_id: str, brokers: Collection[int]) -> int:
+    """Remove the overrides of these brokers, or all of them without any. Done already is done."""
+    _, _, run_dir = _run(context, run_id)
+
+    def edit(before: Overrides) -> Overrides:
+        if not brokers:
+            return Overrides()
+        _readable(run_dir, before)
+        return replace(before, each={b: rate for b, rate in before.each.items() if b not in brokers})
+
+    return _changed(context, run_dir, edit)
+
+
+def show(context: VerbContext, run_id: str) -> int:
+    """Print the overrides; 8 where their file does not read."""
+    _, _, run_dir = _run(context, run_id)
+    now = ThrottleFile(run_dir).read()
+    print_result(context, {"run": run_dir.name, "overrides": _body(now)}, _lines(run_dir.name, now))
+    return 8 if now.wrong else 0
+
+
+def _run(context: VerbContext, run_id: str) -> tuple[Inventory, Playbook, Path]:
+    inventory, playbook = load(context)
+    if not playbook.throttled:
+        raise UsageError(
+            f"playbook {playbook.id} has no throttle. Next: --playbook of one that moves partitions"
+        )
+    return inventory, playbook, existing_run_dir(context, run_id, inventory, playbook)
+
+
+def _readable(run_dir: Path, now: Overrides) -> None:
+    if now.wrong:
+        raise UsageError(
+            f"{run_dir / NAME} cannot be read: {now.wrong}. Next: zkmigrate throttle clear, without --broker"
+        )
+
+
+def _known(inventory: Inventory, brokers: Collection[int]) -> None:
+    known = sorted(broker.id for broker in inventory.kafka.brokers)
+    if gone := sorted(set(brokers) - set(known)):
+        listed = ", ".join(map(str, known))
+        raise UsageError(f"--broker {gone[0]}: the inventory has brokers {listed}. Next: name one of them")
+
+
+def _changed(context: VerbContext, run_dir: Path, edit: Callable[[Overrides], Overrides]) -> int:
+    here = process.user(), process.terminal(os.environ), round(time.time(), 3)
+    before, after = ThrottleFile(run_dir).change(edit, *here)
+    working = process.at_work(run_dir)
+    body = {
+        "run": run_dir.name,
+        "overrides": _body(after),
+        "replaced": _body(before),
+        "process": None if working is None else working.body(),
+    }
+    lines = _lines(run_dir.name, after)
+    lines.append(
+        "  no process on this machine works on it: kept for the next run or resume"
+        if working is None
+        else f"  in force at the next look: process {working.pid} by {working.by}"
+    )
+    print_result(context, body, lines)
+    return 0
+
+
+def _body(one: Overrides) -> dict[str, object]:
+    brokers = {str(broker): rate for broker, rate in one.each.items()}
+    wrong = {"wrong": one.wrong} if one.wrong else {}
+    return {"every": one.every, "each": brokers, "by": one.by, "since": one.since, **wrong}
+
+
+def _lines(run: str, now: Overrides) -> list[str]:
+    if now.wrong:
+        return [f"run {run}: the throttle file cannot be read, so rates follow the load: {now.wrong}"]
+    if not now:
+        return [f"run {run}: no override, rates follow the load"]
+    rates = [f"  broker {broker}: {amount(rate)}" for broker, rate in now.each.items()]
+    others = "all others" if rates else "all brokers"
+    rest = "rates follow the load" if now.every is None else amount(now.every)
+    who = f", set by {now.by}" if now.by else ""
+    return [f"run {run}: overrides{who} at {clock(now.since)}", *rates, f"  {others}: {rest}"]

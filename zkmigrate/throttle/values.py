@@ -1,0 +1,253 @@
+"""What the throttle's rules take and give."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias
+
+from zkmigrate.errors import UsageError
+
+LEAST, MOST = 1000, 100_000_000_000
+"""Bytes per second: a rate outside is a mistake."""
+
+_RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?) ?([kKMG]?)(?:B?(?:/s)?)")
+_UNITS = {"": 1, "k": 1000, "K": 1000, "M": 1_000_000, "G": 1_000_000_000}
+
+
+class Role(StrEnum):
+    """What a rate limits: what a broker sends as leader, or what it receives as follower."""
+
+    LEADER = "leader"
+    FOLLOWER = "follower"
+
+
+class Rate(NamedTuple):
+    """Bytes per second that a broker sends as leader, and that it receives as follower."""
+
+    leader: int
+    follower: int
+
+    def of(self, role: Role) -> int:
+        """The rate of one role."""
+        return self.leader if role is Role.LEADER else self.follower
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """A partition that moves. adding: brokers that copy it. left: bytes that each of them still lacks.
+    produced: bytes per second that clients write to it. lags: messages that each still lacks, by broker,
+    where known."""
+
+    topic: str
+    partition: int
+    leader: int
+    adding: tuple[int, ...]
+    left: int = 0
+    produced: float = 0.0
+    lags: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """As ``orders-3``."""
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One broker since the last tick. None: not measured.
+
+    sent, received: all traffic of its host, bytes per second. copied: how much of it was throttled
+    replication. busy: share of the time, 0 to 1, that its busiest disk worked. await_ms: mean milliseconds of
+    a disk request, of its slowest disk. latency_ms: p99 of the canary; a canary of no broker is given to all.
+    """
+
+    sent: float
+    received: float
+    copied: Rate | None = None
+    busy: float | None = None
+    await_ms: float | None = None
+    latency_ms: float | None = None
+
+    def traffic(self, role: Role) -> float:
+        """The traffic in the direction of one role."""
+        return self.sent if role is Role.LEADER else self.received
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The limits of the throttle; UsageError for impossible ones.
+
+    floor: the least rate. cap, caps: what a broker can send and receive, by default and by broker id; a rate
+    is never above ``percent`` of it. threshold: a smaller relative change is not sent. keep_ticks: how many
+    ticks a rate is kept without figures; then the floor holds. raise_factor: the most that one tick raises a
+    rate by. busy_limit, await_limit_ms, latency_limit_ms: a broker above one of them gets a lower rate; None
+    for no limit. pause_ticks: at which tick in a row above the latency limit no new move is submitted.
+    end_within_s: how long a move may take whose rate was too low to finish. raise_to_end: raise such a rate,
+    else only say it.
+    """
+
+    floor: int
+    cap: Rate
+    caps: Mapping[int, Rate] = field(default_factory=dict)
+    percent: Rate = field(default_factory=lambda: Rate(90, 90))
+    threshold: float = 0.1
+    keep_ticks: int = 1
+    raise_factor: float = 1.25
+    busy_limit: float | None = 0.9
+    await_limit_ms: float | None = None
+    latency_limit_ms: float | None = None
+    pause_ticks: int = 3
+    end_within_s: float = 86_400.0
+    raise_to_end: bool = False
+
+    def __post_init__(self) -> None:
+        numbers = [getattr(self, one.name) for one in fields(self)]
+        if not all(math.isfinite(one) for one in numbers if isinstance(one, int | float)):
+            raise UsageError("throttle: a setting is not a finite number. Next: correct it")
+        wrong = [
+            (self.floor < LEAST, f"floor {self.floor}", f"{LEAST} bytes per second or more"),
+            (
+                not all(1 <= one <= 100 for one in self.percent),
+                f"percent {tuple(self.percent)}",
+                "1 to 100",
+            ),
+            (not 0 <= self.threshold < 1, f"threshold {self.threshold}", "0 or more, below 1"),
+            (
+                self.raise_factor <= 1 + self.threshold,
+                f"raise_factor {self.raise_factor}",
+                f"more than 1 + threshold, {1 + self.threshold:g}: else no rise is ever sent",
+            ),
+            (self.keep_ticks < 0, f"keep_ticks {self.keep_ticks}", "0 or more"),
+            (self.pause_ticks < 2, f"pause_ticks {self.pause_ticks}", "2 or more: slow down comes first"),
+            (self.end_within_s <= 0, f"end_within_s {self.end_within_s}", "more than 0"),
+            *(
+                (limit is not None and limit <= 0, f"{name} {limit}", "more than 0")
+                for name, limit in (
+                    ("busy_limit", self.busy_limit),
+                    ("await_limit_ms", self.await_limit_ms),
+                    ("latency_limit_ms", self.latency_limit_ms),
+                )
+            ),
+        ]
+        for bad, seen, needed in wrong:
+            if bad:
+                raise UsageError(f"throttle: {seen}; needed: {needed}. Next: correct it")
+        for broker in (None, *self.caps):
+            for role in Role:
+                if (most := self.ceiling(broker, role)) < self.floor:
+                    who = "every broker" if broker is None else f"broker {broker}"
+                    raise UsageError(
+                        f"throttle: {who} may get {amount(most)} as {role}; needed: the floor of "
+                        f"{amount(self.floor)} or more. Next: lower the floor, or raise cap or percent"
+                    )
+
+    def ceiling(self, broker: int | None, role: Role) -> int:
+        """The highest rate of a broker. None: of those that ``caps`` does not name."""
+        cap = self.cap if broker is None else self.caps.get(broker, self.cap)
+        return cap.of(role) * self.percent.of(role) // 100
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """Rates that an operator has set, bytes per second. every: for all brokers, None for none. each: by
+    broker's id; they win. by: ``user@machine`` who changed them last, at ``since``, seconds since the epoch.
+    wrong: why they cannot be read, else empty."""
+
+    every: int | None = None
+    each: Mapping[int, int] = field(default_factory=dict)
+    by: str = ""
+    since: float = 0.0
+    wrong: str = ""
+
+    def __bool__(self) -> bool:
+        return self.every is not None or bool(self.each)
+
+    def of(self, broker: int) -> int | None:
+        """The rate that holds for a broker."""
+        return self.each.get(broker, self.every)
+
+
+Replica: TypeAlias = tuple[str, int, int]
+"""Topic, partition and broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What one tick leaves for the next. rates: in force. missed: ticks in a row without figures, by broker.
+    late: ticks in a row above the latency limit. lags: of moving replicas."""
+
+    rates: Mapping[int, Rate] = field(default_factory=dict)
+    missed: Mapping[int, int] = field(default_factory=dict)
+    late: Mapping[int, int] = field(default_factory=dict)
+    lags: Mapping[Replica, int] = field(default_factory=dict)
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a broker has its rate in a role, as one clause."""
+
+    broker: int
+    role: Role
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Endless:
+    """A rate that can never finish: ``produced`` is as much or more. ending: the rate that would end, and
+    after how many seconds; ``within_ceiling``: whether the broker may have it."""
+
+    broker: int
+    role: Role
+    rate: int
+    produced: float
+    ending: int
+    seconds: float
+    within_ceiling: bool
+
+    def words(self) -> str:
+        """For a message, before the rate is set."""
+        told = (
+            f"broker {self.broker} as {self.role}: {amount(self.rate)} can never finish, because clients "
+            f"produce {amount(self.produced)} to the moving partitions; {amount(self.ending)} would finish "
+            f"in {self.seconds / 3600:.1f} h"
+        )
+        return told if self.within_ceiling else f"{told}, but it is above the ceiling"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do now. rates: of every broker that takes part. changed: brokers whose rate differs from the
+    one in force. pause: submit no new move, for the reasons in ``pauses``. state: for the next tick."""
+
+    rates: Mapping[int, Rate]
+    changed: tuple[int, ...]
+    pause: bool
+    reasons: Sequence[Reason]
+    endless: Sequence[Endless]
+    pauses: Sequence[str]
+    state: State
+
+
+def parse_rate(text: str) -> int:
+    """Bytes per second of a text such as ``10M``, ``1.5 GB/s`` or ``250000``; UsageError for another."""
+    match = _RATE.fullmatch(text.strip())
+    rate = round(float(match[1]) * _UNITS[match[2]]) if match else 0
+    if not LEAST <= rate <= MOST:
+        raise UsageError(
+            f"rate {text!r}; needed: bytes per second from 1k to 100G, such as 10M (k, M, G: thousands, "
+            "millions and billions). Next: correct it"
+        )
+    return rate
+
+
+def amount(bytes_s: float) -> str:
+    """A rate for people, such as ``12.5 MB/s``."""
+    for unit, size in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
+        if bytes_s >= size:
+            return f"{bytes_s / size:.4g} {unit}"
+    return f"{bytes_s:.0f} B/s"
