@@ -91,7 +91,12 @@ _written: Callable[[F], F] = flags.together(
         least=0,
     ),
     click.option(
-        "--balance-log-dirs", is_flag=True, help="Also move replicas between the log directories of a broker."
+        "--log-dirs",
+        type=click.Choice(["choose", "balance", "kafka"]),
+        default="choose",
+        show_default=True,
+        help="Of several on a broker: choose one for each copy, also move replicas between them, or leave it "
+        "to Kafka.",
     ),
     flags.number("--effort", "effort", "N", "How often the search begins again.", 1, least=0, most=1000),
     click.option("--out", type=flags.FILE, help="Write the plan here. Default: only report."),
@@ -345,7 +350,7 @@ def _sets(options: dict[str, Any]) -> dict[Name, Set]:
 
 
 def _rollout(options: dict[str, Any]) -> Rollout:
-    from zkmigrate.placement.request import Rollout
+    from zkmigrate.placement.request import LogDirs, Rollout
 
     return Rollout(
         options["optimize_leadership"],
@@ -353,7 +358,7 @@ def _rollout(options: dict[str, Any]) -> Rollout:
         _ids("--leader-evac-brokers", evacuated) if (evacuated := options["leader_evac_brokers"]) else (),
         _many(options["leader_evac_topics"]),
         options["chunk_step_size"],
-        options["balance_log_dirs"],
+        LogDirs(options["log_dirs"]),
     )
 
 

@@ -42,6 +42,11 @@ def several(cluster: Cluster) -> dict[int, dict[str, int]]:
     }
 
 
+def without_log_dirs(cluster: Cluster) -> Cluster:
+    """The cluster whose brokers are known as a whole only."""
+    return Cluster.of((replace(one, dirs=()) for one in cluster.brokers.values()), cluster.partitions)
+
+
 def held_in(cluster: Cluster, copy: Copy) -> str:
     """The directory that holds a replica now; empty where it is not known."""
     one = cluster.by_name[copy[0]]

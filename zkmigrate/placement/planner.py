@@ -8,12 +8,12 @@ from dataclasses import replace
 from zkmigrate.placement.check import faults, log_dir_faults, log_dirs_of, sets_of
 from zkmigrate.placement.cluster import Cluster, Name
 from zkmigrate.placement.leaders import barred
-from zkmigrate.placement.log_dirs import laid, levelled, narrowed
+from zkmigrate.placement.log_dirs import laid, levelled, narrowed, without_log_dirs
 from zkmigrate.placement.phases import cut
 from zkmigrate.placement.plan import Plan, Refused
 from zkmigrate.placement.rebalance import rebalance
 from zkmigrate.placement.rebuild import rebuild
-from zkmigrate.placement.request import Rebalance, Rebuild
+from zkmigrate.placement.request import LogDirs, Rebalance, Rebuild
 from zkmigrate.placement.validation import chosen
 
 
@@ -25,12 +25,14 @@ def planned(cluster: Cluster, request: Rebalance | Rebuild) -> Plan | Refused:
     found = chosen(cluster, request.choice)
     if isinstance(found, Refused):
         return found
+    if request.rollout.log_dirs is LogDirs.KAFKA:
+        cluster = without_log_dirs(cluster)
     names = {one.name for one in found.partitions}
     plan = _laid(cluster, cluster, request, names)
     if isinstance(plan, Refused) and any(one.id == "placement.no-log-dir" for one in plan.reasons):
         again = _laid(cluster, narrowed(cluster), request, names)
         plan = plan if isinstance(again, Refused) else again
-    if isinstance(plan, Refused) or not request.rollout.balance_log_dirs:
+    if isinstance(plan, Refused) or request.rollout.log_dirs is not LogDirs.BALANCE:
         return plan
     return levelled(plan, names, found.brokers)
 

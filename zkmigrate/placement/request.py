@@ -35,6 +35,15 @@ class Optimize(StrEnum):
     STORAGE = "storage"
 
 
+class LogDirs(StrEnum):
+    """The log directories of a broker: the plan chooses one for each new copy, or also moves replicas between
+    them, or leaves them to Kafka."""
+
+    CHOOSE = "choose"
+    BALANCE = "balance"
+    KAFKA = "kafka"
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """What a plan is about. topics, exclude: names, or regular expressions that match a whole name;
@@ -52,8 +61,7 @@ class Rollout:
 
     optimize_leadership: reorder sets so that brokers lead alike. phased: two maps, the old leader stays
     preferred in the first. leader_evac_brokers, leader_evac_topics: these brokers lead none of these topics;
-    both or none. chunk_step_size: source brokers in one map, 0 for one map. balance_log_dirs: replicas may
-    go into another log directory of their broker.
+    both or none. chunk_step_size: source brokers in one map, 0 for one map. log_dirs: who chooses them.
     """
 
     optimize_leadership: bool = False
@@ -61,7 +69,7 @@ class Rollout:
     leader_evac_brokers: tuple[int, ...] = ()
     leader_evac_topics: tuple[str, ...] = ()
     chunk_step_size: int = 0
-    balance_log_dirs: bool = False
+    log_dirs: LogDirs = LogDirs.CHOOSE
 
 
 @dataclass(frozen=True, slots=True)

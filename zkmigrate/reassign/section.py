@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, computed_field
 from zkmigrate.errors import InventoryError, UsageError
 from zkmigrate.inventory.inventory import Inventory, LocalPath, local_path
 from zkmigrate.placement import maps
+from zkmigrate.placement.check import log_dirs_of
 from zkmigrate.placement.cluster import Name
 
 Sets = Mapping[Name, tuple[int, ...]]
@@ -84,7 +85,15 @@ class ReassignInventory(Inventory):
 def _read(inventory: Path, key: str, name: str) -> Sets:
     file = Path(local_path(inventory, name))
     try:
-        return maps.parse(file.read_bytes(), name)
+        content = file.read_bytes()
+        sets = maps.parse(content, name)
+        named = log_dirs_of(content.decode("utf-8-sig")).values()
+        if key == "back" or all(path == maps.ANY for dirs in named for path in dirs):
+            return sets
+        seen = (
+            f"{name} names log directories, which this playbook leaves to Kafka. Next: plan with --log-dirs "
+            "kafka, or submit the file with kafka-reassign-partitions"
+        )
     except OSError as error:
         seen = f"{name}: cannot read: {error.strerror} (needed: the file of a plan)"
     except UsageError as error:

@@ -497,7 +497,7 @@ SEVERAL: dict[str, Any] = {
 
 def test_log_directories_are_chosen_told_and_given_back(here: Path) -> None:
     (here / "cluster.json").write_text(json.dumps(SEVERAL))
-    done = call("scale", "--out", "plan.json", "--page", "plan.html", "--balance-log-dirs")
+    done = call("scale", "--out", "plan.json", "--page", "plan.html", "--log-dirs", "balance")
     assert done.exit_code == 0, done.output
     [row] = json.loads((here / "plan.json").read_text())["partitions"][:1]
     assert row == {"topic": "t", "partition": 1, "replicas": [2], "log_dirs": ["/d2"]}
@@ -509,6 +509,8 @@ def test_log_directories_are_chosen_told_and_given_back(here: Path) -> None:
     lines = [line.split() for line in done.stdout.splitlines()]
     assert ["2", "/d2", "74.5", "GiB", "51.2", "GiB", "1"] in lines
     assert "Log directories" in (here / "plan.html").read_text()
+    kafka = json.loads(call("scale", "--log-dirs", "kafka", "--json").stdout)
+    assert (len(kafka["moves"]), kafka["log_dirs"]) == (1, [])
     told = json.loads(call("scale", "--json").stdout)["log_dirs"]
     assert told[-1] == {"broker": 2, "path": "/d2", "before": 80 * GB, "after": 55 * GB, "copies": 1}
 

@@ -18,7 +18,7 @@ from zkmigrate.placement.log_dirs import Usage, after, laid, levelled, narrowed,
 from zkmigrate.placement.maps import files
 from zkmigrate.placement.plan import Plan, Reassignment, Refused
 from zkmigrate.placement.planner import planned
-from zkmigrate.placement.request import By, Choice, Rebalance, Rebuild, Rollout
+from zkmigrate.placement.request import By, Choice, LogDirs, Rebalance, Rebuild, Rollout
 
 
 def broker(id_: int, **free: int) -> Broker:
@@ -224,6 +224,13 @@ def test_another_plan_is_made_where_copies_fit_into_no_directory() -> None:
     assert plan.cluster == cluster
 
 
+def test_directories_may_be_left_to_kafka() -> None:
+    cluster = Cluster.of([broker(1, a=0), broker(2, a=5, b=5)], [Partition("t", 0, (1,), 6)])
+    request = Rebuild(Choice(brokers=(2,)), Rollout(log_dirs=LogDirs.KAFKA), placement=By.STORAGE)
+    assert chosen(planned(cluster, request)) == {}
+    assert isinstance(planned(cluster, replace(request, rollout=Rollout())), Refused)
+
+
 def test_what_a_narrowed_broker_takes_surely_fits() -> None:
     cluster = Cluster.of([broker(1, a=9, b=4), broker(2, a=7)], [Partition("t", 0, (1,), 5)])
     limits = {id_: one.limit for id_, one in narrowed(cluster).brokers.items()}
@@ -244,7 +251,8 @@ REQUESTS: Mapping[str, Rebalance | Rebuild] = {
 def test_no_directory_is_ever_below_zero(kind: str, seed: int, dirs: int, rollout: int) -> None:
     cluster = random_cluster(seed, new=1, dirs=dirs)
     cut = Rollout(
-        phased=rollout == 1, chunk_step_size=int(rollout == 2), balance_log_dirs=rollout == 3,
+        phased=rollout == 1, chunk_step_size=int(rollout == 2),
+        log_dirs=LogDirs.BALANCE if rollout == 3 else LogDirs.CHOOSE,
     )  # fmt: skip
     plan = planned(cluster, replace(REQUESTS[kind], rollout=cut))
     if isinstance(plan, Refused):

@@ -66,6 +66,15 @@ def test_a_bad_plan_is_refused_by_name_before_anything_is_asked(
     assert f"{tmp_path}/moves.yml: reassign.plan: plan.json: {told}" in str(caught.value)
 
 
+def test_a_plan_with_log_directories_is_refused_and_a_way_back_with_some_is_read(tmp_path: Path) -> None:
+    with_dirs = PLAN.replace("[4,2]", '[4,2],"log_dirs":["/d1","any"]')
+    with pytest.raises(InventoryError, match=r"plan\.json names log directories, which this playbook leaves"):
+        loaded(tmp_path, content=with_dirs)
+    assert loaded(tmp_path, content=with_dirs.replace("/d1", "any")).sets == {("t0", 0): (4, 2)}
+    (tmp_path / "back.json").write_text(with_dirs)
+    assert loaded(tmp_path, FILE + "  back: back.json\n").back == {("t0", 0): (4, 2)}
+
+
 def test_a_plan_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InventoryError, match=r"reassign\.plan: other\.json: cannot read: No such file"):
         loaded(tmp_path, FILE.replace("plan.json", "other.json"))
