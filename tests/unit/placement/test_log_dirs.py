@@ -114,6 +114,7 @@ def test_kafka_moves_no_name_so_long_between_directories(length: int, paths: set
     assert set(inside.dirs.values()) == paths
     for made in (plan, inside):
         content = files(made, "plan.json")["plan.json"]
+        assert ("log_dirs" in files(made, "plan.json")["plan-back.json"]) is bool(paths)
         assert log_dir_faults(here, [sets_of(content)], [log_dirs_of(content)]) == ()
     told = log_dir_faults(here, [{(topic, 0): (2,)}], [{(topic, 0): ("/a",)}])
     assert bool(told) is not bool(paths)
