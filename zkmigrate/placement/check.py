@@ -51,7 +51,8 @@ def log_dir_faults(
     """What is wrong with the log directories in maps that are done one after the other.
 
     named: the directories of each map. Only brokers with several known directories count: there each new copy
-    has a directory, and no directory is ever below 0 free bytes. The old copies go last.
+    of known bytes has a directory, and no directory is ever below 0 free bytes. The old copies go last. Names
+    of more than 215 characters have no directory: Kafka refuses it.
     """
     free = {
         (broker.id, one.path): one.free
@@ -71,13 +72,16 @@ def log_dir_faults(
         for name, replicas in sets.items():
             paths = dirs.get(name) or ("any",) * len(replicas)
             size = before.by_name[name].size or 0
+            long = len(f"{name[0]}-{name[1]}") > 215
             bad = [] if len(paths) == len(replicas) else [f"{len(paths)} log directories"]
             freed = [(broker, at.pop((name, broker), "")) for broker in set(state[name]) - set(replicas)]
             for broker, path in zip(replicas, paths, strict=False):
                 old = at.get((name, broker), "")
                 if path == "any":
-                    if broker in choosing and broker not in state[name]:
+                    if broker in choosing and broker not in state[name] and size and not long:
                         bad.append(f"broker {broker} gets a copy without a log directory")
+                elif long:
+                    bad.append(f"Kafka takes no log directory for a name so long: {path}")
                 elif (broker, path) not in free:
                     bad.append(f"broker {broker} has no log directory {path}")
                 elif path != old:

@@ -14,6 +14,7 @@ and ``replicas``. A broker that only ``replicas`` names is gone.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -31,6 +32,9 @@ _TOLD = 10
 """So many mistakes are told, and the number of the others."""
 
 _SEEN_CHARS = 60
+
+_PATH = re.compile(r"(/[^/\n]+)+")
+"""A directory as a broker names it. Kafka's tool finds out about another one after it began to move."""
 
 _Id = Annotated[int, Strict(), Field(ge=0, le=_MOST_ID)]
 _Bytes = Annotated[int, Strict(), Field(ge=0, le=_MOST_BYTES)]
@@ -257,6 +261,8 @@ def _broker_faults(text: str, broker: _Broker) -> Iterator[str]:
             "needed: the same, or log_dirs alone"
         )
     for path, each in broker.log_dirs.items():
+        if not _PATH.fullmatch(path):
+            yield f"{name}.log_dirs: seen {_seen(path)}; needed: paths as Kafka tells them, such as /data1"
         if each.total and each.free > each.total:
             yield f"{name}.log_dirs.{path}: seen {each.free} bytes free of {each.total}; needed: at most all"
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, Strict, TypeAdapter, Validati
 
 from zkmigrate.placement.cluster import Cluster, Name, Partition, Set
 from zkmigrate.placement.cluster_file import ClusterFileError, load_json
-from zkmigrate.placement.log_dirs import held_in, several
+from zkmigrate.placement.log_dirs import held_in, nameable, several
 from zkmigrate.placement.plan import Notice, Plan, Reassignment, Refused
 from zkmigrate.placement.validation import partition_names
 
@@ -98,7 +98,7 @@ def _back(plan: Plan, several: Collection[int], name: Name, before: Set, after: 
     """The directories that held what comes back. several: the brokers where Kafka has a choice."""
     dirs = []
     for broker in before:
-        comes = broker in several and broker not in after
+        comes = broker in several and broker not in after and nameable(name)
         found = held_in(plan.cluster, (name, broker)) if comes or (name, broker) in plan.dirs else ""
         dirs.append(found or ANY)
     return name, before, tuple(dirs)

@@ -65,7 +65,16 @@ def cut(plan: Plan, rollout: Rollout, names: Collection[Name] | None = None) -> 
     by_name = {move.name: move for move in moves}
     last = dict.fromkeys(move.name for one in reversed(ordered) for move in reversed(one))
     done = tuple(by_name[name] for name in reversed(last))
-    return replace(plan, moves=done, phases=ordered if len(ordered) > 1 else (), notices=notices)
+    if len(ordered) == 1:
+        return replace(plan, moves=done, notices=notices)
+    alone = in_order(cluster, done)
+    if isinstance(alone, Refused):
+        text = (
+            "only the phases have room: in one map no order of the moves was found. Next: submit the phases"
+        )
+        notices += (Notice("placement.phases-only", text),)
+        alone = done
+    return replace(plan, moves=alone, phases=ordered, notices=notices)
 
 
 def _in_order(

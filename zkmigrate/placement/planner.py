@@ -30,7 +30,7 @@ def planned(cluster: Cluster, request: Rebalance | Rebuild) -> Plan | Refused:
     names = {one.name for one in found.partitions}
     plan = _laid(cluster, cluster, request, names)
     if isinstance(plan, Refused) and any(one.id == "placement.no-log-dir" for one in plan.reasons):
-        again = _laid(cluster, narrowed(cluster), request, names)
+        again = _laid(cluster, narrowed(cluster, names), request, names)
         plan = plan if isinstance(again, Refused) else again
     if isinstance(plan, Refused) or request.rollout.log_dirs is not LogDirs.BALANCE:
         return plan

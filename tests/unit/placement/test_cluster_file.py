@@ -208,6 +208,14 @@ def test_a_fault_is_told_with_place_seen_and_needed(fault: str) -> None:
     assert refusal(json.dumps(broken).encode()) == f"c.json: {told}"
 
 
+@pytest.mark.parametrize("path", ["", "any", "d1", "/", "/d1/", "//d1", "/d1/\n"])
+def test_a_path_that_no_broker_tells_is_told(path: str) -> None:
+    broken = copy.deepcopy(GOOD)
+    broken["brokers"]["9"]["log_dirs"][path] = {"free": 0}
+    told = f"seen {json.dumps(path)}; needed: paths as Kafka tells them, such as /data1"
+    assert refusal(json.dumps(broken).encode()) == f"c.json: brokers.9.log_dirs: {told}"
+
+
 JSON = 'needed: JSON, an object with "brokers" and "partitions"'
 TEXTS = {
     "not JSON": (b"{brokers", f"line 1, column 2: Expecting property name enclosed in double quotes; {JSON}"),

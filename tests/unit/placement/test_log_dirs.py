@@ -13,9 +13,19 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.unit.placement.random_clusters import random_cluster
 from zkmigrate.placement.check import faults, log_dir_faults, log_dirs_of, sets_of
-from zkmigrate.placement.cluster import Broker, Cluster, LogDir, Partition
-from zkmigrate.placement.log_dirs import Usage, after, laid, levelled, narrowed, several, usage
+from zkmigrate.placement.cluster import Broker, Cluster, LogDir, Name, Partition
+from zkmigrate.placement.log_dirs import (
+    Usage,
+    after,
+    kafkas_choice,
+    laid,
+    levelled,
+    narrowed,
+    several,
+    usage,
+)
 from zkmigrate.placement.maps import files
+from zkmigrate.placement.phases import cut
 from zkmigrate.placement.plan import Plan, Reassignment, Refused
 from zkmigrate.placement.planner import planned
 from zkmigrate.placement.request import By, Choice, LogDirs, Rebalance, Rebuild, Rollout
@@ -63,6 +73,74 @@ def test_what_an_earlier_move_freed_counts_only_where_nothing_else_fits() -> Non
     assert chosen(laid(Plan(cluster, (freeing, small)))) == {1: "/a"}
     assert chosen(laid(Plan(cluster, (freeing, large)))) == {2: "/b"}
     assert isinstance(laid(Plan(cluster, (large, freeing))), Refused)
+
+
+def test_what_an_earlier_map_has_not_freed_yet_does_not_count() -> None:
+    """With phases the old leader stays until the second map, so /b has no room in the first."""
+    cluster = Cluster.of(
+        [broker(1, d=50), broker(2, a=5, b=4)],
+        [Partition("t", 0, (2,), 9, dirs=("/b",)), Partition("t", 1, (1,), 8)],
+    )
+    moves = Reassignment("t", 0, (2,), (1,), 9), Reassignment("t", 1, (1,), (2,), 8)
+    assert chosen(laid(Plan(cluster, moves))) == {1: "/b"}
+    whole = cut(Plan(cluster, moves), Rollout(phased=True))
+    assert not isinstance(whole, Refused)
+    assert isinstance(laid(whole), Refused)
+
+
+@pytest.mark.parametrize("size", [0, None])
+def test_copies_of_no_known_bytes_are_left_to_kafka(size: int | None) -> None:
+    """In the emptiest directory they would all lie together."""
+    target = replace(broker(2, a=9, b=9), new=True)
+    cluster = Cluster.of([broker(1, d=9), target], [Partition("t", n, (1,), size) for n in range(9)])
+    plan = planned(cluster, Rebuild(Choice(brokers=(2,)), use_meta=False))
+    assert not isinstance(plan, Refused)
+    assert (len(plan.moves), plan.dirs) == (9, {})
+    made = list(files(plan, "plan.json").values())
+    assert log_dir_faults(cluster, [sets_of(made[-1])], [log_dirs_of(made[-1])]) == ()
+
+
+@pytest.mark.parametrize(("length", "paths"), [(213, {"/a"}), (214, set())])
+def test_kafka_moves_no_name_so_long_between_directories(length: int, paths: set[str]) -> None:
+    """With ``-0.UUID-future`` 255 characters are a name of a file, 256 are none."""
+    topic = "t" * length
+    here = Cluster.of(
+        [broker(1, a=90, b=10), broker(2, a=50, b=10)], [Partition(topic, 0, (1,), 38, dirs=("/b",))]
+    )
+    plan = laid(Plan(here, (Reassignment(topic, 0, (1,), (2,), 38),)))
+    assert not isinstance(plan, Refused)
+    assert set(plan.dirs.values()) == paths
+    inside = levelled(Plan(here, ()), {(topic, 0)}, (1,))
+    assert set(inside.dirs.values()) == paths
+    for made in (plan, inside):
+        content = files(made, "plan.json")["plan.json"]
+        assert ("log_dirs" in files(made, "plan.json")["plan-back.json"]) is bool(paths)
+        assert log_dir_faults(here, [sets_of(content)], [log_dirs_of(content)]) == ()
+    told = log_dir_faults(here, [{(topic, 0): (2,)}], [{(topic, 0): ("/a",)}])
+    assert bool(told) is not bool(paths)
+
+
+def test_kafka_chooses_by_number_of_partitions() -> None:
+    held = [Partition("t", n, (1,), 1, dirs=("/b",)) for n in range(2)]
+    cluster = Cluster.of([broker(1, a=0, b=90)], held)
+    assert kafkas_choice(cluster, 1, 4) == ["/a", "/a", "/a", "/b"]
+
+
+@pytest.mark.parametrize(("free", "short"), [(4, 0), (3, 1)])
+def test_a_directory_that_kafka_may_fill_on_the_way_is_told(free: int, short: int) -> None:
+    """Kafka begins the first copy in /a and the second in /b; both are meant for /b."""
+    plan = laid(moving(broker(2, a=free, b=90), 4, 3))
+    assert chosen(plan) == {0: "/b", 1: "/b"}
+    assert not isinstance(plan, Refused)
+    told = [one.text.split(":")[0] for one in plan.notices]
+    assert told == [f"/a of broker 2 can be {short} bytes short on the way"] * bool(short)
+
+
+def test_balancing_log_dirs_that_are_not_known_refuses() -> None:
+    plain = Cluster.of([broker(1, a=9), Broker(2, "", 9)], [Partition("t", 0, (1,), 1)])
+    [told] = levelled(Plan(plain, ()), {("t", 0)}, (1, 2)).notices
+    assert (told.id, told.refuses) == ("placement.log-dirs-unknown", True)
+    assert levelled(Plan(TWO, ()), {("t", 0)}, (1, 2)).notices == ()
 
 
 def test_a_refusal_names_broker_directories_and_the_largest_copy() -> None:
@@ -233,8 +311,12 @@ def test_directories_may_be_left_to_kafka() -> None:
 
 def test_what_a_narrowed_broker_takes_surely_fits() -> None:
     cluster = Cluster.of([broker(1, a=9, b=4), broker(2, a=7)], [Partition("t", 0, (1,), 5)])
-    limits = {id_: one.limit for id_, one in narrowed(cluster).brokers.items()}
-    assert limits == {1: 4, 2: None}
+    assert limits(cluster, {("t", 0)}) == {1: 4, 2: None}
+    assert limits(cluster, set()) == {1: 13, 2: None}
+
+
+def limits(cluster: Cluster, names: set[Name]) -> dict[int, int | None]:
+    return {id_: one.limit for id_, one in narrowed(cluster, names).brokers.items()}
 
 
 REQUESTS: Mapping[str, Rebalance | Rebuild] = {

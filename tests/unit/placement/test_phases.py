@@ -14,7 +14,8 @@ from zkmigrate.placement.check import faults
 from zkmigrate.placement.cluster import Broker, Cluster, Partition
 from zkmigrate.placement.phases import cut
 from zkmigrate.placement.plan import Plan, Reassignment, Refused
-from zkmigrate.placement.request import Rollout
+from zkmigrate.placement.planner import planned
+from zkmigrate.placement.request import Choice, Rebuild, Rollout
 
 Sets = dict[tuple[str, int], tuple[int, ...]]
 
@@ -242,3 +243,25 @@ def test_b17_no_map_of_any_rollout_breaks_a_rule(replication: int) -> None:
             assert flat == sorted(flat), (seed, turns)
     assert seen["cut"] > 1000, seen
     assert seen["several maps"] > 400, seen
+
+
+def test_the_plan_beside_its_phases_has_room_on_its_own() -> None:
+    """Its moves end in another order than that of the phases."""
+    cluster = random_cluster(108, new=1, gone=1, dirs=2, room=0.05)
+    request = Rebuild(Choice(brokers=(-2,)), Rollout(phased=True), effort=0, force_rebuild=True)
+    plan = planned(cluster, request)
+    assert not isinstance(plan, Refused)
+    assert len(plan.phases) == 2
+    assert faults(cluster, [{move.name: move.after for move in plan.moves}]) == ()
+
+
+@pytest.mark.parametrize(("free", "told"), [(0, ["placement.phases-only"]), (10, [])])
+def test_a_plan_with_room_in_phases_alone_is_told(free: int, told: list[str]) -> None:
+    """t-0 leaves broker 9 for 7, then t-1 takes its room there, then t-0 takes that of t-1 on 5."""
+    brokers = [Broker(1, "", 0), Broker(5, "", free), Broker(7, "", 10), Broker(9, "", 0)]
+    cluster = Cluster.of(brokers, [Partition("t", 0, (1, 9), 10), Partition("t", 1, (5,), 10)])
+    moves = Reassignment("t", 0, (1, 9), (7, 5), 10), Reassignment("t", 1, (5,), (9,), 10)
+    plan = cut(Plan(cluster, moves), Rollout(chunk_step_size=1))
+    assert not isinstance(plan, Refused)
+    assert faults(cluster, maps_of(plan)) == ()
+    assert [one.id for one in plan.notices] == told
