@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +116,8 @@ def range_of(free: Mapping[int, int]) -> int:
 def compared(shape: Shape, seed: int, limit_s: float, every: bool) -> dict[str, float] | None:
     """The figures of one input; None where there was nothing to move."""
     cluster = made(seed, **shape.cluster)
-    runs = [ours(cluster, shape.request) for _ in range(CALLS)]
+    request = replace(shape.request, scale=False, any_broker=True) if every else shape.request
+    runs = [ours(cluster, request) for _ in range(CALLS)]
     plan, seconds = runs[0][0], min(took for _, took in runs)
     if not plan.moves:
         return None
@@ -140,20 +141,16 @@ def compared(shape: Shape, seed: int, limit_s: float, every: bool) -> dict[str, 
         takers = [one for one in takers if cluster.brokers[one].new]
     least = shape.request.partition_size_threshold * MIB
     local = shape.request.locality_scoped
-    whom = {"": (sources, takers, least, local)}
     if every:
-        whom["any: "] = (tuple(cluster.brokers), list(cluster.brokers), 0, False)
-    for name, (givers, others, smallest, same) in whom.items():
-        fewest = solve(cluster, givers, others, least=smallest, local=same, width=width, limit_s=limit_s)
-        if fewest:
-            found[f"{name}bytes / solver's"] = plan.bytes / fewest.value
-            found[f"{name}bytes / bound"] = plan.bytes / fewest.bound
-        narrowest = solve(
-            cluster, givers, others, least=smallest, local=same, moved=plan.bytes, limit_s=limit_s
-        )
-        if narrowest and narrowest.bound > 0:
-            found[f"{name}range / solver's"] = width / narrowest.value
-            found[f"{name}range / bound"] = width / narrowest.bound
+        sources = takers = list(cluster.brokers)
+    fewest = solve(cluster, sources, takers, least=least, local=local, width=width, limit_s=limit_s)
+    if fewest:
+        found["bytes / solver's"] = plan.bytes / fewest.value
+        found["bytes / bound"] = plan.bytes / fewest.bound
+    narrowest = solve(cluster, sources, takers, least=least, local=local, moved=plan.bytes, limit_s=limit_s)
+    if narrowest and narrowest.bound > 0:
+        found["range / solver's"] = width / narrowest.value
+        found["range / bound"] = width / narrowest.bound
     return found
 
 

@@ -16,7 +16,7 @@ from zkmigrate.placement.constraints import racks_needed
 from zkmigrate.placement.order import after as free_after
 from zkmigrate.placement.plan import Notice, Plan, Reassignment, Refused
 from zkmigrate.placement.request import GIB, MIB, Balance, Rebalance
-from zkmigrate.placement.search import Found, Replicas, Task, search
+from zkmigrate.placement.search import Found, Replicas, Task, refined, search
 from zkmigrate.placement.validation import Chosen, additions_only, chosen, sizes_missing
 
 SWEEP = tuple(hundredth / 100 for hundredth in range(98, 0, -1))
@@ -67,7 +67,8 @@ def rebalance(cluster: Cluster, request: Rebalance) -> Plan | Refused:
     takers = tuple(
         broker
         for broker in choice.brokers
-        if broker not in sources and (cluster.brokers[broker].new or not request.scale)
+        if request.any_broker
+        or (broker not in sources and (cluster.brokers[broker].new or not request.scale))
     )
     if not sources or not takers:
         missing = "no chosen broker is a source" if not sources else "every chosen broker is a source"
@@ -87,10 +88,12 @@ def rebalance(cluster: Cluster, request: Rebalance) -> Plan | Refused:
 def offload_targets(cluster: Cluster, brokers: Sequence[int], request: Rebalance) -> tuple[int, ...]:
     """The brokers that give replicas away.
 
-    ``scale``: every old one. Else with ``storage_threshold_gb`` every old one with fewer free GiB; else those
+    ``any_broker``: all. ``scale``: every old one. Else with ``storage_threshold_gb`` every old one with fewer free GiB; else those
     below the harmonic mean of free bytes by more than ``storage_threshold``. Where rates count, those whose
     level is that much below the mean.
     """
+    if request.any_broker:
+        return tuple(brokers)
     old = [broker for broker in brokers if not cluster.brokers[broker].new]
     if request.scale or not old:
         return tuple(old)
@@ -202,7 +205,7 @@ def _swept(task: Task, gauge: _Gauge, request: Rebalance) -> tuple[Found, str]:
     A tolerance that the one before never came near finds the same, so it is passed over.
     """
     tolerances = (request.tolerance,) if request.tolerance else SWEEP
-    best: tuple[tuple[float, float, int], Found] | None = None
+    best: tuple[tuple[float, float, int], Task, Found] | None = None
     spent, cut = 0, False
     nearest = math.inf
     for tolerance in tolerances:
@@ -210,18 +213,19 @@ def _swept(task: Task, gauge: _Gauge, request: Rebalance) -> tuple[Found, str]:
         if reach >= nearest:
             continue
         if best and spent >= request.effort * SWEEP_STEPS:
-            return best[1], f"effort {request.effort} ended the search at tolerance {tolerance:g}"
-        found = search(
-            replace(task, lowest=math.ceil(gauge.mean - reach), highest=math.floor(gauge.mean + reach))
+            return refined(*best[1:]), f"effort {request.effort} ended the search at tolerance {tolerance:g}"
+        bounded = replace(
+            task, lowest=math.ceil(gauge.mean - reach), highest=math.floor(gauge.mean + reach)
         )
+        found = search(bounded)
         nearest = found.reach
         spent += found.spent
         cut |= found.spent >= task.steps
         value = _value(task, found)
         if best is None or value < best[0]:
-            best = value, found
+            best = value, bounded, found
     assert best
-    return best[1], f"the search ended after {task.steps} looks" if cut else ""
+    return refined(*best[1:]), f"the search ended after {task.steps} looks" if cut else ""
 
 
 def _value(task: Task, found: Found) -> tuple[int, float, int]:
