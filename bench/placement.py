@@ -58,6 +58,9 @@ SHAPES = {
     "scale by two": Shape(
         {"racks": 6, "brokers": 12, "partitions": 120, "new": 2}, Rebalance(scale=True, partition_limit=ALL)
     ),
+    "few": Shape({"brokers": 6, "partitions": 24}),
+    "few, two replicas": Shape({"racks": 4, "brokers": 8, "partitions": 30, "rf": 2}),
+    "few, one replica": Shape({"racks": 0, "brokers": 8, "partitions": 40, "rf": 1}),
 }
 
 LARGE = {

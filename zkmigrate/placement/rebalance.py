@@ -17,6 +17,7 @@ from zkmigrate.placement.order import after as free_after
 from zkmigrate.placement.plan import Notice, Plan, Reassignment, Refused
 from zkmigrate.placement.request import GIB, MIB, Balance, Rebalance
 from zkmigrate.placement.search import Found, Replicas, Task, refined, search
+from zkmigrate.placement.statistics import lower_bound
 from zkmigrate.placement.validation import Chosen, additions_only, chosen, sizes_missing
 
 SWEEP = tuple(hundredth / 100 for hundredth in range(98, 0, -1))
@@ -24,6 +25,9 @@ SWEEP = tuple(hundredth / 100 for hundredth in range(98, 0, -1))
 
 LEVEL = 2 * SWEEP[-1]
 """A range of this share of the mean is inside the narrowest tolerance: narrower costs bytes for nothing."""
+
+CHEAP = 1.02
+"""The sweep ends at a level answer that moves at most so many times the bytes that any one needs."""
 
 SWEEP_STEPS = 4_000
 """Changes that the search looks for, by one ``effort``, before it stops to try further tolerances."""
@@ -224,6 +228,8 @@ def _swept(task: Task, gauge: _Gauge, request: Rebalance) -> tuple[Found, str]:
         value = _value(task, found)
         if best is None or value < best[0]:
             best = value, bounded, found
+        if request.balance is Balance.STORAGE and _cheapest(task, value):
+            break
     assert best
     return refined(*best[1:]), f"the search ended after {task.steps} looks" if cut else ""
 
@@ -236,6 +242,12 @@ def _value(task: Task, found: Found) -> tuple[int, float, int]:
     if range_ <= task.enough:
         return task.enough, 0.0, moved
     return range_, statistics.pstdev(levels), moved
+
+
+def _cheapest(task: Task, value: tuple[int, float, int]) -> bool:
+    """Whether an answer is level, and no other one can be much cheaper."""
+    free = [task.level[broker] for broker in task.ranked]
+    return value[0] <= task.enough and value[2] <= CHEAP * lower_bound(free, task.enough)
 
 
 def _moves(cluster: Cluster, choice: Chosen, task: Task, found: Found) -> tuple[Reassignment, ...]:

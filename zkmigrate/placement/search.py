@@ -26,8 +26,8 @@ NEAR = 3
 SHIFTS = 4
 """How many corridors of one width are tried."""
 
-REFINING = 4_000
-"""How many changes are looked for where an answer is refined."""
+REFINING = 20_000
+"""How many changes are looked for where an answer is refined, shared out over the brokers."""
 
 FINEST = 512
 """A corridor that cannot be narrowed by this part of it is the last."""
@@ -110,7 +110,7 @@ def refined(task: Task, found: Found) -> Found:
     board = _Board(task)
     for row, to in found.moves.items():
         board.go(row, to)
-    board.steps = REFINING
+    board.steps = REFINING // len(task.level)
     board.refit()
     board.tighten()
     return Found(dict(sorted(board.moved().items())), tuple(board.level), found.spent, found.reach)
@@ -318,14 +318,12 @@ class _Board:
         replicas = self.task.replicas
         return 0 if row is None or replicas.home[row] == broker else replicas.size[row]
 
-    def holds(self, giver: int, taker: int) -> Sequence[tuple[int, int]]:
-        """What one broker could give to another, ascending by weight."""
+    def holds(self, giver: int, taker: int) -> list[Sequence[tuple[int, int]]]:
+        """What one broker could give to another: of its own, then what it took; each ascending by weight."""
         if not self.takes[taker]:
-            return [entry for entry in self.gone[taker] if self.at[entry[1]] == giver]
-        if not self.gives[giver]:
-            return self.took[giver]
-        offers = self.kept[giver][-self.task.window :]
-        return sorted((*offers, *self.took[giver])) if self.took[giver] else offers
+            return [[], [entry for entry in self.gone[taker] if self.at[entry[1]] == giver]]
+        own = self.kept[giver][-self.task.window :] if self.gives[giver] else []
+        return [own, self.took[giver]]
 
     def givers(self, broker: int) -> list[int]:
         """Who could give to a broker, the least level first."""
@@ -399,10 +397,10 @@ class _Board:
 
     def single(self, giver: int, taker: int, least: int, most: int) -> Iterator[tuple[int, Change]]:
         """Moves of one replica whose weight is near what is needed."""
-        entries = self.holds(giver, taker)
-        for weight, row in self.near(entries, least, most):
-            if self.allowed(row, taker):
-                yield weight, ((row, taker),)
+        for entries in self.holds(giver, taker):
+            for weight, row in self.near(entries, least, most):
+                if self.allowed(row, taker):
+                    yield weight, ((row, taker),)
 
     def near(self, entries: Sequence[tuple[int, int]], least: int, most: int) -> Iterator[tuple[int, int]]:
         """The entries whose weights are next to a wanted one: from the least that is enough upwards, and
@@ -414,15 +412,19 @@ class _Board:
 
     def exchange(self, giver: int, taker: int, least: int, most: int) -> Iterator[tuple[int, Change]]:
         """Two replicas change places; the difference of their weights is near what is needed."""
-        back = self.holds(taker, giver)
-        if not back:
+        backs = self.holds(taker, giver)
+        if not any(backs):
             return
-        for weight, row in self.holds(giver, taker):
-            place = bisect_left(back, (weight - least + 1, -1))
-            for other_weight, other in back[max(0, place - 2) : place + 1]:
-                net = weight - other_weight
-                if 0 < net <= max(least, most) and self.allowed(row, taker, other):
-                    yield net, ((row, taker), (other, giver))
+        for theirs, entries in enumerate(self.holds(giver, taker)):
+            for weight, row in entries:
+                for ours, back in enumerate(backs):
+                    if not (theirs or ours) and self.limit < math.inf:
+                        continue  # two replicas leave home, and that costs bytes
+                    place = bisect_left(back, (weight - least + 1, -1))
+                    for other_weight, other in back[max(0, place - 2) : place + 1]:
+                        net = weight - other_weight
+                        if 0 < net <= max(least, most) and self.allowed(row, taker, other):
+                            yield net, ((row, taker), (other, giver))
 
     # The search
 
