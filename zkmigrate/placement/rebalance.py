@@ -1,7 +1,7 @@
 """``rebalance`` and ``scale``: brokers that are too full give replicas to those that are not.
 
 The sources are brokers with too few free bytes, or in ``scale`` every old broker; only they give. The takers
-are the other brokers, or in ``scale`` the new ones; only they take.
+are the other brokers, or in ``scale`` the new ones; only they take. With ``any_broker`` all are both.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def rebalance(cluster: Cluster, request: Rebalance) -> Plan | Refused:
     """The moves that bring the chosen brokers' free bytes, or load, together for few bytes.
 
     With tolerance 0 the best of ``SWEEP`` counts: by range, then by standard deviation; where the range is
-    within ``LEVEL``, by bytes moved. Same input, same plan. Refused: a broker that is gone or left out; no
+    within ``LEVEL``, by bytes moved, and the first cheap one ends the sweep. Same input, same plan. Refused: a broker that is gone or left out; no
     new broker in ``scale``; a partition without a size, or without a rate where rates count.
     """
     choice = chosen(cluster, request.choice)
@@ -218,9 +218,7 @@ def _swept(task: Task, gauge: _Gauge, request: Rebalance) -> tuple[Found, str]:
             continue
         if best and spent >= request.effort * SWEEP_STEPS:
             return refined(*best[1:]), f"effort {request.effort} ended the search at tolerance {tolerance:g}"
-        bounded = replace(
-            task, lowest=math.ceil(gauge.mean - reach), highest=math.floor(gauge.mean + reach)
-        )
+        bounded = replace(task, lowest=math.ceil(gauge.mean - reach), highest=math.floor(gauge.mean + reach))
         found = search(bounded)
         nearest = found.reach
         spent += found.spent

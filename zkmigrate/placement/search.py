@@ -1,11 +1,12 @@
 """The search for few replica moves that bring the levels of brokers close together.
 
-A level is what a broker has to spare, free bytes for one. Sources give replicas and takers take them. No
-broker does both: so a taker's space only shrinks, and a plan whose end fits is one that fits in every order.
+A level is what a broker has to spare, free bytes for one. Sources give replicas and takers take them; a
+broker may do both. What it gives makes no room for what it takes: so a plan that is found fits in every order.
 
 The search narrows a corridor of levels step by step. At each step it mends the brokers outside: it moves a
-replica, takes a move back, sends one elsewhere, or lets two replicas change places. Last it makes the plan
-cheaper inside the corridor that was reached.
+replica, takes a move back, sends one elsewhere, or lets two replicas change places. Then it makes the plan
+cheaper inside the corridor that was reached. The best answer is refined: it takes one move back at a time and
+mends what that leaves, and then narrows the corridor for no more bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ NEAR = 3
 SHIFTS = 4
 """How many corridors of one width are tried."""
 
-REFINING = 20_000
+REFINING = 3_000
 """How many changes are looked for where an answer is refined, shared out over the brokers."""
 
 FINEST = 512
@@ -189,6 +190,7 @@ class _Board:
         self.reach = 0.0
         self.low = self.high = 0
         self.log: list[tuple[int, int]] = []
+        # What the plan moves, what it may move, and a replica that does not move.
         self.bytes = 0
         self.limit: float = math.inf
         self.barred = -1
