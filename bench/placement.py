@@ -2,8 +2,8 @@
 ``python -m bench.placement``.
 
 Each input is made from a seed. The solver tells the fewest bytes that reach the plan's range, and the least
-range that the plan's bytes reach: once by the moves that the options allow, with ``--any`` also by every move
-of every replica. Its time is limited, so its bound is told beside its answer. ``--large`` measures
+range that the plan's bytes reach, by the moves that the options allow. With ``--any`` both may move
+every replica to any broker. Its time is limited, so its bound is told beside its answer. ``--large`` measures
 large clusters instead, each in a process of its own. ``--clusters`` tries the rules that no plan breaks.
 """
 
@@ -145,7 +145,8 @@ def compared(shape: Shape, seed: int, limit_s: float, every: bool) -> dict[str, 
     least = shape.request.partition_size_threshold * MIB
     local = shape.request.locality_scoped
     if every:
-        sources = takers = list(cluster.brokers)
+        sources = tuple(cluster.brokers)
+        takers = list(sources)
     fewest = solve(cluster, sources, takers, least=least, local=local, width=width, limit_s=limit_s)
     if fewest:
         found["bytes / solver's"] = plan.bytes / fewest.value
@@ -199,7 +200,7 @@ def one_large(kind: Mapping[str, Any], scale: bool, threshold: float) -> None:
 @click.command()
 @click.option("--seeds", default=4, show_default=True, help="Inputs of each shape.")
 @click.option("--limit-s", default=20.0, show_default=True, help="Seconds for one question to the solver.")
-@click.option("--any", "every", is_flag=True, help="Ask the solver for every move of every replica too.")
+@click.option("--any", "every", is_flag=True, help="Plan with --any-broker; the solver may do the same.")
 @click.option("--large", "is_large", is_flag=True, help="Measure the large clusters instead.")
 @click.option("--clusters", default=0, help="Try the rules on so many random clusters instead.")
 @out_option

@@ -43,8 +43,9 @@ def rebalance(cluster: Cluster, request: Rebalance) -> Plan | Refused:
     """The moves that bring the chosen brokers' free bytes, or load, together for few bytes.
 
     With tolerance 0 the best of ``SWEEP`` counts: by range, then by standard deviation; where the range is
-    within ``LEVEL``, by bytes moved, and the first cheap one ends the sweep. Same input, same plan. Refused: a broker that is gone or left out; no
-    new broker in ``scale``; a partition without a size, or without a rate where rates count.
+    within ``LEVEL``, by bytes moved, and a cheap one ends the sweep. Same input, same plan. Refused: a broker
+    that is gone or left out; no new broker in ``scale``; a partition without a size, or without a rate where
+    rates count.
     """
     choice = chosen(cluster, request.choice)
     if isinstance(choice, Refused):
@@ -92,9 +93,9 @@ def rebalance(cluster: Cluster, request: Rebalance) -> Plan | Refused:
 def offload_targets(cluster: Cluster, brokers: Sequence[int], request: Rebalance) -> tuple[int, ...]:
     """The brokers that give replicas away.
 
-    ``any_broker``: all. ``scale``: every old one. Else with ``storage_threshold_gb`` every old one with fewer free GiB; else those
-    below the harmonic mean of free bytes by more than ``storage_threshold``. Where rates count, those whose
-    level is that much below the mean.
+    ``any_broker``: all. ``scale``: every old one. Else with ``storage_threshold_gb`` every old one with fewer
+    free GiB; else those below the harmonic mean of free bytes by more than ``storage_threshold``. Where rates
+    count, those whose level is that much below the mean.
     """
     if request.any_broker:
         return tuple(brokers)

@@ -1,7 +1,7 @@
 """The search for few replica moves that bring the levels of brokers close together.
 
 A level is what a broker has to spare, free bytes for one. Sources give replicas and takers take them; a
-broker may do both. What it gives makes no room for what it takes: so a plan that is found fits in every order.
+broker may do both. What it gives makes no room for what it takes: so every order of a plan has room.
 
 The search narrows a corridor of levels step by step. At each step it mends the brokers outside: it moves a
 replica, takes a move back, sends one elsewhere, or lets two replicas change places. Then it makes the plan
