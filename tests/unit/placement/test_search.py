@@ -123,7 +123,7 @@ def test_a_refined_answer_moves_no_more_bytes_and_is_no_wider() -> None:
         chance = random.Random(seed)
         held = {one: [chance.randint(5_000, 60_000) for _ in range(8)] for one in range(5)}
         levels = [chance.randint(0, 400_000) for _ in held]
-        asked = task(levels, held, list(held), room=[10**6] * 5, enough=seed % 2 * 4_000)
+        asked = task(levels, held, list(held), room=[10**6] * 5, enough=seed % 2 * 20_000)
         found = search(asked)
         better = refined(asked, found)
         before, after = (sum(asked.replicas.size[row] for row in one.moves) for one in (found, better))
