@@ -314,24 +314,21 @@ def _rollout(options: dict[str, Any]) -> Rollout:
 
 def _useless(needed: str, *names: str) -> None:
     """UsageError where one of these options is given, and the one that it belongs to is not."""
-    from zkmigrate.errors import UsageError
-
-    context = click.get_current_context()
-    for name in names:
-        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise UsageError(
-                f"--{name.replace('_', '-')} has no effect without {needed}. Next: add that option"
-            )
+    _no_effect(names, f"without {needed}. Next: add that option")
 
 
 def _excluded(given: str, *names: str) -> None:
     """UsageError where one of these options is given beside one that leaves it without effect."""
+    _no_effect(names, f"with {given}. Next: drop one of them")
+
+
+def _no_effect(names: tuple[str, ...], why: str) -> None:
     from zkmigrate.errors import UsageError
 
     context = click.get_current_context()
     for name in names:
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise UsageError(f"--{name.replace('_', '-')} has no effect with {given}. Next: drop one of them")
+            raise UsageError(f"--{name.replace('_', '-')} has no effect {why}")
 
 
 def _many(texts: tuple[str, ...]) -> tuple[str, ...]:
