@@ -2,8 +2,8 @@
 ``python -m bench.placement``.
 
 Each input is made from a seed. The solver tells the fewest bytes that reach the plan's range, and the least
-range that the plan's bytes reach: once by the moves that the options allow, with ``--any`` also by every move
-of every replica. Its time is limited, so its bound is told beside its answer. ``--large`` measures
+range that the plan's bytes reach, by the moves that the options allow. With ``--any`` both may move
+every replica to any broker. Its time is limited, so its bound is told beside its answer. ``--large`` measures
 large clusters instead, each in a process of its own. ``--clusters`` tries the rules that no plan breaks.
 """
 
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,9 @@ SHAPES = {
     "scale by two": Shape(
         {"racks": 6, "brokers": 12, "partitions": 120, "new": 2}, Rebalance(scale=True, partition_limit=ALL)
     ),
+    "few": Shape({"brokers": 6, "partitions": 24}),
+    "few, two replicas": Shape({"racks": 4, "brokers": 8, "partitions": 30, "rf": 2}),
+    "few, one replica": Shape({"racks": 0, "brokers": 8, "partitions": 40, "rf": 1}),
 }
 
 LARGE = {
@@ -116,7 +119,8 @@ def range_of(free: Mapping[int, int]) -> int:
 def compared(shape: Shape, seed: int, limit_s: float, every: bool) -> dict[str, float] | None:
     """The figures of one input; None where there was nothing to move."""
     cluster = made(seed, **shape.cluster)
-    runs = [ours(cluster, shape.request) for _ in range(CALLS)]
+    request = replace(shape.request, scale=False, any_broker=True) if every else shape.request
+    runs = [ours(cluster, request) for _ in range(CALLS)]
     plan, seconds = runs[0][0], min(took for _, took in runs)
     if not plan.moves:
         return None
@@ -140,20 +144,17 @@ def compared(shape: Shape, seed: int, limit_s: float, every: bool) -> dict[str, 
         takers = [one for one in takers if cluster.brokers[one].new]
     least = shape.request.partition_size_threshold * MIB
     local = shape.request.locality_scoped
-    whom = {"": (sources, takers, least, local)}
     if every:
-        whom["any: "] = (tuple(cluster.brokers), list(cluster.brokers), 0, False)
-    for name, (givers, others, smallest, same) in whom.items():
-        fewest = solve(cluster, givers, others, least=smallest, local=same, width=width, limit_s=limit_s)
-        if fewest:
-            found[f"{name}bytes / solver's"] = plan.bytes / fewest.value
-            found[f"{name}bytes / bound"] = plan.bytes / fewest.bound
-        narrowest = solve(
-            cluster, givers, others, least=smallest, local=same, moved=plan.bytes, limit_s=limit_s
-        )
-        if narrowest and narrowest.bound > 0:
-            found[f"{name}range / solver's"] = width / narrowest.value
-            found[f"{name}range / bound"] = width / narrowest.bound
+        sources = tuple(cluster.brokers)
+        takers = list(sources)
+    fewest = solve(cluster, sources, takers, least=least, local=local, width=width, limit_s=limit_s)
+    if fewest:
+        found["bytes / solver's"] = plan.bytes / fewest.value
+        found["bytes / bound"] = plan.bytes / fewest.bound
+    narrowest = solve(cluster, sources, takers, least=least, local=local, moved=plan.bytes, limit_s=limit_s)
+    if narrowest and narrowest.bound > 0:
+        found["range / solver's"] = width / narrowest.value
+        found["range / bound"] = width / narrowest.bound
     return found
 
 
@@ -199,7 +200,7 @@ def one_large(kind: Mapping[str, Any], scale: bool, threshold: float) -> None:
 @click.command()
 @click.option("--seeds", default=4, show_default=True, help="Inputs of each shape.")
 @click.option("--limit-s", default=20.0, show_default=True, help="Seconds for one question to the solver.")
-@click.option("--any", "every", is_flag=True, help="Ask the solver for every move of every replica too.")
+@click.option("--any", "every", is_flag=True, help="Plan with --any-broker; the solver may do the same.")
 @click.option("--large", "is_large", is_flag=True, help="Measure the large clusters instead.")
 @click.option("--clusters", default=0, help="Try the rules on so many random clusters instead.")
 @out_option

@@ -155,6 +155,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         "--storage-threshold-gb", "storage_threshold_gb", "GIB", "A broker gives if less is free. 0: off.", 0,
         least=0,
     )  # fmt: skip
+    @click.option("--any-broker", is_flag=True, help="Every broker gives and takes, whatever is free.")
     @_moving
     @_written
     def rebalance(**options: Any) -> None:
@@ -313,7 +314,9 @@ def _rebalance(options: dict[str, Any], *, scale: bool) -> Any:
 
     names = ["tolerance", "partition_limit", "partition_size_threshold", "locality_scoped", "effort"]
     if not scale:
-        names += ["storage_threshold", "storage_threshold_gb"]
+        if options["any_broker"]:
+            _excluded("--any-broker", "storage_threshold", "storage_threshold_gb")
+        names += ["storage_threshold", "storage_threshold_gb", "any_broker"]
     given = {name: options[name] for name in names}
     balance = Balance(options["balance"])
     return Rebalance(_choice(options), _rollout(options), scale=scale, balance=balance, **given)
@@ -364,14 +367,21 @@ def _rollout(options: dict[str, Any]) -> Rollout:
 
 def _useless(needed: str, *names: str) -> None:
     """UsageError where one of these options is given, and the one that it belongs to is not."""
+    _no_effect(names, f"without {needed}. Next: add that option")
+
+
+def _excluded(given: str, *names: str) -> None:
+    """UsageError where one of these options is given beside one that leaves it without effect."""
+    _no_effect(names, f"with {given}. Next: drop one of them")
+
+
+def _no_effect(names: tuple[str, ...], why: str) -> None:
     from zkmigrate.errors import UsageError
 
     context = click.get_current_context()
     for name in names:
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise UsageError(
-                f"--{name.replace('_', '-')} has no effect without {needed}. Next: add that option"
-            )
+            raise UsageError(f"--{name.replace('_', '-')} has no effect {why}")
 
 
 def _many(texts: tuple[str, ...]) -> tuple[str, ...]:

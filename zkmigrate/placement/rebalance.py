@@ -1,7 +1,7 @@
 """``rebalance`` and ``scale``: brokers that are too full give replicas to those that are not.
 
 The sources are brokers with too few free bytes, or in ``scale`` every old broker; only they give. The takers
-are the other brokers, or in ``scale`` the new ones; only they take.
+are the other brokers, or in ``scale`` the new ones; only they take. With ``any_broker`` all are both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from zkmigrate.placement.constraints import racks_needed
 from zkmigrate.placement.order import after as free_after
 from zkmigrate.placement.plan import Notice, Plan, Reassignment, Refused
 from zkmigrate.placement.request import GIB, MIB, Balance, Rebalance
-from zkmigrate.placement.search import Found, Replicas, Task, search
+from zkmigrate.placement.search import Found, Replicas, Task, refined, search
+from zkmigrate.placement.statistics import lower_bound
 from zkmigrate.placement.validation import Chosen, additions_only, chosen, sizes_missing
 
 SWEEP = tuple(hundredth / 100 for hundredth in range(98, 0, -1))
@@ -24,6 +25,9 @@ SWEEP = tuple(hundredth / 100 for hundredth in range(98, 0, -1))
 
 LEVEL = 2 * SWEEP[-1]
 """A range of this share of the mean is inside the narrowest tolerance: narrower costs bytes for nothing."""
+
+CHEAP = 1.02
+"""The sweep ends at a level answer that moves at most so many times the bytes that any one needs."""
 
 SWEEP_STEPS = 4_000
 """Changes that the search looks for, by one ``effort``, before it stops to try further tolerances."""
@@ -39,8 +43,9 @@ def rebalance(cluster: Cluster, request: Rebalance) -> Plan | Refused:
     """The moves that bring the chosen brokers' free bytes, or load, together for few bytes.
 
     With tolerance 0 the best of ``SWEEP`` counts: by range, then by standard deviation; where the range is
-    within ``LEVEL``, by bytes moved. Same input, same plan. Refused: a broker that is gone or left out; no
-    new broker in ``scale``; a partition without a size, or without a rate where rates count.
+    within ``LEVEL``, by bytes moved, and a cheap one ends the sweep. Same input, same plan. Refused: a broker
+    that is gone or left out; no new broker in ``scale``; a partition without a size, or without a rate where
+    rates count.
     """
     choice = chosen(cluster, request.choice)
     if isinstance(choice, Refused):
@@ -67,7 +72,8 @@ def rebalance(cluster: Cluster, request: Rebalance) -> Plan | Refused:
     takers = tuple(
         broker
         for broker in choice.brokers
-        if broker not in sources and (cluster.brokers[broker].new or not request.scale)
+        if request.any_broker
+        or (broker not in sources and (cluster.brokers[broker].new or not request.scale))
     )
     if not sources or not takers:
         missing = "no chosen broker is a source" if not sources else "every chosen broker is a source"
@@ -87,10 +93,12 @@ def rebalance(cluster: Cluster, request: Rebalance) -> Plan | Refused:
 def offload_targets(cluster: Cluster, brokers: Sequence[int], request: Rebalance) -> tuple[int, ...]:
     """The brokers that give replicas away.
 
-    ``scale``: every old one. Else with ``storage_threshold_gb`` every old one with fewer free GiB; else those
-    below the harmonic mean of free bytes by more than ``storage_threshold``. Where rates count, those whose
-    level is that much below the mean.
+    ``any_broker``: all. ``scale``: every old one. Else with ``storage_threshold_gb`` every old one with fewer
+    free GiB; else those below the harmonic mean of free bytes by more than ``storage_threshold``. Where rates
+    count, those whose level is that much below the mean.
     """
+    if request.any_broker:
+        return tuple(brokers)
     old = [broker for broker in brokers if not cluster.brokers[broker].new]
     if request.scale or not old:
         return tuple(old)
@@ -202,7 +210,7 @@ def _swept(task: Task, gauge: _Gauge, request: Rebalance) -> tuple[Found, str]:
     A tolerance that the one before never came near finds the same, so it is passed over.
     """
     tolerances = (request.tolerance,) if request.tolerance else SWEEP
-    best: tuple[tuple[float, float, int], Found] | None = None
+    best: tuple[tuple[float, float, int], Task, Found] | None = None
     spent, cut = 0, False
     nearest = math.inf
     for tolerance in tolerances:
@@ -210,18 +218,19 @@ def _swept(task: Task, gauge: _Gauge, request: Rebalance) -> tuple[Found, str]:
         if reach >= nearest:
             continue
         if best and spent >= request.effort * SWEEP_STEPS:
-            return best[1], f"effort {request.effort} ended the search at tolerance {tolerance:g}"
-        found = search(
-            replace(task, lowest=math.ceil(gauge.mean - reach), highest=math.floor(gauge.mean + reach))
-        )
+            return refined(*best[1:]), f"effort {request.effort} ended the search at tolerance {tolerance:g}"
+        bounded = replace(task, lowest=math.ceil(gauge.mean - reach), highest=math.floor(gauge.mean + reach))
+        found = search(bounded)
         nearest = found.reach
         spent += found.spent
         cut |= found.spent >= task.steps
         value = _value(task, found)
         if best is None or value < best[0]:
-            best = value, found
+            best = value, bounded, found
+        if request.balance is Balance.STORAGE and _cheapest(task, value):
+            break
     assert best
-    return best[1], f"the search ended after {task.steps} looks" if cut else ""
+    return refined(*best[1:]), f"the search ended after {task.steps} looks" if cut else ""
 
 
 def _value(task: Task, found: Found) -> tuple[int, float, int]:
@@ -232,6 +241,12 @@ def _value(task: Task, found: Found) -> tuple[int, float, int]:
     if range_ <= task.enough:
         return task.enough, 0.0, moved
     return range_, statistics.pstdev(levels), moved
+
+
+def _cheapest(task: Task, value: tuple[int, float, int]) -> bool:
+    """Whether an answer is level, and no other one can be much cheaper."""
+    free = [task.level[broker] for broker in task.ranked]
+    return value[0] <= task.enough and value[2] <= CHEAP * lower_bound(free, task.enough)
 
 
 def _moves(cluster: Cluster, choice: Chosen, task: Task, found: Found) -> tuple[Reassignment, ...]:

@@ -77,7 +77,8 @@ class Rebalance:
     """``rebalance``, and ``scale`` when ``scale`` is true.
 
     storage_threshold: a broker whose free bytes are below the harmonic mean by more than this share gives
-    replicas away. storage_threshold_gb: one below so many GiB does; it wins. tolerance: how far one move may
+    replicas away. storage_threshold_gb: one below so many GiB does; it wins. any_broker: instead of both
+    thresholds, every broker gives and takes; not with ``scale``. tolerance: how far one move may
     take a broker from the mean, as a share of it; 0 tries all. partition_limit: how many of the largest
     partitions of a source are looked at in a pass. partition_size_threshold: MiB, no smaller partition moves.
     locality_scoped: a replica stays in its rack. effort: how often the search may begin again; 0 is the first
@@ -89,6 +90,7 @@ class Rebalance:
     scale: bool = False
     storage_threshold: float = 0.20
     storage_threshold_gb: int = 0
+    any_broker: bool = False
     tolerance: float = 0.0
     partition_limit: int = 30
     partition_size_threshold: int = 512

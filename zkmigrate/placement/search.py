@@ -1,15 +1,17 @@
 """The search for few replica moves that bring the levels of brokers close together.
 
-A level is what a broker has to spare, free bytes for one. Sources give replicas and takers take them. No
-broker does both: so a taker's space only shrinks, and a plan whose end fits is one that fits in every order.
+A level is what a broker has to spare, free bytes for one. Sources give replicas and takers take them; a
+broker may do both. What it gives makes no room for what it takes: so every order of a plan has room.
 
 The search narrows a corridor of levels step by step. At each step it mends the brokers outside: it moves a
-replica, takes a move back, sends one elsewhere, or lets two replicas change places. Last it makes the plan
-cheaper inside the corridor that was reached.
+replica, takes a move back, sends one elsewhere, or lets two replicas change places. Then it makes the plan
+cheaper inside the corridor that was reached. The best answer is refined: it takes one move back at a time and
+mends what that leaves, and then narrows the corridor for no more bytes.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +26,9 @@ NEAR = 3
 
 SHIFTS = 4
 """How many corridors of one width are tried."""
+
+REFINING = 3_000
+"""How many changes are looked for where an answer is refined, shared out over the brokers."""
 
 FINEST = 512
 """A corridor that cannot be narrowed by this part of it is the last."""
@@ -91,7 +96,7 @@ Change = tuple[tuple[int, int], ...]
 def search(task: Task) -> Found:
     """The moves that bring the levels together as far as this search can."""
     board = _Board(task)
-    board.narrow()
+    board.narrow(task.enough)
     board.cheapen()
     return Found(
         dict(sorted(board.moved().items())),
@@ -99,6 +104,17 @@ def search(task: Task) -> Found:
         task.steps - board.steps,
         board.reach,
     )
+
+
+def refined(task: Task, found: Found) -> Found:
+    """The same answer for fewer bytes, then a narrower one for no more. task: what was searched."""
+    board = _Board(task)
+    for row, to in found.moves.items():
+        board.go(row, to)
+    board.steps = REFINING // len(task.level)
+    board.refit()
+    board.tighten()
+    return Found(dict(sorted(board.moved().items())), tuple(board.level), found.spent, found.reach)
 
 
 def edges(task: Task, width: int) -> range:
@@ -150,9 +166,12 @@ class _Board:
         self.room = list(task.room)
         self.sets = [list(replicas) for replicas in task.sets]
         self.at = list(task.replicas.home)
-        self.is_source = [False] * len(self.level)
+        self.gives = [False] * len(self.level)
         for broker in task.sources:
-            self.is_source[broker] = True
+            self.gives[broker] = True
+        self.takes = [False] * len(self.level)
+        for broker in task.takers:
+            self.takes[broker] = True
         # By broker, ascending by weight: what a source still holds and what it gave, what a taker took.
         self.kept: list[list[tuple[int, int]]] = [[] for _ in self.level]
         self.gone: list[list[tuple[int, int]]] = [[] for _ in self.level]
@@ -171,6 +190,10 @@ class _Board:
         self.reach = 0.0
         self.low = self.high = 0
         self.log: list[tuple[int, int]] = []
+        # What the plan moves, what it may move, and a replica that does not move.
+        self.bytes = 0
+        self.limit: float = math.inf
+        self.barred = -1
 
     def moved(self) -> dict[int, int]:
         """By replica, the broker that it moved to."""
@@ -191,6 +214,8 @@ class _Board:
         replicas = self.sets[partition]
         if broker in replicas:
             return False
+        if broker in task.sets[partition] and broker != task.replicas.home[row]:
+            return False  # the replica that was there could stay, for fewer bytes
         rack = task.racks[broker]
         if rack == task.racks[self.at[row]]:
             return True
@@ -201,30 +226,26 @@ class _Board:
         others.add(rack)
         return len(others) >= task.needed[partition]
 
-    def offered(self, row: int, broker: int, other: int | None) -> bool:
+    def offered(self, change: Change) -> bool:
         """Whether every replica that a source gave was among the heaviest it had left, after a change."""
         homes = self.task.replicas.home
-        out = back = None
-        for one, to in ((row, broker), *(() if other is None else ((other, self.at[row]),))):
-            if self.at[one] == homes[one]:
-                out = one
-            elif to == homes[one]:
-                back = one
-        if out is None and back is None:
-            return True
-        # Whoever comes back comes back to where the other one leaves: a source takes nothing else.
-        gone = self.gone[homes[out if out is not None else back]]  # type: ignore[index]
-        count = len(gone) + (out is not None) - (back is not None)
-        lightest = next((self.rank[one] for _, one in gone if one != back), -1)
-        if out is not None:
-            lightest = max(lightest, self.rank[out])
-        # Of the replicas heavier than the lightest that left, so many are left.
-        return lightest - (count - 1) < self.task.window
+        left = {homes[row] for row, to in change if (self.at[row] == homes[row]) != (to == homes[row])}
+        for home in left:
+            out = [row for row, _ in change if self.at[row] == home == homes[row]]
+            back = [row for row, to in change if to == home == homes[row]]
+            gone = self.gone[home]
+            lightest = next((self.rank[row] for _, row in gone if row not in back), -1)
+            lightest = max([lightest, *(self.rank[row] for row in out)])
+            # Of the replicas heavier than the lightest that left, so many are left.
+            if lightest - (len(gone) + len(out) - len(back) - 1) >= self.task.window:
+                return False
+        return True
 
     # Changes
 
     def go(self, row: int, broker: int) -> None:
         """Put a replica on a broker."""
+        self.bytes += self.cost(row, broker)
         replicas = self.task.replicas
         weight, size, home, before = (
             replicas.weight[row],
@@ -238,15 +259,15 @@ class _Board:
             insort(self.gone[home], entry)
         else:
             del self.took[before][bisect_left(self.took[before], entry)]
+            self.room[before] += size
         if broker == home:
             del self.gone[home][bisect_left(self.gone[home], entry)]
             insort(self.kept[home], entry)
         else:
             insort(self.took[broker], entry)
+            self.room[broker] -= size
         self.level[before] += weight
-        self.room[before] += size
         self.level[broker] -= weight
-        self.room[broker] -= size
         self.sets[replicas.partition[row]][replicas.slot[row]] = broker
         self.at[row] = broker
 
@@ -278,42 +299,50 @@ class _Board:
         replicas = task.replicas
         if other is not None and replicas.partition[row] == replicas.partition[other]:
             return False
+        if self.barred in (row, other):
+            return False
         net = replicas.weight[row] - (replicas.weight[other] if other is not None else 0)
-        bytes_ = replicas.size[row] - (replicas.size[other] if other is not None else 0)
-        for one, up, size in ((giver, net, -bytes_), (broker, -net, bytes_)):
-            if self.is_source[one]:
-                if up > 0 and self.level[one] + up > task.highest:
-                    return False
-            elif (up < 0 and self.level[one] + up < task.lowest) or size > self.room[one]:
+        for one, up in ((giver, net), (broker, -net)):
+            if up > 0 and self.gives[one] and self.level[one] + up > task.highest:
                 return False
+            if up < 0 and self.takes[one] and self.level[one] + up < task.lowest:
+                return False
+        if self.taken(row, broker) - self.taken(other, broker) > max(0, self.room[broker]):
+            return False
+        if self.taken(other, giver) - self.taken(row, giver) > max(0, self.room[giver]):
+            return False
         if not self.fits(row, broker) or (other is not None and not self.fits(other, giver)):
             return False
-        return self.offered(row, broker, other)
+        return self.offered(((row, broker),) if other is None else ((row, broker), (other, giver)))
 
-    def holds(self, giver: int, taker: int) -> Sequence[tuple[int, int]]:
-        """What one broker could give to another, ascending by weight."""
-        if self.is_source[giver]:
-            return self.kept[giver][-self.task.window :]
-        if self.is_source[taker]:
-            return [entry for entry in self.gone[taker] if self.at[entry[1]] == giver]
-        return self.took[giver]
+    def taken(self, row: int | None, broker: int) -> int:
+        """The bytes of a broker's room that a replica takes there: none at home, where it was before."""
+        replicas = self.task.replicas
+        return 0 if row is None or replicas.home[row] == broker else replicas.size[row]
+
+    def holds(self, giver: int, taker: int) -> list[Sequence[tuple[int, int]]]:
+        """What one broker could give to another: of its own, then what it took; each ascending by weight."""
+        if not self.takes[taker]:
+            return [[], [entry for entry in self.gone[taker] if self.at[entry[1]] == giver]]
+        own = self.kept[giver][-self.task.window :] if self.gives[giver] else []
+        return [own, self.took[giver]]
 
     def givers(self, broker: int) -> list[int]:
         """Who could give to a broker, the least level first."""
-        if self.is_source[broker]:
-            return self.foremost(nsmallest, {self.at[row] for _, row in self.gone[broker]}, broker)
-        others = [taker for taker in self.task.takers if taker != broker and self.took[taker]]
-        return [
-            *self.foremost(nsmallest, self.task.sources, broker),
-            *self.foremost(nsmallest, others, broker),
-        ]
+        found: list[int] = []
+        if self.gives[broker]:
+            found += self.foremost(nsmallest, {self.at[row] for _, row in self.gone[broker]}, broker)
+        if self.takes[broker]:
+            others = [taker for taker in self.task.takers if taker != broker and self.took[taker]]
+            found += self.foremost(nsmallest, (one for one in self.task.sources if one != broker), broker)
+            found += self.foremost(nsmallest, others, broker)
+        return list(dict.fromkeys(found))
 
     def takers(self, broker: int) -> list[int]:
         """Who could take from a broker, the most level first."""
-        takers = [taker for taker in self.task.takers if taker != broker]
-        if not self.is_source[broker]:
-            homes = {self.task.replicas.home[row] for _, row in self.took[broker]}
-            takers += homes
+        takers = {taker for taker in self.task.takers if taker != broker}
+        if self.takes[broker]:
+            takers |= {self.task.replicas.home[row] for _, row in self.took[broker]}
         return self.foremost(nlargest, takers, broker)
 
     def foremost(self, pick: _Pick, partners: Iterable[int], broker: int) -> list[int]:
@@ -352,27 +381,28 @@ class _Board:
                     - self.outside(self.level[giver])
                     - self.outside(self.level[taker])
                 )
-                if gain >= 0:
+                cost = sum(self.cost(row, to) for row, to in change)
+                if gain >= 0 or self.bytes + cost > self.limit:
                     continue
                 self.seen(giver, taker, net)
-                value = 2 * gain + self.price * sum(self.cost(row, to) for row, to in change)
+                value = 2 * gain + self.price * cost
                 if found is None or (value, change) < found:
                     found = value, change
         return found
 
     def seen(self, giver: int, taker: int, net: int) -> None:
         """Note how far from the mean a change leads."""
-        if self.is_source[giver]:
+        if self.gives[giver]:
             self.reach = max(self.reach, self.level[giver] + net - self.mean)
-        if not self.is_source[taker]:
+        if self.takes[taker]:
             self.reach = max(self.reach, self.mean - self.level[taker] + net)
 
     def single(self, giver: int, taker: int, least: int, most: int) -> Iterator[tuple[int, Change]]:
         """Moves of one replica whose weight is near what is needed."""
-        entries = self.holds(giver, taker)
-        for weight, row in self.near(entries, least, most):
-            if self.allowed(row, taker):
-                yield weight, ((row, taker),)
+        for entries in self.holds(giver, taker):
+            for weight, row in self.near(entries, least, most):
+                if self.allowed(row, taker):
+                    yield weight, ((row, taker),)
 
     def near(self, entries: Sequence[tuple[int, int]], least: int, most: int) -> Iterator[tuple[int, int]]:
         """The entries whose weights are next to a wanted one: from the least that is enough upwards, and
@@ -384,26 +414,30 @@ class _Board:
 
     def exchange(self, giver: int, taker: int, least: int, most: int) -> Iterator[tuple[int, Change]]:
         """Two replicas change places; the difference of their weights is near what is needed."""
-        back = self.holds(taker, giver)
-        if not back:
+        backs = self.holds(taker, giver)
+        if not any(backs):
             return
-        for weight, row in self.holds(giver, taker):
-            place = bisect_left(back, (weight - least + 1, -1))
-            for other_weight, other in back[max(0, place - 2) : place + 1]:
-                net = weight - other_weight
-                if 0 < net <= max(least, most) and self.allowed(row, taker, other):
-                    yield net, ((row, taker), (other, giver))
+        for theirs, entries in enumerate(self.holds(giver, taker)):
+            for weight, row in entries:
+                for ours, back in enumerate(backs):
+                    if not (theirs or ours) and self.limit < math.inf:
+                        continue  # two replicas leave home, and that costs bytes
+                    place = bisect_left(back, (weight - least + 1, -1))
+                    for other_weight, other in back[max(0, place - 2) : place + 1]:
+                        net = weight - other_weight
+                        if 0 < net <= max(least, most) and self.allowed(row, taker, other):
+                            yield net, ((row, taker), (other, giver))
 
     # The search
 
-    def narrow(self) -> None:
-        """Narrow the corridor until nothing narrows it any more."""
+    def narrow(self, enough: int) -> None:
+        """Narrow the corridor to this width, or until nothing narrows it any more."""
         step = 2
         while step <= FINEST and self.steps > 0:
             low, high = self.span()
-            if high - low <= self.task.enough:
+            if high - low <= enough:
                 return
-            if not self.confine(max(self.task.enough, (high - low) * (step - 1) // step)):
+            if not self.confine(max(enough, (high - low) * (step - 1) // step)):
                 step *= 2
 
     def confine(self, width: int) -> bool:
@@ -482,3 +516,33 @@ class _Board:
             if replicas.size[other] < replicas.size[row] and self.allowed(other, at, row):
                 return (other, at), (row, home)
         return None
+
+    def refit(self) -> None:
+        """Take moves back and mend what that leaves outside the corridor, where both save bytes."""
+        least, most = self.span()
+        width = max(most - least, self.task.enough)
+        among = edges(self.task, width)
+        edge = cheapest(self.task, width, among) if among else least
+        low = max(most - width, min(least, edge))
+        again = True
+        while again:
+            again = False
+            for row in sorted(self.moved(), key=lambda row: (-self.task.replicas.size[row], row)):
+                home = self.task.replicas.home[row]
+                if self.steps <= 0:
+                    return
+                if self.at[row] == home or not self.allowed(row, home):
+                    continue
+                mark, self.limit = len(self.log), self.bytes - 1
+                self.make(((row, home),))
+                self.barred = row
+                if self.mend(low, low + width):
+                    again = True
+                else:
+                    self.back_to(mark)
+                self.barred = -1
+
+    def tighten(self) -> None:
+        """Narrow the corridor for no more bytes."""
+        self.limit = self.bytes
+        self.narrow(0)

@@ -126,6 +126,16 @@ def test_every_option_of_rebalance_and_scale_has_its_peers_name(
     done = asked(monkeypatch, "scale", *moving, *CHOICE, *ROLLOUT)
     assert done.request == Rebalance(**expected, scale=True)
     assert call("scale", *thresholds).exit_code == 2
+    done = asked(monkeypatch, "rebalance", "--any-broker", *moving, *CHOICE, *ROLLOUT)
+    assert done.request == Rebalance(**expected, any_broker=True)
+    assert call("scale", "--any-broker").exit_code == 2
+
+
+@pytest.mark.parametrize("threshold", ["--storage-threshold", "--storage-threshold-gb"])
+def test_thresholds_choose_no_source_where_any_broker_gives(here: Path, threshold: str) -> None:
+    done = call("rebalance", "--any-broker", threshold, "1")
+    assert done.exit_code == 2
+    assert f"{threshold} has no effect with --any-broker" in done.stderr
 
 
 def test_every_option_of_rebuild_has_its_peers_name(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

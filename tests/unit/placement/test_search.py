@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 
 import pytest
 
-from zkmigrate.placement.search import Replicas, Task, cheapest, edges, search
+from zkmigrate.placement.search import Replicas, Task, cheapest, edges, refined, search
 
 
 def task(
@@ -108,6 +109,31 @@ def test_a_set_is_never_on_one_broker_twice() -> None:
     assert search(one).moves == {0: 1}
     held = Task(**{**{name: getattr(one, name) for name in Task.__slots__}, "sets": [[0, 1]]})
     assert search(held).moves == {}
+
+
+def test_what_a_broker_gives_makes_no_room_for_what_it_takes() -> None:
+    levels, held = [0, 20], {0: [30], 1: [20]}
+    assert search(task(levels, held, [0, 1], room=[20, 30])).level == (10, 10)
+    assert search(task(levels, held, [0, 1], room=[20, 29])).moves == {}
+
+
+def test_a_refined_answer_moves_no_more_bytes_and_is_no_wider() -> None:
+    cheaper = narrower = 0
+    for seed in range(20):
+        chance = random.Random(seed)
+        held = {one: [chance.randint(5_000, 60_000) for _ in range(8)] for one in range(5)}
+        levels = [chance.randint(0, 400_000) for _ in held]
+        asked = task(levels, held, list(held), room=[10**6] * 5, enough=seed % 2 * 20_000)
+        found = search(asked)
+        better = refined(asked, found)
+        before, after = (sum(asked.replicas.size[row] for row in one.moves) for one in (found, better))
+        width, narrow = (max(one.level) - min(one.level) for one in (found, better))
+        assert after <= before
+        assert narrow <= max(width, asked.enough)
+        cheaper += after < before
+        narrower += narrow < width and after == before
+    assert cheaper
+    assert narrower
 
 
 def test_the_search_ends_at_its_bound_with_what_it_has() -> None:
