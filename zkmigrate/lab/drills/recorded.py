@@ -41,6 +41,7 @@ AREAS = {
     "hand": "The runbook by hand",
     "files": "Readers of ZooKeeper's files",
     "analysis": "Analyses",
+    "placement": "Placement of partitions",
     "lab": "Lab, load, demo and judge",
     "tests": "Tests",
 }
@@ -131,7 +132,7 @@ class Defect(Entry):
 
     area: Literal[
         "window", "back", "proof", "journal", "roll", "join", "preflight", "host", "screen", "hand", "files",
-        "analysis", "lab", "tests",
+        "analysis", "placement", "lab", "tests",
     ]  # fmt: skip
     found: Words
     seen: Words
