@@ -18,6 +18,7 @@ from zkmigrate.engine.hold_file import HoldPort
 from zkmigrate.engine.journal import NAME, Journal
 from zkmigrate.engine.ports import Ports
 from zkmigrate.engine.run import Walk
+from zkmigrate.engine.throttle_file import ThrottleFile
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Broker, Kafka
 from zkmigrate.model.change import (
@@ -475,6 +476,7 @@ class Desk:
             interrupt=Interrupt(),
             emit=self.seen.append,
             holds=self.holds,
+            overrides=ThrottleFile(self.run_dir).read,
         )
         try:
             return act(Walk(PLAYBOOK, self.inventory, journal, ports))
