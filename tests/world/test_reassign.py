@@ -385,7 +385,7 @@ def test_killed_anywhere_no_rate_of_an_operator_stays(tmp_path: Path, kinds: tup
 def test_killed_on_the_way_back_no_rate_of_an_operator_stays(tmp_path: Path) -> None:
     number, sent = 0, 0
     while True:
-        number += 3
+        number += 5
         made = desk(tmp_path / str(number))
         assert made.process(forward).code == 0
         operator(made, WISHES)
@@ -401,7 +401,33 @@ def test_killed_on_the_way_back_no_rate_of_an_operator_stays(tmp_path: Path) -> 
     assert sent > 100
 
 
-@pytest.mark.parametrize("place", range(34, 52, 2))
+def rates_sent(made: Desk, rate: int) -> Counter[tuple[int, str]]:
+    alters = [c for c in made.cluster.made if isinstance(c, AlterBrokerConfig) and c.value == str(rate)]
+    return Counter((c.broker, c.key) for c in alters)
+
+
+def test_a_rate_that_brokers_tell_late_is_sent_once(tmp_path: Path) -> None:
+    made = desk(tmp_path, 16)
+    operator(made, {2: Overrides(every=3 * M)})
+    made.cluster.rates_lag = 4
+    assert made.process(forward).code == 0
+    assert made.there
+    assert set(rates_sent(made, 3 * M).values()) == {1}
+    assert len(rates_sent(made, 3 * M)) == 10
+
+
+def test_a_rate_that_did_not_arrive_is_sent_again(tmp_path: Path) -> None:
+    made = desk(tmp_path, throttle_bytes_s=20_000)
+    operator(made, {2: Overrides(every=30_000)})
+    heeded = made.before_change
+    fail = at(11, AlterBrokerConfig, lambda: made.cluster.wrong.append("down"))
+    made.before_change = lambda change: (heeded(change), fail(change), None)[-1]
+    assert made.process(forward).code == 0
+    assert made.there
+    assert len(rates_sent(made, 30_000)) == 10
+
+
+@pytest.mark.parametrize("place", range(14, 40, 2))
 def test_a_lost_answer_about_a_rate_is_looked_at(tmp_path: Path, place: int) -> None:
     made = desk(tmp_path)
     operator(made, WISHES)
