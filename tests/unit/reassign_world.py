@@ -90,7 +90,8 @@ class ReassignWorld(TopicWorld):
     partitions tell what was there when the last move ended. made: the changes that were made. peak: the most
     in flight at once. to, of: the most copies to one broker, and from one leader. unthrottled: bytes copied
     without a limit. rates_lag: so many looks at a broker's rate tell the one before. replaced:
-    partitions whose target in flight was replaced. old: they are older than Kafka 2.4. usable: free bytes by broker.
+    partitions whose target in flight was replaced. old: they are older than Kafka 2.4. usable: free bytes by
+    broker.
     """
 
     held: dict[Name, Held] = field(default_factory=dict)

@@ -344,13 +344,13 @@ def test_a_rate_of_another_hand_stays_whatever_the_operator_sets(tmp_path: Path)
 def test_a_broker_that_is_down_gets_its_rate_once_it_answers(tmp_path: Path) -> None:
     made = desk(tmp_path, 16, in_flight=1)
     seen = operator(made, {3: Overrides(every=3 * M)})
-    made.after_change = at(2, ReassignPartition, lambda: made.cluster.down.add(3))
-    made.process(forward)
-    assert rates_at(seen, 5)[3] == RATE
-    assert rates_at(seen, 5)[1] == 3 * M
-    made.cluster.down.clear()
-    assert made.process(resume).code == 0
+    down, up = made.cluster.down.add, made.cluster.down.discard
+    dies, lives = at(2, ReassignPartition, lambda: down(3)), at(6, ReassignPartition, lambda: up(3))
+    made.after_change = lambda change: (dies(change), lives(change), None)[-1]
+    assert made.process(forward).code == 0
     assert made.there
+    assert (rates_at(seen, 5)[3], rates_at(seen, 5)[1]) == (RATE, 3 * M)
+    assert rates_at(seen, 9)[3] == 3 * M
 
 
 WISHES = {1: Overrides(every=2 * M), 3: Overrides(every=2 * M, each={1: 3 * M}), 5: Overrides()}

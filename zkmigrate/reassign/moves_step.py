@@ -93,7 +93,7 @@ class MovesStep(Step[MovesFacts]):
         adding = {broker for move in flying for broker in flights[move.name].adding}
         copied = facts.disks(look, sorted(adding), (move.name for move in flying)).sizes if adding else {}
         mine = {(b, name): size for (b, name), size in copied.items() if b in flights[name].adding}
-        rates = rates_in_force(c, look, plan.moves, c.kept.get("settled"))
+        rates = rates_in_force(c, look, plan.moves, found.alive, c.kept.get("settled"))
         return MovesFacts(plan, found, looked, mine, whole, rates)
 
     def check(self, c: Context, f: MovesFacts) -> Verdict:

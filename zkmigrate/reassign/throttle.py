@@ -184,18 +184,21 @@ def wanted_rates(record: Throttles, overrides: Overrides) -> Mapping[int, Rate]:
 
 @dataclass(frozen=True)
 class RatesInForce:
-    """The rates while partitions move. wanted: by broker id. seen: what brokers tell, of those that were
-    asked."""
+    """The rates while partitions move. wanted: by broker id. seen: what brokers tell, of those that are
+    alive. unchanged: every broker was seen to have the wanted ones, and none was asked again."""
 
     limits: Limits
     sent: SentRates
     wanted: Mapping[int, Rate]
     seen: Reading[Seens]
+    unchanged: bool
 
     @property
     def settled(self) -> bool:
         """Whether every broker told its rates and has the wanted ones, or those of another hand."""
-        return isinstance(self.seen, Seen) and not unread(self.seen.value) and not self.differ
+        told = values(self.seen.value).values() if isinstance(self.seen, Seen) else ()
+        whole = sum(len(own) == len(RATES) for own in told)
+        return self.unchanged or (whole == len(self.wanted) and not self.differ)
 
     @property
     def differ(self) -> tuple[int, ...]:
@@ -227,12 +230,16 @@ class RatesInForce:
         return str(self.wanted[int(target.removeprefix(of_broker(0)[:-1]))].of(ROLES[key]))
 
 
-def rates_in_force(c: Context, look: Look, moves: Iterable[Move], settled: object) -> RatesInForce | None:
-    """Look at the rates of the moves; None where the run has set no throttle. settled: the wanted rates that
-    every broker was seen to have: the same ones are not looked at again."""
+def rates_in_force(
+    c: Context, look: Look, moves: Iterable[Move], alive: Collection[int], settled: object
+) -> RatesInForce | None:
+    """Look at the rates of the moves; None where the run has set no throttle. alive: the brokers to ask.
+    settled: the wanted rates that every broker was seen to have; the same ones are not looked at again."""
     record, sent = known(Throttles, c), sent_rates(c)
     if record is None:
         return None
     wanted = wanted_rates(record, c.overrides)
-    seen: Reading[Seens] = Seen({}) if settled == wanted else read(look, tuple(wanted), ())
-    return RatesInForce(Limits.of(record, sent, moves), sent, wanted, seen)
+    unchanged = settled == wanted
+    asked = () if unchanged else tuple(id for id in wanted if id in alive)
+    limits = Limits.of(record, sent, moves)
+    return RatesInForce(limits, sent, wanted, read(look, asked, ()), unchanged)
