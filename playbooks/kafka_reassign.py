@@ -32,6 +32,7 @@ PLAYBOOK = Playbook(
     inventory=ReassignInventory,
     sections=("kafka", "reassign"),
     alters_clusters=True,
+    throttled=True,
     sampling=(BROKERS,),
     clusters={KAFKA: "zkmigrate.kafka.clients.admin:alterer"},
     foreseen=foreseen,

@@ -18,6 +18,7 @@ from zkmigrate.engine.hold_file import HoldPort
 from zkmigrate.engine.journal import NAME, Journal
 from zkmigrate.engine.ports import Ports
 from zkmigrate.engine.run import Walk
+from zkmigrate.engine.throttle_file import ThrottleFile
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Broker, Kafka
 from zkmigrate.model.change import (
@@ -88,8 +89,9 @@ class ReassignWorld(TopicWorld):
     ``lost`` after the change was made. refuses_moves: why Kafka would not take a set. lag: so many looks at
     partitions tell what was there when the last move ended. made: the changes that were made. peak: the most
     in flight at once. to, of: the most copies to one broker, and from one leader. unthrottled: bytes copied
-    without a limit. replaced: partitions whose target in flight was replaced. old: they are older than Kafka
-    2.4. usable: free bytes by broker.
+    without a limit. rates_lag: so many looks at a broker's rate tell the one before. replaced:
+    partitions whose target in flight was replaced. old: they are older than Kafka 2.4. usable: free bytes by
+    broker.
     """
 
     held: dict[Name, Held] = field(default_factory=dict)
@@ -101,6 +103,8 @@ class ReassignWorld(TopicWorld):
     to: int = 0
     of: int = 0
     unthrottled: int = 0
+    rates_lag: int = 0
+    rates_shown: dict[tuple[int, str], list[str | None]] = field(default_factory=dict)
     replaced: list[Name] = field(default_factory=list)
     refuses_moves: Callable[[ReassignPartition], str] = lambda _change: ""
     old: bool = False
@@ -109,7 +113,18 @@ class ReassignWorld(TopicWorld):
 
     def copy(self) -> ReassignWorld:
         """A cluster of its own in the same state."""
-        mutable = ("topics", "down", "held", "rates", "flights", "hung", "made", "replaced", "shown")
+        mutable = (
+            "topics",
+            "down",
+            "held",
+            "rates",
+            "flights",
+            "hung",
+            "made",
+            "replaced",
+            "shown",
+            "rates_shown",
+        )
         return replace(self, **{name: copy.deepcopy(getattr(self, name)) for name in mutable})
 
     @property
@@ -216,10 +231,14 @@ class ReassignWorld(TopicWorld):
             {
                 id: Unknown("timeout", f"broker {id} does not answer")
                 if id in self.down
-                else Seen(TopicSetting(self.rates.get(id, {}).get(key)))
+                else Seen(TopicSetting(self._rate_shown(id, key)))
                 for id in brokers
             }
         )
+
+    def _rate_shown(self, id: int, key: str) -> str | None:
+        late = self.rates_shown.get((id, key))
+        return late.pop() if late else self.rates.get(id, {}).get(key)
 
     # --- what happens by itself ----------------------------------------------------------------------------
 
@@ -301,7 +320,9 @@ class ReassignWorld(TopicWorld):
             case AlterBrokerConfig():
                 if change.broker in self.down:
                     raise HostError(f"broker {change.broker} does not answer")
-                _set(self.rates.setdefault(change.broker, {}), change.key, change.value)
+                own = self.rates.setdefault(change.broker, {})
+                self.rates_shown[change.broker, change.key] = [own.get(change.key)] * self.rates_lag
+                _set(own, change.key, change.value)
             case ReassignPartition():
                 return self._submitted(change)
             case CancelReassignment():
@@ -475,6 +496,7 @@ class Desk:
             interrupt=Interrupt(),
             emit=self.seen.append,
             holds=self.holds,
+            overrides=ThrottleFile(self.run_dir).read,
         )
         try:
             return act(Walk(PLAYBOOK, self.inventory, journal, ports))

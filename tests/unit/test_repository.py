@@ -290,6 +290,7 @@ NAMED = {
     ("engine/plan.py", "PROVE"): _ZKM_HOST,
     ("engine/plan.py", "SEAL"): _ZKM_HOST,
     ("engine/plan.py", "STOP"): _ZKM_HOST,
+    ("engine/throttle_file.py", "throttle"): "the file of the verb; a step has the same name",
     ("runs/playbook_files.py", "kafka"): "the playbook that a call without --playbook means",
     ("runs/run_status.py", "cut"): _ZKM_HOST,
     ("runs/run_status.py", "fence"): _ZKM_HOST,

@@ -18,7 +18,9 @@ from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.hold_file import HoldFile
 from zkmigrate.engine.journal import NAME
 from zkmigrate.engine.run import Walk
+from zkmigrate.engine.throttle_file import ThrottleFile
 from zkmigrate.model.change import (
+    AlterBrokerConfig,
     AlterTopicConfig,
     CancelReassignment,
     Change,
@@ -28,6 +30,7 @@ from zkmigrate.model.change import (
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.step import Way
 from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, LEADER_LIST, LEADER_RATE
+from zkmigrate.throttle.values import Overrides
 
 
 def desk(tmp_path: Path, partitions: int = 8, **section: int) -> Desk:
@@ -267,6 +270,170 @@ def test_a_lost_answer_is_looked_at_and_never_assumed(
     assert made.process(forward if way is Way.FORWARD else back).code == 0
     assert made.there if way is Way.FORWARD else made.home
     assert Counter(submitted(made)).most_common(1)[0][1] == 1, "sent again only where it did not happen"
+
+
+# --- rates that an operator sets under way --------------------------------------------------------------
+
+M = 1_000_000
+
+
+def operator(made: Desk, wishes: dict[int, Overrides]) -> list[dict[int, tuple[str, str]]]:
+    """Sets rates before moves of these numbers are submitted, as ``zkmigrate throttle`` does. Returns a list
+    that gets the rates of all brokers at each move."""
+    file, numbers, seen = ThrottleFile(made.run_dir), iter(range(1, 1000)), []
+
+    def heeded(change: Change) -> None:
+        if not isinstance(change, ReassignPartition):
+            return
+        rates = {id: (own[LEADER_RATE], own[FOLLOWER_RATE]) for id, own in made.cluster.rates.items()}
+        seen.append(rates)
+        if (wish := wishes.get(next(numbers))) is not None:
+            file.change(lambda _: wish, "op@desk", "", 1.0)
+
+    made.before_change = heeded
+    return seen
+
+
+def rates_at(seen: list[dict[int, tuple[str, str]]], number: int) -> dict[int, int]:
+    """The rate of each broker as that move was submitted; it is the same in both directions."""
+    assert all(leader == follower for leader, follower in seen[number - 1].values())
+    return {id: int(leader) for id, (leader, _) in sorted(seen[number - 1].items())}
+
+
+def test_a_rate_that_an_operator_sets_holds_from_the_next_look_until_it_is_cleared(tmp_path: Path) -> None:
+    made = desk(tmp_path, 16, in_flight=1)
+    wishes = {2: Overrides(every=3 * M), 4: Overrides(every=3 * M, each={4: 2 * M}), 6: Overrides()}
+    seen = operator(made, wishes)
+    assert made.process(forward).code == 0
+    assert made.there, "what was found is back byte for byte"
+    assert rates_at(seen, 2) == dict.fromkeys((1, 2, 3, 4, 5), RATE)
+    assert rates_at(seen, 3) == dict.fromkeys((1, 2, 3, 4, 5), 3 * M)
+    assert rates_at(seen, 5) == {**dict.fromkeys((1, 2, 3, 5), 3 * M), 4: 2 * M}
+    assert rates_at(seen, 7) == dict.fromkeys((1, 2, 3, 4, 5), RATE), "the inventory's again"
+    seen = operator(made, {1: Overrides(every=4 * M)})
+    assert made.process(back).code == 0
+    assert made.home
+    assert rates_at(seen, 3) == dict.fromkeys((1, 2, 3, 4, 5), 4 * M), "on the way back too"
+    assert made.cluster.unthrottled == 0
+
+
+def test_progress_counts_partitions_and_no_brokers(tmp_path: Path) -> None:
+    made = desk(tmp_path, 16)
+    operator(made, {2: Overrides(every=3 * M)})
+    made.holds = HoldFile(made.run_dir)
+    assert made.process(lambda walk: walk.forward(pause_after=6)).code == 0
+    waves = [e for e in made.seen if isinstance(e, events.WaveBegun) and e.step == "replicas" and e.of]
+    assert waves[-1].done + len(waves[-1].targets) == 14
+    [held, _] = [e.body for e in journal.kept_lines(made.run_dir) if e.kind == "hold"]
+    assert held["progress"].startswith("6 of 14 partitions done (t0-0, ")
+
+
+def test_a_rate_of_another_hand_stays_whatever_the_operator_sets(tmp_path: Path) -> None:
+    made = desk(tmp_path, 16)
+    operator(made, {3: Overrides(every=3 * M)})
+    made.after_change = at(
+        2, ReassignPartition, lambda: made.cluster.rates[4].update({FOLLOWER_RATE: "500000"})
+    )
+    assert made.process(forward).code == 0
+    assert made.cluster.rates[4] == {FOLLOWER_RATE: "500000"}
+    said = "broker-4: follower.replication.throttled.rate is 500000 by another hand, and stays"
+    waits = [e.progress for e in made.seen if isinstance(e, events.Waits) and e.step == "replicas"]
+    assert any(said in progress for progress in waits)
+
+
+def test_a_broker_that_is_down_gets_its_rate_once_it_answers(tmp_path: Path) -> None:
+    made = desk(tmp_path, 16, in_flight=1)
+    seen = operator(made, {3: Overrides(every=3 * M)})
+    down, up = made.cluster.down.add, made.cluster.down.discard
+    dies, lives = at(2, ReassignPartition, lambda: down(3)), at(6, ReassignPartition, lambda: up(3))
+    made.after_change = lambda change: (dies(change), lives(change), None)[-1]
+    assert made.process(forward).code == 0
+    assert made.there
+    assert (rates_at(seen, 5)[3], rates_at(seen, 5)[1]) == (RATE, 3 * M)
+    assert rates_at(seen, 9)[3] == 3 * M
+
+
+WISHES = {1: Overrides(every=2 * M), 3: Overrides(every=2 * M, each={1: 3 * M}), 5: Overrides()}
+
+
+@pytest.mark.parametrize("kinds", [("apply", "applied"), ()], ids=["changes", "lines"])
+def test_killed_anywhere_no_rate_of_an_operator_stays(tmp_path: Path, kinds: tuple[str, ...]) -> None:
+    """At each change, and at places of the journal between record and change."""
+    number, sent = 0, 0
+    while True:
+        number += 1 if kinds else 5
+        made = desk(tmp_path / str(number))
+        operator(made, WISHES)
+        try:
+            made.process(forward, Points(number, kinds=kinds))
+        except Killed:
+            shutil.copytree(made.run_dir, copied := made.run_dir.with_name("copy"))
+            other = replace(made, run_dir=copied, cluster=made.cluster.copy())
+            other.first = made.first
+            operator(other, {2: Overrides(each={2: 5 * M})})
+            assert made.process(resume).code == 0, number
+            assert made.there, number
+            assert other.process(back).code == 0, number
+            assert other.home, number
+        else:
+            break
+        sent += sum(isinstance(c, AlterBrokerConfig) and c.value == str(2 * M) for c in made.cluster.made)
+    assert number > (80 if kinds else 200)
+    assert sent > 100
+
+
+def test_killed_on_the_way_back_no_rate_of_an_operator_stays(tmp_path: Path) -> None:
+    number, sent = 0, 0
+    while True:
+        number += 5
+        made = desk(tmp_path / str(number))
+        assert made.process(forward).code == 0
+        operator(made, WISHES)
+        try:
+            made.process(back, Points(number))
+        except Killed:
+            way = journal.read(made.run_dir).way
+            assert made.process(resume if way is Way.BACK else back).code == 0, number
+            assert made.home, number
+        else:
+            break
+        sent += sum(isinstance(c, AlterBrokerConfig) and c.value == str(2 * M) for c in made.cluster.made)
+    assert sent > 100
+
+
+def rates_sent(made: Desk, rate: int) -> Counter[tuple[int, str]]:
+    alters = [c for c in made.cluster.made if isinstance(c, AlterBrokerConfig) and c.value == str(rate)]
+    return Counter((c.broker, c.key) for c in alters)
+
+
+def test_a_rate_that_brokers_tell_late_is_sent_once(tmp_path: Path) -> None:
+    made = desk(tmp_path, 16)
+    operator(made, {2: Overrides(every=3 * M)})
+    made.cluster.rates_lag = 4
+    assert made.process(forward).code == 0
+    assert made.there
+    assert set(rates_sent(made, 3 * M).values()) == {1}
+    assert len(rates_sent(made, 3 * M)) == 10
+
+
+def test_a_rate_that_did_not_arrive_is_sent_again(tmp_path: Path) -> None:
+    made = desk(tmp_path, throttle_bytes_s=20_000)
+    operator(made, {2: Overrides(every=30_000)})
+    heeded = made.before_change
+    fail = at(11, AlterBrokerConfig, lambda: made.cluster.wrong.append("down"))
+    made.before_change = lambda change: (heeded(change), fail(change), None)[-1]
+    assert made.process(forward).code == 0
+    assert made.there
+    assert len(rates_sent(made, 30_000)) == 10
+
+
+@pytest.mark.parametrize("place", range(14, 40, 2))
+def test_a_lost_answer_about_a_rate_is_looked_at(tmp_path: Path, place: int) -> None:
+    made = desk(tmp_path)
+    operator(made, WISHES)
+    made.cluster.wrong = [""] * place + ["lost", "down"]
+    assert made.process(forward).code == 0
+    assert made.there
 
 
 # --- refused before the first change -------------------------------------------------------------------

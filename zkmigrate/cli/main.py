@@ -422,7 +422,7 @@ def throttle_show(run_id: str, **options: Any) -> None:
 @flags.run_id
 @_brokers
 def throttle_clear(run_id: str, brokers: tuple[int, ...], **options: Any) -> None:
-    """Let rates follow the load again."""
+    """Let the run choose the rates again."""
     from zkmigrate.placing import throttle as verbs
 
     _do(lambda: verbs.clear(_setting(options), run_id, brokers))

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -238,10 +238,12 @@ class History:
         """The targets of the newest of those waves, if any."""
         return tuple(next(reversed(self._waves.get((step, way), {0: []}).values())))
 
-    def step_progress(self, step: str, wave: tuple[str, ...], of: int, now: float) -> StepProgress:
-        """Progress as a wave begins, at the pace of the waves before; no seconds before one has ended. now:
-        seconds since the epoch."""
-        done = len(set(self.touched(step)) - set(wave))
+    def step_progress(
+        self, step: str, wave: tuple[str, ...], every: Collection[str], now: float
+    ) -> StepProgress:
+        """Progress as a wave begins, at the pace of the waves before; no seconds before one has ended. every:
+        the targets that count. now: seconds since the epoch."""
+        of, done = len(every), len(set(every).intersection(self.touched(step)).difference(wave))
         took = list(self._between.get(step, ()))
         if self._wave is not None and self._wave[0] == step:
             took.append(now - self._wave[2])

@@ -76,7 +76,11 @@ class HoldPoints:
         paced = self._playbook.paced
         if not self._pause_after or at.way is Way.BACK or paced is None or at.id != paced.step:
             return targets, False
-        left = self._pause_after - len(set(self._journal.history.touched(at.id)) - set(targets))
+        history = self._journal.history
+        every = set(paced.targets(self._inventory, history.records()))
+        if every and every.isdisjoint(targets):
+            return targets, False
+        left = self._pause_after - len(every.intersection(history.touched(at.id)).difference(targets))
         if left > 0:
             return targets[:left], False
         why, by = f"as many {paced.many} have moved", f"--pause-after {self._pause_after}"

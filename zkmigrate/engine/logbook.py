@@ -62,9 +62,10 @@ class Logbook:
             events.StepBegun(at.stage.id, step.id, step.title, step.hazard, at.way, waves, *progress())
         )
 
-    def recorded(self, at: Next, record: Mapping[str, Any]) -> None:
-        """What later looks and steps use, going forward. The wave or the step's end makes it durable."""
-        if at.way is Way.FORWARD and record:
+    def recorded(self, at: Next, record: Mapping[str, Any], *, both_ways: bool = False) -> None:
+        """What later looks and steps use, going forward, or both ways. The wave or the step's end makes it
+        durable."""
+        if record and (both_ways or at.way is Way.FORWARD):
             body = {"stage": at.stage.id, "step": at.step.id, "record": dict(record)}
             self._journal.append("record", body, sync=False)
 

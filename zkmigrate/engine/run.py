@@ -177,7 +177,7 @@ class Walk:
                         return patience.overdue(verdict, back=self._way_back())
                     kept = verdict.keep or kept
                     self._wait(at, verdict, left)
-                case Ready(targets, record=record):
+                case Ready(targets, record=record, both_ways=both_ways):
                     patience.ready()
                     targets, paused = self._holds.limit_wave(at, targets)
                     may_hold = paused or failures == {}
@@ -192,8 +192,9 @@ class Walk:
                     if (again := patience.count(plans)) >= TRIES:
                         return patience.exhausted(plans, back=self._way_back())
                     if record != recorded:
-                        self._log.recorded(at, record)
+                        self._log.recorded(at, record, both_ways=both_ways)
                         recorded = record
+                    kept = verdict.keep or kept
                     self._wave_begun(at, targets)
                     limits = partial(self._window.limits, at)
                     failures = self._wave.run(at, plans, context.fencing, limits)
@@ -237,7 +238,7 @@ class Walk:
         every = paced.targets(self.inventory, self.history.records())
         if not set(wave) & set(every):
             return StepProgress()
-        far = self.history.step_progress(at.id, wave, len(every), self.ports.clock.wall())
+        far = self.history.step_progress(at.id, wave, every, self.ports.clock.wall())
         return far._replace(many=paced.many)
 
     def _changes(self, at: Next, context: Context, facts: object, target: str) -> Changes:

@@ -2,7 +2,7 @@
 
 ``runs/RUN/throttle`` is a JSON object {every, each, by, place, since}; rates are bytes per second, each by
 id. ``zkmigrate throttle set`` and ``clear`` write it; without overrides it does not exist. The run reads
-it at each look, so it outlives a process. One that does not read never fails the run: rates follow the load.
+it at each look, so it outlives a process. One that does not read never fails the run, which then chooses.
 """
 
 from __future__ import annotations

@@ -351,6 +351,11 @@ class Inventory(_Partial):
         return _named(self.kafka.brokers, name)
 
     @property
+    def broker_ids(self) -> frozenset[int]:
+        """The ids of the brokers that the file names, and of those that a plan of it names."""
+        return frozenset(broker.id for broker in self.kafka.brokers)
+
+    @property
     def hosts(self) -> dict[str, tuple[str, ...]]:
         """The host names by role, in the order of display; roles that the file lacks are left out."""
         parts = {"source": self.source_names, "dest": self.dest_names, "brokers": self.broker_names}

@@ -67,12 +67,15 @@ class Done:
 class Ready:
     """These targets can be changed now, all at once, as one wave. record: as in ``Done``, but durable before
     the wave's first change: an original map that the way back needs, or a plan that must not be made twice.
-    Going back nothing is recorded. While ``Context.begun`` the step uses the record it finds; otherwise that
-    belongs to an earlier walk. With a lost journal there may be none."""
+    Going back nothing is recorded, unless ``both_ways``. While ``Context.begun`` the step uses the record it
+    finds; otherwise that belongs to an earlier walk. With a lost journal there may be none. keep: as in
+    ``Waiting``."""
 
     targets: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict)
+    both_ways: bool = False
+    keep: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,8 @@ class Context:
     - unrestored: targets of this step with files that were written or moved aside, or cluster settings, and
       not put back. unconfirmed: targets with a change that was refused or has an unknown outcome.
     - begun: changes of this step were, or may have been, sent and are not undone; true with a lost journal.
-    - kept: what the step's last ``Waiting`` of this visit kept. tell: shows the progress of long looks.
+    - kept: what the step's last ``Waiting`` or ``Ready`` of this visit kept. tell: shows the progress of long
+      looks.
     - retired: brokers left out of the run; the inventory does not name them.
     - hold_at: the step of the window after which ``--hold-at`` holds.
     - overrides: the rates that ``zkmigrate throttle`` set for this run.

@@ -19,7 +19,7 @@ from zkmigrate.throttle.values import Overrides, amount, parse_rate
 
 
 def set_rate(context: VerbContext, run_id: str, rate: str, brokers: Collection[int]) -> int:
-    """Set the rate of these brokers, or of all without any; the load changes it no more.
+    """Set the rate of these brokers, or of all without any; the run changes it no more.
 
     UsageError for an absurd rate, a broker that the inventory lacks, a complete run and a playbook without a
     throttle.
@@ -77,7 +77,7 @@ def _readable(run_dir: Path, now: Overrides) -> None:
 
 
 def _known(inventory: Inventory, brokers: Collection[int]) -> None:
-    known = sorted(broker.id for broker in inventory.kafka.brokers)
+    known = sorted(inventory.broker_ids)
     if gone := sorted(set(brokers) - set(known)):
         listed = ", ".join(map(str, known))
         raise UsageError(f"--broker {gone[0]}: the inventory has brokers {listed}. Next: name one of them")
@@ -111,11 +111,11 @@ def _body(one: Overrides) -> dict[str, object]:
 
 def _lines(run: str, now: Overrides) -> list[str]:
     if now.wrong:
-        return [f"run {run}: the throttle file cannot be read, so rates follow the load: {now.wrong}"]
+        return [f"run {run}: the throttle file cannot be read, so the run chooses the rates: {now.wrong}"]
     if not now:
-        return [f"run {run}: no override, rates follow the load"]
+        return [f"run {run}: no override, the run chooses the rates"]
     rates = [f"  broker {broker}: {amount(rate)}" for broker, rate in now.each.items()]
     others = "all others" if rates else "all brokers"
-    rest = "rates follow the load" if now.every is None else amount(now.every)
+    rest = "the run chooses" if now.every is None else amount(now.every)
     who = f", set by {now.by}" if now.by else ""
     return [f"run {run}: overrides{who} at {clock(now.since)}", *rates, f"  {others}: {rest}"]

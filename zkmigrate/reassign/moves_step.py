@@ -1,4 +1,5 @@
-"""What: give each partition of the plan its new replica set, as many at once as the caps allow.
+"""What: give each partition of the plan its new replica set, as many at once as the caps allow. Give
+brokers the rates that ``zkmigrate throttle`` sets meanwhile.
 
 Why now: the throttle holds, and the sets from before are recorded. Kafka copies; the run submits and looks.
 
@@ -37,20 +38,26 @@ from zkmigrate.reassign.facts import (
 )
 from zkmigrate.reassign.look_step import first_look
 from zkmigrate.reassign.rules import AGAIN, foreign, gib, lost, next_moves, seconds
+from zkmigrate.reassign.throttle import RatesInForce, SentRates, rates_in_force
+from zkmigrate.throttle.values import Rate
 
 POLL_S = 2.0
+_RATE = "rate:"
+"""Before a broker's id, in targets: no topic's name has a colon."""
 
 
 @dataclass(frozen=True)
 class MovesFacts:
     """plan: the moves of the run. found: what brokers tell about ``looked``. copied: bytes of the replicas
-    that are being added, by broker and partition. whole: these are all moves of the run."""
+    that are being added, by broker and partition. whole: these are all moves of the run. rates: of the
+    throttle; None where there is none."""
 
     plan: Originals | None
     found: Cluster | None
     looked: tuple[Move, ...]
     copied: Mapping[tuple[int, Name], int]
     whole: bool
+    rates: RatesInForce | None = None
 
     def stands(self, way: Way) -> Stands:
         """Where the moves stand that were looked at."""
@@ -59,7 +66,7 @@ class MovesFacts:
 
 
 class MovesStep(Step[MovesFacts]):
-    id = "replicas"
+    id = SentRates.step
     title = "Move the partitions"
     hazard = Hazard.REVERSIBLE
 
@@ -86,7 +93,8 @@ class MovesStep(Step[MovesFacts]):
         adding = {broker for move in flying for broker in flights[move.name].adding}
         copied = facts.disks(look, sorted(adding), (move.name for move in flying)).sizes if adding else {}
         mine = {(b, name): size for (b, name), size in copied.items() if b in flights[name].adding}
-        return MovesFacts(plan, found, looked, mine, whole)
+        rates = rates_in_force(c, look, plan.moves, found.alive, c.kept.get("settled"))
+        return MovesFacts(plan, found, looked, mine, whole, rates)
 
     def check(self, c: Context, f: MovesFacts) -> Verdict:
         if f.plan is None or f.found is None:
@@ -104,6 +112,8 @@ class MovesStep(Step[MovesFacts]):
             return Blocked((foreign({move.name: flights[move.name] for move in others}),))
         if turned:
             return Ready(tuple(move.target for move in turned))
+        if not f.whole and (new := _new_rates(c, f)):
+            return new
         looks = c.kept.get("looks", 0)
         todo = [move for move in stands.at(Stand.TO_SUBMIT) if _may_send(c, move, looks)]
         flying = stands.at(Stand.MOVING)
@@ -137,18 +147,22 @@ class MovesStep(Step[MovesFacts]):
             _progress(c, f, flying, finished, down),
             math.inf,
             poll_s=0.0 if at_end and not flying else 1.0 if looks else POLL_S,
-            keep={"finished": finished, "looks": looks, "down": down},
+            keep={"finished": finished, "looks": looks, "down": down, **_rates_kept(c, f)},
             mark=(len(finished), looks, tuple(sorted(f.copied.items()))),
             stalled_s=section(c.inventory).stalled_s,
         )
 
     def plan(self, c: Context, f: MovesFacts, target: str) -> Changes:
         assert f.plan is not None
+        if target.startswith(_RATE):
+            return _rate_changes(f, target)
         move = f.plan.by_target[target]
         return (ReassignPartition(KAFKA, move.topic, move.number, move.after, move.before),)
 
     def undo(self, c: Context, f: MovesFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         assert f.plan is not None
+        if target.startswith(_RATE):
+            return _rate_changes(f, target)
         move = f.plan.by_target[target]
         if f.stands(c.way).of[move.name] is Stand.TURNED:
             return (CancelReassignment(KAFKA, move.topic, move.number, move.after),)
@@ -158,6 +172,37 @@ class MovesStep(Step[MovesFacts]):
         moves = first_look(c, look).moves(wanted(c.inventory).sets)
         seen = MovesFacts(Originals(moves), None, (), {}, whole=False)
         return Forecast(seen, tuple(move.target for move in moves))
+
+
+def _new_rates(c: Context, f: MovesFacts) -> Ready | None:
+    """Rates to send: each wanted one once, and again where its broker does not show it after ``LOOKS``."""
+    if f.rates is None:
+        return None
+    sent: Mapping[int, Rate] = c.kept.get("rates", {})
+    again = c.kept.get("late", 0) >= LOOKS
+    wanted = {id: f.rates.wanted[id] for id in f.rates.differ if again or sent.get(id) != f.rates.wanted[id]}
+    if not wanted:
+        return None
+    return Ready(
+        tuple(f"{_RATE}{id}" for id in wanted),
+        record=f.rates.sent.with_rates(wanted).encode(),
+        both_ways=True,
+        keep={**c.kept, "rates": {**sent, **wanted}, "late": 0},
+    )
+
+
+def _rates_kept(c: Context, f: MovesFacts) -> dict[str, object]:
+    """What the next look needs to know of the rates."""
+    if f.rates is None:
+        return {}
+    late = c.kept.get("late", 0) + 1 if f.rates.differ else 0
+    settled = f.rates.wanted if f.rates.settled else None
+    return {"rates": c.kept.get("rates", {}), "late": late, "settled": settled}
+
+
+def _rate_changes(f: MovesFacts, target: str) -> Changes:
+    assert f.rates is not None
+    return f.rates.changes(int(target.removeprefix(_RATE)))
 
 
 def _pending(c: Context, move: Move) -> bool:
@@ -187,11 +232,15 @@ def _progress(
     left = [move for move in every if move.name not in finished]
     copied = sum(f.copied.values())
     bytes_left = max(0, sum(move.bytes for move in left) - copied)
-    at_least = seconds(left, section(c.inventory).throttle_bytes_s)
+    rates = f.rates.wanted.values() if f.rates else ()
+    most = max((max(rate) for rate in rates), default=section(c.inventory).throttle_bytes_s)
+    at_least = seconds(left, most)
     told = [_copy(f, move, broker) for move in flying for broker in _missing(f, move)]
     words = f"{len(every) - len(left):,} of {len(every):,} partitions; {gib(bytes_left)} left"
     words += f", {at_least:,.0f} s or more at the throttle" if bytes_left else ""
     told += [f"broker {broker} is down" for broker in sorted(down)]
+    told += f.rates.of_others if f.rates else ()
+    told += [f"the throttle file cannot be read: {c.overrides.wrong}"] if c.overrides.wrong else []
     return f"{words}; {few(told)}" if told else words
 
 

@@ -62,6 +62,12 @@ class ReassignInventory(Inventory):
         """The sets on which the plan rests; empty where nobody told them."""
         return self._back
 
+    @property
+    def broker_ids(self) -> frozenset[int]:
+        return super().broker_ids | {
+            id for sets in (self._sets, self._back) for ids in sets.values() for id in ids
+        }
+
     @computed_field  # type: ignore[prop-decorator]
     @property
     def plan_sha256(self) -> str:

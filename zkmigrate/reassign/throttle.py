@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, TypeAlias
 
-from zkmigrate.model.change import KAFKA
+from zkmigrate.model.change import KAFKA, AlterBrokerConfig, Changes
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look, TopicSetting
-from zkmigrate.model.step_record import Recorded
+from zkmigrate.model.step import Context
+from zkmigrate.model.step_record import Recorded, known
 from zkmigrate.reassign.facts import Move
 from zkmigrate.reassign.section import Reassign
+from zkmigrate.throttle.kafka_settings import with_entries, without_entries, without_rate
+from zkmigrate.throttle.values import Overrides, Rate, Role
 
 LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
 LEADER_LIST, FOLLOWER_LIST = (
@@ -24,20 +27,11 @@ LEADER_LIST, FOLLOWER_LIST = (
     "follower.replication.throttled.replicas",
 )
 RATES, LISTS = (LEADER_RATE, FOLLOWER_RATE), (LEADER_LIST, FOLLOWER_LIST)
-EVERY = "*"
-"""In a list: every replica of the topic."""
-
+ROLES = {LEADER_RATE: Role.LEADER, FOLLOWER_RATE: Role.FOLLOWER}
 Values: TypeAlias = Mapping[str, Mapping[str, str | None]]
 """Settings by target (``broker-1``, ``topic-orders``) and key; None for unset."""
 Seens: TypeAlias = Mapping[str, Mapping[str, Reading[TopicSetting]]]
 """The same as they were read."""
-
-
-class Rate(NamedTuple):
-    """Bytes per second that a broker sends as leader, and that it receives as follower."""
-
-    leader: int
-    follower: int
 
 
 Rates: TypeAlias = Callable[[Reassign, Collection[int]], Mapping[int, Rate]]
@@ -57,6 +51,25 @@ class Throttles(Recorded):
 
     found: Values
     rates: Mapping[int, Rate]
+
+
+@dataclass(frozen=True)
+class SentRates(Recorded):
+    """Every rate that the moves may have set since, by broker id. Recorded before the rate is sent."""
+
+    step: ClassVar[str] = "replicas"
+
+    rates: Mapping[int, tuple[Rate, ...]]
+
+    def with_rates(self, rates: Mapping[int, Rate]) -> SentRates:
+        """The record before these are sent."""
+        more = {id: tuple(dict.fromkeys((*self.rates.get(id, ()), rate))) for id, rate in rates.items()}
+        return SentRates({**self.rates, **more})
+
+
+def sent_rates(c: Context) -> SentRates:
+    """The record of this run; an empty one where the moves have set none."""
+    return known(SentRates, c) or SentRates({})
 
 
 def of_broker(id: int) -> str:
@@ -123,14 +136,16 @@ def listed(found: Values) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Limits:
-    """The throttle of one run. found: before it. rates: what it sets. entries: what it adds to the lists."""
+    """The throttle of one run. found: before it. rates: what it sets. sent: what the moves set since.
+    entries: what it adds to the lists."""
 
     found: Values
     rates: Mapping[int, Rate]
+    sent: Mapping[int, tuple[Rate, ...]]
     entries: Mapping[str, Mapping[str, tuple[str, ...]]]
 
     @staticmethod
-    def of(record: Throttles, moves: Iterable[Move]) -> Limits:
+    def of(record: Throttles, sent: SentRates, moves: Iterable[Move]) -> Limits:
         """The lists name every replica that sends or receives, going forward or back."""
         entries: dict[str, dict[str, tuple[str, ...]]] = {}
         for move in moves:
@@ -140,33 +155,91 @@ class Limits:
             sends = (*move.before, *move.added)
             for key, brokers in ((LEADER_LIST, sends), (FOLLOWER_LIST, (*move.added, *move.dropped))):
                 own[key] += tuple(f"{move.number}:{broker}" for broker in brokers)
-        return Limits(record.found, record.rates, entries)
+        return Limits(record.found, record.rates, sent.rates, entries)
 
     def on(self, target: str, key: str, now: str | None) -> str | None:
         """The value with the throttle. now: the present value. A list is read, merged and set whole."""
         if key in LISTS:
-            there = _entries(now)
-            if EVERY in there:
-                return now
-            added = [entry for entry in self.entries[target][key] if entry not in set(there)]
-            return ",".join((*there, *added)) if added else now
-        return self._rate(target, key)
+            return with_entries(now, self.entries[target][key])
+        return self.ours(target, key)[0]
 
     def off(self, target: str, key: str, now: str | None) -> str | None:
         """The value without it: the one found, with what other hands have set meanwhile."""
         found = self.found[target].get(key)
         if key in LISTS:
-            kept = set(_entries(found))
-            own = {entry for entry in self.entries[target][key] if entry not in kept}
-            left = [entry for entry in _entries(now) if entry not in own]
-            return found if set(left) == kept else ",".join(left)
-        return found if now == self._rate(target, key) else now
+            return without_entries(found, self.entries[target][key], now)
+        return without_rate(found, [int(rate) for rate in self.ours(target, key)], now)
 
-    def _rate(self, target: str, key: str) -> str:
+    def ours(self, target: str, key: str) -> tuple[str, ...]:
+        """Every value that the run may have given a rate, the first one first."""
         id = int(target.removeprefix(of_broker(0)[:-1]))
-        return str(self.rates[id].leader if key == LEADER_RATE else self.rates[id].follower)
+        return tuple(str(rate.of(ROLES[key])) for rate in (self.rates[id], *self.sent.get(id, ())))
 
 
-def _entries(value: str | None) -> tuple[str, ...]:
-    """The entries of a list; an empty one that APPEND has left is none."""
-    return tuple(entry.strip() for entry in (value or "").split(",") if entry.strip())
+def wanted_rates(record: Throttles, overrides: Overrides) -> Mapping[int, Rate]:
+    """The rate of each broker: an operator's, else the one that the throttle began with."""
+    told = {id: overrides.of(id) for id in record.rates}
+    return {id: rate if (wish := told[id]) is None else Rate(wish, wish) for id, rate in record.rates.items()}
+
+
+@dataclass(frozen=True)
+class RatesInForce:
+    """The rates while partitions move. wanted: by broker id. seen: what brokers tell, of those that are
+    alive. unchanged: every broker was seen to have the wanted ones, and none was asked again."""
+
+    limits: Limits
+    sent: SentRates
+    wanted: Mapping[int, Rate]
+    seen: Reading[Seens]
+    unchanged: bool
+
+    @property
+    def settled(self) -> bool:
+        """Whether every broker told its rates and has the wanted ones, or those of another hand."""
+        told = values(self.seen.value).values() if isinstance(self.seen, Seen) else ()
+        whole = sum(len(own) == len(RATES) for own in told)
+        return self.unchanged or (whole == len(self.wanted) and not self.differ)
+
+    @property
+    def differ(self) -> tuple[int, ...]:
+        """The brokers with a rate of this run that is not the wanted one."""
+        return tuple(id for id in self.wanted if self.changes(id))
+
+    @property
+    def of_others(self) -> tuple[str, ...]:
+        """The rates that another hand has set, in words. They stay."""
+        now = values(self.seen.value) if isinstance(self.seen, Seen) else {}
+        return tuple(
+            f"{target}: {key} is {'unset' if own is None else own} by another hand, and stays"
+            for target, settings in now.items()
+            for key, own in settings.items()
+            if own not in self.limits.ours(target, key) and own != self._wanted(target, key)
+        )
+
+    def changes(self, id: int) -> Changes:
+        """What gives a broker its wanted rates. A rate of another hand stays."""
+        target = of_broker(id)
+        now = values(self.seen.value).get(target, {}) if isinstance(self.seen, Seen) else {}
+        return tuple(
+            AlterBrokerConfig(KAFKA, id, key, self._wanted(target, key), own)
+            for key, own in now.items()
+            if own != self._wanted(target, key) and own in self.limits.ours(target, key)
+        )
+
+    def _wanted(self, target: str, key: str) -> str:
+        return str(self.wanted[int(target.removeprefix(of_broker(0)[:-1]))].of(ROLES[key]))
+
+
+def rates_in_force(
+    c: Context, look: Look, moves: Iterable[Move], alive: Collection[int], settled: object
+) -> RatesInForce | None:
+    """Look at the rates of the moves; None where the run has set no throttle. alive: the brokers to ask.
+    settled: the wanted rates that every broker was seen to have; the same ones are not looked at again."""
+    record, sent = known(Throttles, c), sent_rates(c)
+    if record is None:
+        return None
+    wanted = wanted_rates(record, c.overrides)
+    unchanged = settled == wanted
+    asked = () if unchanged else tuple(id for id in wanted if id in alive)
+    limits = Limits.of(record, sent, moves)
+    return RatesInForce(limits, sent, wanted, read(look, asked, ()), unchanged)

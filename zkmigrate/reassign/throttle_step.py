@@ -32,6 +32,7 @@ from zkmigrate.reassign.throttle import (
     involved,
     listed,
     read,
+    sent_rates,
     unread,
     values,
 )
@@ -79,9 +80,9 @@ class ThrottleStep(Step[ThrottleFacts]):
             if not isinstance(seen, Seen) or unread(seen.value):
                 return ThrottleFacts(plan, None, {}, seen)
             before = Throttles(values(seen.value), self._rates(section(c.inventory), brokers))
-            return ThrottleFacts(plan, Limits.of(before, plan.moves), before.encode(), seen)
+            return ThrottleFacts(plan, Limits.of(before, sent_rates(c), plan.moves), before.encode(), seen)
         seen = read(look, tuple(before.rates), topics)
-        return ThrottleFacts(plan, Limits.of(before, plan.moves), {}, seen)
+        return ThrottleFacts(plan, Limits.of(before, sent_rates(c), plan.moves), {}, seen)
 
     def check(self, c: Context, f: ThrottleFacts) -> Verdict:
         if f.plan is None:

@@ -74,7 +74,7 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def test_rates_are_set_shown_kept_for_the_next_process_and_cleared(desk: Desk) -> None:
-    assert desk.ends(0, "throttle", "show") == "run lab-1: no override, rates follow the load\n"
+    assert desk.ends(0, "throttle", "show") == "run lab-1: no override, the run chooses the rates\n"
     desk.ends(0, "throttle", "set", "10M")
     told = desk.ends(0, "throttle", "set", "2.5 MB/s", "--broker", "1", "--broker", "2")
     assert told.splitlines()[0].startswith(f"run lab-1: overrides, set by {process.user()} at ")
@@ -103,7 +103,7 @@ def test_rates_are_set_beside_a_process_at_work(desk: Desk) -> None:
     finally:
         with_lock.close()
     assert f"  in force at the next look: process {os.getpid()} by {process.user()}" in told
-    assert "  all others: rates follow the load" in told
+    assert "  all others: the run chooses" in told
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_file_that_does_not_read_is_told_stops_no_run_and_goes_by_clear_alone(
 ) -> None:
     (desk.run / NAME).write_text(content)
     shown = desk.ends(8, "throttle", "show")
-    assert "the throttle file cannot be read, so rates follow the load: " in shown
+    assert "the throttle file cannot be read, so the run chooses the rates: " in shown
     assert why in shown
     for words in (("set", "10M"), ("clear", "--broker", "1")):
         assert "Next: zkmigrate throttle clear, without --broker" in desk.ends(2, "throttle", *words)

@@ -15,9 +15,10 @@ from tests.unit.reassign_world import ID, ReassignLook, ReassignWorld, plan, wor
 from zkmigrate.cli.main import cli
 from zkmigrate.errors import InventoryError
 from zkmigrate.inventory.inventory import Inventory, digest, load
-from zkmigrate.model.change import Change, ClusterChange, Outcome
+from zkmigrate.model.change import AlterBrokerConfig, Change, ClusterChange, Outcome
 from zkmigrate.placement import maps
 from zkmigrate.reassign.section import ReassignInventory
+from zkmigrate.reassign.throttle import LEADER_RATE
 from zkmigrate.site.wiring import Site
 
 FILE = f"""version: 1
@@ -137,7 +138,9 @@ def asked(tmp_path: Path, cluster: ReassignWorld) -> Callable[..., Result]:
     loaded(tmp_path, content=maps.text((name, ids, ()) for name, ids in plan(cluster).items()))
 
     def ask(verb: str, *options: str) -> Result:
-        words = [verb, "-i", str(tmp_path / "moves.yml"), "--playbook", "kafka_reassign", *options]
+        named = options[:1] if verb == "throttle" else ()
+        where = ["-i", str(tmp_path / "moves.yml"), "--playbook", "kafka_reassign"]
+        words = [verb, *named, *where, *options[len(named) :]]
         return CliRunner().invoke(
             cli, words, obj=site_of(cluster), env={"ZKMIGRATE_RUNS": str(tmp_path / "runs")}
         )
@@ -172,6 +175,20 @@ def test_from_plan_to_rollback(asked: Callable[..., Result], cluster: ReassignWo
     assert (cluster.topics, cluster.rates[1]) == (first.topics, first.rates[1])
     assert [held.replicas for held in cluster.held.values()] == [h.replicas for h in first.held.values()]
     assert asked("report", "--run-id", "moves-1", "--out", str(tmp_path / "report.html")).exit_code == 0
+
+
+def test_an_operator_sets_rates_of_its_runs(asked: Callable[..., Result], cluster: ReassignWorld) -> None:
+    """Also of brokers that only the plan names."""
+    assert asked("run", "--yes", "--until", "preflight").exit_code == 0
+    assert asked("throttle", "set", "2M").exit_code == 0
+    assert asked("throttle", "set", "3M", "--broker", "4").exit_code == 0
+    assert "  broker 4: 3 MB/s\n  all others: 2 MB/s" in asked("throttle", "show").output
+    refused = asked("throttle", "set", "3M", "--broker", "9")
+    assert (refused.exit_code, "brokers 1, 2, 3, 4, 5" in refused.output) == (2, True), refused.output
+    assert asked("resume", "--yes").exit_code == 0
+    rates = {(c.broker, c.value) for c in cluster.made if isinstance(c, AlterBrokerConfig)}
+    assert {(1, "2000000"), (4, "3000000")} <= rates
+    assert {id: own for id, own in cluster.rates.items() if own} == {1: {LEADER_RATE: "77"}}
 
 
 def test_a_saved_plan_is_stale_once_a_set_has_changed(

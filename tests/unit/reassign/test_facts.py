@@ -16,10 +16,11 @@ from zkmigrate.reassign.throttle import (
     LEADER_LIST,
     LEADER_RATE,
     Limits,
-    Rate,
+    SentRates,
     Throttles,
     Values,
 )
+from zkmigrate.throttle.values import Rate
 
 MOVE = Move("a", 0, (1, 2), (3, 2), 100, 1)
 
@@ -96,7 +97,7 @@ def test_the_time_is_that_of_the_busiest_broker_and_role() -> None:
 
 
 FOUND: Values = {"topic-a": {LEADER_LIST: "7:1, 0:1", FOLLOWER_LIST: None}, "broker-1": {LEADER_RATE: None}}
-LIMITS = Limits.of(Throttles(FOUND, {1: Rate(5, 6)}), (MOVE,))
+LIMITS = Limits.of(Throttles(FOUND, {1: Rate(5, 6)}), SentRates({1: (Rate(8, 8),)}), (MOVE,))
 
 
 def test_a_list_is_merged_and_given_back_as_it_was() -> None:
@@ -110,14 +111,19 @@ def test_a_list_is_merged_and_given_back_as_it_was() -> None:
     assert LIMITS.off("topic-a", LEADER_LIST, "7:1,0:1,0:2,0:3") == "7:1, 0:1", "byte for byte"
     assert LIMITS.off("topic-a", LEADER_LIST, "7:1,0:1,0:2,0:3,8:8") == "7:1,0:1,8:8"
     assert LIMITS.off("topic-a", FOLLOWER_LIST, "0:3,0:1") is None, "unset, not empty"
+    assert LIMITS.off("topic-a", LEADER_LIST, "0:2,0:3") is None, "others removed what was found"
 
 
 def test_a_rate_of_another_hand_stays() -> None:
     assert LIMITS.on("broker-1", LEADER_RATE, None) == "5"
     assert LIMITS.off("broker-1", LEADER_RATE, "5") is None
+    assert LIMITS.off("broker-1", LEADER_RATE, "8") is None, "sent later"
     assert LIMITS.off("broker-1", LEADER_RATE, "9") == "9"
 
 
 def test_the_record_of_a_throttle_survives_the_journal() -> None:
     record = Throttles(FOUND, {1: Rate(5, 6)})
     assert recorded(Throttles, record.encode(), "r") == record
+    sent = SentRates({}).with_rates({1: Rate(5, 6)}).with_rates({1: Rate(7, 8), 2: Rate(5, 6)})
+    assert recorded(SentRates, sent.encode(), "r") == sent
+    assert sent.rates == {1: (Rate(5, 6), Rate(7, 8)), 2: (Rate(5, 6),)}
