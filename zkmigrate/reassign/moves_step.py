@@ -231,13 +231,14 @@ def _progress(
     every = f.plan.moves
     left = [move for move in every if move.name not in finished]
     copied = sum(f.copied.values())
-    bytes_left = max(0, sum(move.bytes for move in left) - copied)
+    in_all = sum(move.bytes for move in left)
+    bytes_left = max(0, in_all - copied)
     rates = f.rates.wanted.values() if f.rates else ()
     most = max((max(rate) for rate in rates), default=section(c.inventory).throttle_bytes_s)
-    at_least = seconds(left, most)
+    time_left = seconds(left, most) * bytes_left / max(1, in_all)
     told = [_copy(f, move, broker) for move in flying for broker in _missing(f, move)]
     words = f"{len(every) - len(left):,} of {len(every):,} partitions; {gib(bytes_left)} left"
-    words += f", {at_least:,.0f} s or more at the throttle" if bytes_left else ""
+    words += f", about {time_left:,.0f} s at the throttle" if bytes_left else ""
     told += [f"broker {broker} is down" for broker in sorted(down)]
     told += f.rates.of_others if f.rates else ()
     told += [f"the throttle file cannot be read: {c.overrides.wrong}"] if c.overrides.wrong else []

@@ -14,7 +14,7 @@ from typing import ClassVar, TypeAlias
 from zkmigrate.model.change import KAFKA, AlterBrokerConfig, Changes
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look, TopicSetting
-from zkmigrate.model.step import Context
+from zkmigrate.model.step import Context, Way
 from zkmigrate.model.step_record import Recorded, known
 from zkmigrate.reassign.facts import Move
 from zkmigrate.reassign.section import Reassign
@@ -134,28 +134,41 @@ def listed(found: Values) -> tuple[str, ...]:
     )
 
 
+Entries: TypeAlias = Mapping[str, Mapping[str, tuple[str, ...]]]
+"""Entries of the lists, by target and key."""
+
+
+def _entries(moves: Iterable[Move], receive: Callable[[Move], Iterable[int]]) -> Entries:
+    entries: dict[str, dict[str, tuple[str, ...]]] = {}
+    for move in moves:
+        if move.copies:
+            own = entries.setdefault(of_topic(move.topic), dict.fromkeys(LISTS, ()))
+            for key, brokers in ((LEADER_LIST, (*move.before, *move.added)), (FOLLOWER_LIST, receive(move))):
+                own[key] += tuple(f"{move.number}:{broker}" for broker in brokers)
+    return entries
+
+
 @dataclass(frozen=True)
 class Limits:
     """The throttle of one run. found: before it. rates: what it sets. sent: what the moves set since.
-    entries: what it adds to the lists."""
+    entries: what it adds to the lists in one direction. every: what it may have added, in both."""
 
     found: Values
     rates: Mapping[int, Rate]
     sent: Mapping[int, tuple[Rate, ...]]
-    entries: Mapping[str, Mapping[str, tuple[str, ...]]]
+    entries: Entries
+    every: Entries
 
     @staticmethod
-    def of(record: Throttles, sent: SentRates, moves: Iterable[Move]) -> Limits:
-        """The lists name every replica that sends or receives, going forward or back."""
-        entries: dict[str, dict[str, tuple[str, ...]]] = {}
-        for move in moves:
-            if not move.copies:
-                continue
-            own = entries.setdefault(of_topic(move.topic), dict.fromkeys(LISTS, ()))
-            sends = (*move.before, *move.added)
-            for key, brokers in ((LEADER_LIST, sends), (FOLLOWER_LIST, (*move.added, *move.dropped))):
-                own[key] += tuple(f"{move.number}:{broker}" for broker in brokers)
-        return Limits(record.found, record.rates, sent.rates, entries)
+    def of(record: Throttles, sent: SentRates, moves: Iterable[Move], way: Way) -> Limits:
+        """The leaders' list names every replica that may send. The followers' names those that receive in
+        this direction alone: Kafka would also hold up a follower in sync that is a record behind, and with it
+        every producer that waits for all."""
+        moves = tuple(moves)
+        forward = _entries(moves, lambda move: move.added)
+        back = _entries(moves, lambda move: move.dropped)
+        every = _entries(moves, lambda move: (*move.added, *move.dropped))
+        return Limits(record.found, record.rates, sent.rates, forward if way is Way.FORWARD else back, every)
 
     def on(self, target: str, key: str, now: str | None) -> str | None:
         """The value with the throttle. now: the present value. A list is read, merged and set whole."""
@@ -167,7 +180,7 @@ class Limits:
         """The value without it: the one found, with what other hands have set meanwhile."""
         found = self.found[target].get(key)
         if key in LISTS:
-            return without_entries(found, self.entries[target][key], now)
+            return without_entries(found, self.every[target][key], now)
         return without_rate(found, [int(rate) for rate in self.ours(target, key)], now)
 
     def ours(self, target: str, key: str) -> tuple[str, ...]:
@@ -241,5 +254,5 @@ def rates_in_force(
     wanted = wanted_rates(record, c.overrides)
     unchanged = settled == wanted
     asked = () if unchanged else tuple(id for id in wanted if id in alive)
-    limits = Limits.of(record, sent, moves)
+    limits = Limits.of(record, sent, moves, c.way)
     return RatesInForce(limits, sent, wanted, read(look, asked, ()), unchanged)

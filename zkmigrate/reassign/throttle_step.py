@@ -80,9 +80,11 @@ class ThrottleStep(Step[ThrottleFacts]):
             if not isinstance(seen, Seen) or unread(seen.value):
                 return ThrottleFacts(plan, None, {}, seen)
             before = Throttles(values(seen.value), self._rates(section(c.inventory), brokers))
-            return ThrottleFacts(plan, Limits.of(before, sent_rates(c), plan.moves), before.encode(), seen)
+            return ThrottleFacts(
+                plan, Limits.of(before, sent_rates(c), plan.moves, self.sets), before.encode(), seen
+            )
         seen = read(look, tuple(before.rates), topics)
-        return ThrottleFacts(plan, Limits.of(before, sent_rates(c), plan.moves), {}, seen)
+        return ThrottleFacts(plan, Limits.of(before, sent_rates(c), plan.moves, self.sets), {}, seen)
 
     def check(self, c: Context, f: ThrottleFacts) -> Verdict:
         if f.plan is None:

@@ -97,7 +97,8 @@ def test_the_time_is_that_of_the_busiest_broker_and_role() -> None:
 
 
 FOUND: Values = {"topic-a": {LEADER_LIST: "7:1, 0:1", FOLLOWER_LIST: None}, "broker-1": {LEADER_RATE: None}}
-LIMITS = Limits.of(Throttles(FOUND, {1: Rate(5, 6)}), SentRates({1: (Rate(8, 8),)}), (MOVE,))
+RECORDS = Throttles(FOUND, {1: Rate(5, 6)}), SentRates({1: (Rate(8, 8),)})
+LIMITS, BACK = (Limits.of(*RECORDS, (MOVE,), way) for way in (Way.FORWARD, Way.BACK))
 
 
 def test_a_list_is_merged_and_given_back_as_it_was() -> None:
@@ -105,9 +106,10 @@ def test_a_list_is_merged_and_given_back_as_it_was() -> None:
     assert LIMITS.on("topic-a", LEADER_LIST, "7:1,0:1,0:2,0:3") == "7:1,0:1,0:2,0:3"
     assert LIMITS.on("topic-a", LEADER_LIST, ",0:1") == "0:1,0:2,0:3", "APPEND left an empty entry"
     assert LIMITS.on("topic-a", FOLLOWER_LIST, "*") == "*"
-    assert LIMITS.on("topic-a", FOLLOWER_LIST, None) == "0:3,0:1", (
-        "who receives going forward, and going back"
-    )
+    assert LIMITS.on("topic-a", FOLLOWER_LIST, None) == "0:3", "who receives, and nobody in sync"
+    assert BACK.on("topic-a", FOLLOWER_LIST, None) == "0:1"
+    assert BACK.on("topic-a", LEADER_LIST, None) == LIMITS.on("topic-a", LEADER_LIST, None) == "0:1,0:2,0:3"
+    assert LIMITS.off("topic-a", FOLLOWER_LIST, "0:3") is BACK.off("topic-a", FOLLOWER_LIST, "0:3") is None
     assert LIMITS.off("topic-a", LEADER_LIST, "7:1,0:1,0:2,0:3") == "7:1, 0:1", "byte for byte"
     assert LIMITS.off("topic-a", LEADER_LIST, "7:1,0:1,0:2,0:3,8:8") == "7:1,0:1,8:8"
     assert LIMITS.off("topic-a", FOLLOWER_LIST, "0:3,0:1") is None, "unset, not empty"
