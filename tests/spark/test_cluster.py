@@ -122,7 +122,19 @@ def job_request(recorded: Path, tmp_path: Path) -> Request:
     run.journal.append("end", {"code": 0, "message": "done"})
     run.journal.close()
     places = (Place("", str(source)),), (Place("dest", str(dest)),)
-    return Request(*places, chroot="/kafka", run=run.dir, broker_dirs=(str(broker),))
+    partitions, brokers = tmp_path / "partitions.jsonl", tmp_path / "brokers.jsonl"
+    row = {"cluster": "c", "topic": "t", "partition": 0, "replicas": [1], "size": 1 << 30}
+    partitions.write_text(json.dumps(row) + "\n")
+    free = ({"cluster": "c", "broker": id, "storage_free": id << 30} for id in (1, 9))
+    brokers.write_text("".join(json.dumps(one) + "\n" for one in free))
+    return Request(
+        *places,
+        chroot="/kafka",
+        run=run.dir,
+        broker_dirs=(str(broker),),
+        fleet_partitions=str(partitions),
+        fleet_brokers=str(brokers),
+    )
 
 
 @pytest.mark.timeout(2 * ENDED_S)
@@ -158,6 +170,8 @@ def test_two_workers_answer_as_one_machine_does(
             submit += ["--conf", f"{name}={value}"]
         options = ["--chroot", job_request.chroot, "--dest-dir", f"dest={job_request.dest[0].path}"]
         options += ["--run", str(job_request.run), "--broker-dir", job_request.broker_dirs[0], "--json"]
+        options += ["--fleet-partitions", job_request.fleet_partitions]
+        options += ["--fleet-brokers", job_request.fleet_brokers]
         answered = run([*submit, str(script), "all", directory, *options], tmp_path, bare)
         assert answered.returncode == 0, answered.stdout + answered.stderr[-5000:]
         refused = run([*submit, str(script), "tenants", directory, "--master", "local"], tmp_path, bare)
