@@ -7,6 +7,7 @@ same plan on every machine.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -96,6 +97,13 @@ class Cluster:
     def by_name(self) -> dict[Name, Partition]:
         """The partitions by topic and number."""
         return {partition.name: partition for partition in self.partitions}
+
+    @cached_property
+    def in_dir(self) -> Counter[tuple[int, str]]:
+        """How many replicas each known log directory holds, by broker and path."""
+        return Counter(
+            place for one in self.partitions for place in zip(one.replicas, one.dirs, strict=bool(one.dirs))
+        )
 
     def rack(self, broker: int) -> str:
         """The rack of a broker, for comparison: one without a rack, or gone, is a rack of its own."""

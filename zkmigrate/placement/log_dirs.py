@@ -162,13 +162,7 @@ def kafkas_choice(cluster: Cluster, broker: int, copies: int) -> list[str]:
 
     Among as many partitions Kafka has no order; here it is that of the paths.
     """
-    held = Counter(
-        path
-        for one in cluster.partitions
-        for at, path in zip(one.replicas, one.dirs, strict=bool(one.dirs))
-        if at == broker
-    )
-    counts = {one.path: held[one.path] for one in cluster.brokers[broker].dirs}
+    counts = {one.path: cluster.in_dir[broker, one.path] for one in cluster.brokers[broker].dirs}
     found = []
     for _ in range(copies):
         path = min(counts, key=lambda one: (counts[one], one))
@@ -235,12 +229,11 @@ def levelled(plan: Plan, names: Collection[Name], brokers: Collection[int]) -> P
             ):
                 staying[broker].append((one.size or 0, one.name, path))
     moved: dict[Copy, str] = {}
+    rooms = {broker: dict(dirs) for broker, dirs in known.items()}
+    for (name, broker), path in plan.dirs.items():
+        rooms[broker][path] -= plan.cluster.by_name[name].size or 0
     for broker in sorted(known.keys() & staying.keys()):
-        level = {path: free_after[broker, path] for path in known[broker]}
-        room = dict(known[broker])
-        for (name, at), path in plan.dirs.items():
-            if at == broker:
-                room[path] -= plan.cluster.by_name[name].size or 0
+        level, room = {path: free_after[broker, path] for path in known[broker]}, rooms[broker]
         for size, name, path in _steps(level, room, staying[broker]):
             moved[name, broker] = path
             room[path] -= size
