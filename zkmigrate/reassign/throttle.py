@@ -34,10 +34,6 @@ Seens: TypeAlias = Mapping[str, Mapping[str, Reading[TopicSetting]]]
 """The same as they were read."""
 
 
-Rates: TypeAlias = Callable[[Reassign, Collection[int]], Mapping[int, Rate]]
-"""The rate of each of these brokers."""
-
-
 def fixed(wanted: Reassign, brokers: Collection[int]) -> Mapping[int, Rate]:
     """The inventory's rate for every broker and role."""
     return {broker: Rate(wanted.throttle_bytes_s, wanted.throttle_bytes_s) for broker in brokers}

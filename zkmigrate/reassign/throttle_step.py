@@ -25,7 +25,6 @@ from zkmigrate.reassign.rules import lost
 from zkmigrate.reassign.throttle import (
     RATES,
     Limits,
-    Rates,
     Seens,
     Throttles,
     fixed,
@@ -53,16 +52,11 @@ class ThrottleFacts:
 
 
 class ThrottleStep(Step[ThrottleFacts]):
-    """rates: what each broker may send and receive."""
-
     id = Throttles.step
     title = "Set the throttle"
     hazard = Hazard.REVERSIBLE
     sets = Way.FORWARD
     """The direction in which the throttle is set; in the other one it is taken off."""
-
-    def __init__(self, rates: Rates = fixed) -> None:
-        self._rates = rates
 
     def observe(self, c: Context, look: Look) -> ThrottleFacts:
         plan = originals(c)
@@ -79,7 +73,7 @@ class ThrottleStep(Step[ThrottleFacts]):
             seen = read(look, brokers, topics)
             if not isinstance(seen, Seen) or unread(seen.value):
                 return ThrottleFacts(plan, None, {}, seen)
-            before = Throttles(values(seen.value), self._rates(section(c.inventory), brokers))
+            before = Throttles(values(seen.value), fixed(section(c.inventory), brokers))
             return ThrottleFacts(
                 plan, Limits.of(before, sent_rates(c), plan.moves, self.sets), before.encode(), seen
             )
