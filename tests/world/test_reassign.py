@@ -28,6 +28,7 @@ from zkmigrate.model.change import (
     ReassignPartition,
 )
 from zkmigrate.model.finding import Finding, Held
+from zkmigrate.model.look import TopicSetting
 from zkmigrate.model.step import Way
 from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, LEADER_LIST, LEADER_RATE
 from zkmigrate.throttle.values import Overrides
@@ -567,6 +568,25 @@ def test_what_is_copied_and_how_long_it_takes_is_told_before(tmp_path: Path) -> 
         "18,000,000 bytes for 7 partitions, 15 s or more at 1,000,000 bytes/s"
     )
     assert found(made, "reassign.done").seen == "1 of 8; the run leaves them as they are"
+
+
+def test_t6_p8_settings_that_bound_a_copy_are_told_with_where_they_hold_and_which_can_change(
+    tmp_path: Path,
+) -> None:
+    made = desk(tmp_path)
+    for id, lag in ((1, "10000"), (2, "30000"), (3, "10000"), (4, "30000")):
+        made.cluster.bounds[id] = {
+            "num.replica.fetchers": TopicSetting("4", False, "4"),
+            "replica.fetch.max.bytes": TopicSetting(None, True, "1048576"),
+            "replica.fetch.response.max.bytes": TopicSetting(None, True, "10485760"),
+            "replica.lag.time.max.ms": TopicSetting(None, True, lag),
+        }
+    assert made.process(lambda walk: walk.forward(until="preflight")).code == 0
+    assert found(made, "reassign.copying").seen == (
+        "num.replica.fetchers 4 (can be changed while they run); replica.fetch.max.bytes 1048576; "
+        "replica.fetch.response.max.bytes 10485760; replica.lag.time.max.ms 10000 on 1, 3; "
+        "replica.lag.time.max.ms 30000 on 2, 4; not told by brokers 5"
+    )
 
 
 # --- other hands and sick brokers, under way -----------------------------------------------------------

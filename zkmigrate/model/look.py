@@ -132,10 +132,12 @@ class ClusterTopics:
 @dataclass(frozen=True)
 class TopicSetting:
     """One config of one topic or broker. own: its own value, None where a default holds. read_only: Kafka
-    takes no other value."""
+    takes no other value. in_force: of a broker, the value that holds, wherever it was set; None where the
+    broker does not list the config."""
 
     own: str | None
     read_only: bool = False
+    in_force: str | None = None
 
 
 Settings: TypeAlias = Reading[Mapping[str, Reading[TopicSetting]]]

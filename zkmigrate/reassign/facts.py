@@ -11,7 +11,7 @@ from typing import ClassVar
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import InFlight, LogDir, Look, PartitionState, TopicPartitions
+from zkmigrate.model.look import InFlight, LogDir, Look, PartitionState, TopicPartitions, TopicSetting
 from zkmigrate.model.step import Context, Records, Way
 from zkmigrate.model.step_record import Recorded, known, recorded
 from zkmigrate.placement.cluster import Name
@@ -218,12 +218,14 @@ def _stand(
 @dataclass(frozen=True)
 class FirstLook:
     """What is there before anything is changed. sizes: bytes of the largest replica, by partition; of those
-    that a broker told. room: free bytes by broker, of those that tell. throttles: settings, in words."""
+    that a broker told. room: free bytes by broker, of those that tell. throttles: settings, in words.
+    copying: settings that bound a copy, by key and broker."""
 
     cluster: Cluster
     sizes: Mapping[Name, int]
     room: Mapping[int, int]
     throttles: tuple[str, ...]
+    copying: Mapping[str, Mapping[int, Reading[TopicSetting]]]
 
     def moves(self, sets: Sets) -> tuple[Move, ...]:
         """The moves of a plan that are not made yet."""

@@ -12,12 +12,13 @@ which the plan rests are there.
 
 from __future__ import annotations
 
+from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Done, Reads, Verdict
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign.facts import FirstLook, cluster, disks, section, wanted
-from zkmigrate.reassign.rules import before, copied, gib, seconds
+from zkmigrate.reassign.rules import COPYING, before, copied, gib, seconds
 from zkmigrate.reassign.throttle import involved, listed, read, values
 
 
@@ -26,8 +27,8 @@ def first_look(c: Context, look: Look) -> FirstLook:
     sets = wanted(c.inventory).sets
     found = cluster(look, sets)
     if found.unheard is not None or not isinstance(found.seen, Seen):
-        return FirstLook(found, {}, {}, ())
-    moves = FirstLook(found, {}, {}, ()).moves(sets)
+        return FirstLook(found, {}, {}, (), {})
+    moves = FirstLook(found, {}, {}, (), {}).moves(sets)
     alive = found.seen.value.brokers
     brokers = sorted({b for move in moves for b in (*move.before, *move.added) if b in alive})
     told = disks(look, brokers, [move.name for move in moves])
@@ -37,7 +38,9 @@ def first_look(c: Context, look: Look) -> FirstLook:
     topics = tuple(dict.fromkeys(move.topic for move in moves if move.copies))
     throttles = read(look, [broker for broker in involved(moves) if broker in alive], topics)
     words = listed(values(throttles.value)) if isinstance(throttles, Seen) else (str(throttles),)
-    return FirstLook(found, largest, told.room, words)
+    copying = {key: look.broker_settings(KAFKA, key, brokers) for key in COPYING} if brokers else {}
+    settings = {key: one.value for key, one in copying.items() if isinstance(one, Seen)}
+    return FirstLook(found, largest, told.room, words, settings)
 
 
 def foreseen(c: Context, look: Look) -> tuple[str, ...]:
