@@ -14,7 +14,7 @@ Proof: no move is in flight, each set is there in order, and all of it is in syn
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from zkmigrate.model.change import KAFKA, Applied, CancelReassignment, Changes, ReassignPartition
@@ -32,11 +32,10 @@ from zkmigrate.reassign.facts import (
     Stand,
     Stands,
     goal,
-    originals,
+    planned,
     section,
-    wanted,
 )
-from zkmigrate.reassign.look_step import first_look
+from zkmigrate.reassign.look_step import of_plan
 from zkmigrate.reassign.rate_control import Copying
 from zkmigrate.reassign.rules import AGAIN, foreign, gib, lost, next_moves, seconds
 from zkmigrate.reassign.throttle import RatesInForce, SentRates, keeping_control, rates_in_force
@@ -71,10 +70,21 @@ class MovesStep(Step[MovesFacts]):
     title = "Move the partitions"
     hazard = Hazard.REVERSIBLE
 
+    def __init__(
+        self,
+        moves: Callable[[Context], Originals | None] = planned,
+        foresee: Callable[[Context, Look], tuple[Move, ...]] = of_plan,
+        *,
+        sets_rates: bool = True,
+    ) -> None:
+        """moves: those that it makes. foresee: what they will be, before they are recorded. sets_rates: it
+        also gives brokers the rates that an operator wants."""
+        self._moves, self._foresee, self._sets_rates = moves, foresee, sets_rates
+
     def observe(self, c: Context, look: Look) -> MovesFacts:
         """Look at the moves that were sent and are not seen at their end, and at those that may start now. At
         the end look at all of them."""
-        plan = originals(c)
+        plan = self._moves(c)
         if plan is None:
             return MovesFacts(None, None, (), {}, whole=False)
         moves = plan.moves if c.way is Way.FORWARD else plan.moves[::-1]
@@ -95,7 +105,8 @@ class MovesStep(Step[MovesFacts]):
         copied = facts.disks(look, sorted(adding), (move.name for move in flying)).sizes if adding else {}
         mine = {(b, name): size for (b, name), size in copied.items() if b in flights[name].adding}
         begun = frozenset(move.name for move in moves if move.name in flights or not _pending(c, move))
-        rates = rates_in_force(c, look, Copying(plan.moves, flying, starting, begun, found))
+        copying = Copying(plan.moves, flying, starting, begun, found)
+        rates = rates_in_force(c, look, copying) if self._sets_rates else None
         return MovesFacts(plan, found, looked, mine, whole, rates)
 
     def check(self, c: Context, f: MovesFacts) -> Verdict:
@@ -175,7 +186,7 @@ class MovesStep(Step[MovesFacts]):
         return (ReassignPartition(KAFKA, move.topic, move.number, move.before, move.after),)
 
     def forecast(self, c: Context, look: Look) -> Forecast[MovesFacts]:
-        moves = first_look(c, look).moves(wanted(c.inventory).sets)
+        moves = self._foresee(c, look)
         seen = MovesFacts(Originals(moves), None, (), {}, whole=False)
         return Forecast(seen, tuple(move.target for move in moves))
 

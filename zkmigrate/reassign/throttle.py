@@ -18,9 +18,9 @@ from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look, TopicSetting
 from zkmigrate.model.step import Context, Ready, Verdict, Waiting, Way
 from zkmigrate.model.step_record import Recorded, known
-from zkmigrate.reassign.facts import Move, section
+from zkmigrate.reassign.facts import Move, section, stragglers
 from zkmigrate.reassign.rate_control import Control, Copying, listen
-from zkmigrate.reassign.section import Reassign
+from zkmigrate.reassign.section import Pace
 from zkmigrate.throttle.kafka_settings import with_entries, without_entries, without_rate
 from zkmigrate.throttle.values import Overrides, Rate, Role
 
@@ -37,7 +37,7 @@ Seens: TypeAlias = Mapping[str, Mapping[str, Reading[TopicSetting]]]
 """The same as they were read."""
 
 
-def fixed(wanted: Reassign, brokers: Collection[int]) -> Mapping[int, Rate]:
+def fixed(wanted: Pace, brokers: Collection[int]) -> Mapping[int, Rate]:
     """The inventory's rate for every broker and role."""
     return {broker: Rate(wanted.throttle_bytes_s, wanted.throttle_bytes_s) for broker in brokers}
 
@@ -66,6 +66,12 @@ class SentRates(Recorded):
         """The record before these are sent."""
         more = {id: tuple(dict.fromkeys((*self.rates.get(id, ()), rate))) for id, rate in rates.items()}
         return SentRates({**self.rates, **more}, tuple(sorted({*self.steps, *steps})))
+
+
+def throttles(c: Context) -> Throttles | None:
+    """The record of this run, with the lists of the topics whose moves it added; None before its step."""
+    record, added = known(Throttles, c), stragglers(c).found
+    return record if record is None or not added else replace(record, found={**added, **record.found})
 
 
 def sent_rates(c: Context) -> SentRates:
@@ -281,7 +287,7 @@ class RatesInForce:
 def rates_in_force(c: Context, look: Look, copying: Copying) -> RatesInForce | None:
     """Look at the rates of the moves, and at the load where they follow it and that is due; None where the
     run has set no throttle. Wanted rates that every broker was seen to have are not looked at again."""
-    record, sent = known(Throttles, c), sent_rates(c)
+    record, sent = throttles(c), sent_rates(c)
     if record is None:
         return None
     limits, alive = Limits.of(record, sent, copying.every, c.way), copying.found.alive
