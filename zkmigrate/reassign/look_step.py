@@ -17,7 +17,7 @@ from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Done, Reads, Verdict
 from zkmigrate.placement.cluster import Name
-from zkmigrate.reassign.facts import FirstLook, cluster, disks, section, wanted
+from zkmigrate.reassign.facts import FirstLook, Move, cluster, disks, section, wanted
 from zkmigrate.reassign.rules import COPYING, before, copied, gib, seconds
 from zkmigrate.reassign.throttle import involved, listed, read, values
 
@@ -43,9 +43,14 @@ def first_look(c: Context, look: Look) -> FirstLook:
     return FirstLook(found, largest, told.room, words, settings)
 
 
+def of_plan(c: Context, look: Look) -> tuple[Move, ...]:
+    """The moves of the plan that are not made yet."""
+    return first_look(c, look).moves(wanted(c.inventory).sets)
+
+
 def foreseen(c: Context, look: Look) -> tuple[str, ...]:
     """What ``plan`` says of the whole run: what each broker copies, and how long that takes at least."""
-    moves = first_look(c, look).moves(wanted(c.inventory).sets)
+    moves = of_plan(c, look)
     rate = section(c.inventory).throttle_bytes_s
     brokers = tuple(
         f"  broker {broker}: {gib(to)} in, {gib(of)} out"

@@ -14,7 +14,7 @@ Proof: no move is in flight, each set is there in order, and all of it is in syn
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from zkmigrate.model.change import KAFKA, Applied, CancelReassignment, Changes, ReassignPartition
@@ -32,13 +32,13 @@ from zkmigrate.reassign.facts import (
     Stand,
     Stands,
     goal,
-    originals,
+    planned,
     section,
-    wanted,
 )
-from zkmigrate.reassign.look_step import first_look
+from zkmigrate.reassign.look_step import of_plan
+from zkmigrate.reassign.rate_control import Copying
 from zkmigrate.reassign.rules import AGAIN, foreign, gib, lost, next_moves, seconds
-from zkmigrate.reassign.throttle import RatesInForce, SentRates, rates_in_force
+from zkmigrate.reassign.throttle import RatesInForce, SentRates, keeping_control, rates_in_force
 from zkmigrate.throttle.values import Rate
 
 POLL_S = 2.0
@@ -70,10 +70,21 @@ class MovesStep(Step[MovesFacts]):
     title = "Move the partitions"
     hazard = Hazard.REVERSIBLE
 
+    def __init__(
+        self,
+        moves: Callable[[Context], Originals | None] = planned,
+        foresee: Callable[[Context, Look], tuple[Move, ...]] = of_plan,
+        *,
+        sets_rates: bool = True,
+    ) -> None:
+        """moves: those that it makes. foresee: what they will be, before they are recorded. sets_rates: it
+        also gives brokers the rates that an operator wants."""
+        self._moves, self._foresee, self._sets_rates = moves, foresee, sets_rates
+
     def observe(self, c: Context, look: Look) -> MovesFacts:
         """Look at the moves that were sent and are not seen at their end, and at those that may start now. At
         the end look at all of them."""
-        plan = originals(c)
+        plan = self._moves(c)
         if plan is None:
             return MovesFacts(None, None, (), {}, whole=False)
         moves = plan.moves if c.way is Way.FORWARD else plan.moves[::-1]
@@ -93,10 +104,15 @@ class MovesStep(Step[MovesFacts]):
         adding = {broker for move in flying for broker in flights[move.name].adding}
         copied = facts.disks(look, sorted(adding), (move.name for move in flying)).sizes if adding else {}
         mine = {(b, name): size for (b, name), size in copied.items() if b in flights[name].adding}
-        rates = rates_in_force(c, look, plan.moves, found.alive, c.kept.get("settled"))
+        begun = frozenset(move.name for move in moves if move.name in flights or not _pending(c, move))
+        copying = Copying(plan.moves, flying, starting, begun, found)
+        rates = rates_in_force(c, look, copying) if self._sets_rates else None
         return MovesFacts(plan, found, looked, mine, whole, rates)
 
     def check(self, c: Context, f: MovesFacts) -> Verdict:
+        return keeping_control(c, f.rates, self._verdict(c, f))
+
+    def _verdict(self, c: Context, f: MovesFacts) -> Verdict:
         if f.plan is None or f.found is None:
             return Done() if c.way is Way.BACK and not c.begun else Blocked((lost(),))
         if f.found.missing is not None:
@@ -118,7 +134,8 @@ class MovesStep(Step[MovesFacts]):
         todo = [move for move in stands.at(Stand.TO_SUBMIT) if _may_send(c, move, looks)]
         flying = stands.at(Stand.MOVING)
         here = [move for move in todo if f.found.alive.issuperset(goal(move, c.way))]
-        if chosen := next_moves(section(c.inventory), flying, here, c.way):
+        withheld = f.rates.withheld if f.rates and todo else ()
+        if not withheld and (chosen := next_moves(section(c.inventory), flying, here, c.way)):
             return Ready(tuple(move.target for move in chosen))
         waits = {move.name for move in todo}
         odd = [move for move in stands.at(Stand.TO_SUBMIT, Stand.FOREIGN) if move.name not in waits]
@@ -129,7 +146,7 @@ class MovesStep(Step[MovesFacts]):
         if flying or todo or settling or stands.at(Stand.BEHIND) or not f.whole:
             at_end = not (flying or settling or todo)
             return self._wait(c, f, stands, looks + 1 if unsettled else 0, at_end=at_end)
-        return Done((_moved(c, stands),))
+        return Done((_moved(c, stands), *(f.rates.found if f.rates else ())))
 
     def _wait(self, c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool) -> Waiting:
         """at_end: all that was looked at is at its end, and the next look is at others."""
@@ -148,7 +165,7 @@ class MovesStep(Step[MovesFacts]):
             math.inf,
             poll_s=0.0 if at_end and not flying else 1.0 if looks else POLL_S,
             keep={"finished": finished, "looks": looks, "down": down, **_rates_kept(c, f)},
-            mark=(len(finished), looks, tuple(sorted(f.copied.items()))),
+            mark=(len(finished), looks, tuple(sorted(f.copied.items())), _paused(f, flying)),
             stalled_s=section(c.inventory).stalled_s,
         )
 
@@ -169,7 +186,7 @@ class MovesStep(Step[MovesFacts]):
         return (ReassignPartition(KAFKA, move.topic, move.number, move.before, move.after),)
 
     def forecast(self, c: Context, look: Look) -> Forecast[MovesFacts]:
-        moves = first_look(c, look).moves(wanted(c.inventory).sets)
+        moves = self._foresee(c, look)
         seen = MovesFacts(Originals(moves), None, (), {}, whole=False)
         return Forecast(seen, tuple(move.target for move in moves))
 
@@ -185,7 +202,7 @@ def _new_rates(c: Context, f: MovesFacts) -> Ready | None:
         return None
     return Ready(
         tuple(f"{_RATE}{id}" for id in wanted),
-        record=f.rates.sent.with_rates(wanted).encode(),
+        record=f.rates.recorded(wanted).encode(),
         both_ways=True,
         keep={**c.kept, "rates": {**sent, **wanted}, "late": 0},
     )
@@ -222,6 +239,11 @@ def _may_send(c: Context, move: Move, looks: int) -> bool:
     return c.way is Way.FORWARD and looks >= LOOKS
 
 
+def _paused(f: MovesFacts, flying: list[Move]) -> float:
+    """The time of this look, where nothing moves because no move is submitted: that is no standstill."""
+    return f.rates.control.looked if f.rates and f.rates.control and f.rates.withheld and not flying else 0.0
+
+
 def _progress(
     c: Context, f: MovesFacts, flying: list[Move], finished: frozenset[Name], down: frozenset[int]
 ) -> str:
@@ -239,6 +261,7 @@ def _progress(
     told = [_copy(f, move, broker) for move in flying for broker in _missing(f, move)]
     words = f"{len(every) - len(left):,} of {len(every):,} partitions; {gib(bytes_left)} left"
     words += f", about {time_left:,.0f} s at the throttle" if bytes_left else ""
+    words += f"; {f.rates.listening}" if f.rates and f.rates.listening else ""
     told += [f"broker {broker} is down" for broker in sorted(down)]
     told += f.rates.of_others if f.rates else ()
     told += [f"the throttle file cannot be read: {c.overrides.wrong}"] if c.overrides.wrong else []

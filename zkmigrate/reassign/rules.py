@@ -12,7 +12,7 @@ from zkmigrate.model.look import InFlight, PartitionState, TopicSetting
 from zkmigrate.model.step import Context, Way
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign.facts import Cluster, FirstLook, Move, section, wanted
-from zkmigrate.reassign.section import Reassign
+from zkmigrate.reassign.section import Pace
 
 AGAIN = "resume"
 COPYING = (
@@ -50,7 +50,7 @@ def load(moves: Iterable[Move], way: Way) -> Load:
     return Load(len(flying), to, of)
 
 
-def next_moves(wanted: Reassign, flying: Iterable[Move], todo: Iterable[Move], way: Way) -> tuple[Move, ...]:
+def next_moves(wanted: Pace, flying: Iterable[Move], todo: Iterable[Move], way: Way) -> tuple[Move, ...]:
     """The moves that may start now, in order, within all caps. One that must wait for a broker lets those
     behind it pass."""
     now = load(flying, way)
