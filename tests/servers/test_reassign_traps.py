@@ -32,18 +32,17 @@ from zkmigrate.model.change import (
     ReassignPartition,
 )
 from zkmigrate.model.fact import Seen
-from zkmigrate.model.look import InFlight, PartitionState, TopicSetting
+from zkmigrate.model.look import InFlight, PartitionState
 from zkmigrate.model.step import Way
 from zkmigrate.placement import maps
 from zkmigrate.reassign import facts
 from zkmigrate.reassign.facts import Move, Stand, stands
-from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, LEADER_LIST, LEADER_RATE
+from zkmigrate.reassign.throttle import FOLLOWER_LIST, LEADER_LIST, LEADER_RATE, LISTS, RATES
 from zkmigrate.throttle.kafka_settings import with_entries
 
 QUICK, CRAWL = 50_000_000, 1000
 """Bytes per second. At the lower rate one fetch passes in 11 s, so four megabytes take minutes: a move that
 is over together with a free one was not throttled."""
-LISTS = (LEADER_LIST, FOLLOWER_LIST)
 
 
 class Cluster:
@@ -95,7 +94,7 @@ class Cluster:
     @contextmanager
     def crawling(self) -> Iterator[None]:
         """Every broker throttles what lists name down to nearly nothing."""
-        keys = [(id, key) for id in IDS for key in (LEADER_RATE, FOLLOWER_RATE)]
+        keys = [(id, key) for id in IDS for key in RATES]
         for id, key in keys:
             self.done(AlterBrokerConfig(KAFKA, id, key, str(CRAWL), None))
         try:
@@ -203,7 +202,7 @@ class Cluster:
     def candidate(self, topic: str, brokers: str) -> dict[int, tuple[int, ...]]:
         """The sets that ``placement`` gives a topic on these brokers alone."""
         now = [
-            {"topic": topic, "partition": n, "replicas": list(p.replicas)}
+            {"topic": topic, "partition": n, "replicas": list(p.replicas), "size": self.size(p.leader, topic)}
             for n, p in self.partitions(topic).items()
         ]
         there = {str(id): {"storage_free": 1 << 30} for id in IDS}
@@ -307,13 +306,52 @@ def test_what_the_library_cannot_ask_the_run_asks_otherwise(cluster: Cluster) ->
     for value, now in (("1000000", None), (None, "1000000")):
         cluster.done(AlterBrokerConfig(KAFKA, 1, LEADER_RATE, value, now))
         told = reassignments.broker_settings(cluster.addresses, LEADER_RATE, (1,))
-        assert told == Seen({1: Seen(TopicSetting(value, in_force=value))})
+        assert isinstance(told, Seen)
+        assert isinstance(own := told.value[1], Seen)
+        assert own.value.own == value
     seen = topics.partitions(cluster.addresses, ("a",), len(IDS))
     assert isinstance(seen, Seen)
     assert seen.value.brokers == set(IDS)
     code, output = cluster.tool(cluster.inventory("a", {0: (1, 3)}), "run", "--until", "preflight")
     assert code == 0, output
     assert ("not told by brokers 3" in output) is old, output
+
+
+def test_t3_t11_throttles_of_others_are_as_they_were(cluster: Cluster) -> None:
+    """A list for all, a list, a broker's rate, and the rate of the whole cluster."""
+    cluster.create("merged", {0: (1, 2), 1: (1, 2)}, 1)
+    everywhere = ConfigResource(ConfigResourceType.BROKER, "", {LEADER_RATE: (AlterConfigOp.SET, "40000000")})
+    cluster.done(AlterTopicConfig(KAFKA, "merged", LEADER_LIST, "1:9", None))
+    cluster.done(AlterTopicConfig(KAFKA, "merged", FOLLOWER_LIST, "*", None))
+    cluster.done(AlterBrokerConfig(KAFKA, 1, LEADER_RATE, "30000000", None))
+    with closing(cluster.client()) as client:
+        client.alter_configs([everywhere], raise_on_unknown=False, incremental=True)
+
+        def throttles() -> tuple[object, ...]:
+            rates = [reassignments.broker_settings(cluster.addresses, key, IDS) for key in RATES]
+            return (*rates, *(cluster.own("merged", key) for key in LISTS))
+
+        def odd() -> str | None:
+            told = reassignments.broker_settings(cluster.addresses, LEADER_RATE, IDS)
+            rates = [
+                (one.value.own, one.value.in_force)
+                for one in (told.value if isinstance(told, Seen) else {}).values()
+                if isinstance(one, Seen)
+            ]
+            default = (None, "40000000")
+            return None if rates == [("30000000", "30000000"), default, default] else str(rates)
+
+        wait_until("the rate of the cluster", odd, START_SECONDS)
+        first = throttles()
+        code, output = cluster.tool(cluster.inventory("merged", {0: (3, 2)}), "run")
+        assert code == 0, output
+        cluster.until_in_sync("merged", {0: (3, 2), 1: (1, 2)})
+        assert throttles() == first
+        cluster.done(AlterBrokerConfig(KAFKA, 1, LEADER_RATE, None, "30000000"))
+        unset = {LEADER_RATE: (AlterConfigOp.DELETE, None)}
+        client.alter_configs(
+            [ConfigResource(ConfigResourceType.BROKER, "", unset)], raise_on_unknown=False, incremental=True
+        )
 
 
 def test_a_reassignment_by_znode_is_listed_and_named(cluster: Cluster) -> None:

@@ -101,7 +101,7 @@ def test_a_higher_cap_of_the_cluster_does_not_raise_that_of_a_broker(tmp_path: P
     assert (made.cluster.to, made.cluster.of) == (1, 1)
 
 
-def test_the_throttle_is_merged_into_what_was_there_and_given_back(tmp_path: Path) -> None:
+def test_t3_t11_the_throttle_is_merged_into_what_was_there_and_given_back(tmp_path: Path) -> None:
     made = desk(tmp_path)
     seen: list[dict[str, str]] = []
     made.before_change = at(1, ReassignPartition, lambda: seen.append(dict(made.cluster.topics["t1"])))
@@ -127,7 +127,7 @@ def test_rates_are_set_before_the_first_move_on_every_broker_that_takes_part(tmp
     assert rates == [{id: {LEADER_RATE: str(RATE), FOLLOWER_RATE: str(RATE)} for id in (1, 2, 3, 4, 5)}]
 
 
-def test_what_others_set_meanwhile_stays_and_ours_goes(tmp_path: Path) -> None:
+def test_t3_what_others_set_meanwhile_stays_and_ours_goes(tmp_path: Path) -> None:
     made = desk(tmp_path)
     own = made.cluster.topics
 
@@ -145,7 +145,7 @@ def test_what_others_set_meanwhile_stays_and_ours_goes(tmp_path: Path) -> None:
     assert f"topic-t0: {LEADER_LIST} is 9:9" in told.seen
 
 
-def test_only_partitions_with_another_preferred_leader_are_elected(tmp_path: Path) -> None:
+def test_p7_only_partitions_with_another_preferred_leader_are_elected(tmp_path: Path) -> None:
     """One that another replica led before keeps that leader, where its preferred leader stays."""
     made = desk(tmp_path, 16)
     assert made.process(forward).code == 0
@@ -358,7 +358,7 @@ WISHES = {1: Overrides(every=2 * M), 3: Overrides(every=2 * M, each={1: 3 * M}),
 
 
 @pytest.mark.parametrize("kinds", [("apply", "applied"), ()], ids=["changes", "lines"])
-def test_killed_anywhere_no_rate_of_an_operator_stays(tmp_path: Path, kinds: tuple[str, ...]) -> None:
+def test_t11_killed_anywhere_no_rate_of_an_operator_stays(tmp_path: Path, kinds: tuple[str, ...]) -> None:
     """At each change, and at places of the journal between record and change."""
     number, sent = 0, 0
     while True:
