@@ -163,7 +163,7 @@ def endless(tmp_path: Path, **adapt: object) -> tuple[Desk, list[str]]:
     """A run whose partition t0-0 grows faster than the rate. What was told and sent, in order."""
     made = listening(tmp_path, 1, end_within_s=100, **adapt)
     everywhere(made, clients=lambda t: 3.2 * M if t < 150 else 0.0)
-    made.cluster.grows["t0", 0] = 500_000
+    made.cluster.grows["t0", 0] = 1_200_000  # in a look, so every 2 s
     story: list[str] = []
 
     def heeded(change: Change) -> None:
@@ -185,14 +185,14 @@ def test_a_rate_that_can_never_finish_is_told_before_it_is_set_T9(tmp_path: Path
     assert any("can never finish, because clients produce" in told for told in waits), waits[:10]
     low = next(told for told in story if "can never finish" in told)
     rate = int(low.split()[2])
-    assert rate < 500_000
+    assert rate < 600_000
     assert "would finish in" in low
     assert "told before they were set: broker" in found(made, "reassign.listened").seen
 
 
 def test_a_rate_that_can_never_finish_is_raised_where_that_is_wished_T9(tmp_path: Path) -> None:
     made, _ = endless(tmp_path, raise_to_end=True)
-    assert max(rate for at, rate in rates(made, 4, 1) if 60 < at < 140) > 500_000
+    assert max(rate for at, rate in rates(made, 4, 1) if 60 < at < 140) > 600_000
 
 
 def test_an_operators_rate_wins_at_the_next_look_within_floor_and_ceiling(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_there_and_back_both_ways_listen(tmp_path: Path) -> None:
 
 def swinging(tmp_path: Path) -> Desk:
     """A short run whose rates change at nearly every tick."""
-    made = listening(tmp_path, 8, 12 * M)
+    made = listening(tmp_path, 4, 3 * M)
     everywhere(made, clients=lambda t: 3.4 * M if (t // 24) % 2 else 1.0 * M)
     return made
 
@@ -254,7 +254,7 @@ def test_killed_anywhere_it_goes_on_or_back_and_no_rate_of_ours_stays_T11(
 ) -> None:
     number, stepped = 0, 0
     while True:
-        number += 3 if kinds else 11
+        number += 1 if kinds else 23
         made = swinging(tmp_path / str(number))
         try:
             made.process(forward, Points(number, kinds=kinds))
@@ -270,13 +270,13 @@ def test_killed_anywhere_it_goes_on_or_back_and_no_rate_of_ours_stays_T11(
         else:
             break
         stepped += bool({str(step) for step in STEPS} & settings_sent(made))
-    assert stepped > 10
+    assert stepped > 5
 
 
 def test_killed_on_the_way_back_no_rate_of_ours_stays_T11(tmp_path: Path) -> None:
     number = 0
     while True:
-        number += 13
+        number += 23
         made = swinging(tmp_path / str(number))
         assert made.process(forward).code == 0
         try:
@@ -293,11 +293,15 @@ def test_killed_on_the_way_back_no_rate_of_ours_stays_T11(tmp_path: Path) -> Non
 def test_a_killed_run_goes_on_from_the_rates_that_brokers_show(tmp_path: Path) -> None:
     made = listening(tmp_path)
     everywhere(made, clients=lambda _t: 3.4 * M)
+
+    def dies(change: Change) -> None:
+        if isinstance(change, ReassignPartition) and made.clock.now() > 1060:
+            raise Killed
+
+    made.before_change = dies
     with pytest.raises(Killed):
-        while True:
-            made.process(forward, Points(150, kinds=("apply", "applied")))
-            break
-        raise AssertionError("it was not killed")
+        made.process(forward)
+    made.before_change = lambda _change: None
     low = {id: dict(own) for id, own in made.cluster.rates.items()}
     assert int(low[2][LEADER_RATE]) < RATE
     made.cluster.made.clear()
