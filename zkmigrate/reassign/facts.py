@@ -18,7 +18,7 @@ from zkmigrate.placement.cluster import Name
 from zkmigrate.placement.log_dirs import nameable
 from zkmigrate.placement.maps import ANY
 from zkmigrate.placement.plan import Reassignment
-from zkmigrate.reassign.section import Dirs, Reassign, ReassignInventory, Sets
+from zkmigrate.reassign.section import Dirs, Pace, PacedInventory, ReassignInventory, Sets
 
 WITNESSES = 2
 """Brokers that each look at partitions asks."""
@@ -83,9 +83,39 @@ class Originals(Recorded):
         return {move.target: move for move in self.moves}
 
 
-def originals(c: Context) -> Originals | None:
-    """The moves of this run; None where the journal does not hold them."""
+@dataclass(frozen=True)
+class Stragglers(Recorded):
+    """Moves that a run adds to those that it recorded before its first change. found: the throttle lists of
+    their topics before that, as in :class:`zkmigrate.reassign.throttle.Throttles`."""
+
+    step: ClassVar[str] = "empty"
+
+    moves: tuple[Move, ...] = ()
+    found: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+
+
+class LateStragglers(Stragglers):
+    """The same, of the step that stops brokers."""
+
+    step: ClassVar[str] = "stopped"
+
+
+def stragglers(c: Context) -> Stragglers:
+    """All that a run added."""
+    added = [record for kind in (Stragglers, LateStragglers) if (record := known(kind, c)) is not None]
+    found = {target: own for record in added for target, own in record.found.items()}
+    return Stragglers(tuple(move for record in added for move in record.moves), found)
+
+
+def planned(c: Context) -> Originals | None:
+    """The moves that this run recorded before its first change; None where the journal does not hold them."""
     return known(Originals, c)
+
+
+def originals(c: Context) -> Originals | None:
+    """All moves of this run, also those that it added; None where the journal does not hold them."""
+    record, added = planned(c), stragglers(c).moves
+    return record if record is None or not added else Originals((*record.moves, *added))
 
 
 def to_move(_inventory: Inventory, records: Records) -> tuple[str, ...]:
@@ -101,9 +131,11 @@ def wanted(inventory: Inventory) -> ReassignInventory:
     return inventory
 
 
-def section(inventory: Inventory) -> Reassign:
-    """How the plan is carried out."""
-    return wanted(inventory).reassign
+def section(inventory: Inventory) -> Pace:
+    """How fast partitions move. TypeError where the playbook moves none."""
+    if not isinstance(inventory, PacedInventory):
+        raise TypeError("the inventory of this playbook says how fast partitions move")
+    return inventory.pace
 
 
 Flights = Mapping[Name, InFlight]
@@ -294,7 +326,7 @@ class FirstLook:
         return path if len(self.disks.paths.get(broker, ())) > 1 and nameable(name) else ""
 
 
-def planned(c: Context, first: FirstLook) -> tuple[Move, ...]:
+def unmade(c: Context, first: FirstLook) -> tuple[Move, ...]:
     """The moves of the run's plan that are not made yet."""
     plan = wanted(c.inventory)
     return first.moves(plan.sets, plan.dirs)

@@ -14,7 +14,7 @@ Proof: no move is in flight, each set is there in order, and all of it is in syn
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from zkmigrate.model.change import (
@@ -40,11 +40,10 @@ from zkmigrate.reassign.facts import (
     Stand,
     Stands,
     goal,
-    originals,
     planned,
     section,
 )
-from zkmigrate.reassign.look_step import first_look
+from zkmigrate.reassign.look_step import of_plan
 from zkmigrate.reassign.rules import AGAIN, foreign, gib, lost, next_moves, seconds
 from zkmigrate.reassign.throttle import RatesInForce, SentRates, rates_in_force
 from zkmigrate.throttle.values import Rate
@@ -79,10 +78,21 @@ class MovesStep(Step[MovesFacts]):
     title = "Move the partitions"
     hazard = Hazard.REVERSIBLE
 
+    def __init__(
+        self,
+        moves: Callable[[Context], Originals | None] = planned,
+        foresee: Callable[[Context, Look], tuple[Move, ...]] = of_plan,
+        *,
+        sets_rates: bool = True,
+    ) -> None:
+        """moves: those that it makes. foresee: what they will be, before they are recorded. sets_rates: it
+        also gives brokers the rates that an operator wants."""
+        self._moves, self._foresee, self._sets_rates = moves, foresee, sets_rates
+
     def observe(self, c: Context, look: Look) -> MovesFacts:
         """Look at the moves that were sent and are not seen at their end, and at those that may start now. At
         the end look at all of them."""
-        plan = originals(c)
+        plan = self._moves(c)
         if plan is None:
             return MovesFacts(None, None, (), {}, False, Disks({}, {}))
         moves = plan.moves if c.way is Way.FORWARD else plan.moves[::-1]
@@ -104,7 +114,8 @@ class MovesStep(Step[MovesFacts]):
         mine = {(b, name): size for (b, name), size in copied.items() if b in flights[name].adding}
         disks = facts.placed(look, looked, found.alive, c.way)
         mine |= {at: size for at, (_, size) in disks.futures.items()}
-        rates = rates_in_force(c, look, plan.moves, found.alive, c.kept.get("settled"))
+        settled = c.kept.get("settled")
+        rates = rates_in_force(c, look, plan.moves, found.alive, settled) if self._sets_rates else None
         return MovesFacts(plan, found, looked, mine, whole, disks, rates)
 
     def check(self, c: Context, f: MovesFacts) -> Verdict:
@@ -184,9 +195,9 @@ class MovesStep(Step[MovesFacts]):
         return _towards(f, move, Way.BACK)
 
     def forecast(self, c: Context, look: Look) -> Forecast[MovesFacts]:
-        first = first_look(c, look)
-        moves = planned(c, first)
-        seen = MovesFacts(Originals(moves), None, (), {}, False, first.disks)
+        moves = self._foresee(c, look)
+        held = {(b, move.name): path for move in moves for b, path in move.paths(Way.BACK).items()}
+        seen = MovesFacts(Originals(moves), None, (), {}, False, Disks({}, {}, held))
         return Forecast(seen, tuple(move.target for move in moves))
 
 

@@ -27,7 +27,7 @@ from zkmigrate.reassign.facts import (
     cluster,
     originals,
     placed,
-    planned,
+    unmade,
 )
 from zkmigrate.reassign.look_step import first_look
 from zkmigrate.reassign.rules import before
@@ -62,7 +62,7 @@ class OriginalsStep(Step[OriginalsFacts]):
         if f.first is not None:
             if blocking(findings := before(c, f.first)):
                 return Blocked(findings)
-            return Done(findings, Originals(planned(c, f.first)).encode())
+            return Done(findings, Originals(unmade(c, f.first)).encode())
         if f.record is None or f.now is None:
             return Done()  # killed before the record: nothing was sent
         if f.now.missing is not None:

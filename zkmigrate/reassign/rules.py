@@ -12,8 +12,8 @@ from zkmigrate.model.look import InFlight, PartitionState
 from zkmigrate.model.step import Context, Way
 from zkmigrate.placement.cluster import Name
 from zkmigrate.placement.log_dirs import nameable
-from zkmigrate.reassign.facts import Cluster, Disks, FirstLook, Move, planned, section, wanted
-from zkmigrate.reassign.section import Reassign
+from zkmigrate.reassign.facts import Cluster, Disks, FirstLook, Move, section, unmade, wanted
+from zkmigrate.reassign.section import Pace
 
 AGAIN = "resume"
 GIB = 1 << 30
@@ -44,7 +44,7 @@ def load(moves: Iterable[Move], way: Way) -> Load:
     return Load(len(flying), to, of)
 
 
-def next_moves(wanted: Reassign, flying: Iterable[Move], todo: Iterable[Move], way: Way) -> tuple[Move, ...]:
+def next_moves(wanted: Pace, flying: Iterable[Move], todo: Iterable[Move], way: Way) -> tuple[Move, ...]:
     """The moves that may start now, in order, within all caps. One that must wait for a broker lets those
     behind it pass."""
     now = load(flying, way)
@@ -108,7 +108,7 @@ def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
         needed=id,
         moves=("check which cluster has the addresses under kafka.brokers",),
     )
-    moves = planned(c, f)
+    moves = unmade(c, f)
     return (
         same,
         _known(c, f.cluster),

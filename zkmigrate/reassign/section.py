@@ -24,26 +24,43 @@ Dirs = Mapping[Name, tuple[str, ...]]
 _FILE = "a file name without blanks, quotes or shell characters"
 
 
-class Reassign(BaseModel):
-    """What the playbook kafka_reassign moves.
+class Pace(BaseModel):
+    """How fast partitions move.
 
-    plan: the file of a plan, Kafka's reassignment JSON. back: the file with the sets on which the plan rests;
-    ``zkmigrate placement`` writes it beside a plan. throttle_bytes_s: the most that a broker sends, and the
-    most that it receives, for all moves together. in_flight: the most moves at once. per_broker: the most to
-    one broker, and the most from one leader. stalled_s: seconds without progress after which the run stops.
+    throttle_bytes_s: the most that a broker sends, and the most that it receives, for all moves together.
+    in_flight: the most moves at once. per_broker: the most to one broker, and the most from one leader.
+    stalled_s: seconds without progress after which the run stops.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    plan: LocalPath
-    back: LocalPath | None = None
     throttle_bytes_s: Annotated[int, Field(ge=1000, le=2**53)]
     in_flight: Annotated[int, Field(ge=1, le=1000)] = 20
     per_broker: Annotated[int, Field(ge=1, le=1000)] = 5
     stalled_s: Annotated[int, Field(ge=10, le=86400)] = 600
 
 
-class ReassignInventory(Inventory):
+class Reassign(Pace):
+    """What the playbook kafka_reassign moves, and how fast.
+
+    plan: the file of a plan, Kafka's reassignment JSON. back: the file with the sets on which the plan rests;
+    ``zkmigrate placement`` writes it beside a plan.
+    """
+
+    plan: LocalPath
+    back: LocalPath | None = None
+
+
+class PacedInventory(Inventory):
+    """The inventory of a playbook that moves partitions."""
+
+    @property
+    def pace(self) -> Pace:
+        """How fast, from the playbook's own section."""
+        raise NotImplementedError
+
+
+class ReassignInventory(PacedInventory):
     """The inventory of the playbook kafka_reassign. A run is bound to the sets of its plan, not to the name
     of the file."""
 
@@ -51,6 +68,10 @@ class ReassignInventory(Inventory):
     needed: ClassVar[Mapping[str, str]] = {"reassign.plan": _FILE, "reassign.back": _FILE}
 
     reassign: Reassign
+
+    @property
+    def pace(self) -> Pace:
+        return self.reassign
 
     _sets: Sets = PrivateAttr(default_factory=dict)
     _back: Sets = PrivateAttr(default_factory=dict)

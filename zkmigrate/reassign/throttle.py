@@ -8,7 +8,7 @@ Kafka throttles only replicas that are not in sync.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeAlias
 
 from zkmigrate.model.change import KAFKA, AlterBrokerConfig, Changes
@@ -16,8 +16,8 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look, TopicSetting
 from zkmigrate.model.step import Context, Way
 from zkmigrate.model.step_record import Recorded, known
-from zkmigrate.reassign.facts import Move
-from zkmigrate.reassign.section import Reassign
+from zkmigrate.reassign.facts import Move, stragglers
+from zkmigrate.reassign.section import Pace
 from zkmigrate.throttle.kafka_settings import with_entries, without_entries, without_rate
 from zkmigrate.throttle.values import Overrides, Rate, Role
 
@@ -36,7 +36,7 @@ Seens: TypeAlias = Mapping[str, Mapping[str, Reading[TopicSetting]]]
 """The same as they were read."""
 
 
-def fixed(wanted: Reassign, brokers: Collection[int]) -> Mapping[int, Rate]:
+def fixed(wanted: Pace, brokers: Collection[int]) -> Mapping[int, Rate]:
     """The inventory's rate for every broker and role."""
     return {broker: Rate(wanted.throttle_bytes_s, wanted.throttle_bytes_s) for broker in brokers}
 
@@ -65,6 +65,12 @@ class SentRates(Recorded):
         """The record before these are sent."""
         more = {id: tuple(dict.fromkeys((*self.rates.get(id, ()), rate))) for id, rate in rates.items()}
         return SentRates({**self.rates, **more})
+
+
+def throttles(c: Context) -> Throttles | None:
+    """The record of this run, with the lists of the topics whose moves it added; None before its step."""
+    record, added = known(Throttles, c), stragglers(c).found
+    return record if record is None or not added else replace(record, found={**added, **record.found})
 
 
 def sent_rates(c: Context) -> SentRates:
@@ -260,7 +266,7 @@ def rates_in_force(
 ) -> RatesInForce | None:
     """Look at the rates of the moves; None where the run has set no throttle. alive: the brokers to ask.
     settled: the wanted rates that every broker was seen to have; the same ones are not looked at again."""
-    record, sent = known(Throttles, c), sent_rates(c)
+    record, sent = throttles(c), sent_rates(c)
     if record is None:
         return None
     wanted = wanted_rates(record, c.overrides)

@@ -19,7 +19,6 @@ from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
-from zkmigrate.model.step_record import known
 from zkmigrate.reassign.facts import LOOKS, WITNESSES, Originals, originals, section
 from zkmigrate.reassign.rules import lost
 from zkmigrate.reassign.throttle import (
@@ -33,6 +32,7 @@ from zkmigrate.reassign.throttle import (
     listed,
     read,
     sent_rates,
+    throttles,
     unread,
     values,
 )
@@ -59,19 +59,25 @@ class ThrottleStep(Step[ThrottleFacts]):
     sets = Way.FORWARD
     """The direction in which the throttle is set; in the other one it is taken off."""
 
+    def __init__(self, *, every_broker: bool = False) -> None:
+        """every_broker: each gets a rate, also one that takes no part in the moves known so far."""
+        self.every_broker = every_broker
+
     def observe(self, c: Context, look: Look) -> ThrottleFacts:
         plan = originals(c)
         if plan is None:
             return ThrottleFacts(None, None, {}, Seen({}))
         topics = tuple(dict.fromkeys(move.topic for move in plan.moves if move.copies))
-        before = known(Throttles, c)
+        before = throttles(c)
         if before is None or (self.id == Throttles.step and c.way is Way.FORWARD and not c.begun):
-            named = tuple(dict.fromkeys(move.topic for move in plan.moves))[:1]
-            alive = look.topic_partitions(KAFKA, named, WITNESSES) if named else None
+            named = topics or tuple(dict.fromkeys(move.topic for move in plan.moves))
+            asked = named or self.every_broker
+            alive = look.topic_partitions(KAFKA, named[:1], WITNESSES) if asked else None
             if alive is not None and not isinstance(alive, Seen):
                 return ThrottleFacts(plan, None, {}, alive)
             here = alive.value.brokers if alive is not None else frozenset()
-            brokers = tuple(broker for broker in involved(plan.moves) if broker in here)
+            some = sorted(here) if self.every_broker else involved(plan.moves)
+            brokers = tuple(broker for broker in some if broker in here)
             inside = tuple(broker for broker in choosing(plan.moves) if broker in here)
             seen = read(look, brokers, topics, inside)
             if not isinstance(seen, Seen) or unread(seen.value):
