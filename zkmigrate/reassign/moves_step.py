@@ -44,8 +44,9 @@ from zkmigrate.reassign.facts import (
     section,
 )
 from zkmigrate.reassign.look_step import of_plan
+from zkmigrate.reassign.rate_control import Copying
 from zkmigrate.reassign.rules import AGAIN, foreign, gib, lost, next_moves, seconds
-from zkmigrate.reassign.throttle import RatesInForce, SentRates, rates_in_force
+from zkmigrate.reassign.throttle import RatesInForce, SentRates, keeping_control, rates_in_force
 from zkmigrate.throttle.values import Rate
 
 POLL_S = 2.0
@@ -114,11 +115,15 @@ class MovesStep(Step[MovesFacts]):
         mine = {(b, name): size for (b, name), size in copied.items() if b in flights[name].adding}
         disks = facts.placed(look, looked, found.alive, c.way)
         mine |= {at: size for at, (_, size) in disks.futures.items()}
-        settled = c.kept.get("settled")
-        rates = rates_in_force(c, look, plan.moves, found.alive, settled) if self._sets_rates else None
+        begun = frozenset(move.name for move in moves if move.name in flights or not _pending(c, move))
+        copying = Copying(plan.moves, flying, starting, begun, found)
+        rates = rates_in_force(c, look, copying) if self._sets_rates else None
         return MovesFacts(plan, found, looked, mine, whole, disks, rates)
 
     def check(self, c: Context, f: MovesFacts) -> Verdict:
+        return keeping_control(c, f.rates, self._verdict(c, f))
+
+    def _verdict(self, c: Context, f: MovesFacts) -> Verdict:
         if f.plan is None or f.found is None:
             return Done() if c.way is Way.BACK and not c.begun else Blocked((lost(),))
         if f.found.missing is not None:
@@ -145,7 +150,8 @@ class MovesStep(Step[MovesFacts]):
         ]
         flying = stands.at(Stand.MOVING, Stand.INSIDE)
         here = [move for move in todo if f.found.alive.issuperset(goal(move, c.way))]
-        if chosen := next_moves(section(c.inventory), flying, here, c.way):
+        withheld = f.rates.withheld if f.rates and todo else ()
+        if not withheld and (chosen := next_moves(section(c.inventory), flying, here, c.way)):
             return Ready(tuple(move.target for move in chosen))
         waits = {move.name for move in todo}
         odd = [move for move in stands.at(Stand.TO_SUBMIT, Stand.FOREIGN) if move.name not in waits]
@@ -156,7 +162,7 @@ class MovesStep(Step[MovesFacts]):
         if flying or todo or settling or stands.at(Stand.BEHIND, Stand.UNTOLD) or not f.whole:
             at_end = not (flying or settling or todo)
             return self._wait(c, f, stands, looks + 1 if unsettled else 0, at_end=at_end)
-        return Done((_moved(c, stands),))
+        return Done((_moved(c, stands), *(f.rates.found if f.rates else ())))
 
     def _wait(self, c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool) -> Waiting:
         """at_end: all that was looked at is at its end, and the next look is at others."""
@@ -175,7 +181,7 @@ class MovesStep(Step[MovesFacts]):
             math.inf,
             poll_s=0.0 if at_end and not flying else 1.0 if looks else POLL_S,
             keep={"finished": finished, "looks": looks, "down": down, **_rates_kept(c, f)},
-            mark=(len(finished), looks, tuple(sorted(f.copied.items()))),
+            mark=(len(finished), looks, tuple(sorted(f.copied.items())), _paused(f, flying)),
             stalled_s=section(c.inventory).stalled_s,
         )
 
@@ -228,7 +234,7 @@ def _new_rates(c: Context, f: MovesFacts) -> Ready | None:
         return None
     return Ready(
         tuple(f"{_RATE}{id}" for id in wanted),
-        record=f.rates.sent.with_rates(wanted).encode(),
+        record=f.rates.recorded(wanted).encode(),
         both_ways=True,
         keep={**c.kept, "rates": {**sent, **wanted}, "late": 0},
     )
@@ -265,6 +271,11 @@ def _may_send(c: Context, move: Move, looks: int) -> bool:
     return c.way is Way.FORWARD and looks >= LOOKS
 
 
+def _paused(f: MovesFacts, flying: list[Move]) -> float:
+    """The time of this look, where nothing moves because no move is submitted: that is no standstill."""
+    return f.rates.control.looked if f.rates and f.rates.control and f.rates.withheld and not flying else 0.0
+
+
 def _progress(
     c: Context, f: MovesFacts, flying: list[Move], finished: frozenset[Name], down: frozenset[int]
 ) -> str:
@@ -284,6 +295,7 @@ def _progress(
     told = [words for words in told if words]
     words = f"{len(every) - len(left):,} of {len(every):,} partitions; {gib(bytes_left)} left"
     words += f", about {time_left:,.0f} s at the throttle" if bytes_left else ""
+    words += f"; {f.rates.listening}" if f.rates and f.rates.listening else ""
     told += [f"broker {broker} is down" for broker in sorted(down)]
     told += f.rates.of_others if f.rates else ()
     told += [f"the throttle file cannot be read: {c.overrides.wrong}"] if c.overrides.wrong else []

@@ -14,6 +14,8 @@ from zkmigrate.inventory.inventory import Inventory, LocalPath, local_path
 from zkmigrate.placement import maps
 from zkmigrate.placement.check import log_dirs_of
 from zkmigrate.placement.cluster import Name
+from zkmigrate.reassign.adapt import Adapt
+from zkmigrate.throttle.values import Role, amount
 
 Sets = Mapping[Name, tuple[int, ...]]
 """Replica sets by topic and partition, in the order of a plan."""
@@ -30,6 +32,7 @@ class Pace(BaseModel):
     throttle_bytes_s: the most that a broker sends, and the most that it receives, for all moves together.
     in_flight: the most moves at once. per_broker: the most to one broker, and the most from one leader.
     stalled_s: seconds without progress after which the run stops.
+    adapt: how the rate follows the load; None: it stays.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -38,6 +41,7 @@ class Pace(BaseModel):
     in_flight: Annotated[int, Field(ge=1, le=1000)] = 20
     per_broker: Annotated[int, Field(ge=1, le=1000)] = 5
     stalled_s: Annotated[int, Field(ge=10, le=86400)] = 600
+    adapt: Adapt | None = None
 
 
 class Reassign(Pace):
@@ -58,6 +62,35 @@ class PacedInventory(Inventory):
     def pace(self) -> Pace:
         """How fast, from the playbook's own section."""
         raise NotImplementedError
+
+    @property
+    def canary_topic(self) -> str | None:
+        adapt = self.pace.adapt
+        return None if adapt is None or adapt.latency_limit_ms is None else super().canary_topic
+
+    def with_files(self, path: Path) -> Self:
+        if why := self._adapts_wrong():
+            raise InventoryError(f"{path}: adapt: {why}")
+        return self
+
+    def _adapts_wrong(self) -> str:
+        """Why the rates could not follow the load; empty where they can."""
+        adapt, begins = self.pace.adapt, self.pace.throttle_bytes_s
+        if adapt is None:
+            return ""
+        try:
+            settings = adapt.settings()
+        except UsageError as error:
+            return str(error)
+        most = min(settings.ceiling(None, role) for role in Role)
+        if not settings.floor <= begins <= most:
+            needed = f"{amount(settings.floor)} (the floor) to {amount(most)} (percent of the cap)"
+            return f"the rate to begin with is {amount(begins)} (needed: throttle_bytes_s from {needed})"
+        if not self.has("ssh"):
+            return "the load is read on the brokers' hosts (needed: the section ssh)"
+        if adapt.latency_limit_ms is not None and self.canary_topic is None:
+            return "latency_limit_ms is of the produce canary (needed: kafka.canary_topic, a topic for it)"
+        return ""
 
 
 class ReassignInventory(PacedInventory):
@@ -115,6 +148,7 @@ class ReassignInventory(PacedInventory):
     def with_files(self, path: Path) -> Self:
         wanted = self.reassign
         back = {} if wanted.back is None else _read(path, "back", wanted.back)[0]
+        super().with_files(path)
         sets, dirs = _read(path, "plan", wanted.plan)
         return self.with_sets(sets, back, dirs)
 

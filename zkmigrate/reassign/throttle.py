@@ -11,12 +11,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeAlias
 
+from zkmigrate.errors import HostError
 from zkmigrate.model.change import KAFKA, AlterBrokerConfig, Changes
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look, TopicSetting
-from zkmigrate.model.step import Context, Way
+from zkmigrate.model.step import Context, Ready, Verdict, Waiting, Way
 from zkmigrate.model.step_record import Recorded, known
-from zkmigrate.reassign.facts import Move, stragglers
+from zkmigrate.reassign.facts import Move, section, stragglers
+from zkmigrate.reassign.rate_control import Control, Copying, listen
 from zkmigrate.reassign.section import Pace
 from zkmigrate.throttle.kafka_settings import with_entries, without_entries, without_rate
 from zkmigrate.throttle.values import Overrides, Rate, Role
@@ -55,16 +58,18 @@ class Throttles(Recorded):
 
 @dataclass(frozen=True)
 class SentRates(Recorded):
-    """Every rate that the moves may have set since, by broker id. Recorded before the rate is sent."""
+    """Every rate that the moves may have set since, by broker id, or on any broker where it is one of
+    ``steps``: those that follow the load. Recorded before the rate is sent."""
 
     step: ClassVar[str] = "replicas"
 
     rates: Mapping[int, tuple[Rate, ...]]
+    steps: tuple[int, ...] = ()
 
-    def with_rates(self, rates: Mapping[int, Rate]) -> SentRates:
+    def with_rates(self, rates: Mapping[int, Rate], steps: Collection[int] = ()) -> SentRates:
         """The record before these are sent."""
         more = {id: tuple(dict.fromkeys((*self.rates.get(id, ()), rate))) for id, rate in rates.items()}
-        return SentRates({**self.rates, **more})
+        return SentRates({**self.rates, **more}, tuple(sorted({*self.steps, *steps})))
 
 
 def throttles(c: Context) -> Throttles | None:
@@ -164,13 +169,14 @@ def _entries(moves: Iterable[Move], receive: Callable[[Move], Iterable[int]]) ->
 
 @dataclass(frozen=True)
 class Limits:
-    """The throttle of one run. found: before it. rates, inside: what it sets. sent: what the moves set since.
-    entries: what it adds to the lists in one direction. every: what it may have added, in both."""
+    """The throttle of one run. found: before it. rates, inside: what it sets. sent, steps: what the moves set
+    since. entries: what it adds to the lists in one direction. every: what it may have added, in both."""
 
     found: Values
     rates: Mapping[int, Rate]
     inside: Mapping[int, int]
     sent: Mapping[int, tuple[Rate, ...]]
+    steps: tuple[int, ...]
     entries: Entries
     every: Entries
 
@@ -184,7 +190,7 @@ class Limits:
         back = _entries(moves, lambda move: move.dropped)
         every = _entries(moves, lambda move: (*move.added, *move.dropped))
         entries = forward if way is Way.FORWARD else back
-        return Limits(record.found, record.rates, record.inside, sent.rates, entries, every)
+        return Limits(record.found, record.rates, record.inside, sent.rates, sent.steps, entries, every)
 
     def on(self, target: str, key: str, now: str | None) -> str | None:
         """The value with the throttle. now: the present value. A list is read, merged and set whole."""
@@ -204,11 +210,15 @@ class Limits:
         id = int(target.removeprefix(of_broker(0)[:-1]))
         if key == INSIDE_RATE:
             return (str(self.inside[id]),)
-        return tuple(str(rate.of(ROLES[key])) for rate in (self.rates[id], *self.sent.get(id, ())))
+        own = (rate.of(ROLES[key]) for rate in (self.rates[id], *self.sent.get(id, ())))
+        return tuple(map(str, (*own, *self.steps)))
 
 
-def wanted_rates(record: Throttles, overrides: Overrides) -> Mapping[int, Rate]:
-    """The rate of each broker: an operator's, else the one that the throttle began with."""
+def wanted_rates(record: Throttles, overrides: Overrides, control: Control | None) -> Mapping[int, Rate]:
+    """The rate of each broker: an operator's, else the one that follows the load, else the one that the
+    throttle began with."""
+    if control is not None:
+        return {id: control.rate(id, overrides) or rate for id, rate in record.rates.items()}
     told = {id: overrides.of(id) for id in record.rates}
     return {id: rate if (wish := told[id]) is None else Rate(wish, wish) for id, rate in record.rates.items()}
 
@@ -216,13 +226,41 @@ def wanted_rates(record: Throttles, overrides: Overrides) -> Mapping[int, Rate]:
 @dataclass(frozen=True)
 class RatesInForce:
     """The rates while partitions move. wanted: by broker id. seen: what brokers tell, of those that are
-    alive. unchanged: every broker was seen to have the wanted ones, and none was asked again."""
+    alive. unchanged: every broker was seen to have the wanted ones, and none was asked again. control: what
+    makes the rates follow the load; None where they do not."""
 
     limits: Limits
     sent: SentRates
     wanted: Mapping[int, Rate]
     seen: Reading[Seens]
     unchanged: bool
+    control: Control | None = None
+
+    @property
+    def withheld(self) -> tuple[str, ...]:
+        """Why no move is submitted; empty where moves are."""
+        return () if self.control is None else self.control.withheld
+
+    @property
+    def listening(self) -> str:
+        """What the last tick saw and did, for the progress; empty without one."""
+        return "" if self.control is None else self.control.words
+
+    @property
+    def found(self) -> tuple[Finding, ...]:
+        """What following the load came to."""
+        return () if self.control is None else (self.control.found(),)
+
+    def recorded(self, rates: Mapping[int, Rate]) -> SentRates:
+        """The record before these rates are sent; one that is a step is recorded with the steps."""
+        steps = () if self.control is None else self.control.settings.steps
+        limits = replace(self.limits, steps=tuple({*self.limits.steps, *steps}))
+        new = {
+            id: rate
+            for id, rate in rates.items()
+            if any(str(rate.of(role)) not in limits.ours(of_broker(id), key) for key, role in ROLES.items())
+        }
+        return self.sent.with_rates(new, steps)
 
     @property
     def settled(self) -> bool:
@@ -261,16 +299,45 @@ class RatesInForce:
         return str(self.wanted[int(target.removeprefix(of_broker(0)[:-1]))].of(ROLES[key]))
 
 
-def rates_in_force(
-    c: Context, look: Look, moves: Iterable[Move], alive: Collection[int], settled: object
-) -> RatesInForce | None:
-    """Look at the rates of the moves; None where the run has set no throttle. alive: the brokers to ask.
-    settled: the wanted rates that every broker was seen to have; the same ones are not looked at again."""
+def rates_in_force(c: Context, look: Look, copying: Copying) -> RatesInForce | None:
+    """Look at the rates of the moves, and at the load where they follow it and that is due; None where the
+    run has set no throttle. Wanted rates that every broker was seen to have are not looked at again."""
     record, sent = throttles(c), sent_rates(c)
     if record is None:
         return None
-    wanted = wanted_rates(record, c.overrides)
-    unchanged = settled == wanted
+    limits, alive = Limits.of(record, sent, copying.every, c.way), copying.found.alive
+    control: Control | None = c.kept.get("control")
+    adapt = section(c.inventory).adapt
+    if adapt is not None:
+        shown = {} if control is not None else _shown(look, limits, alive)
+        control = listen(c, look, adapt, shown, copying, control)
+    wanted = wanted_rates(record, c.overrides, control)
+    unchanged = c.kept.get("settled") == wanted
     asked = () if unchanged else tuple(id for id in wanted if id in alive)
-    limits = Limits.of(record, sent, moves, c.way)
-    return RatesInForce(limits, sent, wanted, read(look, asked, ()), unchanged)
+    return RatesInForce(limits, sent, wanted, read(look, asked, ()), unchanged, control)
+
+
+def keeping_control(c: Context, rates: RatesInForce | None, verdict: Verdict) -> Verdict:
+    """The verdict, with the control for the next look."""
+    if rates is None or rates.control is None or not isinstance(verdict, Ready | Waiting):
+        return verdict
+    return replace(verdict, keep={**(verdict.keep or c.kept), "control": rates.control})
+
+
+def _shown(look: Look, limits: Limits, alive: Collection[int]) -> Mapping[int, Rate]:
+    """The rates that brokers show, where the run may have set them; else those that it began with.
+    HostError where no broker tells: a run that was killed goes on from its rates."""
+    seen = read(look, tuple(id for id in limits.rates if id in alive), ())
+    if not isinstance(seen, Seen):
+        raise HostError(f"the rates in force: {seen}")
+    now = values(seen.value)
+
+    def rate(id: int, key: str) -> int:
+        own, target = now.get(of_broker(id), {}).get(key), of_broker(id)
+        return (
+            int(own)
+            if own is not None and own in limits.ours(target, key)
+            else limits.rates[id].of(ROLES[key])
+        )
+
+    return {id: Rate(rate(id, LEADER_RATE), rate(id, FOLLOWER_RATE)) for id in limits.rates}
