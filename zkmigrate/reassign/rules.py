@@ -330,7 +330,7 @@ def lost() -> Finding:
         needed="the journal of this run",
         moves=(
             "put the file of the journal back from a copy, then resume",
-            "move back by the file of the way back, as a plan of another run",
+            "move back by way-back.json of the run's directory, as a plan of another run",
         ),
     )
 
@@ -381,6 +381,6 @@ MEANINGS = meanings(
     client. To do: See why, then resume.
 
     reassign.original: The journal does not tell the sets from before the run. Cause: Lines of the journal
-    are lost. To do: Put the journal back from a copy. Or move back by the plan's file of the way back.
+    are lost. To do: Put the journal back from a copy. Or move back by way-back.json of the run's directory.
     """
 )
