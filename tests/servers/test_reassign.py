@@ -84,10 +84,27 @@ def left_on(at: Mapping[int, str], id: int) -> str | None:
     return str([own for own in places(at) if own[0] == id]) if any(b == id for b, _ in places(at)) else None
 
 
+def elsewhere(at: Mapping[int, str], before: Mapping[tuple[int, int], tuple[str, ...]]) -> str | None:
+    """Where the replicas of topic a are, if not where they were before."""
+    now = places(at)
+    return None if now == before else str(now)
+
+
 def other(folder: Path, id: int, path: str) -> str:
     """The other log directory of a broker."""
     [one] = set(disks(folder, id)) - {path}
     return one
+
+
+def by_hand(version: str, at: Mapping[int, str], file: Path, *act: str) -> str:
+    """What Kafka's own tool says about a map."""
+    tool = "kafka.admin" if version < "3" else "org.apache.kafka.tools.reassign"
+    jars = ":".join(map(str, provision.kafka_classpath(version)))
+    words = ["java", "-Xmx128m", "-cp", jars, f"{tool}.ReassignPartitionsCommand"]
+    words += ["--bootstrap-server", ",".join(at.values()), "--reassignment-json-file", str(file), *act]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def answering(at: Mapping[int, str]) -> Reading[int]:
@@ -232,6 +249,25 @@ def test_real_brokers_move_partitions_there_and_back(version: str, tmp_path: Pat
         assert odd(at, SETS) is None
         wait_until("copies gone from broker 3", lambda: left_on(at, 3), 60)
         assert places(at) == before, "in the directories from before"
+
+        # Killed with a move in flight, and taken back by Kafka's own tool alone. A rollback finds that.
+        slow = inventory(tmp_path, at, 50_002, named)
+        running = zkmigrate(tmp_path, slow, "run")
+        wait_until("a move in flight", not_flying, 60)
+        running.send_signal(signal.SIGKILL)
+        ended(running)
+        *_, run_dir = sorted(
+            (tmp_path / "runs").glob("*/way-back.json"), key=lambda file: file.stat().st_mtime
+        )
+        assert "Successfully cancelled" in by_hand(version, at, run_dir, "--cancel", "--preserve-throttles")
+        by_hand(version, at, run_dir, "--execute")
+        wait_until("the sets from before", lambda: odd(at, SETS), 60)
+        code, output = ended(zkmigrate(tmp_path, slow, "rollback"))
+        assert code == 0, output
+        assert str(run_dir) in output
+        assert odd(at, SETS) is None
+        assert settings(at) == first
+        wait_until("the directories from before", lambda: elsewhere(at, before), 60)
 
         # Only a directory changes: killed while both hold the replica, and then back.
         moved = other(tmp_path, 1, before[1, 0][0])

@@ -71,11 +71,13 @@ class Move(Reassignment):
 
 @dataclass(frozen=True)
 class Originals(Recorded):
-    """moves: in the order of the plan, without the partitions that had their new set already."""
+    """moves: in the order of the plan, without the partitions that had their new set already. gone: brokers
+    of the sets before that were down."""
 
     step: ClassVar[str] = "originals"
 
     moves: tuple[Move, ...]
+    gone: tuple[int, ...] = ()
 
     @cached_property
     def by_target(self) -> Mapping[str, Move]:
@@ -115,7 +117,7 @@ def planned(c: Context) -> Originals | None:
 def originals(c: Context) -> Originals | None:
     """All moves of this run, also those that it added; None where the journal does not hold them."""
     record, added = planned(c), stragglers(c).moves
-    return record if record is None or not added else Originals((*record.moves, *added))
+    return record if record is None or not added else Originals((*record.moves, *added), record.gone)
 
 
 def to_move(_inventory: Inventory, records: Records) -> tuple[str, ...]:
@@ -326,7 +328,7 @@ class FirstLook:
         return path if len(self.disks.paths.get(broker, ())) > 1 and nameable(name) else ""
 
 
-def to_make(c: Context, first: FirstLook) -> tuple[Move, ...]:
+def unmade(c: Context, first: FirstLook) -> tuple[Move, ...]:
     """The moves of the run's plan that are not made yet."""
     plan = wanted(c.inventory)
     return first.moves(plan.sets, plan.dirs)

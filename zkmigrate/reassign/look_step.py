@@ -16,7 +16,7 @@ from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Done, Reads, Verdict
 from zkmigrate.placement.cluster import Name
-from zkmigrate.reassign.facts import Disks, FirstLook, Move, cluster, disks, section, to_make, wanted
+from zkmigrate.reassign.facts import Disks, FirstLook, Move, cluster, disks, section, unmade, wanted
 from zkmigrate.reassign.rules import before, copied, gib, seconds
 from zkmigrate.reassign.throttle import choosing, involved, listed, read, values
 
@@ -42,15 +42,14 @@ def first_look(c: Context, look: Look) -> FirstLook:
     return FirstLook(found, largest, words, told)
 
 
-def of_plan(c: Context, look: Look) -> tuple[tuple[Move, ...], Disks]:
-    """The moves of the plan that are not made yet, and where their replicas are."""
-    first = first_look(c, look)
-    return to_make(c, first), first.disks
+def of_plan(c: Context, look: Look) -> tuple[Move, ...]:
+    """The moves of the plan that are not made yet."""
+    return unmade(c, first_look(c, look))
 
 
 def foreseen(c: Context, look: Look) -> tuple[str, ...]:
     """What ``plan`` says of the whole run: what each broker copies, and how long that takes at least."""
-    moves, _ = of_plan(c, look)
+    moves = of_plan(c, look)
     rate = section(c.inventory).throttle_bytes_s
     brokers = tuple(
         f"  broker {broker}: {gib(to)} in, {gib(of)} out"

@@ -82,12 +82,12 @@ class MovesStep(Step[MovesFacts]):
     def __init__(
         self,
         moves: Callable[[Context], Originals | None] = planned,
-        foresee: Callable[[Context, Look], tuple[tuple[Move, ...], Disks]] = of_plan,
+        foresee: Callable[[Context, Look], tuple[Move, ...]] = of_plan,
         *,
         sets_rates: bool = True,
     ) -> None:
-        """moves: those that it makes. foresee: what they will be, and where their replicas are, before
-        they are recorded. sets_rates: it also gives brokers the rates that an operator wants."""
+        """moves: those that it makes. foresee: what they will be, before they are recorded. sets_rates: it
+        also gives brokers the rates that an operator wants."""
         self._moves, self._foresee, self._sets_rates = moves, foresee, sets_rates
 
     def observe(self, c: Context, look: Look) -> MovesFacts:
@@ -113,11 +113,11 @@ class MovesStep(Step[MovesFacts]):
         adding = {broker for move in flying for broker in flights[move.name].adding}
         copied = facts.disks(look, sorted(adding), (move.name for move in flying)).sizes if adding else {}
         mine = {(b, name): size for (b, name), size in copied.items() if b in flights[name].adding}
+        disks = facts.placed(look, looked, found.alive, c.way)
+        mine |= {at: size for at, (_, size) in disks.futures.items()}
         begun = frozenset(move.name for move in moves if move.name in flights or not _pending(c, move))
         copying = Copying(plan.moves, flying, starting, begun, found)
         rates = rates_in_force(c, look, copying) if self._sets_rates else None
-        disks = facts.placed(look, looked, found.alive, c.way)
-        mine |= {at: size for at, (_, size) in disks.futures.items()}
         return MovesFacts(plan, found, looked, mine, whole, disks, rates)
 
     def check(self, c: Context, f: MovesFacts) -> Verdict:
@@ -201,8 +201,9 @@ class MovesStep(Step[MovesFacts]):
         return _towards(f, move, Way.BACK)
 
     def forecast(self, c: Context, look: Look) -> Forecast[MovesFacts]:
-        moves, disks = self._foresee(c, look)
-        seen = MovesFacts(Originals(moves), None, (), {}, False, disks)
+        moves = self._foresee(c, look)
+        held = {(b, move.name): path for move in moves for b, path in move.paths(Way.BACK).items()}
+        seen = MovesFacts(Originals(moves), None, (), {}, False, Disks({}, {}, held))
         return Forecast(seen, tuple(move.target for move in moves))
 
 

@@ -27,10 +27,11 @@ from zkmigrate.reassign.facts import (
     cluster,
     originals,
     placed,
-    to_make,
+    unmade,
 )
 from zkmigrate.reassign.look_step import first_look
 from zkmigrate.reassign.rules import before
+from zkmigrate.reassign.way_back import NAME
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,9 @@ class OriginalsStep(Step[OriginalsFacts]):
         if f.first is not None:
             if blocking(findings := before(c, f.first)):
                 return Blocked(findings)
-            return Done(findings, Originals(to_make(c, f.first)).encode())
+            moves, alive = unmade(c, f.first), f.first.cluster.alive
+            gone = {broker for move in moves for broker in move.before if broker not in alive}
+            return Done(findings, Originals(moves, tuple(sorted(gone))).encode())
         if f.record is None or f.now is None:
             return Done()  # killed before the record: nothing was sent
         if f.now.missing is not None:
@@ -117,6 +120,6 @@ def _as_before(record: Originals, now: Cluster, disks: Disks) -> Finding:
         not odd,
         seen=f"{len(odd):,} have not: {few(odd)}" if odd else f"{len(record.moves):,} partitions",
         needed="the sets from before the run, apart from what other hands changed",
-        moves=("see who changed these",),
+        moves=("see who changed these", f"give them the sets of {NAME} in the run's directory"),
         severity=Severity.WARN,
     )

@@ -12,7 +12,7 @@ from zkmigrate.model.look import InFlight, PartitionState
 from zkmigrate.model.step import Context, Way
 from zkmigrate.placement.cluster import Name
 from zkmigrate.placement.log_dirs import nameable
-from zkmigrate.reassign.facts import Cluster, Disks, FirstLook, Move, section, to_make, wanted
+from zkmigrate.reassign.facts import Cluster, Disks, FirstLook, Move, section, unmade, wanted
 from zkmigrate.reassign.section import Pace
 
 AGAIN = "resume"
@@ -108,7 +108,7 @@ def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
         needed=id,
         moves=("check which cluster has the addresses under kafka.brokers",),
     )
-    moves = to_make(c, f)
+    moves = unmade(c, f)
     return (
         same,
         _known(c, f.cluster),
@@ -330,7 +330,7 @@ def lost() -> Finding:
         needed="the journal of this run",
         moves=(
             "put the file of the journal back from a copy, then resume",
-            "move back by the file of the way back, as a plan of another run",
+            "move back by way-back.json of the run's directory, as a plan of another run",
         ),
     )
 
@@ -381,6 +381,6 @@ MEANINGS = meanings(
     client. To do: See why, then resume.
 
     reassign.original: The journal does not tell the sets from before the run. Cause: Lines of the journal
-    are lost. To do: Put the journal back from a copy. Or move back by the plan's file of the way back.
+    are lost. To do: Put the journal back from a copy. Or move back by way-back.json of the run's directory.
     """
 )

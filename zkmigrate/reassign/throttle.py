@@ -170,8 +170,7 @@ def _entries(moves: Iterable[Move], receive: Callable[[Move], Iterable[int]]) ->
 @dataclass(frozen=True)
 class Limits:
     """The throttle of one run. found: before it. rates, inside: what it sets. sent, steps: what the moves set
-    since.
-    entries: what it adds to the lists in one direction. every: what it may have added, in both."""
+    since. entries: what it adds to the lists in one direction. every: what it may have added, in both."""
 
     found: Values
     rates: Mapping[int, Rate]

@@ -70,9 +70,9 @@ class ThrottleStep(Step[ThrottleFacts]):
         topics = tuple(dict.fromkeys(move.topic for move in plan.moves if move.copies))
         before = throttles(c)
         if before is None or (self.id == Throttles.step and c.way is Way.FORWARD and not c.begun):
-            named = tuple(dict.fromkeys(move.topic for move in plan.moves))[:1]
+            named = topics or tuple(dict.fromkeys(move.topic for move in plan.moves))
             asked = named or self.every_broker
-            alive = look.topic_partitions(KAFKA, named, WITNESSES) if asked else None
+            alive = look.topic_partitions(KAFKA, named[:1], WITNESSES) if asked else None
             if alive is not None and not isinstance(alive, Seen):
                 return ThrottleFacts(plan, None, {}, alive)
             here = alive.value.brokers if alive is not None else frozenset()
