@@ -8,7 +8,7 @@ Kafka throttles only replicas that are not in sync.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeAlias
 
 from zkmigrate.errors import HostError
@@ -29,6 +29,8 @@ LEADER_LIST, FOLLOWER_LIST = (
     "leader.replication.throttled.replicas",
     "follower.replication.throttled.replicas",
 )
+INSIDE_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+"""What a broker copies from directory to directory; it needs no list."""
 RATES, LISTS = (LEADER_RATE, FOLLOWER_RATE), (LEADER_LIST, FOLLOWER_LIST)
 ROLES = {LEADER_RATE: Role.LEADER, FOLLOWER_RATE: Role.FOLLOWER}
 Values: TypeAlias = Mapping[str, Mapping[str, str | None]]
@@ -44,12 +46,14 @@ def fixed(wanted: Pace, brokers: Collection[int]) -> Mapping[int, Rate]:
 
 @dataclass(frozen=True)
 class Throttles(Recorded):
-    """found: what the run found before its first change. rates: what it sets, by broker id."""
+    """found: what the run found before its first change. rates: what it sets, by broker id. inside: the
+    rate that it sets for copies between directories of a broker, by broker id."""
 
     step: ClassVar[str] = "throttle"
 
     found: Values
     rates: Mapping[int, Rate]
+    inside: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -94,11 +98,19 @@ def involved(moves: Iterable[Move]) -> tuple[int, ...]:
     return tuple(sorted({broker for move in moves if move.copies for broker in (*move.before, *move.after)}))
 
 
-def read(look: Look, brokers: Collection[int], topics: Collection[str]) -> Reading[Seens]:
-    """The throttle settings of these brokers and topics."""
+def choosing(moves: Iterable[Move]) -> tuple[int, ...]:
+    """The brokers where a directory is named for a replica, in either direction, in order."""
+    return tuple(sorted({broker for move in moves for way in Way for broker in move.paths(way)}))
+
+
+def read(
+    look: Look, brokers: Collection[int], topics: Collection[str], inside: Collection[int] = ()
+) -> Reading[Seens]:
+    """The throttle settings of these brokers and topics. inside: brokers that tell the rate between their
+    directories too."""
     found: dict[str, dict[str, Reading[TopicSetting]]] = {}
-    for key in RATES if brokers else ():
-        of_brokers = look.broker_settings(KAFKA, key, tuple(brokers))
+    for key, asked in (*((key, brokers) for key in RATES), (INSIDE_RATE, inside)):
+        of_brokers = look.broker_settings(KAFKA, key, tuple(asked)) if asked else Seen({})
         if not isinstance(of_brokers, Seen):
             return of_brokers
         for id, setting in of_brokers.value.items():
@@ -157,11 +169,12 @@ def _entries(moves: Iterable[Move], receive: Callable[[Move], Iterable[int]]) ->
 
 @dataclass(frozen=True)
 class Limits:
-    """The throttle of one run. found: before it. rates: what it sets. sent, steps: what the moves set since.
-    entries: what it adds to the lists in one direction. every: what it may have added, in both."""
+    """The throttle of one run. found: before it. rates, inside: what it sets. sent, steps: what the moves set
+    since. entries: what it adds to the lists in one direction. every: what it may have added, in both."""
 
     found: Values
     rates: Mapping[int, Rate]
+    inside: Mapping[int, int]
     sent: Mapping[int, tuple[Rate, ...]]
     steps: tuple[int, ...]
     entries: Entries
@@ -177,7 +190,7 @@ class Limits:
         back = _entries(moves, lambda move: move.dropped)
         every = _entries(moves, lambda move: (*move.added, *move.dropped))
         entries = forward if way is Way.FORWARD else back
-        return Limits(record.found, record.rates, sent.rates, sent.steps, entries, every)
+        return Limits(record.found, record.rates, record.inside, sent.rates, sent.steps, entries, every)
 
     def on(self, target: str, key: str, now: str | None) -> str | None:
         """The value with the throttle. now: the present value. A list is read, merged and set whole."""
@@ -195,6 +208,8 @@ class Limits:
     def ours(self, target: str, key: str) -> tuple[str, ...]:
         """Every value that the run may have given a rate, the first one first."""
         id = int(target.removeprefix(of_broker(0)[:-1]))
+        if key == INSIDE_RATE:
+            return (str(self.inside[id]),)
         own = (rate.of(ROLES[key]) for rate in (self.rates[id], *self.sent.get(id, ())))
         return tuple(map(str, (*own, *self.steps)))
 
