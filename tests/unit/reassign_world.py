@@ -133,8 +133,8 @@ class ReassignWorld(TopicWorld):
     partitions whose target in flight was replaced. old: they are older than Kafka 2.4. usable: free bytes by
     broker. dirs: the log directories of brokers with more than one. places: where replicas are, if not in the
     first one. remembered: where a replica that is still to come is to be. futures: what is being copied from
-    directory to directory: where to, and how many bytes are there. twice: bytes that were copied so. hosts: of the
-    brokers, by id. grows: bytes that clients write to a partition in a second.
+    directory to directory: where to, and how many bytes are there. twice: bytes that were copied so.
+    hosts: of the brokers, by id. grows: bytes that clients write to a partition in a second.
     """
 
     held: dict[Name, Held] = field(default_factory=dict)

@@ -159,9 +159,9 @@ def test_a_slow_canary_first_lowers_the_rates_and_then_no_move_is_submitted_T10(
     assert f"no move was submitted after {len(paused)} of them" in found(made, "reassign.listened").seen
 
 
-def endless(tmp_path: Path, **adapt: object) -> tuple[Desk, list[str]]:
+def endless(tmp_path: Path, *, raise_to_end: bool = False) -> tuple[Desk, list[str]]:
     """A run whose partition t0-0 grows faster than the rate. What was told and sent, in order."""
-    made = listening(tmp_path, 1, end_within_s=100, **adapt)
+    made = listening(tmp_path, 1, end_within_s=100, raise_to_end=raise_to_end)
     everywhere(made, clients=lambda t: 3.2 * M if t < 150 else 0.0)
     made.cluster.grows["t0", 0] = 1_200_000  # in a look, so every 2 s
     story: list[str] = []
@@ -170,7 +170,7 @@ def endless(tmp_path: Path, **adapt: object) -> tuple[Desk, list[str]]:
         if made.clock.now() > 1140:
             made.cluster.grows.clear()
         seen = [e.progress for e in made.seen if isinstance(e, events.Waits)]
-        if isinstance(change, AlterBrokerConfig) and change.value in map(str, STEPS):
+        if isinstance(change, AlterBrokerConfig) and str(change.value) in map(str, STEPS):
             story.append(f"{change.broker} {change.key} {change.value} after {seen[-1] if seen else ''}")
 
     made.before_change = heeded
