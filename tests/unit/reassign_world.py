@@ -477,7 +477,7 @@ def plan(cluster: ReassignWorld) -> dict[Name, tuple[int, ...]]:
 
 
 def inventory(
-    sets: Sets, back: Sets | None = None, dirs: Dirs | None = None, **section: int
+    sets: Sets, back: Sets | None = None, dirs: Dirs | None = None, **section: Any
 ) -> ReassignInventory:
     given = {"plan": "plan.json", "throttle_bytes_s": RATE, "in_flight": 3, "per_broker": 2, **section}
     brokers = tuple(Broker(name=f"broker{n}", address=f"10.0.0.2{n}", id=n) for n in BROKERS)
