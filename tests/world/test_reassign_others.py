@@ -102,7 +102,6 @@ def test_t4_taken_along_they_are_throttled_and_told_and_left_to_end(tmp_path: Pa
     assert made.there, "the throttle came off after their end"
     told = waits(made, FLYING)
     assert any("of another hand: t2-0 on 5: " in progress for progress in told)
-    assert told[-2].startswith("7 of 7 partitions; 0 bytes left; of another hand: t2-0 on 5: ")
 
 
 def test_t4_a_run_without_moves_of_its_own_throttles_theirs(tmp_path: Path) -> None:
