@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from typing import ClassVar
@@ -72,12 +72,18 @@ class Move(Reassignment):
 @dataclass(frozen=True)
 class Originals(Recorded):
     """moves: in the order of the plan, without the partitions that had their new set already. gone: brokers
-    of the sets before that were down."""
+    of the sets before that were down. others: what another hand moved then, to be throttled along."""
 
     step: ClassVar[str] = "originals"
 
     moves: tuple[Move, ...]
     gone: tuple[int, ...] = ()
+    others: tuple[Move, ...] = ()
+
+    @property
+    def throttled(self) -> tuple[Move, ...]:
+        """All that the throttle is for."""
+        return (*self.moves, *self.others)
 
     @cached_property
     def by_target(self) -> Mapping[str, Move]:
@@ -117,7 +123,7 @@ def planned(c: Context) -> Originals | None:
 def originals(c: Context) -> Originals | None:
     """All moves of this run, also those that it added; None where the journal does not hold them."""
     record, added = planned(c), stragglers(c).moves
-    return record if record is None or not added else Originals((*record.moves, *added), record.gone)
+    return record if record is None or not added else replace(record, moves=(*record.moves, *added))
 
 
 def to_move(_inventory: Inventory, records: Records) -> tuple[str, ...]:
@@ -310,6 +316,24 @@ class FirstLook:
             if (state := partitions.get(name)) is not None
         )
         return tuple(move for move in made if move.before != move.after or move.inside)
+
+    def of_others(self, names: Collection[Name]) -> tuple[Move, ...]:
+        """What is in flight elsewhere. names: the partitions of the plan."""
+        partitions = self.cluster.partitions
+        return tuple(
+            Move(*name, before, flight.target, self.sizes.get(name, 0), partitions[name].leader)
+            for name, flight in self.cluster.flights.items()
+            if name not in names and name in partitions
+            for before in (tuple(broker for broker in flight.replicas if broker not in flight.adding),)
+        )
+
+    def awaited(self, others: str, names: Collection[Name]) -> Flights:
+        """The reassignments of another hand that must end before the run records what is there. others: what
+        the inventory wants. names: the partitions of the plan, whose sets nobody else may change."""
+        flights = self.cluster.flights
+        if others == "take":
+            return {name: flight for name, flight in flights.items() if name in names}
+        return flights if others == "wait" else {}
 
     def _move(self, state: PartitionState, after: tuple[int, ...], named: tuple[str, ...]) -> Move:
         name, before = (state.topic, state.partition), state.replicas

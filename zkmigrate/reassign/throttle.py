@@ -181,13 +181,15 @@ class Limits:
     every: Entries
 
     @staticmethod
-    def of(record: Throttles, sent: SentRates, moves: Iterable[Move], way: Way) -> Limits:
+    def of(
+        record: Throttles, sent: SentRates, moves: Iterable[Move], way: Way, others: Collection[Move] = ()
+    ) -> Limits:
         """The leaders' list names every replica that may send. The followers' names those that receive in
         this direction alone: Kafka would also hold up a follower in sync that is a record behind, and with it
-        every producer that waits for all."""
-        moves = tuple(moves)
+        every producer that waits for all. others: moves of another hand, which go forward only."""
+        moves, taken = (*moves, *others), frozenset(others)
         forward = _entries(moves, lambda move: move.added)
-        back = _entries(moves, lambda move: move.dropped)
+        back = _entries(moves, lambda move: move.added if move in taken else move.dropped)
         every = _entries(moves, lambda move: (*move.added, *move.dropped))
         entries = forward if way is Way.FORWARD else back
         return Limits(record.found, record.rates, record.inside, sent.rates, sent.steps, entries, every)
