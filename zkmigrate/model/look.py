@@ -196,6 +196,15 @@ LogDirs: TypeAlias = Reading[Mapping[str, Reading[LogDir]]]
 """The log directories of one broker, by path; Unknown for one that the broker cannot use."""
 
 
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """mount: its mount point. total, free: bytes; free is what an ordinary account may fill."""
+
+    mount: str
+    total: int
+    free: int
+
+
 class RandomReader(Protocol):
     """Random access to one remote file; reads are short at its end only."""
 
@@ -255,8 +264,11 @@ class Look(Protocol):
         """``Znode.modified_ms`` of these znodes through one ZooKeeper host; a missing path is left out. One
         read for each, many in flight at once."""
 
-    def kafka(self) -> Reading[KafkaView]:
-        """The Kafka cluster through its brokers."""
+    def kafka(self, witnesses: int | None = None) -> Reading[KafkaView]:
+        """The Kafka cluster. witnesses: how many brokers tell of its partitions; None: all."""
+
+    def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]:
+        """The volume of each of these directories of a host, by ``df``."""
 
     def pulses(self, within_s: float) -> Mapping[str, Pulse]:
         """One round trip to each broker of the inventory, all at once, at most ``within_s`` long."""

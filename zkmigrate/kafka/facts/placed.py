@@ -1,4 +1,4 @@
-"""The cluster as its brokers show it, with the volumes of their hosts: reads only."""
+"""The cluster as a placement sees it: what its brokers show, with the volumes of their hosts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from zkmigrate.errors import HostError
-from zkmigrate.hosts.facts.volumes import Volume
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Absent, Reading, Seen
-from zkmigrate.model.look import KafkaView, LogDir, LogDirs
+from zkmigrate.model.look import KafkaView, LogDir, LogDirs, Volume
 from zkmigrate.placement import live
 from zkmigrate.placement.cluster import Assigned, Cluster
 from zkmigrate.placement.plan import Notice, Refused
@@ -38,8 +37,19 @@ class Sight(Protocol):
 def read(inventory: Inventory, look: Sight, tell: Callable[[str], None]) -> Cluster | Refused:
     """The cluster of the inventory. tell: takes lines of progress. Raises HostError when no broker
     answers."""
+    return measured(inventory, look, seen_by_brokers(look, tell), tell)
+
+
+def seen_by_brokers(look: Sight, tell: Callable[[str], None]) -> KafkaView:
+    """Partitions and racks. Raises HostError when no broker answers."""
     tell("the brokers are asked for partitions and racks")
-    view = _seen(look.kafka(_WITNESSES))
+    return _seen(look.kafka(_WITNESSES))
+
+
+def measured(
+    inventory: Inventory, look: Sight, view: KafkaView, tell: Callable[[str], None]
+) -> Cluster | Refused:
+    """The cluster of a view, with sizes and free bytes. Raises HostError when no broker answers."""
     if view.cluster_id != inventory.kafka.cluster_id:
         text = f"the brokers are of cluster {view.cluster_id}; needed: {inventory.kafka.cluster_id}"
         return Refused((Notice("placement.other-cluster", f"{text}, as in the inventory"),))
