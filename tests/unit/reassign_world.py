@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import cast
+from typing import ClassVar, cast
 
 from playbooks.kafka_reassign import PLAYBOOK
 from tests.unit.engine_world import PointDisk, Points, TinyClock, TinyConfirm, TinyLock
@@ -44,6 +44,7 @@ from zkmigrate.model.look import (
     TopicPartitions,
     TopicSetting,
 )
+from zkmigrate.model.playbook import Playbook
 from zkmigrate.moves.world.topics import TopicQuestions, TopicWorld
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign.section import Reassign, ReassignInventory, Sets
@@ -436,10 +437,15 @@ class Desk:
     before_change: Callable[[Change], None] = lambda _change: None
     after_change: Callable[[Change], None] = lambda _change: None
     holds: HoldPort = field(default_factory=HoldPort)
+    playbook: ClassVar[Playbook] = PLAYBOOK
 
     def __post_init__(self) -> None:
         self.points = Points()
         self.first = self.cluster.copy()
+
+    def look(self) -> Look:
+        """What a process sees."""
+        return cast(Look, ReassignLook(self.cluster, self.clock))
 
     @property
     def home(self) -> bool:
@@ -485,10 +491,10 @@ class Desk:
         there = (self.run_dir / NAME).exists()
         journal = (Journal.open if there else Journal.create)(self.run_dir, self.clock.wall, disk)
         if not journal.history.run:
-            body = {"run": "r-1", "playbook": PLAYBOOK.id, "inventory": "0", "plan": "0"}
+            body = {"run": "r-1", "playbook": self.playbook.id, "inventory": "0", "plan": "0"}
             journal.append("begin", body)
         ports = Ports(
-            look=cast(Look, ReassignLook(self.cluster, self.clock)),
+            look=self.look(),
             apply=self._apply,
             clock=self.clock,
             confirm=self.confirm,
@@ -499,7 +505,7 @@ class Desk:
             overrides=ThrottleFile(self.run_dir).read,
         )
         try:
-            return act(Walk(PLAYBOOK, self.inventory, journal, ports))
+            return act(Walk(self.playbook, self.inventory, journal, ports))
         finally:
             journal.close()
 

@@ -132,10 +132,12 @@ class ClusterTopics:
 @dataclass(frozen=True)
 class TopicSetting:
     """One config of one topic or broker. own: its own value, None where a default holds. read_only: Kafka
-    takes no other value."""
+    takes no other value. value: of a broker, what is in force; None where it is null or the broker does not
+    list the config."""
 
     own: str | None
     read_only: bool = False
+    value: str | None = None
 
 
 Settings: TypeAlias = Reading[Mapping[str, Reading[TopicSetting]]]

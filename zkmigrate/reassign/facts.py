@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.facts.placed import by_topic
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import InFlight, LogDir, Look, PartitionState, TopicPartitions
@@ -67,7 +68,7 @@ class Stragglers(Recorded):
     """Moves that a run adds to those that it recorded before its first change. found: the throttle lists of
     their topics before that, as in :class:`zkmigrate.reassign.throttle.Throttles`."""
 
-    step: ClassVar[str] = "empty"
+    step: ClassVar[str] = "sweep"
 
     moves: tuple[Move, ...] = ()
     found: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
@@ -76,7 +77,7 @@ class Stragglers(Recorded):
 class LateStragglers(Stragglers):
     """The same, of the step that stops brokers."""
 
-    step: ClassVar[str] = "stopped"
+    step: ClassVar[str] = "stop"
 
 
 def stragglers(c: Context) -> Stragglers:
@@ -278,10 +279,8 @@ class Disks:
 
 def disks(look: Look, brokers: Iterable[int], names: Iterable[Name]) -> Disks:
     """Look at the disks of these brokers, and there at the replicas of these partitions."""
-    by_topic: dict[str, list[int]] = {}
-    for topic, number in names:
-        by_topic.setdefault(topic, []).append(number)
-    told = look.log_dirs(KAFKA, tuple(brokers), by_topic) if by_topic else Absent("partitions")
+    numbers = by_topic(names)
+    told = look.log_dirs(KAFKA, tuple(brokers), numbers) if numbers else Absent("partitions")
     if not isinstance(told, Seen):
         return Disks({}, {})
     usable = {
