@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from zkmigrate.kafka.rules import throttle_series
 from zkmigrate.kafka.rules.sampling import BROKERS
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.playbook import Counted, Playbook, Stage
+from zkmigrate.model.report import Reporting
 from zkmigrate.reassign.facts import planned, to_move
 from zkmigrate.reassign.moves_step import MovesStep
 from zkmigrate.reassign.preferred_step import PreferredStep
 from zkmigrate.reassign.throttle_step import ThrottleStep
 from zkmigrate.reassign.unthrottle_step import UnthrottleStep
+from zkmigrate.reassign.way_back import way_back
 from zkmigrate.removal.exclude_step import ExcludeStep
 from zkmigrate.removal.planned_step import PlannedStep
 from zkmigrate.removal.section import RemovalInventory
@@ -40,8 +43,9 @@ PLAYBOOK = Playbook(
             "Move the partitions",
             (ThrottleStep(every_broker=True), MovesStep(planned, planned_moves)),
             consent="Move these partitions now?",
+            noticed=True,
         ),
-        Stage("empty", "Empty the brokers", (SweepStep(),)),
+        Stage("empty", "Empty the brokers", (SweepStep(),), noticed=True),
         Stage("clean", "Clean up", (PreferredStep(), UnthrottleStep())),
     ),
     counted=(Counted("moving.replicas", "partitions", to_move, paced=True),),
@@ -49,7 +53,15 @@ PLAYBOOK = Playbook(
     sections=("kafka", "removal"),
     alters_clusters=True,
     throttled=True,
+    report=Reporting(
+        curves=throttle_series.curves,
+        curved=(
+            "The throttle",
+            "What each broker may copy, the traffic of its host with that of clients, and the bytes left.",
+        ),
+    ),
     sampling=(BROKERS,),
     clusters={KAFKA: "zkmigrate.kafka.clients.admin:alterer"},
+    files=way_back,
     foreseen=foreseen,
 )

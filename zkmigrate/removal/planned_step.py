@@ -51,7 +51,9 @@ class PlannedStep(Step[PlannedFacts]):
             return waits
         if blocking(findings := before(c, f.survey)):
             return Blocked(findings)
-        return Done(findings, Originals(f.survey.moves).encode())
+        moves, here = f.survey.moves, f.survey.view.brokers
+        gone = sorted({id for move in moves for id in move.before if id not in here})
+        return Done(findings, Originals(moves, tuple(gone), f.survey.at).encode())
 
     def plan(self, c: Context, f: PlannedFacts, target: str) -> Changes:
         return ()

@@ -25,13 +25,15 @@ NO_SIZE = "placement.size-missing"
 @dataclass(frozen=True)
 class Survey:
     """wanted: what is removed. in_flight: before the rest was looked at, or after it. cluster: with sizes and
-    free bytes. only: the partitions that are placed; empty for all that name a broker to be removed."""
+    free bytes. only: the partitions that are placed; empty for all that name a broker to be removed. at:
+    seconds since the epoch."""
 
     wanted: Removal
     in_flight: Reading[Flights]
     view: KafkaView
     cluster: Cluster | Refused
     only: frozenset[Name] = frozenset()
+    at: float = 0.0
 
     @property
     def leaving(self) -> tuple[int, ...]:
@@ -115,4 +117,4 @@ def survey(c: Context, look: Look, only: Collection[Name] = ()) -> Survey:
     again = look.reassignments(KAFKA)
     if isinstance(in_flight, Seen) and isinstance(again, Seen):
         again = Seen({**in_flight.value, **again.value})
-    return Survey(removal(c.inventory), again, view, cluster, frozenset(only))
+    return Survey(removal(c.inventory), again, view, cluster, frozenset(only), look.wall())

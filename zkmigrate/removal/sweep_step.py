@@ -32,6 +32,7 @@ from zkmigrate.reassign.facts import (
     Stragglers,
     described,
     originals,
+    planned,
     section,
 )
 from zkmigrate.reassign.moves_step import MovesFacts, MovesStep
@@ -103,8 +104,9 @@ class SweepStep(Step[SweepFacts]):
 
     def _added(self, c: Context) -> Stragglers:
         """What this step has recorded; an empty record at first."""
-        record = known(self.record, c) if c.begun or c.way is Way.BACK else None
-        return record or self.record()
+        record, now = known(self.record, c), planned(c)
+        at = now.at if now is not None else 0.0
+        return record if record is not None and record.planned_at == at else self.record(planned_at=at)
 
     def _own(self, c: Context) -> Originals | None:
         return Originals(self._added(c).moves)
@@ -226,12 +228,12 @@ class SweepStep(Step[SweepFacts]):
 
     def _record(self, c: Context, f: SweepFacts) -> Stragglers:
         """The record with the new moves, and the lists of their topics as they were found."""
-        old = self._added(c).found
+        old = self._added(c)
         now = values(f.lists.value) if f.survey is not None and isinstance(f.lists, Seen) else {}
         throttled = throttles(c)
         before = throttled.found if throttled is not None else {}
         found = {target: own for target, own in now.items() if target not in before}
-        return self.record(f.own, {**found, **old})
+        return self.record(f.own, {**found, **old.found}, old.planned_at)
 
     def _limits(self, c: Context, f: SweepFacts) -> Limits | None:
         """The throttle with the new moves; None where the run has none."""
