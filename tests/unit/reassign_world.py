@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from playbooks.kafka_reassign import PLAYBOOK
 from tests.unit.engine_world import PointDisk, Points, TinyClock, TinyConfirm, TinyLock
@@ -46,6 +46,7 @@ from zkmigrate.model.look import (
     TopicPartitions,
     TopicSetting,
 )
+from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.sampling import Body
 from zkmigrate.moves.world.topics import TopicQuestions, TopicWorld
 from zkmigrate.placement.cluster import Name
@@ -585,10 +586,15 @@ class Desk:
     after_change: Callable[[Change], None] = lambda _change: None
     holds: HoldPort = field(default_factory=HoldPort)
     noted: list[tuple[float, Body]] = field(default_factory=list)
+    playbook: ClassVar[Playbook] = PLAYBOOK
 
     def __post_init__(self) -> None:
         self.points = Points()
         self.first = self.cluster.copy()
+
+    def look(self) -> Look:
+        """What a process sees."""
+        return cast(Look, ReassignLook(self.cluster, self.clock))
 
     @property
     def home(self) -> bool:
@@ -642,10 +648,10 @@ class Desk:
         there = (self.run_dir / NAME).exists()
         journal = (Journal.open if there else Journal.create)(self.run_dir, self.clock.wall, disk)
         if not journal.history.run:
-            body = {"run": "r-1", "playbook": PLAYBOOK.id, "inventory": "0", "plan": "0"}
+            body = {"run": "r-1", "playbook": self.playbook.id, "inventory": "0", "plan": "0"}
             journal.append("begin", body)
         ports = Ports(
-            look=cast(Look, ReassignLook(self.cluster, self.clock)),
+            look=self.look(),
             apply=self._apply,
             clock=self.clock,
             confirm=self.confirm,
@@ -657,7 +663,7 @@ class Desk:
             note=lambda _kind, body: self.noted.append((self.clock.now(), body)),
         )
         try:
-            return act(Walk(PLAYBOOK, self.inventory, journal, ports))
+            return act(Walk(self.playbook, self.inventory, journal, ports))
         finally:
             journal.close()
 
