@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from zkmigrate.kafka.rules import throttle_series
 from zkmigrate.kafka.rules.sampling import BROKERS
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.playbook import Counted, Playbook, Stage
+from zkmigrate.model.report import Reporting
 from zkmigrate.reassign.facts import to_move
 from zkmigrate.reassign.look_step import PlanCheckStep, foreseen
 from zkmigrate.reassign.moves_step import MovesStep
@@ -14,6 +16,7 @@ from zkmigrate.reassign.section import ReassignInventory
 from zkmigrate.reassign.throttle_step import ThrottleStep
 from zkmigrate.reassign.unthrottle_step import UnthrottleStep
 from zkmigrate.reassign.verify_step import VerifyStep
+from zkmigrate.reassign.way_back import way_back
 
 PLAYBOOK = Playbook(
     id="kafka_reassign",
@@ -25,6 +28,7 @@ PLAYBOOK = Playbook(
             "Move the partitions",
             (OriginalsStep(), ThrottleStep(), MovesStep(), PreferredStep(), UnthrottleStep()),
             consent="Move these partitions now?",
+            noticed=True,
         ),
         Stage("verify", "Verify", (VerifyStep(),), locked=False),
     ),
@@ -33,7 +37,15 @@ PLAYBOOK = Playbook(
     sections=("kafka", "reassign"),
     alters_clusters=True,
     throttled=True,
+    report=Reporting(
+        curves=throttle_series.curves,
+        curved=(
+            "The throttle",
+            "What each broker may copy, the traffic of its host with that of clients, and the bytes left.",
+        ),
+    ),
     sampling=(BROKERS,),
     clusters={KAFKA: "zkmigrate.kafka.clients.admin:alterer"},
+    files=way_back,
     foreseen=foreseen,
 )

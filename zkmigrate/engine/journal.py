@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from zkmigrate.engine import chain
+from zkmigrate.engine.files import write_all
 from zkmigrate.engine.history import History
-from zkmigrate.errors import JournalError
+from zkmigrate.errors import JournalError, UsageError
 from zkmigrate.model.entry import Entry, Kind
 
 NAME = "journal.jsonl"
@@ -112,6 +113,16 @@ class Journal:
         text = f"recovered {len(entries)} lines of a lost or damaged journal"
         journal.append("note", {"text": text, "leg": int(wall()), "lost": True})
         return journal
+
+    def keep(self, name: str, text: str) -> Path:
+        """Write a whole file beside the journal, durable on return. JournalError when that failed."""
+        path = self._path.with_name(name)
+        try:
+            write_all({path: text}, force=True)
+            _sync_directory(path.parent)
+        except (OSError, UsageError) as error:
+            raise JournalError(f"cannot write {path}: {error}; nothing more is sent without it") from None
+        return path
 
     def append(self, kind: Kind, body: Mapping[str, Any], *, sync: bool = True) -> Entry:
         """Add one line; durable on return when ``sync``. JournalError when that failed."""

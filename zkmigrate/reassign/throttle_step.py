@@ -22,10 +22,11 @@ from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready
 from zkmigrate.reassign.facts import LOOKS, WITNESSES, Originals, originals, section
 from zkmigrate.reassign.rules import lost
 from zkmigrate.reassign.throttle import (
-    RATES,
+    LISTS,
     Limits,
     Seens,
     Throttles,
+    choosing,
     fixed,
     involved,
     listed,
@@ -69,21 +70,25 @@ class ThrottleStep(Step[ThrottleFacts]):
         topics = tuple(dict.fromkeys(move.topic for move in plan.moves if move.copies))
         before = throttles(c)
         if before is None or (self.id == Throttles.step and c.way is Way.FORWARD and not c.begun):
-            asked = topics or self.every_broker
-            alive = look.topic_partitions(KAFKA, topics[:1], WITNESSES) if asked else None
+            named = topics or tuple(dict.fromkeys(move.topic for move in plan.moves))
+            asked = named or self.every_broker
+            alive = look.topic_partitions(KAFKA, named[:1], WITNESSES) if asked else None
             if alive is not None and not isinstance(alive, Seen):
                 return ThrottleFacts(plan, None, {}, alive)
             here = alive.value.brokers if alive is not None else frozenset()
             some = sorted(here) if self.every_broker else involved(plan.moves)
             brokers = tuple(broker for broker in some if broker in here)
-            seen = read(look, brokers, topics)
+            inside = tuple(broker for broker in choosing(plan.moves) if broker in here)
+            seen = read(look, brokers, topics, inside)
             if not isinstance(seen, Seen) or unread(seen.value):
                 return ThrottleFacts(plan, None, {}, seen)
-            before = Throttles(values(seen.value), fixed(section(c.inventory), brokers))
+            how = section(c.inventory)
+            between = dict.fromkeys(inside, how.throttle_bytes_s)
+            before = Throttles(values(seen.value), fixed(how, brokers), between)
             return ThrottleFacts(
                 plan, Limits.of(before, sent_rates(c), plan.moves, self.sets), before.encode(), seen
             )
-        seen = read(look, tuple(before.rates), topics)
+        seen = read(look, tuple(before.rates), topics, tuple(before.inside))
         return ThrottleFacts(plan, Limits.of(before, sent_rates(c), plan.moves, self.sets), {}, seen)
 
     def check(self, c: Context, f: ThrottleFacts) -> Verdict:
@@ -126,9 +131,9 @@ class ThrottleStep(Step[ThrottleFacts]):
 
     def _changes(self, c: Context, f: ThrottleFacts, target: str) -> Changes:
         return tuple(
-            AlterBrokerConfig(KAFKA, int(target.removeprefix("broker-")), key, value, own)
-            if key in RATES
-            else AlterTopicConfig(KAFKA, target.removeprefix("topic-"), key, value, own)
+            AlterTopicConfig(KAFKA, target.removeprefix("topic-"), key, value, own)
+            if key in LISTS
+            else AlterBrokerConfig(KAFKA, int(target.removeprefix("broker-")), key, value, own)
             for key, (own, value) in self._wanted(c, f, target).items()
         )
 
