@@ -7,7 +7,7 @@ that broker, rebalance, and one replica more for a topic.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,11 @@ from zkmigrate.lab.judge.kafka import kafka_claims
 from zkmigrate.lab.judge.latency import p99_ms
 from zkmigrate.lab.judge.moving import moving_claims
 from zkmigrate.lab.lab import Lab
-from zkmigrate.lab.load.json_lines import Follower, Recording, load_recording
+from zkmigrate.lab.load.json_lines import Recording, load_recording
 from zkmigrate.lab.service import log_command
 from zkmigrate.lab.spec import Role
 from zkmigrate.lab.versions import kafka_version
-from zkmigrate.lab.wait import Progress, wait_until
+from zkmigrate.lab.wait import Progress
 
 REASSIGN = "kafka_reassign"
 PLAYBOOKS = (REASSIGN,)
@@ -70,7 +70,7 @@ class ReassignDemo:
 
     def play(self) -> dict[str, Any]:
         """Load, move, judge; what ``result.json`` holds."""
-        site = self.site = ClusterSite(self.lab, self.directory, self.progress, LOAD)
+        site = self.site = ClusterSite(self.lab, self.directory, self.progress, LOAD, late=(6,))
         self.progress("broker 6 stops until the cluster is to grow")
         site.stop_broker(6)
         site.create_topics()
@@ -83,7 +83,7 @@ class ReassignDemo:
         site.load.start(("samples",))
         try:
             self.progress("load: 20 s at 6 MB/s, then 1 MB/s")
-            wait_until("the second step of the load", self._second_step(), FLOWING_S)
+            site.wait_for_step(1, FLOWING_S)
             for name, words in PLANS.items():
                 self._run(name, words)
         finally:
@@ -91,15 +91,6 @@ class ReassignDemo:
             for problem in site.load.finish():
                 self.progress(f"load: {problem}")
         return self.result()
-
-    def _second_step(self) -> Callable[[], str | None]:
-        follower = Follower(self.site.history, "producer")
-
-        def missing() -> str | None:
-            steps = [event["step"] for event in follower.more() if event["event"] == "rate"]
-            return None if 1 in steps else "its record"
-
-        return missing
 
     def _run(self, name: str, words: tuple[str, ...]) -> None:
         """Plan, run the playbook, and compare every planned set with what brokers tell."""

@@ -19,11 +19,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewTopic,
     ResourceType,
 )
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
+from kazoo.exceptions import NoNodeError
 
 from zkmigrate.lab import fault
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.inventory import write_cluster_inventory
 from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.load.json_lines import Follower
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.samples import BROKERS, ZOOKEEPER, Brokers, Partition
 from zkmigrate.lab.load.target import of_cluster, runner_for
@@ -79,19 +83,23 @@ def host_of(broker: int) -> str:
 class ClusterSite:
     """The lab, its load that records to ``directory/history``, and the operator's runs below ``directory``.
 
-    load: what a ``LoadConfig`` gets beside the cluster's addresses.
+    load_options: what a ``LoadConfig`` gets beside the cluster's addresses. late: brokers that the load's
+    clients do not begin with, because they come later.
     """
 
     lab: Lab
     directory: Path
     progress: Progress = silent
     load_options: Mapping[str, Any] = field(default_factory=dict)
+    late: Collection[int] = ()
 
     def __post_init__(self) -> None:
         own = of_cluster(self.lab.spec, CLUSTER)
         self.bootstrap: str = own["bootstrap"]
         self.sources = (BROKERS, ZOOKEEPER) if own["cluster_zookeeper"] else (BROKERS,)
         self.history = self.directory / "history"
+        early = [at for id, at in zip(IDS, self.bootstrap.split(","), strict=True) if id not in self.late]
+        own["bootstrap"] = ",".join(early)
         self.load: LoadRunner = runner_for(self.lab, self.history, **own, **self.load_options)
 
     # --- the cluster ----------------------------------------------------------------------------------------
@@ -138,23 +146,70 @@ class ClusterSite:
         with self.lab.operator(), contextlib.closing(Brokers(self.bootstrap)) as brokers:
             return brokers.settings()
 
+    def controller(self) -> int:
+        """The id of the active controller."""
+        if ZOOKEEPER in self.sources:
+            chroot = self.lab.cluster(CLUSTER).chroot
+            with self.lab.zookeeper("zk") as client:
+                return int(json.loads(client.get(f"{chroot}/controller")[0])["brokerid"])
+        asking = KafkaAdminClient
+        with (
+            self.lab.operator(),
+            contextlib.closing(asking(bootstrap_servers=self.bootstrap.split(","))) as a,
+        ):
+            return int(a.describe_metadata_quorum()["topics"][0]["partitions"][0]["leader_id"])
+
     def stop_broker(self, broker: int) -> None:
         """Stop a broker in order."""
         self.lab.exec(host_of(broker), ["systemctl", "stop", "kafka"], timeout_s=_READY_S)
 
     def start_broker(self, broker: int) -> None:
         """Start a broker and wait until the cluster is whole."""
-        fault.start(self.lab, host_of(broker))
+        self.start_broker_alone(broker)
         self.lab.wait_for_brokers(deadline_s=_READY_S)
 
-    def wait_for_replicas(self, wanted: Mapping[str, Sequence[int]], limit_s: float) -> None:
-        """Wait until these partitions have these sets, in order and in sync."""
+    def start_broker_alone(self, broker: int) -> None:
+        """Start a broker. With ZooKeeper it would not start before its old session is gone, and that may
+        stay a while also where the broker was stopped in order."""
+        if ZOOKEEPER in self.sources:
+            chroot = self.lab.cluster(CLUSTER).chroot
+            with self.lab.zookeeper("zk") as client:
+                path = f"{chroot}/brokers/ids/{broker}"
+                gone = lambda: f"the end of {path}" if client.exists(path) else None  # noqa: E731
+                wait_until(f"the old session of broker {broker}", gone, _READY_S)
+        fault.start(self.lab, host_of(broker))
+
+    def wait_for_controller(self, *, but: int, limit_s: float) -> int:
+        """Wait until another broker than this one is the active controller; its id."""
+        found: list[int] = []
 
         def missing() -> str | None:
-            odd = not_as(self.partitions(), wanted)
-            return ", ".join(odd[:3]) or None
+            with contextlib.suppress(KafkaError, NoNodeError, OSError):
+                found.append(self.controller())
+            return None if found and found[-1] not in (but, -1) else f"another controller than {but}"
 
-        wait_until("the sets, in order and in sync", missing, limit_s, poll_s=0.5)
+        wait_until("another controller", missing, limit_s, poll_s=0.5)
+        return found[-1]
+
+    def wait_for_step(self, step: int, limit_s: float) -> None:
+        """Wait until the producer has come to this step of its plan."""
+        follower = Follower(self.history, "producer")
+
+        def missing() -> str | None:
+            steps = [event["step"] for event in follower.more() if event["event"] == "rate"]
+            return None if any(seen >= step for seen in steps) else "its record"
+
+        wait_until(f"step {step} of the load's plan", missing, limit_s)
+
+    def clear_rates(self, broker: int) -> None:
+        """Unset both throttle rates of a broker, by hand."""
+        own = self.settings().get(f"broker-{broker}", {})
+        entries = [ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE) for key in own]
+        if entries:
+            resource = ConfigResource(ResourceType.BROKER, str(broker), incremental_configs=entries)
+            with self.lab.operator():
+                admin = self._admin()
+                _confirmed(admin.incremental_alter_configs([resource])[resource])
 
     # --- the tool -------------------------------------------------------------------------------------------
 

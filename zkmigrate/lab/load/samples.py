@@ -37,8 +37,8 @@ BROKERS, ZOOKEEPER = "brokers", "zookeeper"
 _ANSWER_S = 5.0
 _RATES_EVERY = 5
 """Only a broker itself tells its rates, and with them hundreds of other settings: not each second."""
-_THROTTLE = "throttled"
-"""In the name of each throttle setting."""
+_THROTTLES = ("throttled", "replica.alter.log.dirs.io.max")
+"""One of them is in the name of each throttle setting."""
 _OWN = {ConfigSource.DYNAMIC_BROKER_CONFIG.value, ConfigSource.DYNAMIC_TOPIC_CONFIG.value}
 _ERRORS = (KafkaException, KafkaError, KazooException, KazooTimeoutError, OSError, ValueError, KeyError)
 
@@ -101,6 +101,10 @@ class Source(Protocol):
 
     def close(self) -> None:
         """End its connections."""
+
+
+def _throttles(key: str) -> bool:
+    return any(part in key for part in _THROTTLES)
 
 
 @dataclass
@@ -168,7 +172,7 @@ class Brokers:
                 own = {
                     key: str(entry.value)
                     for key, entry in answer.result(2 * _ANSWER_S).items()
-                    if _THROTTLE in key and entry.source in _OWN
+                    if _throttles(key) and entry.source in _OWN
                 }
                 if own:
                     found[f"{kind.name.lower()}-{resource.name}"] = own
@@ -225,7 +229,7 @@ class ZooKeeper:
             {f"{kind}-{name}": f"/config/{kind}s/{name}" for name in self._names(f"/config/{kind}s")}
         )
         found = {
-            target: {key: str(value) for key, value in body["config"].items() if _THROTTLE in key}
+            target: {key: str(value) for key, value in body["config"].items() if _throttles(key)}
             for target, body in bodies.items()
         }
         return {target: own for target, own in found.items() if own}
