@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
@@ -91,7 +91,7 @@ class ReassignWorld(TopicWorld):
     in flight at once. to, of: the most copies to one broker, and from one leader. unthrottled: bytes copied
     without a limit. rates_lag: so many looks at a broker's rate tell the one before. replaced:
     partitions whose target in flight was replaced. old: they are older than Kafka 2.4. usable: free bytes by
-    broker.
+    broker. brokers: their ids.
     """
 
     held: dict[Name, Held] = field(default_factory=dict)
@@ -110,6 +110,7 @@ class ReassignWorld(TopicWorld):
     old: bool = False
     usable: dict[int, int] = field(default_factory=dict)
     shown: dict[Name, tuple[int, PartitionState]] = field(default_factory=dict)
+    brokers: tuple[int, ...] = BROKERS
 
     def copy(self) -> ReassignWorld:
         """A cluster of its own in the same state."""
@@ -160,9 +161,9 @@ class ReassignWorld(TopicWorld):
     def partitions(self, topics: Sequence[str], witnesses: int) -> Reading[TopicPartitions]:
         if self.silent:
             return Unknown("timeout", "no broker answers")
-        up = [id for id in BROKERS if id not in self.down]
+        up = [id for id in self.brokers if id not in self.down]
         by_topic: dict[str, list[PartitionState]] = {}
-        for state in self._states():
+        for state in self._states(frozenset(topics)):
             by_topic.setdefault(state.topic, []).append(state)
         told: dict[str, Reading[tuple[PartitionState, ...]]] = {}
         for topic in topics:
@@ -176,8 +177,10 @@ class ReassignWorld(TopicWorld):
                 del self.shown[name]
         return Seen(TopicPartitions(self.cluster_id, frozenset(up), tuple(up[:witnesses]), told))
 
-    def _states(self) -> Iterator[PartitionState]:
+    def _states(self, topics: Collection[str] | None = None) -> Iterator[PartitionState]:
         for (topic, number), held in self.held.items():
+            if topics is not None and topic not in topics:
+                continue
             if (topic, number) in self.shown:
                 yield self.shown[topic, number][1]
                 continue
@@ -191,15 +194,16 @@ class ReassignWorld(TopicWorld):
         self, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None
     ) -> Reading[Mapping[int, LogDirs]]:
         told: dict[int, LogDirs] = {}
+        names = self.held if partitions is None else [(t, n) for t, ns in partitions.items() for n in ns]
+        held = {name: self.held[name] for name in names if name in self.held}
         for id in brokers:
             if id in self.down:
                 told[id] = Unknown("timeout", f"broker {id} does not answer")
                 continue
             logs = [
                 ReplicaLog(topic, number, size, 0, future=False)
-                for (topic, number), held in self.held.items()
-                if partitions is None or number in partitions.get(topic, ())
-                if (size := self._size(topic, number, held, id)) is not None
+                for (topic, number), one in held.items()
+                if (size := self._size(topic, number, one, id)) is not None
             ]
             told[id] = Seen({"/d": Seen(LogDir(tuple(logs), 10**12, self.usable.get(id)))})
         return Seen(told)
