@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from zkmigrate.kafka.rules import throttle_series
 from zkmigrate.kafka.rules.sampling import BROKERS
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.playbook import Counted, Playbook, Stage
+from zkmigrate.model.report import Reporting
 from zkmigrate.reassign.facts import to_move
 from zkmigrate.reassign.look_step import PlanCheckStep, foreseen
 from zkmigrate.reassign.moves_step import MovesStep
@@ -25,6 +27,7 @@ PLAYBOOK = Playbook(
             "Move the partitions",
             (OriginalsStep(), ThrottleStep(), MovesStep(), PreferredStep(), UnthrottleStep()),
             consent="Move these partitions now?",
+            noticed=True,
         ),
         Stage("verify", "Verify", (VerifyStep(),), locked=False),
     ),
@@ -33,6 +36,13 @@ PLAYBOOK = Playbook(
     sections=("kafka", "reassign"),
     alters_clusters=True,
     throttled=True,
+    report=Reporting(
+        curves=throttle_series.curves,
+        curved=(
+            "The throttle",
+            "What each broker may copy, the traffic of its host with that of clients, and the bytes left.",
+        ),
+    ),
     sampling=(BROKERS,),
     clusters={KAFKA: "zkmigrate.kafka.clients.admin:alterer"},
     foreseen=foreseen,

@@ -337,6 +337,9 @@ class PreflightWorld(TopicQuestions):
     def pulses(self, within_s: float) -> Mapping[str, Pulse]:
         return {}
 
+    def produced(self) -> Mapping[str, Sequence[Pulse]]:
+        return {}
+
     def kafka(self) -> Reading[KafkaView]:
         self._told("kafka")
         return self.view

@@ -477,6 +477,7 @@ class Walk:
             retired=tuple(self.history.retired.values()),
             hold_at=self._hold_at.partition(".")[2],
             overrides=self.ports.overrides(),
+            note=self.ports.note,
         )
 
 

@@ -261,6 +261,10 @@ class Look(Protocol):
     def pulses(self, within_s: float) -> Mapping[str, Pulse]:
         """One round trip to each broker of the inventory, all at once, at most ``within_s`` long."""
 
+    def produced(self) -> Mapping[str, Sequence[Pulse]]:
+        """The produce canary's records since the last call, by the broker that led them; nothing where no
+        canary sends."""
+
     @costs("one Metadata request for all partitions of all topics, to one broker")
     def topics(self, cluster: str) -> Reading[ClusterTopics]:
         """Every topic of a cluster. Like each look at a cluster it first asks every broker for its

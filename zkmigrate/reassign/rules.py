@@ -11,8 +11,9 @@ from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import InFlight, PartitionState
 from zkmigrate.model.step import Context, Way
 from zkmigrate.placement.cluster import Name
-from zkmigrate.reassign.facts import Cluster, FirstLook, Move, section, wanted
-from zkmigrate.reassign.section import Reassign
+from zkmigrate.placement.log_dirs import nameable
+from zkmigrate.reassign.facts import Cluster, Disks, FirstLook, Move, section, to_make, wanted
+from zkmigrate.reassign.section import Pace
 
 AGAIN = "resume"
 GIB = 1 << 30
@@ -36,14 +37,14 @@ def ends(move: Move, way: Way) -> tuple[int, tuple[int, ...]]:
 
 
 def load(moves: Iterable[Move], way: Way) -> Load:
-    """The load of moves in flight."""
+    """The load of moves in flight. A copy inside a broker comes to it as well."""
     flying = tuple(moves)
-    to = Counter(broker for move in flying for broker in ends(move, way)[1])
+    to = Counter(broker for move in flying for broker in (*ends(move, way)[1], *move.inside))
     of = Counter(ends(move, way)[0] for move in flying if ends(move, way)[1])
     return Load(len(flying), to, of)
 
 
-def next_moves(wanted: Reassign, flying: Iterable[Move], todo: Iterable[Move], way: Way) -> tuple[Move, ...]:
+def next_moves(wanted: Pace, flying: Iterable[Move], todo: Iterable[Move], way: Way) -> tuple[Move, ...]:
     """The moves that may start now, in order, within all caps. One that must wait for a broker lets those
     behind it pass."""
     now = load(flying, way)
@@ -53,11 +54,12 @@ def next_moves(wanted: Reassign, flying: Iterable[Move], todo: Iterable[Move], w
         if total >= wanted.in_flight:
             break
         sender, receivers = ends(move, way)
-        full = any(to[broker] >= wanted.per_broker for broker in receivers)
+        written = (*receivers, *move.inside)
+        full = any(to[broker] >= wanted.per_broker for broker in written)
         if full or (receivers and of[sender] >= wanted.per_broker):
             continue
         total += 1
-        to.update(receivers)
+        to.update(written)
         of.update((sender,) if receivers else ())
         chosen.append(move)
     return tuple(chosen)
@@ -74,8 +76,14 @@ def copied(moves: Iterable[Move]) -> dict[int, tuple[int, int]]:
 
 
 def seconds(moves: Iterable[Move], bytes_s: int) -> float:
-    """How long the moves take at least: the busiest broker sends or receives all of its bytes at its rate."""
-    return max((max(both) for both in copied(moves).values()), default=0) / bytes_s
+    """How long the moves take at least: the busiest broker sends, receives, or copies from directory to
+    directory, all of its bytes at its rate."""
+    some = tuple(moves)
+    inside: Counter[int] = Counter()
+    for move in some:
+        inside.update(dict.fromkeys(move.inside, move.size))
+    busiest = max((max(both) for both in copied(some).values()), default=0)
+    return max(busiest, *inside.values(), 0) / bytes_s
 
 
 def gib(count: int) -> str:
@@ -100,7 +108,7 @@ def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
         needed=id,
         moves=("check which cluster has the addresses under kafka.brokers",),
     )
-    moves = f.moves(wanted(c.inventory).sets)
+    moves = to_make(c, f)
     return (
         same,
         _known(c, f.cluster),
@@ -108,7 +116,8 @@ def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
         foreign(f.cluster.flights),
         *_in_sync(moves, f.cluster.partitions),
         _stale(c, f.cluster),
-        _room(moves, f.room),
+        _room(moves, f.disks.room),
+        *_log_dirs(moves, f.disks),
         *_remarks(c, f, moves),
     )
 
@@ -227,6 +236,35 @@ def _room(moves: Sequence[Move], room: Mapping[int, int]) -> Finding:
     )
 
 
+def _log_dirs(moves: Sequence[Move], disks: Disks) -> tuple[Finding, ...]:
+    """Whether each directory that the plan names can take its replica; nothing where it names none."""
+    named = [(move, broker, path) for move in moves for broker, path in move.paths(Way.FORWARD).items()]
+    silent, wrong = [], []
+    for move, broker, path in named:
+        at, where = (broker, move.name), f"{move.target} on {broker}"
+        if not disks.paths.get(broker) or (broker in move.before and at not in disks.places):
+            silent.append(where)
+        elif path not in disks.paths[broker]:
+            wrong.append(f"broker {broker} has no {path}, only {', '.join(sorted(disks.paths[broker]))}")
+        elif not nameable(move.name):
+            wrong.append(f"{where}: Kafka moves no log of so long a name")
+        elif at in disks.futures:
+            wrong.append(f"{where} is moving to {disks.futures[at][0]} already")
+    if not named:
+        return ()
+    seen = few(dict.fromkeys(wrong)) if wrong else f"not told: {few(silent)}" if silent else "they can"
+    return (
+        claim(
+            "reassign.log-dirs",
+            "the log directories of the plan can take their replicas",
+            False if wrong else None if silent else True,
+            seen=seen,
+            needed="directories that their brokers tell, and no other move into one",
+            moves=("make the plan again", "plan with --log-dirs kafka", "see why the broker tells none"),
+        ),
+    )
+
+
 def _remarks(c: Context, f: FirstLook, moves: Sequence[Move]) -> tuple[Finding, ...]:
     how = section(c.inventory)
     whole = sum(move.bytes for move in moves)
@@ -234,6 +272,8 @@ def _remarks(c: Context, f: FirstLook, moves: Sequence[Move]) -> tuple[Finding, 
     takes = seconds(moves, how.throttle_bytes_s)
     seen = f"{gib(whole)} for {len(moves):,} partitions, {takes:,.0f} s or more"
     seen += f" at {how.throttle_bytes_s:,} bytes/s"
+    if inside := sum(move.size * len(move.inside) for move in moves):
+        seen += f"; and {gib(inside)} between directories of brokers"
     if unsized:
         seen += f"; without {len(unsized):,} of unknown size: {few(unsized)}"
     done = len(wanted(c.inventory).sets) - len(moves)
@@ -321,6 +361,9 @@ MEANINGS = meanings(
 
     reassign.room: A broker has no room for its new replicas, or does not tell. Cause: The disk is full, or
     Kafka is older than 3.3. To do: Make the plan in parts, or look at the disks by df.
+
+    reassign.log-dirs: A log directory of the plan cannot take its replica, or its broker does not tell.
+    Cause: The broker has no such directory, or moves the replica already. To do: Make the plan again.
 
     reassign.bytes: How much the moves copy, and how long that takes at the throttle. Cause: A remark; it
     stops nothing. To do: Nothing.

@@ -8,17 +8,20 @@ Kafka throttles only replicas that are not in sync.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar, TypeAlias
 
+from zkmigrate.errors import HostError
 from zkmigrate.model.change import KAFKA, AlterBrokerConfig, Changes
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look, TopicSetting
-from zkmigrate.model.step import Context, Way
+from zkmigrate.model.step import Context, Ready, Verdict, Waiting, Way
 from zkmigrate.model.step_record import Recorded, known
-from zkmigrate.reassign.facts import Move
-from zkmigrate.reassign.section import Reassign
+from zkmigrate.reassign.facts import Move, section, stragglers
+from zkmigrate.reassign.rate_control import Control, Copying, listen
+from zkmigrate.reassign.section import Pace
 from zkmigrate.throttle.kafka_settings import with_entries, without_entries, without_rate
 from zkmigrate.throttle.values import Overrides, Rate, Role
 
@@ -27,6 +30,8 @@ LEADER_LIST, FOLLOWER_LIST = (
     "leader.replication.throttled.replicas",
     "follower.replication.throttled.replicas",
 )
+INSIDE_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+"""What a broker copies from directory to directory; it needs no list."""
 RATES, LISTS = (LEADER_RATE, FOLLOWER_RATE), (LEADER_LIST, FOLLOWER_LIST)
 ROLES = {LEADER_RATE: Role.LEADER, FOLLOWER_RATE: Role.FOLLOWER}
 Values: TypeAlias = Mapping[str, Mapping[str, str | None]]
@@ -35,33 +40,43 @@ Seens: TypeAlias = Mapping[str, Mapping[str, Reading[TopicSetting]]]
 """The same as they were read."""
 
 
-def fixed(wanted: Reassign, brokers: Collection[int]) -> Mapping[int, Rate]:
+def fixed(wanted: Pace, brokers: Collection[int]) -> Mapping[int, Rate]:
     """The inventory's rate for every broker and role."""
     return {broker: Rate(wanted.throttle_bytes_s, wanted.throttle_bytes_s) for broker in brokers}
 
 
 @dataclass(frozen=True)
 class Throttles(Recorded):
-    """found: what the run found before its first change. rates: what it sets, by broker id."""
+    """found: what the run found before its first change. rates: what it sets, by broker id. inside: the
+    rate that it sets for copies between directories of a broker, by broker id."""
 
     step: ClassVar[str] = "throttle"
 
     found: Values
     rates: Mapping[int, Rate]
+    inside: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class SentRates(Recorded):
-    """Every rate that the moves may have set since, by broker id. Recorded before the rate is sent."""
+    """Every rate that the moves may have set since, by broker id, or on any broker where it is one of
+    ``steps``: those that follow the load. Recorded before the rate is sent."""
 
     step: ClassVar[str] = "replicas"
 
     rates: Mapping[int, tuple[Rate, ...]]
+    steps: tuple[int, ...] = ()
 
-    def with_rates(self, rates: Mapping[int, Rate]) -> SentRates:
+    def with_rates(self, rates: Mapping[int, Rate], steps: Collection[int] = ()) -> SentRates:
         """The record before these are sent."""
         more = {id: tuple(dict.fromkeys((*self.rates.get(id, ()), rate))) for id, rate in rates.items()}
-        return SentRates({**self.rates, **more})
+        return SentRates({**self.rates, **more}, tuple(sorted({*self.steps, *steps})))
+
+
+def throttles(c: Context) -> Throttles | None:
+    """The record of this run, with the lists of the topics whose moves it added; None before its step."""
+    record, added = known(Throttles, c), stragglers(c).found
+    return record if record is None or not added else replace(record, found={**added, **record.found})
 
 
 def sent_rates(c: Context) -> SentRates:
@@ -84,11 +99,19 @@ def involved(moves: Iterable[Move]) -> tuple[int, ...]:
     return tuple(sorted({broker for move in moves if move.copies for broker in (*move.before, *move.after)}))
 
 
-def read(look: Look, brokers: Collection[int], topics: Collection[str]) -> Reading[Seens]:
-    """The throttle settings of these brokers and topics."""
+def choosing(moves: Iterable[Move]) -> tuple[int, ...]:
+    """The brokers where a directory is named for a replica, in either direction, in order."""
+    return tuple(sorted({broker for move in moves for way in Way for broker in move.paths(way)}))
+
+
+def read(
+    look: Look, brokers: Collection[int], topics: Collection[str], inside: Collection[int] = ()
+) -> Reading[Seens]:
+    """The throttle settings of these brokers and topics. inside: brokers that tell the rate between their
+    directories too."""
     found: dict[str, dict[str, Reading[TopicSetting]]] = {}
-    for key in RATES if brokers else ():
-        of_brokers = look.broker_settings(KAFKA, key, tuple(brokers))
+    for key, asked in (*((key, brokers) for key in RATES), (INSIDE_RATE, inside)):
+        of_brokers = look.broker_settings(KAFKA, key, tuple(asked)) if asked else Seen({})
         if not isinstance(of_brokers, Seen):
             return of_brokers
         for id, setting in of_brokers.value.items():
@@ -147,17 +170,20 @@ def _entries(moves: Iterable[Move], receive: Callable[[Move], Iterable[int]]) ->
 
 @dataclass(frozen=True)
 class Limits:
-    """The throttle of one run. found: before it. rates: what it sets. sent: what the moves set since."""
+    """The throttle of one run. found: before it. rates, inside: what it sets. sent, steps: what the moves set
+    since."""
 
     found: Values
     rates: Mapping[int, Rate]
+    inside: Mapping[int, int]
     sent: Mapping[int, tuple[Rate, ...]]
+    steps: tuple[int, ...]
     moves: Sequence[Move]
     way: Way
 
     @staticmethod
     def of(record: Throttles, sent: SentRates, moves: Sequence[Move], way: Way) -> Limits:
-        return Limits(record.found, record.rates, sent.rates, moves, way)
+        return Limits(record.found, record.rates, record.inside, sent.rates, sent.steps, moves, way)
 
     @cached_property
     def entries(self) -> Entries:
@@ -189,11 +215,17 @@ class Limits:
     def ours(self, target: str, key: str) -> tuple[str, ...]:
         """Every value that the run may have given a rate, the first one first."""
         id = int(target.removeprefix(of_broker(0)[:-1]))
-        return tuple(str(rate.of(ROLES[key])) for rate in (self.rates[id], *self.sent.get(id, ())))
+        if key == INSIDE_RATE:
+            return (str(self.inside[id]),)
+        own = (rate.of(ROLES[key]) for rate in (self.rates[id], *self.sent.get(id, ())))
+        return tuple(map(str, (*own, *self.steps)))
 
 
-def wanted_rates(record: Throttles, overrides: Overrides) -> Mapping[int, Rate]:
-    """The rate of each broker: an operator's, else the one that the throttle began with."""
+def wanted_rates(record: Throttles, overrides: Overrides, control: Control | None) -> Mapping[int, Rate]:
+    """The rate of each broker: an operator's, else the one that follows the load, else the one that the
+    throttle began with."""
+    if control is not None:
+        return {id: control.rate(id, overrides) or rate for id, rate in record.rates.items()}
     told = {id: overrides.of(id) for id in record.rates}
     return {id: rate if (wish := told[id]) is None else Rate(wish, wish) for id, rate in record.rates.items()}
 
@@ -201,13 +233,41 @@ def wanted_rates(record: Throttles, overrides: Overrides) -> Mapping[int, Rate]:
 @dataclass(frozen=True)
 class RatesInForce:
     """The rates while partitions move. wanted: by broker id. seen: what brokers tell, of those that are
-    alive. unchanged: every broker was seen to have the wanted ones, and none was asked again."""
+    alive. unchanged: every broker was seen to have the wanted ones, and none was asked again. control: what
+    makes the rates follow the load; None where they do not."""
 
     limits: Limits
     sent: SentRates
     wanted: Mapping[int, Rate]
     seen: Reading[Seens]
     unchanged: bool
+    control: Control | None = None
+
+    @property
+    def withheld(self) -> tuple[str, ...]:
+        """Why no move is submitted; empty where moves are."""
+        return () if self.control is None else self.control.withheld
+
+    @property
+    def listening(self) -> str:
+        """What the last tick saw and did, for the progress; empty without one."""
+        return "" if self.control is None else self.control.words
+
+    @property
+    def found(self) -> tuple[Finding, ...]:
+        """What following the load came to."""
+        return () if self.control is None else (self.control.found(),)
+
+    def recorded(self, rates: Mapping[int, Rate]) -> SentRates:
+        """The record before these rates are sent; one that is a step is recorded with the steps."""
+        steps = () if self.control is None else self.control.settings.steps
+        limits = replace(self.limits, steps=tuple({*self.limits.steps, *steps}))
+        new = {
+            id: rate
+            for id, rate in rates.items()
+            if any(str(rate.of(role)) not in limits.ours(of_broker(id), key) for key, role in ROLES.items())
+        }
+        return self.sent.with_rates(new, steps)
 
     @cached_property
     def _now(self) -> Values:
@@ -248,16 +308,45 @@ class RatesInForce:
         return str(self.wanted[int(target.removeprefix(of_broker(0)[:-1]))].of(ROLES[key]))
 
 
-def rates_in_force(
-    c: Context, look: Look, moves: Sequence[Move], alive: Collection[int], settled: object
-) -> RatesInForce | None:
-    """Look at the rates of the moves; None where the run has set no throttle. alive: the brokers to ask.
-    settled: the wanted rates that every broker was seen to have; the same ones are not looked at again."""
-    record, sent = known(Throttles, c), sent_rates(c)
+def rates_in_force(c: Context, look: Look, copying: Copying) -> RatesInForce | None:
+    """Look at the rates of the moves, and at the load where they follow it and that is due; None where the
+    run has set no throttle. Wanted rates that every broker was seen to have are not looked at again."""
+    record, sent = throttles(c), sent_rates(c)
     if record is None:
         return None
-    wanted = wanted_rates(record, c.overrides)
-    unchanged = settled == wanted
+    limits, alive = Limits.of(record, sent, copying.every, c.way), copying.found.alive
+    control: Control | None = c.kept.get("control")
+    adapt = section(c.inventory).adapt
+    if adapt is not None:
+        shown = {} if control is not None else _shown(look, limits, alive)
+        control = listen(c, look, adapt, shown, copying, control)
+    wanted = wanted_rates(record, c.overrides, control)
+    unchanged = c.kept.get("settled") == wanted
     asked = () if unchanged else tuple(id for id in wanted if id in alive)
-    limits = Limits.of(record, sent, moves, c.way)
-    return RatesInForce(limits, sent, wanted, read(look, asked, ()), unchanged)
+    return RatesInForce(limits, sent, wanted, read(look, asked, ()), unchanged, control)
+
+
+def keeping_control(c: Context, rates: RatesInForce | None, verdict: Verdict) -> Verdict:
+    """The verdict, with the control for the next look."""
+    if rates is None or rates.control is None or not isinstance(verdict, Ready | Waiting):
+        return verdict
+    return replace(verdict, keep={**(verdict.keep or c.kept), "control": rates.control})
+
+
+def _shown(look: Look, limits: Limits, alive: Collection[int]) -> Mapping[int, Rate]:
+    """The rates that brokers show, where the run may have set them; else those that it began with.
+    HostError where no broker tells: a run that was killed goes on from its rates."""
+    seen = read(look, tuple(id for id in limits.rates if id in alive), ())
+    if not isinstance(seen, Seen):
+        raise HostError(f"the rates in force: {seen}")
+    now = values(seen.value)
+
+    def rate(id: int, key: str) -> int:
+        own, target = now.get(of_broker(id), {}).get(key), of_broker(id)
+        return (
+            int(own)
+            if own is not None and own in limits.ours(target, key)
+            else limits.rates[id].of(ROLES[key])
+        )
+
+    return {id: Rate(rate(id, LEADER_RATE), rate(id, FOLLOWER_RATE)) for id in limits.rates}

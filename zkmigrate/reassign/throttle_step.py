@@ -20,20 +20,21 @@ from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
-from zkmigrate.model.step_record import known
 from zkmigrate.reassign.facts import LOOKS, WITNESSES, Originals, originals, section
 from zkmigrate.reassign.rules import lost
 from zkmigrate.reassign.throttle import (
-    RATES,
+    LISTS,
     Limits,
     Seens,
     Throttles,
     Values,
+    choosing,
     fixed,
     involved,
     listed,
     read,
     sent_rates,
+    throttles,
     unread,
     values,
 )
@@ -65,26 +66,36 @@ class ThrottleStep(Step[ThrottleFacts]):
     sets = Way.FORWARD
     """The direction in which the throttle is set; in the other one it is taken off."""
 
+    def __init__(self, *, every_broker: bool = False) -> None:
+        """every_broker: each gets a rate, also one that takes no part in the moves known so far."""
+        self.every_broker = every_broker
+
     def observe(self, c: Context, look: Look) -> ThrottleFacts:
         plan = originals(c)
         if plan is None:
             return ThrottleFacts(None, None, {}, Seen({}))
         topics = tuple(dict.fromkeys(move.topic for move in plan.moves if move.copies))
-        before = known(Throttles, c)
+        before = throttles(c)
         if before is None or (self.id == Throttles.step and c.way is Way.FORWARD and not c.begun):
-            alive = look.topic_partitions(KAFKA, topics[:1], WITNESSES) if topics else None
+            named = tuple(dict.fromkeys(move.topic for move in plan.moves))[:1]
+            asked = named or self.every_broker
+            alive = look.topic_partitions(KAFKA, named, WITNESSES) if asked else None
             if alive is not None and not isinstance(alive, Seen):
                 return ThrottleFacts(plan, None, {}, alive)
             here = alive.value.brokers if alive is not None else frozenset()
-            brokers = tuple(broker for broker in involved(plan.moves) if broker in here)
-            seen = read(look, brokers, topics)
+            some = sorted(here) if self.every_broker else involved(plan.moves)
+            brokers = tuple(broker for broker in some if broker in here)
+            inside = tuple(broker for broker in choosing(plan.moves) if broker in here)
+            seen = read(look, brokers, topics, inside)
             if not isinstance(seen, Seen) or unread(seen.value):
                 return ThrottleFacts(plan, None, {}, seen)
-            before = Throttles(values(seen.value), fixed(section(c.inventory), brokers))
+            how = section(c.inventory)
+            between = dict.fromkeys(inside, how.throttle_bytes_s)
+            before = Throttles(values(seen.value), fixed(how, brokers), between)
             return ThrottleFacts(
                 plan, Limits.of(before, sent_rates(c), plan.moves, self.sets), before.encode(), seen
             )
-        seen = read(look, tuple(before.rates), topics)
+        seen = read(look, tuple(before.rates), topics, tuple(before.inside))
         return ThrottleFacts(plan, Limits.of(before, sent_rates(c), plan.moves, self.sets), {}, seen)
 
     def check(self, c: Context, f: ThrottleFacts) -> Verdict:
@@ -126,9 +137,9 @@ class ThrottleStep(Step[ThrottleFacts]):
 
     def _changes(self, c: Context, f: ThrottleFacts, target: str) -> Changes:
         return tuple(
-            AlterBrokerConfig(KAFKA, int(target.removeprefix("broker-")), key, value, own)
-            if key in RATES
-            else AlterTopicConfig(KAFKA, target.removeprefix("topic-"), key, value, own)
+            AlterTopicConfig(KAFKA, target.removeprefix("topic-"), key, value, own)
+            if key in LISTS
+            else AlterBrokerConfig(KAFKA, int(target.removeprefix("broker-")), key, value, own)
             for key, (own, value) in self._wanted(c, f, target).items()
         )
 

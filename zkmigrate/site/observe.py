@@ -251,6 +251,9 @@ class Observe:
     def pulses(self, within_s: float) -> Mapping[str, Pulse]:
         return self._canary.ask_all(within_s)
 
+    def produced(self) -> Mapping[str, Sequence[Pulse]]:
+        return {}
+
     def topics(self, cluster: str) -> Reading[ClusterTopics]:
         return self._ask_brokers(cluster, topic_client.names)
 

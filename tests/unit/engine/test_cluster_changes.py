@@ -44,6 +44,7 @@ from zkmigrate.model.change import (
     ElectLeaders,
     ElectPreferred,
     Outcome,
+    PlaceReplica,
     PutFile,
     ReassignPartition,
     inverses,
@@ -351,6 +352,16 @@ def test_a_replica_set_goes_back_to_the_one_before_in_its_order() -> None:
     assert not undoes(replace(back, replicas=(1, 3)), applied), "the order counts"
     assert not undoes(CancelReassignment(KAFKA, "a", 3, (2, 3)), applied), "which does not restore the order"
     assert inverses((Applied(CancelReassignment(KAFKA, "a", 3, (2, 3)), "o.2", confirmed=True),)) == ()
+
+
+def test_a_replica_goes_back_into_the_directory_where_it_was() -> None:
+    placed = PlaceReplica(KAFKA, 2, "a", 3, "/d2", "/d1")
+    assert placed.describe() == "put a-3 of broker 2 into /d2 (found: /d1)"
+    [back] = inverses((Applied(placed, "o.1", confirmed=True),))
+    assert back == PlaceReplica(KAFKA, 2, "a", 3, "/d1", "/d2")
+    told = replace(placed, before="")
+    assert told.describe() == "put a-3 of broker 2 into /d2 (the broker has none yet)"
+    assert inverses((Applied(told, "o.1", confirmed=True),)) == (), "the reassignment goes back"
 
 
 def test_a_brokers_config_goes_back_to_what_was_found() -> None:

@@ -67,13 +67,28 @@ def test_a_bad_plan_is_refused_by_name_before_anything_is_asked(
     assert f"{tmp_path}/moves.yml: reassign.plan: plan.json: {told}" in str(caught.value)
 
 
-def test_a_plan_with_log_directories_is_refused_and_a_way_back_with_some_is_read(tmp_path: Path) -> None:
+def test_the_log_directories_of_a_plan_are_read_and_bind_the_run(tmp_path: Path) -> None:
     with_dirs = PLAN.replace("[4,2]", '[4,2],"log_dirs":["/d1","any"]')
-    with pytest.raises(InventoryError, match=r"plan\.json names log directories, which this playbook leaves"):
-        loaded(tmp_path, content=with_dirs)
-    assert loaded(tmp_path, content=with_dirs.replace("/d1", "any")).sets == {("t0", 0): (4, 2)}
+    made = loaded(tmp_path, content=with_dirs)
+    assert (made.sets, made.dirs) == ({("t0", 0): (4, 2)}, {("t0", 0): ("/d1", "any")})
+    assert digest(made) != digest(loaded(tmp_path, content=with_dirs.replace("/d1", "/d2")))
+    left_to_kafka = loaded(tmp_path, content=with_dirs.replace("/d1", "any"))
+    assert (left_to_kafka.dirs, digest(left_to_kafka)) == ({}, digest(loaded(tmp_path)))
     (tmp_path / "back.json").write_text(with_dirs)
     assert loaded(tmp_path, FILE + "  back: back.json\n").back == {("t0", 0): (4, 2)}
+
+
+@pytest.mark.parametrize(
+    ("dirs", "told"),
+    [
+        ('["/d1"]', "seen 1; needed: one for each of 2 replicas"),
+        ('["d1","any"]', "seen 'd1'; needed: \"any\" or a path from the root"),
+    ],
+)
+def test_log_directories_that_are_none_are_refused_by_name(tmp_path: Path, dirs: str, told: str) -> None:
+    with pytest.raises(InventoryError) as caught:
+        loaded(tmp_path, content=PLAN.replace("[4,2]", f'[4,2],"log_dirs":{dirs}'))
+    assert f"plan.json: partitions[0] (topic t0, partition 0).log_dirs: {told}" in str(caught.value)
 
 
 def test_a_plan_that_is_not_there_is_named(tmp_path: Path) -> None:

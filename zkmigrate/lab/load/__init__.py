@@ -27,6 +27,7 @@ producer (idempotent, acks=all; record value = its id, ``"p-17"``)
     ``failed``   ``topic``, ``partition``, ``id``, ``error``: the client gave the record up
                  (it may be in the log)
     ``unsent``   ``id``, ``error``: the client gave it back as not sent (it may be in the log)
+    ``rate``     ``rate``, ``step``: from here on the plan asks for so many records per second
     ``kafka``    ``error``, ``fatal``: client-level errors, such as a broker going away
     ``closed``   ``sent``, ``acked``, ``failed``, ``unsent``, ``unflushed`` (no answer when the
                  flush deadline passed)

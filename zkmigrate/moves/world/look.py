@@ -56,6 +56,9 @@ class WorldLook(TopicQuestions):
             n: Pulse(0.0, took_s=0.002) if p.registered else Pulse(None, "connection refused") for n, p in up
         }
 
+    def produced(self) -> Mapping[str, Sequence[Pulse]]:
+        return {}
+
     # --- four-letter words --------------------------------------------------------------------------
 
     def word(self, host: str, word: str) -> Reading[str]:
