@@ -132,10 +132,11 @@ class ReassignWorld(TopicWorld):
     in flight at once. to, of: the most copies to one broker, and from one leader. unthrottled: bytes copied
     without a limit. rates_lag: so many looks at a broker's rate tell the one before. replaced:
     partitions whose target in flight was replaced. old: they are older than Kafka 2.4. usable: free bytes by
-    broker. dirs: the log directories of brokers with more than one. places: where replicas are, if not in the
-    first one. remembered: where a replica that is still to come is to be. futures: what is being copied from
-    directory to directory: where to, and how many bytes are there. twice: bytes that were copied so.
-    hosts: of the brokers, by id. grows: bytes that clients write to a partition in a second.
+    broker. brokers: their ids. dirs: the log directories of brokers with more than one. places: where
+    replicas are, if not in the first one. remembered: where a replica that is still to come is to be.
+    futures: what is being copied from directory to directory: where to, and how many bytes are there. twice:
+    bytes that were copied so. hosts: of the brokers, by id. grows: bytes that clients write to a partition in
+    a second.
     """
 
     held: dict[Name, Held] = field(default_factory=dict)
@@ -161,6 +162,7 @@ class ReassignWorld(TopicWorld):
     remembered: dict[tuple[int, Name], str] = field(default_factory=dict)
     futures: dict[tuple[int, Name], list[Any]] = field(default_factory=dict)
     twice: int = 0
+    brokers: tuple[int, ...] = BROKERS
 
     def copy(self) -> ReassignWorld:
         """A cluster of its own in the same state."""
@@ -233,9 +235,9 @@ class ReassignWorld(TopicWorld):
     def partitions(self, topics: Sequence[str], witnesses: int) -> Reading[TopicPartitions]:
         if self.silent:
             return Unknown("timeout", "no broker answers")
-        up = [id for id in BROKERS if id not in self.down]
+        up = [id for id in self.brokers if id not in self.down]
         by_topic: dict[str, list[PartitionState]] = {}
-        for state in self._states():
+        for state in self._states(frozenset(topics)):
             by_topic.setdefault(state.topic, []).append(state)
         told: dict[str, Reading[tuple[PartitionState, ...]]] = {}
         for topic in topics:
@@ -249,8 +251,10 @@ class ReassignWorld(TopicWorld):
                 del self.shown[name]
         return Seen(TopicPartitions(self.cluster_id, frozenset(up), tuple(up[:witnesses]), told))
 
-    def _states(self) -> Iterator[PartitionState]:
+    def _states(self, topics: Collection[str] | None = None) -> Iterator[PartitionState]:
         for (topic, number), held in self.held.items():
+            if topics is not None and topic not in topics:
+                continue
             if (topic, number) in self.shown:
                 yield self.shown[topic, number][1]
                 continue
@@ -264,14 +268,16 @@ class ReassignWorld(TopicWorld):
         self, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None
     ) -> Reading[Mapping[int, LogDirs]]:
         told: dict[int, LogDirs] = {}
+        names = self.held if partitions is None else [(t, n) for t, ns in partitions.items() for n in ns]
+        held = {name: self.held[name] for name in names if name in self.held}
         for id in brokers:
             if id in self.down:
                 told[id] = Unknown("timeout", f"broker {id} does not answer")
                 continue
             logs: dict[str, list[ReplicaLog]] = {path: [] for path in self.dirs_of(id)}
-            for (topic, number), held in self.held.items():
-                size = self._size(topic, number, held, id)
-                if size is None or not (partitions is None or number in partitions.get(topic, ())):
+            for (topic, number), one in held.items():
+                size = self._size(topic, number, one, id)
+                if size is None:
                     continue
                 logs[self.place(id, (topic, number))].append(ReplicaLog(topic, number, size, 0, future=False))
                 if (id, (topic, number)) in self.futures:

@@ -53,6 +53,7 @@ class Journal:
         self._length, self._last, self._seq = parsed.length, parsed.last, len(parsed.entries)
         self._failed = ""
         self._contents = {chain.content_name(e.body["value"]) for e in parsed.entries if e.kind == "content"}
+        self._lines = parsed.lines
         self.history = folded(parsed.entries)
 
     @classmethod
@@ -163,7 +164,7 @@ class Journal:
         if kind == "content":  # of a journal that is recovered
             self._contents.add(chain.content_name(body["value"]))
             return self._line(kind, body, body, at)
-        line, contents = chain.thin(body)
+        line, contents = chain.thin(self._lines.short(kind, body))
         for name, value in contents.items():
             if name not in self._contents:
                 self._append("content", {"value": value}, at)
@@ -175,6 +176,7 @@ class Journal:
         self._write(line + b"\n")
         entry = Entry(self._seq + 1, at, kind, body, self._last)
         self._seq, self._last = entry.seq, chain.digest(line)
+        self._lines.take(entry)
         self.history.fold(entry)
         return entry
 

@@ -192,7 +192,7 @@ class Cluster:
         """Those in flight; none where nobody told."""
         return self.in_flight.value if isinstance(self.in_flight, Seen) else {}
 
-    @property
+    @cached_property
     def partitions(self) -> Mapping[Name, PartitionState]:
         """By topic and partition, what is there."""
         if not isinstance(self.seen, Seen):
