@@ -104,6 +104,28 @@ class Cluster:
                 self.done(AlterBrokerConfig(KAFKA, id, key, None, str(CRAWL)))
 
     @contextmanager
+    def everywhere(self, config: Mapping[str, str]) -> Iterator[None]:
+        """These are the defaults of all brokers, which this library cannot set."""
+        zookeeper = KazooClient(f"{ADDRESS}:{self.made.zookeeper}/kafka")
+        zookeeper.start(START_SECONDS)
+
+        def told(now: Mapping[str, str]) -> None:
+            zookeeper.ensure_path("/config/brokers/<default>")
+            zookeeper.set(
+                "/config/brokers/<default>", json.dumps({"version": 1, "config": dict(now)}).encode()
+            )
+            notice = json.dumps({"version": 2, "entity_path": "brokers/<default>"}).encode()
+            zookeeper.create("/config/changes/config_change_", notice, sequence=True)
+
+        told(config)
+        try:
+            yield
+        finally:
+            told({})
+            zookeeper.stop()
+            zookeeper.close()
+
+    @contextmanager
     def stopped(self, broker: int) -> Iterator[None]:
         """A broker that hangs."""
         process = self.made.processes[broker]
@@ -320,12 +342,10 @@ def test_what_the_library_cannot_ask_the_run_asks_otherwise(cluster: Cluster) ->
 def test_t3_t11_throttles_of_others_are_as_they_were(cluster: Cluster) -> None:
     """A list for all, a list, a broker's rate, and the rate of the whole cluster."""
     cluster.create("merged", {0: (1, 2), 1: (1, 2)}, 1)
-    everywhere = ConfigResource(ConfigResourceType.BROKER, "", {LEADER_RATE: (AlterConfigOp.SET, "40000000")})
     cluster.done(AlterTopicConfig(KAFKA, "merged", LEADER_LIST, "1:9", None))
     cluster.done(AlterTopicConfig(KAFKA, "merged", FOLLOWER_LIST, "*", None))
     cluster.done(AlterBrokerConfig(KAFKA, 1, LEADER_RATE, "30000000", None))
-    with closing(cluster.client()) as client:
-        client.alter_configs([everywhere], raise_on_unknown=False, incremental=True)
+    with cluster.everywhere({LEADER_RATE: "40000000"}):
 
         def throttles() -> tuple[object, ...]:
             rates = [reassignments.broker_settings(cluster.addresses, key, IDS) for key in RATES]
@@ -334,7 +354,7 @@ def test_t3_t11_throttles_of_others_are_as_they_were(cluster: Cluster) -> None:
         def odd() -> str | None:
             told = reassignments.broker_settings(cluster.addresses, LEADER_RATE, IDS)
             rates = [
-                (one.value.own, one.value.in_force)
+                (one.value.own, one.value.value)
                 for one in (told.value if isinstance(told, Seen) else {}).values()
                 if isinstance(one, Seen)
             ]
@@ -347,11 +367,7 @@ def test_t3_t11_throttles_of_others_are_as_they_were(cluster: Cluster) -> None:
         assert code == 0, output
         cluster.until_in_sync("merged", {0: (3, 2), 1: (1, 2)})
         assert throttles() == first
-        cluster.done(AlterBrokerConfig(KAFKA, 1, LEADER_RATE, None, "30000000"))
-        unset = {LEADER_RATE: (AlterConfigOp.DELETE, None)}
-        client.alter_configs(
-            [ConfigResource(ConfigResourceType.BROKER, "", unset)], raise_on_unknown=False, incremental=True
-        )
+    cluster.done(AlterBrokerConfig(KAFKA, 1, LEADER_RATE, None, "30000000"))
 
 
 def test_a_reassignment_by_znode_is_listed_and_named(cluster: Cluster) -> None:
@@ -393,9 +409,11 @@ def test_t5_a_candidate_is_made_submitted_and_verified_by_partition(cluster: Clu
         cluster.move("verified-0", after[0], before[0])
         cluster.move("verified-1", after[1], before[1])
 
+        nowhere = facts.Disks({}, {})
+
         def verified() -> list[Stand]:
             seen = topics.partitions(cluster.addresses, ("verified",), len(IDS))
-            told = stands(moves, facts.Cluster(Seen(cluster.flights()), seen), Way.FORWARD)
+            told = stands(moves, facts.Cluster(Seen(cluster.flights()), seen), Way.FORWARD, nowhere)
             return [told.of[move.name] for move in moves]
 
         def odd() -> str | None:
@@ -463,7 +481,7 @@ def test_p8_p9_a_follower_that_hangs_holds_the_mark_until_it_leaves_the_isr(clus
 
             limits = reassignments.broker_settings(others, "replica.lag.time.max.ms", (1, 2))
             assert isinstance(limits, Seen)
-            told = {id: one.value.in_force for id, one in limits.value.items() if isinstance(one, Seen)}
+            told = {id: one.value.value for id, one in limits.value.items() if isinstance(one, Seen)}
             assert told == {id: str(LAG_MS[id]) for id in (1, 2)}
             wait_until("3 leaves the ISR of its partition on 1", lagging, START_SECONDS)
             assert set(cluster.partitions("marks")[0].isr) == {2, 3}, "broker 2 waits longer"

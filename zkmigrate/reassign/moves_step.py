@@ -17,7 +17,14 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from zkmigrate.model.change import KAFKA, Applied, CancelReassignment, Changes, ReassignPartition
+from zkmigrate.model.change import (
+    KAFKA,
+    Applied,
+    CancelReassignment,
+    Changes,
+    PlaceReplica,
+    ReassignPartition,
+)
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, claim, few, meanings
 from zkmigrate.model.look import Look
@@ -27,6 +34,7 @@ from zkmigrate.reassign import facts
 from zkmigrate.reassign.facts import (
     LOOKS,
     Cluster,
+    Disks,
     Move,
     Originals,
     Stand,
@@ -49,20 +57,23 @@ _RATE = "rate:"
 @dataclass(frozen=True)
 class MovesFacts:
     """plan: the moves of the run. found: what brokers tell about ``looked``. copied: bytes of the replicas
-    that are being added, by broker and partition. whole: these are all moves of the run. rates: of the
-    throttle; None where there is none."""
+    that are being added, by broker and partition. whole: these are all moves of the run. disks: where the
+    replicas are whose directories are named. rates: of the throttle; None where there is none. taken: moves
+    of another hand that are in flight and throttled along."""
 
     plan: Originals | None
     found: Cluster | None
     looked: tuple[Move, ...]
     copied: Mapping[tuple[int, Name], int]
     whole: bool
+    disks: Disks
     rates: RatesInForce | None = None
+    taken: tuple[Move, ...] = ()
 
     def stands(self, way: Way) -> Stands:
         """Where the moves stand that were looked at."""
         assert self.found is not None
-        return facts.stands(self.looked, self.found, way)
+        return facts.stands(self.looked, self.found, way, self.disks)
 
 
 class MovesStep(Step[MovesFacts]):
@@ -86,7 +97,7 @@ class MovesStep(Step[MovesFacts]):
         the end look at all of them."""
         plan = self._moves(c)
         if plan is None:
-            return MovesFacts(None, None, (), {}, whole=False)
+            return MovesFacts(None, None, (), {}, False, Disks({}, {}))
         moves = plan.moves if c.way is Way.FORWARD else plan.moves[::-1]
         finished = c.kept.get("finished", frozenset())
         left = [move for move in moves if move.name not in finished]
@@ -98,16 +109,20 @@ class MovesStep(Step[MovesFacts]):
         down = c.kept.get("down", frozenset())
         ready = [move for move in pending if down.isdisjoint(goal(move, c.way))] or pending
         starting = next_moves(section(c.inventory), flying, ready, c.way)
-        whole = not left
+        taken = tuple(move for move in plan.others if move.name in flights and c.way is Way.FORWARD)
+        whole = not left and not taken
         looked = moves if whole else tuple({m.name: m for m in (*sent, *flying, *starting)}.values())
-        found = facts.described(look, in_flight, (move.name for move in looked))
-        adding = {broker for move in flying for broker in flights[move.name].adding}
-        copied = facts.disks(look, sorted(adding), (move.name for move in flying)).sizes if adding else {}
+        found = facts.described(look, in_flight, (move.name for move in (*looked, *taken)))
+        copying = (*flying, *taken)
+        adding = {broker for move in copying for broker in flights[move.name].adding}
+        copied = facts.disks(look, sorted(adding), (move.name for move in copying)).sizes if adding else {}
         mine = {(b, name): size for (b, name), size in copied.items() if b in flights[name].adding}
+        disks = facts.placed(look, looked, found.alive, c.way)
+        mine |= {at: size for at, (_, size) in disks.futures.items()}
         begun = frozenset(move.name for move in moves if move.name in flights or not _pending(c, move))
-        copying = Copying(plan.moves, flying, starting, begun, found)
-        rates = rates_in_force(c, look, copying) if self._sets_rates else None
-        return MovesFacts(plan, found, looked, mine, whole, rates)
+        load = Copying(plan.moves, flying, starting, begun, found)
+        rates = rates_in_force(c, look, load) if self._sets_rates else None
+        return MovesFacts(plan, found, looked, mine, whole, disks, rates, taken)
 
     def check(self, c: Context, f: MovesFacts) -> Verdict:
         return keeping_control(c, f.rates, self._verdict(c, f))
@@ -131,8 +146,13 @@ class MovesStep(Step[MovesFacts]):
         if not f.whole and (new := _new_rates(c, f)):
             return new
         looks = c.kept.get("looks", 0)
-        todo = [move for move in stands.at(Stand.TO_SUBMIT) if _may_send(c, move, looks)]
-        flying = stands.at(Stand.MOVING)
+        misplaced = set(stands.at(Stand.MISPLACED))  # a broker that stopped has forgotten the directory
+        todo = [
+            move
+            for move in stands.at(Stand.TO_SUBMIT, Stand.MISPLACED)
+            if move in misplaced or _may_send(c, move, looks)
+        ]
+        flying = stands.at(Stand.MOVING, Stand.INSIDE)
         here = [move for move in todo if f.found.alive.issuperset(goal(move, c.way))]
         withheld = f.rates.withheld if f.rates and todo else ()
         if not withheld and (chosen := next_moves(section(c.inventory), flying, here, c.way)):
@@ -143,8 +163,8 @@ class MovesStep(Step[MovesFacts]):
         if odd and looks >= LOOKS and c.way is Way.FORWARD:
             return Blocked((_changed(f, odd),))
         settling = unsettled and looks < LOOKS
-        if flying or todo or settling or stands.at(Stand.BEHIND) or not f.whole:
-            at_end = not (flying or settling or todo)
+        if flying or todo or settling or stands.at(Stand.BEHIND, Stand.UNTOLD) or not f.whole:
+            at_end = not (flying or settling or todo or f.taken)
             return self._wait(c, f, stands, looks + 1 if unsettled else 0, at_end=at_end)
         return Done((_moved(c, stands), *(f.rates.found if f.rates else ())))
 
@@ -156,7 +176,7 @@ class MovesStep(Step[MovesFacts]):
         if looks > LOOKS:  # deleted, or of other hands on the way back
             over |= {move.name for move in stands.at(Stand.GONE, Stand.TO_SUBMIT, Stand.FOREIGN)}
         finished = frozenset(over) if f.whole else c.kept.get("finished", frozenset()) | over
-        flying = [*stands.at(Stand.MOVING), *stands.at(Stand.BEHIND)]
+        flying = [*stands.at(Stand.MOVING, Stand.INSIDE), *stands.at(Stand.BEHIND, Stand.UNTOLD)]
         goals = {broker for move in stands.moves for broker in goal(move, c.way)}
         down = frozenset(goals - f.found.alive)
         return Waiting(
@@ -173,8 +193,7 @@ class MovesStep(Step[MovesFacts]):
         assert f.plan is not None
         if target.startswith(_RATE):
             return _rate_changes(f, target)
-        move = f.plan.by_target[target]
-        return (ReassignPartition(KAFKA, move.topic, move.number, move.after, move.before),)
+        return _towards(f, f.plan.by_target[target], Way.FORWARD)
 
     def undo(self, c: Context, f: MovesFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         assert f.plan is not None
@@ -183,12 +202,29 @@ class MovesStep(Step[MovesFacts]):
         move = f.plan.by_target[target]
         if f.stands(c.way).of[move.name] is Stand.TURNED:
             return (CancelReassignment(KAFKA, move.topic, move.number, move.after),)
-        return (ReassignPartition(KAFKA, move.topic, move.number, move.before, move.after),)
+        return _towards(f, move, Way.BACK)
 
     def forecast(self, c: Context, look: Look) -> Forecast[MovesFacts]:
         moves = self._foresee(c, look)
-        seen = MovesFacts(Originals(moves), None, (), {}, whole=False)
+        held = {(b, move.name): path for move in moves for b, path in move.paths(Way.BACK).items()}
+        seen = MovesFacts(Originals(moves), None, (), {}, False, Disks({}, {}, held))
         return Forecast(seen, tuple(move.target for move in moves))
+
+
+def _towards(f: MovesFacts, move: Move, way: Way) -> Changes:
+    """What gives a partition its set and its directories. The directories come first: a broker that is to get
+    the replica remembers its own, and copies straight into it."""
+    wished, other = goal(move, way), goal(move, Way.BACK if way is Way.FORWARD else Way.FORWARD)
+    state = f.found.partitions.get(move.name) if f.found else None
+    has = state.replicas if state else other
+    at = {broker: f.disks.places.get((broker, move.name), "") for broker in move.paths(way)}
+    placing = tuple(
+        PlaceReplica(KAFKA, broker, move.topic, move.number, path, at[broker])
+        for broker, path in move.paths(way).items()
+        if f.disks.stand(broker, move.name, path) in (Stand.MISPLACED, Stand.UNTOLD)
+    )
+    reassigning = (ReassignPartition(KAFKA, move.topic, move.number, wished, other),)
+    return placing if has == wished else (*placing, *reassigning)
 
 
 def _new_rates(c: Context, f: MovesFacts) -> Ready | None:
@@ -252,13 +288,20 @@ def _progress(
     assert f.found is not None
     every = f.plan.moves
     left = [move for move in every if move.name not in finished]
-    copied = sum(f.copied.values())
-    in_all = sum(move.bytes for move in left)
+    taken = {move.name for move in f.taken}
+    copied = sum(size for (_, name), size in f.copied.items() if name not in taken)
+    in_all = sum(move.bytes + move.size * len(move.inside) for move in left)
     bytes_left = max(0, in_all - copied)
     rates = f.rates.wanted.values() if f.rates else ()
     most = max((max(rate) for rate in rates), default=section(c.inventory).throttle_bytes_s)
     time_left = seconds(left, most) * bytes_left / max(1, in_all)
     told = [_copy(f, move, broker) for move in flying for broker in _missing(f, move)]
+    told += [_inside(f, move, *at) for move in flying for at in move.paths(c.way).items()]
+    told = [words for words in told if words]
+    told += [f"of another hand: {_copy(f, move, broker)}" for move in f.taken for broker in _missing(f, move)]
+    known = {move.name for move in (*every, *f.plan.others)}
+    if new := [f"{topic}-{number}" for topic, number in f.found.flights if (topic, number) not in known]:
+        told.append(f"begun by another hand since, and not throttled: {few(new)}")
     words = f"{len(every) - len(left):,} of {len(every):,} partitions; {gib(bytes_left)} left"
     words += f", about {time_left:,.0f} s at the throttle" if bytes_left else ""
     words += f"; {f.rates.listening}" if f.rates and f.rates.listening else ""
@@ -281,6 +324,16 @@ def _copy(f: MovesFacts, move: Move, broker: int) -> str:
     size = f.copied.get((broker, move.name))
     told = "not in sync" if size is None else f"{gib(size)} of {gib(move.size)}"
     return f"{move.target} on {broker}: {told}"
+
+
+def _inside(f: MovesFacts, move: Move, broker: int, path: str) -> str:
+    """A replica that is being copied from directory to directory; empty where it is not."""
+    if (broker, move.name) in f.disks.futures:
+        size = f.disks.futures[broker, move.name][1]
+        return f"{move.target} on {broker} into {path}: {gib(size)} of {gib(move.size)}"
+    set_there = move.name not in (f.found.flights if f.found else {})
+    untold = set_there and f.disks.stand(broker, move.name, path) is Stand.UNTOLD
+    return f"{move.target} on {broker}: in an unknown directory, not seen in {path}" if untold else ""
 
 
 def _changed(f: MovesFacts, odd: list[Move]) -> Finding:

@@ -12,7 +12,7 @@ Proof: the preferred leader leads, when the partitions are looked at again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
@@ -20,16 +20,18 @@ from zkmigrate.model.look import Look, PartitionState
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign.election import LEADERS, Election, elect
-from zkmigrate.reassign.facts import Cluster, Move, Originals, cluster, originals
+from zkmigrate.reassign.facts import Cluster, Disks, Move, Originals, cluster, originals
 from zkmigrate.reassign.rules import lost
 
 
 @dataclass(frozen=True)
 class PreferredFacts:
-    """plan: the moves of the run. now: the partitions; None where they are not asked for."""
+    """plan: the moves of the run. now: the partitions; None where they are not asked for. disks: where the
+    replicas are whose directories are named."""
 
     plan: Originals | None
     now: Cluster | None
+    disks: Disks = field(default_factory=lambda: Disks({}, {}))
 
 
 class PreferredStep(Step[PreferredFacts]):

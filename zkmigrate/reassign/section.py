@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, computed_field
 
@@ -19,6 +19,9 @@ from zkmigrate.throttle.values import Role, amount
 
 Sets = Mapping[Name, tuple[int, ...]]
 """Replica sets by topic and partition, in the order of a plan."""
+
+Dirs = Mapping[Name, tuple[str, ...]]
+"""Log directories by topic and partition, one for each replica of a set; ``any`` leaves it to Kafka."""
 
 _FILE = "a file name without blanks, quotes or shell characters"
 
@@ -45,11 +48,13 @@ class Reassign(Pace):
     """What the playbook kafka_reassign moves, and how fast.
 
     plan: the file of a plan, Kafka's reassignment JSON. back: the file with the sets on which the plan rests;
-    ``zkmigrate placement`` writes it beside a plan.
+    ``zkmigrate placement`` writes it beside a plan. others: with reassignments of another hand in flight the
+    run is refused, waits for their end, or takes them along: it throttles them and tells their progress.
     """
 
     plan: LocalPath
     back: LocalPath | None = None
+    others: Literal["refuse", "wait", "take"] = "refuse"
 
 
 class PacedInventory(Inventory):
@@ -105,6 +110,7 @@ class ReassignInventory(PacedInventory):
 
     _sets: Sets = PrivateAttr(default_factory=dict)
     _back: Sets = PrivateAttr(default_factory=dict)
+    _dirs: Dirs = PrivateAttr(default_factory=dict)
 
     @property
     def sets(self) -> Sets:
@@ -117,6 +123,11 @@ class ReassignInventory(PacedInventory):
         return self._back
 
     @property
+    def dirs(self) -> Dirs:
+        """The log directories that the plan names, for the partitions where it names some."""
+        return self._dirs
+
+    @property
     def broker_ids(self) -> frozenset[int]:
         return super().broker_ids | {
             id for sets in (self._sets, self._back) for ids in sets.values() for id in ids
@@ -125,36 +136,32 @@ class ReassignInventory(PacedInventory):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def plan_sha256(self) -> str:
-        """What the plan's sets come to, whatever the spelling of its file."""
+        """What the plan's sets and directories come to, whatever the spelling of its file."""
         return hashlib.sha256(
-            maps.text((name, replicas, ()) for name, replicas in self._sets.items()).encode()
+            maps.text((name, of, self._dirs.get(name, ())) for name, of in self._sets.items()).encode()
         ).hexdigest()
 
-    def with_sets(self, sets: Sets, back: Sets) -> Self:
+    def with_sets(self, sets: Sets, back: Sets, dirs: Dirs | None = None) -> Self:
         """The same with these sets."""
         made = self.model_copy()
-        made._sets, made._back = sets, back
+        made._sets, made._back, made._dirs = sets, back, dirs or {}
         return made
 
     def with_files(self, path: Path) -> Self:
         wanted = self.reassign
-        back = {} if wanted.back is None else _read(path, "back", wanted.back)
+        back = {} if wanted.back is None else _read(path, "back", wanted.back)[0]
         super().with_files(path)
-        return self.with_sets(_read(path, "plan", wanted.plan), back)
+        sets, dirs = _read(path, "plan", wanted.plan)
+        return self.with_sets(sets, back, dirs)
 
 
-def _read(inventory: Path, key: str, name: str) -> Sets:
+def _read(inventory: Path, key: str, name: str) -> tuple[Sets, Dirs]:
     file = Path(local_path(inventory, name))
     try:
         content = file.read_bytes()
         sets = maps.parse(content, name)
-        named = log_dirs_of(content.decode("utf-8-sig")).values()
-        if key == "back" or all(path == maps.ANY for dirs in named for path in dirs):
-            return sets
-        seen = (
-            f"{name} names log directories, which this playbook leaves to Kafka. Next: plan with --log-dirs "
-            "kafka, or submit the file with kafka-reassign-partitions"
-        )
+        named = log_dirs_of(content.decode("utf-8-sig"))
+        return sets, {at: dirs for at, dirs in named.items() if any(path != maps.ANY for path in dirs)}
     except OSError as error:
         seen = f"{name}: cannot read: {error.strerror} (needed: the file of a plan)"
     except UsageError as error:
