@@ -136,7 +136,7 @@ class ReassignWorld(TopicWorld):
     replicas are, if not in the first one. remembered: where a replica that is still to come is to be.
     futures: what is being copied from directory to directory: where to, and how many bytes are there. twice:
     bytes that were copied so. hosts: of the brokers, by id. grows: bytes that clients write to a partition in
-    a second.
+    a second. bounds: other settings of brokers, by id.
     """
 
     held: dict[Name, Held] = field(default_factory=dict)
@@ -153,6 +153,7 @@ class ReassignWorld(TopicWorld):
     replaced: list[Name] = field(default_factory=list)
     refuses_moves: Callable[[ReassignPartition], str] = lambda _change: ""
     old: bool = False
+    bounds: dict[int, dict[str, TopicSetting]] = field(default_factory=dict)
     usable: dict[int, int] = field(default_factory=dict)
     hosts: dict[int, Machine] = field(default_factory=lambda: {id: Machine() for id in BROKERS})
     grows: dict[Name, int] = field(default_factory=dict)
@@ -318,7 +319,7 @@ class ReassignWorld(TopicWorld):
             {
                 id: Unknown("timeout", f"broker {id} does not answer")
                 if id in self.down
-                else Seen(TopicSetting(self._rate_shown(id, key)))
+                else Seen(self.bounds.get(id, {}).get(key) or TopicSetting(self._rate_shown(id, key)))
                 for id in brokers
             }
         )

@@ -28,6 +28,7 @@ from zkmigrate.model.change import (
     ReassignPartition,
 )
 from zkmigrate.model.finding import Finding, Held
+from zkmigrate.model.look import TopicSetting
 from zkmigrate.model.step import Way
 from zkmigrate.placement import maps
 from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, LEADER_LIST, LEADER_RATE
@@ -101,7 +102,7 @@ def test_a_higher_cap_of_the_cluster_does_not_raise_that_of_a_broker(tmp_path: P
     assert (made.cluster.to, made.cluster.of) == (1, 1)
 
 
-def test_the_throttle_is_merged_into_what_was_there_and_given_back(tmp_path: Path) -> None:
+def test_t3_t11_the_throttle_is_merged_into_what_was_there_and_given_back(tmp_path: Path) -> None:
     made = desk(tmp_path)
     seen: list[dict[str, str]] = []
     made.before_change = at(1, ReassignPartition, lambda: seen.append(dict(made.cluster.topics["t1"])))
@@ -127,7 +128,7 @@ def test_rates_are_set_before_the_first_move_on_every_broker_that_takes_part(tmp
     assert rates == [{id: {LEADER_RATE: str(RATE), FOLLOWER_RATE: str(RATE)} for id in (1, 2, 3, 4, 5)}]
 
 
-def test_what_others_set_meanwhile_stays_and_ours_goes(tmp_path: Path) -> None:
+def test_t3_what_others_set_meanwhile_stays_and_ours_goes(tmp_path: Path) -> None:
     made = desk(tmp_path)
     own = made.cluster.topics
 
@@ -145,7 +146,7 @@ def test_what_others_set_meanwhile_stays_and_ours_goes(tmp_path: Path) -> None:
     assert f"topic-t0: {LEADER_LIST} is 9:9" in told.seen
 
 
-def test_only_partitions_with_another_preferred_leader_are_elected(tmp_path: Path) -> None:
+def test_p7_only_partitions_with_another_preferred_leader_are_elected(tmp_path: Path) -> None:
     """One that another replica led before keeps that leader, where its preferred leader stays."""
     made = desk(tmp_path, 16)
     assert made.process(forward).code == 0
@@ -402,7 +403,7 @@ WISHES = {1: Overrides(every=2 * M), 3: Overrides(every=2 * M, each={1: 3 * M}),
 
 
 @pytest.mark.parametrize("kinds", [("apply", "applied"), ()], ids=["changes", "lines"])
-def test_killed_anywhere_no_rate_of_an_operator_stays(tmp_path: Path, kinds: tuple[str, ...]) -> None:
+def test_t11_killed_anywhere_no_rate_of_an_operator_stays(tmp_path: Path, kinds: tuple[str, ...]) -> None:
     """At each change, and at places of the journal between record and change."""
     number, sent = 0, 0
     while True:
@@ -612,6 +613,25 @@ def test_what_is_copied_and_how_long_it_takes_is_told_before(tmp_path: Path) -> 
         "18,000,000 bytes for 7 partitions, 15 s or more at 1,000,000 bytes/s"
     )
     assert found(made, "reassign.done").seen == "1 of 8; the run leaves them as they are"
+
+
+def test_t6_p8_settings_that_bound_a_copy_are_told_with_where_they_hold_and_which_can_change(
+    tmp_path: Path,
+) -> None:
+    made = desk(tmp_path)
+    for id, lag in ((1, "10000"), (2, "30000"), (3, "10000"), (4, "30000")):
+        made.cluster.bounds[id] = {
+            "num.replica.fetchers": TopicSetting("4", False, "4"),
+            "replica.fetch.max.bytes": TopicSetting(None, True, "1048576"),
+            "replica.fetch.response.max.bytes": TopicSetting(None, True, "10485760"),
+            "replica.lag.time.max.ms": TopicSetting(None, True, lag),
+        }
+    assert made.process(lambda walk: walk.forward(until="preflight")).code == 0
+    assert found(made, "reassign.copying").seen == (
+        "num.replica.fetchers 4 (can be changed while they run); replica.fetch.max.bytes 1048576; "
+        "replica.fetch.response.max.bytes 10485760; replica.lag.time.max.ms 10000 on 1, 3; "
+        "replica.lag.time.max.ms 30000 on 2, 4; not told by brokers 5"
+    )
 
 
 # --- other hands and sick brokers, under way -----------------------------------------------------------

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from zkmigrate.model.fact import Absent, Seen, Unknown
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
-from zkmigrate.model.look import InFlight, PartitionState
+from zkmigrate.model.look import InFlight, PartitionState, TopicSetting
 from zkmigrate.model.step import Context, Way
 from zkmigrate.placement.cluster import Name
 from zkmigrate.placement.log_dirs import nameable
@@ -16,6 +16,13 @@ from zkmigrate.reassign.facts import Cluster, Disks, FirstLook, Move, section, u
 from zkmigrate.reassign.section import Pace
 
 AGAIN = "resume"
+COPYING = (
+    "num.replica.fetchers",
+    "replica.fetch.max.bytes",
+    "replica.fetch.response.max.bytes",
+    "replica.lag.time.max.ms",
+)
+"""Settings of brokers that bound a copy, and when a replica leaves the ISR."""
 GIB = 1 << 30
 
 
@@ -320,6 +327,30 @@ def _remarks(c: Context, f: FirstLook, moves: Sequence[Move]) -> tuple[Finding, 
             else "none",
             severity=Severity.INFO,
         ),
+        _copying(f.copying),
+    )
+
+
+def _copying(found: Mapping[str, Mapping[int, Reading[TopicSetting]]]) -> Finding:
+    """Each setting once for all brokers that have the same value."""
+    told, silent = [], set()
+    for key, of_brokers in found.items():
+        alike: dict[tuple[str, bool], list[int]] = {}
+        for broker, setting in of_brokers.items():
+            if isinstance(setting, Seen) and (value := setting.value.value) is not None:
+                alike.setdefault((value, setting.value.read_only), []).append(broker)
+            else:
+                silent.add(broker)
+        for (value, read_only), brokers in alike.items():
+            where = f" on {', '.join(map(str, brokers))}" if len(alike) > 1 else ""
+            told.append(f"{key} {value}{where}{'' if read_only else ' (can be changed while they run)'}")
+    told += [f"not told by brokers {', '.join(map(str, sorted(silent)))}"] if silent else []
+    return claim(
+        "reassign.copying",
+        "settings of the brokers that bound a copy",
+        True,
+        seen="; ".join(told) or "no partition moves",
+        severity=Severity.INFO,
     )
 
 
@@ -403,6 +434,10 @@ MEANINGS = meanings(
 
     reassign.throttles-found: Throttle settings that were there before the run. Cause: Another tool, or a
     person, set them. To do: Nothing; the run gives them back.
+
+    reassign.copying: How fast brokers copy, and when a replica leaves the ISR. A fetch that has begun
+    passes a throttle whole: below its bytes / 11 s a throttle does not slow down further. Cause: A remark;
+    it stops nothing. To do: Nothing, or raise num.replica.fetchers where copies are slower than the throttle.
 
     reassign.release: The brokers are older than Kafka 2.4. Cause: They know no AlterPartitionReassignments
     request. To do: Update Kafka.
