@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +18,8 @@ from zkmigrate.engine import events, journal
 from zkmigrate.engine.throttle_file import ThrottleFile
 from zkmigrate.kafka.rules.throttle_series import KIND, curves
 from zkmigrate.model.change import AlterBrokerConfig, Change, ReassignPartition
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.look import LogDirs
 from zkmigrate.model.step import Way
 from zkmigrate.reassign.throttle import FOLLOWER_RATE, LEADER_RATE
 from zkmigrate.throttle.values import Overrides
@@ -121,9 +123,28 @@ def test_without_figures_a_rate_is_kept_for_a_tick_and_then_the_floor_holds_T8(t
     assert any("no figures of broker 2: " in told and "does not answer" in told for told in waits)
 
 
+def test_a_broker_that_does_not_tell_its_directories_has_no_figures(tmp_path: Path) -> None:
+    """Its disk would look idle."""
+    made = listening(tmp_path)
+    told = made.cluster.log_dirs
+
+    def some_dark(
+        brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None
+    ) -> Reading[Mapping[int, LogDirs]]:
+        seen = told(brokers, partitions)
+        assert isinstance(seen, Seen)
+        return Seen({id: own if id != 2 else Unknown("denied", "no") for id, own in seen.value.items()})
+
+    setattr(made.cluster, "log_dirs", some_dark)  # noqa: B010 (a method)
+    assert made.process(forward).code == 0
+    assert rates(made, 2)[-1][1] == STEPS[0]
+    waits = [e.progress for e in made.seen if isinstance(e, events.Waits)]
+    assert any("no figures of broker 2: " in one and "log directories" in one for one in waits)
+
+
 def test_every_rate_is_a_step_between_floor_and_ceiling_and_the_record_stays_small_T8(tmp_path: Path) -> None:
     made = listening(tmp_path, size=100 * M)
-    everywhere(made, clients=lambda t: (1 + (t * 7919) % 97 / 30) * M)
+    everywhere(made, clients=lambda t: (0.5 + (t // 40 * 37) % 31 / 10) * M)
     assert made.process(forward).code == 0
     sent = {int(value) for value in settings_sent(made) if value.isdigit()} - {RATE, 77}
     assert sent <= set(STEPS)
@@ -213,6 +234,32 @@ def test_an_operators_rate_wins_at_the_next_look_within_floor_and_ceiling(tmp_pa
     assert rates(made, 2)[-1][1] == 300_000
     assert rates(made, 4)[-1][1] == 2 * M, "the ceiling"
     assert "2000000" in [value for _, value in shown]
+    assert str(9 * M) not in [value for _, value in shown]
+
+
+def test_copies_of_our_own_are_no_load_also_those_that_ended_since_the_last_tick(tmp_path: Path) -> None:
+    made = listening(tmp_path, 64, 2 * M)
+    assert made.process(forward).code == 0
+    for broker in (2, 4):
+        assert all(b >= a for (_, a), (_, b) in pairwise(rates(made, broker)))
+        assert rates(made, broker)[-1][1] == max(step for step in STEPS if step <= 2 * M)
+
+
+def test_after_a_hold_the_load_is_read_anew_before_a_move_is_submitted(tmp_path: Path) -> None:
+    made = listening(tmp_path)
+    everywhere(made, clients=lambda t: 3.9 * M if 100 < t < 2000 else 0.5 * M)
+    held: list[float] = []
+
+    def hold(change: Change) -> None:
+        if isinstance(change, ReassignPartition) and not held and made.clock.now() > 1060:
+            held.append(made.clock.now() - 1000)
+            made.clock.t += 2000
+
+    made.after_change = hold
+    assert made.process(forward).code == 0
+    assert held
+    high = max(step for step in STEPS if step <= 1.75 * M)
+    assert {rate for at, rate in rates(made, 2) if at > 2000} == {high}
 
 
 def test_a_rate_of_another_hand_stays(tmp_path: Path) -> None:
