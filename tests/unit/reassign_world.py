@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from playbooks.kafka_reassign import PLAYBOOK
 from tests.unit.engine_world import PointDisk, Points, TinyClock, TinyConfirm, TinyLock
@@ -46,6 +46,7 @@ from zkmigrate.model.look import (
     TopicPartitions,
     TopicSetting,
 )
+from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.sampling import Body
 from zkmigrate.moves.world.topics import TopicQuestions, TopicWorld
 from zkmigrate.placement.cluster import Name
@@ -132,10 +133,11 @@ class ReassignWorld(TopicWorld):
     in flight at once. to, of: the most copies to one broker, and from one leader. unthrottled: bytes copied
     without a limit. rates_lag: so many looks at a broker's rate tell the one before. replaced:
     partitions whose target in flight was replaced. old: they are older than Kafka 2.4. usable: free bytes by
-    broker. dirs: the log directories of brokers with more than one. places: where replicas are, if not in the
-    first one. remembered: where a replica that is still to come is to be. futures: what is being copied from
-    directory to directory: where to, and how many bytes are there. twice: bytes that were copied so.
-    hosts: of the brokers, by id. grows: bytes that clients write to a partition in a second.
+    broker. brokers: their ids. dirs: the log directories of brokers with more than one. places: where
+    replicas are, if not in the first one. remembered: where a replica that is still to come is to be.
+    futures: what is being copied from directory to directory: where to, and how many bytes are there. twice:
+    bytes that were copied so. hosts: of the brokers, by id. grows: bytes that clients write to a partition in
+    a second.
     """
 
     held: dict[Name, Held] = field(default_factory=dict)
@@ -161,6 +163,7 @@ class ReassignWorld(TopicWorld):
     remembered: dict[tuple[int, Name], str] = field(default_factory=dict)
     futures: dict[tuple[int, Name], list[Any]] = field(default_factory=dict)
     twice: int = 0
+    brokers: tuple[int, ...] = BROKERS
 
     def copy(self) -> ReassignWorld:
         """A cluster of its own in the same state."""
@@ -233,9 +236,9 @@ class ReassignWorld(TopicWorld):
     def partitions(self, topics: Sequence[str], witnesses: int) -> Reading[TopicPartitions]:
         if self.silent:
             return Unknown("timeout", "no broker answers")
-        up = [id for id in BROKERS if id not in self.down]
+        up = [id for id in self.brokers if id not in self.down]
         by_topic: dict[str, list[PartitionState]] = {}
-        for state in self._states():
+        for state in self._states(frozenset(topics)):
             by_topic.setdefault(state.topic, []).append(state)
         told: dict[str, Reading[tuple[PartitionState, ...]]] = {}
         for topic in topics:
@@ -249,8 +252,10 @@ class ReassignWorld(TopicWorld):
                 del self.shown[name]
         return Seen(TopicPartitions(self.cluster_id, frozenset(up), tuple(up[:witnesses]), told))
 
-    def _states(self) -> Iterator[PartitionState]:
+    def _states(self, topics: Collection[str] | None = None) -> Iterator[PartitionState]:
         for (topic, number), held in self.held.items():
+            if topics is not None and topic not in topics:
+                continue
             if (topic, number) in self.shown:
                 yield self.shown[topic, number][1]
                 continue
@@ -264,14 +269,16 @@ class ReassignWorld(TopicWorld):
         self, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None
     ) -> Reading[Mapping[int, LogDirs]]:
         told: dict[int, LogDirs] = {}
+        names = self.held if partitions is None else [(t, n) for t, ns in partitions.items() for n in ns]
+        held = {name: self.held[name] for name in names if name in self.held}
         for id in brokers:
             if id in self.down:
                 told[id] = Unknown("timeout", f"broker {id} does not answer")
                 continue
             logs: dict[str, list[ReplicaLog]] = {path: [] for path in self.dirs_of(id)}
-            for (topic, number), held in self.held.items():
-                size = self._size(topic, number, held, id)
-                if size is None or not (partitions is None or number in partitions.get(topic, ())):
+            for (topic, number), one in held.items():
+                size = self._size(topic, number, one, id)
+                if size is None:
                     continue
                 logs[self.place(id, (topic, number))].append(ReplicaLog(topic, number, size, 0, future=False))
                 if (id, (topic, number)) in self.futures:
@@ -586,10 +593,15 @@ class Desk:
     after_change: Callable[[Change], None] = lambda _change: None
     holds: HoldPort = field(default_factory=HoldPort)
     noted: list[tuple[float, Body]] = field(default_factory=list)
+    playbook: ClassVar[Playbook] = PLAYBOOK
 
     def __post_init__(self) -> None:
         self.points = Points()
         self.first = self.cluster.copy()
+
+    def look(self) -> Look:
+        """What a process sees."""
+        return cast(Look, ReassignLook(self.cluster, self.clock))
 
     @property
     def home(self) -> bool:
@@ -643,10 +655,10 @@ class Desk:
         there = (self.run_dir / NAME).exists()
         journal = (Journal.open if there else Journal.create)(self.run_dir, self.clock.wall, disk)
         if not journal.history.run:
-            body = {"run": "r-1", "playbook": PLAYBOOK.id, "inventory": "0", "plan": "0"}
+            body = {"run": "r-1", "playbook": self.playbook.id, "inventory": "0", "plan": "0"}
             journal.append("begin", body)
         ports = Ports(
-            look=cast(Look, ReassignLook(self.cluster, self.clock)),
+            look=self.look(),
             apply=self._apply,
             clock=self.clock,
             confirm=self.confirm,
@@ -658,7 +670,7 @@ class Desk:
             note=lambda _kind, body: self.noted.append((self.clock.now(), body)),
         )
         try:
-            return act(Walk(PLAYBOOK, self.inventory, journal, ports))
+            return act(Walk(self.playbook, self.inventory, journal, ports))
         finally:
             journal.close()
 

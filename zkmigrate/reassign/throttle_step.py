@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from zkmigrate.model.change import KAFKA, AlterBrokerConfig, AlterTopicConfig, Applied, Changes
 from zkmigrate.model.fact import Reading, Seen
@@ -26,6 +27,7 @@ from zkmigrate.reassign.throttle import (
     Limits,
     Seens,
     Throttles,
+    Values,
     choosing,
     fixed,
     involved,
@@ -51,6 +53,11 @@ class ThrottleFacts:
     record: Mapping[str, object]
     seen: Reading[Seens]
 
+    @cached_property
+    def now(self) -> Values:
+        """The values of ``seen``."""
+        return values(self.seen.value) if isinstance(self.seen, Seen) else {}
+
 
 class ThrottleStep(Step[ThrottleFacts]):
     id = Throttles.step
@@ -67,7 +74,7 @@ class ThrottleStep(Step[ThrottleFacts]):
         plan = originals(c)
         if plan is None:
             return ThrottleFacts(None, None, {}, Seen({}))
-        topics = tuple(dict.fromkeys(move.topic for move in plan.moves if move.copies))
+        topics = tuple(dict.fromkeys(move.topic for move in plan.throttled if move.copies))
         before = throttles(c)
         if before is None or (self.id == Throttles.step and c.way is Way.FORWARD and not c.begun):
             named = topics or tuple(dict.fromkeys(move.topic for move in plan.moves))
@@ -76,7 +83,7 @@ class ThrottleStep(Step[ThrottleFacts]):
             if alive is not None and not isinstance(alive, Seen):
                 return ThrottleFacts(plan, None, {}, alive)
             here = alive.value.brokers if alive is not None else frozenset()
-            some = sorted(here) if self.every_broker else involved(plan.moves)
+            some = sorted(here) if self.every_broker else involved(plan.throttled)
             brokers = tuple(broker for broker in some if broker in here)
             inside = tuple(broker for broker in choosing(plan.moves) if broker in here)
             seen = read(look, brokers, topics, inside)
@@ -85,11 +92,11 @@ class ThrottleStep(Step[ThrottleFacts]):
             how = section(c.inventory)
             between = dict.fromkeys(inside, how.throttle_bytes_s)
             before = Throttles(values(seen.value), fixed(how, brokers), between)
-            return ThrottleFacts(
-                plan, Limits.of(before, sent_rates(c), plan.moves, self.sets), before.encode(), seen
-            )
+            limits = Limits.of(before, sent_rates(c), plan.moves, self.sets, plan.others)
+            return ThrottleFacts(plan, limits, before.encode(), seen)
         seen = read(look, tuple(before.rates), topics, tuple(before.inside))
-        return ThrottleFacts(plan, Limits.of(before, sent_rates(c), plan.moves, self.sets), {}, seen)
+        limits = Limits.of(before, sent_rates(c), plan.moves, self.sets, plan.others)
+        return ThrottleFacts(plan, limits, {}, seen)
 
     def check(self, c: Context, f: ThrottleFacts) -> Verdict:
         if f.plan is None:
@@ -119,9 +126,8 @@ class ThrottleStep(Step[ThrottleFacts]):
     def _wanted(self, c: Context, f: ThrottleFacts, target: str) -> dict[str, tuple[str | None, str | None]]:
         """The settings of a target that are not as they are to be: the value now, and the wanted one."""
         assert f.limits is not None
-        assert isinstance(f.seen, Seen)
         to = f.limits.on if c.way is self.sets else f.limits.off
-        now = values(f.seen.value).get(target, {}) if target in f.limits.found else {}
+        now = f.now.get(target, {}) if target in f.limits.found else {}
         there = {key: (own, to(target, key, own)) for key, own in now.items()}
         return {key: (own, value) for key, (own, value) in there.items() if own != value}
 
@@ -155,10 +161,9 @@ class ThrottleStep(Step[ThrottleFacts]):
             odd: tuple[str, ...] = tuple(silent)
         else:
             sentence = "every throttle setting is as it was before the run"
-            now = values(f.seen.value)
             odd = tuple(
                 f"{target}: {key} is {'unset' if own is None else own}"
-                for target, settings in now.items()
+                for target, settings in f.now.items()
                 if target in f.limits.found
                 for key, own in settings.items()
                 if own != f.limits.found[target].get(key)
