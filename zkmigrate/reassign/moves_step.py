@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from zkmigrate.model.change import KAFKA, Applied, CancelReassignment, Changes, ReassignPartition
 from zkmigrate.model.fact import Seen
-from zkmigrate.model.finding import Finding, claim, few, meanings
+from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.placement.cluster import Name
@@ -37,7 +37,7 @@ from zkmigrate.reassign.facts import (
     wanted,
 )
 from zkmigrate.reassign.look_step import first_look
-from zkmigrate.reassign.rules import AGAIN, foreign, gib, lost, next_moves, seconds
+from zkmigrate.reassign.rules import AGAIN, ends, foreign, gib, lost, next_moves, seconds
 from zkmigrate.reassign.throttle import RatesInForce, SentRates, rates_in_force
 from zkmigrate.throttle.values import Rate
 
@@ -164,7 +164,7 @@ class MovesStep(Step[MovesFacts]):
         if target.startswith(_RATE):
             return _rate_changes(f, target)
         move = f.plan.by_target[target]
-        if f.stands(c.way).of[move.name] is Stand.TURNED:
+        if f.found is not None and f.stands(c.way).of[move.name] is Stand.TURNED:
             return (CancelReassignment(KAFKA, move.topic, move.number, move.after),)
         return (ReassignPartition(KAFKA, move.topic, move.number, move.before, move.after),)
 
@@ -231,11 +231,11 @@ def _progress(
     every = f.plan.moves
     left = [move for move in every if move.name not in finished]
     copied = sum(f.copied.values())
-    in_all = sum(move.bytes for move in left)
+    in_all = sum(move.size * len(ends(move, c.way)[1]) for move in left)
     bytes_left = max(0, in_all - copied)
     rates = f.rates.wanted.values() if f.rates else ()
     most = max((max(rate) for rate in rates), default=section(c.inventory).throttle_bytes_s)
-    time_left = seconds(left, most) * bytes_left / max(1, in_all)
+    time_left = seconds(left, most, c.way) * bytes_left / max(1, in_all)
     told = [_copy(f, move, broker) for move in flying for broker in _missing(f, move)]
     words = f"{len(every) - len(left):,} of {len(every):,} partitions; {gib(bytes_left)} left"
     words += f", about {time_left:,.0f} s at the throttle" if bytes_left else ""
@@ -284,7 +284,15 @@ def _moved(c: Context, stands: Stands) -> Finding:
     seen = f"{len(done):,} of {len(stands.moves):,} partitions"
     seen += f"; gone since: {few(move.target for move in gone)}" if gone else ""
     seen += f"; changed by others: {few(move.target for move in other)}" if other else ""
-    return claim("reassign.moved", f"the partitions have {whose} sets, in order and in sync", True, seen=seen)
+    return claim(
+        "reassign.moved",
+        f"the partitions have {whose} sets, in order and in sync",
+        not (gone or other),
+        seen=seen,
+        needed="all partitions of the run",
+        moves=("see who changed these",),
+        severity=Severity.WARN,
+    )
 
 
 MEANINGS = meanings(
@@ -293,8 +301,8 @@ MEANINGS = meanings(
     Cause: Somebody else moved it. To do: Give it one of the two sets, then resume. Or roll back, which
     leaves it as it is.
 
-    reassign.moved: A partition does not have its set yet. Cause: The moves are under way. To do: Wait, or
-    resume.
+    reassign.moved: A partition does not have its set. Cause: Somebody else moved it or deleted its topic. To
+    do: See who changed it.
 
     reassign.back: A partition does not have its set or its leader from before the run. Cause: Somebody
     else changed it, or its broker is down. To do: See who changed it.

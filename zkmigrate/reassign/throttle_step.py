@@ -11,7 +11,7 @@ Proof: every broker and topic has its setting when it is looked at again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from zkmigrate.model.change import KAFKA, AlterBrokerConfig, AlterTopicConfig, Applied, Changes
@@ -139,8 +139,11 @@ class ThrottleStep(Step[ThrottleFacts]):
         assert f.limits is not None
         assert isinstance(f.seen, Seen)
         silent = unread(f.seen.value)
+        by_hand: tuple[str, ...] = ()
         if c.way is self.sets:
-            sentence, seen = "the brokers of the moves are throttled", f"{len(f.seen.value):,} settings hold"
+            topics = sum(target.startswith("topic-") for target in f.seen.value)
+            sentence = "the brokers of the moves are throttled"
+            seen = f"brokers: {len(f.seen.value) - topics:,}; topics: {topics:,}"
             odd: tuple[str, ...] = tuple(silent)
         else:
             sentence = "every throttle setting is as it was before the run"
@@ -153,6 +156,7 @@ class ThrottleStep(Step[ThrottleFacts]):
                 if own != f.limits.found[target].get(key)
             )
             odd += tuple(f"{target}: {why}" for target, why in silent.items())
+            by_hand = _by_hand(silent, f.limits)
             kept = listed(f.limits.found)
             seen = f"found and kept: {few(kept)}" if kept else "none was found, and none is left"
         return claim(
@@ -161,9 +165,19 @@ class ThrottleStep(Step[ThrottleFacts]):
             not odd,
             seen=few(odd) if odd else seen,
             needed="the settings that the run found",
-            moves=("see who set these, and set by hand what you want",),
+            moves=(*by_hand, "see who set these, and set by hand what you want"),
             severity=Severity.WARN,
         )
+
+
+def _by_hand(silent: Collection[str], limits: Limits) -> tuple[str, ...]:
+    """What gives a broker its rates back that did not answer: no later step does."""
+    return tuple(
+        f"once {target} answers: {AlterBrokerConfig(KAFKA, int(target[7:]), key, value, None).command}"
+        for target in silent
+        for key, value in limits.found.get(target, {}).items()
+        if key in RATES
+    )
 
 
 MEANINGS = meanings(

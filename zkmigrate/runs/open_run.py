@@ -56,8 +56,8 @@ class JournalOpener:
         if journal.history.run not in ("", self.run_dir.name):
             journal.close()
             raise JournalError(
-                f"{self.run_dir / journals.NAME} is the journal of run {journal.history.run}; needed: that of "
-                f"{self.run_dir.name}. Next: put the right one there"
+                f"{self.run_dir / journals.NAME} is the journal of run {journal.history.run}; needed: "
+                f"that of {self.run_dir.name}. Next: put the right one there"
             )
         if journal.history.lost and not journal.history.rebuilt:
             journal.close()
