@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from zkmigrate.engine import chain
+from zkmigrate.engine.files import write_all
 from zkmigrate.engine.history import History
-from zkmigrate.errors import JournalError
+from zkmigrate.errors import JournalError, UsageError
 from zkmigrate.model.entry import Entry, Kind
 
 NAME = "journal.jsonl"
@@ -52,6 +53,7 @@ class Journal:
         self._length, self._last, self._seq = parsed.length, parsed.last, len(parsed.entries)
         self._failed = ""
         self._contents = {chain.content_name(e.body["value"]) for e in parsed.entries if e.kind == "content"}
+        self._lines = parsed.lines
         self.history = folded(parsed.entries)
 
     @classmethod
@@ -113,6 +115,16 @@ class Journal:
         journal.append("note", {"text": text, "leg": int(wall()), "lost": True})
         return journal
 
+    def keep(self, name: str, text: str) -> Path:
+        """Write a whole file beside the journal, durable on return. JournalError when that failed."""
+        path = self._path.with_name(name)
+        try:
+            write_all({path: text}, force=True)
+            _sync_directory(path.parent)
+        except (OSError, UsageError) as error:
+            raise JournalError(f"cannot write {path}: {error}; nothing more is sent without it") from None
+        return path
+
     def append(self, kind: Kind, body: Mapping[str, Any], *, sync: bool = True) -> Entry:
         """Add one line; durable on return when ``sync``. JournalError when that failed."""
         with self._guard:
@@ -152,7 +164,7 @@ class Journal:
         if kind == "content":  # of a journal that is recovered
             self._contents.add(chain.content_name(body["value"]))
             return self._line(kind, body, body, at)
-        line, contents = chain.thin(body)
+        line, contents = chain.thin(self._lines.short(kind, body))
         for name, value in contents.items():
             if name not in self._contents:
                 self._append("content", {"value": value}, at)
@@ -164,6 +176,7 @@ class Journal:
         self._write(line + b"\n")
         entry = Entry(self._seq + 1, at, kind, body, self._last)
         self._seq, self._last = entry.seq, chain.digest(line)
+        self._lines.take(entry)
         self.history.fold(entry)
         return entry
 

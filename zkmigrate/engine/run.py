@@ -272,6 +272,7 @@ class Walk:
             self._obey(answer, at.stage)
         self._hold_before(at)  # asked for while the question was open
         self._hooks.before_window(at)
+        self._log.keep_files()
         self._log.begun(at, lambda: self._progress_of(at, self.history.last_wave(at.id, at.way)))
         return True
 
@@ -478,6 +479,7 @@ class Walk:
             retired=tuple(self.history.retired.values()),
             hold_at=self._hold_at.partition(".")[2],
             overrides=self.ports.overrides(),
+            note=self.ports.note,
         )
 
 

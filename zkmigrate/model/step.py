@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import Finding, blocking
 from zkmigrate.model.look import Look
+from zkmigrate.model.sampling import Note, note_nothing
 from zkmigrate.throttle.values import Overrides
 
 if TYPE_CHECKING:
@@ -150,6 +151,7 @@ class Context:
     - retired: brokers left out of the run; the inventory does not name them.
     - hold_at: the step of the window after which ``--hold-at`` holds.
     - overrides: the rates that ``zkmigrate throttle`` set for this run.
+    - note: leaves a sample for the report.
     """
 
     run: str
@@ -166,6 +168,7 @@ class Context:
     retired: tuple[Retired, ...] = ()
     hold_at: str = ""
     overrides: Overrides = field(default_factory=Overrides)
+    note: Note = field(default=note_nothing, compare=False)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import InFlight, PartitionState
 from zkmigrate.model.step import Context, Way
 from zkmigrate.placement.cluster import Name
-from zkmigrate.reassign.facts import Cluster, FirstLook, Move, section, wanted
-from zkmigrate.reassign.section import Reassign
+from zkmigrate.placement.log_dirs import nameable
+from zkmigrate.reassign.facts import Cluster, Disks, FirstLook, Move, section, unmade, wanted
+from zkmigrate.reassign.section import Pace
 
 AGAIN = "resume"
 GIB = 1 << 30
@@ -36,14 +37,14 @@ def ends(move: Move, way: Way) -> tuple[int, tuple[int, ...]]:
 
 
 def load(moves: Iterable[Move], way: Way) -> Load:
-    """The load of moves in flight."""
+    """The load of moves in flight. A copy inside a broker comes to it as well."""
     flying = tuple(moves)
-    to = Counter(broker for move in flying for broker in ends(move, way)[1])
+    to = Counter(broker for move in flying for broker in (*ends(move, way)[1], *move.inside))
     of = Counter(ends(move, way)[0] for move in flying if ends(move, way)[1])
     return Load(len(flying), to, of)
 
 
-def next_moves(wanted: Reassign, flying: Iterable[Move], todo: Iterable[Move], way: Way) -> tuple[Move, ...]:
+def next_moves(wanted: Pace, flying: Iterable[Move], todo: Iterable[Move], way: Way) -> tuple[Move, ...]:
     """The moves that may start now, in order, within all caps. One that must wait for a broker lets those
     behind it pass."""
     now = load(flying, way)
@@ -53,11 +54,12 @@ def next_moves(wanted: Reassign, flying: Iterable[Move], todo: Iterable[Move], w
         if total >= wanted.in_flight:
             break
         sender, receivers = ends(move, way)
-        full = any(to[broker] >= wanted.per_broker for broker in receivers)
+        written = (*receivers, *move.inside)
+        full = any(to[broker] >= wanted.per_broker for broker in written)
         if full or (receivers and of[sender] >= wanted.per_broker):
             continue
         total += 1
-        to.update(receivers)
+        to.update(written)
         of.update((sender,) if receivers else ())
         chosen.append(move)
     return tuple(chosen)
@@ -75,8 +77,14 @@ def copied(moves: Iterable[Move], way: Way = Way.FORWARD) -> dict[int, tuple[int
 
 
 def seconds(moves: Iterable[Move], bytes_s: int, way: Way = Way.FORWARD) -> float:
-    """How long the moves take at least: the busiest broker sends or receives all of its bytes at its rate."""
-    return max((max(both) for both in copied(moves, way).values()), default=0) / bytes_s
+    """How long the moves take at least: the busiest broker sends, receives, or copies from directory to
+    directory, all of its bytes at its rate."""
+    some = tuple(moves)
+    inside: Counter[int] = Counter()
+    for move in some:
+        inside.update(dict.fromkeys(move.inside, move.size))
+    busiest = max((max(both) for both in copied(some, way).values()), default=0)
+    return max(busiest, *inside.values(), 0) / bytes_s
 
 
 def gib(count: int) -> str:
@@ -87,10 +95,10 @@ def gib(count: int) -> str:
 def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
     """The findings before the first change."""
     if isinstance(f.cluster.in_flight, Absent):
-        return (_too_old(),)
+        return (too_old(),)
     missing = f.cluster.unheard
     if missing is not None or not isinstance(f.cluster.seen, Seen):
-        return (_unheard(missing),)
+        return (unheard(missing),)
     seen = f.cluster.seen.value
     id = c.inventory.kafka.cluster_id
     same = claim(
@@ -101,16 +109,19 @@ def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
         needed=id,
         moves=("check which cluster has the addresses under kafka.brokers",),
     )
-    moves = f.moves(wanted(c.inventory).sets)
+    mode, names = wanted(c.inventory).reassign.others, wanted(c.inventory).sets
+    flown = f.awaited(mode, names)  # what is in flight now is checked again once it has ended
+    moves = tuple(move for move in unmade(c, f) if move.name not in flown)
     return (
         same,
         _known(c, f.cluster),
         _alive(moves, seen.brokers),
-        foreign(f.cluster.flights),
-        *_in_sync(moves, f.cluster.partitions),
-        _stale(c, f.cluster),
-        _room(moves, f.room),
-        *_remarks(c, f, moves),
+        _others(f.cluster.flights, mode),
+        *in_sync(moves, f.cluster.partitions),
+        _stale(c, f.cluster, flown),
+        _room(moves, f.disks.room),
+        *_log_dirs(moves, f.disks),
+        *_remarks(c, f, unmade(c, f)),
     )
 
 
@@ -143,21 +154,42 @@ def _alive(moves: Sequence[Move], brokers: Collection[int]) -> Finding:
     )
 
 
+def _flying(flights: Mapping[Name, InFlight]) -> tuple[str, ...]:
+    return tuple(f"{t}-{n} to {','.join(map(str, flight.target))}" for (t, n), flight in flights.items())
+
+
 def foreign(flights: Mapping[Name, InFlight]) -> Finding:
     """Whether nobody else reassigns."""
-    named = (f"{t}-{n} to {','.join(map(str, flight.target))}" for (t, n), flight in flights.items())
     return claim(
         "reassign.foreign",
         "no other reassignment is in flight",
         not flights,
-        seen=f"{len(flights):,} in flight: {few(named)}" if flights else "none",
+        seen=f"{len(flights):,} in flight: {few(_flying(flights))}" if flights else "none",
         needed="none: Kafka silently replaces the target of a partition in flight",
-        moves=("let it end, then resume", "cancel it with the tool that began it"),
+        moves=("let it end, then resume", "cancel it with the tool that began it", "set reassign.others"),
     )
 
 
-def _in_sync(moves: Sequence[Move], partitions: Mapping[Name, PartitionState]) -> tuple[Finding, ...]:
-    """A replica that the plan drops need not be in sync: that may be why the plan drops it."""
+def _others(flights: Mapping[Name, InFlight], mode: str) -> Finding:
+    """What the run does about reassignments of another hand."""
+    if mode == "refuse" or not flights:
+        return foreign(flights)
+    then = {
+        "wait": "the run waits for their end before its first change",
+        "take": "the run throttles them, tells their progress, and waits for those on partitions of the plan",
+    }
+    return claim(
+        "reassign.others",
+        "what another hand moves is left to it",
+        True,
+        seen=f"{few(_flying(flights))}; {then[mode]}",
+        severity=Severity.INFO,
+    )
+
+
+def in_sync(moves: Sequence[Move], partitions: Mapping[Name, PartitionState]) -> tuple[Finding, ...]:
+    """Whether partitions that move have a leader, and what stays is in sync. A replica that the plan drops
+    need not be in sync: that may be why the plan drops it."""
     states = [(move, partitions[move.name]) for move in moves]
     offline = [move.target for move, state in states if state.leader < 0]
     behind = [
@@ -185,13 +217,15 @@ def _in_sync(moves: Sequence[Move], partitions: Mapping[Name, PartitionState]) -
     )
 
 
-def _stale(c: Context, found: Cluster) -> Finding:
-    """Whether the sets on which the plan rests are still there; a partition with its new set is done."""
+def _stale(c: Context, found: Cluster, flown: Collection[Name]) -> Finding:
+    """Whether the sets on which the plan rests are still there; a partition with its new set is done. flown:
+    partitions that are in flight."""
     inventory = wanted(c.inventory)
     odd = [
         f"{topic}-{number} has {','.join(map(str, state.replicas))}, not {','.join(map(str, rests))}"
         for (topic, number), rests in inventory.back.items()
         if (state := found.partitions.get((topic, number))) is not None
+        and (topic, number) not in flown
         and state.replicas not in (rests, inventory.sets.get((topic, number)))
     ]
     told = "the sets are as they were" if inventory.back else "unknown: reassign.back names no file"
@@ -228,6 +262,35 @@ def _room(moves: Sequence[Move], room: Mapping[int, int]) -> Finding:
     )
 
 
+def _log_dirs(moves: Sequence[Move], disks: Disks) -> tuple[Finding, ...]:
+    """Whether each directory that the plan names can take its replica; nothing where it names none."""
+    named = [(move, broker, path) for move in moves for broker, path in move.paths(Way.FORWARD).items()]
+    silent, wrong = [], []
+    for move, broker, path in named:
+        at, where = (broker, move.name), f"{move.target} on {broker}"
+        if not disks.paths.get(broker) or (broker in move.before and at not in disks.places):
+            silent.append(where)
+        elif path not in disks.paths[broker]:
+            wrong.append(f"broker {broker} has no {path}, only {', '.join(sorted(disks.paths[broker]))}")
+        elif not nameable(move.name):
+            wrong.append(f"{where}: Kafka moves no log of so long a name")
+        elif at in disks.futures:
+            wrong.append(f"{where} is moving to {disks.futures[at][0]} already")
+    if not named:
+        return ()
+    seen = few(dict.fromkeys(wrong)) if wrong else f"not told: {few(silent)}" if silent else "they can"
+    return (
+        claim(
+            "reassign.log-dirs",
+            "the log directories of the plan can take their replicas",
+            False if wrong else None if silent else True,
+            seen=seen,
+            needed="directories that their brokers tell, and no other move into one",
+            moves=("make the plan again", "plan with --log-dirs kafka", "see why the broker tells none"),
+        ),
+    )
+
+
 def _remarks(c: Context, f: FirstLook, moves: Sequence[Move]) -> tuple[Finding, ...]:
     how = section(c.inventory)
     whole = sum(move.bytes for move in moves)
@@ -235,6 +298,8 @@ def _remarks(c: Context, f: FirstLook, moves: Sequence[Move]) -> tuple[Finding, 
     takes = seconds(moves, how.throttle_bytes_s)
     seen = f"{gib(whole)} for {len(moves):,} partitions, {takes:,.0f} s or more"
     seen += f" at {how.throttle_bytes_s:,} bytes/s"
+    if inside := sum(move.size * len(move.inside) for move in moves):
+        seen += f"; and {gib(inside)} between directories of brokers"
     if unsized:
         seen += f"; without {len(unsized):,} of unknown size: {few(unsized)}"
     done = len(wanted(c.inventory).sets) - len(moves)
@@ -259,7 +324,8 @@ def _remarks(c: Context, f: FirstLook, moves: Sequence[Move]) -> tuple[Finding, 
     )
 
 
-def _too_old() -> Finding:
+def too_old() -> Finding:
+    """The refusal of brokers that list no reassignments."""
     return claim(
         "reassign.release",
         "the brokers can list reassignments",
@@ -270,7 +336,8 @@ def _too_old() -> Finding:
     )
 
 
-def _unheard(reading: object) -> Finding:
+def unheard(reading: object) -> Finding:
+    """The finding where no broker tells what is needed."""
     return claim(
         "reassign.answer",
         "the brokers tell their partitions and reassignments",
@@ -291,7 +358,7 @@ def lost() -> Finding:
         needed="the journal of this run",
         moves=(
             "put the file of the journal back from a copy, then resume",
-            "move back by the file of the way back, as a plan of another run",
+            "move back by way-back.json of the run's directory, as a plan of another run",
         ),
     )
 
@@ -311,6 +378,9 @@ MEANINGS = meanings(
     reassign.foreign: Another reassignment is in flight. Cause: Another person or tool moves partitions. To
     do: Let it end, or cancel it with the tool that began it. Then resume.
 
+    reassign.others: What the run does about reassignments of another hand. Cause: A remark; it stops
+    nothing. To do: Nothing; reassign.others in migration.yml says what the run does.
+
     reassign.leaders: A partition of the plan has no leader. Cause: Its brokers are down. To do: Start
     them, then resume.
 
@@ -322,6 +392,9 @@ MEANINGS = meanings(
 
     reassign.room: A broker has no room for its new replicas, or does not tell. Cause: The disk is full, or
     Kafka is older than 3.3. To do: Make the plan in parts, or look at the disks by df.
+
+    reassign.log-dirs: A log directory of the plan cannot take its replica, or its broker does not tell.
+    Cause: The broker has no such directory, or moves the replica already. To do: Make the plan again.
 
     reassign.bytes: How much the moves copy, and how long that takes at the throttle. Cause: A remark; it
     stops nothing. To do: Nothing.
@@ -339,6 +412,6 @@ MEANINGS = meanings(
     client. To do: See why, then resume.
 
     reassign.original: The journal does not tell the sets from before the run. Cause: Lines of the journal
-    are lost. To do: Put the journal back from a copy. Or move back by the plan's file of the way back.
+    are lost. To do: Put the journal back from a copy. Or move back by way-back.json of the run's directory.
     """
 )

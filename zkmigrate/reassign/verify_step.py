@@ -15,7 +15,7 @@ from __future__ import annotations
 from zkmigrate.model.finding import claim, few, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Reads, Verdict, Waiting, Way
-from zkmigrate.reassign.facts import Stand, cluster, originals, stands
+from zkmigrate.reassign.facts import Stand, cluster, originals, placed, stands
 from zkmigrate.reassign.preferred_step import PreferredFacts, led
 from zkmigrate.reassign.rules import lost
 
@@ -28,7 +28,8 @@ class VerifyStep(Reads[PreferredFacts]):
         plan = originals(c)
         if plan is None:
             return PreferredFacts(None, None)
-        return PreferredFacts(plan, cluster(look, (move.name for move in plan.moves)))
+        now = cluster(look, (move.name for move in plan.moves))
+        return PreferredFacts(plan, now, placed(look, plan.moves, now.alive, Way.FORWARD))
 
     def check(self, c: Context, f: PreferredFacts) -> Verdict:
         if f.plan is None or f.now is None:
@@ -36,11 +37,11 @@ class VerifyStep(Reads[PreferredFacts]):
         if f.now.missing is not None:
             limit = c.inventory.policy.step_deadline_s
             return Waiting("an answer of Kafka about partitions", str(f.now.missing), limit, poll_s=1.0)
-        found = stands(f.plan.moves, f.now, Way.FORWARD)
+        found = stands(f.plan.moves, f.now, Way.FORWARD, f.disks)
         odd = [move for move in f.plan.moves if found.of[move.name] not in (Stand.DONE, Stand.GONE)]
         whole = claim(
             "reassign.verified",
-            "each partition has its new set, in order and in sync",
+            "each partition has its new set, in order and in sync, where the plan wants it",
             not odd,
             seen=few(f"{move.target}: {found.of[move.name].value}" for move in odd)
             if odd

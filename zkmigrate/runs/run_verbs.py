@@ -219,6 +219,7 @@ def _walk(
             copies=site.copies(clock, lock),
             holds=HoldFile(run_dir),
             overrides=ThrottleFile(run_dir).read,
+            note=samples.note,
             hooks=programs,
         )
         walk = Walk(playbook, inventory, journal, ports)

@@ -28,6 +28,7 @@ from zkmigrate.model.change import (
     Go,
     HostVerb,
     MoveAside,
+    PlaceReplica,
     PutFile,
     ReassignPartition,
     Restore,
@@ -54,6 +55,7 @@ CHANGES: tuple[Change, ...] = (
     AlterBrokerConfig(KAFKA, 1, "leader.replication.throttled.rate", "1", None),
     ReassignPartition(KAFKA, "t", 0, (2, 3), (1, 3)),
     CancelReassignment(KAFKA, "t", 0, (2, 3)),
+    PlaceReplica(KAFKA, 2, "t", 0, "/d2", "/d1"),
     ElectPreferred(KAFKA, (("t", 0), ("u", 1))),
 )
 

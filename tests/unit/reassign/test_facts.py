@@ -8,7 +8,7 @@ from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import InFlight, PartitionState, TopicPartitions
 from zkmigrate.model.step import Way
 from zkmigrate.model.step_record import recorded
-from zkmigrate.reassign.facts import Cluster, Move, Stand, stands
+from zkmigrate.reassign.facts import Cluster, Disks, Move, Stand, stands
 from zkmigrate.reassign.rules import next_moves, seconds
 from zkmigrate.reassign.section import Reassign
 from zkmigrate.reassign.throttle import (
@@ -35,7 +35,7 @@ def stand(
     state = PartitionState("a", 0, isr[0], replicas, isr)
     seen = TopicPartitions("i", alive, (1, 2), {"a": Seen((state,))})
     flights = {} if flight is None else {("a", 0): flight}
-    return stands((MOVE,), Cluster(Seen(flights), Seen(seen)), way).of["a", 0]
+    return stands((MOVE,), Cluster(Seen(flights), Seen(seen)), way, Disks({}, {})).of["a", 0]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_the_way_back_does_not_wait_for_a_broker_that_is_down() -> None:
 
 def test_a_partition_that_is_gone_is_no_partition_that_is_done() -> None:
     seen = TopicPartitions("i", frozenset(), (1,), {"a": Seen(())})
-    assert stands((MOVE,), Cluster(Seen({}), Seen(seen)), Way.FORWARD).of["a", 0] is Stand.GONE
+    assert stands((MOVE,), Cluster(Seen({}), Seen(seen)), Way.FORWARD, Disks({}, {})).of["a", 0] is Stand.GONE
 
 
 def caps(**given: int) -> Reassign:
