@@ -36,6 +36,7 @@ def cluster(version: str, folder: Path) -> Iterator[dict[int, str]]:
     hosts = {id: ADDRESS.replace("127.1.", f"127.{10 + id}.", 1) for id in IDS}
     at = {id: f"{host}:{free_port()}" for id, host in hosts.items()}
     with zookeeper("3.5.8", folder) as port, ExitStack() as stack:
+        (folder / "zookeeper").write_text(f"{ADDRESS}:{port}")
         for id in IDS:
             config, log = folder / f"server{id}.properties", folder / f"kafka{id}.log"
             config.write_text(
@@ -152,8 +153,10 @@ def inventory(folder: Path, at: Mapping[int, str], rate: int, plan: str) -> Path
     (folder / "plan.json").write_text(plan)
     file = folder / f"moves{rate}.yml"
     file.write_text(
-        f"version: 1\nname: moves\nkafka:\n  cluster_id: {told.value.cluster_id}\n  brokers:\n{brokers}"
+        f"version: 1\nname: moves\nkafka:\n  cluster_id: {told.value.cluster_id}\n  chroot: /kafka\n"
+        f"  brokers:\n{brokers}"
         f"reassign:\n  plan: plan.json\n  throttle_bytes_s: {rate}\n"
+        f"  zookeeper: ['{(folder / 'zookeeper').read_text()}']\n"
     )
     return file
 
@@ -175,7 +178,7 @@ def zkmigrate(folder: Path, file: Path, verb: str) -> subprocess.Popen[str]:
         str(file),
         "--playbook",
         "kafka_reassign",
-        "--yes",
+        *(("--findings", "all") if verb == "status" else ("--yes",)),
     ]
     return subprocess.Popen(
         words,
@@ -204,6 +207,7 @@ def test_real_brokers_move_partitions_there_and_back(version: str, tmp_path: Pat
         code, output = ended(zkmigrate(tmp_path, quick, "run"))
         assert code == 0, output
         assert odd(at, AFTER) is None
+        assert "told by brokers and by ZooKeeper" in ended(zkmigrate(tmp_path, quick, "status"))[1]
         (kafkas_choice,) = places(at)[3, 0]
         assert settings(at) == first
         code, output = ended(zkmigrate(tmp_path, quick, "rollback"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -44,6 +45,7 @@ from zkmigrate.model.look import (
     Settings,
     TopicPartitions,
     TopicSetting,
+    Znode,
 )
 from zkmigrate.moves.world.topics import TopicQuestions, TopicWorld
 from zkmigrate.placement.cluster import Name
@@ -95,6 +97,7 @@ class ReassignWorld(TopicWorld):
     broker. dirs: the log directories of brokers with more than one. places: where replicas are, if not in the
     first one. remembered: where a replica that is still to come is to be. futures: what is being copied from
     directory to directory: where to, and how many bytes are there. twice: bytes that were copied so.
+    zookeeper: what it tells of partitions, whatever is there. keeper: why it does not answer.
     """
 
     held: dict[Name, Held] = field(default_factory=dict)
@@ -118,6 +121,8 @@ class ReassignWorld(TopicWorld):
     remembered: dict[tuple[int, Name], str] = field(default_factory=dict)
     futures: dict[tuple[int, Name], list[Any]] = field(default_factory=dict)
     twice: int = 0
+    zookeeper: dict[Name, dict[str, list[int]]] = field(default_factory=dict)
+    keeper: Unknown | None = None
 
     def copy(self) -> ReassignWorld:
         """A cluster of its own in the same state."""
@@ -276,6 +281,24 @@ class ReassignWorld(TopicWorld):
     def _rate_shown(self, id: int, key: str) -> str | None:
         late = self.rates_shown.get((id, key))
         return late.pop() if late else self.rates.get(id, {}).get(key)
+
+    def znode(self, path: str) -> Reading[Znode]:
+        """``/brokers/topics/T`` and ``/brokers/topics/T/partitions/N/state``, as Kafka 2.8 writes them."""
+        if self.keeper is not None:
+            return self.keeper
+        _, _, _, topic, *rest = path.split("/")
+        told: dict[str, Any] = {"partitions": {}, "adding_replicas": {}, "removing_replicas": {}}
+        for name, held in self.held.items():
+            if name[0] != topic:
+                continue
+            own = {"set": list(held.replicas), "isr": list(held.isr), **self.zookeeper.get(name, {})}
+            told["partitions"][str(name[1])] = own["set"]
+            for act in ("adding", "removing"):
+                told[f"{act}_replicas"] |= {str(name[1]): own[act]} if act in own else {}
+            if rest == ["partitions", str(name[1]), "state"]:
+                told = {"leader": held.leader, "isr": own["isr"]}
+                break
+        return Seen(Znode(json.dumps(told).encode(), 0, 0, 0, 0, 0, ()))
 
     # --- what happens by itself ----------------------------------------------------------------------------
 
@@ -500,6 +523,13 @@ class ReassignLook(TopicQuestions):
     @property
     def cluster(self) -> TopicWorld:
         return self.world
+
+    def znode(self, host: str, path: str) -> Reading[Znode]:
+        assert host in ("zk1:2181", "zk2:2181")
+        return self.world.znode(path) if host == "zk2:2181" else Unknown("timeout", "zk1 is down")
+
+    def each(self, hosts: Iterable[str], ask: Callable[[str], Any]) -> dict[str, Any]:
+        return {one: ask(one) for one in hosts}
 
     def now(self) -> float:
         return self.clock.now()

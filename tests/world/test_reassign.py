@@ -69,7 +69,7 @@ def test_there_and_back(tmp_path: Path) -> None:
     made = desk(tmp_path, 16)
     assert made.process(forward) == RunEnded(0, "kafka_reassign is complete")
     assert made.there
-    assert found(made, "reassign.verified").seen == "14 partitions"
+    assert found(made, "reassign.verified").seen == "14 partitions, told by brokers alone"
     assert sorted(submitted(made)) == sorted(
         f"{topic}-{number}" for (topic, number) in made.cluster.held if (topic, number) not in done(made)
     ), "once each, and not where the set was there"

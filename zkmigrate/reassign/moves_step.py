@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from zkmigrate.model.change import (
     KAFKA,
@@ -59,7 +59,8 @@ class MovesFacts:
     """plan: the moves of the run. found: what brokers tell about ``looked``. copied: bytes of the replicas
     that are being added, by broker and partition. whole: these are all moves of the run. disks: where the
     replicas are whose directories are named. rates: of the throttle; None where there is none. taken: moves
-    of another hand that are in flight and throttled along."""
+    of another hand that are in flight and throttled along. disputes: why ZooKeeper shows a move that seems
+    to be at its end as not done."""
 
     plan: Originals | None
     found: Cluster | None
@@ -69,11 +70,12 @@ class MovesFacts:
     disks: Disks
     rates: RatesInForce | None = None
     taken: tuple[Move, ...] = ()
+    disputes: Mapping[Name, str] = field(default_factory=dict)
 
     def stands(self, way: Way) -> Stands:
         """Where the moves stand that were looked at."""
         assert self.found is not None
-        return facts.stands(self.looked, self.found, way, self.disks)
+        return facts.stands(self.looked, self.found, way, self.disks).but(self.disputes)
 
 
 class MovesStep(Step[MovesFacts]):
@@ -122,7 +124,9 @@ class MovesStep(Step[MovesFacts]):
         begun = frozenset(move.name for move in moves if move.name in flights or not _pending(c, move))
         load = Copying(plan.moves, flying, starting, begun, found)
         rates = rates_in_force(c, look, load) if self._sets_rates else None
-        return MovesFacts(plan, found, looked, mine, whole, disks, rates, taken)
+        done = () if whole else facts.stands(looked, found, c.way, disks).at(Stand.DONE)
+        disputes = facts.disputed(c, look, done, found.alive)
+        return MovesFacts(plan, found, looked, mine, whole, disks, rates, taken, disputes)
 
     def check(self, c: Context, f: MovesFacts) -> Verdict:
         return keeping_control(c, f.rates, self._verdict(c, f))
@@ -163,8 +167,8 @@ class MovesStep(Step[MovesFacts]):
         if odd and looks >= LOOKS and c.way is Way.FORWARD:
             return Blocked((_changed(f, odd),))
         settling = unsettled and looks < LOOKS
-        if flying or todo or settling or stands.at(Stand.BEHIND, Stand.UNTOLD) or not f.whole:
-            at_end = not (flying or settling or todo or f.taken)
+        if flying or todo or settling or stands.at(Stand.BEHIND, Stand.UNTOLD, Stand.DISPUTED) or not f.whole:
+            at_end = not (flying or settling or todo or f.taken or f.disputes)
             return self._wait(c, f, stands, looks + 1 if unsettled else 0, at_end=at_end)
         return Done((_moved(c, stands), *(f.rates.found if f.rates else ())))
 
@@ -299,6 +303,7 @@ def _progress(
     told += [_inside(f, move, *at) for move in flying for at in move.paths(c.way).items()]
     told = [words for words in told if words]
     told += [f"of another hand: {_copy(f, move, broker)}" for move in f.taken for broker in _missing(f, move)]
+    told += [f"{topic}-{number}: {why}" for (topic, number), why in f.disputes.items()]
     known = {move.name for move in (*every, *f.plan.others)}
     if new := [f"{topic}-{number}" for topic, number in f.found.flights if (topic, number) not in known]:
         told.append(f"begun by another hand since, and not throttled: {few(new)}")
