@@ -94,10 +94,10 @@ def gib(count: int) -> str:
 def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
     """The findings before the first change."""
     if isinstance(f.cluster.in_flight, Absent):
-        return (_too_old(),)
+        return (too_old(),)
     missing = f.cluster.unheard
     if missing is not None or not isinstance(f.cluster.seen, Seen):
-        return (_unheard(missing),)
+        return (unheard(missing),)
     seen = f.cluster.seen.value
     id = c.inventory.kafka.cluster_id
     same = claim(
@@ -116,7 +116,7 @@ def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
         _known(c, f.cluster),
         _alive(moves, seen.brokers),
         _others(f.cluster.flights, mode),
-        *_in_sync(moves, f.cluster.partitions),
+        *in_sync(moves, f.cluster.partitions),
         _stale(c, f.cluster, flown),
         _room(moves, f.disks.room),
         *_log_dirs(moves, f.disks),
@@ -186,8 +186,9 @@ def _others(flights: Mapping[Name, InFlight], mode: str) -> Finding:
     )
 
 
-def _in_sync(moves: Sequence[Move], partitions: Mapping[Name, PartitionState]) -> tuple[Finding, ...]:
-    """A replica that the plan drops need not be in sync: that may be why the plan drops it."""
+def in_sync(moves: Sequence[Move], partitions: Mapping[Name, PartitionState]) -> tuple[Finding, ...]:
+    """Whether partitions that move have a leader, and what stays is in sync. A replica that the plan drops
+    need not be in sync: that may be why the plan drops it."""
     states = [(move, partitions[move.name]) for move in moves]
     offline = [move.target for move, state in states if state.leader < 0]
     behind = [
@@ -322,7 +323,8 @@ def _remarks(c: Context, f: FirstLook, moves: Sequence[Move]) -> tuple[Finding, 
     )
 
 
-def _too_old() -> Finding:
+def too_old() -> Finding:
+    """The refusal of brokers that list no reassignments."""
     return claim(
         "reassign.release",
         "the brokers can list reassignments",
@@ -333,7 +335,8 @@ def _too_old() -> Finding:
     )
 
 
-def _unheard(reading: object) -> Finding:
+def unheard(reading: object) -> Finding:
+    """The finding where no broker tells what is needed."""
     return claim(
         "reassign.answer",
         "the brokers tell their partitions and reassignments",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from zkmigrate.model.change import KAFKA, AlterBrokerConfig, AlterTopicConfig, Applied, Changes
 from zkmigrate.model.fact import Reading, Seen
@@ -26,6 +27,7 @@ from zkmigrate.reassign.throttle import (
     Limits,
     Seens,
     Throttles,
+    Values,
     choosing,
     fixed,
     involved,
@@ -50,6 +52,11 @@ class ThrottleFacts:
     limits: Limits | None
     record: Mapping[str, object]
     seen: Reading[Seens]
+
+    @cached_property
+    def now(self) -> Values:
+        """The values of ``seen``."""
+        return values(self.seen.value) if isinstance(self.seen, Seen) else {}
 
 
 class ThrottleStep(Step[ThrottleFacts]):
@@ -119,9 +126,8 @@ class ThrottleStep(Step[ThrottleFacts]):
     def _wanted(self, c: Context, f: ThrottleFacts, target: str) -> dict[str, tuple[str | None, str | None]]:
         """The settings of a target that are not as they are to be: the value now, and the wanted one."""
         assert f.limits is not None
-        assert isinstance(f.seen, Seen)
         to = f.limits.on if c.way is self.sets else f.limits.off
-        now = values(f.seen.value).get(target, {}) if target in f.limits.found else {}
+        now = f.now.get(target, {}) if target in f.limits.found else {}
         there = {key: (own, to(target, key, own)) for key, own in now.items()}
         return {key: (own, value) for key, (own, value) in there.items() if own != value}
 
@@ -155,10 +161,9 @@ class ThrottleStep(Step[ThrottleFacts]):
             odd: tuple[str, ...] = tuple(silent)
         else:
             sentence = "every throttle setting is as it was before the run"
-            now = values(f.seen.value)
             odd = tuple(
                 f"{target}: {key} is {'unset' if own is None else own}"
-                for target, settings in now.items()
+                for target, settings in f.now.items()
                 if target in f.limits.found
                 for key, own in settings.items()
                 if own != f.limits.found[target].get(key)
