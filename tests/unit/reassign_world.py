@@ -139,6 +139,8 @@ class ReassignWorld(TopicWorld):
     futures: what is being copied from directory to directory: where to, and how many bytes are there. twice:
     bytes that were copied so. hosts: of the brokers, by id. grows: bytes that clients write to a partition in
     a second. zookeeper: what it tells of partitions, whatever is there. keeper: why it does not answer.
+    disk: bytes of a broker's disk, where ``usable`` does not say what is free. deleting: bytes of replicas
+    that left a broker, and for how many seconds they stay. least: the fewest free bytes of a broker so far.
     """
 
     held: dict[Name, Held] = field(default_factory=dict)
@@ -166,6 +168,9 @@ class ReassignWorld(TopicWorld):
     twice: int = 0
     zookeeper: dict[Name, dict[str, list[int]]] = field(default_factory=dict)
     keeper: Unknown | None = None
+    disk: dict[int, int] = field(default_factory=dict)
+    deleting: list[list[int]] = field(default_factory=list)
+    least: dict[int, int] = field(default_factory=dict)
     brokers: tuple[int, ...] = BROKERS
 
     def copy(self) -> ReassignWorld:
@@ -185,6 +190,8 @@ class ReassignWorld(TopicWorld):
             "places",
             "remembered",
             "futures",
+            "deleting",
+            "least",
         )
         return replace(self, **{name: copy.deepcopy(getattr(self, name)) for name in mutable})
 
@@ -207,6 +214,14 @@ class ReassignWorld(TopicWorld):
     def dirs_of(self, id: int) -> tuple[str, ...]:
         """The log directories of a broker."""
         return self.dirs.get(id, ("/d",))
+
+    def free(self, id: int) -> int | None:
+        """Free bytes of a broker whose disk is known."""
+        if id not in self.disk:
+            return None
+        held = (self._size(*name, one, id) or 0 for name, one in self.held.items())
+        gone = sum(size for broker, size, _ in self.deleting if broker == id)
+        return self.disk[id] - sum(held) - gone
 
     def forget(self, id: int) -> None:
         """A broker stops and starts, and forgets the directories of replicas that are still to come."""
@@ -289,7 +304,7 @@ class ReassignWorld(TopicWorld):
                     logs[path].append(ReplicaLog(topic, number, have, size - have, future=True))
             told[id] = Seen(
                 {
-                    path: Seen(LogDir(tuple(own), 10**12 + place, self.usable.get(id)))
+                    path: Seen(LogDir(tuple(own), 10**12 + place, self.usable.get(id, self.free(id))))
                     for place, (path, own) in enumerate(logs.items())
                 }
             )
@@ -364,6 +379,12 @@ class ReassignWorld(TopicWorld):
         self.to, self.of = max((self.to, *to.values())), max((self.of, *of.values()))
 
     def _tick(self) -> None:
+        self._copy_on()
+        for id in self.disk:
+            self.least[id] = min(self.least.get(id, self.disk[id]), self.free(id) or 0)
+        self.deleting = [[id, size, left - 1] for id, size, left in self.deleting if left > 1]
+
+    def _copy_on(self) -> None:
         """Every broker copies for a second what its limits allow, and moves that have all bytes end."""
         sends: dict[int, int] = {}
         gets: dict[int, int] = {}
@@ -424,6 +445,7 @@ class ReassignWorld(TopicWorld):
 
     def _gone(self, name: Name, brokers: Collection[int]) -> None:
         for id in brokers:
+            self.deleting.append([id, self.held[name].size, 5])
             self.places.pop((id, name), None)
             self.futures.pop((id, name), None)
 

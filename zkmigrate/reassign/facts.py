@@ -75,7 +75,8 @@ class Move(Reassignment):
 class Originals(Recorded):
     """moves: in the order of the plan, without the partitions that had their new set already. gone: brokers
     of the sets before that were down. others: what another hand moved then, to be throttled along. at: the
-    seconds since the epoch at which they were planned, where a run plans them."""
+    seconds since the epoch at which they were planned, where a run plans them. tight: brokers without room
+    for all their new replicas at once; moves to them wait until old ones are gone."""
 
     step: ClassVar[str] = "originals"
 
@@ -83,6 +84,7 @@ class Originals(Recorded):
     gone: tuple[int, ...] = ()
     others: tuple[Move, ...] = ()
     at: float = 0.0
+    tight: tuple[int, ...] = ()
 
     @property
     def throttled(self) -> tuple[Move, ...]:
