@@ -162,7 +162,8 @@ def settings(at: Mapping[int, str]) -> dict[str, str]:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def inventory(folder: Path, at: Mapping[int, str], rate: int, plan: str) -> Path:
+def inventory(folder: Path, made: Brokers, rate: int, plan: str) -> Path:
+    at = made.at
     told = topics.partitions(list(at.values()), ("a",), 1)
     assert isinstance(told, Seen)
     brokers = "".join(
@@ -172,8 +173,10 @@ def inventory(folder: Path, at: Mapping[int, str], rate: int, plan: str) -> Path
     (folder / "plan.json").write_text(plan)
     file = folder / f"moves{rate}.yml"
     file.write_text(
-        f"version: 1\nname: moves\nkafka:\n  cluster_id: {told.value.cluster_id}\n  brokers:\n{brokers}"
+        f"version: 1\nname: moves\nkafka:\n  cluster_id: {told.value.cluster_id}\n  chroot: /kafka\n"
+        f"  brokers:\n{brokers}"
         f"reassign:\n  plan: plan.json\n  throttle_bytes_s: {rate}\n"
+        f"  zookeeper: ['{ADDRESS}:{made.zookeeper}']\n"
     )
     return file
 
@@ -195,7 +198,7 @@ def zkmigrate(folder: Path, file: Path, verb: str, *options: str) -> subprocess.
         str(file),
         "--playbook",
         "kafka_reassign",
-        "--yes",
+        *(("--findings", "all") if verb == "status" else ("--yes",)),
         *options,
     ]
     return subprocess.Popen(
@@ -220,10 +223,11 @@ def test_real_brokers_move_partitions_there_and_back(brokers_at_work: Brokers, t
     first = settings(at)
     assert first == {f"a {LEADER_LIST}": "0:9"}
 
-    quick = inventory(tmp_path, at, 50_000_000, PLAN)
+    quick = inventory(tmp_path, brokers_at_work, 50_000_000, PLAN)
     code, output = ended(zkmigrate(tmp_path, quick, "run"))
     assert code == 0, output
     assert odd(at, AFTER) is None
+    assert "told by brokers and by ZooKeeper" in ended(zkmigrate(tmp_path, quick, "status"))[1]
     (kafkas_choice,) = places(at)[3, 0]
     assert settings(at) == first
     code, output = ended(zkmigrate(tmp_path, quick, "rollback"))
@@ -232,7 +236,7 @@ def test_real_brokers_move_partitions_there_and_back(brokers_at_work: Brokers, t
     assert settings(at) == first
 
     # Four megabytes at 50 kB/s: killed with the move in flight, and then back.
-    slow = inventory(tmp_path, at, 50_000, PLAN)
+    slow = inventory(tmp_path, brokers_at_work, 50_000, PLAN)
     running = zkmigrate(tmp_path, slow, "run")
 
     def not_flying() -> str | None:
@@ -257,7 +261,7 @@ def test_real_brokers_move_partitions_there_and_back(brokers_at_work: Brokers, t
     before = kept(at)
     wanted = {3: other(folder, 3, kafkas_choice), 2: other(folder, 2, before[2, 0][0])}
     named = PLAN.replace("[3,2]", f'[3,2],"log_dirs":["{wanted[3]}","{wanted[2]}"]')
-    placed = inventory(tmp_path, at, 50_000_001, named)
+    placed = inventory(tmp_path, brokers_at_work, 50_000_001, named)
     code, output = ended(zkmigrate(tmp_path, placed, "run"))
     assert code == 0, output
     assert odd(at, AFTER) is None
@@ -269,7 +273,7 @@ def test_real_brokers_move_partitions_there_and_back(brokers_at_work: Brokers, t
     assert kept(at) == before, "in the directories from before"
 
     # Killed with a move in flight, and taken back by Kafka's own tool alone. A rollback finds that.
-    slow = inventory(tmp_path, at, 50_002, named)
+    slow = inventory(tmp_path, brokers_at_work, 50_002, named)
     running = zkmigrate(tmp_path, slow, "run")
     wait_until("a move in flight", not_flying, 60)
     running.send_signal(signal.SIGKILL)
@@ -288,7 +292,7 @@ def test_real_brokers_move_partitions_there_and_back(brokers_at_work: Brokers, t
     # Only a directory changes: killed while both hold the replica, and then back.
     moved = other(folder, 1, before[1, 0][0])
     only = f'{{"partitions":[{{"topic":"a","partition":0,"replicas":[1,2],"log_dirs":["{moved}","any"]}}]}}'
-    inside = inventory(tmp_path, at, 50_001, only)
+    inside = inventory(tmp_path, brokers_at_work, 50_001, only)
     running = zkmigrate(tmp_path, inside, "run")
 
     def not_inside() -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,6 +46,7 @@ from zkmigrate.model.look import (
     Settings,
     TopicPartitions,
     TopicSetting,
+    Znode,
 )
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.sampling import Body
@@ -137,7 +139,10 @@ class ReassignWorld(TopicWorld):
     replicas are, if not in the first one. remembered: where a replica that is still to come is to be.
     futures: what is being copied from directory to directory: where to, and how many bytes are there. twice:
     bytes that were copied so. hosts: of the brokers, by id. grows: bytes that clients write to a partition in
-    a second. bounds: other settings of brokers, by id.
+    a second. bounds: other settings of brokers, by id. zookeeper: what it tells of partitions, whatever is
+    there. keeper: why it does not answer. disk: bytes of a broker's disk, where ``usable`` does not say what
+    is free. deleting: bytes of replicas that left a broker, and for how many seconds they stay. least: the
+    fewest free bytes of a broker so far.
     """
 
     held: dict[Name, Held] = field(default_factory=dict)
@@ -164,6 +169,11 @@ class ReassignWorld(TopicWorld):
     remembered: dict[tuple[int, Name], str] = field(default_factory=dict)
     futures: dict[tuple[int, Name], list[Any]] = field(default_factory=dict)
     twice: int = 0
+    zookeeper: dict[Name, dict[str, list[int]]] = field(default_factory=dict)
+    keeper: Unknown | None = None
+    disk: dict[int, int] = field(default_factory=dict)
+    deleting: list[list[int]] = field(default_factory=list)
+    least: dict[int, int] = field(default_factory=dict)
     brokers: tuple[int, ...] = BROKERS
 
     def copy(self) -> ReassignWorld:
@@ -183,6 +193,8 @@ class ReassignWorld(TopicWorld):
             "places",
             "remembered",
             "futures",
+            "deleting",
+            "least",
         )
         return replace(self, **{name: copy.deepcopy(getattr(self, name)) for name in mutable})
 
@@ -205,6 +217,14 @@ class ReassignWorld(TopicWorld):
     def dirs_of(self, id: int) -> tuple[str, ...]:
         """The log directories of a broker."""
         return self.dirs.get(id, ("/d",))
+
+    def free(self, id: int) -> int | None:
+        """Free bytes of a broker whose disk is known."""
+        if id not in self.disk:
+            return None
+        held = (self._size(*name, one, id) or 0 for name, one in self.held.items())
+        gone = sum(size for broker, size, _ in self.deleting if broker == id)
+        return self.disk[id] - sum(held) - gone
 
     def forget(self, id: int) -> None:
         """A broker stops and starts, and forgets the directories of replicas that are still to come."""
@@ -287,7 +307,7 @@ class ReassignWorld(TopicWorld):
                     logs[path].append(ReplicaLog(topic, number, have, size - have, future=True))
             told[id] = Seen(
                 {
-                    path: Seen(LogDir(tuple(own), 10**12 + place, self.usable.get(id)))
+                    path: Seen(LogDir(tuple(own), 10**12 + place, self.usable.get(id, self.free(id))))
                     for place, (path, own) in enumerate(logs.items())
                 }
             )
@@ -329,6 +349,24 @@ class ReassignWorld(TopicWorld):
         late = self.rates_shown.get((id, key))
         return late.pop() if late else self.rates.get(id, {}).get(key)
 
+    def znode(self, path: str) -> Reading[Znode]:
+        """``/brokers/topics/T`` and ``/brokers/topics/T/partitions/N/state``, as Kafka 2.8 writes them."""
+        if self.keeper is not None:
+            return self.keeper
+        _, _, _, topic, *rest = path.split("/")
+        told: dict[str, Any] = {"partitions": {}, "adding_replicas": {}, "removing_replicas": {}}
+        for name, held in self.held.items():
+            if name[0] != topic:
+                continue
+            own = {"set": list(held.replicas), "isr": list(held.isr), **self.zookeeper.get(name, {})}
+            told["partitions"][str(name[1])] = own["set"]
+            for act in ("adding", "removing"):
+                told[f"{act}_replicas"] |= {str(name[1]): own[act]} if act in own else {}
+            if rest == ["partitions", str(name[1]), "state"]:
+                told = {"leader": held.leader, "isr": own["isr"]}
+                break
+        return Seen(Znode(json.dumps(told).encode(), 0, 0, 0, 0, 0, ()))
+
     # --- what happens by itself ----------------------------------------------------------------------------
 
     def _measure(self) -> None:
@@ -344,6 +382,12 @@ class ReassignWorld(TopicWorld):
         self.to, self.of = max((self.to, *to.values())), max((self.of, *of.values()))
 
     def _tick(self) -> None:
+        self._copy_on()
+        for id in self.disk:
+            self.least[id] = min(self.least.get(id, self.disk[id]), self.free(id) or 0)
+        self.deleting = [[id, size, left - 1] for id, size, left in self.deleting if left > 1]
+
+    def _copy_on(self) -> None:
         """Every broker copies for a second what its limits allow, and moves that have all bytes end."""
         sends: dict[int, int] = {}
         gets: dict[int, int] = {}
@@ -404,6 +448,7 @@ class ReassignWorld(TopicWorld):
 
     def _gone(self, name: Name, brokers: Collection[int]) -> None:
         for id in brokers:
+            self.deleting.append([id, self.held[name].size, 5])
             self.places.pop((id, name), None)
             self.futures.pop((id, name), None)
 
@@ -556,6 +601,10 @@ class ReassignLook(TopicQuestions):
     @property
     def cluster(self) -> TopicWorld:
         return self.world
+
+    def znode(self, host: str, path: str) -> Reading[Znode]:
+        assert host in ("zk1:2181", "zk2:2181")
+        return self.world.znode(path) if host == "zk2:2181" else Unknown("timeout", "zk1 is down")
 
     def now(self) -> float:
         return self.clock.now()

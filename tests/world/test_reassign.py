@@ -70,7 +70,7 @@ def test_there_and_back(tmp_path: Path) -> None:
     made = desk(tmp_path, 16)
     assert made.process(forward) == RunEnded(0, "kafka_reassign is complete")
     assert made.there
-    assert found(made, "reassign.verified").seen == "14 partitions"
+    assert found(made, "reassign.verified").seen == "14 partitions, told by brokers alone"
     assert sorted(submitted(made)) == sorted(
         f"{topic}-{number}" for (topic, number) in made.cluster.held if (topic, number) not in done(made)
     ), "once each, and not where the set was there"
@@ -580,7 +580,7 @@ def test_a_broker_without_room_for_its_new_replicas_is_named(tmp_path: Path) -> 
     made.cluster.usable = {4: 8_999_999, 5: 9_000_000}
     [finding] = refused(made)
     assert (finding.id, finding.seen) == (
-        "reassign.room", "broker 4 gets 9,000,000 bytes and has 8,999,999 bytes free"
+        "reassign.room", "broker 4 is 1 bytes short after all moves; free now: 8999999"
     )  # fmt: skip
     made.cluster.usable[4] += 1
     assert made.process(resume).code == 0

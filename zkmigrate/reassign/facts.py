@@ -19,6 +19,7 @@ from zkmigrate.placement.cluster import Name
 from zkmigrate.placement.log_dirs import nameable
 from zkmigrate.placement.maps import ANY
 from zkmigrate.placement.plan import Reassignment
+from zkmigrate.reassign.second_view import Ends, disputes
 from zkmigrate.reassign.section import Dirs, Pace, PacedInventory, ReassignInventory, Sets
 
 WITNESSES = 2
@@ -74,7 +75,8 @@ class Move(Reassignment):
 class Originals(Recorded):
     """moves: in the order of the plan, without the partitions that had their new set already. gone: brokers
     of the sets before that were down. others: what another hand moved then, to be throttled along. at: the
-    seconds since the epoch at which they were planned, where a run plans them."""
+    seconds since the epoch at which they were planned, where a run plans them. tight: brokers without room
+    for all their new replicas at once; moves to them wait until old ones are gone."""
 
     step: ClassVar[str] = "originals"
 
@@ -82,6 +84,7 @@ class Originals(Recorded):
     gone: tuple[int, ...] = ()
     others: tuple[Move, ...] = ()
     at: float = 0.0
+    tight: tuple[int, ...] = ()
 
     @property
     def throttled(self) -> tuple[Move, ...]:
@@ -250,6 +253,8 @@ class Stand(Enum):
     """The other of the run's two sets is in flight."""
     TO_SUBMIT = "to submit"
     """Nothing is in flight, and it has the brokers of one of the run's two sets."""
+    DISPUTED = "disputed"
+    """Brokers show it at its end, and ZooKeeper does not."""
     FOREIGN = "foreign"
     """Another set is in flight, or it has brokers of neither."""
     GONE = "gone"
@@ -263,9 +268,30 @@ class Stands:
     moves: Sequence[Move]
     of: Mapping[Name, Stand]
 
+    def but(self, disputed: Collection[Name]) -> Stands:
+        """The same, with the moves that ZooKeeper disputes."""
+        return Stands(self.moves, {**self.of, **dict.fromkeys(disputed, Stand.DISPUTED)})
+
     def at(self, *stands: Stand) -> tuple[Move, ...]:
         """The moves that stand so, in their order."""
         return tuple(move for move in self.moves if self.of[move.name] in stands)
+
+
+def ends_in(c: Context, done: Iterable[Move], alive: Collection[int]) -> Ends:
+    """What ZooKeeper is to show of moves that are at their end. On the way back a broker that is down is not
+    waited for."""
+    ends = {move.name: goal(move, c.way) for move in done}
+    forward = c.way is Way.FORWARD
+    return {name: (of, [one for one in of if forward or one in alive]) for name, of in ends.items()}
+
+
+def disputed(c: Context, look: Look, done: Iterable[Move], alive: Collection[int]) -> Mapping[Name, str]:
+    """Look at ZooKeeper, where the inventory names it: which of these moves are not done there, and why."""
+    inventory = c.inventory
+    if not isinstance(inventory, ReassignInventory) or not inventory.reassign.zookeeper:
+        return {}
+    chroot = inventory.kafka.__dict__.get("chroot") or ""
+    return disputes(look, inventory.reassign.zookeeper, chroot, ends_in(c, done, alive))
 
 
 def stands(moves: Sequence[Move], found: Cluster, way: Way, placed: Disks) -> Stands:

@@ -18,6 +18,7 @@ from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import Finding, Severity, blocking, claim, few
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.placement.plan import Refused
 from zkmigrate.reassign.election import LEADERS, Election, elect
 from zkmigrate.reassign.facts import (
     Cluster,
@@ -34,7 +35,7 @@ from zkmigrate.reassign.facts import (
     wanted,
 )
 from zkmigrate.reassign.look_step import first_look
-from zkmigrate.reassign.rules import before, gib
+from zkmigrate.reassign.rules import before, gib, in_room, tight
 from zkmigrate.reassign.way_back import NAME
 
 
@@ -73,7 +74,11 @@ class OriginalsStep(Step[OriginalsFacts]):
             moves, alive = unmade(c, f.first), f.first.cluster.alive
             gone = {broker for move in moves for broker in move.before if broker not in alive}
             others = f.first.of_others(names) if mode == "take" else ()
-            return Done(findings, Originals(moves, tuple(sorted(gone)), others).encode())
+            room = f.first.disks.room
+            ordered = in_room(moves, room)
+            assert not isinstance(ordered, Refused), "a finding blocks"
+            record = Originals(ordered, tuple(sorted(gone)), others, tight=tight(moves, room))
+            return Done(findings, record.encode())
         if f.record is None or f.now is None:
             return Done()  # killed before the record: nothing was sent
         if f.now.missing is not None:

@@ -28,11 +28,12 @@ from zkmigrate.reassign.rules import lost
 @dataclass(frozen=True)
 class PreferredFacts:
     """plan: the moves of the run. now: the partitions; None where they are not asked for. disks: where the
-    replicas are whose directories are named."""
+    replicas are whose directories are named. disputes: what ZooKeeper shows as not done, and why."""
 
     plan: Originals | None
     now: Cluster | None
     disks: Disks = field(default_factory=lambda: Disks({}, {}))
+    disputes: Mapping[Name, str] = field(default_factory=dict)
 
 
 class PreferredStep(Step[PreferredFacts]):

@@ -10,8 +10,11 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import InFlight, PartitionState, TopicSetting
 from zkmigrate.model.step import Context, Way
-from zkmigrate.placement.cluster import Name
+from zkmigrate.placement.cluster import Broker, Name
+from zkmigrate.placement.cluster import Cluster as Placed
 from zkmigrate.placement.log_dirs import nameable
+from zkmigrate.placement.order import in_order
+from zkmigrate.placement.plan import Refused
 from zkmigrate.reassign.facts import Cluster, Disks, FirstLook, Move, section, unmade, wanted
 from zkmigrate.reassign.section import Pace
 
@@ -70,6 +73,41 @@ def next_moves(wanted: Pace, flying: Iterable[Move], todo: Iterable[Move], way: 
         of.update((sender,) if receivers else ())
         chosen.append(move)
     return tuple(chosen)
+
+
+def fitting(moves: Iterable[Move], way: Way, room: Mapping[int, int]) -> tuple[Move, ...]:
+    """The moves that have room, in their order. room: free bytes of the brokers that are short of it, less
+    what copies in flight will still take. One that waits keeps those behind it off its brokers."""
+    left, chosen = dict(room), []
+    for move in moves:
+        scarce = [broker for broker in ends(move, way)[1] if broker in left]
+        fits = all(left[broker] >= move.size for broker in scarce)
+        if fits:
+            chosen.append(move)
+        for broker in scarce:
+            left[broker] = left[broker] - move.size if fits else -1
+    return tuple(chosen)
+
+
+def tight(moves: Iterable[Move], room: Mapping[int, int]) -> tuple[int, ...]:
+    """The brokers without room for all their new replicas at once, of those that tell their room."""
+    gets: Counter[int] = Counter()
+    for move in moves:
+        gets.update(dict.fromkeys(move.added, move.size))
+    return tuple(broker for broker, count in sorted(gets.items()) if count > room.get(broker, count))
+
+
+def in_room(moves: Sequence[Move], room: Mapping[int, int]) -> tuple[Move, ...] | Refused:
+    """The moves in an order in which each broker has room, while old copies go as moves end. A broker that
+    does not tell its room limits nothing."""
+    brokers = {broker for move in moves for broker in (*move.before, *move.after)}
+    endless = sum(move.bytes for move in moves)
+    cluster = Placed.of((Broker(id, "", room.get(id, endless)) for id in brokers), ())
+    ordered = in_order(cluster, moves)
+    if isinstance(ordered, Refused):
+        return ordered
+    by_name = {move.name: move for move in moves}
+    return tuple(by_name[move.name] for move in ordered)
 
 
 def copied(moves: Iterable[Move], way: Way = Way.FORWARD) -> dict[int, tuple[int, int]]:
@@ -247,24 +285,24 @@ def _stale(c: Context, found: Cluster, flown: Collection[Name]) -> Finding:
 
 
 def _room(moves: Sequence[Move], room: Mapping[int, int]) -> Finding:
-    """The run does not wait for old copies to go, so all new ones must have room beside them."""
-    gets: Counter[int] = Counter()
-    for move in moves:
-        gets.update(dict.fromkeys(move.added, move.size))
-    full = [
-        f"broker {broker} gets {gib(count)} and has {gib(room[broker])} free"
-        for broker, count in sorted(gets.items())
-        if broker in room and count > room[broker]
-    ]
-    silent = sorted(set(gets) - set(room))
-    seen = f"not told by broker{'s' * (len(silent) > 1)} {few(map(str, silent))}" if silent else "it has"
+    """A new replica needs its room beside the old one. Moves to a broker without room for all of its new
+    replicas wait until moves before them have ended."""
+    ordered = in_room(moves, room)
+    full = [reason.text for reason in ordered.reasons] if isinstance(ordered, Refused) else []
+    silent = sorted({broker for move in moves for broker in move.added} - set(room))
+    short = tight(moves, room)
+    seen = f"not told by broker{'s' * (len(silent) > 1)} {few(map(str, silent))}" if silent else "at once"
+    if short:
+        told = few(map(str, short))
+        seen = f"one after the other; moves to brokers {told} wait until old copies are gone"
+        seen += f"; not told by brokers {few(map(str, silent))}" if silent else ""
     return claim(
         "reassign.room",
-        "every broker has room for all its new replicas at once",
+        "every broker has room for its new replicas",
         False if full else None if silent else True,
         seen=few(full) if full else seen,
         needed="free bytes on the log directories, which brokers tell from Kafka 3.3 on",
-        moves=("make the plan in parts", "look at the disks by df"),
+        moves=("free room on these brokers", "make another plan", "look at the disks by df"),
         severity=Severity.BLOCK if full else Severity.WARN,
     )
 
@@ -422,7 +460,7 @@ MEANINGS = meanings(
     it since. To do: Make the plan again.
 
     reassign.room: A broker has no room for its new replicas, or does not tell. Cause: The disk is full, or
-    Kafka is older than 3.3. To do: Make the plan in parts, or look at the disks by df.
+    Kafka is older than 3.3. To do: Free room, make another plan, or look at the disks by df.
 
     reassign.log-dirs: A log directory of the plan cannot take its replica, or its broker does not tell.
     Cause: The broker has no such directory, or moves the replica already. To do: Make the plan again.

@@ -14,7 +14,7 @@ from tests.unit.engine_world import TinyClock
 from tests.unit.reassign_world import ID, ReassignLook, ReassignWorld, plan, world
 from zkmigrate.cli.main import cli
 from zkmigrate.errors import InventoryError
-from zkmigrate.inventory.inventory import Inventory, digest, load
+from zkmigrate.inventory.inventory import Door, Inventory, digest, load
 from zkmigrate.model.change import AlterBrokerConfig, Change, ClusterChange, Outcome
 from zkmigrate.model.step import Way
 from zkmigrate.placement import maps
@@ -91,6 +91,13 @@ def test_log_directories_that_are_none_are_refused_by_name(tmp_path: Path, dirs:
     with pytest.raises(InventoryError) as caught:
         loaded(tmp_path, content=PLAN.replace("[4,2]", f'[4,2],"log_dirs":{dirs}'))
     assert f"plan.json: partitions[0] (topic t0, partition 0).log_dirs: {told}" in str(caught.value)
+
+
+def test_zookeeper_servers_of_the_section_can_be_asked(tmp_path: Path) -> None:
+    made = loaded(tmp_path, FILE + "  zookeeper: ['10.0.0.9:2181']\n")
+    assert made.doors == {"10.0.0.9:2181": Door("10.0.0.9", 2181)}
+    with pytest.raises(InventoryError, match="needed ADDRESS:PORT of ZooKeeper servers"):
+        loaded(tmp_path, FILE + "  zookeeper: ['10.0.0.9']\n")
 
 
 def test_a_plan_that_is_not_there_is_named(tmp_path: Path) -> None:
