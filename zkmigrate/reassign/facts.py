@@ -100,8 +100,8 @@ class Originals(Recorded):
 @dataclass(frozen=True)
 class Stragglers(Recorded):
     """Moves that a run adds to those that it recorded before its first change. found: the throttle lists of
-    their topics before that, as in :class:`zkmigrate.reassign.throttle.Throttles`. planned_at: the time of
-    the record that they are added to; after a way back another one follows."""
+    their topics before that, as in :class:`zkmigrate.reassign.throttle.Throttles`. planned_at: when the moves
+    were planned to which they are added; after a way back others follow."""
 
     step: ClassVar[str] = "sweep"
 
@@ -110,10 +110,13 @@ class Stragglers(Recorded):
     planned_at: float = 0.0
 
 
+@dataclass(frozen=True)
 class LateStragglers(Stragglers):
-    """The same, of the step that stops brokers."""
+    """The same, of the step that stops brokers. stopped: their hosts, in the order of the stops."""
 
     step: ClassVar[str] = "stop"
+
+    stopped: tuple[str, ...] = ()
 
 
 def added(record: Originals | None, records: Records) -> tuple[Stragglers, ...]:
