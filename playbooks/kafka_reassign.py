@@ -16,6 +16,7 @@ from zkmigrate.reassign.section import ReassignInventory
 from zkmigrate.reassign.throttle_step import ThrottleStep
 from zkmigrate.reassign.unthrottle_step import UnthrottleStep
 from zkmigrate.reassign.verify_step import VerifyStep
+from zkmigrate.reassign.way_back import way_back
 
 PLAYBOOK = Playbook(
     id="kafka_reassign",
@@ -45,5 +46,6 @@ PLAYBOOK = Playbook(
     ),
     sampling=(BROKERS,),
     clusters={KAFKA: "zkmigrate.kafka.clients.admin:alterer"},
+    files=way_back,
     foreseen=foreseen,
 )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from playbooks.kafka_reassign import PLAYBOOK
 from tests.unit.engine_world import PointDisk, Points, TinyClock, TinyConfirm, TinyLock
@@ -40,15 +40,20 @@ from zkmigrate.model.look import (
     LogDirs,
     Look,
     PartitionState,
+    Pulse,
     ReplicaLog,
     Settings,
     TopicPartitions,
     TopicSetting,
 )
+from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.sampling import Body
 from zkmigrate.moves.world.topics import TopicQuestions, TopicWorld
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign.section import Dirs, Reassign, ReassignInventory, Sets
 from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, INSIDE_RATE, LEADER_LIST, LEADER_RATE
+
+T = TypeVar("T")
 
 ID = "A" * 22
 BROKERS = (1, 2, 3, 4, 5)
@@ -81,6 +86,41 @@ class Held:
     size: int
 
 
+def _nothing(_at: float) -> float:
+    return 0.0
+
+
+@dataclass
+class Machine:
+    """A broker's host. clients: bytes per second that clients send, and that they receive, at a time. busy:
+    the share of the time that its disk works. blind: it answers no command. canary_ms: how long the canary's
+    records take; None without one. at: when its counters were last moved on; sent, received, busy_ms: they.
+    """
+
+    clients: Callable[[float], float] = _nothing
+    busy: Callable[[float], float] = _nothing
+    blind: Callable[[float], float] = _nothing
+    canary_ms: Callable[[float], float] | None = None
+    at: float = 0.0
+    sent: int = 0
+    received: int = 0
+    busy_ms: float = 0.0
+
+    def text(self, now: float) -> str:
+        """Its /proc."""
+        moved = self.clients(now) * (now - self.at)
+        self.sent, self.received = round(self.sent + moved), round(self.received + moved)
+        self.busy_ms += self.busy(now) * (now - self.at) * 1000
+        self.at = now
+        return (
+            f"==> /proc/uptime <==\n{now:.2f} 0.00\n"
+            f"==> /proc/diskstats <==\n 8 0 sda 0 0 0 0 0 0 0 0 0 {round(self.busy_ms)} 0\n"
+            "==> /proc/self/mountinfo <==\n1 0 8:0 / / rw - ext4 /dev/sda rw\n"
+            f"==> /proc/net/dev <==\n eth0: {self.received} 0 0 0 0 0 0 0 {self.sent} 0 0 0 0 0 0 0\n"
+            "==> /proc/net/route <==\nIface\neth0 00000000 0 1 0 0 0 00000000 0 0 0\n"
+        )
+
+
 @dataclass
 class ReassignWorld(TopicWorld):
     """The cluster. It remembers no change: what came of one is told by a look alone.
@@ -96,6 +136,7 @@ class ReassignWorld(TopicWorld):
     directories of brokers with more than one. places: where replicas are, if not in the first one.
     remembered: where a replica that is still to come is to be. futures: what is being copied from directory
     to directory: where to, and how many bytes are there. twice: bytes that were copied so.
+    hosts: of the brokers, by id. grows: bytes that clients write to a partition in a second.
     """
 
     held: dict[Name, Held] = field(default_factory=dict)
@@ -113,6 +154,8 @@ class ReassignWorld(TopicWorld):
     refuses_moves: Callable[[ReassignPartition], str] = lambda _change: ""
     old: bool = False
     usable: dict[int, int] = field(default_factory=dict)
+    hosts: dict[int, Machine] = field(default_factory=lambda: {id: Machine() for id in BROKERS})
+    grows: dict[Name, int] = field(default_factory=dict)
     shown: dict[Name, tuple[int, PartitionState]] = field(default_factory=dict)
     dirs: dict[int, tuple[str, ...]] = field(default_factory=dict)
     places: dict[tuple[int, Name], str] = field(default_factory=dict)
@@ -135,6 +178,7 @@ class ReassignWorld(TopicWorld):
             "replaced",
             "shown",
             "rates_shown",
+            "hosts",
             "places",
             "remembered",
             "futures",
@@ -316,8 +360,12 @@ class ReassignWorld(TopicWorld):
                 if min(out, into) > UNLIMITED // 2:
                     self.unthrottled += step
                 flight.copied[broker] += step
+                self.hosts[held.leader].sent += step
+                self.hosts[broker].received += step
                 sends[held.leader] -= step
                 gets[broker] -= step
+        for name, bytes_s in self.grows.items():
+            self.held[name].size += int(bytes_s * TICK_S)
         for (id, name), future in list(self.futures.items()):
             if id in self.down | self.hung:
                 continue
@@ -485,7 +533,7 @@ def plan(cluster: ReassignWorld) -> dict[Name, tuple[int, ...]]:
 
 
 def inventory(
-    sets: Sets, back: Sets | None = None, dirs: Dirs | None = None, **section: int
+    sets: Sets, back: Sets | None = None, dirs: Dirs | None = None, **section: object
 ) -> ReassignInventory:
     given = {"plan": "plan.json", "throttle_bytes_s": RATE, "in_flight": 3, "per_broker": 2, **section}
     brokers = tuple(Broker(name=f"broker{n}", address=f"10.0.0.2{n}", id=n) for n in BROKERS)
@@ -500,7 +548,7 @@ def inventory(
 
 @dataclass(frozen=True)
 class ReassignLook(TopicQuestions):
-    """A look at nothing but a cluster."""
+    """A look at a cluster, and at the load of its brokers' hosts."""
 
     world: ReassignWorld
     clock: TinyClock
@@ -514,6 +562,22 @@ class ReassignLook(TopicQuestions):
 
     def wall(self) -> float:
         return self.clock.wall()
+
+    def load_counters(self, host: str) -> Reading[str]:
+        one = self.world.hosts[int(host.removeprefix("broker"))]
+        if one.blind(self.now()):
+            return Unknown("unreachable", f"{host} does not answer")
+        return Seen(one.text(self.now()))
+
+    def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
+        return {host: ask(host) for host in hosts}
+
+    def produced(self) -> Mapping[str, Sequence[Pulse]]:
+        return {
+            f"broker{id}": (Pulse(0.0, took_s=one.canary_ms(self.now()) / 1000),)
+            for id, one in self.world.hosts.items()
+            if one.canary_ms is not None
+        }
 
 
 @dataclass
@@ -529,10 +593,16 @@ class Desk:
     before_change: Callable[[Change], None] = lambda _change: None
     after_change: Callable[[Change], None] = lambda _change: None
     holds: HoldPort = field(default_factory=HoldPort)
+    noted: list[tuple[float, Body]] = field(default_factory=list)
+    playbook: ClassVar[Playbook] = PLAYBOOK
 
     def __post_init__(self) -> None:
         self.points = Points()
         self.first = self.cluster.copy()
+
+    def look(self) -> Look:
+        """What a process sees."""
+        return cast(Look, ReassignLook(self.cluster, self.clock))
 
     @property
     def home(self) -> bool:
@@ -586,10 +656,10 @@ class Desk:
         there = (self.run_dir / NAME).exists()
         journal = (Journal.open if there else Journal.create)(self.run_dir, self.clock.wall, disk)
         if not journal.history.run:
-            body = {"run": "r-1", "playbook": PLAYBOOK.id, "inventory": "0", "plan": "0"}
+            body = {"run": "r-1", "playbook": self.playbook.id, "inventory": "0", "plan": "0"}
             journal.append("begin", body)
         ports = Ports(
-            look=cast(Look, ReassignLook(self.cluster, self.clock)),
+            look=self.look(),
             apply=self._apply,
             clock=self.clock,
             confirm=self.confirm,
@@ -598,9 +668,10 @@ class Desk:
             emit=self.seen.append,
             holds=self.holds,
             overrides=ThrottleFile(self.run_dir).read,
+            note=lambda _kind, body: self.noted.append((self.clock.now(), body)),
         )
         try:
-            return act(Walk(PLAYBOOK, self.inventory, journal, ports))
+            return act(Walk(self.playbook, self.inventory, journal, ports))
         finally:
             journal.close()
 

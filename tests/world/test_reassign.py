@@ -32,6 +32,7 @@ from zkmigrate.model.change import (
 )
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.step import Way
+from zkmigrate.placement import maps
 from zkmigrate.reassign.hours import Hours, closed
 from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, LEADER_LIST, LEADER_RATE
 from zkmigrate.throttle.values import Overrides
@@ -163,6 +164,50 @@ def test_only_partitions_with_another_preferred_leader_are_elected(tmp_path: Pat
             assert held.leader == held.replicas[0]
     assert made.cluster.held["t2", 3].leader == 1, "its second replica led it, and its first one stays"
     assert ("t0", 1) in elected, "its order has changed"
+
+
+def way_back(made: Desk) -> dict[tuple[str, int], tuple[int, ...]]:
+    return maps.parse((made.run_dir / "way-back.json").read_bytes(), "way-back.json")
+
+
+def test_the_way_back_is_a_file_for_kafkas_own_tool_before_the_first_change(tmp_path: Path) -> None:
+    """U1."""
+    made = desk(tmp_path, 16)
+    seen: list[object] = []
+    made.before_change = at(1, AlterBrokerConfig, lambda: seen.append(way_back(made)))
+    assert made.process(forward).code == 0
+    moved = [name for name in made.first.held if name not in done(made)]
+    assert seen == [{name: made.first.held[name].replicas for name in moved}]
+    assert list(way_back(made)) == moved[::-1], "the last move first"
+    assert made.process(back).code == 0
+    told = [e.text for e in made.seen if isinstance(e, events.Noted) and "way-back.json takes" in e.text]
+    assert len(told) == 2, "named once by each process"
+    assert told[0].startswith(f"{made.run_dir / 'way-back.json'} takes 14 partitions back without zkmigrate")
+
+
+def test_nothing_is_sent_where_the_file_of_the_way_back_cannot_be_written(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    assert made.process(lambda walk: walk.forward(until="preflight")).code == 0
+    (made.run_dir / "way-back.json").mkdir()
+    ended = made.process(resume)
+    assert (ended.code != 0, "cannot write" in ended.message, made.cluster.made) == (True, True, [])
+    (made.run_dir / "way-back.json").rmdir()
+    assert made.process(resume).code == 0
+
+
+def test_a_broker_that_is_gone_is_not_named_on_the_way_back(tmp_path: Path) -> None:
+    """Kafka's tool would refuse the whole file."""
+    made = desk(tmp_path)
+    made.cluster.down = {3}
+    for held in made.cluster.held.values():
+        held.isr = tuple(id for id in held.isr if id != 3)
+        held.leader = held.isr[0]
+    name = "t0", 1
+    made.inventory = inventory({name: (2, 4), ("t0", 0): (4, 2)})
+    assert made.process(forward).code == 0
+    assert way_back(made) == {("t0", 0): (1, 2)}
+    [told] = [e.text for e in made.seen if isinstance(e, events.Noted) and "way-back.json takes" in e.text]
+    assert told.endswith("It leaves out 1 with a replica on brokers that are gone")
 
 
 # --- killed, lost, late --------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from zkmigrate.engine.run import Walk
 from zkmigrate.model.change import AlterBrokerConfig, PlaceReplica, ReassignPartition
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.step import Way
+from zkmigrate.placement.check import log_dirs_of
 from zkmigrate.reassign.throttle import INSIDE_RATE
 
 SIZE = 3_000_000
@@ -47,6 +48,9 @@ def test_replicas_are_copied_straight_into_the_directories_of_the_plan_and_back(
     assert len(inside(made)) == 5
     assert made.cluster.twice == SIZE * 5, "only those that stay on their broker"
     assert made.cluster.unthrottled == 0
+    written = log_dirs_of((made.run_dir / "way-back.json").read_text())
+    assert written["t0", 0] == ("/d1", "any"), "broker 1 loses its copy, and the plan leaves that of 2"
+    assert written["t1", 2] == ("/d1", "any")
     assert made.cluster.place(2, ("t0", 0)) == "/d1", "left to Kafka: it stays"
     assert found(made, "reassign.verified").seen == "7 partitions"
     assert "; and 15,000,000 bytes between directories of brokers" in found(made, "reassign.bytes").seen

@@ -288,6 +288,7 @@ class Walk:
             self._obey(answer, at.stage)
         self._hold_before(at)  # asked for while the question was open
         self._hooks.before_window(at)
+        self._log.keep_files()
         self._log.begun(at, lambda: self._progress_of(at, self.history.last_wave(at.id, at.way)))
         return True
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from typing import ClassVar
 
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.facts.placed import by_topic
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import InFlight, LogDir, Look, PartitionState, TopicPartitions
@@ -71,11 +72,21 @@ class Move(Reassignment):
 
 @dataclass(frozen=True)
 class Originals(Recorded):
-    """moves: in the order of the plan, without the partitions that had their new set already."""
+    """moves: in the order of the plan, without the partitions that had their new set already. gone: brokers
+    of the sets before that were down. others: what another hand moved then, to be throttled along. at: the
+    seconds since the epoch at which they were planned, where a run plans them."""
 
     step: ClassVar[str] = "originals"
 
     moves: tuple[Move, ...]
+    gone: tuple[int, ...] = ()
+    others: tuple[Move, ...] = ()
+    at: float = 0.0
+
+    @property
+    def throttled(self) -> tuple[Move, ...]:
+        """All that the throttle is for."""
+        return (*self.moves, *self.others)
 
     @cached_property
     def by_target(self) -> Mapping[str, Move]:
@@ -86,25 +97,34 @@ class Originals(Recorded):
 @dataclass(frozen=True)
 class Stragglers(Recorded):
     """Moves that a run adds to those that it recorded before its first change. found: the throttle lists of
-    their topics before that, as in :class:`zkmigrate.reassign.throttle.Throttles`."""
+    their topics before that, as in :class:`zkmigrate.reassign.throttle.Throttles`. planned_at: the time of
+    the record that they are added to; after a way back another one follows."""
 
-    step: ClassVar[str] = "empty"
+    step: ClassVar[str] = "sweep"
 
     moves: tuple[Move, ...] = ()
     found: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    planned_at: float = 0.0
 
 
 class LateStragglers(Stragglers):
     """The same, of the step that stops brokers."""
 
-    step: ClassVar[str] = "stopped"
+    step: ClassVar[str] = "stop"
+
+
+def added(record: Originals | None, records: Records) -> tuple[Stragglers, ...]:
+    """What a run added to these moves."""
+    bodies = ((kind, records.get(kind.step)) for kind in (Stragglers, LateStragglers))
+    every = (recorded(kind, body, "") for kind, body in bodies if body)
+    return tuple(one for one in every if record is not None and one.planned_at == record.at)
 
 
 def stragglers(c: Context) -> Stragglers:
-    """All that a run added."""
-    added = [record for kind in (Stragglers, LateStragglers) if (record := known(kind, c)) is not None]
-    found = {target: own for record in added for target, own in record.found.items()}
-    return Stragglers(tuple(move for record in added for move in record.moves), found)
+    """All that a run added to its present moves."""
+    every = added(planned(c), c.records)
+    found = {target: own for record in every for target, own in record.found.items()}
+    return Stragglers(tuple(move for record in every for move in record.moves), found)
 
 
 def planned(c: Context) -> Originals | None:
@@ -114,8 +134,8 @@ def planned(c: Context) -> Originals | None:
 
 def originals(c: Context) -> Originals | None:
     """All moves of this run, also those that it added; None where the journal does not hold them."""
-    record, added = planned(c), stragglers(c).moves
-    return record if record is None or not added else Originals((*record.moves, *added))
+    record, more = planned(c), stragglers(c).moves
+    return record if record is None or not more else replace(record, moves=(*record.moves, *more))
 
 
 def to_move(_inventory: Inventory, records: Records) -> tuple[str, ...]:
@@ -309,6 +329,24 @@ class FirstLook:
         )
         return tuple(move for move in made if move.before != move.after or move.inside)
 
+    def of_others(self, names: Collection[Name]) -> tuple[Move, ...]:
+        """What is in flight elsewhere. names: the partitions of the plan."""
+        partitions = self.cluster.partitions
+        return tuple(
+            Move(*name, before, flight.target, self.sizes.get(name, 0), partitions[name].leader)
+            for name, flight in self.cluster.flights.items()
+            if name not in names and name in partitions
+            for before in (tuple(broker for broker in flight.replicas if broker not in flight.adding),)
+        )
+
+    def awaited(self, others: str, names: Collection[Name]) -> Flights:
+        """The reassignments of another hand that must end before the run records what is there. others: what
+        the inventory wants. names: the partitions of the plan, whose sets nobody else may change."""
+        flights = self.cluster.flights
+        if others == "take":
+            return {name: flight for name, flight in flights.items() if name in names}
+        return flights if others == "wait" else {}
+
     def _move(self, state: PartitionState, after: tuple[int, ...], named: tuple[str, ...]) -> Move:
         name, before = (state.topic, state.partition), state.replicas
         dirs = tuple("" if path == ANY else path for path in named)
@@ -326,7 +364,7 @@ class FirstLook:
         return path if len(self.disks.paths.get(broker, ())) > 1 and nameable(name) else ""
 
 
-def to_make(c: Context, first: FirstLook) -> tuple[Move, ...]:
+def unmade(c: Context, first: FirstLook) -> tuple[Move, ...]:
     """The moves of the run's plan that are not made yet."""
     plan = wanted(c.inventory)
     return first.moves(plan.sets, plan.dirs)
@@ -363,10 +401,8 @@ def placed(look: Look, moves: Iterable[Move], alive: Collection[int], way: Way) 
 
 def disks(look: Look, brokers: Iterable[int], names: Iterable[Name]) -> Disks:
     """Look at the disks of these brokers, and there at the replicas of these partitions."""
-    by_topic: dict[str, list[int]] = {}
-    for topic, number in names:
-        by_topic.setdefault(topic, []).append(number)
-    told = look.log_dirs(KAFKA, tuple(brokers), by_topic) if by_topic else Absent("partitions")
+    numbers = by_topic(names)
+    told = look.log_dirs(KAFKA, tuple(brokers), numbers) if numbers else Absent("partitions")
     if not isinstance(told, Seen):
         return Disks({}, {})
     usable = {

@@ -12,11 +12,12 @@ which the plan rests are there.
 
 from __future__ import annotations
 
+from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Done, Reads, Verdict
 from zkmigrate.placement.cluster import Name
-from zkmigrate.reassign.facts import Disks, FirstLook, Move, cluster, disks, section, to_make, wanted
+from zkmigrate.reassign.facts import Disks, FirstLook, Move, described, disks, section, unmade, wanted
 from zkmigrate.reassign.rules import before, copied, gib, seconds
 from zkmigrate.reassign.throttle import choosing, involved, listed, read, values
 
@@ -24,13 +25,16 @@ from zkmigrate.reassign.throttle import choosing, involved, listed, read, values
 def first_look(c: Context, look: Look) -> FirstLook:
     """Look at every partition of the plan, its size, and the throttles there."""
     sets, dirs = wanted(c.inventory).sets, wanted(c.inventory).dirs
-    found = cluster(look, sets)
+    in_flight = look.reassignments(KAFKA)
+    others = in_flight.value if isinstance(in_flight, Seen) else {}
+    found = described(look, in_flight, (*sets, *others))
     if found.unheard is not None or not isinstance(found.seen, Seen):
         return FirstLook(found, {}, (), Disks({}, {}))
     moves = FirstLook(found, {}, (), Disks({}, {})).moves(sets, dirs)
     alive = found.seen.value.brokers
-    brokers = sorted({b for move in moves for b in (*move.before, *move.added) if b in alive})
-    told = disks(look, brokers, [move.name for move in moves])
+    holding = {b for move in moves for b in (*move.before, *move.added)}
+    holding |= {b for flight in others.values() for b in flight.replicas}
+    told = disks(look, sorted(holding & alive), [*(move.name for move in moves), *others])
     largest: dict[Name, int] = {}
     for (_, name), size in told.sizes.items():
         largest[name] = max(size, largest.get(name, 0))
@@ -42,15 +46,14 @@ def first_look(c: Context, look: Look) -> FirstLook:
     return FirstLook(found, largest, words, told)
 
 
-def of_plan(c: Context, look: Look) -> tuple[tuple[Move, ...], Disks]:
-    """The moves of the plan that are not made yet, and where their replicas are."""
-    first = first_look(c, look)
-    return to_make(c, first), first.disks
+def of_plan(c: Context, look: Look) -> tuple[Move, ...]:
+    """The moves of the plan that are not made yet."""
+    return unmade(c, first_look(c, look))
 
 
 def foreseen(c: Context, look: Look) -> tuple[str, ...]:
     """What ``plan`` says of the whole run: what each broker copies, and how long that takes at least."""
-    moves, _ = of_plan(c, look)
+    moves = of_plan(c, look)
     rate = section(c.inventory).throttle_bytes_s
     brokers = tuple(
         f"  broker {broker}: {gib(to)} in, {gib(of)} out"

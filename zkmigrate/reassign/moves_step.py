@@ -60,8 +60,9 @@ _RATE = "rate:"
 class MovesFacts:
     """plan: the moves of the run. found: what brokers tell about ``looked``. copied: bytes of the replicas
     that are being added, by broker and partition. whole: these are all moves of the run. disks: where the
-    replicas are whose directories are named. rates: of the throttle; None where there is none. wall: when it
-    was looked, seconds since the epoch."""
+    replicas are whose directories are named. rates: of the throttle; None where there is none. taken: moves
+    of another hand that are in flight and throttled along. wall: when it was looked, seconds since the
+    epoch."""
 
     plan: Originals | None
     found: Cluster | None
@@ -70,6 +71,7 @@ class MovesFacts:
     whole: bool
     disks: Disks
     rates: RatesInForce | None = None
+    taken: tuple[Move, ...] = ()
     wall: float = 0.0
 
     def stands(self, way: Way) -> Stands:
@@ -86,12 +88,12 @@ class MovesStep(Step[MovesFacts]):
     def __init__(
         self,
         moves: Callable[[Context], Originals | None] = planned,
-        foresee: Callable[[Context, Look], tuple[tuple[Move, ...], Disks]] = of_plan,
+        foresee: Callable[[Context, Look], tuple[Move, ...]] = of_plan,
         *,
         sets_rates: bool = True,
     ) -> None:
-        """moves: those that it makes. foresee: what they will be, and where their replicas are, before
-        they are recorded. sets_rates: it also gives brokers the rates that an operator wants."""
+        """moves: those that it makes. foresee: what they will be, before they are recorded. sets_rates: it
+        also gives brokers the rates that an operator wants."""
         self._moves, self._foresee, self._sets_rates = moves, foresee, sets_rates
 
     def observe(self, c: Context, look: Look) -> MovesFacts:
@@ -111,18 +113,20 @@ class MovesStep(Step[MovesFacts]):
         down = c.kept.get("down", frozenset())
         ready = [move for move in pending if down.isdisjoint(goal(move, c.way))] or pending
         starting = next_moves(section(c.inventory), flying, ready, c.way)
-        whole = not left
+        taken = tuple(move for move in plan.others if move.name in flights and c.way is Way.FORWARD)
+        whole = not left and not taken
         looked = moves if whole else tuple({m.name: m for m in (*sent, *flying, *starting)}.values())
-        found = facts.described(look, in_flight, (move.name for move in looked))
-        adding = {broker for move in flying for broker in flights[move.name].adding}
-        copied = facts.disks(look, sorted(adding), (move.name for move in flying)).sizes if adding else {}
+        found = facts.described(look, in_flight, (move.name for move in (*looked, *taken)))
+        copying = (*flying, *taken)
+        adding = {broker for move in copying for broker in flights[move.name].adding}
+        copied = facts.disks(look, sorted(adding), (move.name for move in copying)).sizes if adding else {}
         mine = {(b, name): size for (b, name), size in copied.items() if b in flights[name].adding}
-        begun = frozenset(move.name for move in moves if move.name in flights or not _pending(c, move))
-        copying = Copying(plan.moves, flying, starting, begun, found)
-        rates = rates_in_force(c, look, copying) if self._sets_rates else None
         disks = facts.placed(look, looked, found.alive, c.way)
         mine |= {at: size for at, (_, size) in disks.futures.items()}
-        return MovesFacts(plan, found, looked, mine, whole, disks, rates, look.wall())
+        begun = frozenset(move.name for move in moves if move.name in flights or not _pending(c, move))
+        load = Copying(plan.moves, flying, starting, begun, found)
+        rates = rates_in_force(c, look, load) if self._sets_rates else None
+        return MovesFacts(plan, found, looked, mine, whole, disks, rates, taken, look.wall())
 
     def check(self, c: Context, f: MovesFacts) -> Verdict:
         return keeping_control(c, f.rates, self._verdict(c, f))
@@ -155,8 +159,8 @@ class MovesStep(Step[MovesFacts]):
         flying = stands.at(Stand.MOVING, Stand.INSIDE)
         here = [move for move in todo if f.found.alive.issuperset(goal(move, c.way))]
         behind = stands.at(Stand.BEHIND, Stand.UNTOLD)
-        if c.over and todo and not (flying or behind):
-            return Ready((todo[0].target,))  # in place of which the run ends
+        if c.over and (todo or f.taken) and not (flying or behind):
+            return Ready(tuple(move.target for move in f.plan.moves[:1]))  # in place of which the run ends
         withheld = c.over or (f.rates.withheld if f.rates and todo else ())
         shut = _closed(c, f) if todo else None
         if not withheld and not shut and (chosen := next_moves(section(c.inventory), flying, here, c.way)):
@@ -170,7 +174,7 @@ class MovesStep(Step[MovesFacts]):
             return Blocked((_changed(f, odd),))
         settling = unsettled and looks < LOOKS
         if flying or todo or settling or behind or not f.whole:
-            at_end = not (flying or settling or todo)
+            at_end = not (flying or settling or todo or f.taken)
             return self._wait(c, f, stands, looks + 1 if unsettled else 0, at_end=at_end)
         return Done((_moved(c, stands), *(f.rates.found if f.rates else ())))
 
@@ -212,8 +216,9 @@ class MovesStep(Step[MovesFacts]):
         return _towards(f, move, Way.BACK)
 
     def forecast(self, c: Context, look: Look) -> Forecast[MovesFacts]:
-        moves, disks = self._foresee(c, look)
-        seen = MovesFacts(Originals(moves), None, (), {}, False, disks)
+        moves = self._foresee(c, look)
+        held = {(b, move.name): path for move in moves for b, path in move.paths(Way.BACK).items()}
+        seen = MovesFacts(Originals(moves), None, (), {}, False, Disks({}, {}, held))
         return Forecast(seen, tuple(move.target for move in moves))
 
 
@@ -323,7 +328,8 @@ def _progress(
     assert f.found is not None
     every = f.plan.moves
     left = [move for move in every if move.name not in finished]
-    copied = sum(f.copied.values())
+    taken = {move.name for move in f.taken}
+    copied = sum(size for (_, name), size in f.copied.items() if name not in taken)
     in_all = sum(move.bytes + move.size * len(move.inside) for move in left)
     bytes_left = max(0, in_all - copied)
     rates = f.rates.wanted.values() if f.rates else ()
@@ -332,6 +338,10 @@ def _progress(
     told = [_copy(f, move, broker) for move in flying for broker in _missing(f, move)]
     told += [_inside(f, move, *at) for move in flying for at in move.paths(c.way).items()]
     told = [words for words in told if words]
+    told += [f"of another hand: {_copy(f, move, broker)}" for move in f.taken for broker in _missing(f, move)]
+    known = {move.name for move in (*every, *f.plan.others)}
+    if new := [f"{topic}-{number}" for topic, number in f.found.flights if (topic, number) not in known]:
+        told.append(f"begun by another hand since, and not throttled: {few(new)}")
     words = f"{len(every) - len(left):,} of {len(every):,} partitions; {gib(bytes_left)} left"
     words += f", about {time_left:,.0f} s at the throttle" if bytes_left else ""
     words += f"; {shut.words}" if shut else "; --until has come: no new move" if c.over else ""

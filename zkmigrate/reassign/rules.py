@@ -12,7 +12,7 @@ from zkmigrate.model.look import InFlight, PartitionState
 from zkmigrate.model.step import Context, Way
 from zkmigrate.placement.cluster import Name
 from zkmigrate.placement.log_dirs import nameable
-from zkmigrate.reassign.facts import Cluster, Disks, FirstLook, Move, section, to_make, wanted
+from zkmigrate.reassign.facts import Cluster, Disks, FirstLook, Move, section, unmade, wanted
 from zkmigrate.reassign.section import Pace
 
 AGAIN = "resume"
@@ -94,10 +94,10 @@ def gib(count: int) -> str:
 def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
     """The findings before the first change."""
     if isinstance(f.cluster.in_flight, Absent):
-        return (_too_old(),)
+        return (too_old(),)
     missing = f.cluster.unheard
     if missing is not None or not isinstance(f.cluster.seen, Seen):
-        return (_unheard(missing),)
+        return (unheard(missing),)
     seen = f.cluster.seen.value
     id = c.inventory.kafka.cluster_id
     same = claim(
@@ -108,17 +108,19 @@ def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
         needed=id,
         moves=("check which cluster has the addresses under kafka.brokers",),
     )
-    moves = to_make(c, f)
+    mode, names = wanted(c.inventory).reassign.others, wanted(c.inventory).sets
+    flown = f.awaited(mode, names)  # what is in flight now is checked again once it has ended
+    moves = tuple(move for move in unmade(c, f) if move.name not in flown)
     return (
         same,
         _known(c, f.cluster),
         _alive(moves, seen.brokers),
-        foreign(f.cluster.flights),
-        *_in_sync(moves, f.cluster.partitions),
-        _stale(c, f.cluster),
+        _others(f.cluster.flights, mode),
+        *in_sync(moves, f.cluster.partitions),
+        _stale(c, f.cluster, flown),
         _room(moves, f.disks.room),
         *_log_dirs(moves, f.disks),
-        *_remarks(c, f, moves),
+        *_remarks(c, f, unmade(c, f)),
     )
 
 
@@ -151,21 +153,42 @@ def _alive(moves: Sequence[Move], brokers: Collection[int]) -> Finding:
     )
 
 
+def _flying(flights: Mapping[Name, InFlight]) -> tuple[str, ...]:
+    return tuple(f"{t}-{n} to {','.join(map(str, flight.target))}" for (t, n), flight in flights.items())
+
+
 def foreign(flights: Mapping[Name, InFlight]) -> Finding:
     """Whether nobody else reassigns."""
-    named = (f"{t}-{n} to {','.join(map(str, flight.target))}" for (t, n), flight in flights.items())
     return claim(
         "reassign.foreign",
         "no other reassignment is in flight",
         not flights,
-        seen=f"{len(flights):,} in flight: {few(named)}" if flights else "none",
+        seen=f"{len(flights):,} in flight: {few(_flying(flights))}" if flights else "none",
         needed="none: Kafka silently replaces the target of a partition in flight",
-        moves=("let it end, then resume", "cancel it with the tool that began it"),
+        moves=("let it end, then resume", "cancel it with the tool that began it", "set reassign.others"),
     )
 
 
-def _in_sync(moves: Sequence[Move], partitions: Mapping[Name, PartitionState]) -> tuple[Finding, ...]:
-    """A replica that the plan drops need not be in sync: that may be why the plan drops it."""
+def _others(flights: Mapping[Name, InFlight], mode: str) -> Finding:
+    """What the run does about reassignments of another hand."""
+    if mode == "refuse" or not flights:
+        return foreign(flights)
+    then = {
+        "wait": "the run waits for their end before its first change",
+        "take": "the run throttles them, tells their progress, and waits for those on partitions of the plan",
+    }
+    return claim(
+        "reassign.others",
+        "what another hand moves is left to it",
+        True,
+        seen=f"{few(_flying(flights))}; {then[mode]}",
+        severity=Severity.INFO,
+    )
+
+
+def in_sync(moves: Sequence[Move], partitions: Mapping[Name, PartitionState]) -> tuple[Finding, ...]:
+    """Whether partitions that move have a leader, and what stays is in sync. A replica that the plan drops
+    need not be in sync: that may be why the plan drops it."""
     states = [(move, partitions[move.name]) for move in moves]
     offline = [move.target for move, state in states if state.leader < 0]
     behind = [
@@ -193,13 +216,15 @@ def _in_sync(moves: Sequence[Move], partitions: Mapping[Name, PartitionState]) -
     )
 
 
-def _stale(c: Context, found: Cluster) -> Finding:
-    """Whether the sets on which the plan rests are still there; a partition with its new set is done."""
+def _stale(c: Context, found: Cluster, flown: Collection[Name]) -> Finding:
+    """Whether the sets on which the plan rests are still there; a partition with its new set is done. flown:
+    partitions that are in flight."""
     inventory = wanted(c.inventory)
     odd = [
         f"{topic}-{number} has {','.join(map(str, state.replicas))}, not {','.join(map(str, rests))}"
         for (topic, number), rests in inventory.back.items()
         if (state := found.partitions.get((topic, number))) is not None
+        and (topic, number) not in flown
         and state.replicas not in (rests, inventory.sets.get((topic, number)))
     ]
     told = "the sets are as they were" if inventory.back else "unknown: reassign.back names no file"
@@ -298,7 +323,8 @@ def _remarks(c: Context, f: FirstLook, moves: Sequence[Move]) -> tuple[Finding, 
     )
 
 
-def _too_old() -> Finding:
+def too_old() -> Finding:
+    """The refusal of brokers that list no reassignments."""
     return claim(
         "reassign.release",
         "the brokers can list reassignments",
@@ -309,7 +335,8 @@ def _too_old() -> Finding:
     )
 
 
-def _unheard(reading: object) -> Finding:
+def unheard(reading: object) -> Finding:
+    """The finding where no broker tells what is needed."""
     return claim(
         "reassign.answer",
         "the brokers tell their partitions and reassignments",
@@ -330,7 +357,7 @@ def lost() -> Finding:
         needed="the journal of this run",
         moves=(
             "put the file of the journal back from a copy, then resume",
-            "move back by the file of the way back, as a plan of another run",
+            "move back by way-back.json of the run's directory, as a plan of another run",
         ),
     )
 
@@ -349,6 +376,9 @@ MEANINGS = meanings(
 
     reassign.foreign: Another reassignment is in flight. Cause: Another person or tool moves partitions. To
     do: Let it end, or cancel it with the tool that began it. Then resume.
+
+    reassign.others: What the run does about reassignments of another hand. Cause: A remark; it stops
+    nothing. To do: Nothing; reassign.others in migration.yml says what the run does.
 
     reassign.leaders: A partition of the plan has no leader. Cause: Its brokers are down. To do: Start
     them, then resume.
@@ -381,6 +411,6 @@ MEANINGS = meanings(
     client. To do: See why, then resume.
 
     reassign.original: The journal does not tell the sets from before the run. Cause: Lines of the journal
-    are lost. To do: Put the journal back from a copy. Or move back by the plan's file of the way back.
+    are lost. To do: Put the journal back from a copy. Or move back by way-back.json of the run's directory.
     """
 )

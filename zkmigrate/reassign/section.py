@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, computed_field
 
@@ -51,11 +51,13 @@ class Reassign(Pace):
     """What the playbook kafka_reassign moves, and how fast.
 
     plan: the file of a plan, Kafka's reassignment JSON. back: the file with the sets on which the plan rests;
-    ``zkmigrate placement`` writes it beside a plan.
+    ``zkmigrate placement`` writes it beside a plan. others: with reassignments of another hand in flight the
+    run is refused, waits for their end, or takes them along: it throttles them and tells their progress.
     """
 
     plan: LocalPath
     back: LocalPath | None = None
+    others: Literal["refuse", "wait", "take"] = "refuse"
 
 
 class PacedInventory(Inventory):

@@ -171,7 +171,7 @@ def _entries(moves: Iterable[Move], receive: Callable[[Move], Iterable[int]]) ->
 @dataclass(frozen=True)
 class Limits:
     """The throttle of one run. found: before it. rates, inside: what it sets. sent, steps: what the moves set
-    since."""
+    since. moves, others: of this run and of another hand; the latter go forward only."""
 
     found: Values
     rates: Mapping[int, Rate]
@@ -180,24 +180,28 @@ class Limits:
     steps: tuple[int, ...]
     moves: Sequence[Move]
     way: Way
+    others: Sequence[Move] = ()
 
     @staticmethod
-    def of(record: Throttles, sent: SentRates, moves: Sequence[Move], way: Way) -> Limits:
-        return Limits(record.found, record.rates, record.inside, sent.rates, sent.steps, moves, way)
+    def of(
+        record: Throttles, sent: SentRates, moves: Sequence[Move], way: Way, others: Sequence[Move] = ()
+    ) -> Limits:
+        return Limits(record.found, record.rates, record.inside, sent.rates, sent.steps, moves, way, others)
 
     @cached_property
     def entries(self) -> Entries:
         """What it adds to the lists in one direction. The leaders' list names every replica that may send.
         The followers' names those that receive in this direction alone: Kafka would also hold up a follower
         in sync that is a record behind, and with it every producer that waits for all."""
-        if self.way is Way.FORWARD:
-            return _entries(self.moves, lambda move: move.added)
-        return _entries(self.moves, lambda move: move.dropped)
+        taken = frozenset(self.others)
+        back = self.way is Way.BACK
+        moves = (*self.moves, *self.others)
+        return _entries(moves, lambda move: move.dropped if back and move not in taken else move.added)
 
     @cached_property
     def every(self) -> Entries:
         """What it may have added, in both."""
-        return _entries(self.moves, lambda move: (*move.added, *move.dropped))
+        return _entries((*self.moves, *self.others), lambda move: (*move.added, *move.dropped))
 
     def on(self, target: str, key: str, now: str | None) -> str | None:
         """The value with the throttle. now: the present value. A list is read, merged and set whole."""

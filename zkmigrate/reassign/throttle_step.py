@@ -74,16 +74,16 @@ class ThrottleStep(Step[ThrottleFacts]):
         plan = originals(c)
         if plan is None:
             return ThrottleFacts(None, None, {}, Seen({}))
-        topics = tuple(dict.fromkeys(move.topic for move in plan.moves if move.copies))
+        topics = tuple(dict.fromkeys(move.topic for move in plan.throttled if move.copies))
         before = throttles(c)
         if before is None or (self.id == Throttles.step and c.way is Way.FORWARD and not c.begun):
-            named = tuple(dict.fromkeys(move.topic for move in plan.moves))[:1]
+            named = topics or tuple(dict.fromkeys(move.topic for move in plan.moves))
             asked = named or self.every_broker
-            alive = look.topic_partitions(KAFKA, named, WITNESSES) if asked else None
+            alive = look.topic_partitions(KAFKA, named[:1], WITNESSES) if asked else None
             if alive is not None and not isinstance(alive, Seen):
                 return ThrottleFacts(plan, None, {}, alive)
             here = alive.value.brokers if alive is not None else frozenset()
-            some = sorted(here) if self.every_broker else involved(plan.moves)
+            some = sorted(here) if self.every_broker else involved(plan.throttled)
             brokers = tuple(broker for broker in some if broker in here)
             inside = tuple(broker for broker in choosing(plan.moves) if broker in here)
             seen = read(look, brokers, topics, inside)
@@ -92,11 +92,11 @@ class ThrottleStep(Step[ThrottleFacts]):
             how = section(c.inventory)
             between = dict.fromkeys(inside, how.throttle_bytes_s)
             before = Throttles(values(seen.value), fixed(how, brokers), between)
-            return ThrottleFacts(
-                plan, Limits.of(before, sent_rates(c), plan.moves, self.sets), before.encode(), seen
-            )
+            limits = Limits.of(before, sent_rates(c), plan.moves, self.sets, plan.others)
+            return ThrottleFacts(plan, limits, before.encode(), seen)
         seen = read(look, tuple(before.rates), topics, tuple(before.inside))
-        return ThrottleFacts(plan, Limits.of(before, sent_rates(c), plan.moves, self.sets), {}, seen)
+        limits = Limits.of(before, sent_rates(c), plan.moves, self.sets, plan.others)
+        return ThrottleFacts(plan, limits, {}, seen)
 
     def check(self, c: Context, f: ThrottleFacts) -> Verdict:
         if f.plan is None:

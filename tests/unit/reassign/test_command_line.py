@@ -20,6 +20,7 @@ from zkmigrate.placement import maps
 from zkmigrate.reassign.section import ReassignInventory
 from zkmigrate.reassign.throttle import LEADER_RATE
 from zkmigrate.site.wiring import Site
+from zkmigrate.throttle.values import Role
 
 FILE = f"""version: 1
 name: moves
@@ -113,6 +114,64 @@ def test_each_mistake_is_told_with_its_place(tmp_path: Path, line: str, other: s
     with pytest.raises(InventoryError) as caught:
         loaded(tmp_path, FILE.replace(line, other))
     assert f"{tmp_path}/moves.yml:{needed}" in str(caught.value)
+
+
+SSH = "ssh: {user: op, key: key, known_hosts: known}\n"
+ADAPT = "  adapt: {cap_bytes_s: 100000000"
+
+
+def test_a_throttle_that_listens_begins_between_floor_and_ceiling_and_has_safe_defaults(
+    tmp_path: Path,
+) -> None:
+    adapt = loaded(tmp_path, SSH + FILE + ADAPT + ", caps: [{id: 4, cap_bytes_s: 200000000}]}\n").pace.adapt
+    assert adapt is not None
+    settings = adapt.settings()
+    assert (settings.floor, settings.cap, settings.percent) == (1_000_000, (100_000_000,) * 2, (80, 80))
+    assert settings.ceiling(4, Role.LEADER) == 160_000_000
+    assert settings.steps[:2] == (1_000_000, 1_250_000)
+    assert settings.steps[-1] <= 200_000_000 < settings.steps[-1] * 1.25
+    assert (settings.raise_to_end, adapt.tick_s) == (False, 15)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (FILE + ADAPT + "}\n", "adapt: the load is read on the brokers' hosts (needed: the section ssh)"),
+        (
+            SSH + FILE + ADAPT + ", tick_s: 11}\n",
+            "reassign.adapt.tick_s: out of range (seen 11, needed at least 12.0)",
+        ),
+        (SSH + FILE + ADAPT + ", busy_limit: 1.5}\n", "reassign.adapt.busy_limit: out of range (seen 1.5"),
+        (SSH + FILE + ADAPT + ", percent: 0}\n", "reassign.adapt.percent: out of range (seen 0"),
+        (SSH + FILE + ADAPT + ", caps: [{id: 1}]}\n", "reassign.adapt.caps[0].cap_bytes_s: missing"),
+        (SSH + FILE + "  adapt: {}\n", "reassign.adapt.cap_bytes_s: missing (needed: this key)"),
+        (SSH + FILE + ADAPT + ", floor: 1}\n", "reassign.adapt.floor: unknown key"),
+        (
+            SSH + FILE + ADAPT + ", floor_bytes_s: 5000000}\n",
+            "adapt: the rate to begin with is 1 MB/s (needed: throttle_bytes_s from 5 MB/s (the floor) to ",
+        ),
+        (
+            SSH + FILE + "  adapt: {cap_bytes_s: 1100000}\n",
+            "throttle: every broker may get 880 kB/s as leader",
+        ),
+        (
+            SSH + FILE + ADAPT + ", latency_limit_ms: 50}\n",
+            "adapt: latency_limit_ms is of the produce canary (needed: kafka.canary_topic",
+        ),
+        (SSH + FILE + ADAPT + ", interfaces: ['a b']}\n", "reassign.adapt.interfaces[0]: not allowed"),
+    ],
+)
+def test_a_throttle_that_cannot_listen_is_refused_by_name(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(InventoryError) as refused:
+        loaded(tmp_path, text)
+    assert told in str(refused.value)
+
+
+def test_the_canary_sends_only_where_the_throttle_listens_to_it(tmp_path: Path) -> None:
+    named = FILE.replace("kafka:\n", "kafka:\n  canary_topic: canary\n")
+    assert loaded(tmp_path, named).canary_topic is None
+    assert loaded(tmp_path, SSH + named + ADAPT + "}\n").canary_topic is None
+    assert loaded(tmp_path, SSH + named + ADAPT + ", latency_limit_ms: 50}\n").canary_topic == "canary"
 
 
 def test_a_run_is_bound_to_the_sets_and_not_to_the_pace(tmp_path: Path) -> None:

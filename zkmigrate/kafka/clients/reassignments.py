@@ -89,4 +89,5 @@ def _setting(id: int, key: str, answer: Mapping[str, Any]) -> Reading[TopicSetti
         why = result["error_message"] or for_code(code).__name__
         return Unknown("denied" if code == _DENIED else "failed", f"config {key} of broker {id}: {why}")
     own = [c["value"] for c in result["configs"] if c["name"] == key and c["config_source"] == _OWN]
-    return Seen(TopicSetting(own[0] if own else None))
+    value = next((c["value"] for c in result["configs"] if c["name"] == key), None)
+    return Seen(TopicSetting(own[0] if own else None, value=value))
