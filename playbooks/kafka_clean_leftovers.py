@@ -7,7 +7,7 @@ from zkmigrate.leftovers.install_step import InstallOnNamedStep
 from zkmigrate.leftovers.look_step import LeftoversCheckStep
 from zkmigrate.leftovers.remove_step import RemoveStep
 from zkmigrate.leftovers.section import LeftoversInventory
-from zkmigrate.model.change import KAFKA, ZOOKEEPER
+from zkmigrate.model.change import KAFKA, ZNODES
 from zkmigrate.model.playbook import Playbook, Role, Stage
 
 PLAYBOOK = Playbook(
@@ -25,6 +25,6 @@ PLAYBOOK = Playbook(
     sampling=(BROKERS,),
     clusters={
         KAFKA: "zkmigrate.kafka.clients.admin:alterer",
-        ZOOKEEPER: "zkmigrate.kafka.clients.znodes:alterer",
+        ZNODES: "zkmigrate.kafka.clients.znodes:alterer",
     },
 )

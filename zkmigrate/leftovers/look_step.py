@@ -19,7 +19,7 @@ from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict
 
 
 class LeftoversCheckStep(Reads[Scan]):
-    id = "found"
+    id = "scan"
     title = "Find leftovers"
 
     def observe(self, c: Context, look: Look) -> Scan:

@@ -13,7 +13,7 @@ from zkmigrate.leftovers.facts import Disks, Kept, Scan, section
 from zkmigrate.leftovers.section import Leftovers
 from zkmigrate.model.change import (
     KAFKA,
-    ZOOKEEPER,
+    ZNODES,
     AlterBrokerConfig,
     AlterTopicConfig,
     Changes,
@@ -131,7 +131,7 @@ def _znodes(wanted: Leftovers, found: Scan) -> Iterator[Leftover]:
 
 
 def _deleted(wanted: Leftovers, kept: Kept) -> DeleteZnode:
-    return DeleteZnode(ZOOKEEPER, wanted.chroot, kept.path, kept.znode.data, kept.acl, kept.mark)
+    return DeleteZnode(ZNODES, wanted.chroot, kept.path, kept.znode.data, kept.acl, kept.mark)
 
 
 def _why(kind: Kind, topic: str) -> str:
@@ -300,10 +300,11 @@ def _told(c: Context, some: Sequence[Leftover]) -> Finding:
     seen = f"{many}: {size}; {one.why}. Removing costs {COSTS[one.kind]}. {will.capitalize()}"
     return claim(
         "leftovers.found",
-        one.kind.value,
-        True,
+        f"no {one.kind.value} was left",
+        False,
         seen=f"{seen}. Not now: {one.holds}" if one.holds else seen,
-        severity=Severity.INFO,
+        moves=("name it in leftovers.remove, if it should go",),
+        severity=Severity.WARN,
     )
 
 
@@ -329,7 +330,8 @@ MEANINGS = meanings(
     partitions; what looks left over may be in use. To do: Wait until it ends, then resume.
 
     leftovers.found: One leftover: its kind, name, size, age, why it is one, and what removing it costs.
-    Cause: A remark; it stops nothing. To do: Name it in leftovers.remove if it should go.
+    Cause: Kafka did not remove it, or somebody else made it. It stops nothing. To do: Name it in
+    leftovers.remove if it should go.
 
     leftovers.count: How many leftovers there are, and how many are named. Cause: A remark; it stops
     nothing. To do: Nothing.

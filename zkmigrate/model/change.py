@@ -29,8 +29,8 @@ KAFKA = "kafka"
 SOURCE = "source"
 """The source ensemble as a cluster, in the inventory's section of this name."""
 
-ZOOKEEPER = "zookeeper"
-"""The ensemble of a Kafka cluster that stays where it is, as a cluster."""
+ZNODES = "kafka-znodes"
+"""The znodes of the Kafka cluster in the inventory's section ``kafka``, as a cluster of their own."""
 
 BOOTSTRAP = "BOOTSTRAP"
 """Stands for ``address:port`` of any broker in a command."""
