@@ -35,7 +35,7 @@ from zkmigrate.model.change import (
     UninstallProgram,
 )
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import DirEntry, LogDir, LogDirs, Look, ReplicaLog, Rights, Znode
+from zkmigrate.model.look import ClusterTopics, DirEntry, LogDir, LogDirs, Look, ReplicaLog, Rights, Znode
 from zkmigrate.reassign.throttle import FOLLOWER_LIST, LEADER_RATE
 
 T = TypeVar("T")
@@ -65,7 +65,8 @@ class LeftoversWorld:
     """kafka: the brokers. tree: znodes by path below the chroot. disks: by broker's name the directories of
     partitions, with bytes and the time of their last change. running: brokers that run. aside: what was moved
     aside, by host and operation. installed: hosts with zkm-host. elected: looks at the controller that find
-    another one each time. lost: so many changes of znodes are made without an answer. before_delete: called
+    another one each time. unnamed: topics that the list of all topics lacks, as by a broker that has just
+    started. lost: so many changes of znodes are made without an answer. before_delete: called
     before a znode goes. made: the changes that were made."""
 
     kafka: ReassignWorld
@@ -77,6 +78,7 @@ class LeftoversWorld:
     installed: set[str] = field(default_factory=set)
     elected: int = 0
     lost: int = 0
+    unnamed: set[str] = field(default_factory=set)
     zxid: int = 100
     made: list[Change] = field(default_factory=list)
 
@@ -155,6 +157,13 @@ class LeftoversLook(ReassignLook):
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
         return {host: ask(host) for host in hosts}
+
+    def topics(self, cluster: str) -> Reading[ClusterTopics]:
+        told = super().topics(cluster)
+        if not isinstance(told, Seen):
+            return told
+        names = tuple(name for name in told.value.names if name not in self.all.unnamed)
+        return Seen(ClusterTopics(told.value.cluster_id, names))
 
     def znode(self, _host: str, path: str) -> Reading[Znode]:
         tree, below = self.all.tree, path.removeprefix(CHROOT)

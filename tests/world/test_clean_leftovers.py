@@ -158,12 +158,13 @@ def test_nothing_of_a_live_topic_is_offered(tmp_path: Path) -> None:
     assert found(made) == list(ALL)
 
 
-@pytest.mark.parametrize("knows", ["brokers", "ZooKeeper"])
+@pytest.mark.parametrize("knows", ["brokers", "one witness", "ZooKeeper"])
 def test_a_topic_lives_by_the_word_of_one_side(tmp_path: Path, knows: str) -> None:
     made = desk(tmp_path)
     made.world.create_topic("old")
-    if knows == "brokers":
+    if knows != "ZooKeeper":
         del made.world.tree["/brokers/topics/old"]
+        made.world.unnamed = {"old"} if knows == "one witness" else set()
     else:
         del made.world.kafka.topics["old"]
         del made.world.kafka.held["old", 0]
