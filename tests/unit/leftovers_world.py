@@ -67,7 +67,8 @@ class LeftoversWorld:
     aside, by host and operation. installed: hosts with zkm-host. elected: looks at the controller that find
     another one each time. unnamed: topics that the list of all topics lacks, as by a broker that has just
     started. lost: so many changes of znodes are made without an answer. before_delete: called
-    before a znode goes. made: the changes that were made."""
+    before a znode goes. mounts: mount points of every host.
+    refuses_moves: of directories. made: the changes that were made."""
 
     kafka: ReassignWorld
     now: Callable[[], float]
@@ -79,6 +80,8 @@ class LeftoversWorld:
     elected: int = 0
     lost: int = 0
     unnamed: set[str] = field(default_factory=set)
+    mounts: tuple[str, ...] = ("/", "/var/lib")
+    refuses_moves: bool = False
     zxid: int = 100
     made: list[Change] = field(default_factory=list)
 
@@ -115,6 +118,8 @@ class LeftoversWorld:
                     raise HostError("the connection broke")
                 return outcome
             case MoveAside():
+                if self.refuses_moves:
+                    return Outcome(3, "another file system")
                 assert change.folder == f"{DISK}.zkm-r-1"
                 found = self.disks[change.host].pop(change.path.rpartition("/")[2], None)
                 if found is not None:
@@ -196,6 +201,8 @@ class LeftoversLook(ReassignLook):
     def file(self, host: str, path: str) -> Reading[bytes]:
         if path == zkm_host.INSTALLED_PATH:
             return Seen(zkm_host.program()) if host in self.all.installed else Absent(path)
+        if path == "/proc/mounts":
+            return Seen("".join(f"/dev/vda {at} ext4 rw 0 0\n" for at in self.all.mounts).encode())
         return Seen(f"broker.id=1\nlog.dirs={DISK}\n".encode())
 
     def log_dirs(

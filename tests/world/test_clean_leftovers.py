@@ -22,6 +22,7 @@ from tests.unit.reassign_world import Flight, Held
 from zkmigrate.engine import journal
 from zkmigrate.engine.codec import decode_finding
 from zkmigrate.engine.events import RunEnded
+from zkmigrate.inventory.inventory import digest
 from zkmigrate.leftovers.facts import scan
 from zkmigrate.leftovers.rules import Kind, leftovers
 from zkmigrate.model.change import Change, DeleteZnode, MoveAside
@@ -65,18 +66,18 @@ def test_each_kind_is_found_with_name_size_age_reason_and_cost(tmp_path: Path) -
     assert found(made) == list(ALL)
     assert made.process(forward) == RunEnded(0, "kafka_clean_leftovers is complete")
     listed = told(made, "leftovers.found")
-    assert {one.claim for one in listed} == {f"no {kind} was left" for kind in Kind}
-    by_name = {one.seen.partition(":")[0]: one.seen for one in listed}
-    assert by_name["/config/topics/old"] == (
-        "/config/topics/old: 31 bytes, 24 hours old; no topic old exists. Removing costs nothing. "
-        "Stays: leftovers.remove does not name it"
+    by_kind = {one.seen.partition(":")[0]: one.seen for one in listed}
+    assert set(by_kind) == set(Kind)
+    assert by_kind[Kind.CONFIG] == (
+        "config of a topic that does not exist: /config/topics/old: 31 bytes, 24 hours old; no topic old "
+        "exists. Removing costs nothing. Stays: leftovers.remove does not name it"
     )
-    assert next(one.seen for one in listed if Kind.CHANGE in one.claim).startswith(
-        "3 of them, such as /config/changes/config_change_0000000000: 6 bytes"
+    assert by_kind[Kind.CHANGE].startswith(
+        "notice of a changed config: 3 of them, such as /config/changes/config_change_0000000000: 6 bytes"
     )
     gone = next(one.seen for one in listed if f"broker1:{DISK}/gone-0" in one.seen)
     assert "1,000 bytes, 24 hours old; no topic gone exists" in gone
-    assert gone.endswith("Not now: broker 1 runs, and may have it open")
+    assert gone.endswith("Not now: its broker runs, and may have it open: stop broker1 alone")
 
 
 def test_nothing_named_nothing_removed(tmp_path: Path) -> None:
@@ -111,12 +112,32 @@ def test_a_directory_of_a_running_broker_is_not_moved(tmp_path: Path) -> None:
     made = desk(tmp_path, f"broker1:{DISK}/gone-0")
     assert made.process(forward).code == 6
     assert told(made, "leftovers.held")[-1].seen == (
-        f"broker1:{DISK}/gone-0: broker 1 runs, and may have it open"
+        f"broker1:{DISK}/gone-0: its broker runs, and may have it open: stop broker1 alone"
     )
     assert not any(isinstance(change, MoveAside) for change in made.world.made)
     made.world.running.clear()
     assert made.process(resume).code == 0
     assert f"broker1:{DISK}/gone-0" not in made.left
+
+
+def test_a_log_directory_that_is_a_mount_point_has_no_place_for_it(tmp_path: Path) -> None:
+    made = desk(tmp_path, f"broker1:{DISK}/gone-0", stopped=("broker1",))
+    made.world.mounts = ("/", DISK)
+    assert made.process(forward).code == 6
+    assert f"{DISK} is a mount point" in told(made, "leftovers.held")[-1].seen
+    assert made.world.disks["broker1"]["gone-0"]
+
+
+def test_an_entry_taken_out_during_the_run_stays_and_one_added_waits_for_another_run(tmp_path: Path) -> None:
+    made = desk(tmp_path, f"broker1:{DISK}/gone-0", "/config/topics/old")
+    assert made.process(forward).code == 6
+    before = made.inventory
+    made.inventory = inventory("/config/topics/old", "/brokers/topics/empty")
+    assert digest(made.inventory) == digest(before), "the run goes on with it"
+    assert made.process(resume).code == 0
+    assert set(ALL) - set(made.left) == {"/config/topics/old"}
+    assert made.process(back).code == 0
+    assert made.world.state == made.first
 
 
 def test_a_directory_goes_back_only_while_its_broker_is_stopped(tmp_path: Path) -> None:
@@ -128,6 +149,26 @@ def test_a_directory_goes_back_only_while_its_broker_is_stopped(tmp_path: Path) 
     made.world.running.clear()
     assert made.process(back).code == 0
     assert made.world.state == made.first
+
+
+def test_a_directory_that_could_not_be_moved_does_not_hold_up_the_way_back(tmp_path: Path) -> None:
+    made = desk(tmp_path, f"broker1:{DISK}/gone-0", "/config/topics/old", stopped=("broker1",))
+    made.world.refuses_moves = True
+    assert made.process(forward).code == 8
+    made.world.running.add("broker1")
+    assert made.process(back).code == 0
+    assert made.world.state == made.first
+
+
+def test_a_directory_made_anew_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    made = desk(tmp_path, f"broker1:{DISK}/gone-0", stopped=("broker1",))
+    assert made.process(forward).code == 0
+    made.world.create_topic("gone")
+    made.world.disks["broker1"]["gone-0"] = (5, 0.0)
+    made.world.running.add("broker1")
+    assert made.process(back).code == 0
+    assert made.world.disks["broker1"]["gone-0"] == (5, 0.0)
+    assert told(made, "leftovers.back")[-1].seen == f"broker1:{DISK}/gone-0: a directory is in its place"
 
 
 def test_the_last_copy_of_a_partition_is_not_moved(tmp_path: Path) -> None:

@@ -76,12 +76,13 @@ class Directory:
 @dataclass(frozen=True)
 class Disks:
     """The directories of one broker. runs: whether it runs, or answers. looked: over ssh, so that something
-    can be done about them."""
+    can be done about them. mounts: where file systems are mounted on its host."""
 
     broker: Broker
     runs: bool
     looked: bool
     directories: tuple[Directory, ...]
+    mounts: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -311,6 +312,10 @@ def _disk_over_ssh(c: Context, look: Look, broker: Broker) -> Reading[Disks]:
         return status
     if not isinstance(config, Seen):
         return config
+    mounted = look.file(broker.name, "/proc/mounts")
+    if not isinstance(mounted, Seen):
+        return mounted
+    mounts = frozenset(line.split(" ")[1] for line in mounted.value.decode("utf-8", "replace").splitlines())
     found: list[Directory] = []
     for folder in log_directories(parse_properties(config.value.decode("utf-8", "replace"))):
         listed = look.listing(broker.name, folder)
@@ -330,7 +335,7 @@ def _disk_over_ssh(c: Context, look: Look, broker: Broker) -> Reading[Disks]:
                         changed_s,
                     )
                 )
-    return Seen(Disks(broker, status.value.unit_pid != 0, True, tuple(found)))
+    return Seen(Disks(broker, status.value.unit_pid != 0, True, tuple(found), mounts))
 
 
 def _with_sizes(look: Look, disks: Disks, partitions: Reading[TopicPartitions]) -> Disks:

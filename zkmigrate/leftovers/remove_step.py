@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from zkmigrate.kafka.rules import znodes
-from zkmigrate.leftovers.facts import Scan, scan
+from zkmigrate.leftovers.facts import Scan, scan, section
 from zkmigrate.leftovers.rules import ACTS, Kind, Leftover, kind_of, leftovers, named, quiet
 from zkmigrate.model.change import Applied, Changes, inverses
 from zkmigrate.model.finding import Finding, Severity, blocking, claim, few, meanings
@@ -72,9 +72,14 @@ class RemoveStep(Step[RemoveFacts]):
         return {one.target: one.name for one in named(c, f.found.values())}
 
     def _forward(self, c: Context, f: RemoveFacts) -> Verdict:
-        names = self._names(c, f)
+        wanted = section(c)
+        names = {
+            target: name
+            for target, name in self._names(c, f).items()
+            if wanted.names(name) or target in c.unrestored
+        }
         there = [f.found[target] for target in names if target in f.found]
-        record = Named(names).encode()
+        record = Named(self._names(c, f)).encode()
         if free := [one.target for one in there if not one.holds]:
             return Ready((free[0],), record=record)
         if there:
@@ -130,6 +135,9 @@ def _stays(name: str, f: RemoveFacts) -> str:
     topic = znodes.topic_of(name)
     if topic and topic in f.scan.live:
         return f"topic {topic} lives now"
+    if kind is Kind.DIRECTORY:
+        here = (f"{disks.broker.name}:{one.path}" for disks in f.scan.disks for one in disks.directories)
+        return "a directory is in its place" if name in here else ""
     if kind is Kind.THROTTLE:
         what, of, _ = name.split("/")
         if what == "topic" and of not in f.scan.live:
@@ -140,14 +148,13 @@ def _stays(name: str, f: RemoveFacts) -> str:
 
 
 def _held(one: Leftover) -> Finding:
-    broker = one.name.partition(":")[0]
     return claim(
         "leftovers.held",
         "what is named can be removed now",
         False,
         seen=f"{one.name}: {one.holds}",
-        needed="a broker that is stopped, and partitions in sync",
-        moves=(f"stop {broker}, one broker at a time, then resume", "take it out of leftovers.remove"),
+        needed="a broker that is stopped, partitions in sync, and a place beside the log directory",
+        moves=("do what the finding says, then resume", "take it out of leftovers.remove, then resume"),
     )
 
 
@@ -185,8 +192,8 @@ def _left(names: Sequence[str]) -> Finding:
 MEANINGS = meanings(
     """
     leftovers.held: A directory cannot be moved now. Cause: Its broker runs and may have it open, it may be
-    the last copy of a partition, or the inventory has no section ssh. To do: Stop that broker alone, then
-    resume.
+    the last copy of a partition, its log directory is a mount point, or the inventory has no section ssh. To
+    do: Stop that broker alone, then resume. Where that is not why, move the directory by hand.
 
     leftovers.removed: What the run removed. Cause: A remark; it stops nothing. To do: Nothing.
 

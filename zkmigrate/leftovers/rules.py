@@ -170,19 +170,21 @@ def _directories(c: Context, wanted: Leftovers, found: Scan) -> Iterator[Leftove
             if not why or (age_s is not None and age_s < wanted.older_than_s):
                 continue
             folder = one.path.rpartition("/")[0]
-            holds = _holds(disks)
+            holds = _holds(disks, folder)
             if not one.mark and last_copy(one.number, told):
-                holds = f"a replica of {one.topic}-{one.number} is not in sync, so this may be the last copy"
+                holds = f"a replica of {one.topic}-{one.number} lags: this may be the last copy, wait"
             aside = MoveAside(disks.broker.name, one.path, f"{folder}.zkm-{c.run}")
             yield Leftover(
                 Kind.DIRECTORY, f"{disks.broker.name}:{one.path}", one.size, age_s, why, (aside,), holds
             )
 
 
-def _holds(disks: Disks) -> str:
+def _holds(disks: Disks, folder: str) -> str:
     if not disks.looked:
         return "the inventory has no section ssh, so only its broker was asked"
-    return f"broker {disks.broker.id} runs, and may have it open" if disks.runs else ""
+    if folder in disks.mounts:
+        return f"{folder} is a mount point, so its disk has no place outside it: move the directory by hand"
+    return f"its broker runs, and may have it open: stop {disks.broker.name} alone" if disks.runs else ""
 
 
 def named(c: Context, every: Iterable[Leftover]) -> tuple[Leftover, ...]:
@@ -297,10 +299,12 @@ def _told(c: Context, some: Sequence[Leftover]) -> Finding:
     age = f", {_age(max(ages))} old" if ages else ""
     size = f"{sum(left.size for left in some):,} bytes{age}"
     will = "named for removal" if named(c, some) else "stays: leftovers.remove does not name it"
-    seen = f"{many}: {size}; {one.why}. Removing costs {COSTS[one.kind]}. {will.capitalize()}"
+    seen = (
+        f"{one.kind.value}: {many}: {size}; {one.why}. Removing costs {COSTS[one.kind]}. {will.capitalize()}"
+    )
     return claim(
         "leftovers.found",
-        f"no {one.kind.value} was left",
+        "nothing was left behind",
         False,
         seen=f"{seen}. Not now: {one.holds}" if one.holds else seen,
         moves=("name it in leftovers.remove, if it should go",),

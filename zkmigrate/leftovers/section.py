@@ -30,6 +30,7 @@ class Leftovers(BaseModel):
 
     zookeeper: the brokers' ``zookeeper.connect``; left out with KRaft. remove: names as preflight lists them,
     or patterns in which ``*`` stands for any characters and ``?`` for one; nothing named, nothing removed.
+    An entry taken out in the middle of a run is left alone; one added waits for another run.
     older_than_s: younger znodes and directories are left alone, in seconds.
     """
 
@@ -68,7 +69,7 @@ class Leftovers(BaseModel):
 class LeftoversInventory(Inventory):
     """The inventory of the playbook kafka_clean_leftovers."""
 
-    not_binding: ClassVar[Mapping[str, Any]] = {}
+    not_binding: ClassVar[Mapping[str, Any]] = {"leftovers": {"remove"}}
     needed: ClassVar[Mapping[str, str]] = {
         "leftovers.zookeeper": "the brokers' zookeeper.connect, ADDRESS:PORT,…/CHROOT",
         "leftovers.remove": "names as preflight lists them, or patterns with * and ?; never /controller",
