@@ -272,7 +272,7 @@ def test_a_broker_that_copies_nothing_keeps_its_rate_and_a_move_there_begins_at_
     made.inventory = inventory(
         {("t0", 0): (5, 2), ("t0", 1): (4, 3)}, {}, adapt=ADAPT, in_flight=1, throttle_bytes_s=RATE
     )
-    made.cluster.hosts[4].clients = lambda now: 3.4 * M if now > 1040 else 0.0
+    made.cluster.hosts[4].clients = lambda now: 3.4 * M if now > 1016 else 0.0
     sent: list[tuple[str, str]] = []
 
     def heeded(change: Change) -> None:
