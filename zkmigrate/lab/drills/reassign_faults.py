@@ -2,7 +2,8 @@
 
 ``python -m zkmigrate.lab.drills.reassign_faults`` builds one lab for each Kafka version. Each case moves four
 partitions to or from broker 6 and has one fault: the operator killed at five points forward and one back, the
-controller or the target killed, the target's disk full, and half of the moves taken back.
+controller or the target killed, the target's disk full, and half of the moves taken back. In one more case
+the clients' load doubles and halves, and the throttle has to follow.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,13 +21,14 @@ from pathlib import Path
 import click
 
 from zkmigrate.lab import fault
-from zkmigrate.lab.cluster_site import SETS, ClusterSite, host_of, not_as, six_brokers
+from zkmigrate.lab.cluster_site import SETS, ClusterSite, host_of, not_as, six_brokers, wait_for_step
 from zkmigrate.lab.drills.result import Case
 from zkmigrate.lab.drills.roll_site import require
 from zkmigrate.lab.drills.runner import directory_option, play_case, run_drill
 from zkmigrate.lab.judge import load_history
 from zkmigrate.lab.judge.kafka import kafka_claims
 from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.load.json_lines import Event, load_recording
 from zkmigrate.lab.operator import Operator, ToolProcess
 from zkmigrate.lab.wait import Progress, wait_until
 
@@ -43,6 +45,15 @@ LOAD = {"record_bytes": 10_000, "produce_plan": ((10.0, 500.0), (7200.0, 10.0))}
 THROTTLE = 1_000_000
 """Four partitions of 4 MB each take 16 s."""
 STALLED_S = 20
+RAMP: Mapping[str, object] = {
+    "topics": ("ramp",), "partitions": 1, "record_bytes": 10_000, "group": "ramp",
+    "produce_plan": ((13.0, 1000.0), (60.0, 100.0), (60.0, 200.0), (7200.0, 100.0)),
+}  # fmt: skip
+"""130 MB to copy; then 1, 2 and 1 MB/s."""
+RAMP_THROTTLE = 2_000_000
+ADAPT = {"cap_bytes_s": 4_000_000, "floor_bytes_s": 250_000, "tick_s": 12, "busy_limit": None}
+"""A broker that can send 4 MB/s: the load is a large part of it."""
+LEADER_RATE = "leader.replication.throttled.rate"
 EXPECTED: Mapping[str, int] = {"lost": 0, "duplicated": 0, "cut_back": 0, "produce_failed": 0}
 HOME: Mapping[str, tuple[int, ...]] = {f"load-a-{n}": tuple(SETS["load-a"][n]) for n in range(4)}
 AWAY: Mapping[str, tuple[int, ...]] = {name: (ids[1], ids[0], TARGET) for name, ids in HOME.items()}
@@ -245,6 +256,45 @@ class Faults:
         stays = f"; rates of broker {TARGET} stayed, as told" if left else ""
         return self.settled(before) + stays
 
+    def follows(self) -> str:
+        """A load of its own on one partition, which moves meanwhile: it doubles, then it halves."""
+        self.site.create_topics({"ramp": ((1, 2),)})
+        ramp = self.site.other_load("ramp", **RAMP)
+        try:
+            ramp.start(("producer",))
+            wait_for_step(ramp.directory, 1, SEEN_S)
+            self.site.write_plan("follow", {"ramp-0": (1, TARGET)})
+            operator = self.site.moves("follow", throttle_bytes_s=RAMP_THROTTLE, stalled_s=60, adapt=ADAPT)
+            self.verb(operator, "run")
+            wrong = ramp.stop(("producer",))
+        finally:
+            ramp.kill()
+        require(not wrong, "; ".join(wrong))
+        steps = [event["mono_ns"] for event in load_recording(ramp.directory, "producer").of("rate")]
+        rates = followed(load_recording(self.site.history, "samples").of("sample"), 1, steps[1:4])
+        require(len(rates) == 3, f"the move ended before the load had doubled and halved: rates {rates}")
+        once, doubled, halved = rates
+        require(doubled < once and doubled < halved, f"rates at the end of each step: {rates}")
+        odd = not_as(self.site.partitions(), {"ramp-0": (1, TARGET)})
+        require(not odd, f"not as planned: {'; '.join(odd)}")
+        require(self.site.settings() == self.found, "a throttle setting stayed")
+        return (
+            f"leader's rate of broker 1: {once:,}, at the doubled load {doubled:,}, then {halved:,} bytes/s"
+        )
+
+
+def followed(samples: Iterable[Event], broker: int, began_ns: Sequence[int]) -> list[int]:
+    """The leader's rate of a broker, in bytes per second, that was seen last in each step of the load, of the
+    steps in which one was seen. began_ns: when the steps began."""
+    ends = [*began_ns[1:], math.inf]
+    last: dict[int, int] = {}
+    for event in samples:
+        own = (event["rates"] or {}).get(f"broker-{broker}", {}).get(LEADER_RATE)
+        for number, (begin, end) in enumerate(zip(began_ns, ends, strict=True)):
+            if own is not None and begin <= event["mono_ns"] < end:
+                last[number] = int(own)
+    return [rate for _, rate in sorted(last.items())]
+
 
 def cases(faults: Faults) -> Iterator[tuple[str, str, str, Callable[[], str], bool]]:
     """Name, what, expected outcome, how; and whether it has to copy to the target."""
@@ -264,6 +314,8 @@ def cases(faults: Faults) -> Iterator[tuple[str, str, str, Callable[[], str], bo
     dead, full = (partial(faults.target_stays_dead, full=full) for full in (False, True))
     yield "target-dead", f"kill -9 of broker {TARGET}, which stays dead", stops, dead, True
     yield "disk-full", f"the disk of broker {TARGET} fills", stops, full, True
+    lower = "a lower rate while the load is doubled, a higher one after; all as planned"
+    yield "follow", "the load doubles and halves under a throttle that follows", lower, faults.follows, False
 
 
 def judged(site: ClusterSite) -> str:
