@@ -109,7 +109,8 @@ walking: Callable[[F], F] = together(
         "--pause-after",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Hold the roll after N brokers, or the topic step after N topics, until zkmigrate release.",
+        help="Hold the roll after N brokers, the topic step after N topics, or the moves after N partitions, "
+        "until zkmigrate release.",
     ),
     click.option(
         "--skip",

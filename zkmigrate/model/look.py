@@ -132,10 +132,12 @@ class ClusterTopics:
 @dataclass(frozen=True)
 class TopicSetting:
     """One config of one topic or broker. own: its own value, None where a default holds. read_only: Kafka
-    takes no other value."""
+    takes no other value. value: of a broker, what is in force; None where it is null or the broker does not
+    list the config."""
 
     own: str | None
     read_only: bool = False
+    value: str | None = None
 
 
 Settings: TypeAlias = Reading[Mapping[str, Reading[TopicSetting]]]
@@ -194,6 +196,15 @@ class LogDir:
 
 LogDirs: TypeAlias = Reading[Mapping[str, Reading[LogDir]]]
 """The log directories of one broker, by path; Unknown for one that the broker cannot use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """mount: its mount point. total, free: bytes; free is what an ordinary account may fill."""
+
+    mount: str
+    total: int
+    free: int
 
 
 class RandomReader(Protocol):
@@ -255,8 +266,11 @@ class Look(Protocol):
         """``Znode.modified_ms`` of these znodes through one ZooKeeper host; a missing path is left out. One
         read for each, many in flight at once."""
 
-    def kafka(self) -> Reading[KafkaView]:
-        """The Kafka cluster through its brokers."""
+    def kafka(self, witnesses: int | None = None) -> Reading[KafkaView]:
+        """The Kafka cluster. witnesses: how many brokers tell of its partitions; None: all."""
+
+    def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]:
+        """The volume of each of these directories of a host, by ``df``."""
 
     def pulses(self, within_s: float) -> Mapping[str, Pulse]:
         """One round trip to each broker of the inventory, all at once, at most ``within_s`` long."""

@@ -8,7 +8,7 @@ from zkmigrate.model.playbook import KeptFile
 from zkmigrate.model.step import Records, Way
 from zkmigrate.model.step_record import recorded
 from zkmigrate.placement import maps
-from zkmigrate.reassign.facts import LateStragglers, Originals, Stragglers
+from zkmigrate.reassign.facts import Originals, added
 
 NAME = "way-back.json"
 """The file in the run's directory."""
@@ -21,14 +21,9 @@ def way_back(records: Records) -> Mapping[str, KeptFile]:
     if not (body := records.get(Originals.step)):
         return {}
     record = recorded(Originals, body, "")
-    added = [
-        move
-        for kind in (Stragglers, LateStragglers)
-        if (later := records.get(kind.step))
-        for move in recorded(kind, later, "").moves
-    ]
+    later = [move for one in added(record, records) for move in one.moves]
     gone = set(record.gone)
-    moves = [move for move in (*record.moves, *added) if gone.isdisjoint(move.before)]
+    moves = [move for move in (*record.moves, *later) if gone.isdisjoint(move.before)]
     if not moves:
         return {}
     entries = [
@@ -39,7 +34,7 @@ def way_back(records: Records) -> Mapping[str, KeptFile]:
         )
         for move in reversed(moves)
     ]
-    left_out = len(record.moves) + len(added) - len(moves)
+    left_out = len(record.moves) + len(later) - len(moves)
     words = (
         f"takes {len(moves):,} partitions back without zkmigrate: kafka-reassign-partitions.sh --cancel, "
         "where moves are in flight, then --execute"

@@ -46,6 +46,7 @@ from zkmigrate.model.look import (
     Settings,
     TopicPartitions,
     TopicSetting,
+    Volume,
     Znode,
 )
 from zkmigrate.zookeeper.clients.admin import word_refused
@@ -194,7 +195,7 @@ class Observe:
     def load_counters(self, host: str) -> Reading[str]:
         return self._command(host, *load_facts.COMMAND)
 
-    def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, volume_facts.Volume]]:
+    def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]:
         """The volume of each directory, by ``df`` of the ssh account, or by ``sudo -n df`` where that account
         may not look: brokers' directories are often closed to others."""
         if odd := [path for path in paths if not volume_facts.PLAIN.fullmatch(path)]:

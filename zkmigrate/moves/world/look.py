@@ -10,7 +10,7 @@ from typing import TypeVar
 from zkmigrate.errors import HostError
 from zkmigrate.hosts import zkm_host
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import DirEntry, KafkaView, Pulse, RandomReader, Znode
+from zkmigrate.model.look import DirEntry, KafkaView, Pulse, RandomReader, Volume, Znode
 from zkmigrate.moves.world import ensemble as words
 from zkmigrate.moves.world import program
 from zkmigrate.moves.world.disk import Disk
@@ -239,6 +239,9 @@ class WorldLook(TopicQuestions):
         skew = self.world.hosts[host].skew_s if host in self.world.hosts else 0.0
         return Seen(f"{self.world.wall + skew:.9f}\n")
 
+    def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]:
+        return Unknown("failed", f"the world has no volumes of {host}")
+
     def load_counters(self, host: str) -> Reading[str]:
         if host in self.unreachable:
             return Unknown("unreachable", f"{host} does not answer")
@@ -290,7 +293,7 @@ class WorldLook(TopicQuestions):
                 found[path] = node.value.modified_ms
         return Seen(found)
 
-    def kafka(self) -> Reading[KafkaView]:
+    def kafka(self, witnesses: int | None = None) -> Reading[KafkaView]:
         world = self.world
         alive = [p for p in world.brokers.values() if world.hosts[p.member.name].running]
         if not alive:

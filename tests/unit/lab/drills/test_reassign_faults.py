@@ -13,7 +13,6 @@ from zkmigrate.lab.drills.reassign_faults import (
     POINTS,
     TARGET,
     Faults,
-    cases,
     followed,
 )
 
@@ -32,7 +31,7 @@ def test_the_last_rate_in_each_step_counts() -> None:
 
 
 def test_the_cases_have_names_of_runs_and_there_are_five_points_of_a_kill() -> None:
-    names = [name for name, *_ in cases(Faults(cast(ClusterSite, None)))]
+    names = [name for name, *_ in Faults(cast(ClusterSite, None)).cases()]
     assert len(set(names)) == len(names)
     assert all(len(name) <= 24 and name.replace("-", "").isalnum() for name in names)
     assert len(POINTS) + 1 == 5
