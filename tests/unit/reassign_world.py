@@ -108,9 +108,10 @@ class Machine:
 
     def text(self, now: float) -> str:
         """Its /proc."""
-        moved = self.clients(now) * (now - self.at)
-        self.sent, self.received = round(self.sent + moved), round(self.received + moved)
-        self.busy_ms += self.busy(now) * (now - self.at) * 1000
+        for moment in range(round(self.at) + 1, round(now) + 1) if self.at else ():
+            self.sent += round(self.clients(moment))
+            self.received += round(self.clients(moment))
+            self.busy_ms += self.busy(moment) * 1000
         self.at = now
         return (
             f"==> /proc/uptime <==\n{now:.2f} 0.00\n"

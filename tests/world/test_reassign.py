@@ -27,7 +27,7 @@ from zkmigrate.model.change import (
     ElectPreferred,
     ReassignPartition,
 )
-from zkmigrate.model.finding import Finding, Held
+from zkmigrate.model.finding import Finding, Held, Severity
 from zkmigrate.model.look import TopicSetting
 from zkmigrate.model.step import Way
 from zkmigrate.placement import maps
@@ -513,7 +513,7 @@ def test_a_replica_that_stays_must_be_in_sync_and_one_that_goes_need_not(tmp_pat
     held.isr = (1,)
     [finding] = refused(made)
     assert (finding.id, finding.seen) == (
-        "reassign.in-sync", "1 partitions are under-replicated: t0-0 on 2"
+        "reassign.in-sync", "under-replicated: 1: t0-0 on 2"
     )  # fmt: skip
     other = desk(tmp_path / "other")
     other.cluster.held["t0", 0].isr = (2,)
@@ -542,7 +542,7 @@ def test_a_partition_that_does_not_exist_is_named(tmp_path: Path) -> None:
     made = desk(tmp_path)
     made.inventory = inventory({**made.inventory.sets, ("t0", 9): (1,), ("x", 0): (1,)})
     [finding] = refused(made)
-    assert (finding.id, finding.seen) == ("reassign.partitions", "none of these: t0-9, x-0")
+    assert (finding.id, finding.seen) == ("reassign.partitions", "missing: t0-9, x-0")
 
 
 def test_a_topic_that_may_not_be_described_is_named(tmp_path: Path) -> None:
@@ -669,7 +669,10 @@ def test_a_partition_that_another_hand_moved_blocks_forward_and_stays_on_the_way
     assert made.process(back).code == 0
     assert made.cluster.held["t0", 1].replicas == (3, 1)
     told = found(made, "reassign.back")
-    assert (told.held, told.seen) == (Held.NO, "1 have not: t0-1: [3, 1] (before the run: [2, 3])")
+    assert (told.held, told.seen) == (
+        Held.NO,
+        "1 of 7 partitions differ: t0-1: [3, 1] (before the run: [2, 3])",
+    )
     made.first.held["t0", 1] = made.cluster.held["t0", 1]
     assert made.home
 
@@ -696,7 +699,9 @@ def test_a_topic_that_is_deleted_under_way_is_named_and_no_obstacle(tmp_path: Pa
     made.before_change = at(3, ReassignPartition, deleted)
     assert made.process(forward).code == 0
     assert made.there
-    assert "gone since: t3-0, t3-1" in found(made, "reassign.moved").seen
+    moved = found(made, "reassign.moved")
+    assert "gone since: t3-0, t3-1" in moved.seen
+    assert (moved.held, moved.severity) == (Held.NO, Severity.WARN), "a move that was not made is not ok"
     assert made.process(back).code == 0
     assert made.home
 
@@ -761,6 +766,10 @@ def test_the_rate_of_a_broker_that_died_is_named_and_the_rest_comes_off(tmp_path
     assert found(made, "reassign.verified").held is Held.NO
     told = found(made, "reassign.throttle")
     assert (told.held, told.seen) == (Held.NO, "broker-2: unknown (timeout): broker 2 does not answer")
+    assert told.moves[0] == (
+        "once broker-2 answers: kafka-configs.sh --bootstrap-server BOOTSTRAP --alter --entity-type brokers "
+        f"--entity-name 2 --delete-config {LEADER_RATE}"
+    )
     assert [id for id, own in made.cluster.rates.items() if own] == [1, 2]
     assert made.cluster.topics == made.first.topics
 

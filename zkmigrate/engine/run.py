@@ -174,7 +174,7 @@ class Walk:
                     return verdict
                 case Waiting():
                     if (left := patience.left(verdict)) <= 0:
-                        return patience.overdue(verdict, back=self._way_back())
+                        return patience.overdue(verdict, back=self._way_back(at))
                     kept = verdict.keep or kept
                     self._wait(at, verdict, left)
                 case Ready(targets, record=record, both_ways=both_ways):
@@ -190,7 +190,7 @@ class Walk:
                     if refused := _refused(at.step, plans):
                         return refused
                     if (again := patience.count(plans)) >= TRIES:
-                        return patience.exhausted(plans, back=self._way_back())
+                        return patience.exhausted(plans, back=self._way_back(at))
                     if record != recorded:
                         self._log.recorded(at, record, both_ways=both_ways)
                         recorded = record
@@ -448,8 +448,9 @@ class Walk:
 
     # --- small things ----------------------------------------------------------------------------------
 
-    def _way_back(self) -> bool:
-        return not self.history.no_way_back(self.playbook)
+    def _way_back(self, at: Next) -> bool:
+        """Whether a step that goes forward may still be walked back."""
+        return at.way is Way.FORWARD and not self.history.no_way_back(self.playbook)
 
     def state(self) -> str:
         """Where the run is, in one clause, for messages."""

@@ -163,6 +163,11 @@ class ClusterSite:
         """Stop a broker in order."""
         self.lab.exec(host_of(broker), ["systemctl", "stop", "kafka"], timeout_s=_READY_S)
 
+    def runs(self, broker: int) -> bool:
+        """Whether the broker's process runs."""
+        asked = ["systemctl", "is-active", "kafka"]
+        return self.lab.exec(host_of(broker), asked, check=False).stdout.strip() == "active"
+
     def start_broker(self, broker: int) -> None:
         """Start a broker and wait until the cluster is whole."""
         self.start_broker_alone(broker)
@@ -237,7 +242,13 @@ class ClusterSite:
         wanted = {"plan": "plan.json", "throttle_bytes_s": 4_000_000, **section}
         if (folder / "plan-back.json").exists():
             wanted["back"] = "plan-back.json"
-        self.inventory(folder / "migration.yml", {"reassign": wanted})
+        return self.operator(run, {"reassign": wanted})
+
+    def operator(self, run: str, sections: Mapping[str, Any]) -> Operator:
+        """The operator of a run with a playbook's own sections in its inventory."""
+        folder = self.directory / run
+        folder.mkdir(parents=True, exist_ok=True)
+        self.inventory(folder / "migration.yml", sections)
         return Operator(self.lab, folder, run)
 
     def write_plan(self, run: str, sets: Mapping[str, Sequence[int]]) -> None:

@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import (
     KAFKA,
     Applied,
@@ -26,7 +27,7 @@ from zkmigrate.model.change import (
     ReassignPartition,
 )
 from zkmigrate.model.fact import Seen
-from zkmigrate.model.finding import Finding, claim, few, meanings
+from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.placement.cluster import Name
@@ -45,7 +46,7 @@ from zkmigrate.reassign.facts import (
 )
 from zkmigrate.reassign.look_step import of_plan
 from zkmigrate.reassign.rate_control import Copying
-from zkmigrate.reassign.rules import AGAIN, foreign, gib, lost, next_moves, seconds
+from zkmigrate.reassign.rules import AGAIN, ends, foreign, gib, lost, next_moves, seconds
 from zkmigrate.reassign.throttle import RatesInForce, SentRates, keeping_control, rates_in_force
 from zkmigrate.throttle.values import Rate
 
@@ -80,6 +81,13 @@ class MovesStep(Step[MovesFacts]):
     id = SentRates.step
     title = "Move the partitions"
     hazard = Hazard.REVERSIBLE
+    by_hand = ByHand(
+        needs="the throttle is set: look at it by `kafka-configs.sh --describe`.",
+        weaker="All moves begin together: no cap holds, and nobody looks for free bytes or for others. With "
+        "more than you want at once, paste the lines in parts, and wait in between.",
+        forward=lambda s: (*s.waves(Way.FORWARD), _moved_by_hand(s, Way.FORWARD)),
+        back=lambda s: (*s.waves(Way.BACK), _moved_by_hand(s, Way.BACK)),
+    )
 
     def __init__(
         self,
@@ -200,7 +208,7 @@ class MovesStep(Step[MovesFacts]):
         if target.startswith(_RATE):
             return _rate_changes(f, target)
         move = f.plan.by_target[target]
-        if f.stands(c.way).of[move.name] is Stand.TURNED:
+        if f.found is not None and f.stands(c.way).of[move.name] is Stand.TURNED:
             return (CancelReassignment(KAFKA, move.topic, move.number, move.after),)
         return _towards(f, move, Way.BACK)
 
@@ -225,6 +233,17 @@ def _towards(f: MovesFacts, move: Move, way: Way) -> Changes:
     )
     reassigning = (ReassignPartition(KAFKA, move.topic, move.number, wished, other),)
     return placing if has == wished else (*placing, *reassigning)
+
+
+def _moved_by_hand(s: Sheet, way: Way) -> Block:
+    kafka = f"--bootstrap-server {s.inventory.brokers[0].endpoint}"
+    text = (
+        f"until kafka-reassign-partitions.sh {kafka} --list | grep -q '^No partition'; do sleep 10; done; "
+        f"kafka-topics.sh {kafka} --describe --under-replicated-partitions && echo OK moved",
+    )
+    return Block(
+        (KAFKA,), text, "only `OK moved`; this takes as long as the copies", "wait and look again", way
+    )
 
 
 def _new_rates(c: Context, f: MovesFacts) -> Ready | None:
@@ -290,11 +309,11 @@ def _progress(
     left = [move for move in every if move.name not in finished]
     taken = {move.name for move in f.taken}
     copied = sum(size for (_, name), size in f.copied.items() if name not in taken)
-    in_all = sum(move.bytes + move.size * len(move.inside) for move in left)
+    in_all = sum(move.size * len((*ends(move, c.way)[1], *move.inside)) for move in left)
     bytes_left = max(0, in_all - copied)
     rates = f.rates.wanted.values() if f.rates else ()
     most = max((max(rate) for rate in rates), default=section(c.inventory).throttle_bytes_s)
-    time_left = seconds(left, most) * bytes_left / max(1, in_all)
+    time_left = seconds(left, most, c.way) * bytes_left / max(1, in_all)
     told = [_copy(f, move, broker) for move in flying for broker in _missing(f, move)]
     told += [_inside(f, move, *at) for move in flying for at in move.paths(c.way).items()]
     told = [words for words in told if words]
@@ -360,7 +379,15 @@ def _moved(c: Context, stands: Stands) -> Finding:
     seen = f"{len(done):,} of {len(stands.moves):,} partitions"
     seen += f"; gone since: {few(move.target for move in gone)}" if gone else ""
     seen += f"; changed by others: {few(move.target for move in other)}" if other else ""
-    return claim("reassign.moved", f"the partitions have {whose} sets, in order and in sync", True, seen=seen)
+    return claim(
+        "reassign.moved",
+        f"the partitions have {whose} sets, in order and in sync",
+        not (gone or other),
+        seen=seen,
+        needed="all partitions of the run",
+        moves=("see who changed these",),
+        severity=Severity.WARN,
+    )
 
 
 MEANINGS = meanings(
@@ -369,8 +396,8 @@ MEANINGS = meanings(
     Cause: Somebody else moved it. To do: Give it one of the two sets, then resume. Or roll back, which
     leaves it as it is.
 
-    reassign.moved: A partition does not have its set yet. Cause: The moves are under way. To do: Wait, or
-    resume.
+    reassign.moved: A partition does not have its set. Cause: Somebody else moved it or deleted its topic. To
+    do: See who changed it.
 
     reassign.back: A partition does not have its set or its leader from before the run. Cause: Somebody
     else changed it, or its broker is down. To do: See who changed it.

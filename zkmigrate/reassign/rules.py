@@ -72,24 +72,25 @@ def next_moves(wanted: Pace, flying: Iterable[Move], todo: Iterable[Move], way: 
     return tuple(chosen)
 
 
-def copied(moves: Iterable[Move]) -> dict[int, tuple[int, int]]:
+def copied(moves: Iterable[Move], way: Way = Way.FORWARD) -> dict[int, tuple[int, int]]:
     """Bytes that each broker receives, and that it sends, in the order of the ids."""
     received: Counter[int] = Counter()
     sent: Counter[int] = Counter()
     for move in moves:
-        sent[move.leader] += move.bytes
-        received.update(dict.fromkeys(move.added, move.size))
+        sender, receivers = ends(move, way)
+        sent[sender] += move.size * len(receivers)
+        received.update(dict.fromkeys(receivers, move.size))
     return {broker: (received[broker], sent[broker]) for broker in sorted({*received, *sent})}
 
 
-def seconds(moves: Iterable[Move], bytes_s: int) -> float:
+def seconds(moves: Iterable[Move], bytes_s: int, way: Way = Way.FORWARD) -> float:
     """How long the moves take at least: the busiest broker sends, receives, or copies from directory to
     directory, all of its bytes at its rate."""
     some = tuple(moves)
     inside: Counter[int] = Counter()
     for move in some:
         inside.update(dict.fromkeys(move.inside, move.size))
-    busiest = max((max(both) for both in copied(some).values()), default=0)
+    busiest = max((max(both) for both in copied(some, way).values()), default=0)
     return max(busiest, *inside.values(), 0) / bytes_s
 
 
@@ -137,7 +138,7 @@ def _known(c: Context, found: Cluster) -> Finding:
     gone = [f"{topic}-{n}" for topic, n in sets if (topic, n) not in found.partitions and topic not in dark]
     seen = f"{len(sets):,} partitions"
     if gone or dark:
-        seen = "; ".join((*([f"none of these: {few(gone)}"] if gone else ()), *map(str, dark.values())))
+        seen = "; ".join((*([f"missing: {few(gone)}"] if gone else ()), *map(str, dark.values())))
     return claim(
         "reassign.partitions",
         "every partition of the plan exists and can be described",
@@ -216,7 +217,7 @@ def in_sync(moves: Sequence[Move], partitions: Mapping[Name, PartitionState]) ->
             "reassign.in-sync",
             "every replica that stays is in sync",
             not behind,
-            seen=f"{len(behind):,} partitions are under-replicated: {few(behind)}" if behind else "all are",
+            seen=f"under-replicated: {len(behind):,}: {few(behind)}" if behind else "all are",
             needed="the ISR without gaps, apart from the replicas that the plan drops",
             moves=("wait until they are in sync, then resume", "find out why they are behind"),
         ),
@@ -256,7 +257,7 @@ def _room(moves: Sequence[Move], room: Mapping[int, int]) -> Finding:
         if broker in room and count > room[broker]
     ]
     silent = sorted(set(gets) - set(room))
-    seen = f"not told by brokers {few(map(str, silent))}" if silent else "it has"
+    seen = f"not told by broker{'s' * (len(silent) > 1)} {few(map(str, silent))}" if silent else "it has"
     return claim(
         "reassign.room",
         "every broker has room for all its new replicas at once",

@@ -414,9 +414,46 @@ def test_a_replica_that_falls_behind_is_said_and_where_asked_for_its_rate_is_rai
     assert found.state.lags == {("orders", 3, 2): 250}
 
 
+STEPPED = replace(SETTINGS, steps=tuple(5 * M * 5**n // 4**n for n in range(14)))
+"""5, 6.25, 7.8125, 9.765625 MB/s and so on, to 90.9."""
+
+
+@pytest.mark.parametrize(
+    ("before", "others", "rate"),
+    [
+        (6_250_000, 0.0, 7_812_500),  # rises to the next step
+        (6_000_000, 0.0, 6_250_000),  # from between two steps
+        (6_000_000, 92.9 * M, 6_000_000),  # 6.39 MB/s would be free: no step is within reach
+        (6_250_000, 93.5 * M, 6_250_000),  # 5.85: less than a tenth below
+        (7_812_500, 92.5 * M, 6_250_000),  # 6.75: down to the step below
+        (7_812_500, 99.0 * M, 5 * M),
+    ],
+)
+def test_computed_rates_take_steps(before: int, others: float, rate: int) -> None:
+    found = decide(MOVING, {1: used(others), 2: used(others)}, STEPPED, at(before))
+    assert found.rates[1].leader == rate
+
+
+def test_a_rise_above_a_step_that_reaches_no_other_is_no_fall() -> None:
+    far = replace(SETTINGS, steps=(5 * M, 50 * M))
+    found = decide(MOVING, {1: used(60 * M), 2: used(60 * M)}, far, at(30 * M))
+    assert found.rates[1].leader == 30 * M
+
+
+def test_a_rate_that_is_raised_to_end_takes_the_step_that_ends() -> None:
+    moving = (Moving("orders", 3, 1, (2,), left=100 * M, produced=9.0 * M),)
+    stepped = replace(STEPPED, raise_to_end=True, end_within_s=1000.0)
+    found = decide(moving, {1: used(93 * M), 2: used(93 * M)}, stepped, at(9_000_000))
+    assert found.rates[1].leader == 9_765_625
+    assert not found.endless
+    low = decide(moving, {1: used(93 * M), 2: used(93 * M)}, STEPPED, at(9_000_000))
+    assert [one.role for one in low.endless] == [Role.LEADER, Role.FOLLOWER]
+
+
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
+        ({"steps": (6 * M,)}, "needed: the floor as the first"),
         ({"floor": 999}, "floor 999; needed: 1000 bytes per second or more"),
         ({"percent": Rate(90, 101)}, "percent (90, 101); needed: 1 to 100"),
         ({"threshold": 1.0}, "threshold 1.0"),

@@ -72,6 +72,7 @@ class Faults:
 
     site: ClusterSite
     found: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    times_home: int = 0
 
     def begin(self) -> None:
         """Start the load and wait until there is something to move."""
@@ -90,15 +91,15 @@ class Faults:
         ones."""
         at_home = not not_as(self.site.partitions(), HOME)
         now, goal = (HOME, AWAY) if at_home else (AWAY, HOME)
-        run = f"{self.site.lab.cluster().version}-{case}"
-        self.site.write_plan(run, goal)
+        self.site.write_plan(case, goal)
         section = {"throttle_bytes_s": THROTTLE, "in_flight": 2, "per_broker": 2, "stalled_s": STALLED_S}
-        return self.site.moves(run, **section), now, goal
+        return self.site.moves(case, **section), now, goal
 
     def towards_target(self) -> None:
         """Bring the sets home where they are away: the next run then copies to the target."""
         if not_as(self.site.partitions(), HOME):
-            operator, _, _ = self.moves(f"home-{time.monotonic_ns()}")
+            self.times_home += 1
+            operator, _, _ = self.moves(f"home-{self.times_home}")
             operator.through("run", "run", *BOOK, limit_s=VERB_S)
 
     @contextlib.contextmanager
