@@ -70,7 +70,7 @@ def at(number: int, kind: type[Change], act: Callable[[], object]) -> Callable[[
     return heeded
 
 
-def test_there_and_back(tmp_path: Path) -> None:
+def test_r13_there_and_back(tmp_path: Path) -> None:
     made = desk(tmp_path, 16)
     assert made.process(forward) == RunEnded(0, "kafka_reassign is complete")
     assert made.there
@@ -122,7 +122,7 @@ def test_t3_t11_the_throttle_is_merged_into_what_was_there_and_given_back(tmp_pa
     assert told.startswith("3, which the run gives back: broker-1: leader.replication.throttled.rate=77")
 
 
-def test_rates_are_set_before_the_first_move_on_every_broker_that_takes_part(tmp_path: Path) -> None:
+def test_t2_rates_are_set_before_the_first_move_on_every_broker_that_takes_part(tmp_path: Path) -> None:
     made = desk(tmp_path)
     rates: list[dict[int, dict[str, str]]] = []
     made.before_change = at(
@@ -710,7 +710,7 @@ def test_a_topic_that_is_deleted_under_way_is_named_and_no_obstacle(tmp_path: Pa
     assert made.home
 
 
-def test_a_move_that_hangs_is_named_by_partition_and_replica(tmp_path: Path) -> None:
+def test_u2_a_move_that_hangs_is_named_by_partition_and_replica(tmp_path: Path) -> None:
     made = desk(tmp_path)
     made.cluster.hung = {4}
     ended = made.process(forward)
