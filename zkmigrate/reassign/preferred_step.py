@@ -12,7 +12,7 @@ Proof: the preferred leader leads, when the partitions are looked at again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
@@ -44,6 +44,7 @@ class PreferredStep(Step[PreferredFacts]):
         plan = originals(c)
         if plan is None or c.way is Way.BACK:
             return PreferredFacts(plan, None)
+        plan = replace(plan, moves=plan.whole)
         return PreferredFacts(plan, cluster(look, (move.name for move in plan.moves)))
 
     def check(self, c: Context, f: PreferredFacts) -> Verdict:

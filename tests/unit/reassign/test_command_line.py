@@ -92,6 +92,20 @@ def test_log_directories_that_are_none_are_refused_by_name(tmp_path: Path, dirs:
     assert f"plan.json: partitions[0] (topic t0, partition 0).log_dirs: {told}" in str(caught.value)
 
 
+def test_phases_are_read_in_their_order_and_must_end_at_the_plan(tmp_path: Path) -> None:
+    file = FILE + "  phases: [phase0.json, phase1.json]\n"
+    (tmp_path / "phase0.json").write_text(PLAN.replace("[4,2]", "[1,4,2]"))
+    (tmp_path / "phase1.json").write_text(PLAN)
+    made = loaded(tmp_path, file)
+    assert [sets for sets, _ in made.phases] == [{("t0", 0): (1, 4, 2)}, {("t0", 0): (4, 2)}]
+    assert digest(made) != digest(loaded(tmp_path))
+    told = (
+        r"reassign\.phases: t0-0 ends at \(4, 2\), the plan at \(4, 3\); needed: the phases of reassign\.plan"
+    )
+    with pytest.raises(InventoryError, match=told):
+        loaded(tmp_path, file, PLAN.replace("[4,2]", "[4,3]"))
+
+
 def test_zookeeper_servers_of_the_section_can_be_asked(tmp_path: Path) -> None:
     made = loaded(tmp_path, FILE + "  zookeeper: ['10.0.0.9:2181']\n")
     assert made.doors == {"10.0.0.9:2181": Door("10.0.0.9", 2181)}
