@@ -110,9 +110,10 @@ class Machine:
 
     def text(self, now: float) -> str:
         """Its /proc."""
-        moved = self.clients(now) * (now - self.at)
-        self.sent, self.received = round(self.sent + moved), round(self.received + moved)
-        self.busy_ms += self.busy(now) * (now - self.at) * 1000
+        for moment in range(round(self.at) + 1, round(now) + 1) if self.at else ():
+            self.sent += round(self.clients(moment))
+            self.received += round(self.clients(moment))
+            self.busy_ms += self.busy(moment) * 1000
         self.at = now
         return (
             f"==> /proc/uptime <==\n{now:.2f} 0.00\n"
@@ -134,11 +135,12 @@ class ReassignWorld(TopicWorld):
     in flight at once. to, of: the most copies to one broker, and from one leader. unthrottled: bytes copied
     without a limit. rates_lag: so many looks at a broker's rate tell the one before. replaced:
     partitions whose target in flight was replaced. old: they are older than Kafka 2.4. usable: free bytes by
-    broker. brokers: their ids. dirs: the log directories of brokers with more than one. places: where
-    replicas are, if not in the first one. remembered: where a replica that is still to come is to be.
-    futures: what is being copied from directory to directory: where to, and how many bytes are there. twice:
-    bytes that were copied so. hosts: of the brokers, by id. grows: bytes that clients write to a partition in
-    a second. zookeeper: what it tells of partitions, whatever is there. keeper: why it does not answer.
+    broker. brokers: their ids. before_look: called before each look at what is in flight. dirs: the log
+    directories of brokers with more than one. places: where replicas are, if not in the first one.
+    remembered: where a replica that is still to come is to be. futures: what is being copied from directory
+    to directory: where to, and how many bytes are there. twice: bytes that were copied so. hosts: of the
+    brokers, by id. grows: bytes that clients write to a partition in a second. bounds: other settings of
+    brokers, by id. zookeeper: what it tells of partitions, whatever is there. keeper: why it does not answer.
     disk: bytes of a broker's disk, where ``usable`` does not say what is free. deleting: bytes of replicas
     that left a broker, and for how many seconds they stay. least: the fewest free bytes of a broker so far.
     """
@@ -157,6 +159,7 @@ class ReassignWorld(TopicWorld):
     replaced: list[Name] = field(default_factory=list)
     refuses_moves: Callable[[ReassignPartition], str] = lambda _change: ""
     old: bool = False
+    bounds: dict[int, dict[str, TopicSetting]] = field(default_factory=dict)
     usable: dict[int, int] = field(default_factory=dict)
     hosts: dict[int, Machine] = field(default_factory=lambda: {id: Machine() for id in BROKERS})
     grows: dict[Name, int] = field(default_factory=dict)
@@ -172,6 +175,7 @@ class ReassignWorld(TopicWorld):
     deleting: list[list[int]] = field(default_factory=list)
     least: dict[int, int] = field(default_factory=dict)
     brokers: tuple[int, ...] = BROKERS
+    before_look: Callable[[], object] = lambda: None
 
     def copy(self) -> ReassignWorld:
         """A cluster of its own in the same state."""
@@ -235,6 +239,7 @@ class ReassignWorld(TopicWorld):
         return Seen(ClusterTopics(self.cluster_id, tuple(sorted(self.topics))))
 
     def reassignments(self) -> Reading[Mapping[Name, InFlight]]:
+        self.before_look()
         if self.silent:
             return Unknown("timeout", "no broker answers")
         if self.old:
@@ -337,7 +342,7 @@ class ReassignWorld(TopicWorld):
             {
                 id: Unknown("timeout", f"broker {id} does not answer")
                 if id in self.down
-                else Seen(TopicSetting(self._rate_shown(id, key)))
+                else Seen(self.bounds.get(id, {}).get(key) or TopicSetting(self._rate_shown(id, key)))
                 for id in brokers
             }
         )

@@ -12,7 +12,7 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.facts.placed import by_topic
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import InFlight, LogDir, Look, PartitionState, TopicPartitions
+from zkmigrate.model.look import InFlight, LogDir, Look, PartitionState, TopicPartitions, TopicSetting
 from zkmigrate.model.step import Context, Records, Way
 from zkmigrate.model.step_record import Recorded, known, recorded
 from zkmigrate.placement.cluster import Name
@@ -144,8 +144,8 @@ class Originals(Recorded):
 @dataclass(frozen=True)
 class Stragglers(Recorded):
     """Moves that a run adds to those that it recorded before its first change. found: the throttle lists of
-    their topics before that, as in :class:`zkmigrate.reassign.throttle.Throttles`. planned_at: the time of
-    the record that they are added to; after a way back another one follows."""
+    their topics before that, as in :class:`zkmigrate.reassign.throttle.Throttles`. planned_at: when the moves
+    were planned to which they are added; after a way back others follow."""
 
     step: ClassVar[str] = "sweep"
 
@@ -154,10 +154,13 @@ class Stragglers(Recorded):
     planned_at: float = 0.0
 
 
+@dataclass(frozen=True)
 class LateStragglers(Stragglers):
-    """The same, of the step that stops brokers."""
+    """The same, of the step that stops brokers. stopped: their hosts, in the order of the stops."""
 
     step: ClassVar[str] = "stop"
+
+    stopped: tuple[str, ...] = ()
 
 
 def added(record: Originals | None, records: Records) -> tuple[Stragglers, ...]:
@@ -382,12 +385,14 @@ def _placed(move: Move, way: Way, brokers: Collection[int], placed: Disks) -> St
 @dataclass(frozen=True)
 class FirstLook:
     """What is there before anything is changed. sizes: bytes of the largest replica, by partition; of those
-    that a broker told. throttles: settings, in words. disks: of the brokers of the moves."""
+    that a broker told. throttles: settings, in words. disks: of the brokers of the moves. copying: settings
+    that bound a copy, by key and broker."""
 
     cluster: Cluster
     sizes: Mapping[Name, int]
     throttles: tuple[str, ...]
     disks: Disks
+    copying: Mapping[str, Mapping[int, Reading[TopicSetting]]]
 
     def moves(self, sets: Sets, dirs: Dirs) -> tuple[Move, ...]:
         """The moves of a plan that are not made yet. dirs: the log directories that it names."""

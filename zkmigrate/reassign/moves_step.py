@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import (
     KAFKA,
     Applied,
@@ -26,7 +27,7 @@ from zkmigrate.model.change import (
     ReassignPartition,
 )
 from zkmigrate.model.fact import Seen
-from zkmigrate.model.finding import Finding, claim, few, meanings
+from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.placement.cluster import Name
@@ -44,6 +45,7 @@ from zkmigrate.reassign.facts import (
     planned,
     section,
 )
+from zkmigrate.reassign.hours import Closed, closed
 from zkmigrate.reassign.look_step import of_plan
 from zkmigrate.reassign.rate_control import Copying
 from zkmigrate.reassign.rules import AGAIN, ends, fitting, foreign, gib, lost, next_moves, seconds
@@ -51,6 +53,7 @@ from zkmigrate.reassign.throttle import RatesInForce, SentRates, keeping_control
 from zkmigrate.throttle.values import Rate
 
 POLL_S = 2.0
+_CLOSED_POLL_S = 30.0
 _RATE = "rate:"
 """Before a broker's id, in targets: no topic's name has a colon."""
 
@@ -61,8 +64,8 @@ class MovesFacts:
     that are being added, by broker and partition. whole: these are all moves of the run. disks: where the
     replicas are whose directories are named. rates: of the throttle; None where there is none. taken: moves
     of another hand that are in flight and throttled along. disputes: why ZooKeeper shows a move that seems
-    to be at its end as not done. cramped: moves that wait until a broker has room.
-    phase: whose moves these are, from 0 to ``last_phase``."""
+    to be at its end as not done. cramped: moves that wait until a broker has room. wall: when it was looked,
+    seconds since the epoch. phase: whose moves these are, from 0 to ``last_phase``."""
 
     plan: Originals | None
     found: Cluster | None
@@ -74,6 +77,7 @@ class MovesFacts:
     taken: tuple[Move, ...] = ()
     disputes: Mapping[Name, str] = field(default_factory=dict)
     cramped: tuple[Move, ...] = ()
+    wall: float = 0.0
     phase: int = 0
     last_phase: int = 0
 
@@ -87,6 +91,13 @@ class MovesStep(Step[MovesFacts]):
     id = SentRates.step
     title = "Move the partitions"
     hazard = Hazard.REVERSIBLE
+    by_hand = ByHand(
+        needs="the throttle is set: look at it by `kafka-configs.sh --describe`.",
+        weaker="All moves begin together: no cap holds, and nobody looks for free bytes or for others. With "
+        "more than you want at once, paste the lines in parts, and wait in between.",
+        forward=lambda s: (*s.waves(Way.FORWARD), _moved_by_hand(s, Way.FORWARD)),
+        back=lambda s: (*s.waves(Way.BACK), _moved_by_hand(s, Way.BACK)),
+    )
 
     def __init__(
         self,
@@ -157,6 +168,7 @@ class MovesStep(Step[MovesFacts]):
             taken,
             disputes,
             tuple(cramped),
+            look.wall(),
             phase,
             every.last_phase,
         )
@@ -192,16 +204,22 @@ class MovesStep(Step[MovesFacts]):
         flying = stands.at(Stand.MOVING, Stand.INSIDE)
         todo_now = [move for move in todo if move in misplaced or move not in f.cramped]
         here = [move for move in todo_now if f.found.alive.issuperset(goal(move, c.way))]
-        withheld = f.rates.withheld if f.rates and todo else ()
-        if not withheld and (chosen := next_moves(section(c.inventory), flying, here, c.way)):
+        behind = stands.at(Stand.BEHIND, Stand.UNTOLD, Stand.DISPUTED)
+        if c.over and (todo or f.taken) and not (flying or behind):
+            return Ready(tuple(move.target for move in f.plan.moves[:1]))  # in place of which the run ends
+        withheld = c.over or (f.rates.withheld if f.rates and todo else ())
+        shut = _closed(c, f) if todo else None
+        if not withheld and not shut and (chosen := next_moves(section(c.inventory), flying, here, c.way)):
             return Ready(tuple(move.target for move in chosen))
+        if shut and shut.opens is None and not (flying or behind):
+            return Blocked((_hours_over(shut),))
         waits = {move.name for move in todo}
         odd = [move for move in stands.at(Stand.TO_SUBMIT, Stand.FOREIGN) if move.name not in waits]
         unsettled = bool(odd) or bool(stands.at(Stand.GONE))
         if odd and looks >= LOOKS and c.way is Way.FORWARD:
             return Blocked((_changed(f, odd),))
         settling = unsettled and looks < LOOKS
-        if flying or todo or settling or stands.at(Stand.BEHIND, Stand.UNTOLD, Stand.DISPUTED) or not f.whole:
+        if flying or todo or settling or behind or not f.whole:
             at_end = not (flying or settling or todo or f.taken or f.disputes or f.cramped)
             return self._wait(c, f, stands, looks + 1 if unsettled else 0, at_end=at_end)
         if (then := f.phase + (1 if c.way is Way.FORWARD else -1)) in range(f.last_phase + 1):
@@ -217,13 +235,14 @@ class MovesStep(Step[MovesFacts]):
             over |= {move.name for move in stands.at(Stand.GONE, Stand.TO_SUBMIT, Stand.FOREIGN)}
         finished = frozenset(over) if f.whole else c.kept.get("finished", frozenset()) | over
         flying = [*stands.at(Stand.MOVING, Stand.INSIDE), *stands.at(Stand.BEHIND, Stand.UNTOLD)]
+        shut = None if at_end or c.over else _closed(c, f)
         goals = {broker for move in stands.moves for broker in goal(move, c.way)}
         down = frozenset(goals - f.found.alive)
         return Waiting(
-            "the moves in flight",
-            _progress(c, f, flying, finished, down),
+            "the hour when moves may begin" if shut and not flying else "the moves in flight",
+            _progress(c, f, flying, finished, down, shut),
             math.inf,
-            poll_s=0.0 if at_end and not flying else 1.0 if looks else POLL_S,
+            poll_s=0.0 if at_end and not flying else 1.0 if looks else _poll_s(f, flying, shut),
             keep={
                 "finished": finished,
                 "looks": looks,
@@ -231,7 +250,7 @@ class MovesStep(Step[MovesFacts]):
                 "phase": f.phase,
                 **_rates_kept(c, f),
             },
-            mark=(f.phase, len(finished), looks, tuple(sorted(f.copied.items())), _paused(f, flying)),
+            mark=(f.phase, len(finished), looks, tuple(sorted(f.copied.items())), _paused(f, flying, shut)),
             stalled_s=section(c.inventory).stalled_s,
         )
 
@@ -246,7 +265,7 @@ class MovesStep(Step[MovesFacts]):
         if target.startswith(_RATE):
             return _rate_changes(f, target)
         move = f.plan.by_target[target]
-        if f.stands(c.way).of[move.name] is Stand.TURNED:
+        if f.found is not None and f.stands(c.way).of[move.name] is Stand.TURNED:
             return (CancelReassignment(KAFKA, move.topic, move.number, move.after),)
         return _towards(f, move, Way.BACK)
 
@@ -293,6 +312,17 @@ def _next_phase(c: Context, f: MovesFacts, phase: int) -> Waiting:
     what, mark = "the moves in flight", (phase, 0)
     told = f"phase {f.phase} is complete"
     return Waiting(what, told, math.inf, 0.0, keep, mark, section(c.inventory).stalled_s)
+
+
+def _moved_by_hand(s: Sheet, way: Way) -> Block:
+    kafka = f"--bootstrap-server {s.inventory.brokers[0].endpoint}"
+    text = (
+        f"until kafka-reassign-partitions.sh {kafka} --list | grep -q '^No partition'; do sleep 10; done; "
+        f"kafka-topics.sh {kafka} --describe --under-replicated-partitions && echo OK moved",
+    )
+    return Block(
+        (KAFKA,), text, "only `OK moved`; this takes as long as the copies", "wait and look again", way
+    )
 
 
 def _to_come(
@@ -354,13 +384,42 @@ def _may_send(c: Context, move: Move, looks: int) -> bool:
     return c.way is Way.FORWARD and looks >= LOOKS
 
 
-def _paused(f: MovesFacts, flying: list[Move]) -> float:
+def _paused(f: MovesFacts, flying: list[Move], shut: Closed | None) -> float:
     """The time of this look, where nothing moves because no move is submitted: that is no standstill."""
-    return f.rates.control.looked if f.rates and f.rates.control and f.rates.withheld and not flying else 0.0
+    return f.wall if not flying and (shut or (f.rates and f.rates.withheld)) else 0.0
+
+
+def _closed(c: Context, f: MovesFacts) -> Closed | None:
+    """Why no move may begin at this hour; None where one may. The way back waits for no hour."""
+    if c.way is Way.BACK:
+        return None
+    return closed(section(c.inventory).hours, c.inventory.policy.window, f.wall)
+
+
+def _poll_s(f: MovesFacts, flying: list[Move], shut: Closed | None) -> float:
+    if flying or shut is None or shut.opens is None:
+        return POLL_S
+    return min(_CLOSED_POLL_S, max(POLL_S, shut.opens - f.wall))
+
+
+def _hours_over(shut: Closed) -> Finding:
+    return claim(
+        "reassign.hours",
+        "moves begin inside the maintenance window only",
+        False,
+        seen=f"now it is {shut.why}",
+        needed="a window that has not ended",
+        moves=("give policy.window in the inventory another time, then resume", "rollback, at any hour"),
+    )
 
 
 def _progress(
-    c: Context, f: MovesFacts, flying: list[Move], finished: frozenset[Name], down: frozenset[int]
+    c: Context,
+    f: MovesFacts,
+    flying: list[Move],
+    finished: frozenset[Name],
+    down: frozenset[int],
+    shut: Closed | None,
 ) -> str:
     """How far the run is, and each replica that is being copied or is behind."""
     assert f.plan is not None
@@ -369,11 +428,11 @@ def _progress(
     left = [move for move in every if move.name not in finished]
     taken = {move.name for move in f.taken}
     copied = sum(size for (_, name), size in f.copied.items() if name not in taken)
-    in_all = sum(move.bytes + move.size * len(move.inside) for move in left)
+    in_all = sum(move.size * len((*ends(move, c.way)[1], *move.inside)) for move in left)
     bytes_left = max(0, in_all - copied)
     rates = f.rates.wanted.values() if f.rates else ()
     most = max((max(rate) for rate in rates), default=section(c.inventory).throttle_bytes_s)
-    time_left = seconds(left, most) * bytes_left / max(1, in_all)
+    time_left = seconds(left, most, c.way) * bytes_left / max(1, in_all)
     told = [_copy(f, move, broker) for move in flying for broker in _missing(f, move)]
     told += [_inside(f, move, *at) for move in flying for at in move.paths(c.way).items()]
     told = [words for words in told if words]
@@ -390,6 +449,7 @@ def _progress(
     words = f"phase {f.phase} of 0 to {f.last_phase}: " if f.last_phase else ""
     words += f"{len(every) - len(left):,} of {len(every):,} partitions; {gib(bytes_left)} left"
     words += f", about {time_left:,.0f} s at the throttle" if bytes_left else ""
+    words += f"; {shut.words}" if shut else "; --until has come: no new move" if c.over else ""
     words += f"; {f.rates.listening}" if f.rates and f.rates.listening else ""
     told += [f"broker {broker} is down" for broker in sorted(down)]
     told += f.rates.of_others if f.rates else ()
@@ -446,7 +506,15 @@ def _moved(c: Context, stands: Stands) -> Finding:
     seen = f"{len(done):,} of {len(stands.moves):,} partitions"
     seen += f"; gone since: {few(move.target for move in gone)}" if gone else ""
     seen += f"; changed by others: {few(move.target for move in other)}" if other else ""
-    return claim("reassign.moved", f"the partitions have {whose} sets, in order and in sync", True, seen=seen)
+    return claim(
+        "reassign.moved",
+        f"the partitions have {whose} sets, in order and in sync",
+        not (gone or other),
+        seen=seen,
+        needed="all partitions of the run",
+        moves=("see who changed these",),
+        severity=Severity.WARN,
+    )
 
 
 MEANINGS = meanings(
@@ -455,8 +523,11 @@ MEANINGS = meanings(
     Cause: Somebody else moved it. To do: Give it one of the two sets, then resume. Or roll back, which
     leaves it as it is.
 
-    reassign.moved: A partition does not have its set yet. Cause: The moves are under way. To do: Wait, or
-    resume.
+    reassign.hours: The maintenance window ended before all partitions had moved. Cause: It was too short
+    for the plan, or the run began late. To do: Give policy.window another time, then resume. Or roll back.
+
+    reassign.moved: A partition does not have its set. Cause: Somebody else moved it or deleted its topic. To
+    do: See who changed it.
 
     reassign.back: A partition does not have its set or its leader from before the run. Cause: Somebody
     else changed it, or its broker is down. To do: See who changed it.

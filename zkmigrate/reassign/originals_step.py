@@ -155,7 +155,9 @@ def _as_before(record: Originals, now: Cluster, disks: Disks) -> Finding:
         "reassign.back",
         "every partition has its set, its leader and its directories from before the run",
         not odd,
-        seen=f"{len(odd):,} have not: {few(odd)}" if odd else f"{len(record.moves):,} partitions",
+        seen=f"{len(odd):,} of {len(record.moves):,} partitions differ: {few(odd)}"
+        if odd
+        else f"{len(record.moves):,} partitions",
         needed="the sets from before the run, apart from what other hands changed",
         moves=("see who changed these", f"give them the sets of {NAME} in the run's directory"),
         severity=Severity.WARN,

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from zkmigrate.model.fact import Absent, Seen, Unknown
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
-from zkmigrate.model.look import InFlight, PartitionState
+from zkmigrate.model.look import InFlight, PartitionState, TopicSetting
 from zkmigrate.model.step import Context, Way
 from zkmigrate.placement.cluster import Broker, Name
 from zkmigrate.placement.cluster import Cluster as Placed
@@ -19,6 +19,13 @@ from zkmigrate.reassign.facts import Cluster, Disks, FirstLook, Move, joined, se
 from zkmigrate.reassign.section import Pace
 
 AGAIN = "resume"
+COPYING = (
+    "num.replica.fetchers",
+    "replica.fetch.max.bytes",
+    "replica.fetch.response.max.bytes",
+    "replica.lag.time.max.ms",
+)
+"""Settings of brokers that bound a copy, and when a replica leaves the ISR."""
 GIB = 1 << 30
 
 
@@ -108,24 +115,25 @@ def in_room(moves: Sequence[Move], room: Mapping[int, int]) -> tuple[Move, ...] 
     return tuple(found)
 
 
-def copied(moves: Iterable[Move]) -> dict[int, tuple[int, int]]:
+def copied(moves: Iterable[Move], way: Way = Way.FORWARD) -> dict[int, tuple[int, int]]:
     """Bytes that each broker receives, and that it sends, in the order of the ids."""
     received: Counter[int] = Counter()
     sent: Counter[int] = Counter()
     for move in moves:
-        sent[move.leader] += move.bytes
-        received.update(dict.fromkeys(move.added, move.size))
+        sender, receivers = ends(move, way)
+        sent[sender] += move.size * len(receivers)
+        received.update(dict.fromkeys(receivers, move.size))
     return {broker: (received[broker], sent[broker]) for broker in sorted({*received, *sent})}
 
 
-def seconds(moves: Iterable[Move], bytes_s: int) -> float:
+def seconds(moves: Iterable[Move], bytes_s: int, way: Way = Way.FORWARD) -> float:
     """How long the moves take at least: the busiest broker sends, receives, or copies from directory to
     directory, all of its bytes at its rate."""
     some = tuple(moves)
     inside: Counter[int] = Counter()
     for move in some:
         inside.update(dict.fromkeys(move.inside, move.size))
-    busiest = max((max(both) for both in copied(some).values()), default=0)
+    busiest = max((max(both) for both in copied(some, way).values()), default=0)
     return max(busiest, *inside.values(), 0) / bytes_s
 
 
@@ -174,7 +182,7 @@ def _known(c: Context, found: Cluster) -> Finding:
     gone = [f"{topic}-{n}" for topic, n in sets if (topic, n) not in found.partitions and topic not in dark]
     seen = f"{len(sets):,} partitions"
     if gone or dark:
-        seen = "; ".join((*([f"none of these: {few(gone)}"] if gone else ()), *map(str, dark.values())))
+        seen = "; ".join((*([f"missing: {few(gone)}"] if gone else ()), *map(str, dark.values())))
     return claim(
         "reassign.partitions",
         "every partition of the plan exists and can be described",
@@ -253,7 +261,7 @@ def in_sync(moves: Sequence[Move], partitions: Mapping[Name, PartitionState]) ->
             "reassign.in-sync",
             "every replica that stays is in sync",
             not behind,
-            seen=f"{len(behind):,} partitions are under-replicated: {few(behind)}" if behind else "all are",
+            seen=f"under-replicated: {len(behind):,}: {few(behind)}" if behind else "all are",
             needed="the ISR without gaps, apart from the replicas that the plan drops",
             moves=("wait until they are in sync, then resume", "find out why they are behind"),
         ),
@@ -289,7 +297,7 @@ def _room(moves: Sequence[Move], room: Mapping[int, int]) -> Finding:
     full = [reason.text for reason in ordered.reasons] if isinstance(ordered, Refused) else []
     silent = sorted({broker for move in moves for broker in move.added} - set(room))
     short = tight(moves, room)
-    seen = f"not told by brokers {few(map(str, silent))}" if silent else "at once"
+    seen = f"not told by broker{'s' * (len(silent) > 1)} {few(map(str, silent))}" if silent else "at once"
     if short:
         told = few(map(str, short))
         seen = f"one after the other; moves to brokers {told} wait until old copies are gone"
@@ -364,6 +372,30 @@ def _remarks(c: Context, f: FirstLook, moves: Sequence[Move]) -> tuple[Finding, 
             else "none",
             severity=Severity.INFO,
         ),
+        _copying(f.copying),
+    )
+
+
+def _copying(found: Mapping[str, Mapping[int, Reading[TopicSetting]]]) -> Finding:
+    """Each setting once for all brokers that have the same value."""
+    told, silent = [], set()
+    for key, of_brokers in found.items():
+        alike: dict[tuple[str, bool], list[int]] = {}
+        for broker, setting in of_brokers.items():
+            if isinstance(setting, Seen) and (value := setting.value.value) is not None:
+                alike.setdefault((value, setting.value.read_only), []).append(broker)
+            else:
+                silent.add(broker)
+        for (value, read_only), brokers in alike.items():
+            where = f" on {', '.join(map(str, brokers))}" if len(alike) > 1 else ""
+            told.append(f"{key} {value}{where}{'' if read_only else ' (can be changed while they run)'}")
+    told += [f"not told by brokers {', '.join(map(str, sorted(silent)))}"] if silent else []
+    return claim(
+        "reassign.copying",
+        "settings of the brokers that bound a copy",
+        True,
+        seen="; ".join(told) or "no partition moves",
+        severity=Severity.INFO,
     )
 
 
@@ -447,6 +479,10 @@ MEANINGS = meanings(
 
     reassign.throttles-found: Throttle settings that were there before the run. Cause: Another tool, or a
     person, set them. To do: Nothing; the run gives them back.
+
+    reassign.copying: How fast brokers copy, and when a replica leaves the ISR. A fetch that has begun
+    passes a throttle whole: below its bytes / 11 s a throttle does not slow down further. Cause: A remark;
+    it stops nothing. To do: Nothing, or raise num.replica.fetchers where copies are slower than the throttle.
 
     reassign.release: The brokers are older than Kafka 2.4. Cause: They know no AlterPartitionReassignments
     request. To do: Update Kafka.

@@ -16,6 +16,7 @@ from zkmigrate.cli.main import cli
 from zkmigrate.errors import InventoryError
 from zkmigrate.inventory.inventory import Door, Inventory, digest, load
 from zkmigrate.model.change import AlterBrokerConfig, Change, ClusterChange, Outcome
+from zkmigrate.model.step import Way
 from zkmigrate.placement import maps
 from zkmigrate.reassign.section import ReassignInventory
 from zkmigrate.reassign.throttle import LEADER_RATE
@@ -258,6 +259,7 @@ def test_from_plan_to_rollback(asked: Callable[..., Result], cluster: ReassignWo
         "  broker 5: 3,000 bytes in, 0 bytes out",
         "  7 partitions, 0 s or more at 1,000,000 bytes/s",
     ]
+    assert "4 of 7 steps change something" in lines[-1]
     done = asked("run", "--yes")
     assert done.exit_code == 0, done.output
     assert {name: held.replicas for name, held in cluster.held.items()} == plan(first)
@@ -270,6 +272,50 @@ def test_from_plan_to_rollback(asked: Callable[..., Result], cluster: ReassignWo
     assert (cluster.topics, cluster.rates[1]) == (first.topics, first.rates[1])
     assert [held.replicas for held in cluster.held.values()] == [h.replicas for h in first.held.values()]
     assert asked("report", "--run-id", "moves-1", "--out", str(tmp_path / "report.html")).exit_code == 0
+
+
+def test_a_run_is_not_continued_with_the_journal_of_another(
+    asked: Callable[..., Result], cluster: ReassignWorld, tmp_path: Path
+) -> None:
+    assert asked("run", "--yes", "--until", "move.throttle").exit_code == 0
+    (tmp_path / "runs" / "moves-1").rename(tmp_path / "runs" / "moves-2")
+    state = cluster.copy().state
+    refused = asked("rollback", "--yes", "--run-id", "moves-2")
+    assert (refused.exit_code, cluster.state) == (8, state)
+    assert "journal.jsonl is the journal of run moves-1; needed: that of moves-2" in refused.output
+
+
+def test_the_page_for_hands_has_each_move_there_and_back(
+    asked: Callable[..., Result], cluster: ReassignWorld
+) -> None:
+    page = asked("runbook")
+    assert page.exit_code == 0, page.output
+    assert '"replicas": [4, 2]' in page.output
+    assert '"replicas": [1, 2]' in page.output, "the way back"
+    boxes = [text.partition("\n```")[0] for text in page.output.split("```sh host=kafka ")[1:]]
+    steps = [tuple(box.split()[:2]) for box in boxes]
+    assert list(dict.fromkeys(steps)) == [
+        *((f"step=move.{step}", f"way={way}") for step in ("throttle", "replicas") for way in Way),
+        ("step=move.preferred", "way=forward"),
+        *(("step=move.unthrottle", f"way={way}") for way in Way),
+    ]
+    for step, way, act in (
+        ("throttle", "forward", f"--add-config '{LEADER_RATE}=[1000000]'"),
+        ("throttle", "back", f"--delete-config {LEADER_RATE}"),
+        ("unthrottle", "forward", f"--delete-config {LEADER_RATE}"),
+        ("unthrottle", "back", f"--add-config '{LEADER_RATE}=[1000000]'"),
+        ("replicas", "forward", "--list | grep -q"),
+        ("replicas", "back", "--list | grep -q"),
+        ("preferred", "forward", "kafka-leader-election.sh"),
+    ):
+        assert [box for box in boxes if box.startswith(f"step=move.{step} way={way}\n") and act in box]
+
+
+def test_the_command_that_releases_a_run_is_told_whole(asked: Callable[..., Result]) -> None:
+    assert asked("run", "--yes", "--until", "preflight").exit_code == 0
+    told = asked("hold").output.splitlines()[-1]
+    assert told.startswith("  continue: zkmigrate release -i ")
+    assert told.endswith("moves.yml --playbook kafka_reassign --run-id moves-1")
 
 
 def test_an_operator_sets_rates_of_its_runs(asked: Callable[..., Result], cluster: ReassignWorld) -> None:
