@@ -21,7 +21,7 @@ from zkmigrate.model.look import Look, PartitionState, TopicPartitions
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign.election import LEADERS, Election, elect
-from zkmigrate.reassign.facts import Cluster, Disks, Move, Originals, cluster, originals
+from zkmigrate.reassign.facts import Cluster, Disks, Move, Originals, cluster, joined, originals
 from zkmigrate.reassign.rules import lost
 
 
@@ -76,7 +76,7 @@ class PreferredStep(Step[PreferredFacts]):
         """With the partitions as the moves will leave them: a leader stays where it stays a replica."""
         if self.foresee is None:
             return None
-        moves = self.foresee(c, look)
+        moves = joined(self.foresee(c, look))
         after = Cluster(Seen({}), Seen(TopicPartitions("", frozenset(), (), _after(moves))))
         targets = (LEADERS,) if elected(moves, after.partitions).todo else ()
         return Forecast(PreferredFacts(Originals(moves), after), targets)

@@ -318,6 +318,24 @@ def test_the_command_that_releases_a_run_is_told_whole(asked: Callable[..., Resu
     assert told.endswith("moves.yml --playbook kafka_reassign --run-id moves-1")
 
 
+def test_the_phases_of_a_plan_from_plan_to_rollback(
+    asked: Callable[..., Result], cluster: ReassignWorld, tmp_path: Path
+) -> None:
+    first = cluster.copy()
+    (tmp_path / "phase0.json").write_text(PLAN.replace("[4,2]", "[1,4,2]"))
+    loaded(tmp_path, FILE + "  phases: [phase0.json, plan.json]\n")
+    planned = asked("plan")
+    assert planned.exit_code == 0, planned.output
+    assert "reassign t0-0 to brokers 1,4,2 (before: 1,2)" in planned.output
+    assert "reassign t0-0 to brokers 4,2 (before: 1,4,2)" in planned.output
+    assert "  1 partitions, 0 s or more at 1,000,000 bytes/s" in planned.output
+    done = asked("run", "--yes")
+    assert done.exit_code == 0, done.output
+    assert cluster.held["t0", 0].replicas == (4, 2)
+    assert asked("rollback", "--yes").exit_code == 0
+    assert cluster.state == first.state
+
+
 def test_an_operator_sets_rates_of_its_runs(asked: Callable[..., Result], cluster: ReassignWorld) -> None:
     """Also of brokers that only the plan names."""
     assert asked("run", "--yes", "--until", "preflight").exit_code == 0
