@@ -41,7 +41,7 @@ from zkmigrate.throttle.values import Overrides
 
 def desk(tmp_path: Path, partitions: int = 8, **section: int) -> Desk:
     cluster = world(partitions)
-    return Desk(tmp_path / "r", cluster, inventory(plan(cluster), {}, None, **section))
+    return Desk(tmp_path / "r", cluster, inventory(plan(cluster), {}, None, (), **section))
 
 
 def found(made: Desk, id: str) -> Finding:
@@ -835,7 +835,7 @@ def test_some_moves_are_a_canary(tmp_path: Path) -> None:
 def test_the_journal_of_a_thousand_partitions_is_small(tmp_path: Path) -> None:
     """Of 250 topics, each with a throttle. Ten times as many take 20 MB in proportion."""
     cluster: ReassignWorld = world(1_000, size=10)
-    made = Desk(tmp_path / "r", cluster, inventory(plan(cluster), {}, None, in_flight=50, per_broker=50))
+    made = Desk(tmp_path / "r", cluster, inventory(plan(cluster), {}, None, (), in_flight=50, per_broker=50))
     assert made.process(forward).code == 0
     assert made.there
     assert (made.run_dir / NAME).stat().st_size < 2_000_000

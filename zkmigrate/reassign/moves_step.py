@@ -65,7 +65,7 @@ class MovesFacts:
     replicas are whose directories are named. rates: of the throttle; None where there is none. taken: moves
     of another hand that are in flight and throttled along. disputes: why ZooKeeper shows a move that seems
     to be at its end as not done. cramped: moves that wait until a broker has room. wall: when it was looked,
-    seconds since the epoch."""
+    seconds since the epoch. phase: whose moves these are, from 0 to ``last_phase``."""
 
     plan: Originals | None
     found: Cluster | None
@@ -78,6 +78,8 @@ class MovesFacts:
     disputes: Mapping[Name, str] = field(default_factory=dict)
     cramped: tuple[Move, ...] = ()
     wall: float = 0.0
+    phase: int = 0
+    last_phase: int = 0
 
     def stands(self, way: Way) -> Stands:
         """Where the moves stand that were looked at."""
@@ -114,6 +116,8 @@ class MovesStep(Step[MovesFacts]):
         plan = self._moves(c)
         if plan is None:
             return MovesFacts(None, None, (), {}, False, Disks({}, {}))
+        phase = c.kept.get("phase", _phase(c, plan))
+        every, plan = plan, plan.of_phase(phase)
         moves = plan.moves if c.way is Way.FORWARD else plan.moves[::-1]
         finished = c.kept.get("finished", frozenset())
         left = [move for move in moves if move.name not in finished]
@@ -125,7 +129,7 @@ class MovesStep(Step[MovesFacts]):
         down = c.kept.get("down", frozenset())
         ready = [move for move in pending if down.isdisjoint(goal(move, c.way))] or pending
         taken = tuple(move for move in plan.others if move.name in flights and c.way is Way.FORWARD)
-        whole = not left and not taken
+        whole = not left and not (taken and phase == every.last_phase)
         copying = (*flying, *taken)
         begins = {move.name for move in (*ready, *sent)} - flights.keys()
         queue = [move for move in left if move.name in begins]  # what was sent may not have reached Kafka
@@ -154,7 +158,19 @@ class MovesStep(Step[MovesFacts]):
         done = () if whole else facts.stands(looked, found, c.way, disks).at(Stand.DONE)
         disputes = facts.disputed(c, look, done, found.alive)
         return MovesFacts(
-            plan, found, looked, mine, whole, disks, rates, taken, disputes, tuple(cramped), look.wall()
+            plan,
+            found,
+            looked,
+            mine,
+            whole,
+            disks,
+            rates,
+            taken,
+            disputes,
+            tuple(cramped),
+            look.wall(),
+            phase,
+            every.last_phase,
         )
 
     def check(self, c: Context, f: MovesFacts) -> Verdict:
@@ -206,6 +222,8 @@ class MovesStep(Step[MovesFacts]):
         if flying or todo or settling or behind or not f.whole:
             at_end = not (flying or settling or todo or f.taken or f.disputes or f.cramped)
             return self._wait(c, f, stands, looks + 1 if unsettled else 0, at_end=at_end)
+        if (then := f.phase + (1 if c.way is Way.FORWARD else -1)) in range(f.last_phase + 1):
+            return _next_phase(c, f, then)
         return Done((_moved(c, stands), *(f.rates.found if f.rates else ())))
 
     def _wait(self, c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool) -> Waiting:
@@ -225,8 +243,14 @@ class MovesStep(Step[MovesFacts]):
             _progress(c, f, flying, finished, down, shut),
             math.inf,
             poll_s=0.0 if at_end and not flying else 1.0 if looks else _poll_s(f, flying, shut),
-            keep={"finished": finished, "looks": looks, "down": down, **_rates_kept(c, f)},
-            mark=(len(finished), looks, tuple(sorted(f.copied.items())), _paused(f, flying, shut)),
+            keep={
+                "finished": finished,
+                "looks": looks,
+                "down": down,
+                "phase": f.phase,
+                **_rates_kept(c, f),
+            },
+            mark=(f.phase, len(finished), looks, tuple(sorted(f.copied.items())), _paused(f, flying, shut)),
             stalled_s=section(c.inventory).stalled_s,
         )
 
@@ -266,6 +290,28 @@ def _towards(f: MovesFacts, move: Move, way: Way) -> Changes:
     )
     reassigning = (ReassignPartition(KAFKA, move.topic, move.number, wished, other),)
     return placing if has == wished else (*placing, *reassigning)
+
+
+def _phase(c: Context, plan: Originals) -> int:
+    """The phase at which a process goes on. Forward the last one with a move that was sent: it began when the
+    one before was complete. Back the last one that is not undone; the one after it may still be on its way,
+    unless this one was begun."""
+    if not plan.last_phase:
+        return 0
+    sent = {move.phase for move in plan.moves if move.target in c.unrestored}
+    last = max(sent, default=0 if c.way is Way.FORWARD else -1)
+    if c.way is Way.FORWARD:
+        return last
+    begun = any(move.target not in c.unrestored for move in plan.moves if move.phase == last)
+    return max(last, 0) if begun else min(last + 1, plan.last_phase)
+
+
+def _next_phase(c: Context, f: MovesFacts, phase: int) -> Waiting:
+    """All moves of this phase are at their end."""
+    keep = {**_rates_kept(c, f), "down": c.kept.get("down", frozenset()), "phase": phase}
+    what, mark = "the moves in flight", (phase, 0)
+    told = f"phase {f.phase} is complete"
+    return Waiting(what, told, math.inf, 0.0, keep, mark, section(c.inventory).stalled_s)
 
 
 def _moved_by_hand(s: Sheet, way: Way) -> Block:
@@ -400,7 +446,8 @@ def _progress(
     known = {move.name for move in (*every, *f.plan.others)}
     if new := [f"{topic}-{number}" for topic, number in f.found.flights if (topic, number) not in known]:
         told.append(f"begun by another hand since, and not throttled: {few(new)}")
-    words = f"{len(every) - len(left):,} of {len(every):,} partitions; {gib(bytes_left)} left"
+    words = f"phase {f.phase} of 0 to {f.last_phase}: " if f.last_phase else ""
+    words += f"{len(every) - len(left):,} of {len(every):,} partitions; {gib(bytes_left)} left"
     words += f", about {time_left:,.0f} s at the throttle" if bytes_left else ""
     words += f"; {shut.words}" if shut else "; --until has come: no new move" if c.over else ""
     words += f"; {f.rates.listening}" if f.rates and f.rates.listening else ""
