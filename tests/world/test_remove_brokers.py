@@ -50,6 +50,12 @@ def states(made: RemovalDesk) -> list[str]:
     return [body["stage"] for body in lines if body["event"] == "done"]
 
 
+def skipped(made: RemovalDesk) -> list[tuple[str, str]]:
+    """The states that were passed over, and why."""
+    lines = [entry.body for entry in journal.kept_lines(made.run_dir) if entry.kind == "stage"]
+    return [(body["stage"], body["by"]) for body in lines if body["event"] == "skipped"]
+
+
 def on(world: ReassignWorld, ids: tuple[int, ...]) -> list[tuple[str, int]]:
     """The partitions with a replica on one of these brokers."""
     return [name for name, held in world.held.items() if set(ids) & set(held.replicas)]
@@ -71,6 +77,7 @@ def test_x1_x14_x16_x19_several_brokers_are_emptied_in_one_run_and_refilled(tmp_
     assert made.process(forward) == RunEnded(0, "kafka_remove_brokers is complete")
     assert made.there
     assert states(made) == ["validated", "excluded", "planned", "moving", "empty", "clean"]
+    assert skipped(made) == [("stopped", "removal.shutdown: false")]
     assert sorted(submitted(made)) == sorted(f"{t}-{n}" for t, n in on(made.first, GONE)), (
         "once, and no other"
     )
@@ -355,6 +362,18 @@ def test_x11_x16_x18_empty_brokers_stop_one_by_one_the_controller_last(tmp_path:
     assert found(made, "remove.stopped").held is Held.YES
     assert made.process(back).code == 0
     assert made.home, "they run again, and hold what they held"
+
+
+def test_x9_without_zookeeper_the_cluster_forgets_them_and_a_cordon_that_stays_is_named(
+    tmp_path: Path,
+) -> None:
+    made = desk(tmp_path, shutdown=True)
+    made.cluster.kraft = made.cluster.cordons = True
+    assert made.process(forward).code == 0
+    assert made.cluster.forgotten == set(GONE)
+    assert "cordoned.log.dirs=* of brokers 4, 5" in found(made, "remove.cordon-stays").seen
+    assert made.process(back).code == 0
+    assert made.home, "the brokers run again, so the setting is back as well"
 
 
 def test_x10_what_lands_on_a_broker_before_it_stops_is_moved_first(tmp_path: Path) -> None:
