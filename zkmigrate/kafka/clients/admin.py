@@ -400,14 +400,13 @@ class UnregisterBrokerResponse(ApiMessage, load_json=schemas):  # type: ignore[m
     """Its answer."""
 
 
-def _unregister(admin: Any, change: UnregisterBroker) -> str:
-    async def ask() -> dict[str, Any]:
-        answer: dict[str, Any] = (
-            await admin._manager.send(UnregisterBrokerRequest(broker_id=change.broker))
-        ).to_dict()
-        return answer
+async def _forget(admin: Any, broker: int) -> dict[str, Any]:
+    answer: dict[str, Any] = (await admin._manager.send(UnregisterBrokerRequest(broker_id=broker))).to_dict()
+    return answer
 
-    answer = admin._manager.run(ask)
+
+def _unregister(admin: Any, change: UnregisterBroker) -> str:
+    answer = admin._manager.run(_forget, admin, change.broker)
     error = for_code(answer["error_code"])
     if error in (NoError, BrokerIdNotRegisteredError):  # done before
         return ""
