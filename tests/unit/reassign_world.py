@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from playbooks.kafka_reassign import PLAYBOOK
 from tests.unit.engine_world import PointDisk, Points, TinyClock, TinyConfirm, TinyLock
@@ -40,16 +41,21 @@ from zkmigrate.model.look import (
     LogDirs,
     Look,
     PartitionState,
+    Pulse,
     ReplicaLog,
     Settings,
     TopicPartitions,
     TopicSetting,
+    Znode,
 )
 from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.sampling import Body
 from zkmigrate.moves.world.topics import TopicQuestions, TopicWorld
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign.section import Dirs, Reassign, ReassignInventory, Sets
 from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, INSIDE_RATE, LEADER_LIST, LEADER_RATE
+
+T = TypeVar("T")
 
 ID = "A" * 22
 BROKERS = (1, 2, 3, 4, 5)
@@ -82,6 +88,42 @@ class Held:
     size: int
 
 
+def _nothing(_at: float) -> float:
+    return 0.0
+
+
+@dataclass
+class Machine:
+    """A broker's host. clients: bytes per second that clients send, and that they receive, at a time. busy:
+    the share of the time that its disk works. blind: it answers no command. canary_ms: how long the canary's
+    records take; None without one. at: when its counters were last moved on; sent, received, busy_ms: they.
+    """
+
+    clients: Callable[[float], float] = _nothing
+    busy: Callable[[float], float] = _nothing
+    blind: Callable[[float], float] = _nothing
+    canary_ms: Callable[[float], float] | None = None
+    at: float = 0.0
+    sent: int = 0
+    received: int = 0
+    busy_ms: float = 0.0
+
+    def text(self, now: float) -> str:
+        """Its /proc."""
+        for moment in range(round(self.at) + 1, round(now) + 1) if self.at else ():
+            self.sent += round(self.clients(moment))
+            self.received += round(self.clients(moment))
+            self.busy_ms += self.busy(moment) * 1000
+        self.at = now
+        return (
+            f"==> /proc/uptime <==\n{now:.2f} 0.00\n"
+            f"==> /proc/diskstats <==\n 8 0 sda 0 0 0 0 0 0 0 0 0 {round(self.busy_ms)} 0\n"
+            "==> /proc/self/mountinfo <==\n1 0 8:0 / / rw - ext4 /dev/sda rw\n"
+            f"==> /proc/net/dev <==\n eth0: {self.received} 0 0 0 0 0 0 0 {self.sent} 0 0 0 0 0 0 0\n"
+            "==> /proc/net/route <==\nIface\neth0 00000000 0 1 0 0 0 00000000 0 0 0\n"
+        )
+
+
 @dataclass
 class ReassignWorld(TopicWorld):
     """The cluster. It remembers no change: what came of one is told by a look alone.
@@ -93,9 +135,14 @@ class ReassignWorld(TopicWorld):
     in flight at once. to, of: the most copies to one broker, and from one leader. unthrottled: bytes copied
     without a limit. rates_lag: so many looks at a broker's rate tell the one before. replaced:
     partitions whose target in flight was replaced. old: they are older than Kafka 2.4. usable: free bytes by
-    broker. dirs: the log directories of brokers with more than one. places: where replicas are, if not in the
-    first one. remembered: where a replica that is still to come is to be. futures: what is being copied from
-    directory to directory: where to, and how many bytes are there. twice: bytes that were copied so.
+    broker. brokers: their ids. before_look: called before each look at what is in flight. dirs: the log
+    directories of brokers with more than one. places: where replicas are, if not in the first one.
+    remembered: where a replica that is still to come is to be. futures: what is being copied from directory
+    to directory: where to, and how many bytes are there. twice: bytes that were copied so. hosts: of the
+    brokers, by id. grows: bytes that clients write to a partition in a second. bounds: other settings of
+    brokers, by id. zookeeper: what it tells of partitions, whatever is there. keeper: why it does not answer.
+    disk: bytes of a broker's disk, where ``usable`` does not say what is free. deleting: bytes of replicas
+    that left a broker, and for how many seconds they stay. least: the fewest free bytes of a broker so far.
     """
 
     held: dict[Name, Held] = field(default_factory=dict)
@@ -112,13 +159,23 @@ class ReassignWorld(TopicWorld):
     replaced: list[Name] = field(default_factory=list)
     refuses_moves: Callable[[ReassignPartition], str] = lambda _change: ""
     old: bool = False
+    bounds: dict[int, dict[str, TopicSetting]] = field(default_factory=dict)
     usable: dict[int, int] = field(default_factory=dict)
+    hosts: dict[int, Machine] = field(default_factory=lambda: {id: Machine() for id in BROKERS})
+    grows: dict[Name, int] = field(default_factory=dict)
     shown: dict[Name, tuple[int, PartitionState]] = field(default_factory=dict)
     dirs: dict[int, tuple[str, ...]] = field(default_factory=dict)
     places: dict[tuple[int, Name], str] = field(default_factory=dict)
     remembered: dict[tuple[int, Name], str] = field(default_factory=dict)
     futures: dict[tuple[int, Name], list[Any]] = field(default_factory=dict)
     twice: int = 0
+    zookeeper: dict[Name, dict[str, list[int]]] = field(default_factory=dict)
+    keeper: Unknown | None = None
+    disk: dict[int, int] = field(default_factory=dict)
+    deleting: list[list[int]] = field(default_factory=list)
+    least: dict[int, int] = field(default_factory=dict)
+    brokers: tuple[int, ...] = BROKERS
+    before_look: Callable[[], object] = lambda: None
 
     def copy(self) -> ReassignWorld:
         """A cluster of its own in the same state."""
@@ -133,9 +190,12 @@ class ReassignWorld(TopicWorld):
             "replaced",
             "shown",
             "rates_shown",
+            "hosts",
             "places",
             "remembered",
             "futures",
+            "deleting",
+            "least",
         )
         return replace(self, **{name: copy.deepcopy(getattr(self, name)) for name in mutable})
 
@@ -159,6 +219,14 @@ class ReassignWorld(TopicWorld):
         """The log directories of a broker."""
         return self.dirs.get(id, ("/d",))
 
+    def free(self, id: int) -> int | None:
+        """Free bytes of a broker whose disk is known."""
+        if id not in self.disk:
+            return None
+        held = (self._size(*name, one, id) or 0 for name, one in self.held.items())
+        gone = sum(size for broker, size, _ in self.deleting if broker == id)
+        return self.disk[id] - sum(held) - gone
+
     def forget(self, id: int) -> None:
         """A broker stops and starts, and forgets the directories of replicas that are still to come."""
         self.remembered = {at: path for at, path in self.remembered.items() if at[0] != id}
@@ -171,6 +239,7 @@ class ReassignWorld(TopicWorld):
         return Seen(ClusterTopics(self.cluster_id, tuple(sorted(self.topics))))
 
     def reassignments(self) -> Reading[Mapping[Name, InFlight]]:
+        self.before_look()
         if self.silent:
             return Unknown("timeout", "no broker answers")
         if self.old:
@@ -190,9 +259,9 @@ class ReassignWorld(TopicWorld):
     def partitions(self, topics: Sequence[str], witnesses: int) -> Reading[TopicPartitions]:
         if self.silent:
             return Unknown("timeout", "no broker answers")
-        up = [id for id in BROKERS if id not in self.down]
+        up = [id for id in self.brokers if id not in self.down]
         by_topic: dict[str, list[PartitionState]] = {}
-        for state in self._states():
+        for state in self._states(frozenset(topics)):
             by_topic.setdefault(state.topic, []).append(state)
         told: dict[str, Reading[tuple[PartitionState, ...]]] = {}
         for topic in topics:
@@ -206,8 +275,10 @@ class ReassignWorld(TopicWorld):
                 del self.shown[name]
         return Seen(TopicPartitions(self.cluster_id, frozenset(up), tuple(up[:witnesses]), told))
 
-    def _states(self) -> Iterator[PartitionState]:
+    def _states(self, topics: Collection[str] | None = None) -> Iterator[PartitionState]:
         for (topic, number), held in self.held.items():
+            if topics is not None and topic not in topics:
+                continue
             if (topic, number) in self.shown:
                 yield self.shown[topic, number][1]
                 continue
@@ -221,14 +292,16 @@ class ReassignWorld(TopicWorld):
         self, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None
     ) -> Reading[Mapping[int, LogDirs]]:
         told: dict[int, LogDirs] = {}
+        names = self.held if partitions is None else [(t, n) for t, ns in partitions.items() for n in ns]
+        held = {name: self.held[name] for name in names if name in self.held}
         for id in brokers:
             if id in self.down:
                 told[id] = Unknown("timeout", f"broker {id} does not answer")
                 continue
             logs: dict[str, list[ReplicaLog]] = {path: [] for path in self.dirs_of(id)}
-            for (topic, number), held in self.held.items():
-                size = self._size(topic, number, held, id)
-                if size is None or not (partitions is None or number in partitions.get(topic, ())):
+            for (topic, number), one in held.items():
+                size = self._size(topic, number, one, id)
+                if size is None:
                     continue
                 logs[self.place(id, (topic, number))].append(ReplicaLog(topic, number, size, 0, future=False))
                 if (id, (topic, number)) in self.futures:
@@ -236,7 +309,7 @@ class ReassignWorld(TopicWorld):
                     logs[path].append(ReplicaLog(topic, number, have, size - have, future=True))
             told[id] = Seen(
                 {
-                    path: Seen(LogDir(tuple(own), 10**12 + place, self.usable.get(id)))
+                    path: Seen(LogDir(tuple(own), 10**12 + place, self.usable.get(id, self.free(id))))
                     for place, (path, own) in enumerate(logs.items())
                 }
             )
@@ -269,7 +342,7 @@ class ReassignWorld(TopicWorld):
             {
                 id: Unknown("timeout", f"broker {id} does not answer")
                 if id in self.down
-                else Seen(TopicSetting(self._rate_shown(id, key)))
+                else Seen(self.bounds.get(id, {}).get(key) or TopicSetting(self._rate_shown(id, key)))
                 for id in brokers
             }
         )
@@ -277,6 +350,24 @@ class ReassignWorld(TopicWorld):
     def _rate_shown(self, id: int, key: str) -> str | None:
         late = self.rates_shown.get((id, key))
         return late.pop() if late else self.rates.get(id, {}).get(key)
+
+    def znode(self, path: str) -> Reading[Znode]:
+        """``/brokers/topics/T`` and ``/brokers/topics/T/partitions/N/state``, as Kafka 2.8 writes them."""
+        if self.keeper is not None:
+            return self.keeper
+        _, _, _, topic, *rest = path.split("/")
+        told: dict[str, Any] = {"partitions": {}, "adding_replicas": {}, "removing_replicas": {}}
+        for name, held in self.held.items():
+            if name[0] != topic:
+                continue
+            own = {"set": list(held.replicas), "isr": list(held.isr), **self.zookeeper.get(name, {})}
+            told["partitions"][str(name[1])] = own["set"]
+            for act in ("adding", "removing"):
+                told[f"{act}_replicas"] |= {str(name[1]): own[act]} if act in own else {}
+            if rest == ["partitions", str(name[1]), "state"]:
+                told = {"leader": held.leader, "isr": own["isr"]}
+                break
+        return Seen(Znode(json.dumps(told).encode(), 0, 0, 0, 0, 0, ()))
 
     # --- what happens by itself ----------------------------------------------------------------------------
 
@@ -293,6 +384,12 @@ class ReassignWorld(TopicWorld):
         self.to, self.of = max((self.to, *to.values())), max((self.of, *of.values()))
 
     def _tick(self) -> None:
+        self._copy_on()
+        for id in self.disk:
+            self.least[id] = min(self.least.get(id, self.disk[id]), self.free(id) or 0)
+        self.deleting = [[id, size, left - 1] for id, size, left in self.deleting if left > 1]
+
+    def _copy_on(self) -> None:
         """Every broker copies for a second what its limits allow, and moves that have all bytes end."""
         sends: dict[int, int] = {}
         gets: dict[int, int] = {}
@@ -309,8 +406,12 @@ class ReassignWorld(TopicWorld):
                 if min(out, into) > UNLIMITED // 2:
                     self.unthrottled += step
                 flight.copied[broker] += step
+                self.hosts[held.leader].sent += step
+                self.hosts[broker].received += step
                 sends[held.leader] -= step
                 gets[broker] -= step
+        for name, bytes_s in self.grows.items():
+            self.held[name].size += int(bytes_s * TICK_S)
         for (id, name), future in list(self.futures.items()):
             if id in self.down | self.hung:
                 continue
@@ -349,6 +450,7 @@ class ReassignWorld(TopicWorld):
 
     def _gone(self, name: Name, brokers: Collection[int]) -> None:
         for id in brokers:
+            self.deleting.append([id, self.held[name].size, 5])
             self.places.pop((id, name), None)
             self.futures.pop((id, name), None)
 
@@ -478,7 +580,7 @@ def plan(cluster: ReassignWorld) -> dict[Name, tuple[int, ...]]:
 
 
 def inventory(
-    sets: Sets, back: Sets | None = None, dirs: Dirs | None = None, **section: int
+    sets: Sets, back: Sets | None = None, dirs: Dirs | None = None, **section: object
 ) -> ReassignInventory:
     given = {"plan": "plan.json", "throttle_bytes_s": RATE, "in_flight": 3, "per_broker": 2, **section}
     brokers = tuple(Broker(name=f"broker{n}", address=f"10.0.0.2{n}", id=n) for n in BROKERS)
@@ -493,7 +595,7 @@ def inventory(
 
 @dataclass(frozen=True)
 class ReassignLook(TopicQuestions):
-    """A look at nothing but a cluster."""
+    """A look at a cluster, and at the load of its brokers' hosts."""
 
     world: ReassignWorld
     clock: TinyClock
@@ -502,11 +604,31 @@ class ReassignLook(TopicQuestions):
     def cluster(self) -> TopicWorld:
         return self.world
 
+    def znode(self, host: str, path: str) -> Reading[Znode]:
+        assert host in ("zk1:2181", "zk2:2181")
+        return self.world.znode(path) if host == "zk2:2181" else Unknown("timeout", "zk1 is down")
+
     def now(self) -> float:
         return self.clock.now()
 
     def wall(self) -> float:
         return self.clock.wall()
+
+    def load_counters(self, host: str) -> Reading[str]:
+        one = self.world.hosts[int(host.removeprefix("broker"))]
+        if one.blind(self.now()):
+            return Unknown("unreachable", f"{host} does not answer")
+        return Seen(one.text(self.now()))
+
+    def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
+        return {host: ask(host) for host in hosts}
+
+    def produced(self) -> Mapping[str, Sequence[Pulse]]:
+        return {
+            f"broker{id}": (Pulse(0.0, took_s=one.canary_ms(self.now()) / 1000),)
+            for id, one in self.world.hosts.items()
+            if one.canary_ms is not None
+        }
 
 
 @dataclass
@@ -522,6 +644,7 @@ class Desk:
     before_change: Callable[[Change], None] = lambda _change: None
     after_change: Callable[[Change], None] = lambda _change: None
     holds: HoldPort = field(default_factory=HoldPort)
+    noted: list[tuple[float, Body]] = field(default_factory=list)
     playbook: ClassVar[Playbook] = PLAYBOOK
 
     def __post_init__(self) -> None:
@@ -596,6 +719,7 @@ class Desk:
             emit=self.seen.append,
             holds=self.holds,
             overrides=ThrottleFile(self.run_dir).read,
+            note=lambda _kind, body: self.noted.append((self.clock.now(), body)),
         )
         try:
             return act(Walk(self.playbook, self.inventory, journal, ports))

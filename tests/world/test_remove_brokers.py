@@ -516,3 +516,15 @@ def test_after_a_way_back_it_goes_there_again(tmp_path: Path) -> None:
         assert made.there
         assert made.process(back).code == 0
         assert made.home
+
+
+def test_x20_a_target_that_dies_is_named_and_the_run_goes_on_once_it_is_back(tmp_path: Path) -> None:
+    made = busy(tmp_path, 2)
+    made.before_change = at(3, ReassignPartition, lambda: made.cluster.down.add(2))
+    assert made.process(forward).code == 6
+    assert "broker 2 is down" in found(made, "engine.wait-over").seen
+    assert not made.cluster.stops
+    made.before_change = lambda _change: None
+    made.cluster.down.clear()
+    assert made.process(resume).code == 0
+    assert made.there

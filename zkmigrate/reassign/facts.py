@@ -12,13 +12,14 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.facts.placed import by_topic
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import InFlight, LogDir, Look, PartitionState, TopicPartitions
+from zkmigrate.model.look import InFlight, LogDir, Look, PartitionState, TopicPartitions, TopicSetting
 from zkmigrate.model.step import Context, Records, Way
 from zkmigrate.model.step_record import Recorded, known, recorded
 from zkmigrate.placement.cluster import Name
 from zkmigrate.placement.log_dirs import nameable
 from zkmigrate.placement.maps import ANY
 from zkmigrate.placement.plan import Reassignment
+from zkmigrate.reassign.second_view import Ends, disputes
 from zkmigrate.reassign.section import Dirs, Pace, PacedInventory, ReassignInventory, Sets
 
 WITNESSES = 2
@@ -73,14 +74,22 @@ class Move(Reassignment):
 @dataclass(frozen=True)
 class Originals(Recorded):
     """moves: in the order of the plan, without the partitions that had their new set already. gone: brokers
-    of the sets before that were down. at: seconds since the epoch at which they were planned, where a run
-    plans them."""
+    of the sets before that were down. others: what another hand moved then, to be throttled along. at: the
+    seconds since the epoch at which they were planned, where a run plans them. tight: brokers without room
+    for all their new replicas at once; moves to them wait until old ones are gone."""
 
     step: ClassVar[str] = "originals"
 
     moves: tuple[Move, ...]
     gone: tuple[int, ...] = ()
+    others: tuple[Move, ...] = ()
     at: float = 0.0
+    tight: tuple[int, ...] = ()
+
+    @property
+    def throttled(self) -> tuple[Move, ...]:
+        """All that the throttle is for."""
+        return (*self.moves, *self.others)
 
     @cached_property
     def by_target(self) -> Mapping[str, Move]:
@@ -189,7 +198,7 @@ class Cluster:
         """Those in flight; none where nobody told."""
         return self.in_flight.value if isinstance(self.in_flight, Seen) else {}
 
-    @property
+    @cached_property
     def partitions(self) -> Mapping[Name, PartitionState]:
         """By topic and partition, what is there."""
         if not isinstance(self.seen, Seen):
@@ -247,6 +256,8 @@ class Stand(Enum):
     """The other of the run's two sets is in flight."""
     TO_SUBMIT = "to submit"
     """Nothing is in flight, and it has the brokers of one of the run's two sets."""
+    DISPUTED = "disputed"
+    """Brokers show it at its end, and ZooKeeper does not."""
     FOREIGN = "foreign"
     """Another set is in flight, or it has brokers of neither."""
     GONE = "gone"
@@ -260,9 +271,30 @@ class Stands:
     moves: Sequence[Move]
     of: Mapping[Name, Stand]
 
+    def but(self, disputed: Collection[Name]) -> Stands:
+        """The same, with the moves that ZooKeeper disputes."""
+        return Stands(self.moves, {**self.of, **dict.fromkeys(disputed, Stand.DISPUTED)})
+
     def at(self, *stands: Stand) -> tuple[Move, ...]:
         """The moves that stand so, in their order."""
         return tuple(move for move in self.moves if self.of[move.name] in stands)
+
+
+def ends_in(c: Context, done: Iterable[Move], alive: Collection[int]) -> Ends:
+    """What ZooKeeper is to show of moves that are at their end. On the way back a broker that is down is not
+    waited for."""
+    ends = {move.name: goal(move, c.way) for move in done}
+    forward = c.way is Way.FORWARD
+    return {name: (of, [one for one in of if forward or one in alive]) for name, of in ends.items()}
+
+
+def disputed(c: Context, look: Look, done: Iterable[Move], alive: Collection[int]) -> Mapping[Name, str]:
+    """Look at ZooKeeper, where the inventory names it: which of these moves are not done there, and why."""
+    inventory = c.inventory
+    if not isinstance(inventory, ReassignInventory) or not inventory.reassign.zookeeper:
+        return {}
+    chroot = inventory.kafka.__dict__.get("chroot") or ""
+    return disputes(look, inventory.reassign.zookeeper, chroot, ends_in(c, done, alive))
 
 
 def stands(moves: Sequence[Move], found: Cluster, way: Way, placed: Disks) -> Stands:
@@ -309,12 +341,14 @@ def _placed(move: Move, way: Way, brokers: Collection[int], placed: Disks) -> St
 @dataclass(frozen=True)
 class FirstLook:
     """What is there before anything is changed. sizes: bytes of the largest replica, by partition; of those
-    that a broker told. throttles: settings, in words. disks: of the brokers of the moves."""
+    that a broker told. throttles: settings, in words. disks: of the brokers of the moves. copying: settings
+    that bound a copy, by key and broker."""
 
     cluster: Cluster
     sizes: Mapping[Name, int]
     throttles: tuple[str, ...]
     disks: Disks
+    copying: Mapping[str, Mapping[int, Reading[TopicSetting]]]
 
     def moves(self, sets: Sets, dirs: Dirs) -> tuple[Move, ...]:
         """The moves of a plan that are not made yet. dirs: the log directories that it names."""
@@ -325,6 +359,24 @@ class FirstLook:
             if (state := partitions.get(name)) is not None
         )
         return tuple(move for move in made if move.before != move.after or move.inside)
+
+    def of_others(self, names: Collection[Name]) -> tuple[Move, ...]:
+        """What is in flight elsewhere. names: the partitions of the plan."""
+        partitions = self.cluster.partitions
+        return tuple(
+            Move(*name, before, flight.target, self.sizes.get(name, 0), partitions[name].leader)
+            for name, flight in self.cluster.flights.items()
+            if name not in names and name in partitions
+            for before in (tuple(broker for broker in flight.replicas if broker not in flight.adding),)
+        )
+
+    def awaited(self, others: str, names: Collection[Name]) -> Flights:
+        """The reassignments of another hand that must end before the run records what is there. others: what
+        the inventory wants. names: the partitions of the plan, whose sets nobody else may change."""
+        flights = self.cluster.flights
+        if others == "take":
+            return {name: flight for name, flight in flights.items() if name in names}
+        return flights if others == "wait" else {}
 
     def _move(self, state: PartitionState, after: tuple[int, ...], named: tuple[str, ...]) -> Move:
         name, before = (state.topic, state.partition), state.replicas

@@ -11,26 +11,31 @@ Proof: going forward, the record; going back, each partition has its set from be
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import Finding, Severity, blocking, claim, few
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.placement.plan import Refused
 from zkmigrate.reassign.election import LEADERS, Election, elect
 from zkmigrate.reassign.facts import (
     Cluster,
     Disks,
     FirstLook,
+    Flights,
     Originals,
     Stand,
     cluster,
     originals,
     placed,
+    section,
     unmade,
+    wanted,
 )
 from zkmigrate.reassign.look_step import first_look
-from zkmigrate.reassign.rules import before
+from zkmigrate.reassign.rules import before, gib, in_room, tight
 from zkmigrate.reassign.way_back import NAME
 
 
@@ -63,9 +68,17 @@ class OriginalsStep(Step[OriginalsFacts]):
         if f.first is not None:
             if blocking(findings := before(c, f.first)):
                 return Blocked(findings)
+            mode, names = wanted(c.inventory).reassign.others, wanted(c.inventory).sets
+            if flights := f.first.awaited(mode, names):
+                return _until_over(c, f.first, flights)
             moves, alive = unmade(c, f.first), f.first.cluster.alive
             gone = {broker for move in moves for broker in move.before if broker not in alive}
-            return Done(findings, Originals(moves, tuple(sorted(gone))).encode())
+            others = f.first.of_others(names) if mode == "take" else ()
+            room = f.first.disks.room
+            ordered = in_room(moves, room)
+            assert not isinstance(ordered, Refused), "a finding blocks"
+            record = Originals(ordered, tuple(sorted(gone)), others, tight=tight(moves, room))
+            return Done(findings, record.encode())
         if f.record is None or f.now is None:
             return Done()  # killed before the record: nothing was sent
         if f.now.missing is not None:
@@ -96,6 +109,29 @@ class OriginalsStep(Step[OriginalsFacts]):
         return Forecast(self.observe(c, look), ())
 
 
+def _until_over(c: Context, first: FirstLook, flights: Flights) -> Waiting:
+    """Nothing is changed before another hand's moves have ended."""
+    sizes = first.disks.sizes
+    copied = {
+        (name, broker): sizes[broker, name]
+        for name, flight in flights.items()
+        for broker in flight.adding
+        if (broker, name) in sizes
+    }
+    told = [
+        f"{name[0]}-{name[1]} on {broker}: {gib(size)} of {gib(first.sizes.get(name, 0))}"
+        for (name, broker), size in copied.items()
+    ]
+    return Waiting(
+        "the end of another hand's reassignments",
+        f"{len(flights):,} in flight; {few(told)}" if told else f"{len(flights):,} in flight",
+        math.inf,
+        poll_s=2.0,
+        mark=(tuple(sorted(flights)), tuple(sorted(copied.items()))),
+        stalled_s=section(c.inventory).stalled_s,
+    )
+
+
 def _as_before(record: Originals, now: Cluster, disks: Disks) -> Finding:
     """Whether the partitions are as they were, and which are not; these are of other hands."""
     partitions = now.partitions
@@ -118,7 +154,9 @@ def _as_before(record: Originals, now: Cluster, disks: Disks) -> Finding:
         "reassign.back",
         "every partition has its set, its leader and its directories from before the run",
         not odd,
-        seen=f"{len(odd):,} have not: {few(odd)}" if odd else f"{len(record.moves):,} partitions",
+        seen=f"{len(odd):,} of {len(record.moves):,} partitions differ: {few(odd)}"
+        if odd
+        else f"{len(record.moves):,} partitions",
         needed="the sets from before the run, apart from what other hands changed",
         moves=("see who changed these", f"give them the sets of {NAME} in the run's directory"),
         severity=Severity.WARN,

@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, computed_field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, computed_field
 
 from zkmigrate.errors import InventoryError, UsageError
-from zkmigrate.inventory.inventory import Inventory, LocalPath, local_path
+from zkmigrate.inventory.inventory import Door, Inventory, LocalPath, local_path
 from zkmigrate.placement import maps
 from zkmigrate.placement.check import log_dirs_of
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign.adapt import Adapt
+from zkmigrate.reassign.hours import Hours
 from zkmigrate.throttle.values import Role, amount
 
 Sets = Mapping[Name, tuple[int, ...]]
@@ -23,6 +24,7 @@ Sets = Mapping[Name, tuple[int, ...]]
 Dirs = Mapping[Name, tuple[str, ...]]
 """Log directories by topic and partition, one for each replica of a set; ``any`` leaves it to Kafka."""
 
+_SERVER = r"^[A-Za-z0-9.-]+:[0-9]{1,5}$"
 _FILE = "a file name without blanks, quotes or shell characters"
 
 
@@ -33,6 +35,7 @@ class Pace(BaseModel):
     in_flight: the most moves at once. per_broker: the most to one broker, and the most from one leader.
     stalled_s: seconds without progress after which the run stops.
     adapt: how the rate follows the load; None: it stays.
+    hours: when moves may begin, going forward; None: always. Those in flight go on.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -42,17 +45,22 @@ class Pace(BaseModel):
     per_broker: Annotated[int, Field(ge=1, le=1000)] = 5
     stalled_s: Annotated[int, Field(ge=10, le=86400)] = 600
     adapt: Adapt | None = None
+    hours: Hours | None = None
 
 
 class Reassign(Pace):
     """What the playbook kafka_reassign moves, and how fast.
 
     plan: the file of a plan, Kafka's reassignment JSON. back: the file with the sets on which the plan rests;
-    ``zkmigrate placement`` writes it beside a plan.
+    ``zkmigrate placement`` writes it beside a plan. others: with reassignments of another hand in flight the
+    run is refused, waits for their end, or takes them along: it throttles them and tells their progress.
+    zookeeper: servers of Kafka's ensemble, ``ADDRESS:PORT``, as a second witness of each move.
     """
 
     plan: LocalPath
     back: LocalPath | None = None
+    others: Literal["refuse", "wait", "take"] = "refuse"
+    zookeeper: tuple[Annotated[str, StringConstraints(pattern=_SERVER)], ...] = ()
 
 
 class PacedInventory(Inventory):
@@ -98,7 +106,11 @@ class ReassignInventory(PacedInventory):
     of the file."""
 
     not_binding: ClassVar[Mapping[str, Any]] = {"reassign": True}
-    needed: ClassVar[Mapping[str, str]] = {"reassign.plan": _FILE, "reassign.back": _FILE}
+    needed: ClassVar[Mapping[str, str]] = {
+        "reassign.plan": _FILE,
+        "reassign.back": _FILE,
+        "reassign.zookeeper": "ADDRESS:PORT of ZooKeeper servers",
+    }
 
     reassign: Reassign
 
@@ -119,6 +131,12 @@ class ReassignInventory(PacedInventory):
     def back(self) -> Sets:
         """The sets on which the plan rests; empty where nobody told them."""
         return self._back
+
+    @property
+    def doors(self) -> dict[str, Door]:
+        """Also the servers of the section, by what it calls them."""
+        servers = (server.rpartition(":") for server in self.reassign.zookeeper)
+        return super().doors | {f"{at}:{port}": Door(at, int(port)) for at, _, port in servers}
 
     @property
     def dirs(self) -> Dirs:

@@ -7,8 +7,9 @@ Kafka throttles only replicas that are not in sync.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import ClassVar, TypeAlias
 
 from zkmigrate.errors import HostError
@@ -170,27 +171,37 @@ def _entries(moves: Iterable[Move], receive: Callable[[Move], Iterable[int]]) ->
 @dataclass(frozen=True)
 class Limits:
     """The throttle of one run. found: before it. rates, inside: what it sets. sent, steps: what the moves set
-    since. entries: what it adds to the lists in one direction. every: what it may have added, in both."""
+    since. moves, others: of this run and of another hand; the latter go forward only."""
 
     found: Values
     rates: Mapping[int, Rate]
     inside: Mapping[int, int]
     sent: Mapping[int, tuple[Rate, ...]]
     steps: tuple[int, ...]
-    entries: Entries
-    every: Entries
+    moves: Sequence[Move]
+    way: Way
+    others: Sequence[Move] = ()
 
     @staticmethod
-    def of(record: Throttles, sent: SentRates, moves: Iterable[Move], way: Way) -> Limits:
-        """The leaders' list names every replica that may send. The followers' names those that receive in
-        this direction alone: Kafka would also hold up a follower in sync that is a record behind, and with it
-        every producer that waits for all."""
-        moves = tuple(moves)
-        forward = _entries(moves, lambda move: move.added)
-        back = _entries(moves, lambda move: move.dropped)
-        every = _entries(moves, lambda move: (*move.added, *move.dropped))
-        entries = forward if way is Way.FORWARD else back
-        return Limits(record.found, record.rates, record.inside, sent.rates, sent.steps, entries, every)
+    def of(
+        record: Throttles, sent: SentRates, moves: Sequence[Move], way: Way, others: Sequence[Move] = ()
+    ) -> Limits:
+        return Limits(record.found, record.rates, record.inside, sent.rates, sent.steps, moves, way, others)
+
+    @cached_property
+    def entries(self) -> Entries:
+        """What it adds to the lists in one direction. The leaders' list names every replica that may send.
+        The followers' names those that receive in this direction alone: Kafka would also hold up a follower
+        in sync that is a record behind, and with it every producer that waits for all."""
+        taken = frozenset(self.others)
+        back = self.way is Way.BACK
+        moves = (*self.moves, *self.others)
+        return _entries(moves, lambda move: move.dropped if back and move not in taken else move.added)
+
+    @cached_property
+    def every(self) -> Entries:
+        """What it may have added, in both."""
+        return _entries((*self.moves, *self.others), lambda move: (*move.added, *move.dropped))
 
     def on(self, target: str, key: str, now: str | None) -> str | None:
         """The value with the throttle. now: the present value. A list is read, merged and set whole."""
@@ -262,14 +273,17 @@ class RatesInForce:
         }
         return self.sent.with_rates(new, steps)
 
+    @cached_property
+    def _now(self) -> Values:
+        return values(self.seen.value) if isinstance(self.seen, Seen) else {}
+
     @property
     def settled(self) -> bool:
         """Whether every broker told its rates and has the wanted ones, or those of another hand."""
-        told = values(self.seen.value).values() if isinstance(self.seen, Seen) else ()
-        whole = sum(len(own) == len(RATES) for own in told)
+        whole = sum(len(own) == len(RATES) for own in self._now.values())
         return self.unchanged or (whole == len(self.wanted) and not self.differ)
 
-    @property
+    @cached_property
     def differ(self) -> tuple[int, ...]:
         """The brokers with a rate of this run that is not the wanted one."""
         return tuple(id for id in self.wanted if self.changes(id))
@@ -277,10 +291,9 @@ class RatesInForce:
     @property
     def of_others(self) -> tuple[str, ...]:
         """The rates that another hand has set, in words. They stay."""
-        now = values(self.seen.value) if isinstance(self.seen, Seen) else {}
         return tuple(
             f"{target}: {key} is {'unset' if own is None else own} by another hand, and stays"
-            for target, settings in now.items()
+            for target, settings in self._now.items()
             for key, own in settings.items()
             if own not in self.limits.ours(target, key) and own != self._wanted(target, key)
         )
@@ -288,7 +301,7 @@ class RatesInForce:
     def changes(self, id: int) -> Changes:
         """What gives a broker its wanted rates. A rate of another hand stays."""
         target = of_broker(id)
-        now = values(self.seen.value).get(target, {}) if isinstance(self.seen, Seen) else {}
+        now = self._now.get(target, {})
         return tuple(
             AlterBrokerConfig(KAFKA, id, key, self._wanted(target, key), own)
             for key, own in now.items()

@@ -53,7 +53,7 @@ class PlannedStep(Step[PlannedFacts]):
             return Blocked(findings)
         moves, here = f.survey.moves, f.survey.view.brokers
         gone = sorted({id for move in moves for id in move.before if id not in here})
-        return Done(findings, Originals(moves, tuple(gone), f.survey.at).encode())
+        return Done(findings, Originals(moves, tuple(gone), at=f.survey.at).encode())
 
     def plan(self, c: Context, f: PlannedFacts, target: str) -> Changes:
         return ()

@@ -5,7 +5,6 @@ The cluster is a store of values. It remembers no operation: what came of a chan
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,7 +30,6 @@ from zkmigrate.byhand import commands
 from zkmigrate.byhand.commands import Position
 from zkmigrate.engine import journal, plan
 from zkmigrate.engine.events import RunEnded
-from zkmigrate.engine.journal import NAME
 from zkmigrate.engine.run import Walk
 from zkmigrate.errors import HostError
 from zkmigrate.model.change import (
@@ -333,8 +331,7 @@ def test_a_second_way_forward_starts_from_what_it_finds_then(toy: Toy) -> None:
 
 def test_the_journal_holds_what_was_found_with_the_intent(toy: Toy) -> None:
     toy.process(forward)
-    lines = [json.loads(line) for line in (toy.run_dir / NAME).read_text().splitlines()]
-    changes = [line["body"]["change"] for line in lines if line["kind"] == "intent"]
+    changes = [e.body["change"] for e in journal.kept_lines(toy.run_dir) if e.kind == "intent"]
     found = {c["topic"]: c["before"] for c in changes if c["type"] == "AlterTopicConfig"}
     assert found == {topic: BEFORE.get(topic) for topic in TOPICS}
 

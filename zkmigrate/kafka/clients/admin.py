@@ -110,6 +110,8 @@ def ask(
         return Unknown("timeout", f"no broker of {', '.join(brokers)} answered in {_PULSE_S:g} s")
     try:
         with closing(_admin(answering, deadline_s)) as admin:
+            if len(answering) < len(set(brokers)):
+                _keep_to(admin, answering)
             return question(admin, releases)
     except KafkaTimeoutError as error:
         return Unknown("timeout", f"no broker of {', '.join(brokers)} answered in {deadline_s:g} s: {error}")
@@ -129,6 +131,15 @@ def _admin(brokers: Sequence[str], deadline_s: float) -> Any:
         request_timeout_ms=milliseconds,
         bootstrap_timeout_ms=milliseconds,
     )
+
+
+def _keep_to(admin: Any, answering: Collection[str]) -> None:
+    """Connect to one of these brokers. A client asks one that it is connected to; else it takes any of the
+    cluster, perhaps one that hangs."""
+    for broker in admin._manager.cluster.brokers():
+        if f"{broker.host}:{broker.port}" in answering:
+            admin._manager.run(_metadata, admin, broker.node_id, ())
+            return
 
 
 def _answering(brokers: Sequence[str]) -> dict[str, str]:

@@ -64,6 +64,13 @@ tenant (another chroot, on source)
                  ``ephemerals_lost``, ``counters_wrong``, ``creates_missing`` (lists), ``error``
     ``closed``   ``acked``, ``unknown``, ``errors``
 
+samples (what moves and what is under-replicated, each second, from ``brokers`` and from ``zookeeper``)
+    ``sample``   ``source``, ``took_s``, ``partitions``, ``in_flight``, ``under_replicated``, ``offline``,
+                 ``held`` (replicas by broker), ``rates``: see ``load.samples.Sample``
+    ``settings`` ``source``, ``moment`` (``first`` | ``last``), ``throttles``: all throttle settings
+    ``unseen``   ``source``, ``error``: this one did not answer
+    ``closed``   samples by source
+
 Session events (raw with ``host``; tenant with the server's address in ``host``)
     ``connected``       ``session``, ``timeout_ms``, ``renewed`` (the same session on a new connection)
     ``disconnected``    ``session``, ``reason``

@@ -13,7 +13,7 @@ from zkmigrate.lab.fault_cli import lab_option
 from zkmigrate.lab.judge import by_second, load_history
 from zkmigrate.lab.judge import judge as judge_history
 from zkmigrate.lab.lab import Lab, find
-from zkmigrate.lab.load.config import KAFKA_KINDS, KINDS, parse_plan
+from zkmigrate.lab.load.config import KAFKA_KINDS, KINDS, MOVE_KINDS, parse_plan
 from zkmigrate.lab.load.json_lines import load_recording
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import of_cluster, runner_for
@@ -78,7 +78,7 @@ def start(
         raise click.UsageError("--repeat without --produce-plan: needed: the plan to repeat")
     lab = find(named)
     runner = _runner(lab, out, **of_cluster(lab.spec, lab.cluster(cluster).name), **changes)
-    runner.start(kinds or (KINDS if lab.spec.shape is None else KAFKA_KINDS))
+    runner.start(kinds or (MOVE_KINDS if lab.spec.shape is None else KAFKA_KINDS))
     click.echo(str(runner.directory))
 
 

@@ -20,7 +20,8 @@ from pydantic import (
 from zkmigrate.lab.failure import LabError
 
 KAFKA_KINDS = ("producer", "consumer", "metadata")
-KINDS = (*KAFKA_KINDS, "raw", "tenant")
+MOVE_KINDS = (*KAFKA_KINDS, "raw", "tenant")
+KINDS = (*MOVE_KINDS, "samples")
 
 
 class LoadConfigError(LabError):
@@ -52,11 +53,14 @@ class LoadConfig:
 
     bootstrap: Kafka's ``host:port,…`` list; raw_hosts: each dest host's client address ``host:port``;
     tenant_servers: source's client addresses. produce_plan: steps of the producer's rate, in place of
-    ``produce_rate``; after the last one that one holds, or with ``produce_repeat`` the first follows. Raw
-    creates are sent ``raw_burst`` at a time, so that several
-    are in flight whenever a connection dies, and never more than ``raw_in_flight``. Every
-    ``metadata_create_every``th metadata change creates a topic, the others change a setting of one of the
-    newest; up to ``metadata_in_flight`` are under way at once, each for another topic. notices: the znode of
+    ``produce_rate``; after the last one that one holds, or with ``produce_repeat`` the first follows.
+    metadata_sets: replica sets that every second created topic names, in turn. cluster_zookeeper: connect
+    string, with chroot, of the ensemble that is sampled beside the brokers; "" for none.
+
+    Raw creates are sent ``raw_burst`` at a time, so that several are in flight whenever a connection dies,
+    and never more than ``raw_in_flight``. Every ``metadata_create_every``th metadata change creates a topic,
+    the others change a setting of one of the newest; up to ``metadata_in_flight`` are under way at once, each
+    for another topic. notices: the znode of
     Kafka's notices of changed settings, where one more client deletes old ones; "" for none.
     """
 
@@ -75,6 +79,8 @@ class LoadConfig:
     metadata_rate: PositiveFloat = 1.0
     metadata_create_every: PositiveInt = 5
     metadata_in_flight: PositiveInt = 1
+    metadata_sets: tuple[tuple[PositiveInt, ...], ...] = ()
+    cluster_zookeeper: str = ""
     raw_hosts: dict[str, Address] = field(default_factory=dict)
     raw_root: str = "/kafka/zkmigrate-raw"
     raw_rate: PositiveFloat = 60.0

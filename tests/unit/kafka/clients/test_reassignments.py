@@ -207,11 +207,11 @@ def test_brokers_that_cannot_list_reassignments_are_told_from_brokers_without_an
 
 def test_a_brokers_own_rate_is_told_from_a_default_and_from_none(cluster: Cluster) -> None:
     cluster.results = {1: described(1, config("5", 2)), 2: described(2, config("9223372036854775807", 5))}
-    default = TopicSetting(None, value="9223372036854775807")
-    seen = Seen({1: Seen(TopicSetting("5", value="5")), 2: Seen(default)})
+    most = "9223372036854775807"
+    seen = Seen({1: Seen(TopicSetting("5", True, "5")), 2: Seen(TopicSetting(None, True, most))})
     assert reassignments.broker_settings(BROKERS, RATE, (1, 2)) == seen
     cluster.results = {1: described(1), 2: described(2, config("7", 3))}
-    unset = Seen({1: Seen(TopicSetting(None)), 2: Seen(TopicSetting(None, value="7"))})
+    unset = Seen({1: Seen(TopicSetting(None)), 2: Seen(TopicSetting(None, True, "7"))})
     assert reassignments.broker_settings(BROKERS, RATE, (1, 2)) == unset, (
         "the cluster's default is not its own"
     )
@@ -221,7 +221,7 @@ def test_what_goes_wrong_at_one_broker_hides_no_other(cluster: Cluster) -> None:
     cluster.results = {1: KafkaConnectionError("gone"), 2: described(2, config("5", 2))}
     found = reassignments.broker_settings(BROKERS, RATE, (1, 2, 9))
     assert isinstance(found, Seen)
-    assert found.value[2] == Seen(TopicSetting("5", value="5"))
+    assert found.value[2] == Seen(TopicSetting("5", True, "5"))
     assert cause(found.value[1])[0] == "failed"
     assert cause(found.value[9])[0] == "timeout"
     cluster.results = {1: described(1, error=31), 2: RequestTimedOutError()}

@@ -80,9 +80,21 @@ def test_the_load_of_one_cluster_knows_no_other() -> None:
     small: dict[str, Any] = {"name": "small", "version": "3.9.1", "brokers": [{"controller": True}]}
     shape = Shape.from_json({"clusters": [small, small | {"name": "large", "brokers": small["brokers"] * 4}]})
     made = [of_cluster(LabSpec(shape=shape), name) for name in ("small", "large")]
-    assert made[0] == {"bootstrap": "10.71.0.11:9092", "replication_factor": 1, "min_insync": 1}
+    alone = {"replication_factor": 1, "min_insync": 1, "cluster_zookeeper": ""}
+    assert made[0] == {"bootstrap": "10.71.0.11:9092", **alone}
     four = ",".join(f"10.71.0.2{n}:9092" for n in (1, 2, 3, 4))
-    assert made[1] == {"bootstrap": four, "replication_factor": 3, "min_insync": 2}
+    assert made[1] == {
+        "bootstrap": four, "replication_factor": 3, "min_insync": 2, "cluster_zookeeper": ""
+    }  # fmt: skip
+
+
+def test_the_load_of_a_cluster_knows_its_ensemble_and_chroot() -> None:
+    zk = {"ensembles": [{"name": "zk"}]}
+    for chroot, behind in (("/old", "/old"), ("/", "")):
+        old = {"name": "old", "ensemble": "zk", "chroot": chroot, "brokers": [{}]}
+        made = of_cluster(LabSpec(shape=Shape.from_json(zk | {"clusters": [old]})), "old")
+        servers = ",".join(f"10.71.0.1{n}:2181" for n in (1, 2, 3))
+        assert made["cluster_zookeeper"] == servers + behind
 
 
 @given(st.lists(st.integers(0, 50_000_000), max_size=200))
