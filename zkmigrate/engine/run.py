@@ -318,6 +318,9 @@ class Walk:
         if fresh and stage.id in self._skip:
             self._log.stage_skipped(stage, "--skip")
             return False
+        if fresh and (key := stage.idle(self.inventory)):
+            self._log.stage_skipped(stage, key)
+            return False
         self._holds.announce_end(at, self._hold_at, self._context(at))
         if at.way is Way.FORWARD and stage.consent and stage.id not in self.history.consents:
             answer = self.ports.confirm.consent(stage)
