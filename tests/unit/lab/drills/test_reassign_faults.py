@@ -51,8 +51,7 @@ def test_each_move_copies_to_the_target_and_changes_the_preferred_leader() -> No
 def test_the_removal_has_the_same_kills_and_each_needs_a_broker_that_holds_something() -> None:
     played = RemovalFaults(cast(ClusterSite, None)).cases()
     names = {name for name, *_ in played}
-    assert {name for name in names if name.startswith("kill-")} == {
-        "kill-first-rate", "kill-first-list", "kill-first-move", "kill-election", "kill-in-flight", "kill-back"
-    }  # fmt: skip
+    points = ("first-rate", "first-list", "first-move", "election", "in-flight", "back")
+    assert {name for name in names if name.startswith("kill-")} == {f"kill-{point}" for point in points}
     assert {"controller", "half-way-back"} <= names
     assert all(ready for *_, ready in played)
