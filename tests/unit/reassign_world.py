@@ -135,14 +135,14 @@ class ReassignWorld(TopicWorld):
     in flight at once. to, of: the most copies to one broker, and from one leader. unthrottled: bytes copied
     without a limit. rates_lag: so many looks at a broker's rate tell the one before. replaced:
     partitions whose target in flight was replaced. old: they are older than Kafka 2.4. usable: free bytes by
-    broker. brokers: their ids. dirs: the log directories of brokers with more than one. places: where
-    replicas are, if not in the first one. remembered: where a replica that is still to come is to be.
-    futures: what is being copied from directory to directory: where to, and how many bytes are there. twice:
-    bytes that were copied so. hosts: of the brokers, by id. grows: bytes that clients write to a partition in
-    a second. bounds: other settings of brokers, by id. zookeeper: what it tells of partitions, whatever is
-    there. keeper: why it does not answer. disk: bytes of a broker's disk, where ``usable`` does not say what
-    is free. deleting: bytes of replicas that left a broker, and for how many seconds they stay. least: the
-    fewest free bytes of a broker so far.
+    broker. brokers: their ids. before_look: called before each look at what is in flight. dirs: the log
+    directories of brokers with more than one. places: where replicas are, if not in the first one.
+    remembered: where a replica that is still to come is to be. futures: what is being copied from directory
+    to directory: where to, and how many bytes are there. twice: bytes that were copied so. hosts: of the
+    brokers, by id. grows: bytes that clients write to a partition in a second. bounds: other settings of
+    brokers, by id. zookeeper: what it tells of partitions, whatever is there. keeper: why it does not answer.
+    disk: bytes of a broker's disk, where ``usable`` does not say what is free. deleting: bytes of replicas
+    that left a broker, and for how many seconds they stay. least: the fewest free bytes of a broker so far.
     """
 
     held: dict[Name, Held] = field(default_factory=dict)
@@ -175,6 +175,7 @@ class ReassignWorld(TopicWorld):
     deleting: list[list[int]] = field(default_factory=list)
     least: dict[int, int] = field(default_factory=dict)
     brokers: tuple[int, ...] = BROKERS
+    before_look: Callable[[], object] = lambda: None
 
     def copy(self) -> ReassignWorld:
         """A cluster of its own in the same state."""
@@ -238,6 +239,7 @@ class ReassignWorld(TopicWorld):
         return Seen(ClusterTopics(self.cluster_id, tuple(sorted(self.topics))))
 
     def reassignments(self) -> Reading[Mapping[Name, InFlight]]:
+        self.before_look()
         if self.silent:
             return Unknown("timeout", "no broker answers")
         if self.old:

@@ -25,7 +25,7 @@ PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SPLIT = ("hosts", "kafka", "moves", "zookeeper")
 """Packages that have modules of either side."""
 
-OWN = {"dependents", "moves", "reassign", "removal", "topics"}
+OWN = {"dependents", "leftovers", "moves", "reassign", "removal", "topics"}
 """Packages of playbooks."""
 
 PURE = {
@@ -45,6 +45,7 @@ PURE = {
     "moves.report",
     "moves.rules",
     "moves.steps",
+    "leftovers",
     "placement",
     "reassign",
     "removal",

@@ -6,6 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from zkmigrate.engine.hold_file import HoldFile
 from zkmigrate.engine.journal import NAME
 from zkmigrate.engine.run import Walk
 from zkmigrate.engine.throttle_file import ThrottleFile
+from zkmigrate.engine.until import words
+from zkmigrate.inventory.inventory import Window
 from zkmigrate.model.change import (
     AlterBrokerConfig,
     AlterTopicConfig,
@@ -31,6 +34,7 @@ from zkmigrate.model.finding import Finding, Held, Severity
 from zkmigrate.model.look import TopicSetting
 from zkmigrate.model.step import Way
 from zkmigrate.placement import maps
+from zkmigrate.reassign.hours import Hours, closed
 from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, LEADER_LIST, LEADER_RATE
 from zkmigrate.throttle.values import Overrides
 
@@ -66,7 +70,7 @@ def at(number: int, kind: type[Change], act: Callable[[], object]) -> Callable[[
     return heeded
 
 
-def test_there_and_back(tmp_path: Path) -> None:
+def test_r13_there_and_back(tmp_path: Path) -> None:
     made = desk(tmp_path, 16)
     assert made.process(forward) == RunEnded(0, "kafka_reassign is complete")
     assert made.there
@@ -118,7 +122,7 @@ def test_t3_t11_the_throttle_is_merged_into_what_was_there_and_given_back(tmp_pa
     assert told.startswith("3, which the run gives back: broker-1: leader.replication.throttled.rate=77")
 
 
-def test_rates_are_set_before_the_first_move_on_every_broker_that_takes_part(tmp_path: Path) -> None:
+def test_t2_rates_are_set_before_the_first_move_on_every_broker_that_takes_part(tmp_path: Path) -> None:
     made = desk(tmp_path)
     rates: list[dict[int, dict[str, str]]] = []
     made.before_change = at(
@@ -706,7 +710,7 @@ def test_a_topic_that_is_deleted_under_way_is_named_and_no_obstacle(tmp_path: Pa
     assert made.home
 
 
-def test_a_move_that_hangs_is_named_by_partition_and_replica(tmp_path: Path) -> None:
+def test_u2_a_move_that_hangs_is_named_by_partition_and_replica(tmp_path: Path) -> None:
     made = desk(tmp_path)
     made.cluster.hung = {4}
     ended = made.process(forward)
@@ -835,3 +839,117 @@ def test_the_journal_of_a_thousand_partitions_is_small(tmp_path: Path) -> None:
     assert made.process(forward).code == 0
     assert made.there
     assert (made.run_dir / NAME).stat().st_size < 2_000_000
+
+
+# --- hours, and a time to end --------------------------------------------------------------------------
+
+OPEN = Hours(begin="22:41", end="22:31")
+"""The run begins at 22:30, so moves pause for ten minutes after one."""
+
+
+def paced(made: Desk, hours: Hours | None, window: Window | None = None) -> list[float]:
+    """Give the run these hours; returns when moves will have begun."""
+    reassign = made.inventory.reassign.model_copy(update={"hours": hours})
+    policy = made.inventory.policy.model_copy(update={"window": window})
+    made.inventory = made.inventory.model_copy(update={"reassign": reassign, "policy": policy})
+    begun: list[float] = []
+
+    def note(change: Change) -> None:
+        if isinstance(change, ReassignPartition):
+            begun.append(made.clock.wall())
+
+    made.before_change = note
+    return begun
+
+
+def test_outside_the_hours_no_move_begins_and_those_in_flight_go_on(tmp_path: Path) -> None:
+    made = desk(tmp_path, 32, throttle_bytes_s=100_000)
+    begun = paced(made, OPEN)
+    assert made.process(forward).code == 0
+    assert made.there
+    assert all(closed(OPEN, None, at) is None for at in begun)
+    pauses = [(one, two) for one, two in pairwise(begun) if two - one > 500]
+    assert len(pauses) == 1
+    told = {e.what: e.progress for e in made.seen if isinstance(e, events.Waits) and "outside" in e.progress}
+    assert set(told) == {"the moves in flight", "the hour when moves may begin"}
+    outside = "outside the hours 22:41 to 22:31 UTC: the next move begins 2023-11-14T22:41Z"
+    assert all(outside in progress for progress in told.values())
+    begun.clear()
+    made.clock.t += 24 * 3600 - made.clock.t % 60
+    while closed(OPEN, None, made.clock.wall()) is None:
+        made.clock.t += 60
+    assert made.process(back).code == 0
+    assert made.home
+    assert closed(OPEN, None, begun[0]) is not None, "the way back waits for no hour"
+
+
+def test_a_window_that_has_ended_ends_the_run_once_nothing_is_in_flight(tmp_path: Path) -> None:
+    made = desk(tmp_path, 32, throttle_bytes_s=100_000)
+    window = Window(begin="2023-11-14T22:00Z", end="2023-11-14T22:31Z")
+    begun = paced(made, None, window)
+    ended = made.process(forward)
+    assert (ended.code, [f.id for f in ended.findings]) == (6, ["reassign.hours"])
+    assert ended.findings[0].seen == (
+        "now it is outside policy.window (2023-11-14T22:00Z to 2023-11-14T22:31Z)"
+    )
+    assert made.cluster.flights == {}
+    assert 0 < len(begun) < 28
+    paced(made, None)
+    assert made.process(resume).code == 0
+    assert made.there
+
+
+def test_at_the_time_of_until_the_run_ends_between_two_moves_and_goes_on_later(tmp_path: Path) -> None:
+    made = desk(tmp_path, 32, throttle_bytes_s=100_000)
+    begun, end = paced(made, None), made.clock.wall() + 60
+    file = ThrottleFile(made.run_dir)
+
+    def slower() -> None:
+        if made.clock.wall() > end and not file.read():
+            file.change(lambda _: Overrides(every=50_000), "op@desk", "", 1.0)
+
+    made.cluster.before_look = slower
+    assert made.process(lambda walk: walk.forward(end_at=end)) == RunEnded(
+        0, f"stopped at {words(end)} as asked; resume goes on"
+    )
+    assert made.cluster.flights == {}, "those in flight were waited for"
+    assert made.clock.wall() > end
+    assert 0 < len(begun) < 28
+    assert max(begun) < end
+    rates = {own[FOLLOWER_RATE] for own in made.cluster.rates.values()}
+    assert rates == {"50000"}, "the throttle stays, and what is set meanwhile holds"
+    assert made.process(lambda walk: walk.resume(end_at=made.clock.wall())).code == 0
+    assert max(begun) < end, "nothing begins before it ends again"
+    assert made.process(resume).code == 0
+    assert made.there
+    assert made.process(back).code == 0
+    assert made.home
+
+
+def test_until_ends_a_run_between_two_steps_too(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    ended = made.process(lambda walk: walk.forward(end_at=made.clock.wall()))
+    assert ended.code == 0
+    assert made.cluster.made == []
+    assert made.process(resume).code == 0
+    assert made.there
+
+
+def test_after_the_machine_slept_the_run_finds_what_kafka_did_and_keeps_to_the_hours(tmp_path: Path) -> None:
+    """It sleeps for eight hours with three moves in flight, and wakes outside the hours."""
+    made = desk(tmp_path, 32, throttle_bytes_s=100_000)
+    hours = Hours(begin="22:00", end="06:00")
+    begun, looks, slept = paced(made, hours), iter(range(10**6)), 8 * 3600.0
+
+    def sleep() -> None:
+        if next(looks) == 25:
+            made.clock.t += slept
+            for _ in range(100):
+                made.cluster._tick()
+
+    made.cluster.before_look = sleep
+    assert made.process(forward).code == 0
+    assert made.there
+    assert all(closed(hours, None, at) is None for at in begun)
+    assert max(two - one for one, two in pairwise(begun)) > slept
+    assert Counter(submitted(made)).most_common(1)[0][1] == 1

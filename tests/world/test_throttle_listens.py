@@ -263,15 +263,16 @@ def test_after_a_hold_the_load_is_read_anew_before_a_move_is_submitted(tmp_path:
     assert {rate for at, rate in rates(made, 2) if at > 2000} == {high}
 
 
+@pytest.mark.parametrize("size", [36 * M, 40 * M, 44 * M])
 def test_a_broker_that_copies_nothing_keeps_its_rate_and_a_move_there_begins_at_a_lower_one(
-    tmp_path: Path,
+    tmp_path: Path, size: int
 ) -> None:
-    """The plan moves to broker 5 first and to broker 4 later."""
-    made = listening(tmp_path)
+    """The plan moves to broker 5 first and to broker 4 later: at a tick or between two of them."""
+    made = listening(tmp_path, size=size)
     made.inventory = inventory(
         {("t0", 0): (5, 2), ("t0", 1): (4, 3)}, {}, adapt=ADAPT, in_flight=1, throttle_bytes_s=RATE
     )
-    made.cluster.hosts[4].clients = lambda now: 3.4 * M if now > 1040 else 0.0
+    made.cluster.hosts[4].clients = lambda now: 3.4 * M if now > 1016 else 0.0
     sent: list[tuple[str, str]] = []
 
     def heeded(change: Change) -> None:

@@ -152,6 +152,7 @@ class Context:
     - hold_at: the step of the window after which ``--hold-at`` holds.
     - overrides: the rates that ``zkmigrate throttle`` set for this run.
     - note: leaves a sample for the report.
+    - over: the time of ``--until`` has come: the engine ends the run in place of the next wave.
     """
 
     run: str
@@ -168,6 +169,7 @@ class Context:
     retired: tuple[Retired, ...] = ()
     hold_at: str = ""
     overrides: Overrides = field(default_factory=Overrides)
+    over: bool = False
     note: Note = field(default=note_nothing, compare=False)
 
 

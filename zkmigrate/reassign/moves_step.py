@@ -45,6 +45,7 @@ from zkmigrate.reassign.facts import (
     planned,
     section,
 )
+from zkmigrate.reassign.hours import Closed, closed
 from zkmigrate.reassign.look_step import of_plan
 from zkmigrate.reassign.rate_control import Copying
 from zkmigrate.reassign.rules import AGAIN, ends, fitting, foreign, gib, lost, next_moves, seconds
@@ -52,6 +53,7 @@ from zkmigrate.reassign.throttle import RatesInForce, SentRates, keeping_control
 from zkmigrate.throttle.values import Rate
 
 POLL_S = 2.0
+_CLOSED_POLL_S = 30.0
 _RATE = "rate:"
 """Before a broker's id, in targets: no topic's name has a colon."""
 
@@ -62,7 +64,8 @@ class MovesFacts:
     that are being added, by broker and partition. whole: these are all moves of the run. disks: where the
     replicas are whose directories are named. rates: of the throttle; None where there is none. taken: moves
     of another hand that are in flight and throttled along. disputes: why ZooKeeper shows a move that seems
-    to be at its end as not done. cramped: moves that wait until a broker has room."""
+    to be at its end as not done. cramped: moves that wait until a broker has room. wall: when it was looked,
+    seconds since the epoch."""
 
     plan: Originals | None
     found: Cluster | None
@@ -74,6 +77,7 @@ class MovesFacts:
     taken: tuple[Move, ...] = ()
     disputes: Mapping[Name, str] = field(default_factory=dict)
     cramped: tuple[Move, ...] = ()
+    wall: float = 0.0
 
     def stands(self, way: Way) -> Stands:
         """Where the moves stand that were looked at."""
@@ -149,7 +153,9 @@ class MovesStep(Step[MovesFacts]):
         rates = rates_in_force(c, look, load) if self._sets_rates else None
         done = () if whole else facts.stands(looked, found, c.way, disks).at(Stand.DONE)
         disputes = facts.disputed(c, look, done, found.alive)
-        return MovesFacts(plan, found, looked, mine, whole, disks, rates, taken, disputes, tuple(cramped))
+        return MovesFacts(
+            plan, found, looked, mine, whole, disks, rates, taken, disputes, tuple(cramped), look.wall()
+        )
 
     def check(self, c: Context, f: MovesFacts) -> Verdict:
         return keeping_control(c, f.rates, self._verdict(c, f))
@@ -182,16 +188,22 @@ class MovesStep(Step[MovesFacts]):
         flying = stands.at(Stand.MOVING, Stand.INSIDE)
         todo_now = [move for move in todo if move in misplaced or move not in f.cramped]
         here = [move for move in todo_now if f.found.alive.issuperset(goal(move, c.way))]
-        withheld = f.rates.withheld if f.rates and todo else ()
-        if not withheld and (chosen := next_moves(section(c.inventory), flying, here, c.way)):
+        behind = stands.at(Stand.BEHIND, Stand.UNTOLD, Stand.DISPUTED)
+        if c.over and (todo or f.taken) and not (flying or behind):
+            return Ready(tuple(move.target for move in f.plan.moves[:1]))  # in place of which the run ends
+        withheld = c.over or (f.rates.withheld if f.rates and todo else ())
+        shut = _closed(c, f) if todo else None
+        if not withheld and not shut and (chosen := next_moves(section(c.inventory), flying, here, c.way)):
             return Ready(tuple(move.target for move in chosen))
+        if shut and shut.opens is None and not (flying or behind):
+            return Blocked((_hours_over(shut),))
         waits = {move.name for move in todo}
         odd = [move for move in stands.at(Stand.TO_SUBMIT, Stand.FOREIGN) if move.name not in waits]
         unsettled = bool(odd) or bool(stands.at(Stand.GONE))
         if odd and looks >= LOOKS and c.way is Way.FORWARD:
             return Blocked((_changed(f, odd),))
         settling = unsettled and looks < LOOKS
-        if flying or todo or settling or stands.at(Stand.BEHIND, Stand.UNTOLD, Stand.DISPUTED) or not f.whole:
+        if flying or todo or settling or behind or not f.whole:
             at_end = not (flying or settling or todo or f.taken or f.disputes or f.cramped)
             return self._wait(c, f, stands, looks + 1 if unsettled else 0, at_end=at_end)
         return Done((_moved(c, stands), *(f.rates.found if f.rates else ())))
@@ -205,15 +217,16 @@ class MovesStep(Step[MovesFacts]):
             over |= {move.name for move in stands.at(Stand.GONE, Stand.TO_SUBMIT, Stand.FOREIGN)}
         finished = frozenset(over) if f.whole else c.kept.get("finished", frozenset()) | over
         flying = [*stands.at(Stand.MOVING, Stand.INSIDE), *stands.at(Stand.BEHIND, Stand.UNTOLD)]
+        shut = None if at_end or c.over else _closed(c, f)
         goals = {broker for move in stands.moves for broker in goal(move, c.way)}
         down = frozenset(goals - f.found.alive)
         return Waiting(
-            "the moves in flight",
-            _progress(c, f, flying, finished, down),
+            "the hour when moves may begin" if shut and not flying else "the moves in flight",
+            _progress(c, f, flying, finished, down, shut),
             math.inf,
-            poll_s=0.0 if at_end and not flying else 1.0 if looks else POLL_S,
+            poll_s=0.0 if at_end and not flying else 1.0 if looks else _poll_s(f, flying, shut),
             keep={"finished": finished, "looks": looks, "down": down, **_rates_kept(c, f)},
-            mark=(len(finished), looks, tuple(sorted(f.copied.items())), _paused(f, flying)),
+            mark=(len(finished), looks, tuple(sorted(f.copied.items())), _paused(f, flying, shut)),
             stalled_s=section(c.inventory).stalled_s,
         )
 
@@ -325,13 +338,42 @@ def _may_send(c: Context, move: Move, looks: int) -> bool:
     return c.way is Way.FORWARD and looks >= LOOKS
 
 
-def _paused(f: MovesFacts, flying: list[Move]) -> float:
+def _paused(f: MovesFacts, flying: list[Move], shut: Closed | None) -> float:
     """The time of this look, where nothing moves because no move is submitted: that is no standstill."""
-    return f.rates.control.looked if f.rates and f.rates.control and f.rates.withheld and not flying else 0.0
+    return f.wall if not flying and (shut or (f.rates and f.rates.withheld)) else 0.0
+
+
+def _closed(c: Context, f: MovesFacts) -> Closed | None:
+    """Why no move may begin at this hour; None where one may. The way back waits for no hour."""
+    if c.way is Way.BACK:
+        return None
+    return closed(section(c.inventory).hours, c.inventory.policy.window, f.wall)
+
+
+def _poll_s(f: MovesFacts, flying: list[Move], shut: Closed | None) -> float:
+    if flying or shut is None or shut.opens is None:
+        return POLL_S
+    return min(_CLOSED_POLL_S, max(POLL_S, shut.opens - f.wall))
+
+
+def _hours_over(shut: Closed) -> Finding:
+    return claim(
+        "reassign.hours",
+        "moves begin inside the maintenance window only",
+        False,
+        seen=f"now it is {shut.why}",
+        needed="a window that has not ended",
+        moves=("give policy.window in the inventory another time, then resume", "rollback, at any hour"),
+    )
 
 
 def _progress(
-    c: Context, f: MovesFacts, flying: list[Move], finished: frozenset[Name], down: frozenset[int]
+    c: Context,
+    f: MovesFacts,
+    flying: list[Move],
+    finished: frozenset[Name],
+    down: frozenset[int],
+    shut: Closed | None,
 ) -> str:
     """How far the run is, and each replica that is being copied or is behind."""
     assert f.plan is not None
@@ -360,6 +402,7 @@ def _progress(
         told.append(f"begun by another hand since, and not throttled: {few(new)}")
     words = f"{len(every) - len(left):,} of {len(every):,} partitions; {gib(bytes_left)} left"
     words += f", about {time_left:,.0f} s at the throttle" if bytes_left else ""
+    words += f"; {shut.words}" if shut else "; --until has come: no new move" if c.over else ""
     words += f"; {f.rates.listening}" if f.rates and f.rates.listening else ""
     told += [f"broker {broker} is down" for broker in sorted(down)]
     told += f.rates.of_others if f.rates else ()
@@ -432,6 +475,9 @@ MEANINGS = meanings(
     reassign.changed: A partition of this run has a set that is neither the plan's nor the one before.
     Cause: Somebody else moved it. To do: Give it one of the two sets, then resume. Or roll back, which
     leaves it as it is.
+
+    reassign.hours: The maintenance window ended before all partitions had moved. Cause: It was too short
+    for the plan, or the run began late. To do: Give policy.window another time, then resume. Or roll back.
 
     reassign.moved: A partition does not have its set. Cause: Somebody else moved it or deleted its topic. To
     do: See who changed it.

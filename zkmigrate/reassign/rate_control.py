@@ -102,7 +102,6 @@ class Control:
         return [
             f"broker {why.broker} as {why.role}: {amount(rates[why.broker].of(why.role))}, {why.text}"
             for why in decision.reasons
-            if why.broker in decision.changed
         ]
 
     def found(self) -> Finding:
@@ -195,11 +194,17 @@ def _taking(
 
 
 def _of_active(decision: Decision, before: State, active: Collection[tuple[int, Role]]) -> Decision:
-    """The decision for the roles that copy; the others keep their rate."""
+    """The decision for the roles that copy, with reasons for new rates alone; the others keep their rate."""
     known = {**decision.rates, **before.rates}
     state = _taking(replace(decision.state, rates=known), decision.rates, active, lambda _now, new: new)
     changed = tuple(id for id, rate in state.rates.items() if rate != before.rates.get(id))
-    return replace(decision, rates=state.rates, changed=changed, state=state)
+    reasons = tuple(
+        why
+        for why in decision.reasons
+        if why.broker not in before.rates
+        or state.rates[why.broker].of(why.role) != before.rates[why.broker].of(why.role)
+    )
+    return replace(decision, rates=state.rates, changed=changed, reasons=reasons, state=state)
 
 
 def _moving(c: Context, moves: Copying, past: Figures) -> tuple[Moving, ...]:

@@ -15,6 +15,7 @@ from zkmigrate.placement import maps
 from zkmigrate.placement.check import log_dirs_of
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign.adapt import Adapt
+from zkmigrate.reassign.hours import Hours
 from zkmigrate.throttle.values import Role, amount
 
 Sets = Mapping[Name, tuple[int, ...]]
@@ -34,6 +35,7 @@ class Pace(BaseModel):
     in_flight: the most moves at once. per_broker: the most to one broker, and the most from one leader.
     stalled_s: seconds without progress after which the run stops.
     adapt: how the rate follows the load; None: it stays.
+    hours: when moves may begin, going forward; None: always. Those in flight go on.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -43,6 +45,7 @@ class Pace(BaseModel):
     per_broker: Annotated[int, Field(ge=1, le=1000)] = 5
     stalled_s: Annotated[int, Field(ge=10, le=86400)] = 600
     adapt: Adapt | None = None
+    hours: Hours | None = None
 
 
 class Reassign(Pace):

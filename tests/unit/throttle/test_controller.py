@@ -96,7 +96,7 @@ measured = st.dictionaries(st.integers(1, 4), samples)
 
 
 @given(partitions, measured, chosen, states, overrides)
-def test_a_rate_is_never_under_the_floor_and_never_above_the_ceiling(
+def test_t8_a_rate_is_never_under_the_floor_and_never_above_the_ceiling(
     moving: list[Moving],
     seen: dict[int, Sample],
     settings: Settings,
@@ -207,7 +207,7 @@ def test_under_constant_load_the_rate_comes_to_rest(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTS)
-def test_a_load_that_doubles_and_halves_moves_the_rate_once_each_way(name: str) -> None:
+def test_t1_a_load_that_doubles_and_halves_moves_the_rate_once_each_way(name: str) -> None:
     host, load = HOSTS[name]
     found = closed_loop(host(lambda tick: 2 * load if 40 <= tick < 80 else load), 120, LISTENING)
     calm, loaded, again = found[20:40], found[60:80], found[100:]
@@ -222,7 +222,7 @@ def test_it_leaves_clients_their_share_of_the_network() -> None:
     assert found[-1] == 36 * M, "90 % of what others leave"
 
 
-def test_more_traffic_lowers_the_rate_at_the_next_tick_and_less_raises_it() -> None:
+def test_t1_more_traffic_lowers_the_rate_at_the_next_tick_and_less_raises_it() -> None:
     before = at(30 * M)
     assert decide(MOVING, {1: used(80 * M), 2: IDLE}, SETTINGS, before).rates[1].leader == 18 * M
     up = decide(MOVING, {1: used(20 * M), 2: IDLE}, SETTINGS, before)
@@ -230,14 +230,14 @@ def test_more_traffic_lowers_the_rate_at_the_next_tick_and_less_raises_it() -> N
     assert why(up, 1) == "others use 20 MB/s of 100 MB/s"
 
 
-def test_a_change_below_the_threshold_is_not_sent() -> None:
+def test_t8_a_change_below_the_threshold_is_not_sent() -> None:
     found = decide(MOVING, {1: used(69 * M), 2: used(69 * M)}, SETTINGS, at(30 * M))
     assert found.rates == {1: Rate(30 * M, 30 * M), 2: Rate(30 * M, 30 * M)}
     assert found.changed == ()
     assert why(found, 1).endswith("a change below 10% is not sent")
 
 
-def test_without_figures_the_rate_is_kept_and_then_the_floor_holds_until_they_come_back() -> None:
+def test_t8_without_figures_the_rate_is_kept_and_then_the_floor_holds_until_they_come_back() -> None:
     settings = replace(SETTINGS, keep_ticks=2)
     state, found = at(30 * M), []
     for seen in ({2: IDLE}, {2: IDLE}, {2: IDLE}, {1: IDLE, 2: IDLE}, {2: IDLE}):
@@ -290,7 +290,7 @@ def test_an_override_stays_within_the_bounds_and_says_so(wish: int, rate: int, t
     ],
     ids=["busy", "await", "latency", "no answer"],
 )
-def test_a_disk_or_client_above_its_limit_lowers_the_rates_of_that_broker_alone(
+def test_t7_a_disk_or_client_above_its_limit_lowers_the_rates_of_that_broker_alone(
     load: dict[str, float], told: str
 ) -> None:
     settings = replace(SETTINGS, await_limit_ms=20.0, latency_limit_ms=40.0)
@@ -319,7 +319,7 @@ def test_near_a_limit_the_rate_does_not_rise() -> None:
     assert "so it does not rise" in why(found, 1)
 
 
-def test_a_slow_client_first_slows_the_moves_down_and_pauses_them_second() -> None:
+def test_t10_a_slow_client_first_slows_the_moves_down_and_pauses_them_second() -> None:
     settings = replace(SETTINGS, latency_limit_ms=40.0)
     state, found = at(40 * M), []
     for latency in (50.0, 50.0, 50.0, 39.0, None, 31.0):
@@ -350,7 +350,7 @@ def produced(rate: int, copies: tuple[int, ...] = (2,)) -> tuple[Moving, ...]:
     return (Moving("orders", 3, 1, copies, left=3600 * M, produced=rate),)
 
 
-def test_a_rate_that_can_never_finish_is_named_before_it_is_set_with_the_one_that_would() -> None:
+def test_t9_a_rate_that_can_never_finish_is_named_before_it_is_set_with_the_one_that_would() -> None:
     settings = replace(SETTINGS, end_within_s=3600.0)
     found = decide(produced(30 * M), {1: used(80 * M), 2: IDLE, 4: IDLE}, settings, sending(20 * M))
     [one] = found.endless
