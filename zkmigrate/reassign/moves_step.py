@@ -153,7 +153,7 @@ class MovesStep(Step[MovesFacts]):
         disks = facts.placed(look, looked, found.alive, c.way)
         mine |= {at: size for at, (_, size) in disks.futures.items()}
         begun = frozenset(move.name for move in moves if move.name in flights or not _pending(c, move))
-        load = Copying(plan.moves, flying, starting, begun, found)
+        load = Copying(plan.moves, copying, starting, begun | {move.name for move in plan.others}, found)
         rates = rates_in_force(c, look, load) if self._sets_rates else None
         done = () if whole else facts.stands(looked, found, c.way, disks).at(Stand.DONE)
         disputes = facts.disputed(c, look, done, found.alive)
@@ -432,7 +432,7 @@ def _progress(
     bytes_left = max(0, in_all - copied)
     rates = f.rates.wanted.values() if f.rates else ()
     most = max((max(rate) for rate in rates), default=section(c.inventory).throttle_bytes_s)
-    time_left = seconds(left, most, c.way) * bytes_left / max(1, in_all)
+    time_left = seconds(left, most, c.way, f.rates.wanted if f.rates else {}) * bytes_left / max(1, in_all)
     told = [_copy(f, move, broker) for move in flying for broker in _missing(f, move)]
     told += [_inside(f, move, *at) for move in flying for at in move.paths(c.way).items()]
     told = [words for words in told if words]
