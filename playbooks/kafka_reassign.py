@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from zkmigrate.kafka.rules import throttle_series
 from zkmigrate.kafka.rules.sampling import BROKERS
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.playbook import Counted, Playbook, Stage
+from zkmigrate.model.report import Reporting
 from zkmigrate.reassign.facts import to_move
-from zkmigrate.reassign.look_step import PlanCheckStep, foreseen
+from zkmigrate.reassign.look_step import PlanCheckStep, foreseen, of_plan
 from zkmigrate.reassign.moves_step import MovesStep
 from zkmigrate.reassign.originals_step import OriginalsStep
 from zkmigrate.reassign.preferred_step import PreferredStep
@@ -14,6 +16,7 @@ from zkmigrate.reassign.section import ReassignInventory
 from zkmigrate.reassign.throttle_step import ThrottleStep
 from zkmigrate.reassign.unthrottle_step import UnthrottleStep
 from zkmigrate.reassign.verify_step import VerifyStep
+from zkmigrate.reassign.way_back import way_back
 
 PLAYBOOK = Playbook(
     id="kafka_reassign",
@@ -23,8 +26,15 @@ PLAYBOOK = Playbook(
         Stage(
             "move",
             "Move the partitions",
-            (OriginalsStep(), ThrottleStep(), MovesStep(), PreferredStep(), UnthrottleStep()),
+            (
+                OriginalsStep(),
+                ThrottleStep(foresee=of_plan),
+                MovesStep(),
+                PreferredStep(foresee=of_plan),
+                UnthrottleStep(foresee=of_plan),
+            ),
             consent="Move these partitions now?",
+            noticed=True,
         ),
         Stage("verify", "Verify", (VerifyStep(),), locked=False),
     ),
@@ -33,7 +43,15 @@ PLAYBOOK = Playbook(
     sections=("kafka", "reassign"),
     alters_clusters=True,
     throttled=True,
+    report=Reporting(
+        curves=throttle_series.curves,
+        curved=(
+            "The throttle",
+            "What each broker may copy, the traffic of its host with that of clients, and the bytes left.",
+        ),
+    ),
     sampling=(BROKERS,),
     clusters={KAFKA: "zkmigrate.kafka.clients.admin:alterer"},
+    files=way_back,
     foreseen=foreseen,
 )

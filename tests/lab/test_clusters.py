@@ -5,6 +5,10 @@ disk is really full, and nothing stays of the lab."""
 
 from __future__ import annotations
 
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,9 +20,12 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from tests.lab import no_trace
 from tests.lab.tool import asked
 from zkmigrate.kafka.clients import admin, topics
-from zkmigrate.lab import fault
+from zkmigrate.lab import control_groups, fault
+from zkmigrate.lab.cluster_site import not_as
+from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.inventory import write_cluster_inventory
 from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.load.samples import Brokers
 from zkmigrate.lab.shape import Shape
 from zkmigrate.lab.spec import KAFKA_PORT, LabSpec, Role
 from zkmigrate.lab.wait import wait_until
@@ -27,6 +34,46 @@ from zkmigrate.model.fact import Seen
 pytestmark = pytest.mark.lab
 
 DISKS = {"disks_mb": [128, 256]}
+SETS, MOVED = {0: (1, 2), 1: (2, 1)}, {0: (3, 2), 1: (1, 2)}
+"""One partition that copies to another broker, and one that only changes its order."""
+
+
+def partitions_move_on_kraft(lab: Lab, directory: Path) -> None:
+    """Two partitions moved by a plan, and back; no throttle stays."""
+    with lab.operator(), client(lab, "new") as asking:
+        asking.create_topics([NewTopic("moved", replica_assignments=SETS)], timeout_ms=60_000)
+    wait_for_sets(lab, SETS)
+    rows = [{"topic": "moved", "partition": n, "replicas": list(ids)} for n, ids in MOVED.items()]
+    (directory / "plan.json").write_text(json.dumps({"version": 1, "partitions": rows}))
+    wanted = {"plan": "plan.json", "throttle_bytes_s": 5_000_000}
+    path = write_cluster_inventory(lab, directory / "moves.yml", "new", {"reassign": wanted})
+    book = ("--playbook", "kafka_reassign", "--run-id", "moves", "--yes")
+    assert asked(lab, path, "run", *book, timeout_s=300).returncode == 0
+    wait_for_sets(lab, MOVED)
+    back = asked(lab, path, "rollback", *book, timeout_s=300)
+    assert back.returncode == 0
+    assert "every partition has its set and its leader from before the run" in back.stdout
+    wait_for_sets(lab, SETS)
+    with lab.operator(), closing(Brokers(",".join(addresses(lab, "new")))) as brokers:
+        assert (brokers.in_flight(), brokers.settings()) == ({}, {})
+
+
+def wait_for_sets(lab: Lab, wanted: Mapping[int, Sequence[int]]) -> None:
+    """In order and in sync, as a client sees them."""
+
+    def missing() -> str | None:
+        with lab.operator():
+            seen = Brokers(",".join(addresses(lab, "new"))).partitions()
+        odd = not_as(seen, {f"moved-{number}": ids for number, ids in wanted.items()})
+        return "; ".join(odd) or None
+
+    wait_until("the sets of topic moved", missing, 60)
+
+
+WRITEBACK = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
+"""The limits of what the kernel writes back by itself; only cgroup v1 has them."""
+LIMIT = {"disk_mb_s": 8} if WRITEBACK.exists() else {}
+
 SHAPE = {
     "ensembles": [{"name": "zk", "count": 1}],
     "clusters": [
@@ -40,7 +87,12 @@ SHAPE = {
                 {"rack": "b", **DISKS},
             ],
         },
-        {"name": "old", "ensemble": "zk", "chroot": "/old", "brokers": [{"rack": "z", **DISKS}]},
+        {
+            "name": "old",
+            "ensemble": "zk",
+            "chroot": "/old",
+            "brokers": [{"rack": "z", **LIMIT, **DISKS}],
+        },
         {"name": "next", "version": "4.3.1", "brokers": [{"controller": True}]},
     ],
 }
@@ -112,6 +164,7 @@ def test_clusters_of_three_kinds_in_one_lab(tmp_path: Path) -> None:
             assert zookeeper.get_children("/old/brokers/ids") == ["1"]
 
         there_and_back_on_kraft(lab, tmp_path)
+        partitions_move_on_kraft(lab, tmp_path)
 
         for name, disk, megabytes in (("new1", 1, 128), ("new3", 2, 256), ("old1", 2, 256)):
             there = lab.host(name).root / f"var/lib/kafka/disk{disk}"
@@ -123,6 +176,7 @@ def test_clusters_of_three_kinds_in_one_lab(tmp_path: Path) -> None:
         assert "No space left on device" in lab.exec("new3", write, check=False).stderr
         lab.exec("new3", [word.replace("disk2", "disk1") for word in write])
         fault.disk_free(lab, "new3", 2)
+        limited = a_limited_disk(lab, "old1") if LIMIT else no_limited_disk(lab, "old1")
         lab.exec("new3", write)
 
         states = lab.status()["hosts"]
@@ -130,6 +184,31 @@ def test_clusters_of_three_kinds_in_one_lab(tmp_path: Path) -> None:
         assert [states[name]["role"] for name in ("new-ctl1", "zk1")] == ["controller", "source"]
         lab_id = lab.id
     assert no_trace.traces(lab_id) == []
+    assert not LIMIT or limited not in WRITEBACK.read_text()
+
+
+def no_limited_disk(lab: Lab, host: str) -> str:
+    """Where the machine cannot limit disks, the lab says so and makes none without the limit."""
+    with pytest.raises(LabError, match="no cgroup v1 hierarchy blkio"):
+        control_groups.limit_disks(lab.id, host, [lab.host(host).root / "var/lib/kafka/disk2"], 8)
+    return ""
+
+
+def a_limited_disk(lab: Lab, host: str) -> str:
+    """16 MiB at 8 MB/s take two seconds, and no machine makes them faster: written by a process of the host,
+    and written back by the kernel. The disk's number."""
+    number = (lab.host(host).root / "var/lib/kafka/disk2").stat().st_dev
+    write = ["dd", "if=/dev/zero", "of=/var/lib/kafka/disk2/sixteen", "bs=1M", "count=16"]
+    write_back = ["sync", "-f", "/var/lib/kafka/disk2"]
+    began = time.monotonic()
+    lab.exec(host, ["systemd-run", "--quiet", "--wait", "--pipe", *write, "oflag=direct"])
+    assert time.monotonic() - began > 1.5
+    began = time.monotonic()
+    lab.exec(host, write)
+    lab.exec(host, write_back)  # by a process outside the host's group, as the kernel's are
+    assert time.monotonic() - began > 1.5
+    lab.exec(host, ["rm", "/var/lib/kafka/disk2/sixteen"])
+    return f"{os.major(number)}:{os.minor(number)}"
 
 
 def there_and_back_on_kraft(lab: Lab, directory: Path) -> None:

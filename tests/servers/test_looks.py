@@ -20,12 +20,12 @@ from tests.servers.test_versions import zookeeper
 from zkmigrate.hosts.facts import volumes
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients import admin, log_dirs, topics
+from zkmigrate.kafka.facts.placed import read as read_placed
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.model.fact import Absent, Reading, Seen
-from zkmigrate.model.look import KafkaView, LogDir, LogDirs, PartitionState
+from zkmigrate.model.look import KafkaView, LogDir, LogDirs, PartitionState, Volume
 from zkmigrate.placement.cluster import Cluster
-from zkmigrate.placing import brokers
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ def test_a_real_broker_tells_of_named_topics_and_of_its_disks(
                 assert (directory.total is not None, directory.usable is not None) == (tells, tells)
 
             site = OneHost(at)
-            cluster = brokers.read(site.inventory, site, lambda line: None)
+            cluster = read_placed(site.inventory, site, lambda line: None)
             assert isinstance(cluster, Cluster), cluster
             # Both directories are on one volume: it counts once.
             [broker] = cluster.brokers.values()
@@ -123,7 +123,7 @@ class OneHost:
     ) -> Reading[Mapping[int, LogDirs]]:
         return log_dirs.log_dirs([self.at], brokers, partitions)
 
-    def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, volumes.Volume]]:
+    def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]:
         self.hosts.append(host)
         return volumes.parse(subprocess.check_output([*volumes.DF, *paths], text=True), paths)
 

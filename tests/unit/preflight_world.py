@@ -14,7 +14,17 @@ from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding
-from zkmigrate.model.look import DirEntry, KafkaView, Look, PartitionState, Pulse, RandomReader, Rights, Znode
+from zkmigrate.model.look import (
+    DirEntry,
+    KafkaView,
+    Look,
+    PartitionState,
+    Pulse,
+    RandomReader,
+    Rights,
+    Volume,
+    Znode,
+)
 from zkmigrate.model.step import Context
 from zkmigrate.moves import preflight
 from zkmigrate.moves.world.topics import TopicQuestions, TopicWorld
@@ -310,6 +320,10 @@ class PreflightWorld(TopicQuestions):
         self._told("load_counters", host)
         return TIMEOUT
 
+    def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]:
+        self._told("volumes", host)
+        return TIMEOUT
+
     def addresses(self, host: str, name: str) -> Reading[tuple[str, ...]]:
         self._told("addresses", host, name)
         return self.resolved.get((host, name), Absent(name))
@@ -340,7 +354,10 @@ class PreflightWorld(TopicQuestions):
     def pulses(self, within_s: float) -> Mapping[str, Pulse]:
         return {}
 
-    def kafka(self) -> Reading[KafkaView]:
+    def produced(self) -> Mapping[str, Sequence[Pulse]]:
+        return {}
+
+    def kafka(self, witnesses: int | None = None) -> Reading[KafkaView]:
         self._told("kafka")
         return self.view
 

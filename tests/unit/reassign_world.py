@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from playbooks.kafka_reassign import PLAYBOOK
 from tests.unit.engine_world import PointDisk, Points, TinyClock, TinyConfirm, TinyLock
@@ -29,6 +30,7 @@ from zkmigrate.model.change import (
     ClusterChange,
     ElectPreferred,
     Outcome,
+    PlaceReplica,
     ReassignPartition,
 )
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
@@ -39,15 +41,21 @@ from zkmigrate.model.look import (
     LogDirs,
     Look,
     PartitionState,
+    Pulse,
     ReplicaLog,
     Settings,
     TopicPartitions,
     TopicSetting,
+    Znode,
 )
+from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.sampling import Body
 from zkmigrate.moves.world.topics import TopicQuestions, TopicWorld
 from zkmigrate.placement.cluster import Name
-from zkmigrate.reassign.section import Reassign, ReassignInventory, Sets
-from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, LEADER_LIST, LEADER_RATE
+from zkmigrate.reassign.section import Dirs, Reassign, ReassignInventory, Sets
+from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, INSIDE_RATE, LEADER_LIST, LEADER_RATE
+
+T = TypeVar("T")
 
 ID = "A" * 22
 BROKERS = (1, 2, 3, 4, 5)
@@ -80,6 +88,42 @@ class Held:
     size: int
 
 
+def _nothing(_at: float) -> float:
+    return 0.0
+
+
+@dataclass
+class Machine:
+    """A broker's host. clients: bytes per second that clients send, and that they receive, at a time. busy:
+    the share of the time that its disk works. blind: it answers no command. canary_ms: how long the canary's
+    records take; None without one. at: when its counters were last moved on; sent, received, busy_ms: they.
+    """
+
+    clients: Callable[[float], float] = _nothing
+    busy: Callable[[float], float] = _nothing
+    blind: Callable[[float], float] = _nothing
+    canary_ms: Callable[[float], float] | None = None
+    at: float = 0.0
+    sent: int = 0
+    received: int = 0
+    busy_ms: float = 0.0
+
+    def text(self, now: float) -> str:
+        """Its /proc."""
+        for moment in range(round(self.at) + 1, round(now) + 1) if self.at else ():
+            self.sent += round(self.clients(moment))
+            self.received += round(self.clients(moment))
+            self.busy_ms += self.busy(moment) * 1000
+        self.at = now
+        return (
+            f"==> /proc/uptime <==\n{now:.2f} 0.00\n"
+            f"==> /proc/diskstats <==\n 8 0 sda 0 0 0 0 0 0 0 0 0 {round(self.busy_ms)} 0\n"
+            "==> /proc/self/mountinfo <==\n1 0 8:0 / / rw - ext4 /dev/sda rw\n"
+            f"==> /proc/net/dev <==\n eth0: {self.received} 0 0 0 0 0 0 0 {self.sent} 0 0 0 0 0 0 0\n"
+            "==> /proc/net/route <==\nIface\neth0 00000000 0 1 0 0 0 00000000 0 0 0\n"
+        )
+
+
 @dataclass
 class ReassignWorld(TopicWorld):
     """The cluster. It remembers no change: what came of one is told by a look alone.
@@ -91,7 +135,14 @@ class ReassignWorld(TopicWorld):
     in flight at once. to, of: the most copies to one broker, and from one leader. unthrottled: bytes copied
     without a limit. rates_lag: so many looks at a broker's rate tell the one before. replaced:
     partitions whose target in flight was replaced. old: they are older than Kafka 2.4. usable: free bytes by
-    broker.
+    broker. brokers: their ids. before_look: called before each look at what is in flight. dirs: the log
+    directories of brokers with more than one. places: where replicas are, if not in the first one.
+    remembered: where a replica that is still to come is to be. futures: what is being copied from directory
+    to directory: where to, and how many bytes are there. twice: bytes that were copied so. hosts: of the
+    brokers, by id. grows: bytes that clients write to a partition in a second. bounds: other settings of
+    brokers, by id. zookeeper: what it tells of partitions, whatever is there. keeper: why it does not answer.
+    disk: bytes of a broker's disk, where ``usable`` does not say what is free. deleting: bytes of replicas
+    that left a broker, and for how many seconds they stay. least: the fewest free bytes of a broker so far.
     """
 
     held: dict[Name, Held] = field(default_factory=dict)
@@ -108,8 +159,23 @@ class ReassignWorld(TopicWorld):
     replaced: list[Name] = field(default_factory=list)
     refuses_moves: Callable[[ReassignPartition], str] = lambda _change: ""
     old: bool = False
+    bounds: dict[int, dict[str, TopicSetting]] = field(default_factory=dict)
     usable: dict[int, int] = field(default_factory=dict)
+    hosts: dict[int, Machine] = field(default_factory=lambda: {id: Machine() for id in BROKERS})
+    grows: dict[Name, int] = field(default_factory=dict)
     shown: dict[Name, tuple[int, PartitionState]] = field(default_factory=dict)
+    dirs: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    places: dict[tuple[int, Name], str] = field(default_factory=dict)
+    remembered: dict[tuple[int, Name], str] = field(default_factory=dict)
+    futures: dict[tuple[int, Name], list[Any]] = field(default_factory=dict)
+    twice: int = 0
+    zookeeper: dict[Name, dict[str, list[int]]] = field(default_factory=dict)
+    keeper: Unknown | None = None
+    disk: dict[int, int] = field(default_factory=dict)
+    deleting: list[list[int]] = field(default_factory=list)
+    least: dict[int, int] = field(default_factory=dict)
+    brokers: tuple[int, ...] = BROKERS
+    before_look: Callable[[], object] = lambda: None
 
     def copy(self) -> ReassignWorld:
         """A cluster of its own in the same state."""
@@ -124,6 +190,12 @@ class ReassignWorld(TopicWorld):
             "replaced",
             "shown",
             "rates_shown",
+            "hosts",
+            "places",
+            "remembered",
+            "futures",
+            "deleting",
+            "least",
         )
         return replace(self, **{name: copy.deepcopy(getattr(self, name)) for name in mutable})
 
@@ -131,7 +203,33 @@ class ReassignWorld(TopicWorld):
     def state(self) -> object:
         """All that a run may change, for comparisons."""
         sets = {name: (held.replicas, held.leader) for name, held in self.held.items()}
-        return sets, self.topics, {id: own for id, own in self.rates.items() if own}, self.flights
+        rates = {id: own for id, own in self.rates.items() if own}
+        return sets, self.topics, rates, self.flights, self.paths, self.futures
+
+    @property
+    def paths(self) -> dict[tuple[int, Name], str]:
+        """Where each replica is."""
+        return {(id, name): self.place(id, name) for name, held in self.held.items() for id in held.replicas}
+
+    def place(self, id: int, name: Name) -> str:
+        """The log directory of a replica."""
+        return self.places.get((id, name), self.dirs_of(id)[0])
+
+    def dirs_of(self, id: int) -> tuple[str, ...]:
+        """The log directories of a broker."""
+        return self.dirs.get(id, ("/d",))
+
+    def free(self, id: int) -> int | None:
+        """Free bytes of a broker whose disk is known."""
+        if id not in self.disk:
+            return None
+        held = (self._size(*name, one, id) or 0 for name, one in self.held.items())
+        gone = sum(size for broker, size, _ in self.deleting if broker == id)
+        return self.disk[id] - sum(held) - gone
+
+    def forget(self, id: int) -> None:
+        """A broker stops and starts, and forgets the directories of replicas that are still to come."""
+        self.remembered = {at: path for at, path in self.remembered.items() if at[0] != id}
 
     # --- looks ---------------------------------------------------------------------------------------------
 
@@ -141,6 +239,7 @@ class ReassignWorld(TopicWorld):
         return Seen(ClusterTopics(self.cluster_id, tuple(sorted(self.topics))))
 
     def reassignments(self) -> Reading[Mapping[Name, InFlight]]:
+        self.before_look()
         if self.silent:
             return Unknown("timeout", "no broker answers")
         if self.old:
@@ -160,9 +259,9 @@ class ReassignWorld(TopicWorld):
     def partitions(self, topics: Sequence[str], witnesses: int) -> Reading[TopicPartitions]:
         if self.silent:
             return Unknown("timeout", "no broker answers")
-        up = [id for id in BROKERS if id not in self.down]
+        up = [id for id in self.brokers if id not in self.down]
         by_topic: dict[str, list[PartitionState]] = {}
-        for state in self._states():
+        for state in self._states(frozenset(topics)):
             by_topic.setdefault(state.topic, []).append(state)
         told: dict[str, Reading[tuple[PartitionState, ...]]] = {}
         for topic in topics:
@@ -176,8 +275,10 @@ class ReassignWorld(TopicWorld):
                 del self.shown[name]
         return Seen(TopicPartitions(self.cluster_id, frozenset(up), tuple(up[:witnesses]), told))
 
-    def _states(self) -> Iterator[PartitionState]:
+    def _states(self, topics: Collection[str] | None = None) -> Iterator[PartitionState]:
         for (topic, number), held in self.held.items():
+            if topics is not None and topic not in topics:
+                continue
             if (topic, number) in self.shown:
                 yield self.shown[topic, number][1]
                 continue
@@ -191,17 +292,27 @@ class ReassignWorld(TopicWorld):
         self, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None
     ) -> Reading[Mapping[int, LogDirs]]:
         told: dict[int, LogDirs] = {}
+        names = self.held if partitions is None else [(t, n) for t, ns in partitions.items() for n in ns]
+        held = {name: self.held[name] for name in names if name in self.held}
         for id in brokers:
             if id in self.down:
                 told[id] = Unknown("timeout", f"broker {id} does not answer")
                 continue
-            logs = [
-                ReplicaLog(topic, number, size, 0, future=False)
-                for (topic, number), held in self.held.items()
-                if partitions is None or number in partitions.get(topic, ())
-                if (size := self._size(topic, number, held, id)) is not None
-            ]
-            told[id] = Seen({"/d": Seen(LogDir(tuple(logs), 10**12, self.usable.get(id)))})
+            logs: dict[str, list[ReplicaLog]] = {path: [] for path in self.dirs_of(id)}
+            for (topic, number), one in held.items():
+                size = self._size(topic, number, one, id)
+                if size is None:
+                    continue
+                logs[self.place(id, (topic, number))].append(ReplicaLog(topic, number, size, 0, future=False))
+                if (id, (topic, number)) in self.futures:
+                    path, have = self.futures[id, (topic, number)]
+                    logs[path].append(ReplicaLog(topic, number, have, size - have, future=True))
+            told[id] = Seen(
+                {
+                    path: Seen(LogDir(tuple(own), 10**12 + place, self.usable.get(id, self.free(id))))
+                    for place, (path, own) in enumerate(logs.items())
+                }
+            )
         return Seen(told)
 
     def _size(self, topic: str, number: int, held: Held, id: int) -> int | None:
@@ -231,7 +342,7 @@ class ReassignWorld(TopicWorld):
             {
                 id: Unknown("timeout", f"broker {id} does not answer")
                 if id in self.down
-                else Seen(TopicSetting(self._rate_shown(id, key)))
+                else Seen(self.bounds.get(id, {}).get(key) or TopicSetting(self._rate_shown(id, key)))
                 for id in brokers
             }
         )
@@ -240,13 +351,31 @@ class ReassignWorld(TopicWorld):
         late = self.rates_shown.get((id, key))
         return late.pop() if late else self.rates.get(id, {}).get(key)
 
+    def znode(self, path: str) -> Reading[Znode]:
+        """``/brokers/topics/T`` and ``/brokers/topics/T/partitions/N/state``, as Kafka 2.8 writes them."""
+        if self.keeper is not None:
+            return self.keeper
+        _, _, _, topic, *rest = path.split("/")
+        told: dict[str, Any] = {"partitions": {}, "adding_replicas": {}, "removing_replicas": {}}
+        for name, held in self.held.items():
+            if name[0] != topic:
+                continue
+            own = {"set": list(held.replicas), "isr": list(held.isr), **self.zookeeper.get(name, {})}
+            told["partitions"][str(name[1])] = own["set"]
+            for act in ("adding", "removing"):
+                told[f"{act}_replicas"] |= {str(name[1]): own[act]} if act in own else {}
+            if rest == ["partitions", str(name[1]), "state"]:
+                told = {"leader": held.leader, "isr": own["isr"]}
+                break
+        return Seen(Znode(json.dumps(told).encode(), 0, 0, 0, 0, 0, ()))
+
     # --- what happens by itself ----------------------------------------------------------------------------
 
     def _measure(self) -> None:
         to: dict[int, int] = {}
         of: dict[int, int] = {}
         for name, flight in self.flights.items():
-            for broker in flight.copied:
+            for broker in {*flight.copied, *(id for id, moving in self.futures if moving == name)}:
                 to[broker] = to.get(broker, 0) + 1
             if flight.copied:
                 leader = self.held[name].leader
@@ -255,6 +384,12 @@ class ReassignWorld(TopicWorld):
         self.to, self.of = max((self.to, *to.values())), max((self.of, *of.values()))
 
     def _tick(self) -> None:
+        self._copy_on()
+        for id in self.disk:
+            self.least[id] = min(self.least.get(id, self.disk[id]), self.free(id) or 0)
+        self.deleting = [[id, size, left - 1] for id, size, left in self.deleting if left > 1]
+
+    def _copy_on(self) -> None:
         """Every broker copies for a second what its limits allow, and moves that have all bytes end."""
         sends: dict[int, int] = {}
         gets: dict[int, int] = {}
@@ -271,8 +406,24 @@ class ReassignWorld(TopicWorld):
                 if min(out, into) > UNLIMITED // 2:
                     self.unthrottled += step
                 flight.copied[broker] += step
+                self.hosts[held.leader].sent += step
+                self.hosts[broker].received += step
                 sends[held.leader] -= step
                 gets[broker] -= step
+        for name, bytes_s in self.grows.items():
+            self.held[name].size += int(bytes_s * TICK_S)
+        for (id, name), future in list(self.futures.items()):
+            if id in self.down | self.hung:
+                continue
+            limit = self.rates.get(id, {}).get(INSIDE_RATE)
+            step = min(int(limit or UNLIMITED), self.held[name].size - future[1])
+            self.unthrottled += 0 if limit else step
+            self.twice += step
+            future[1] += step
+            whole = name not in self.flights or self.flights[name].copied.get(id, 0) >= self.held[name].size
+            if whole and future[1] >= self.held[name].size:
+                self.places[id, name] = future[0]
+                del self.futures[id, name]
         for name, flight in list(self.flights.items()):
             if all(have >= self.held[name].size for have in flight.copied.values()):
                 self._end(name, flight)
@@ -290,11 +441,18 @@ class ReassignWorld(TopicWorld):
             isr = tuple(dict.fromkeys((*held.isr, *flight.target)))
             state = PartitionState(*name, held.leader, flight.replicas, isr)
             self.shown[name] = (self.lag, state)
+        self._gone(name, set(flight.replicas) - set(flight.target))
         alive = tuple(broker for broker in flight.target if broker not in self.down)
         held.replicas, held.isr = flight.target, alive
         if held.leader not in alive:
             held.leader = alive[0] if alive else -1
         del self.flights[name]
+
+    def _gone(self, name: Name, brokers: Collection[int]) -> None:
+        for id in brokers:
+            self.deleting.append([id, self.held[name].size, 5])
+            self.places.pop((id, name), None)
+            self.futures.pop((id, name), None)
 
     # --- changes -------------------------------------------------------------------------------------------
 
@@ -329,8 +487,11 @@ class ReassignWorld(TopicWorld):
                 name = change.topic, change.partition
                 flight = self.flights.pop(name, None)
                 if flight is not None:  # those that stay keep the order of the target
+                    self._gone(name, set(flight.target) - set(flight.before))
                     stay = tuple(broker for broker in flight.replicas if broker in flight.before)
                     self.held[name].replicas = stay
+            case PlaceReplica():
+                return self._put(change)
             case ElectPreferred():
                 for name in change.partitions:
                     held = self.held[name]
@@ -340,6 +501,30 @@ class ReassignWorld(TopicWorld):
             case _:
                 raise AssertionError(change)
         return ""
+
+    def _put(self, change: PlaceReplica) -> str:
+        name, id = (change.topic, change.partition), change.broker
+        if id in self.down:
+            raise HostError(f"broker {id} does not answer")
+        if change.path not in self.dirs_of(id):
+            return f"{change.topic}-{change.partition} on broker {id}: KafkaStorageError"
+        there = {*self.held[name].replicas, *(self.flights[name].copied if name in self.flights else ())}
+        if id not in there:
+            self.remembered[id, name] = change.path
+            return ""
+        if self.futures.get((id, name), [change.path])[0] != change.path:
+            del self.futures[id, name]
+        if self.place(id, name) != change.path:
+            self.futures.setdefault((id, name), [change.path, 0])
+        return ""
+
+    def _chosen(self, id: int, name: Name) -> str:
+        """Where Kafka makes a new replica: where it was told, else where the fewest are."""
+        counts = dict.fromkeys(self.dirs_of(id), 0)
+        for (broker, other), path in self.paths.items():
+            if broker == id and other != name:
+                counts[path] += 1
+        return self.remembered.pop((id, name), min(counts, key=lambda path: (counts[path], path)))
 
     def _submitted(self, change: ReassignPartition) -> str:
         name = change.topic, change.partition
@@ -354,6 +539,7 @@ class ReassignWorld(TopicWorld):
             self.replaced.append(name)
             held.replicas = tuple(b for b in self.flights.pop(name).replicas if b in held.replicas)
         adding = [broker for broker in change.replicas if broker not in held.replicas]
+        self.places |= {(id, name): self._chosen(id, name) for id in adding}
         self.flights[name] = Flight(change.replicas, held.replicas, dict.fromkeys(adding, 0))
         self._measure()
         if not adding:
@@ -393,7 +579,9 @@ def plan(cluster: ReassignWorld) -> dict[Name, tuple[int, ...]]:
     return made
 
 
-def inventory(sets: Sets, back: Sets | None = None, **section: int) -> ReassignInventory:
+def inventory(
+    sets: Sets, back: Sets | None = None, dirs: Dirs | None = None, **section: object
+) -> ReassignInventory:
     given = {"plan": "plan.json", "throttle_bytes_s": RATE, "in_flight": 3, "per_broker": 2, **section}
     brokers = tuple(Broker(name=f"broker{n}", address=f"10.0.0.2{n}", id=n) for n in BROKERS)
     made = ReassignInventory(
@@ -402,12 +590,12 @@ def inventory(sets: Sets, back: Sets | None = None, **section: int) -> ReassignI
         kafka=Kafka(cluster_id=ID, brokers=brokers),
         reassign=Reassign.model_validate(given),
     )
-    return made.with_sets(sets, back or {})
+    return made.with_sets(sets, back or {}, dirs)
 
 
 @dataclass(frozen=True)
 class ReassignLook(TopicQuestions):
-    """A look at nothing but a cluster."""
+    """A look at a cluster, and at the load of its brokers' hosts."""
 
     world: ReassignWorld
     clock: TinyClock
@@ -416,11 +604,31 @@ class ReassignLook(TopicQuestions):
     def cluster(self) -> TopicWorld:
         return self.world
 
+    def znode(self, host: str, path: str) -> Reading[Znode]:
+        assert host in ("zk1:2181", "zk2:2181")
+        return self.world.znode(path) if host == "zk2:2181" else Unknown("timeout", "zk1 is down")
+
     def now(self) -> float:
         return self.clock.now()
 
     def wall(self) -> float:
         return self.clock.wall()
+
+    def load_counters(self, host: str) -> Reading[str]:
+        one = self.world.hosts[int(host.removeprefix("broker"))]
+        if one.blind(self.now()):
+            return Unknown("unreachable", f"{host} does not answer")
+        return Seen(one.text(self.now()))
+
+    def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
+        return {host: ask(host) for host in hosts}
+
+    def produced(self) -> Mapping[str, Sequence[Pulse]]:
+        return {
+            f"broker{id}": (Pulse(0.0, took_s=one.canary_ms(self.now()) / 1000),)
+            for id, one in self.world.hosts.items()
+            if one.canary_ms is not None
+        }
 
 
 @dataclass
@@ -436,10 +644,16 @@ class Desk:
     before_change: Callable[[Change], None] = lambda _change: None
     after_change: Callable[[Change], None] = lambda _change: None
     holds: HoldPort = field(default_factory=HoldPort)
+    noted: list[tuple[float, Body]] = field(default_factory=list)
+    playbook: ClassVar[Playbook] = PLAYBOOK
 
     def __post_init__(self) -> None:
         self.points = Points()
         self.first = self.cluster.copy()
+
+    def look(self) -> Look:
+        """What a process sees."""
+        return cast(Look, ReassignLook(self.cluster, self.clock))
 
     @property
     def home(self) -> bool:
@@ -456,6 +670,8 @@ class Desk:
             and sets == {name: held.replicas for name, held in first.held.items()}
             and self.settings_kept
             and not now.flights
+            and now.paths == first.paths
+            and not now.futures
         )
 
     @property
@@ -471,6 +687,12 @@ class Desk:
         return (
             self.settings_kept
             and not self.cluster.flights
+            and not self.cluster.futures
+            and all(
+                path in ("any", self.cluster.place(id, name))
+                for name, dirs in self.inventory.dirs.items()
+                for id, path in zip(sets[name], dirs, strict=True)
+            )
             and all(
                 held.replicas == sets.get(name, self.first.held[name].replicas)
                 and set(held.isr) == set(held.replicas)
@@ -485,10 +707,10 @@ class Desk:
         there = (self.run_dir / NAME).exists()
         journal = (Journal.open if there else Journal.create)(self.run_dir, self.clock.wall, disk)
         if not journal.history.run:
-            body = {"run": "r-1", "playbook": PLAYBOOK.id, "inventory": "0", "plan": "0"}
+            body = {"run": "r-1", "playbook": self.playbook.id, "inventory": "0", "plan": "0"}
             journal.append("begin", body)
         ports = Ports(
-            look=cast(Look, ReassignLook(self.cluster, self.clock)),
+            look=self.look(),
             apply=self._apply,
             clock=self.clock,
             confirm=self.confirm,
@@ -497,9 +719,10 @@ class Desk:
             emit=self.seen.append,
             holds=self.holds,
             overrides=ThrottleFile(self.run_dir).read,
+            note=lambda _kind, body: self.noted.append((self.clock.now(), body)),
         )
         try:
-            return act(Walk(PLAYBOOK, self.inventory, journal, ports))
+            return act(Walk(self.playbook, self.inventory, journal, ports))
         finally:
             journal.close()
 

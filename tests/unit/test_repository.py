@@ -25,7 +25,7 @@ PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SPLIT = ("hosts", "kafka", "moves", "zookeeper")
 """Packages that have modules of either side."""
 
-OWN = {"dependents", "leftovers", "moves", "reassign", "topics"}
+OWN = {"dependents", "leftovers", "moves", "reassign", "removal", "topics"}
 """Packages of playbooks."""
 
 PURE = {
@@ -48,6 +48,7 @@ PURE = {
     "leftovers",
     "placement",
     "reassign",
+    "removal",
     "throttle",
     "topics",
     "dependents",
@@ -275,6 +276,7 @@ HOUSE = ("engine", "model/playbook.py", "report", "runs", "site", "ui")
 ORDINARY = {
     "go": "an answer",
     "open": "the state of a run",
+    "planned": "what a saved plan holds",
     "read": "what is done with a file",
     "start": "where text is anchored in a picture",
     "stop": "an answer",

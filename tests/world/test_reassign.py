@@ -6,6 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from zkmigrate.engine.hold_file import HoldFile
 from zkmigrate.engine.journal import NAME
 from zkmigrate.engine.run import Walk
 from zkmigrate.engine.throttle_file import ThrottleFile
+from zkmigrate.engine.until import words
+from zkmigrate.inventory.inventory import Window
 from zkmigrate.model.change import (
     AlterBrokerConfig,
     AlterTopicConfig,
@@ -27,15 +30,18 @@ from zkmigrate.model.change import (
     ElectPreferred,
     ReassignPartition,
 )
-from zkmigrate.model.finding import Finding, Held
+from zkmigrate.model.finding import Finding, Held, Severity
+from zkmigrate.model.look import TopicSetting
 from zkmigrate.model.step import Way
+from zkmigrate.placement import maps
+from zkmigrate.reassign.hours import Hours, closed
 from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, LEADER_LIST, LEADER_RATE
 from zkmigrate.throttle.values import Overrides
 
 
 def desk(tmp_path: Path, partitions: int = 8, **section: int) -> Desk:
     cluster = world(partitions)
-    return Desk(tmp_path / "r", cluster, inventory(plan(cluster), {}, **section))
+    return Desk(tmp_path / "r", cluster, inventory(plan(cluster), {}, None, **section))
 
 
 def found(made: Desk, id: str) -> Finding:
@@ -64,11 +70,11 @@ def at(number: int, kind: type[Change], act: Callable[[], object]) -> Callable[[
     return heeded
 
 
-def test_there_and_back(tmp_path: Path) -> None:
+def test_r13_there_and_back(tmp_path: Path) -> None:
     made = desk(tmp_path, 16)
     assert made.process(forward) == RunEnded(0, "kafka_reassign is complete")
     assert made.there
-    assert found(made, "reassign.verified").seen == "14 partitions"
+    assert found(made, "reassign.verified").seen == "14 partitions, told by brokers alone"
     assert sorted(submitted(made)) == sorted(
         f"{topic}-{number}" for (topic, number) in made.cluster.held if (topic, number) not in done(made)
     ), "once each, and not where the set was there"
@@ -100,7 +106,7 @@ def test_a_higher_cap_of_the_cluster_does_not_raise_that_of_a_broker(tmp_path: P
     assert (made.cluster.to, made.cluster.of) == (1, 1)
 
 
-def test_the_throttle_is_merged_into_what_was_there_and_given_back(tmp_path: Path) -> None:
+def test_t3_t11_the_throttle_is_merged_into_what_was_there_and_given_back(tmp_path: Path) -> None:
     made = desk(tmp_path)
     seen: list[dict[str, str]] = []
     made.before_change = at(1, ReassignPartition, lambda: seen.append(dict(made.cluster.topics["t1"])))
@@ -116,7 +122,7 @@ def test_the_throttle_is_merged_into_what_was_there_and_given_back(tmp_path: Pat
     assert told.startswith("3, which the run gives back: broker-1: leader.replication.throttled.rate=77")
 
 
-def test_rates_are_set_before_the_first_move_on_every_broker_that_takes_part(tmp_path: Path) -> None:
+def test_t2_rates_are_set_before_the_first_move_on_every_broker_that_takes_part(tmp_path: Path) -> None:
     made = desk(tmp_path)
     rates: list[dict[int, dict[str, str]]] = []
     made.before_change = at(
@@ -126,7 +132,7 @@ def test_rates_are_set_before_the_first_move_on_every_broker_that_takes_part(tmp
     assert rates == [{id: {LEADER_RATE: str(RATE), FOLLOWER_RATE: str(RATE)} for id in (1, 2, 3, 4, 5)}]
 
 
-def test_what_others_set_meanwhile_stays_and_ours_goes(tmp_path: Path) -> None:
+def test_t3_what_others_set_meanwhile_stays_and_ours_goes(tmp_path: Path) -> None:
     made = desk(tmp_path)
     own = made.cluster.topics
 
@@ -144,7 +150,7 @@ def test_what_others_set_meanwhile_stays_and_ours_goes(tmp_path: Path) -> None:
     assert f"topic-t0: {LEADER_LIST} is 9:9" in told.seen
 
 
-def test_only_partitions_with_another_preferred_leader_are_elected(tmp_path: Path) -> None:
+def test_p7_only_partitions_with_another_preferred_leader_are_elected(tmp_path: Path) -> None:
     """One that another replica led before keeps that leader, where its preferred leader stays."""
     made = desk(tmp_path, 16)
     assert made.process(forward).code == 0
@@ -159,6 +165,50 @@ def test_only_partitions_with_another_preferred_leader_are_elected(tmp_path: Pat
             assert held.leader == held.replicas[0]
     assert made.cluster.held["t2", 3].leader == 1, "its second replica led it, and its first one stays"
     assert ("t0", 1) in elected, "its order has changed"
+
+
+def way_back(made: Desk) -> dict[tuple[str, int], tuple[int, ...]]:
+    return maps.parse((made.run_dir / "way-back.json").read_bytes(), "way-back.json")
+
+
+def test_the_way_back_is_a_file_for_kafkas_own_tool_before_the_first_change(tmp_path: Path) -> None:
+    """U1."""
+    made = desk(tmp_path, 16)
+    seen: list[object] = []
+    made.before_change = at(1, AlterBrokerConfig, lambda: seen.append(way_back(made)))
+    assert made.process(forward).code == 0
+    moved = [name for name in made.first.held if name not in done(made)]
+    assert seen == [{name: made.first.held[name].replicas for name in moved}]
+    assert list(way_back(made)) == moved[::-1], "the last move first"
+    assert made.process(back).code == 0
+    told = [e.text for e in made.seen if isinstance(e, events.Noted) and "way-back.json takes" in e.text]
+    assert len(told) == 2, "named once by each process"
+    assert told[0].startswith(f"{made.run_dir / 'way-back.json'} takes 14 partitions back without zkmigrate")
+
+
+def test_nothing_is_sent_where_the_file_of_the_way_back_cannot_be_written(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    assert made.process(lambda walk: walk.forward(until="preflight")).code == 0
+    (made.run_dir / "way-back.json").mkdir()
+    ended = made.process(resume)
+    assert (ended.code != 0, "cannot write" in ended.message, made.cluster.made) == (True, True, [])
+    (made.run_dir / "way-back.json").rmdir()
+    assert made.process(resume).code == 0
+
+
+def test_a_broker_that_is_gone_is_not_named_on_the_way_back(tmp_path: Path) -> None:
+    """Kafka's tool would refuse the whole file."""
+    made = desk(tmp_path)
+    made.cluster.down = {3}
+    for held in made.cluster.held.values():
+        held.isr = tuple(id for id in held.isr if id != 3)
+        held.leader = held.isr[0]
+    name = "t0", 1
+    made.inventory = inventory({name: (2, 4), ("t0", 0): (4, 2)})
+    assert made.process(forward).code == 0
+    assert way_back(made) == {("t0", 0): (1, 2)}
+    [told] = [e.text for e in made.seen if isinstance(e, events.Noted) and "way-back.json takes" in e.text]
+    assert told.endswith("It leaves out 1 with a replica on brokers that are gone")
 
 
 # --- killed, lost, late --------------------------------------------------------------------------------
@@ -357,7 +407,7 @@ WISHES = {1: Overrides(every=2 * M), 3: Overrides(every=2 * M, each={1: 3 * M}),
 
 
 @pytest.mark.parametrize("kinds", [("apply", "applied"), ()], ids=["changes", "lines"])
-def test_killed_anywhere_no_rate_of_an_operator_stays(tmp_path: Path, kinds: tuple[str, ...]) -> None:
+def test_t11_killed_anywhere_no_rate_of_an_operator_stays(tmp_path: Path, kinds: tuple[str, ...]) -> None:
     """At each change, and at places of the journal between record and change."""
     number, sent = 0, 0
     while True:
@@ -467,7 +517,7 @@ def test_a_replica_that_stays_must_be_in_sync_and_one_that_goes_need_not(tmp_pat
     held.isr = (1,)
     [finding] = refused(made)
     assert (finding.id, finding.seen) == (
-        "reassign.in-sync", "1 partitions are under-replicated: t0-0 on 2"
+        "reassign.in-sync", "under-replicated: 1: t0-0 on 2"
     )  # fmt: skip
     other = desk(tmp_path / "other")
     other.cluster.held["t0", 0].isr = (2,)
@@ -496,7 +546,7 @@ def test_a_partition_that_does_not_exist_is_named(tmp_path: Path) -> None:
     made = desk(tmp_path)
     made.inventory = inventory({**made.inventory.sets, ("t0", 9): (1,), ("x", 0): (1,)})
     [finding] = refused(made)
-    assert (finding.id, finding.seen) == ("reassign.partitions", "none of these: t0-9, x-0")
+    assert (finding.id, finding.seen) == ("reassign.partitions", "missing: t0-9, x-0")
 
 
 def test_a_topic_that_may_not_be_described_is_named(tmp_path: Path) -> None:
@@ -534,7 +584,7 @@ def test_a_broker_without_room_for_its_new_replicas_is_named(tmp_path: Path) -> 
     made.cluster.usable = {4: 8_999_999, 5: 9_000_000}
     [finding] = refused(made)
     assert (finding.id, finding.seen) == (
-        "reassign.room", "broker 4 gets 9,000,000 bytes and has 8,999,999 bytes free"
+        "reassign.room", "broker 4 is 1 bytes short after all moves; free now: 8999999"
     )  # fmt: skip
     made.cluster.usable[4] += 1
     assert made.process(resume).code == 0
@@ -567,6 +617,25 @@ def test_what_is_copied_and_how_long_it_takes_is_told_before(tmp_path: Path) -> 
         "18,000,000 bytes for 7 partitions, 15 s or more at 1,000,000 bytes/s"
     )
     assert found(made, "reassign.done").seen == "1 of 8; the run leaves them as they are"
+
+
+def test_t6_p8_settings_that_bound_a_copy_are_told_with_where_they_hold_and_which_can_change(
+    tmp_path: Path,
+) -> None:
+    made = desk(tmp_path)
+    for id, lag in ((1, "10000"), (2, "30000"), (3, "10000"), (4, "30000")):
+        made.cluster.bounds[id] = {
+            "num.replica.fetchers": TopicSetting("4", False, "4"),
+            "replica.fetch.max.bytes": TopicSetting(None, True, "1048576"),
+            "replica.fetch.response.max.bytes": TopicSetting(None, True, "10485760"),
+            "replica.lag.time.max.ms": TopicSetting(None, True, lag),
+        }
+    assert made.process(lambda walk: walk.forward(until="preflight")).code == 0
+    assert found(made, "reassign.copying").seen == (
+        "num.replica.fetchers 4 (can be changed while they run); replica.fetch.max.bytes 1048576; "
+        "replica.fetch.response.max.bytes 10485760; replica.lag.time.max.ms 10000 on 1, 3; "
+        "replica.lag.time.max.ms 30000 on 2, 4; not told by brokers 5"
+    )
 
 
 # --- other hands and sick brokers, under way -----------------------------------------------------------
@@ -604,7 +673,10 @@ def test_a_partition_that_another_hand_moved_blocks_forward_and_stays_on_the_way
     assert made.process(back).code == 0
     assert made.cluster.held["t0", 1].replicas == (3, 1)
     told = found(made, "reassign.back")
-    assert (told.held, told.seen) == (Held.NO, "1 have not: t0-1: [3, 1] (before the run: [2, 3])")
+    assert (told.held, told.seen) == (
+        Held.NO,
+        "1 of 7 partitions differ: t0-1: [3, 1] (before the run: [2, 3])",
+    )
     made.first.held["t0", 1] = made.cluster.held["t0", 1]
     assert made.home
 
@@ -631,12 +703,14 @@ def test_a_topic_that_is_deleted_under_way_is_named_and_no_obstacle(tmp_path: Pa
     made.before_change = at(3, ReassignPartition, deleted)
     assert made.process(forward).code == 0
     assert made.there
-    assert "gone since: t3-0, t3-1" in found(made, "reassign.moved").seen
+    moved = found(made, "reassign.moved")
+    assert "gone since: t3-0, t3-1" in moved.seen
+    assert (moved.held, moved.severity) == (Held.NO, Severity.WARN), "a move that was not made is not ok"
     assert made.process(back).code == 0
     assert made.home
 
 
-def test_a_move_that_hangs_is_named_by_partition_and_replica(tmp_path: Path) -> None:
+def test_u2_a_move_that_hangs_is_named_by_partition_and_replica(tmp_path: Path) -> None:
     made = desk(tmp_path)
     made.cluster.hung = {4}
     ended = made.process(forward)
@@ -696,6 +770,10 @@ def test_the_rate_of_a_broker_that_died_is_named_and_the_rest_comes_off(tmp_path
     assert found(made, "reassign.verified").held is Held.NO
     told = found(made, "reassign.throttle")
     assert (told.held, told.seen) == (Held.NO, "broker-2: unknown (timeout): broker 2 does not answer")
+    assert told.moves[0] == (
+        "once broker-2 answers: kafka-configs.sh --bootstrap-server BOOTSTRAP --alter --entity-type brokers "
+        f"--entity-name 2 --delete-config {LEADER_RATE}"
+    )
     assert [id for id, own in made.cluster.rates.items() if own] == [1, 2]
     assert made.cluster.topics == made.first.topics
 
@@ -757,7 +835,121 @@ def test_some_moves_are_a_canary(tmp_path: Path) -> None:
 def test_the_journal_of_a_thousand_partitions_is_small(tmp_path: Path) -> None:
     """Of 250 topics, each with a throttle. Ten times as many take 20 MB in proportion."""
     cluster: ReassignWorld = world(1_000, size=10)
-    made = Desk(tmp_path / "r", cluster, inventory(plan(cluster), {}, in_flight=50, per_broker=50))
+    made = Desk(tmp_path / "r", cluster, inventory(plan(cluster), {}, None, in_flight=50, per_broker=50))
     assert made.process(forward).code == 0
     assert made.there
     assert (made.run_dir / NAME).stat().st_size < 2_000_000
+
+
+# --- hours, and a time to end --------------------------------------------------------------------------
+
+OPEN = Hours(begin="22:41", end="22:31")
+"""The run begins at 22:30, so moves pause for ten minutes after one."""
+
+
+def paced(made: Desk, hours: Hours | None, window: Window | None = None) -> list[float]:
+    """Give the run these hours; returns when moves will have begun."""
+    reassign = made.inventory.reassign.model_copy(update={"hours": hours})
+    policy = made.inventory.policy.model_copy(update={"window": window})
+    made.inventory = made.inventory.model_copy(update={"reassign": reassign, "policy": policy})
+    begun: list[float] = []
+
+    def note(change: Change) -> None:
+        if isinstance(change, ReassignPartition):
+            begun.append(made.clock.wall())
+
+    made.before_change = note
+    return begun
+
+
+def test_outside_the_hours_no_move_begins_and_those_in_flight_go_on(tmp_path: Path) -> None:
+    made = desk(tmp_path, 32, throttle_bytes_s=100_000)
+    begun = paced(made, OPEN)
+    assert made.process(forward).code == 0
+    assert made.there
+    assert all(closed(OPEN, None, at) is None for at in begun)
+    pauses = [(one, two) for one, two in pairwise(begun) if two - one > 500]
+    assert len(pauses) == 1
+    told = {e.what: e.progress for e in made.seen if isinstance(e, events.Waits) and "outside" in e.progress}
+    assert set(told) == {"the moves in flight", "the hour when moves may begin"}
+    outside = "outside the hours 22:41 to 22:31 UTC: the next move begins 2023-11-14T22:41Z"
+    assert all(outside in progress for progress in told.values())
+    begun.clear()
+    made.clock.t += 24 * 3600 - made.clock.t % 60
+    while closed(OPEN, None, made.clock.wall()) is None:
+        made.clock.t += 60
+    assert made.process(back).code == 0
+    assert made.home
+    assert closed(OPEN, None, begun[0]) is not None, "the way back waits for no hour"
+
+
+def test_a_window_that_has_ended_ends_the_run_once_nothing_is_in_flight(tmp_path: Path) -> None:
+    made = desk(tmp_path, 32, throttle_bytes_s=100_000)
+    window = Window(begin="2023-11-14T22:00Z", end="2023-11-14T22:31Z")
+    begun = paced(made, None, window)
+    ended = made.process(forward)
+    assert (ended.code, [f.id for f in ended.findings]) == (6, ["reassign.hours"])
+    assert ended.findings[0].seen == (
+        "now it is outside policy.window (2023-11-14T22:00Z to 2023-11-14T22:31Z)"
+    )
+    assert made.cluster.flights == {}
+    assert 0 < len(begun) < 28
+    paced(made, None)
+    assert made.process(resume).code == 0
+    assert made.there
+
+
+def test_at_the_time_of_until_the_run_ends_between_two_moves_and_goes_on_later(tmp_path: Path) -> None:
+    made = desk(tmp_path, 32, throttle_bytes_s=100_000)
+    begun, end = paced(made, None), made.clock.wall() + 60
+    file = ThrottleFile(made.run_dir)
+
+    def slower() -> None:
+        if made.clock.wall() > end and not file.read():
+            file.change(lambda _: Overrides(every=50_000), "op@desk", "", 1.0)
+
+    made.cluster.before_look = slower
+    assert made.process(lambda walk: walk.forward(end_at=end)) == RunEnded(
+        0, f"stopped at {words(end)} as asked; resume goes on"
+    )
+    assert made.cluster.flights == {}, "those in flight were waited for"
+    assert made.clock.wall() > end
+    assert 0 < len(begun) < 28
+    assert max(begun) < end
+    rates = {own[FOLLOWER_RATE] for own in made.cluster.rates.values()}
+    assert rates == {"50000"}, "the throttle stays, and what is set meanwhile holds"
+    assert made.process(lambda walk: walk.resume(end_at=made.clock.wall())).code == 0
+    assert max(begun) < end, "nothing begins before it ends again"
+    assert made.process(resume).code == 0
+    assert made.there
+    assert made.process(back).code == 0
+    assert made.home
+
+
+def test_until_ends_a_run_between_two_steps_too(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    ended = made.process(lambda walk: walk.forward(end_at=made.clock.wall()))
+    assert ended.code == 0
+    assert made.cluster.made == []
+    assert made.process(resume).code == 0
+    assert made.there
+
+
+def test_after_the_machine_slept_the_run_finds_what_kafka_did_and_keeps_to_the_hours(tmp_path: Path) -> None:
+    """It sleeps for eight hours with three moves in flight, and wakes outside the hours."""
+    made = desk(tmp_path, 32, throttle_bytes_s=100_000)
+    hours = Hours(begin="22:00", end="06:00")
+    begun, looks, slept = paced(made, hours), iter(range(10**6)), 8 * 3600.0
+
+    def sleep() -> None:
+        if next(looks) == 25:
+            made.clock.t += slept
+            for _ in range(100):
+                made.cluster._tick()
+
+    made.cluster.before_look = sleep
+    assert made.process(forward).code == 0
+    assert made.there
+    assert all(closed(hours, None, at) is None for at in begun)
+    assert max(two - one for one, two in pairwise(begun)) > slept
+    assert Counter(submitted(made)).most_common(1)[0][1] == 1

@@ -336,7 +336,7 @@ def test_a_damaged_journal_is_told_up_to_the_damage_and_a_torn_one_to_its_last_l
     assert damaged.way_back == "not known: the journal is damaged"
     assert ("window", "not known", "from FENCE to OPEN") in figures(damaged)
     assert "Journal damaged" in page(damaged)
-    assert "line 61 does not match its own sum" in markdown(damaged).replace("\n", " ").replace("  ", " ")
+    assert "line 61 does not match its sum" in markdown(damaged).replace("\n", " ").replace("  ", " ")
 
 
 def test_without_samples_events_or_names_the_rest_is_still_told(tmp_path: Path) -> None:

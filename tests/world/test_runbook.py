@@ -484,7 +484,7 @@ def test_what_the_tool_has_done_stands_there_with_its_way_back_only(desk: Runboo
     body = json.loads(desk.call("runbook", "--run-id", "world-1", "--json").stdout)
     boxes = [box for box in body["blocks"] if box["step"] in ("install.install", "join.join")]
     assert {box["way"] for box in boxes} == {"back"}
-    assert "Nothing to do: the hosts are as this step wants them" in body["page"]
+    assert "Nothing to do: all is as this step wants it" in body["page"]
     text = "\n".join(box["text"] for box in boxes)
     puts = [o for c, o in desk.world.applied if isinstance(c, PutFile) and o.startswith("join.")]
     assert len(puts) == 6

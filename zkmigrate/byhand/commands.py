@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from zkmigrate.engine.apply import operation_id
+from zkmigrate.engine.change_lines import operation_id
 from zkmigrate.engine.plan import RUN, command, own_command
 from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.transport import quote

@@ -97,7 +97,13 @@ metrics = click.option(
 walking: Callable[[F], F] = together(
     run_id,
     yes,
-    named("--until", "steps", "STEP", "Stop after this stage or stage.step, such as roll."),
+    named(
+        "--until",
+        "steps",
+        "STEP|TIME",
+        "Stop after this stage or stage.step, such as roll. Or at this time, 06:00 or "
+        "2026-11-26T06:00+01:00, before the next wave; moves in flight are waited for.",
+    ),
     named(
         "--hold-at",
         "phases",
@@ -109,7 +115,8 @@ walking: Callable[[F], F] = together(
         "--pause-after",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Hold the roll after N brokers, or the topic step after N topics, until zkmigrate release.",
+        help="Hold the roll after N brokers, the topic step after N topics, or the moves after N partitions, "
+        "until zkmigrate release.",
     ),
     click.option(
         "--skip",

@@ -284,13 +284,13 @@ def from_file(path: Path) -> Cluster:
 
 def _from_brokers(path: Path) -> Cluster:
     from zkmigrate.inventory.inventory import Inventory, load
-    from zkmigrate.placing import brokers
+    from zkmigrate.kafka.facts import placed
     from zkmigrate.site.wiring import Site
 
     inventory = load(path, Inventory, ("ssh", "kafka"))
     site = (click.get_current_context().obj or Site)(inventory, "placement")
     with closing(site):
-        return _not_refused(brokers.read(inventory, site.look, flags.hint))
+        return _not_refused(placed.read(inventory, site.look, flags.hint))
 
 
 def _from_zookeeper(options: dict[str, Any]) -> Cluster:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import threading
 from collections.abc import Callable, Mapping
@@ -11,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from zkmigrate import deadline
+from zkmigrate.engine.change_lines import operation_id
 from zkmigrate.engine.codec import encode_change
 from zkmigrate.engine.events import ChangeEnded, ChangeSent, Emit
 from zkmigrate.engine.history import Next
@@ -29,7 +29,6 @@ from zkmigrate.model.change import (
     inverse,
 )
 from zkmigrate.model.playbook import Playbook
-from zkmigrate.model.step import Way
 
 if TYPE_CHECKING:  # ssh: readers of a journal import this module too, on machines without it
     from zkmigrate.hosts.transport.channels import Channels
@@ -52,16 +51,6 @@ class Apply(Protocol):
     """Send one change. HostError when the outcome is unknown."""
 
     def __call__(self, change: Change, operation: str, fencing: int) -> Outcome: ...
-
-
-def operation_id(step: str, target: str, way: Way, leg: int, number: int) -> str:
-    """``<stage>.<step>.<target>.<leg>.<n>`` in at most 80 characters; a long target name is shortened. On the
-    way back it is ``back<leg>``: without the journal, the host's own record must distinguish a change from
-    its undo (``hosts/facts/operations.py``)."""
-    ends = f".{'back' if way is Way.BACK else ''}{leg}.{number}"
-    if len(step) + len(target) + 1 + len(ends) > 80:
-        target = f"{target[:12]}-{hashlib.sha256(target.encode()).hexdigest()[:8]}"
-    return f"{step}.{target}{ends}"
 
 
 class Wave:

@@ -1,13 +1,16 @@
 """The journal's lines: one JSON object each, chained by hash.
 
-A line is ``{"at":…,"body":{…},"kind":…,"previous":…,"seq":…,"sum":"…"}`` in ASCII with a newline.
-``previous`` is the SHA-256 of the line before without its newline, empty on the first line. ``sum`` is the
-SHA-256 of this line up to the comma before it, so that damage to the last line is seen too. A proper prefix
+A line is ``{"at":…,"body":{…},"kind":…,"seq":…,"sum":"…"}`` in ASCII with a newline. ``sum`` is the SHA-256
+of two parts: the SHA-256 of the line before without its newline, as hexadecimal text (none on the first
+line), and this line up to the comma before ``sum``. So damage to the last line is seen too. A proper prefix
 of a line, left by a tool that died, is *torn* and is cut off. Anything else that does not read is *damage*:
 nothing after it can be trusted.
 
+In lines of earlier versions the first part stands as ``previous``, and ``sum`` covers the line alone.
+
 A part of a body larger than ``LARGE`` stands once, in a ``content`` line. That body and later ones name it as
 ``{"content-sha256":"…"}``; parsed entries have it in place. Journals of earlier versions have no such lines.
+Changes on clusters have short lines (``engine/change_lines.py``); parsed entries have all of them in place.
 """
 
 from __future__ import annotations
@@ -15,9 +18,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, get_args
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, get_args
 
+from zkmigrate.engine.change_lines import ChangeLines
 from zkmigrate.errors import JournalError
 from zkmigrate.model.entry import Entry, Kind
 
@@ -33,7 +37,7 @@ LARGE = 4096
 class Parsed:
     """What a journal's bytes say. length: bytes of the whole lines. last: hash that the next line must carry.
     torn: the cut-off rest. damage: why line ``len(entries) + 1`` cannot be read, else empty. unended: the
-    last line is whole but lacks its newline."""
+    last line is whole but lacks its newline. lines: for those that follow."""
 
     entries: tuple[Entry, ...]
     length: int
@@ -41,6 +45,7 @@ class Parsed:
     torn: bytes = b""
     damage: str = ""
     unended: bool = False
+    lines: ChangeLines = field(default_factory=ChangeLines, compare=False)
 
     def intact(self) -> Parsed:
         """Self. JournalError that names the damaged line and what is possible."""
@@ -57,12 +62,17 @@ class Parsed:
 
 def render(entry: Entry) -> bytes:
     """One entry as a line without its newline."""
-    head = _json(vars(entry))[:-1].encode("ascii")
-    return head + b',"sum":"' + hashlib.sha256(head).hexdigest().encode("ascii") + b'"}'
+    told = {key: value for key, value in vars(entry).items() if key != "previous"}
+    head = _json(told)[:-1].encode("ascii")
+    return head + b',"sum":"' + _sum(entry.previous, head) + b'"}'
+
+
+def _sum(previous: str, head: bytes) -> bytes:
+    return hashlib.sha256(previous.encode("ascii") + head).hexdigest().encode("ascii")
 
 
 def digest(line: bytes) -> str:
-    """The hash that the line after this one carries as ``previous``."""
+    """The hash that the sum of the line after this one covers."""
     return hashlib.sha256(line).hexdigest()
 
 
@@ -98,49 +108,65 @@ def parse(data: bytes) -> Parsed:
     """Read as many lines as are intact; never raises."""
     *lines, rest = data.split(b"\n")
     entries: list[Entry] = []
-    contents: dict[str, Any] = {}
+    known = _Known({}, ChangeLines())
     last, length = "", 0
     for line in lines:
-        entry = _entry(line, len(entries) + 1, last, contents)
+        entry = _entry(line, len(entries) + 1, last, known)
         if isinstance(entry, str):
             return Parsed(tuple(entries), length, last, damage=entry)
         entries.append(entry)
         last, length = digest(line), length + len(line) + 1
     if not rest:
-        return Parsed(tuple(entries), length, last)
-    entry = _entry(rest, len(entries) + 1, last, contents)
+        return Parsed(tuple(entries), length, last, lines=known.changes)
+    entry = _entry(rest, len(entries) + 1, last, known)
     if isinstance(entry, Entry):
-        return Parsed((*entries, entry), length + len(rest), digest(rest), unended=True)
+        entries.append(entry)
+        whole = length + len(rest)
+        return Parsed(tuple(entries), whole, digest(rest), unended=True, lines=known.changes)
     if _is_prefix(rest):
-        return Parsed(tuple(entries), length, last, torn=rest)
+        return Parsed(tuple(entries), length, last, torn=rest, lines=known.changes)
     return Parsed(tuple(entries), length, last, damage=entry)
+
+
+class _Known(NamedTuple):
+    """What the lines so far hold: contents by name, and changes."""
+
+    contents: dict[str, Any]
+    changes: ChangeLines
 
 
 def _json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _entry(line: bytes, seq: int, previous: str, contents: dict[str, Any]) -> Entry | str:
-    """The entry of a line, or what is wrong with it. contents: of the lines before; this adds its own."""
+def _entry(line: bytes, seq: int, previous: str, known: _Known) -> Entry | str:
+    """The entry of a line, or what is wrong with it. known: of the lines before; this adds its own."""
     head, mark, tail = line.rpartition(b',"sum":"')
-    if not mark or tail != hashlib.sha256(head).hexdigest().encode("ascii") + b'"}':
-        return "does not match its own sum"
+    chained, alone = (_sum(first, head) + b'"}' for first in (previous, ""))
+    if not mark or tail not in (chained, alone):
+        return "does not match its sum, or does not follow the line before it (the chain is broken)"
     value: dict[str, Any] = json.loads(head + b"}")
-    if value["previous"] != previous:
+    if tail != chained and value.get("previous") != previous:
         return "does not follow the line before it (the chain is broken)"
     if value["seq"] != seq:
         return f"carries number {value['seq']}"
     if value["kind"] not in _KINDS:
         return f"is of kind {value['kind']}, which this version does not know"
-    body = value["body"]
-    if value["kind"] == "content":
-        contents[content_name(body["value"])] = body["value"]
+    kind, body = value["kind"], value["body"]
+    if kind == "content":
+        known.contents[content_name(body["value"])] = body["value"]
     elif _NAMED.encode("ascii") in head:
         try:
-            body = _whole(body, contents)
+            body = _whole(body, known.contents)
         except KeyError as error:
             return f"names the content {error.args[0]}, which no line before it holds"
-    return Entry(value["seq"], value["at"], value["kind"], body, value["previous"])
+    try:
+        body = known.changes.whole(kind, body)
+    except KeyError as error:
+        return f"leaves out {error.args[0]}, which no line before it holds"
+    entry = Entry(seq, value["at"], kind, body, previous)
+    known.changes.take(entry)
+    return entry
 
 
 def _whole(value: Any, contents: Mapping[str, Any]) -> Any:

@@ -70,16 +70,25 @@ class HoldPoints:
                 f"a number from {max(1, changed)} to {of - 1}, or zkmigrate hold"
             )
 
+    def counts(self, at: Next, targets: tuple[str, ...]) -> bool:
+        """Whether a wave changes targets of its step, and not only what the paced step does beside them, such
+        as giving brokers other rates."""
+        paced = self._playbook.paced
+        if paced is None or at.id != paced.step:
+            return True
+        every = set(paced.targets(self._inventory, self._journal.history.records()))
+        return not every or not every.isdisjoint(targets)
+
     def limit_wave(self, at: Next, targets: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
         """As many of these targets as ``--pause-after`` still allows. When none: all of them, and True, for a
         hold like any other was written into the hold file."""
         paced = self._playbook.paced
         if not self._pause_after or at.way is Way.BACK or paced is None or at.id != paced.step:
             return targets, False
+        if not self.counts(at, targets):
+            return targets, False
         history = self._journal.history
         every = set(paced.targets(self._inventory, history.records()))
-        if every and every.isdisjoint(targets):
-            return targets, False
         left = self._pause_after - len(every.intersection(history.touched(at.id)).difference(targets))
         if left > 0:
             return targets[:left], False

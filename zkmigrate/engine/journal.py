@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from zkmigrate.engine import chain
+from zkmigrate.engine.files import write_all
 from zkmigrate.engine.history import History
-from zkmigrate.errors import JournalError
+from zkmigrate.errors import JournalError, UsageError
 from zkmigrate.model.entry import Entry, Kind
 
 NAME = "journal.jsonl"
@@ -52,6 +53,7 @@ class Journal:
         self._length, self._last, self._seq = parsed.length, parsed.last, len(parsed.entries)
         self._failed = ""
         self._contents = {chain.content_name(e.body["value"]) for e in parsed.entries if e.kind == "content"}
+        self._lines = parsed.lines
         self.history = folded(parsed.entries)
 
     @classmethod
@@ -75,7 +77,7 @@ class Journal:
         """The journal of a run that has begun; it cuts off a torn last line and notes that. JournalError when
         it is damaged (naming the line), missing, or not a private file of ours."""
         _own_directory(run_dir, create=False)
-        fd = _open_private(run_dir / NAME)
+        fd = _open_private(run_dir / NAME, os.O_RDWR | os.O_APPEND)
         try:
             parsed = chain.parse(_read_all(fd)).intact()
             journal = cls(fd, run_dir / NAME, parsed, wall, disk or RealDisk())
@@ -112,6 +114,16 @@ class Journal:
         text = f"recovered {len(entries)} lines of a lost or damaged journal"
         journal.append("note", {"text": text, "leg": int(wall()), "lost": True})
         return journal
+
+    def keep(self, name: str, text: str) -> Path:
+        """Write a whole file beside the journal, durable on return. JournalError when that failed."""
+        path = self._path.with_name(name)
+        try:
+            write_all({path: text}, force=True)
+            _sync_directory(path.parent)
+        except (OSError, UsageError) as error:
+            raise JournalError(f"cannot write {path}: {error}; nothing more is sent without it") from None
+        return path
 
     def append(self, kind: Kind, body: Mapping[str, Any], *, sync: bool = True) -> Entry:
         """Add one line; durable on return when ``sync``. JournalError when that failed."""
@@ -152,7 +164,7 @@ class Journal:
         if kind == "content":  # of a journal that is recovered
             self._contents.add(chain.content_name(body["value"]))
             return self._line(kind, body, body, at)
-        line, contents = chain.thin(body)
+        line, contents = chain.thin(self._lines.short(kind, body))
         for name, value in contents.items():
             if name not in self._contents:
                 self._append("content", {"value": value}, at)
@@ -164,6 +176,7 @@ class Journal:
         self._write(line + b"\n")
         entry = Entry(self._seq + 1, at, kind, body, self._last)
         self._seq, self._last = entry.seq, chain.digest(line)
+        self._lines.take(entry)
         self.history.fold(entry)
         return entry
 
@@ -239,13 +252,18 @@ def _own_directory(path: Path, *, create: bool) -> None:
         )
 
 
-def _open_private(path: Path) -> int:
+def _open_private(path: Path, flags: int) -> int:
     try:
-        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW)
-    except OSError as error:
+        fd = os.open(path, flags | os.O_NOFOLLOW)
+    except FileNotFoundError as error:
         raise JournalError(
             f"cannot open {path}: {error.strerror}. Next: put a copy there (hosts that keep "
             "the run's lock have one), or resume --journal-lost forward|back"
+        ) from None
+    except OSError as error:  # the journal is not lost: the file system or a link stands in the way
+        raise JournalError(
+            f"cannot open {path}: {error.strerror}. Next: mend that on this machine, then run the same "
+            "command again"
         ) from None
     status = os.fstat(fd)
     if status.st_uid != os.geteuid() or status.st_mode & 0o077 or not stat.S_ISREG(status.st_mode):
@@ -255,7 +273,7 @@ def _open_private(path: Path) -> int:
 
 
 def _content(path: Path) -> bytes:
-    fd = _open_private(path)
+    fd = _open_private(path, os.O_RDONLY)
     try:
         return _read_all(fd)
     finally:

@@ -12,7 +12,7 @@ from zkmigrate.engine.history import Next, StepProgress
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.ports import Answer, Ports
 from zkmigrate.model.finding import Finding, doubts
-from zkmigrate.model.playbook import Playbook, Stage
+from zkmigrate.model.playbook import KeptFile, Playbook, Stage
 from zkmigrate.model.step import Done, Way
 
 
@@ -22,6 +22,7 @@ class Logbook:
     def __init__(self, playbook: Playbook, journal: Journal, ports: Ports) -> None:
         self._playbook, self._journal, self._ports = playbook, journal, ports
         self._without: set[str] = set()
+        self._kept: dict[str, KeptFile] = {}
 
     # --- stages ----------------------------------------------------------------------------------------
 
@@ -61,6 +62,15 @@ class Logbook:
         self._ports.emit(
             events.StepBegun(at.stage.id, step.id, step.title, step.hazard, at.way, waves, *progress())
         )
+
+    def keep_files(self) -> None:
+        """Make the playbook's files durable, before a step that may change something. Each is named once by a
+        process, and again when it changes."""
+        for name, file in self._playbook.files(self._journal.history.records()).items():
+            if self._kept.get(name) != file:
+                path = self._journal.keep(name, file.text)
+                self._kept[name] = file
+                self._ports.emit(events.Noted(f"{path} {file.words}"))
 
     def recorded(self, at: Next, record: Mapping[str, Any], *, both_ways: bool = False) -> None:
         """What later looks and steps use, going forward, or both ways. The wave or the step's end makes it

@@ -55,7 +55,7 @@ LATER = "decided from facts when the step is reached"
 READS = "only looks"
 MISSED = "only looks, and sends a host what it missed of an earlier step"
 _NOTES = {Hazard.READ_ONLY: READS, Hazard.LATE: MISSED}
-NOTHING = "nothing: the hosts are as this step wants them"
+NOTHING = "nothing: all is as this step wants it"
 RUN = "RUN"
 """Stands for the run's id, unknown before the run begins."""
 

@@ -18,6 +18,7 @@ from zkmigrate.engine.hold_file import HoldPort
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Stage
+from zkmigrate.model.sampling import Note, note_nothing
 from zkmigrate.model.step import AnyStep, Context, Way
 from zkmigrate.model.window import Word
 from zkmigrate.throttle.values import Overrides
@@ -128,7 +129,8 @@ class HookRunner:
 @dataclass(frozen=True)
 class Ports:
     """Everything outside that the walk needs. copies: sends the journal's bytes to the witnesses and returns
-    why a host took none, by host. overrides: reads the rates that an operator has set."""
+    why a host took none, by host. overrides: reads the rates that an operator has set. note: takes samples
+    that steps leave for the report."""
 
     look: Look
     apply: Apply
@@ -142,3 +144,4 @@ class Ports:
     holds: HoldPort = field(default_factory=HoldPort)
     overrides: Callable[[], Overrides] = Overrides
     hooks: HookRunner = field(default_factory=HookRunner)
+    note: Note = note_nothing

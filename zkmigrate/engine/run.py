@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
 
-from zkmigrate.engine import events, step_names
+from zkmigrate.engine import events, step_names, until
 from zkmigrate.engine.apply import Wave
 from zkmigrate.engine.codec import decode_finding
 from zkmigrate.engine.events import RunEnded
@@ -23,6 +23,7 @@ from zkmigrate.engine.hook_points import HookPoints
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.logbook import Logbook
 from zkmigrate.engine.ports import Answer, Ports
+from zkmigrate.engine.until import Until
 from zkmigrate.engine.window_walk import Window
 from zkmigrate.errors import HostError, RecordError, UsageError, ZkmigrateError
 from zkmigrate.inventory.inventory import Inventory
@@ -51,7 +52,7 @@ class Walk:
         self._window = Window(journal, inventory.policy, ports, self._log)
         self._holds = HoldPoints(playbook, inventory, journal, self._window, ports, self._stop_if_asked)
         self._hooks = HookPoints(playbook, inventory, journal, ports)
-        self._until = ""
+        self._until = Until()
         self._hold_at = ""
         self._fresh = True
         self._skip: frozenset[str] = frozenset()
@@ -62,13 +63,19 @@ class Walk:
     # --- the three ways to start -----------------------------------------------------------------------
 
     def forward(
-        self, until: str = "", hold_at: str = "", skip: tuple[str, ...] = (), pause_after: int = 0
+        self,
+        until: str = "",
+        hold_at: str = "",
+        skip: tuple[str, ...] = (),
+        pause_after: int = 0,
+        end_at: float | None = None,
     ) -> RunEnded:
-        """Walk forward to the end, or through ``until`` (a stage or ``stage.step``). After a finished way
-        back this turns the run forward again. hold_at: window step, with or without its stage, after which
-        the walk holds until the operator answers. skip: stages to skip that have not been begun. pause_after:
-        hold once so many targets of the paced step have been changed."""
-        self._wish(until, hold_at, skip, pause_after)
+        """Walk forward to the end, or through ``until`` (a stage or ``stage.step``), or up to a time. After a
+        finished way back this turns the run forward again. hold_at: window step, with or without its stage,
+        after which the walk holds until the operator answers. skip: stages to skip that have not been begun.
+        pause_after: hold once so many targets of the paced step have been changed. end_at: seconds since the
+        epoch, after which no wave and no window begins."""
+        self._wish(Until(until, end_at), hold_at, skip, pause_after)
         if self.history.way is Way.BACK:
             if isinstance(self.history.next(self.playbook), Next):
                 raise UsageError(f"run {self.history.run} is on its way back: resume finishes that first")
@@ -76,10 +83,15 @@ class Walk:
         return self._guarded(self._after_interruption)
 
     def resume(
-        self, until: str = "", hold_at: str = "", skip: tuple[str, ...] = (), pause_after: int = 0
+        self,
+        until: str = "",
+        hold_at: str = "",
+        skip: tuple[str, ...] = (),
+        pause_after: int = 0,
+        end_at: float | None = None,
     ) -> RunEnded:
         """Go on in the journal's direction. A rehearsal that was cut short walks back and starts again."""
-        self._wish(until, hold_at, skip, pause_after)
+        self._wish(Until(until, end_at), hold_at, skip, pause_after)
         return self._guarded(self._after_interruption)
 
     def back(self, to: str = "", by: str = "") -> RunEnded:
@@ -94,11 +106,11 @@ class Walk:
             )
         return self._guarded(lambda: self._begin_back(to, by), Way.BACK)
 
-    def _wish(self, until: str, hold_at: str, skip: tuple[str, ...], pause_after: int) -> None:
+    def _wish(self, until: Until, hold_at: str, skip: tuple[str, ...], pause_after: int) -> None:
         """Take in how far to go, where to hold and what to skip. UsageError for a name that would never be
         reached."""
         self._skip = step_names.skippable(self.playbook, skip)
-        step_names.known(self.playbook, until)
+        step_names.known(self.playbook, until.name)
         self._until, self._hold_at = until, step_names.phase(self.playbook, hold_at)
         self._holds.pause_after(pause_after)
         at = self.history.next(self.playbook)
@@ -138,8 +150,10 @@ class Walk:
                     case Rehearsed(stage):
                         self._turn(Turn(stage.id, REHEARSED, then="next"))
                     case Next() as at:
-                        if self._reached(self._until):
-                            return RunEnded(0, f"stopped after {self._until} as asked; resume goes on")
+                        if self._reached(self._until.name):
+                            return RunEnded(0, f"stopped after {self._until.name} as asked; resume goes on")
+                        if self._over(at):
+                            return self._ended_in_time()
                         if self._enter(at):
                             started = self.ports.clock.now()
                             self._leave(at, self._visit(at), started)
@@ -174,11 +188,13 @@ class Walk:
                     return verdict
                 case Waiting():
                     if (left := patience.left(verdict)) <= 0:
-                        return patience.overdue(verdict, back=self._way_back())
+                        return patience.overdue(verdict, back=self._way_back(at))
                     kept = verdict.keep or kept
                     self._wait(at, verdict, left)
                 case Ready(targets, record=record, both_ways=both_ways):
                     patience.ready()
+                    if context.over and not failures and self._holds.counts(at, targets):
+                        raise Leave(self._ended_in_time())
                     targets, paused = self._holds.limit_wave(at, targets)
                     may_hold = paused or failures == {}
                     if may_hold and (held := self._holds.between(at)):
@@ -190,7 +206,7 @@ class Walk:
                     if refused := _refused(at.step, plans):
                         return refused
                     if (again := patience.count(plans)) >= TRIES:
-                        return patience.exhausted(plans, back=self._way_back())
+                        return patience.exhausted(plans, back=self._way_back(at))
                     if record != recorded:
                         self._log.recorded(at, record, both_ways=both_ways)
                         recorded = record
@@ -272,6 +288,7 @@ class Walk:
             self._obey(answer, at.stage)
         self._hold_before(at)  # asked for while the question was open
         self._hooks.before_window(at)
+        self._log.keep_files()
         self._log.begun(at, lambda: self._progress_of(at, self.history.last_wave(at.id, at.way)))
         return True
 
@@ -407,6 +424,17 @@ class Walk:
         forward = self.history.way is Way.FORWARD
         return bool(until) and forward and until in (self.history.done | self.history.stages_done)
 
+    def _over(self, at: Next) -> bool:
+        """Whether the time of ``--until`` has come, and the walk can end here. What has begun of a window or
+        a rehearsal goes on."""
+        if self._until.at is None or at.way is Way.BACK or self.ports.clock.wall() < self._until.at:
+            return False
+        return not ((at.stage.window or at.stage.rehearsal) and self.history.entered(at.stage.id))
+
+    def _ended_in_time(self) -> RunEnded:
+        assert self._until.at is not None
+        return RunEnded(0, f"stopped at {until.words(self._until.at)} as asked; resume goes on")
+
     def _guarded(self, begin: Callable[[], None], way: Way | None = None) -> RunEnded:
         """Run ``begin`` and the walk; afterwards nothing goes on beside it, whatever happened. way: the
         direction asked for, else the one in force."""
@@ -447,8 +475,9 @@ class Walk:
 
     # --- small things ----------------------------------------------------------------------------------
 
-    def _way_back(self) -> bool:
-        return not self.history.no_way_back(self.playbook)
+    def _way_back(self, at: Next) -> bool:
+        """Whether a step that goes forward may still be walked back."""
+        return at.way is Way.FORWARD and not self.history.no_way_back(self.playbook)
 
     def state(self) -> str:
         """Where the run is, in one clause, for messages."""
@@ -477,6 +506,8 @@ class Walk:
             retired=tuple(self.history.retired.values()),
             hold_at=self._hold_at.partition(".")[2],
             overrides=self.ports.overrides(),
+            note=self.ports.note,
+            over=self._over(at),
         )
 
 

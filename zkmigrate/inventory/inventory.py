@@ -356,6 +356,11 @@ class Inventory(_Partial):
         return frozenset(broker.id for broker in self.kafka.brokers)
 
     @property
+    def canary_topic(self) -> str | None:
+        """The topic of the produce canary; None: it sends nothing."""
+        return self.kafka.canary_topic if self.has("kafka") else None
+
+    @property
     def hosts(self) -> dict[str, tuple[str, ...]]:
         """The host names by role, in the order of display; roles that the file lacks are left out."""
         parts = {"source": self.source_names, "dest": self.dest_names, "brokers": self.broker_names}

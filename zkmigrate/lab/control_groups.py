@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,6 +101,49 @@ def weigh(directory: Path, weight: int) -> None:
     for name, unit in (("cpu.shares", 1024), ("cpu.weight", 100)):
         if (file := directory / name).exists():
             file.write_text(str(weight * unit))
+
+
+_DISK_LIMITS = ("blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device")
+
+
+def limit_disks(lab_id: str, host: str, mounts: Iterable[Path], mb_s: int) -> None:
+    """The disks mounted there read and write at most so many megabytes (1,000,000 bytes) per second.
+
+    A limit stands in two groups of the v1 hierarchy blkio: in the host's, for what its processes read and
+    write themselves (uncached reads, direct writes, fsync), and in the root group, to which the kernel counts
+    what it writes back by itself. The two count apart. LabError where there is no such hierarchy.
+    """
+    top = _blkio()
+    if top is None:
+        raise LabError("this machine has no cgroup v1 hierarchy blkio, by which disks are limited")
+    for mount in mounts:
+        for group in (top, top / group_name(lab_id) / host):
+            _limit(group, _device(mount), mb_s * 1_000_000)
+
+
+def unlimit_disks(mounts: Iterable[Path]) -> None:
+    """Ends the limits of the root group for the disks mounted there: the kernel gives their numbers to other
+    disks later."""
+    if (top := _blkio()) is None:
+        return
+    limited = {line.split()[0] for name in _DISK_LIMITS for line in (top / name).read_text().splitlines()}
+    for device in limited & {_device(mount) for mount in mounts}:
+        _limit(top, device, 0)
+
+
+def _blkio() -> Path | None:
+    """The root group that limits disks."""
+    return next((h.root for h in mounted() if (h.root / _DISK_LIMITS[0]).exists()), None)
+
+
+def _device(mount: Path) -> str:
+    number = mount.stat().st_dev
+    return f"{os.major(number)}:{os.minor(number)}"
+
+
+def _limit(group: Path, device: str, bytes_s: int) -> None:
+    for name in _DISK_LIMITS:
+        (group / name).write_text(f"{device} {bytes_s}")
 
 
 def pids(lab_id: str, host: str | None = None) -> set[int]:

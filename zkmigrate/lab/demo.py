@@ -14,7 +14,7 @@ import os
 import shutil
 import sys
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +25,8 @@ from zkmigrate.engine.journal import read as read_journal
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab import canary_topic, state
 from zkmigrate.lab.baseline import save_baseline
+from zkmigrate.lab.cluster_demo import DEMOS
+from zkmigrate.lab.cluster_site import six_brokers
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.fit import AS_MEASURED, WINDOW_OVER_FLOOR, Fit, Speed, describe, fit
 from zkmigrate.lab.floor import measure_floor
@@ -48,6 +50,7 @@ from zkmigrate.report import verb
 from zkmigrate.zookeeper.data.session import format_session
 
 RUN = "demo"
+MOVE = "kafka_zookeeper_move"
 ANALYSES = ("tenants", "writers", "quiet")
 BACKEND = "nspawn"
 FLOWING_S = 60.0
@@ -316,7 +319,17 @@ def summary(result: dict[str, Any]) -> str:
     for name, claim in result["claims"].items():
         value = json.dumps(result[name])
         lines.append(f"{name:<40}{claim['held']:<9}{value[:90]}")
-    lines += [f"{name:<40}{'yes' if held else 'no'}" for name, held in result["conditions"].items()]
+        if claim["held"] != "yes":
+            lines.append(f"    needed: {claim['needed']}; {claim['detail']}"[:400])
+    if "conditions" in result:
+        lines += _of_the_move(result)
+    lines += ["", "every claim held" if result["held"] else "NOT every claim held: see demo/result.json"]
+    return "\n".join(lines)
+
+
+def _of_the_move(result: dict[str, Any]) -> list[str]:
+    """What the demo of the move tells beside its claims."""
+    lines = [f"{name:<40}{'yes' if held else 'no'}" for name, held in result["conditions"].items()]
     for name in ("opened_by", "canary_acknowledged", "limits"):
         lines.append(f"{name:<49}{json.dumps(result[name])}")
     ratio = f"{result['window_s']} / {result['floor_s']} = {result['window_over_floor']}"
@@ -324,8 +337,7 @@ def summary(result: dict[str, Any]) -> str:
     lines.append(f"{'machine':<49}{json.dumps(result['machine'])}")
     if result["tries"]:
         lines.append(f"{'tries that turned back':<49}{json.dumps(result['tries'])}")
-    lines += ["", "every claim held" if result["held"] else "NOT every claim held: see demo/result.json"]
-    return "\n".join(lines)
+    return lines
 
 
 def fitted(spec: LabSpec, session_timeout_ms: int | None, progress: Progress) -> tuple[LabSpec, Speed]:
@@ -344,7 +356,22 @@ def fitted(spec: LabSpec, session_timeout_ms: int | None, progress: Progress) ->
     return spec, speed
 
 
+def lab_of(playbook: str, options: dict[str, Any]) -> LabSpec:
+    """The lab of the demo of a playbook that moves no cluster to another ensemble. UsageError for an option
+    of the move."""
+    default = {item.name: item.default for item in fields(LabSpec)}
+    foreign = [name for name, value in options.items() if name != "kafka_version" and value != default[name]]
+    if foreign:
+        words = ", ".join(name.replace("_", "-") for name in foreign)
+        raise click.UsageError(f"the demo of {playbook} takes --kafka-version; {words}: only for {MOVE}")
+    needs_root()
+    return six_brokers(options["kafka_version"])
+
+
 @click.command()
+@click.option(
+    "--playbook", type=click.Choice([MOVE, *DEMOS]), default=MOVE, show_default=True, help="What is shown."
+)
 @click.option("--source-version", default=LabSpec.source_version, help="ZooKeeper of source.")
 @click.option("--dest-version", default=LabSpec.dest_version, help="ZooKeeper of dest.")
 @click.option("--kafka-version", default=LabSpec.kafka_version, help="Kafka.")
@@ -369,8 +396,9 @@ def fitted(spec: LabSpec, session_timeout_ms: int | None, progress: Progress) ->
 @click.option("--tree-size", type=int, default=0, help="Filler znodes on source, outside the chroot.")
 @click.option("--tree-node-bytes", type=int, default=LabSpec.tree_node_bytes, help="Size of each filler.")
 @click.option("--directory", default="demo", type=click.Path(path_type=Path), help="Where the result goes.")
-def main(directory: Path, session_timeout_ms: int | None, **of_the_lab: Any) -> None:
-    """Move a loaded Kafka between two real ZooKeeper ensembles in a lab on this machine, and judge it."""
+def main(playbook: str, directory: Path, session_timeout_ms: int | None, **of_the_lab: Any) -> None:
+    """Run a playbook on a loaded Kafka in a lab on this machine, and judge it."""
+    other = None if playbook == MOVE else lab_of(playbook, of_the_lab)
     progress = TimedProgress()
     directory = directory.absolute()
     shutil.rmtree(directory, ignore_errors=True)
@@ -378,10 +406,14 @@ def main(directory: Path, session_timeout_ms: int | None, **of_the_lab: Any) -> 
     end_on_signals()
     others = state.directories()
     try:
-        spec, speed = fitted(LabSpec(**of_the_lab), session_timeout_ms, progress)
-        with Lab.up(spec, progress) as lab:
+        if other is None:
+            spec, speed = fitted(LabSpec(**of_the_lab), session_timeout_ms, progress)
+        with Lab.up(other or spec, progress) as lab:
             try:
-                result = Demo(lab, directory, progress, fit(speed), speed).move()
+                if other is None:
+                    result = Demo(lab, directory, progress, fit(speed), speed).move()
+                else:
+                    result = DEMOS[playbook](lab, directory, progress).play()
             finally:
                 progress("lab: taking everything down")
     except ZkmigrateError as error:
@@ -400,7 +432,8 @@ def main(directory: Path, session_timeout_ms: int | None, **of_the_lab: Any) -> 
     result["seconds"] = round(progress.seconds, 1)
     (directory / "result.json").write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
     click.echo(summary(result))
-    click.echo(f"the report, to be read in a browser: {write_report(directory)}")
+    if other is None:
+        click.echo(f"the report, to be read in a browser: {write_report(directory)}")
     sys.exit(0 if result["held"] else 1)
 
 

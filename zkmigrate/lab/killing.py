@@ -2,8 +2,9 @@
 
 ``python -m zkmigrate.lab.killing KIND HOST OTHERS VERB OPTIONS…``: before the tool sends a change of class
 KIND (``Seal``), or with the zkm-host verb KIND (``halt``), to HOST, once OTHERS other hosts have confirmed
-theirs. HOST may be ``any``, or a topic, for the change of its config. When the others do not confirm within
-``WAIT_S``, the process ends with ``NOT_CONFIRMED``, so that nobody takes another moment for the chosen one.
+theirs. HOST may be ``any``, a topic whose config is changed, or a partition (``a-0``). When the others do not
+confirm within ``WAIT_S``, the process ends with ``NOT_CONFIRMED``, so that nobody takes another moment for
+the chosen one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ from typing import Any
 from zkmigrate.cli.main import main
 from zkmigrate.engine.apply import Apply
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.model.change import AlterTopicConfig, Change, Outcome
+from zkmigrate.model.change import (
+    AlterTopicConfig,
+    CancelReassignment,
+    Change,
+    Outcome,
+    ReassignPartition,
+)
 from zkmigrate.site import wiring
 
 WAIT_S = 20.0
@@ -43,8 +50,7 @@ class KillingSite(wiring.Site):
         if self.kind not in (type(change).__name__, change.verb):
             return self._real(change, operation, fencing)
         with self._turn:
-            topic = change.topic if isinstance(change, AlterTopicConfig) else ANY_HOST
-            if self.victim in (change.where, topic, ANY_HOST):
+            if self.victim in (change.where, _part(change), ANY_HOST):
                 self._wait(lambda: self._confirmed >= self.others)
                 os.kill(os.getpid(), signal.SIGKILL)
             # The others go one by one, so that exactly as many as wanted have theirs.
@@ -59,6 +65,15 @@ class KillingSite(wiring.Site):
         if not self._turn.wait_for(condition, WAIT_S):
             print(f"killing: {self._confirmed} of {self.others} hosts confirmed {self.kind}", flush=True)
             os._exit(NOT_CONFIRMED)
+
+
+def _part(change: Change) -> str:
+    """The part of a cluster that a change is about."""
+    if isinstance(change, AlterTopicConfig):
+        return change.topic
+    if isinstance(change, ReassignPartition | CancelReassignment):
+        return f"{change.topic}-{change.partition}"
+    return ANY_HOST
 
 
 if __name__ == "__main__":

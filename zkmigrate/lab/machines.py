@@ -11,8 +11,8 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from zkmigrate.lab import control_groups, provision, render, state
 from zkmigrate.lab import host as lab_host
-from zkmigrate.lab import provision, render, state
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.shape import Ensemble, KafkaCluster
 from zkmigrate.lab.spec import JAVA_11_KAFKA, LabSpec, Role, hosts_of
@@ -147,8 +147,11 @@ def boot(directory: Path, host: str) -> None:
     pairs = [line.split("\t") for line in _binds_file(directory, host).read_text().splitlines()]
     read_only = {inside: Path(path) for inside, path in pairs}
     record = state.read(directory)
-    role = next(plan.role for plan in hosts_of(record.spec) if plan.name == host)
-    supervisor = lab_host.start(record.id, host, own, read_only, WEIGHTS.get(role, 1))
+    plan = next(plan for plan in hosts_of(record.spec) if plan.name == host)
+    supervisor = lab_host.start(record.id, host, own, read_only, WEIGHTS.get(plan.role, 1))
     state.update(directory, lambda record: record.with_host(host, HostRecord(supervisor)))
+    if plan.broker is not None and plan.broker.disk_mb_s is not None:
+        disks = [own / "root" / path.lstrip("/") for path in render.data_disks(record.spec, plan)]
+        control_groups.limit_disks(record.id, host, disks, plan.broker.disk_mb_s)
     leader = lab_host.wait_for_leader(host, own, supervisor, BOOT_S)
     state.update(directory, lambda record: record.with_host(host, HostRecord(supervisor, leader)))

@@ -65,12 +65,19 @@ class Ensemble(Part):
 
 class Broker(_Value):
     """One broker. disks_mb: the sizes of its disks, each a file system with one log directory; without disks
-    the broker has one log directory on the root file system. controller: with KRaft it is a controller
-    too."""
+    the broker has one log directory on the root file system. disk_mb_s: what each disk reads and writes at
+    most, in megabytes (1,000,000 bytes) per second. controller: with KRaft it is a controller too."""
 
     rack: str | None = None
     disks_mb: tuple[Megabytes, ...] = ()
+    disk_mb_s: Annotated[int, Field(ge=1)] | None = None
     controller: bool = False
+
+    @model_validator(mode="after")
+    def _limits_its_own_disks(self) -> Self:
+        if self.disk_mb_s is not None and not self.disks_mb:
+            raise ValueError("disk_mb_s needs disks_mb: all hosts share the root file system's disk")
+        return self
 
 
 class KafkaCluster(Part):

@@ -105,8 +105,10 @@ def mounts_below(mountinfo: str, directory: Path) -> list[str]:
 
 
 def unmount_below(directory: Path) -> None:
-    """Unmounts everything below a directory."""
-    for point in mounts_below(Path("/proc/self/mountinfo").read_text(), directory):
+    """Unmounts everything below a directory; limits of disks there end before."""
+    points = mounts_below(Path("/proc/self/mountinfo").read_text(), directory)
+    control_groups.unlimit_disks(Path(point) for point in points)
+    for point in points:
         run(["umount", point])
 
 

@@ -510,6 +510,26 @@ class CancelReassignment(_OnCluster):
 
 
 @dataclass(frozen=True)
+class PlaceReplica(_OnCluster):
+    """Put one replica into a log directory of its broker. A broker that has the replica copies it there and
+    removes the old one. One that has none yet remembers the directory, until it stops, for the reassignment
+    that follows. before: where the replica is; empty where the broker has none."""
+
+    cluster: str
+    broker: int
+    topic: str
+    partition: int
+    path: str
+    before: str
+    verb = "place-replica"
+    expect = ""
+
+    def describe(self) -> str:
+        found = f"found: {self.before}" if self.before else "the broker has none yet"
+        return f"put {self.topic}-{self.partition} of broker {self.broker} into {self.path} ({found})"
+
+
+@dataclass(frozen=True)
 class ElectPreferred(_OnCluster):
     """Elect the preferred replica of these partitions, each a topic and a number, as leader."""
 
@@ -648,7 +668,7 @@ Replaying: TypeAlias = BeginReplay | ReplayTransactions | EndReplay
 
 ClusterChange: TypeAlias = (
     ElectLeaders | AlterTopicConfig | AlterBrokerConfig | ReassignPartition | CancelReassignment |
-    ElectPreferred | Replaying | DeleteZnode | CreateZnode
+    PlaceReplica | ElectPreferred | Replaying | DeleteZnode | CreateZnode
 )  # fmt: skip
 Change: TypeAlias = HostChange | ClusterChange
 Changes: TypeAlias = tuple[Change, ...]
@@ -694,6 +714,8 @@ def inverse(applied: Applied) -> Change | None:
         return replace(change, value=change.before, before=change.value)
     if isinstance(change, ReassignPartition):
         return replace(change, replicas=change.before, before=change.replicas)
+    if isinstance(change, PlaceReplica) and change.before:
+        return replace(change, path=change.before, before=change.path)
     if isinstance(change, DeleteZnode):
         return CreateZnode(change.cluster, change.chroot, change.path, change.data, change.acl)
     if isinstance(change, PutFile | MoveAside) or (isinstance(change, RecoveredChange) and change.replaces):

@@ -17,7 +17,7 @@ Kind: TypeAlias = Literal[
 
 @dataclass(frozen=True)
 class Entry:
-    """One line. seq: from 1. at: seconds since the epoch. previous: SHA-256 of the line before."""
+    """One line. seq: from 1. at: seconds since the epoch. previous: SHA-256 of the line before, or empty."""
 
     seq: int
     at: float

@@ -136,10 +136,12 @@ class ClusterTopics:
 @dataclass(frozen=True)
 class TopicSetting:
     """One config of one topic or broker. own: its own value, None where a default holds. read_only: Kafka
-    takes no other value."""
+    takes no other value. value: of a broker, what is in force; None where it is null or the broker does not
+    list the config."""
 
     own: str | None
     read_only: bool = False
+    value: str | None = None
 
 
 Settings: TypeAlias = Reading[Mapping[str, Reading[TopicSetting]]]
@@ -198,6 +200,15 @@ class LogDir:
 
 LogDirs: TypeAlias = Reading[Mapping[str, Reading[LogDir]]]
 """The log directories of one broker, by path; Unknown for one that the broker cannot use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """mount: its mount point. total, free: bytes; free is what an ordinary account may fill."""
+
+    mount: str
+    total: int
+    free: int
 
 
 class RandomReader(Protocol):
@@ -262,11 +273,18 @@ class Look(Protocol):
     def acls(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Rights]]:
         """The ACL of these znodes through one ZooKeeper host; a missing path is left out."""
 
-    def kafka(self) -> Reading[KafkaView]:
-        """The Kafka cluster through its brokers."""
+    def kafka(self, witnesses: int | None = None) -> Reading[KafkaView]:
+        """The Kafka cluster. witnesses: how many brokers tell of its partitions; None: all."""
+
+    def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]:
+        """The volume of each of these directories of a host, by ``df``."""
 
     def pulses(self, within_s: float) -> Mapping[str, Pulse]:
         """One round trip to each broker of the inventory, all at once, at most ``within_s`` long."""
+
+    def produced(self) -> Mapping[str, Sequence[Pulse]]:
+        """The produce canary's records since the last call, by the broker that led them; nothing where no
+        canary sends."""
 
     @costs("one Metadata request for all partitions of all topics, to one broker")
     def topics(self, cluster: str) -> Reading[ClusterTopics]:

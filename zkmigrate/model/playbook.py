@@ -77,6 +77,14 @@ class Role:
 
 
 @dataclass(frozen=True)
+class KeptFile:
+    """A file in a run's directory for somebody without zkmigrate. words: what it is for."""
+
+    text: str
+    words: str
+
+
+@dataclass(frozen=True)
 class Playbook:
     """A named runbook. It is pure: what reaches out is named, and loaded where hosts are reached.
 
@@ -91,6 +99,8 @@ class Playbook:
     - foreseen: what ``plan`` says of the whole run, such as the length of its window.
     - sampling: what the run samples in passing.
     - throttled: its run copies replicas at rates that ``zkmigrate throttle`` overrides.
+    - files: what the run keeps in its directory, by name, from its records. Each is on disk before the step
+      after that record begins.
     - clusters: those that its changes name → what sends changes there, ``module:name`` of a function of
       inventory and look that gives an ``engine.apply.Alter``.
     """
@@ -108,6 +118,7 @@ class Playbook:
     foreseen: Callable[[Context, Look], tuple[str, ...]] = lambda _context, _look: ()
     sampling: tuple[Sampling, ...] = ()
     throttled: bool = False
+    files: Callable[[Records], Mapping[str, KeptFile]] = lambda _records: {}
     clusters: Mapping[str, str] = field(default_factory=dict)
 
     def hosts(self, inventory: Inventory) -> dict[str, tuple[str, ...]]:

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 Body: TypeAlias = Mapping[str, Any]
 """A sample without its kind and times: JSON values."""
 
+
+def note_nothing(_kind: str, _body: Body) -> None:
+    """For a run without samples."""
+
+
 Note: TypeAlias = Callable[[str, Body], None]
 """Takes the kind of a sample and its body, as of now."""
 
@@ -55,8 +60,9 @@ class View(Protocol):
 class Sampling:
     """What is sampled of one system. view: one for each screen. canary: the kind of its samples, and what
     writes into the system while clients may notice the run: ``module:name`` of a function of the inventory
-    that gives ``site.sampler.Canary`` or None. heard: the kind of sample, and what is noted of Kafka as steps
-    see it. report: what a report says of it; one sampling of a playbook at most has it."""
+    that gives ``site.sampler.Canary`` or None; ``Look.produced`` tells its records to steps. heard: the kind
+    of sample, and what is noted of Kafka as steps see it. report: what a report says of it; one sampling of a
+    playbook at most has it."""
 
     questions: Callable[[Inventory, Look], tuple[Question, ...]]
     view: Callable[[], View]

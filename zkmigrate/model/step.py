@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import Finding, blocking
 from zkmigrate.model.look import Look
+from zkmigrate.model.sampling import Note, note_nothing
 from zkmigrate.throttle.values import Overrides
 
 if TYPE_CHECKING:
@@ -150,6 +151,8 @@ class Context:
     - retired: brokers left out of the run; the inventory does not name them.
     - hold_at: the step of the window after which ``--hold-at`` holds.
     - overrides: the rates that ``zkmigrate throttle`` set for this run.
+    - note: leaves a sample for the report.
+    - over: the time of ``--until`` has come: the engine ends the run in place of the next wave.
     """
 
     run: str
@@ -166,6 +169,8 @@ class Context:
     retired: tuple[Retired, ...] = ()
     hold_at: str = ""
     overrides: Overrides = field(default_factory=Overrides)
+    over: bool = False
+    note: Note = field(default=note_nothing, compare=False)
 
 
 @dataclass(frozen=True)
@@ -256,6 +261,7 @@ def brief_in(text: str) -> Brief:
     """The brief in a docstring."""
     pieces = _START.split(text)
     found = {
-        heading: " ".join(body.split()) for heading, body in zip(pieces[1::2], pieces[2::2], strict=True)
+        heading: " ".join(body.replace("``", "`").split())
+        for heading, body in zip(pieces[1::2], pieces[2::2], strict=True)
     }
     return Brief(*(found.get(heading, "") for heading in HEADINGS))

@@ -148,8 +148,20 @@ def parse(content: bytes, origin: str) -> dict[Name, tuple[int, ...]]:
                 f"{origin}: partitions[{at}] (topic {row.topic}, partition {row.partition}).replicas: seen a "
                 f"broker twice in {list(row.replicas)}; needed: each broker once"
             )
+        if wrong := _wrong_dirs(row):
+            raise ClusterFileError(
+                f"{origin}: partitions[{at}] (topic {row.topic}, partition {row.partition}).log_dirs: {wrong}"
+            )
         sets[name] = row.replicas
     return sets
+
+
+def _wrong_dirs(row: _Row) -> str:
+    """What is wrong with the directories of a partition; empty where nothing is."""
+    if row.log_dirs and len(row.log_dirs) != len(row.replicas):
+        return f"seen {len(row.log_dirs)}; needed: one for each of {len(row.replicas)} replicas"
+    odd = next((path for path in row.log_dirs if path != ANY and not path.startswith("/")), None)
+    return "" if odd is None else f'seen {odd!r}; needed: "{ANY}" or a path from the root'
 
 
 def mapped(cluster: Cluster, sets: Mapping[Name, Set]) -> Cluster | Refused:

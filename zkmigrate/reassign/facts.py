@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from typing import ClassVar
 
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.facts.placed import by_topic
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import InFlight, LogDir, Look, PartitionState, TopicPartitions
+from zkmigrate.model.look import InFlight, LogDir, Look, PartitionState, TopicPartitions, TopicSetting
 from zkmigrate.model.step import Context, Records, Way
 from zkmigrate.model.step_record import Recorded, known, recorded
 from zkmigrate.placement.cluster import Name
+from zkmigrate.placement.log_dirs import nameable
+from zkmigrate.placement.maps import ANY
 from zkmigrate.placement.plan import Reassignment
-from zkmigrate.reassign.section import Reassign, ReassignInventory, Sets
+from zkmigrate.reassign.second_view import Ends, disputes
+from zkmigrate.reassign.section import Dirs, Pace, PacedInventory, ReassignInventory, Sets
 
 WITNESSES = 2
 """Brokers that each look at partitions asks."""
@@ -28,9 +32,13 @@ nor the one after it: with KRaft each broker learns of it by itself."""
 
 @dataclass(frozen=True, slots=True)
 class Move(Reassignment):
-    """One partition of the plan as it was found. leader: who led it; -1 for nobody."""
+    """One partition of the plan as it was found. leader: who led it; -1 for nobody. dirs: the log directory
+    that the plan names for each replica of ``after``; held: the one that the way back names for each of
+    ``before``. Empty where Kafka may choose."""
 
     leader: int
+    dirs: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
 
     @property
     def target(self) -> str:
@@ -42,6 +50,21 @@ class Move(Reassignment):
         """Whether it copies going forward or going back, and not only changes the order."""
         return bool(self.added or self.dropped)
 
+    def paths(self, way: Way) -> dict[int, str]:
+        """The log directories that its replicas are to have, by broker, where some are named."""
+        replicas, dirs = (self.after, self.dirs) if way is Way.FORWARD else (self.before, self.held)
+        return {broker: path for broker, path in zip(replicas, dirs, strict=bool(dirs)) if path}
+
+    @property
+    def inside(self) -> tuple[int, ...]:
+        """The brokers that keep their replica and get it into another directory."""
+        old = self.paths(Way.BACK)
+        return tuple(
+            broker
+            for broker, path in self.paths(Way.FORWARD).items()
+            if broker in self.before and path != old.get(broker)
+        )
+
     @property
     def preferred(self) -> bool:
         """Whether the preferred leader led it."""
@@ -50,11 +73,23 @@ class Move(Reassignment):
 
 @dataclass(frozen=True)
 class Originals(Recorded):
-    """moves: in the order of the plan, without the partitions that had their new set already."""
+    """moves: in the order of the plan, without the partitions that had their new set already. gone: brokers
+    of the sets before that were down. others: what another hand moved then, to be throttled along. at: the
+    seconds since the epoch at which they were planned, where a run plans them. tight: brokers without room
+    for all their new replicas at once; moves to them wait until old ones are gone."""
 
     step: ClassVar[str] = "originals"
 
     moves: tuple[Move, ...]
+    gone: tuple[int, ...] = ()
+    others: tuple[Move, ...] = ()
+    at: float = 0.0
+    tight: tuple[int, ...] = ()
+
+    @property
+    def throttled(self) -> tuple[Move, ...]:
+        """All that the throttle is for."""
+        return (*self.moves, *self.others)
 
     @cached_property
     def by_target(self) -> Mapping[str, Move]:
@@ -62,9 +97,51 @@ class Originals(Recorded):
         return {move.target: move for move in self.moves}
 
 
-def originals(c: Context) -> Originals | None:
-    """The moves of this run; None where the journal does not hold them."""
+@dataclass(frozen=True)
+class Stragglers(Recorded):
+    """Moves that a run adds to those that it recorded before its first change. found: the throttle lists of
+    their topics before that, as in :class:`zkmigrate.reassign.throttle.Throttles`. planned_at: when the moves
+    were planned to which they are added; after a way back others follow."""
+
+    step: ClassVar[str] = "sweep"
+
+    moves: tuple[Move, ...] = ()
+    found: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    planned_at: float = 0.0
+
+
+@dataclass(frozen=True)
+class LateStragglers(Stragglers):
+    """The same, of the step that stops brokers. stopped: their hosts, in the order of the stops."""
+
+    step: ClassVar[str] = "stop"
+
+    stopped: tuple[str, ...] = ()
+
+
+def added(record: Originals | None, records: Records) -> tuple[Stragglers, ...]:
+    """What a run added to these moves."""
+    bodies = ((kind, records.get(kind.step)) for kind in (Stragglers, LateStragglers))
+    every = (recorded(kind, body, "") for kind, body in bodies if body)
+    return tuple(one for one in every if record is not None and one.planned_at == record.at)
+
+
+def stragglers(c: Context) -> Stragglers:
+    """All that a run added to its present moves."""
+    every = added(planned(c), c.records)
+    found = {target: own for record in every for target, own in record.found.items()}
+    return Stragglers(tuple(move for record in every for move in record.moves), found)
+
+
+def planned(c: Context) -> Originals | None:
+    """The moves that this run recorded before its first change; None where the journal does not hold them."""
     return known(Originals, c)
+
+
+def originals(c: Context) -> Originals | None:
+    """All moves of this run, also those that it added; None where the journal does not hold them."""
+    record, more = planned(c), stragglers(c).moves
+    return record if record is None or not more else replace(record, moves=(*record.moves, *more))
 
 
 def to_move(_inventory: Inventory, records: Records) -> tuple[str, ...]:
@@ -80,9 +157,11 @@ def wanted(inventory: Inventory) -> ReassignInventory:
     return inventory
 
 
-def section(inventory: Inventory) -> Reassign:
-    """How the plan is carried out."""
-    return wanted(inventory).reassign
+def section(inventory: Inventory) -> Pace:
+    """How fast partitions move. TypeError where the playbook moves none."""
+    if not isinstance(inventory, PacedInventory):
+        raise TypeError("the inventory of this playbook says how fast partitions move")
+    return inventory.pace
 
 
 Flights = Mapping[Name, InFlight]
@@ -119,7 +198,7 @@ class Cluster:
         """Those in flight; none where nobody told."""
         return self.in_flight.value if isinstance(self.in_flight, Seen) else {}
 
-    @property
+    @cached_property
     def partitions(self) -> Mapping[Name, PartitionState]:
         """By topic and partition, what is there."""
         if not isinstance(self.seen, Seen):
@@ -167,10 +246,18 @@ class Stand(Enum):
     """It has the set, in order; a replica is not in sync yet."""
     MOVING = "moving"
     """The set is in flight."""
+    INSIDE = "moving inside a broker"
+    """It has the set; a replica is being copied into the directory named for it."""
+    MISPLACED = "in another directory"
+    """It has the set; a replica is in another directory than the one named, and nothing moves it there."""
+    UNTOLD = "in an unknown directory"
+    """It has the set; a broker does not tell where its replica is."""
     TURNED = "turned"
     """The other of the run's two sets is in flight."""
     TO_SUBMIT = "to submit"
     """Nothing is in flight, and it has the brokers of one of the run's two sets."""
+    DISPUTED = "disputed"
+    """Brokers show it at its end, and ZooKeeper does not."""
     FOREIGN = "foreign"
     """Another set is in flight, or it has brokers of neither."""
     GONE = "gone"
@@ -184,23 +271,50 @@ class Stands:
     moves: Sequence[Move]
     of: Mapping[Name, Stand]
 
+    def but(self, disputed: Collection[Name]) -> Stands:
+        """The same, with the moves that ZooKeeper disputes."""
+        return Stands(self.moves, {**self.of, **dict.fromkeys(disputed, Stand.DISPUTED)})
+
     def at(self, *stands: Stand) -> tuple[Move, ...]:
         """The moves that stand so, in their order."""
         return tuple(move for move in self.moves if self.of[move.name] in stands)
 
 
-def stands(moves: Sequence[Move], found: Cluster, way: Way) -> Stands:
-    """Where each move stands. On the way back a broker that is down is not waited for."""
+def ends_in(c: Context, done: Iterable[Move], alive: Collection[int]) -> Ends:
+    """What ZooKeeper is to show of moves that are at their end. On the way back a broker that is down is not
+    waited for."""
+    ends = {move.name: goal(move, c.way) for move in done}
+    forward = c.way is Way.FORWARD
+    return {name: (of, [one for one in of if forward or one in alive]) for name, of in ends.items()}
+
+
+def disputed(c: Context, look: Look, done: Iterable[Move], alive: Collection[int]) -> Mapping[Name, str]:
+    """Look at ZooKeeper, where the inventory names it: which of these moves are not done there, and why."""
+    inventory = c.inventory
+    if not isinstance(inventory, ReassignInventory) or not inventory.reassign.zookeeper:
+        return {}
+    chroot = inventory.kafka.__dict__.get("chroot") or ""
+    return disputes(look, inventory.reassign.zookeeper, chroot, ends_in(c, done, alive))
+
+
+def stands(moves: Sequence[Move], found: Cluster, way: Way, placed: Disks) -> Stands:
+    """Where each move stands. placed: the replicas whose directories are named. On the way back a broker that
+    is down is not waited for."""
     partitions, flights = found.partitions, found.flights
     told = {
-        move.name: _stand(move, flights.get(move.name), partitions.get(move.name), found.alive, way)
+        move.name: _stand(move, flights.get(move.name), partitions.get(move.name), found.alive, way, placed)
         for move in moves
     }
     return Stands(moves, told)
 
 
 def _stand(
-    move: Move, flight: InFlight | None, state: PartitionState | None, alive: Collection[int], way: Way
+    move: Move,
+    flight: InFlight | None,
+    state: PartitionState | None,
+    alive: Collection[int],
+    way: Way,
+    placed: Disks,
 ) -> Stand:
     wished = goal(move, way)
     other = move.before if way is Way.FORWARD else move.after
@@ -210,66 +324,139 @@ def _stand(
         return Stand.GONE
     if state.replicas == wished:
         needed = wished if way is Way.FORWARD else tuple(broker for broker in wished if broker in alive)
-        return Stand.DONE if set(needed) <= set(state.isr) else Stand.BEHIND
+        return _placed(move, way, needed, placed) if set(needed) <= set(state.isr) else Stand.BEHIND
     known_sets = (set(wished), set(other))
     return Stand.TO_SUBMIT if set(state.replicas) in known_sets else Stand.FOREIGN
+
+
+def _placed(move: Move, way: Way, brokers: Collection[int], placed: Disks) -> Stand:
+    """Whether each replica on these brokers is in the directory named for it."""
+    found = {
+        placed.stand(broker, move.name, path) for broker, path in move.paths(way).items() if broker in brokers
+    }
+    order = (Stand.MISPLACED, Stand.INSIDE, Stand.UNTOLD)
+    return next((stand for stand in order if stand in found), Stand.DONE)
 
 
 @dataclass(frozen=True)
 class FirstLook:
     """What is there before anything is changed. sizes: bytes of the largest replica, by partition; of those
-    that a broker told. room: free bytes by broker, of those that tell. throttles: settings, in words."""
+    that a broker told. throttles: settings, in words. disks: of the brokers of the moves. copying: settings
+    that bound a copy, by key and broker."""
 
     cluster: Cluster
     sizes: Mapping[Name, int]
-    room: Mapping[int, int]
     throttles: tuple[str, ...]
+    disks: Disks
+    copying: Mapping[str, Mapping[int, Reading[TopicSetting]]]
 
-    def moves(self, sets: Sets) -> tuple[Move, ...]:
-        """The moves of a plan that are not made yet."""
+    def moves(self, sets: Sets, dirs: Dirs) -> tuple[Move, ...]:
+        """The moves of a plan that are not made yet. dirs: the log directories that it names."""
+        partitions = self.cluster.partitions
+        made = (
+            self._move(state, after, dirs.get(name, ()))
+            for name, after in sets.items()
+            if (state := partitions.get(name)) is not None
+        )
+        return tuple(move for move in made if move.before != move.after or move.inside)
+
+    def of_others(self, names: Collection[Name]) -> tuple[Move, ...]:
+        """What is in flight elsewhere. names: the partitions of the plan."""
         partitions = self.cluster.partitions
         return tuple(
-            Move(topic, number, state.replicas, after, self.sizes.get((topic, number), 0), state.leader)
-            for (topic, number), after in sets.items()
-            if (state := partitions.get((topic, number))) is not None and state.replicas != after
+            Move(*name, before, flight.target, self.sizes.get(name, 0), partitions[name].leader)
+            for name, flight in self.cluster.flights.items()
+            if name not in names and name in partitions
+            for before in (tuple(broker for broker in flight.replicas if broker not in flight.adding),)
         )
+
+    def awaited(self, others: str, names: Collection[Name]) -> Flights:
+        """The reassignments of another hand that must end before the run records what is there. others: what
+        the inventory wants. names: the partitions of the plan, whose sets nobody else may change."""
+        flights = self.cluster.flights
+        if others == "take":
+            return {name: flight for name, flight in flights.items() if name in names}
+        return flights if others == "wait" else {}
+
+    def _move(self, state: PartitionState, after: tuple[int, ...], named: tuple[str, ...]) -> Move:
+        name, before = (state.topic, state.partition), state.replicas
+        dirs = tuple("" if path == ANY else path for path in named)
+        chosen = dict(zip(after, dirs, strict=bool(dirs)))
+        held = tuple(self._held(broker, name, after, chosen) for broker in before)
+        return Move(
+            *name, before, after, self.sizes.get(name, 0), state.leader, dirs, held if any(held) else ()
+        )
+
+    def _held(self, broker: int, name: Name, after: Collection[int], chosen: Mapping[int, str]) -> str:
+        """The directory that the way back names: where Kafka has a choice, or the plan moves the replica."""
+        path = self.disks.places.get((broker, name), "")
+        if broker in after:
+            return path if chosen.get(broker) else ""
+        return path if len(self.disks.paths.get(broker, ())) > 1 and nameable(name) else ""
+
+
+def unmade(c: Context, first: FirstLook) -> tuple[Move, ...]:
+    """The moves of the run's plan that are not made yet."""
+    plan = wanted(c.inventory)
+    return first.moves(plan.sets, plan.dirs)
 
 
 @dataclass(frozen=True)
 class Disks:
     """What brokers tell of their disks. sizes: bytes of replicas, by broker and partition. room: free bytes
-    of the brokers that tell them, from Kafka 3.3 on."""
+    of the brokers that tell them, from Kafka 3.3 on. places: the log directory of each replica. futures:
+    where a replica is being copied to inside its broker, and how many bytes are there. paths: the log
+    directories of each broker that it can use."""
 
     sizes: Mapping[tuple[int, Name], int]
     room: Mapping[int, int]
+    places: Mapping[tuple[int, Name], str] = field(default_factory=dict)
+    futures: Mapping[tuple[int, Name], tuple[str, int]] = field(default_factory=dict)
+    paths: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+
+    def stand(self, broker: int, name: Name, path: str) -> Stand:
+        """Where one replica stands towards the directory that it is to have."""
+        if (broker, name) in self.futures:
+            return Stand.INSIDE if self.futures[broker, name][0] == path else Stand.MISPLACED
+        if (broker, name) not in self.places:
+            return Stand.UNTOLD
+        return Stand.DONE if self.places[broker, name] == path else Stand.MISPLACED
+
+
+def placed(look: Look, moves: Iterable[Move], alive: Collection[int], way: Way) -> Disks:
+    """Look where the replicas are whose directories are named. alive: the brokers to ask."""
+    named = [move for move in moves if move.paths(way)]
+    brokers = sorted({broker for move in named for broker in move.paths(way) if broker in alive})
+    return disks(look, brokers, (move.name for move in named)) if brokers else Disks({}, {})
 
 
 def disks(look: Look, brokers: Iterable[int], names: Iterable[Name]) -> Disks:
     """Look at the disks of these brokers, and there at the replicas of these partitions."""
-    by_topic: dict[str, list[int]] = {}
-    for topic, number in names:
-        by_topic.setdefault(topic, []).append(number)
-    told = look.log_dirs(KAFKA, tuple(brokers), by_topic) if by_topic else Absent("partitions")
+    numbers = by_topic(names)
+    told = look.log_dirs(KAFKA, tuple(brokers), numbers) if numbers else Absent("partitions")
     if not isinstance(told, Seen):
         return Disks({}, {})
     usable = {
-        broker: [one.value for one in dirs.value.values() if isinstance(one, Seen)]
+        broker: {path: one.value for path, one in dirs.value.items() if isinstance(one, Seen)}
         for broker, dirs in told.value.items()
         if isinstance(dirs, Seen)
     }
+    replicas = [
+        ((broker, (replica.topic, replica.partition)), path, replica)
+        for broker, dirs in usable.items()
+        for path, one in dirs.items()
+        for replica in one.replicas
+    ]
     return Disks(
-        {
-            (broker, (replica.topic, replica.partition)): replica.size
-            for broker, dirs in usable.items()
-            for one in dirs
-            for replica in one.replicas
-            if not replica.future
-        },
-        {broker: room for broker, dirs in usable.items() if (room := _room(dirs)) is not None},
+        {at: replica.size for at, _, replica in replicas if not replica.future},
+        {broker: room for broker, dirs in usable.items() if (room := _room(dirs.values())) is not None},
+        {at: path for at, path, replica in replicas if not replica.future},
+        {at: (path, replica.size) for at, path, replica in replicas if replica.future},
+        {broker: tuple(dirs) for broker, dirs in usable.items()},
     )
 
 
-def _room(dirs: Sequence[LogDir]) -> int | None:
+def _room(dirs: Collection[LogDir]) -> int | None:
     """Free bytes of a broker; None where one directory does not tell them. Directories that tell the same may
     share a volume and count once."""
     volumes = {(one.total, one.usable) for one in dirs}

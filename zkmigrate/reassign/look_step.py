@@ -12,37 +12,50 @@ which the plan rests are there.
 
 from __future__ import annotations
 
+from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Done, Reads, Verdict
 from zkmigrate.placement.cluster import Name
-from zkmigrate.reassign.facts import FirstLook, cluster, disks, section, wanted
-from zkmigrate.reassign.rules import before, copied, gib, seconds
-from zkmigrate.reassign.throttle import involved, listed, read, values
+from zkmigrate.reassign.facts import Disks, FirstLook, Move, described, disks, section, unmade, wanted
+from zkmigrate.reassign.rules import COPYING, before, copied, gib, seconds
+from zkmigrate.reassign.throttle import choosing, involved, listed, read, values
 
 
 def first_look(c: Context, look: Look) -> FirstLook:
     """Look at every partition of the plan, its size, and the throttles there."""
-    sets = wanted(c.inventory).sets
-    found = cluster(look, sets)
+    sets, dirs = wanted(c.inventory).sets, wanted(c.inventory).dirs
+    in_flight = look.reassignments(KAFKA)
+    others = in_flight.value if isinstance(in_flight, Seen) else {}
+    found = described(look, in_flight, (*sets, *others))
     if found.unheard is not None or not isinstance(found.seen, Seen):
-        return FirstLook(found, {}, {}, ())
-    moves = FirstLook(found, {}, {}, ()).moves(sets)
+        return FirstLook(found, {}, (), Disks({}, {}), {})
+    moves = FirstLook(found, {}, (), Disks({}, {}), {}).moves(sets, dirs)
     alive = found.seen.value.brokers
-    brokers = sorted({b for move in moves for b in (*move.before, *move.added) if b in alive})
-    told = disks(look, brokers, [move.name for move in moves])
+    holding = {b for move in moves for b in (*move.before, *move.added)}
+    holding |= {b for flight in others.values() for b in flight.replicas}
+    told = disks(look, sorted(holding & alive), [*(move.name for move in moves), *others])
     largest: dict[Name, int] = {}
     for (_, name), size in told.sizes.items():
         largest[name] = max(size, largest.get(name, 0))
     topics = tuple(dict.fromkeys(move.topic for move in moves if move.copies))
-    throttles = read(look, [broker for broker in involved(moves) if broker in alive], topics)
+    moves = FirstLook(found, {}, (), told, {}).moves(sets, dirs)
+    takes_part, inside = ([b for b in of if b in alive] for of in (involved(moves), choosing(moves)))
+    throttles = read(look, takes_part, topics, inside)
     words = listed(values(throttles.value)) if isinstance(throttles, Seen) else (str(throttles),)
-    return FirstLook(found, largest, told.room, words)
+    copying = {key: look.broker_settings(KAFKA, key, takes_part) for key in COPYING} if takes_part else {}
+    bounds = {key: one.value for key, one in copying.items() if isinstance(one, Seen)}
+    return FirstLook(found, largest, words, told, bounds)
+
+
+def of_plan(c: Context, look: Look) -> tuple[Move, ...]:
+    """The moves of the plan that are not made yet."""
+    return unmade(c, first_look(c, look))
 
 
 def foreseen(c: Context, look: Look) -> tuple[str, ...]:
     """What ``plan`` says of the whole run: what each broker copies, and how long that takes at least."""
-    moves = first_look(c, look).moves(wanted(c.inventory).sets)
+    moves = of_plan(c, look)
     rate = section(c.inventory).throttle_bytes_s
     brokers = tuple(
         f"  broker {broker}: {gib(to)} in, {gib(of)} out"

@@ -14,12 +14,20 @@ Proof: no move is in flight, each set is there in order, and all of it is in syn
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
-from zkmigrate.model.change import KAFKA, Applied, CancelReassignment, Changes, ReassignPartition
+from zkmigrate.model.by_hand import Block, ByHand, Sheet
+from zkmigrate.model.change import (
+    KAFKA,
+    Applied,
+    CancelReassignment,
+    Changes,
+    PlaceReplica,
+    ReassignPartition,
+)
 from zkmigrate.model.fact import Seen
-from zkmigrate.model.finding import Finding, claim, few, meanings
+from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.placement.cluster import Name
@@ -27,21 +35,25 @@ from zkmigrate.reassign import facts
 from zkmigrate.reassign.facts import (
     LOOKS,
     Cluster,
+    Disks,
+    Flights,
     Move,
     Originals,
     Stand,
     Stands,
     goal,
-    originals,
+    planned,
     section,
-    wanted,
 )
-from zkmigrate.reassign.look_step import first_look
-from zkmigrate.reassign.rules import AGAIN, foreign, gib, lost, next_moves, seconds
-from zkmigrate.reassign.throttle import RatesInForce, SentRates, rates_in_force
+from zkmigrate.reassign.hours import Closed, closed
+from zkmigrate.reassign.look_step import of_plan
+from zkmigrate.reassign.rate_control import Copying
+from zkmigrate.reassign.rules import AGAIN, ends, fitting, foreign, gib, lost, next_moves, seconds
+from zkmigrate.reassign.throttle import RatesInForce, SentRates, keeping_control, rates_in_force
 from zkmigrate.throttle.values import Rate
 
 POLL_S = 2.0
+_CLOSED_POLL_S = 30.0
 _RATE = "rate:"
 """Before a broker's id, in targets: no topic's name has a colon."""
 
@@ -49,33 +61,59 @@ _RATE = "rate:"
 @dataclass(frozen=True)
 class MovesFacts:
     """plan: the moves of the run. found: what brokers tell about ``looked``. copied: bytes of the replicas
-    that are being added, by broker and partition. whole: these are all moves of the run. rates: of the
-    throttle; None where there is none."""
+    that are being added, by broker and partition. whole: these are all moves of the run. disks: where the
+    replicas are whose directories are named. rates: of the throttle; None where there is none. taken: moves
+    of another hand that are in flight and throttled along. disputes: why ZooKeeper shows a move that seems
+    to be at its end as not done. cramped: moves that wait until a broker has room. wall: when it was looked,
+    seconds since the epoch."""
 
     plan: Originals | None
     found: Cluster | None
     looked: tuple[Move, ...]
     copied: Mapping[tuple[int, Name], int]
     whole: bool
+    disks: Disks
     rates: RatesInForce | None = None
+    taken: tuple[Move, ...] = ()
+    disputes: Mapping[Name, str] = field(default_factory=dict)
+    cramped: tuple[Move, ...] = ()
+    wall: float = 0.0
 
     def stands(self, way: Way) -> Stands:
         """Where the moves stand that were looked at."""
         assert self.found is not None
-        return facts.stands(self.looked, self.found, way)
+        return facts.stands(self.looked, self.found, way, self.disks).but(self.disputes)
 
 
 class MovesStep(Step[MovesFacts]):
     id = SentRates.step
     title = "Move the partitions"
     hazard = Hazard.REVERSIBLE
+    by_hand = ByHand(
+        needs="the throttle is set: look at it by `kafka-configs.sh --describe`.",
+        weaker="All moves begin together: no cap holds, and nobody looks for free bytes or for others. With "
+        "more than you want at once, paste the lines in parts, and wait in between.",
+        forward=lambda s: (*s.waves(Way.FORWARD), _moved_by_hand(s, Way.FORWARD)),
+        back=lambda s: (*s.waves(Way.BACK), _moved_by_hand(s, Way.BACK)),
+    )
+
+    def __init__(
+        self,
+        moves: Callable[[Context], Originals | None] = planned,
+        foresee: Callable[[Context, Look], tuple[Move, ...]] = of_plan,
+        *,
+        sets_rates: bool = True,
+    ) -> None:
+        """moves: those that it makes. foresee: what they will be, before they are recorded. sets_rates: it
+        also gives brokers the rates that an operator wants."""
+        self._moves, self._foresee, self._sets_rates = moves, foresee, sets_rates
 
     def observe(self, c: Context, look: Look) -> MovesFacts:
         """Look at the moves that were sent and are not seen at their end, and at those that may start now. At
         the end look at all of them."""
-        plan = originals(c)
+        plan = self._moves(c)
         if plan is None:
-            return MovesFacts(None, None, (), {}, whole=False)
+            return MovesFacts(None, None, (), {}, False, Disks({}, {}))
         moves = plan.moves if c.way is Way.FORWARD else plan.moves[::-1]
         finished = c.kept.get("finished", frozenset())
         left = [move for move in moves if move.name not in finished]
@@ -86,17 +124,43 @@ class MovesStep(Step[MovesFacts]):
         sent = [move for move in left if not _pending(c, move)]
         down = c.kept.get("down", frozenset())
         ready = [move for move in pending if down.isdisjoint(goal(move, c.way))] or pending
-        starting = next_moves(section(c.inventory), flying, ready, c.way)
-        whole = not left
-        looked = moves if whole else tuple({m.name: m for m in (*sent, *flying, *starting)}.values())
-        found = facts.described(look, in_flight, (move.name for move in looked))
-        adding = {broker for move in flying for broker in flights[move.name].adding}
-        copied = facts.disks(look, sorted(adding), (move.name for move in flying)).sizes if adding else {}
-        mine = {(b, name): size for (b, name), size in copied.items() if b in flights[name].adding}
-        rates = rates_in_force(c, look, plan.moves, found.alive, c.kept.get("settled"))
-        return MovesFacts(plan, found, looked, mine, whole, rates)
+        taken = tuple(move for move in plan.others if move.name in flights and c.way is Way.FORWARD)
+        whole = not left and not taken
+        copying = (*flying, *taken)
+        begins = {move.name for move in (*ready, *sent)} - flights.keys()
+        queue = [move for move in left if move.name in begins]  # what was sent may not have reached Kafka
+        tight = {b for move in queue for b in ends(move, c.way)[1]}.intersection(plan.tight)
+        adding = {broker for move in copying for broker in flights[move.name].adding} | tight
+        asked = [move.name for move in (*copying, *queue[:1])]
+        told = facts.disks(look, sorted(adding), asked) if adding else Disks({}, {})
+        mine = {
+            (b, name): size
+            for (b, name), size in told.sizes.items()
+            if name in flights and b in flights[name].adding
+        }
+        room = {b: told.room.get(b, -1) - _to_come(copying, flights, mine, b) for b in tight}
+        may = {move.name for move in fitting(queue, c.way, room)}
+        cramped = [move for move in queue if move.name not in may]
+        fit = [move for move in ready if move.name in may]
+        starting = next_moves(section(c.inventory), flying, fit, c.way)
+        some = (*sent, *flying, *starting, *cramped[: section(c.inventory).in_flight])
+        looked = moves if whole else tuple({m.name: m for m in some}.values())
+        found = facts.described(look, in_flight, (move.name for move in (*looked, *taken)))
+        disks = facts.placed(look, looked, found.alive, c.way)
+        mine |= {at: size for at, (_, size) in disks.futures.items()}
+        begun = frozenset(move.name for move in moves if move.name in flights or not _pending(c, move))
+        load = Copying(plan.moves, flying, starting, begun, found)
+        rates = rates_in_force(c, look, load) if self._sets_rates else None
+        done = () if whole else facts.stands(looked, found, c.way, disks).at(Stand.DONE)
+        disputes = facts.disputed(c, look, done, found.alive)
+        return MovesFacts(
+            plan, found, looked, mine, whole, disks, rates, taken, disputes, tuple(cramped), look.wall()
+        )
 
     def check(self, c: Context, f: MovesFacts) -> Verdict:
+        return keeping_control(c, f.rates, self._verdict(c, f))
+
+    def _verdict(self, c: Context, f: MovesFacts) -> Verdict:
         if f.plan is None or f.found is None:
             return Done() if c.way is Way.BACK and not c.begun else Blocked((lost(),))
         if f.found.missing is not None:
@@ -115,21 +179,34 @@ class MovesStep(Step[MovesFacts]):
         if not f.whole and (new := _new_rates(c, f)):
             return new
         looks = c.kept.get("looks", 0)
-        todo = [move for move in stands.at(Stand.TO_SUBMIT) if _may_send(c, move, looks)]
-        flying = stands.at(Stand.MOVING)
-        here = [move for move in todo if f.found.alive.issuperset(goal(move, c.way))]
-        if chosen := next_moves(section(c.inventory), flying, here, c.way):
+        misplaced = set(stands.at(Stand.MISPLACED))  # a broker that stopped has forgotten the directory
+        todo = [
+            move
+            for move in stands.at(Stand.TO_SUBMIT, Stand.MISPLACED)
+            if move in misplaced or _may_send(c, move, looks)
+        ]
+        flying = stands.at(Stand.MOVING, Stand.INSIDE)
+        todo_now = [move for move in todo if move in misplaced or move not in f.cramped]
+        here = [move for move in todo_now if f.found.alive.issuperset(goal(move, c.way))]
+        behind = stands.at(Stand.BEHIND, Stand.UNTOLD, Stand.DISPUTED)
+        if c.over and (todo or f.taken) and not (flying or behind):
+            return Ready(tuple(move.target for move in f.plan.moves[:1]))  # in place of which the run ends
+        withheld = c.over or (f.rates.withheld if f.rates and todo else ())
+        shut = _closed(c, f) if todo else None
+        if not withheld and not shut and (chosen := next_moves(section(c.inventory), flying, here, c.way)):
             return Ready(tuple(move.target for move in chosen))
+        if shut and shut.opens is None and not (flying or behind):
+            return Blocked((_hours_over(shut),))
         waits = {move.name for move in todo}
         odd = [move for move in stands.at(Stand.TO_SUBMIT, Stand.FOREIGN) if move.name not in waits]
         unsettled = bool(odd) or bool(stands.at(Stand.GONE))
         if odd and looks >= LOOKS and c.way is Way.FORWARD:
             return Blocked((_changed(f, odd),))
         settling = unsettled and looks < LOOKS
-        if flying or todo or settling or stands.at(Stand.BEHIND) or not f.whole:
-            at_end = not (flying or settling or todo)
+        if flying or todo or settling or behind or not f.whole:
+            at_end = not (flying or settling or todo or f.taken or f.disputes or f.cramped)
             return self._wait(c, f, stands, looks + 1 if unsettled else 0, at_end=at_end)
-        return Done((_moved(c, stands),))
+        return Done((_moved(c, stands), *(f.rates.found if f.rates else ())))
 
     def _wait(self, c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool) -> Waiting:
         """at_end: all that was looked at is at its end, and the next look is at others."""
@@ -139,16 +216,17 @@ class MovesStep(Step[MovesFacts]):
         if looks > LOOKS:  # deleted, or of other hands on the way back
             over |= {move.name for move in stands.at(Stand.GONE, Stand.TO_SUBMIT, Stand.FOREIGN)}
         finished = frozenset(over) if f.whole else c.kept.get("finished", frozenset()) | over
-        flying = [*stands.at(Stand.MOVING), *stands.at(Stand.BEHIND)]
+        flying = [*stands.at(Stand.MOVING, Stand.INSIDE), *stands.at(Stand.BEHIND, Stand.UNTOLD)]
+        shut = None if at_end or c.over else _closed(c, f)
         goals = {broker for move in stands.moves for broker in goal(move, c.way)}
         down = frozenset(goals - f.found.alive)
         return Waiting(
-            "the moves in flight",
-            _progress(c, f, flying, finished, down),
+            "the hour when moves may begin" if shut and not flying else "the moves in flight",
+            _progress(c, f, flying, finished, down, shut),
             math.inf,
-            poll_s=0.0 if at_end and not flying else 1.0 if looks else POLL_S,
+            poll_s=0.0 if at_end and not flying else 1.0 if looks else _poll_s(f, flying, shut),
             keep={"finished": finished, "looks": looks, "down": down, **_rates_kept(c, f)},
-            mark=(len(finished), looks, tuple(sorted(f.copied.items()))),
+            mark=(len(finished), looks, tuple(sorted(f.copied.items())), _paused(f, flying, shut)),
             stalled_s=section(c.inventory).stalled_s,
         )
 
@@ -156,22 +234,60 @@ class MovesStep(Step[MovesFacts]):
         assert f.plan is not None
         if target.startswith(_RATE):
             return _rate_changes(f, target)
-        move = f.plan.by_target[target]
-        return (ReassignPartition(KAFKA, move.topic, move.number, move.after, move.before),)
+        return _towards(f, f.plan.by_target[target], Way.FORWARD)
 
     def undo(self, c: Context, f: MovesFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         assert f.plan is not None
         if target.startswith(_RATE):
             return _rate_changes(f, target)
         move = f.plan.by_target[target]
-        if f.stands(c.way).of[move.name] is Stand.TURNED:
+        if f.found is not None and f.stands(c.way).of[move.name] is Stand.TURNED:
             return (CancelReassignment(KAFKA, move.topic, move.number, move.after),)
-        return (ReassignPartition(KAFKA, move.topic, move.number, move.before, move.after),)
+        return _towards(f, move, Way.BACK)
 
     def forecast(self, c: Context, look: Look) -> Forecast[MovesFacts]:
-        moves = first_look(c, look).moves(wanted(c.inventory).sets)
-        seen = MovesFacts(Originals(moves), None, (), {}, whole=False)
+        moves = self._foresee(c, look)
+        held = {(b, move.name): path for move in moves for b, path in move.paths(Way.BACK).items()}
+        seen = MovesFacts(Originals(moves), None, (), {}, False, Disks({}, {}, held))
         return Forecast(seen, tuple(move.target for move in moves))
+
+
+def _towards(f: MovesFacts, move: Move, way: Way) -> Changes:
+    """What gives a partition its set and its directories. The directories come first: a broker that is to get
+    the replica remembers its own, and copies straight into it."""
+    wished, other = goal(move, way), goal(move, Way.BACK if way is Way.FORWARD else Way.FORWARD)
+    state = f.found.partitions.get(move.name) if f.found else None
+    has = state.replicas if state else other
+    at = {broker: f.disks.places.get((broker, move.name), "") for broker in move.paths(way)}
+    placing = tuple(
+        PlaceReplica(KAFKA, broker, move.topic, move.number, path, at[broker])
+        for broker, path in move.paths(way).items()
+        if f.disks.stand(broker, move.name, path) in (Stand.MISPLACED, Stand.UNTOLD)
+    )
+    reassigning = (ReassignPartition(KAFKA, move.topic, move.number, wished, other),)
+    return placing if has == wished else (*placing, *reassigning)
+
+
+def _moved_by_hand(s: Sheet, way: Way) -> Block:
+    kafka = f"--bootstrap-server {s.inventory.brokers[0].endpoint}"
+    text = (
+        f"until kafka-reassign-partitions.sh {kafka} --list | grep -q '^No partition'; do sleep 10; done; "
+        f"kafka-topics.sh {kafka} --describe --under-replicated-partitions && echo OK moved",
+    )
+    return Block(
+        (KAFKA,), text, "only `OK moved`; this takes as long as the copies", "wait and look again", way
+    )
+
+
+def _to_come(
+    copying: Iterable[Move], flights: Flights, copied: Mapping[tuple[int, Name], int], broker: int
+) -> int:
+    """Bytes that copies in flight will still take on a broker."""
+    return sum(
+        max(0, move.size - copied.get((broker, move.name), 0))
+        for move in copying
+        if broker in flights[move.name].adding
+    )
 
 
 def _new_rates(c: Context, f: MovesFacts) -> Ready | None:
@@ -185,7 +301,7 @@ def _new_rates(c: Context, f: MovesFacts) -> Ready | None:
         return None
     return Ready(
         tuple(f"{_RATE}{id}" for id in wanted),
-        record=f.rates.sent.with_rates(wanted).encode(),
+        record=f.rates.recorded(wanted).encode(),
         both_ways=True,
         keep={**c.kept, "rates": {**sent, **wanted}, "late": 0},
     )
@@ -222,23 +338,72 @@ def _may_send(c: Context, move: Move, looks: int) -> bool:
     return c.way is Way.FORWARD and looks >= LOOKS
 
 
+def _paused(f: MovesFacts, flying: list[Move], shut: Closed | None) -> float:
+    """The time of this look, where nothing moves because no move is submitted: that is no standstill."""
+    return f.wall if not flying and (shut or (f.rates and f.rates.withheld)) else 0.0
+
+
+def _closed(c: Context, f: MovesFacts) -> Closed | None:
+    """Why no move may begin at this hour; None where one may. The way back waits for no hour."""
+    if c.way is Way.BACK:
+        return None
+    return closed(section(c.inventory).hours, c.inventory.policy.window, f.wall)
+
+
+def _poll_s(f: MovesFacts, flying: list[Move], shut: Closed | None) -> float:
+    if flying or shut is None or shut.opens is None:
+        return POLL_S
+    return min(_CLOSED_POLL_S, max(POLL_S, shut.opens - f.wall))
+
+
+def _hours_over(shut: Closed) -> Finding:
+    return claim(
+        "reassign.hours",
+        "moves begin inside the maintenance window only",
+        False,
+        seen=f"now it is {shut.why}",
+        needed="a window that has not ended",
+        moves=("give policy.window in the inventory another time, then resume", "rollback, at any hour"),
+    )
+
+
 def _progress(
-    c: Context, f: MovesFacts, flying: list[Move], finished: frozenset[Name], down: frozenset[int]
+    c: Context,
+    f: MovesFacts,
+    flying: list[Move],
+    finished: frozenset[Name],
+    down: frozenset[int],
+    shut: Closed | None,
 ) -> str:
     """How far the run is, and each replica that is being copied or is behind."""
     assert f.plan is not None
     assert f.found is not None
     every = f.plan.moves
     left = [move for move in every if move.name not in finished]
-    copied = sum(f.copied.values())
-    in_all = sum(move.bytes for move in left)
+    taken = {move.name for move in f.taken}
+    copied = sum(size for (_, name), size in f.copied.items() if name not in taken)
+    in_all = sum(move.size * len((*ends(move, c.way)[1], *move.inside)) for move in left)
     bytes_left = max(0, in_all - copied)
     rates = f.rates.wanted.values() if f.rates else ()
     most = max((max(rate) for rate in rates), default=section(c.inventory).throttle_bytes_s)
-    time_left = seconds(left, most) * bytes_left / max(1, in_all)
+    time_left = seconds(left, most, c.way) * bytes_left / max(1, in_all)
     told = [_copy(f, move, broker) for move in flying for broker in _missing(f, move)]
+    told += [_inside(f, move, *at) for move in flying for at in move.paths(c.way).items()]
+    told = [words for words in told if words]
+    told += [f"of another hand: {_copy(f, move, broker)}" for move in f.taken for broker in _missing(f, move)]
+    stands = f.stands(c.way).of
+    if waiting := [move for move in f.cramped if stands.get(move.name) in (None, Stand.TO_SUBMIT)]:
+        scarce = sorted({b for move in waiting for b in ends(move, c.way)[1]}.intersection(f.plan.tight))
+        named = few(move.target for move in waiting)
+        told.append(f"{named}: wait for room on brokers {few(map(str, scarce))}")
+    told += [f"{topic}-{number}: {why}" for (topic, number), why in f.disputes.items()]
+    known = {move.name for move in (*every, *f.plan.others)}
+    if new := [f"{topic}-{number}" for topic, number in f.found.flights if (topic, number) not in known]:
+        told.append(f"begun by another hand since, and not throttled: {few(new)}")
     words = f"{len(every) - len(left):,} of {len(every):,} partitions; {gib(bytes_left)} left"
     words += f", about {time_left:,.0f} s at the throttle" if bytes_left else ""
+    words += f"; {shut.words}" if shut else "; --until has come: no new move" if c.over else ""
+    words += f"; {f.rates.listening}" if f.rates and f.rates.listening else ""
     told += [f"broker {broker} is down" for broker in sorted(down)]
     told += f.rates.of_others if f.rates else ()
     told += [f"the throttle file cannot be read: {c.overrides.wrong}"] if c.overrides.wrong else []
@@ -258,6 +423,16 @@ def _copy(f: MovesFacts, move: Move, broker: int) -> str:
     size = f.copied.get((broker, move.name))
     told = "not in sync" if size is None else f"{gib(size)} of {gib(move.size)}"
     return f"{move.target} on {broker}: {told}"
+
+
+def _inside(f: MovesFacts, move: Move, broker: int, path: str) -> str:
+    """A replica that is being copied from directory to directory; empty where it is not."""
+    if (broker, move.name) in f.disks.futures:
+        size = f.disks.futures[broker, move.name][1]
+        return f"{move.target} on {broker} into {path}: {gib(size)} of {gib(move.size)}"
+    set_there = move.name not in (f.found.flights if f.found else {})
+    untold = set_there and f.disks.stand(broker, move.name, path) is Stand.UNTOLD
+    return f"{move.target} on {broker}: in an unknown directory, not seen in {path}" if untold else ""
 
 
 def _changed(f: MovesFacts, odd: list[Move]) -> Finding:
@@ -284,7 +459,15 @@ def _moved(c: Context, stands: Stands) -> Finding:
     seen = f"{len(done):,} of {len(stands.moves):,} partitions"
     seen += f"; gone since: {few(move.target for move in gone)}" if gone else ""
     seen += f"; changed by others: {few(move.target for move in other)}" if other else ""
-    return claim("reassign.moved", f"the partitions have {whose} sets, in order and in sync", True, seen=seen)
+    return claim(
+        "reassign.moved",
+        f"the partitions have {whose} sets, in order and in sync",
+        not (gone or other),
+        seen=seen,
+        needed="all partitions of the run",
+        moves=("see who changed these",),
+        severity=Severity.WARN,
+    )
 
 
 MEANINGS = meanings(
@@ -293,8 +476,11 @@ MEANINGS = meanings(
     Cause: Somebody else moved it. To do: Give it one of the two sets, then resume. Or roll back, which
     leaves it as it is.
 
-    reassign.moved: A partition does not have its set yet. Cause: The moves are under way. To do: Wait, or
-    resume.
+    reassign.hours: The maintenance window ended before all partitions had moved. Cause: It was too short
+    for the plan, or the run began late. To do: Give policy.window another time, then resume. Or roll back.
+
+    reassign.moved: A partition does not have its set. Cause: Somebody else moved it or deleted its topic. To
+    do: See who changed it.
 
     reassign.back: A partition does not have its set or its leader from before the run. Cause: Somebody
     else changed it, or its broker is down. To do: See who changed it.

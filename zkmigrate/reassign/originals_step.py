@@ -11,26 +11,43 @@ Proof: going forward, the record; going back, each partition has its set from be
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import Finding, Severity, blocking, claim, few
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.placement.plan import Refused
 from zkmigrate.reassign.election import LEADERS, Election, elect
-from zkmigrate.reassign.facts import Cluster, FirstLook, Originals, cluster, originals, wanted
+from zkmigrate.reassign.facts import (
+    Cluster,
+    Disks,
+    FirstLook,
+    Flights,
+    Originals,
+    Stand,
+    cluster,
+    originals,
+    placed,
+    section,
+    unmade,
+    wanted,
+)
 from zkmigrate.reassign.look_step import first_look
-from zkmigrate.reassign.rules import before
+from zkmigrate.reassign.rules import before, gib, in_room, tight
+from zkmigrate.reassign.way_back import NAME
 
 
 @dataclass(frozen=True)
 class OriginalsFacts:
-    """first: the look before anything is sent; None on the way back. record, now: what is restored, and what
-    is there."""
+    """first: the look before anything is sent; None on the way back. record, now, disks: what is restored,
+    and what is there."""
 
     first: FirstLook | None
     record: Originals | None
     now: Cluster | None
+    disks: Disks = field(default_factory=lambda: Disks({}, {}))
 
 
 class OriginalsStep(Step[OriginalsFacts]):
@@ -44,13 +61,24 @@ class OriginalsStep(Step[OriginalsFacts]):
         record = originals(c)
         if record is None:
             return OriginalsFacts(None, None, None)
-        return OriginalsFacts(None, record, cluster(look, (move.name for move in record.moves)))
+        now = cluster(look, (move.name for move in record.moves))
+        return OriginalsFacts(None, record, now, placed(look, record.moves, now.alive, Way.BACK))
 
     def check(self, c: Context, f: OriginalsFacts) -> Verdict:
         if f.first is not None:
             if blocking(findings := before(c, f.first)):
                 return Blocked(findings)
-            return Done(findings, Originals(f.first.moves(wanted(c.inventory).sets)).encode())
+            mode, names = wanted(c.inventory).reassign.others, wanted(c.inventory).sets
+            if flights := f.first.awaited(mode, names):
+                return _until_over(c, f.first, flights)
+            moves, alive = unmade(c, f.first), f.first.cluster.alive
+            gone = {broker for move in moves for broker in move.before if broker not in alive}
+            others = f.first.of_others(names) if mode == "take" else ()
+            room = f.first.disks.room
+            ordered = in_room(moves, room)
+            assert not isinstance(ordered, Refused), "a finding blocks"
+            record = Originals(ordered, tuple(sorted(gone)), others, tight=tight(moves, room))
+            return Done(findings, record.encode())
         if f.record is None or f.now is None:
             return Done()  # killed before the record: nothing was sent
         if f.now.missing is not None:
@@ -58,7 +86,7 @@ class OriginalsStep(Step[OriginalsFacts]):
             return Waiting("an answer of Kafka about partitions", str(f.now.missing), limit, poll_s=1.0)
         if self._election(f).todo:
             return Ready((LEADERS,))
-        return Done((_as_before(f.record, f.now),))
+        return Done((_as_before(f.record, f.now, f.disks),))
 
     def _election(self, f: OriginalsFacts) -> Election:
         assert f.record is not None
@@ -81,7 +109,30 @@ class OriginalsStep(Step[OriginalsFacts]):
         return Forecast(self.observe(c, look), ())
 
 
-def _as_before(record: Originals, now: Cluster) -> Finding:
+def _until_over(c: Context, first: FirstLook, flights: Flights) -> Waiting:
+    """Nothing is changed before another hand's moves have ended."""
+    sizes = first.disks.sizes
+    copied = {
+        (name, broker): sizes[broker, name]
+        for name, flight in flights.items()
+        for broker in flight.adding
+        if (broker, name) in sizes
+    }
+    told = [
+        f"{name[0]}-{name[1]} on {broker}: {gib(size)} of {gib(first.sizes.get(name, 0))}"
+        for (name, broker), size in copied.items()
+    ]
+    return Waiting(
+        "the end of another hand's reassignments",
+        f"{len(flights):,} in flight; {few(told)}" if told else f"{len(flights):,} in flight",
+        math.inf,
+        poll_s=2.0,
+        mark=(tuple(sorted(flights)), tuple(sorted(copied.items()))),
+        stalled_s=section(c.inventory).stalled_s,
+    )
+
+
+def _as_before(record: Originals, now: Cluster, disks: Disks) -> Finding:
     """Whether the partitions are as they were, and which are not; these are of other hands."""
     partitions = now.partitions
     odd = []
@@ -93,12 +144,20 @@ def _as_before(record: Originals, now: Cluster) -> Finding:
             odd.append(f"{move.target}: {list(state.replicas)} (before the run: {list(move.before)})")
         elif move.preferred and state.leader != move.before[0]:
             odd.append(f"{move.target}: led by {state.leader} (before the run: {move.before[0]})")
+        else:
+            odd += [
+                f"{move.target} on {broker}: {disks.stand(broker, move.name, path).value}, not {path}"
+                for broker, path in move.paths(Way.BACK).items()
+                if disks.stand(broker, move.name, path) is not Stand.DONE
+            ]
     return claim(
         "reassign.back",
-        "every partition has its set and its leader from before the run",
+        "every partition has its set, its leader and its directories from before the run",
         not odd,
-        seen=f"{len(odd):,} have not: {few(odd)}" if odd else f"{len(record.moves):,} partitions",
+        seen=f"{len(odd):,} of {len(record.moves):,} partitions differ: {few(odd)}"
+        if odd
+        else f"{len(record.moves):,} partitions",
         needed="the sets from before the run, apart from what other hands changed",
-        moves=("see who changed these",),
+        moves=("see who changed these", f"give them the sets of {NAME} in the run's directory"),
         severity=Severity.WARN,
     )

@@ -6,15 +6,26 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from zkmigrate.model.fact import Absent, Seen, Unknown
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
-from zkmigrate.model.look import InFlight, PartitionState
+from zkmigrate.model.look import InFlight, PartitionState, TopicSetting
 from zkmigrate.model.step import Context, Way
-from zkmigrate.placement.cluster import Name
-from zkmigrate.reassign.facts import Cluster, FirstLook, Move, section, wanted
-from zkmigrate.reassign.section import Reassign
+from zkmigrate.placement.cluster import Broker, Name
+from zkmigrate.placement.cluster import Cluster as Placed
+from zkmigrate.placement.log_dirs import nameable
+from zkmigrate.placement.order import in_order
+from zkmigrate.placement.plan import Refused
+from zkmigrate.reassign.facts import Cluster, Disks, FirstLook, Move, section, unmade, wanted
+from zkmigrate.reassign.section import Pace
 
 AGAIN = "resume"
+COPYING = (
+    "num.replica.fetchers",
+    "replica.fetch.max.bytes",
+    "replica.fetch.response.max.bytes",
+    "replica.lag.time.max.ms",
+)
+"""Settings of brokers that bound a copy, and when a replica leaves the ISR."""
 GIB = 1 << 30
 
 
@@ -36,14 +47,14 @@ def ends(move: Move, way: Way) -> tuple[int, tuple[int, ...]]:
 
 
 def load(moves: Iterable[Move], way: Way) -> Load:
-    """The load of moves in flight."""
+    """The load of moves in flight. A copy inside a broker comes to it as well."""
     flying = tuple(moves)
-    to = Counter(broker for move in flying for broker in ends(move, way)[1])
+    to = Counter(broker for move in flying for broker in (*ends(move, way)[1], *move.inside))
     of = Counter(ends(move, way)[0] for move in flying if ends(move, way)[1])
     return Load(len(flying), to, of)
 
 
-def next_moves(wanted: Reassign, flying: Iterable[Move], todo: Iterable[Move], way: Way) -> tuple[Move, ...]:
+def next_moves(wanted: Pace, flying: Iterable[Move], todo: Iterable[Move], way: Way) -> tuple[Move, ...]:
     """The moves that may start now, in order, within all caps. One that must wait for a broker lets those
     behind it pass."""
     now = load(flying, way)
@@ -53,29 +64,72 @@ def next_moves(wanted: Reassign, flying: Iterable[Move], todo: Iterable[Move], w
         if total >= wanted.in_flight:
             break
         sender, receivers = ends(move, way)
-        full = any(to[broker] >= wanted.per_broker for broker in receivers)
+        written = (*receivers, *move.inside)
+        full = any(to[broker] >= wanted.per_broker for broker in written)
         if full or (receivers and of[sender] >= wanted.per_broker):
             continue
         total += 1
-        to.update(receivers)
+        to.update(written)
         of.update((sender,) if receivers else ())
         chosen.append(move)
     return tuple(chosen)
 
 
-def copied(moves: Iterable[Move]) -> dict[int, tuple[int, int]]:
+def fitting(moves: Iterable[Move], way: Way, room: Mapping[int, int]) -> tuple[Move, ...]:
+    """The moves that have room, in their order. room: free bytes of the brokers that are short of it, less
+    what copies in flight will still take. One that waits keeps those behind it off its brokers."""
+    left, chosen = dict(room), []
+    for move in moves:
+        scarce = [broker for broker in ends(move, way)[1] if broker in left]
+        fits = all(left[broker] >= move.size for broker in scarce)
+        if fits:
+            chosen.append(move)
+        for broker in scarce:
+            left[broker] = left[broker] - move.size if fits else -1
+    return tuple(chosen)
+
+
+def tight(moves: Iterable[Move], room: Mapping[int, int]) -> tuple[int, ...]:
+    """The brokers without room for all their new replicas at once, of those that tell their room."""
+    gets: Counter[int] = Counter()
+    for move in moves:
+        gets.update(dict.fromkeys(move.added, move.size))
+    return tuple(broker for broker, count in sorted(gets.items()) if count > room.get(broker, count))
+
+
+def in_room(moves: Sequence[Move], room: Mapping[int, int]) -> tuple[Move, ...] | Refused:
+    """The moves in an order in which each broker has room, while old copies go as moves end. A broker that
+    does not tell its room limits nothing."""
+    brokers = {broker for move in moves for broker in (*move.before, *move.after)}
+    endless = sum(move.bytes for move in moves)
+    cluster = Placed.of((Broker(id, "", room.get(id, endless)) for id in brokers), ())
+    ordered = in_order(cluster, moves)
+    if isinstance(ordered, Refused):
+        return ordered
+    by_name = {move.name: move for move in moves}
+    return tuple(by_name[move.name] for move in ordered)
+
+
+def copied(moves: Iterable[Move], way: Way = Way.FORWARD) -> dict[int, tuple[int, int]]:
     """Bytes that each broker receives, and that it sends, in the order of the ids."""
     received: Counter[int] = Counter()
     sent: Counter[int] = Counter()
     for move in moves:
-        sent[move.leader] += move.bytes
-        received.update(dict.fromkeys(move.added, move.size))
+        sender, receivers = ends(move, way)
+        sent[sender] += move.size * len(receivers)
+        received.update(dict.fromkeys(receivers, move.size))
     return {broker: (received[broker], sent[broker]) for broker in sorted({*received, *sent})}
 
 
-def seconds(moves: Iterable[Move], bytes_s: int) -> float:
-    """How long the moves take at least: the busiest broker sends or receives all of its bytes at its rate."""
-    return max((max(both) for both in copied(moves).values()), default=0) / bytes_s
+def seconds(moves: Iterable[Move], bytes_s: int, way: Way = Way.FORWARD) -> float:
+    """How long the moves take at least: the busiest broker sends, receives, or copies from directory to
+    directory, all of its bytes at its rate."""
+    some = tuple(moves)
+    inside: Counter[int] = Counter()
+    for move in some:
+        inside.update(dict.fromkeys(move.inside, move.size))
+    busiest = max((max(both) for both in copied(some, way).values()), default=0)
+    return max(busiest, *inside.values(), 0) / bytes_s
 
 
 def gib(count: int) -> str:
@@ -86,10 +140,10 @@ def gib(count: int) -> str:
 def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
     """The findings before the first change."""
     if isinstance(f.cluster.in_flight, Absent):
-        return (_too_old(),)
+        return (too_old(),)
     missing = f.cluster.unheard
     if missing is not None or not isinstance(f.cluster.seen, Seen):
-        return (_unheard(missing),)
+        return (unheard(missing),)
     seen = f.cluster.seen.value
     id = c.inventory.kafka.cluster_id
     same = claim(
@@ -100,16 +154,19 @@ def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
         needed=id,
         moves=("check which cluster has the addresses under kafka.brokers",),
     )
-    moves = f.moves(wanted(c.inventory).sets)
+    mode, names = wanted(c.inventory).reassign.others, wanted(c.inventory).sets
+    flown = f.awaited(mode, names)  # what is in flight now is checked again once it has ended
+    moves = tuple(move for move in unmade(c, f) if move.name not in flown)
     return (
         same,
         _known(c, f.cluster),
         _alive(moves, seen.brokers),
-        foreign(f.cluster.flights),
-        *_in_sync(moves, f.cluster.partitions),
-        _stale(c, f.cluster),
-        _room(moves, f.room),
-        *_remarks(c, f, moves),
+        _others(f.cluster.flights, mode),
+        *in_sync(moves, f.cluster.partitions),
+        _stale(c, f.cluster, flown),
+        _room(moves, f.disks.room),
+        *_log_dirs(moves, f.disks),
+        *_remarks(c, f, unmade(c, f)),
     )
 
 
@@ -119,7 +176,7 @@ def _known(c: Context, found: Cluster) -> Finding:
     gone = [f"{topic}-{n}" for topic, n in sets if (topic, n) not in found.partitions and topic not in dark]
     seen = f"{len(sets):,} partitions"
     if gone or dark:
-        seen = "; ".join((*([f"none of these: {few(gone)}"] if gone else ()), *map(str, dark.values())))
+        seen = "; ".join((*([f"missing: {few(gone)}"] if gone else ()), *map(str, dark.values())))
     return claim(
         "reassign.partitions",
         "every partition of the plan exists and can be described",
@@ -142,21 +199,42 @@ def _alive(moves: Sequence[Move], brokers: Collection[int]) -> Finding:
     )
 
 
+def _flying(flights: Mapping[Name, InFlight]) -> tuple[str, ...]:
+    return tuple(f"{t}-{n} to {','.join(map(str, flight.target))}" for (t, n), flight in flights.items())
+
+
 def foreign(flights: Mapping[Name, InFlight]) -> Finding:
     """Whether nobody else reassigns."""
-    named = (f"{t}-{n} to {','.join(map(str, flight.target))}" for (t, n), flight in flights.items())
     return claim(
         "reassign.foreign",
         "no other reassignment is in flight",
         not flights,
-        seen=f"{len(flights):,} in flight: {few(named)}" if flights else "none",
+        seen=f"{len(flights):,} in flight: {few(_flying(flights))}" if flights else "none",
         needed="none: Kafka silently replaces the target of a partition in flight",
-        moves=("let it end, then resume", "cancel it with the tool that began it"),
+        moves=("let it end, then resume", "cancel it with the tool that began it", "set reassign.others"),
     )
 
 
-def _in_sync(moves: Sequence[Move], partitions: Mapping[Name, PartitionState]) -> tuple[Finding, ...]:
-    """A replica that the plan drops need not be in sync: that may be why the plan drops it."""
+def _others(flights: Mapping[Name, InFlight], mode: str) -> Finding:
+    """What the run does about reassignments of another hand."""
+    if mode == "refuse" or not flights:
+        return foreign(flights)
+    then = {
+        "wait": "the run waits for their end before its first change",
+        "take": "the run throttles them, tells their progress, and waits for those on partitions of the plan",
+    }
+    return claim(
+        "reassign.others",
+        "what another hand moves is left to it",
+        True,
+        seen=f"{few(_flying(flights))}; {then[mode]}",
+        severity=Severity.INFO,
+    )
+
+
+def in_sync(moves: Sequence[Move], partitions: Mapping[Name, PartitionState]) -> tuple[Finding, ...]:
+    """Whether partitions that move have a leader, and what stays is in sync. A replica that the plan drops
+    need not be in sync: that may be why the plan drops it."""
     states = [(move, partitions[move.name]) for move in moves]
     offline = [move.target for move, state in states if state.leader < 0]
     behind = [
@@ -177,20 +255,22 @@ def _in_sync(moves: Sequence[Move], partitions: Mapping[Name, PartitionState]) -
             "reassign.in-sync",
             "every replica that stays is in sync",
             not behind,
-            seen=f"{len(behind):,} partitions are under-replicated: {few(behind)}" if behind else "all are",
+            seen=f"under-replicated: {len(behind):,}: {few(behind)}" if behind else "all are",
             needed="the ISR without gaps, apart from the replicas that the plan drops",
             moves=("wait until they are in sync, then resume", "find out why they are behind"),
         ),
     )
 
 
-def _stale(c: Context, found: Cluster) -> Finding:
-    """Whether the sets on which the plan rests are still there; a partition with its new set is done."""
+def _stale(c: Context, found: Cluster, flown: Collection[Name]) -> Finding:
+    """Whether the sets on which the plan rests are still there; a partition with its new set is done. flown:
+    partitions that are in flight."""
     inventory = wanted(c.inventory)
     odd = [
         f"{topic}-{number} has {','.join(map(str, state.replicas))}, not {','.join(map(str, rests))}"
         for (topic, number), rests in inventory.back.items()
         if (state := found.partitions.get((topic, number))) is not None
+        and (topic, number) not in flown
         and state.replicas not in (rests, inventory.sets.get((topic, number)))
     ]
     told = "the sets are as they were" if inventory.back else "unknown: reassign.back names no file"
@@ -205,25 +285,54 @@ def _stale(c: Context, found: Cluster) -> Finding:
 
 
 def _room(moves: Sequence[Move], room: Mapping[int, int]) -> Finding:
-    """The run does not wait for old copies to go, so all new ones must have room beside them."""
-    gets: Counter[int] = Counter()
-    for move in moves:
-        gets.update(dict.fromkeys(move.added, move.size))
-    full = [
-        f"broker {broker} gets {gib(count)} and has {gib(room[broker])} free"
-        for broker, count in sorted(gets.items())
-        if broker in room and count > room[broker]
-    ]
-    silent = sorted(set(gets) - set(room))
-    seen = f"not told by brokers {few(map(str, silent))}" if silent else "it has"
+    """A new replica needs its room beside the old one. Moves to a broker without room for all of its new
+    replicas wait until moves before them have ended."""
+    ordered = in_room(moves, room)
+    full = [reason.text for reason in ordered.reasons] if isinstance(ordered, Refused) else []
+    silent = sorted({broker for move in moves for broker in move.added} - set(room))
+    short = tight(moves, room)
+    seen = f"not told by broker{'s' * (len(silent) > 1)} {few(map(str, silent))}" if silent else "at once"
+    if short:
+        told = few(map(str, short))
+        seen = f"one after the other; moves to brokers {told} wait until old copies are gone"
+        seen += f"; not told by brokers {few(map(str, silent))}" if silent else ""
     return claim(
         "reassign.room",
-        "every broker has room for all its new replicas at once",
+        "every broker has room for its new replicas",
         False if full else None if silent else True,
         seen=few(full) if full else seen,
         needed="free bytes on the log directories, which brokers tell from Kafka 3.3 on",
-        moves=("make the plan in parts", "look at the disks by df"),
+        moves=("free room on these brokers", "make another plan", "look at the disks by df"),
         severity=Severity.BLOCK if full else Severity.WARN,
+    )
+
+
+def _log_dirs(moves: Sequence[Move], disks: Disks) -> tuple[Finding, ...]:
+    """Whether each directory that the plan names can take its replica; nothing where it names none."""
+    named = [(move, broker, path) for move in moves for broker, path in move.paths(Way.FORWARD).items()]
+    silent, wrong = [], []
+    for move, broker, path in named:
+        at, where = (broker, move.name), f"{move.target} on {broker}"
+        if not disks.paths.get(broker) or (broker in move.before and at not in disks.places):
+            silent.append(where)
+        elif path not in disks.paths[broker]:
+            wrong.append(f"broker {broker} has no {path}, only {', '.join(sorted(disks.paths[broker]))}")
+        elif not nameable(move.name):
+            wrong.append(f"{where}: Kafka moves no log of so long a name")
+        elif at in disks.futures:
+            wrong.append(f"{where} is moving to {disks.futures[at][0]} already")
+    if not named:
+        return ()
+    seen = few(dict.fromkeys(wrong)) if wrong else f"not told: {few(silent)}" if silent else "they can"
+    return (
+        claim(
+            "reassign.log-dirs",
+            "the log directories of the plan can take their replicas",
+            False if wrong else None if silent else True,
+            seen=seen,
+            needed="directories that their brokers tell, and no other move into one",
+            moves=("make the plan again", "plan with --log-dirs kafka", "see why the broker tells none"),
+        ),
     )
 
 
@@ -234,6 +343,8 @@ def _remarks(c: Context, f: FirstLook, moves: Sequence[Move]) -> tuple[Finding, 
     takes = seconds(moves, how.throttle_bytes_s)
     seen = f"{gib(whole)} for {len(moves):,} partitions, {takes:,.0f} s or more"
     seen += f" at {how.throttle_bytes_s:,} bytes/s"
+    if inside := sum(move.size * len(move.inside) for move in moves):
+        seen += f"; and {gib(inside)} between directories of brokers"
     if unsized:
         seen += f"; without {len(unsized):,} of unknown size: {few(unsized)}"
     done = len(wanted(c.inventory).sets) - len(moves)
@@ -255,10 +366,35 @@ def _remarks(c: Context, f: FirstLook, moves: Sequence[Move]) -> tuple[Finding, 
             else "none",
             severity=Severity.INFO,
         ),
+        _copying(f.copying),
     )
 
 
-def _too_old() -> Finding:
+def _copying(found: Mapping[str, Mapping[int, Reading[TopicSetting]]]) -> Finding:
+    """Each setting once for all brokers that have the same value."""
+    told, silent = [], set()
+    for key, of_brokers in found.items():
+        alike: dict[tuple[str, bool], list[int]] = {}
+        for broker, setting in of_brokers.items():
+            if isinstance(setting, Seen) and (value := setting.value.value) is not None:
+                alike.setdefault((value, setting.value.read_only), []).append(broker)
+            else:
+                silent.add(broker)
+        for (value, read_only), brokers in alike.items():
+            where = f" on {', '.join(map(str, brokers))}" if len(alike) > 1 else ""
+            told.append(f"{key} {value}{where}{'' if read_only else ' (can be changed while they run)'}")
+    told += [f"not told by brokers {', '.join(map(str, sorted(silent)))}"] if silent else []
+    return claim(
+        "reassign.copying",
+        "settings of the brokers that bound a copy",
+        True,
+        seen="; ".join(told) or "no partition moves",
+        severity=Severity.INFO,
+    )
+
+
+def too_old() -> Finding:
+    """The refusal of brokers that list no reassignments."""
     return claim(
         "reassign.release",
         "the brokers can list reassignments",
@@ -269,7 +405,8 @@ def _too_old() -> Finding:
     )
 
 
-def _unheard(reading: object) -> Finding:
+def unheard(reading: object) -> Finding:
+    """The finding where no broker tells what is needed."""
     return claim(
         "reassign.answer",
         "the brokers tell their partitions and reassignments",
@@ -290,7 +427,7 @@ def lost() -> Finding:
         needed="the journal of this run",
         moves=(
             "put the file of the journal back from a copy, then resume",
-            "move back by the file of the way back, as a plan of another run",
+            "move back by way-back.json of the run's directory, as a plan of another run",
         ),
     )
 
@@ -310,6 +447,9 @@ MEANINGS = meanings(
     reassign.foreign: Another reassignment is in flight. Cause: Another person or tool moves partitions. To
     do: Let it end, or cancel it with the tool that began it. Then resume.
 
+    reassign.others: What the run does about reassignments of another hand. Cause: A remark; it stops
+    nothing. To do: Nothing; reassign.others in migration.yml says what the run does.
+
     reassign.leaders: A partition of the plan has no leader. Cause: Its brokers are down. To do: Start
     them, then resume.
 
@@ -320,7 +460,10 @@ MEANINGS = meanings(
     it since. To do: Make the plan again.
 
     reassign.room: A broker has no room for its new replicas, or does not tell. Cause: The disk is full, or
-    Kafka is older than 3.3. To do: Make the plan in parts, or look at the disks by df.
+    Kafka is older than 3.3. To do: Free room, make another plan, or look at the disks by df.
+
+    reassign.log-dirs: A log directory of the plan cannot take its replica, or its broker does not tell.
+    Cause: The broker has no such directory, or moves the replica already. To do: Make the plan again.
 
     reassign.bytes: How much the moves copy, and how long that takes at the throttle. Cause: A remark; it
     stops nothing. To do: Nothing.
@@ -331,6 +474,10 @@ MEANINGS = meanings(
     reassign.throttles-found: Throttle settings that were there before the run. Cause: Another tool, or a
     person, set them. To do: Nothing; the run gives them back.
 
+    reassign.copying: How fast brokers copy, and when a replica leaves the ISR. A fetch that has begun
+    passes a throttle whole: below its bytes / 11 s a throttle does not slow down further. Cause: A remark;
+    it stops nothing. To do: Nothing, or raise num.replica.fetchers where copies are slower than the throttle.
+
     reassign.release: The brokers are older than Kafka 2.4. Cause: They know no AlterPartitionReassignments
     request. To do: Update Kafka.
 
@@ -338,6 +485,6 @@ MEANINGS = meanings(
     client. To do: See why, then resume.
 
     reassign.original: The journal does not tell the sets from before the run. Cause: Lines of the journal
-    are lost. To do: Put the journal back from a copy. Or move back by the plan's file of the way back.
+    are lost. To do: Put the journal back from a copy. Or move back by way-back.json of the run's directory.
     """
 )

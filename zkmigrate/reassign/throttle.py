@@ -7,17 +7,21 @@ Kafka throttles only replicas that are not in sync.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import ClassVar, TypeAlias
 
+from zkmigrate.errors import HostError
 from zkmigrate.model.change import KAFKA, AlterBrokerConfig, Changes
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look, TopicSetting
-from zkmigrate.model.step import Context, Way
+from zkmigrate.model.step import Context, Ready, Verdict, Waiting, Way
 from zkmigrate.model.step_record import Recorded, known
-from zkmigrate.reassign.facts import Move
-from zkmigrate.reassign.section import Reassign
+from zkmigrate.reassign.facts import Move, section, stragglers
+from zkmigrate.reassign.rate_control import Control, Copying, listen
+from zkmigrate.reassign.section import Pace
 from zkmigrate.throttle.kafka_settings import with_entries, without_entries, without_rate
 from zkmigrate.throttle.values import Overrides, Rate, Role
 
@@ -26,6 +30,8 @@ LEADER_LIST, FOLLOWER_LIST = (
     "leader.replication.throttled.replicas",
     "follower.replication.throttled.replicas",
 )
+INSIDE_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+"""What a broker copies from directory to directory; it needs no list."""
 RATES, LISTS = (LEADER_RATE, FOLLOWER_RATE), (LEADER_LIST, FOLLOWER_LIST)
 ROLES = {LEADER_RATE: Role.LEADER, FOLLOWER_RATE: Role.FOLLOWER}
 Values: TypeAlias = Mapping[str, Mapping[str, str | None]]
@@ -34,33 +40,43 @@ Seens: TypeAlias = Mapping[str, Mapping[str, Reading[TopicSetting]]]
 """The same as they were read."""
 
 
-def fixed(wanted: Reassign, brokers: Collection[int]) -> Mapping[int, Rate]:
+def fixed(wanted: Pace, brokers: Collection[int]) -> Mapping[int, Rate]:
     """The inventory's rate for every broker and role."""
     return {broker: Rate(wanted.throttle_bytes_s, wanted.throttle_bytes_s) for broker in brokers}
 
 
 @dataclass(frozen=True)
 class Throttles(Recorded):
-    """found: what the run found before its first change. rates: what it sets, by broker id."""
+    """found: what the run found before its first change. rates: what it sets, by broker id. inside: the
+    rate that it sets for copies between directories of a broker, by broker id."""
 
     step: ClassVar[str] = "throttle"
 
     found: Values
     rates: Mapping[int, Rate]
+    inside: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class SentRates(Recorded):
-    """Every rate that the moves may have set since, by broker id. Recorded before the rate is sent."""
+    """Every rate that the moves may have set since, by broker id, or on any broker where it is one of
+    ``steps``: those that follow the load. Recorded before the rate is sent."""
 
     step: ClassVar[str] = "replicas"
 
     rates: Mapping[int, tuple[Rate, ...]]
+    steps: tuple[int, ...] = ()
 
-    def with_rates(self, rates: Mapping[int, Rate]) -> SentRates:
+    def with_rates(self, rates: Mapping[int, Rate], steps: Collection[int] = ()) -> SentRates:
         """The record before these are sent."""
         more = {id: tuple(dict.fromkeys((*self.rates.get(id, ()), rate))) for id, rate in rates.items()}
-        return SentRates({**self.rates, **more})
+        return SentRates({**self.rates, **more}, tuple(sorted({*self.steps, *steps})))
+
+
+def throttles(c: Context) -> Throttles | None:
+    """The record of this run, with the lists of the topics whose moves it added; None before its step."""
+    record, added = known(Throttles, c), stragglers(c).found
+    return record if record is None or not added else replace(record, found={**added, **record.found})
 
 
 def sent_rates(c: Context) -> SentRates:
@@ -83,11 +99,19 @@ def involved(moves: Iterable[Move]) -> tuple[int, ...]:
     return tuple(sorted({broker for move in moves if move.copies for broker in (*move.before, *move.after)}))
 
 
-def read(look: Look, brokers: Collection[int], topics: Collection[str]) -> Reading[Seens]:
-    """The throttle settings of these brokers and topics."""
+def choosing(moves: Iterable[Move]) -> tuple[int, ...]:
+    """The brokers where a directory is named for a replica, in either direction, in order."""
+    return tuple(sorted({broker for move in moves for way in Way for broker in move.paths(way)}))
+
+
+def read(
+    look: Look, brokers: Collection[int], topics: Collection[str], inside: Collection[int] = ()
+) -> Reading[Seens]:
+    """The throttle settings of these brokers and topics. inside: brokers that tell the rate between their
+    directories too."""
     found: dict[str, dict[str, Reading[TopicSetting]]] = {}
-    for key in RATES if brokers else ():
-        of_brokers = look.broker_settings(KAFKA, key, tuple(brokers))
+    for key, asked in (*((key, brokers) for key in RATES), (INSIDE_RATE, inside)):
+        of_brokers = look.broker_settings(KAFKA, key, tuple(asked)) if asked else Seen({})
         if not isinstance(of_brokers, Seen):
             return of_brokers
         for id, setting in of_brokers.value.items():
@@ -146,25 +170,38 @@ def _entries(moves: Iterable[Move], receive: Callable[[Move], Iterable[int]]) ->
 
 @dataclass(frozen=True)
 class Limits:
-    """The throttle of one run. found: before it. rates: what it sets. sent: what the moves set since.
-    entries: what it adds to the lists in one direction. every: what it may have added, in both."""
+    """The throttle of one run. found: before it. rates, inside: what it sets. sent, steps: what the moves set
+    since. moves, others: of this run and of another hand; the latter go forward only."""
 
     found: Values
     rates: Mapping[int, Rate]
+    inside: Mapping[int, int]
     sent: Mapping[int, tuple[Rate, ...]]
-    entries: Entries
-    every: Entries
+    steps: tuple[int, ...]
+    moves: Sequence[Move]
+    way: Way
+    others: Sequence[Move] = ()
 
     @staticmethod
-    def of(record: Throttles, sent: SentRates, moves: Iterable[Move], way: Way) -> Limits:
-        """The leaders' list names every replica that may send. The followers' names those that receive in
-        this direction alone: Kafka would also hold up a follower in sync that is a record behind, and with it
-        every producer that waits for all."""
-        moves = tuple(moves)
-        forward = _entries(moves, lambda move: move.added)
-        back = _entries(moves, lambda move: move.dropped)
-        every = _entries(moves, lambda move: (*move.added, *move.dropped))
-        return Limits(record.found, record.rates, sent.rates, forward if way is Way.FORWARD else back, every)
+    def of(
+        record: Throttles, sent: SentRates, moves: Sequence[Move], way: Way, others: Sequence[Move] = ()
+    ) -> Limits:
+        return Limits(record.found, record.rates, record.inside, sent.rates, sent.steps, moves, way, others)
+
+    @cached_property
+    def entries(self) -> Entries:
+        """What it adds to the lists in one direction. The leaders' list names every replica that may send.
+        The followers' names those that receive in this direction alone: Kafka would also hold up a follower
+        in sync that is a record behind, and with it every producer that waits for all."""
+        taken = frozenset(self.others)
+        back = self.way is Way.BACK
+        moves = (*self.moves, *self.others)
+        return _entries(moves, lambda move: move.dropped if back and move not in taken else move.added)
+
+    @cached_property
+    def every(self) -> Entries:
+        """What it may have added, in both."""
+        return _entries((*self.moves, *self.others), lambda move: (*move.added, *move.dropped))
 
     def on(self, target: str, key: str, now: str | None) -> str | None:
         """The value with the throttle. now: the present value. A list is read, merged and set whole."""
@@ -182,11 +219,17 @@ class Limits:
     def ours(self, target: str, key: str) -> tuple[str, ...]:
         """Every value that the run may have given a rate, the first one first."""
         id = int(target.removeprefix(of_broker(0)[:-1]))
-        return tuple(str(rate.of(ROLES[key])) for rate in (self.rates[id], *self.sent.get(id, ())))
+        if key == INSIDE_RATE:
+            return (str(self.inside[id]),)
+        own = (rate.of(ROLES[key]) for rate in (self.rates[id], *self.sent.get(id, ())))
+        return tuple(map(str, (*own, *self.steps)))
 
 
-def wanted_rates(record: Throttles, overrides: Overrides) -> Mapping[int, Rate]:
-    """The rate of each broker: an operator's, else the one that the throttle began with."""
+def wanted_rates(record: Throttles, overrides: Overrides, control: Control | None) -> Mapping[int, Rate]:
+    """The rate of each broker: an operator's, else the one that follows the load, else the one that the
+    throttle began with."""
+    if control is not None:
+        return {id: control.rate(id, overrides) or rate for id, rate in record.rates.items()}
     told = {id: overrides.of(id) for id in record.rates}
     return {id: rate if (wish := told[id]) is None else Rate(wish, wish) for id, rate in record.rates.items()}
 
@@ -194,22 +237,53 @@ def wanted_rates(record: Throttles, overrides: Overrides) -> Mapping[int, Rate]:
 @dataclass(frozen=True)
 class RatesInForce:
     """The rates while partitions move. wanted: by broker id. seen: what brokers tell, of those that are
-    alive. unchanged: every broker was seen to have the wanted ones, and none was asked again."""
+    alive. unchanged: every broker was seen to have the wanted ones, and none was asked again. control: what
+    makes the rates follow the load; None where they do not."""
 
     limits: Limits
     sent: SentRates
     wanted: Mapping[int, Rate]
     seen: Reading[Seens]
     unchanged: bool
+    control: Control | None = None
+
+    @property
+    def withheld(self) -> tuple[str, ...]:
+        """Why no move is submitted; empty where moves are."""
+        return () if self.control is None else self.control.withheld
+
+    @property
+    def listening(self) -> str:
+        """What the last tick saw and did, for the progress; empty without one."""
+        return "" if self.control is None else self.control.words
+
+    @property
+    def found(self) -> tuple[Finding, ...]:
+        """What following the load came to."""
+        return () if self.control is None else (self.control.found(),)
+
+    def recorded(self, rates: Mapping[int, Rate]) -> SentRates:
+        """The record before these rates are sent; one that is a step is recorded with the steps."""
+        steps = () if self.control is None else self.control.settings.steps
+        limits = replace(self.limits, steps=tuple({*self.limits.steps, *steps}))
+        new = {
+            id: rate
+            for id, rate in rates.items()
+            if any(str(rate.of(role)) not in limits.ours(of_broker(id), key) for key, role in ROLES.items())
+        }
+        return self.sent.with_rates(new, steps)
+
+    @cached_property
+    def _now(self) -> Values:
+        return values(self.seen.value) if isinstance(self.seen, Seen) else {}
 
     @property
     def settled(self) -> bool:
         """Whether every broker told its rates and has the wanted ones, or those of another hand."""
-        told = values(self.seen.value).values() if isinstance(self.seen, Seen) else ()
-        whole = sum(len(own) == len(RATES) for own in told)
+        whole = sum(len(own) == len(RATES) for own in self._now.values())
         return self.unchanged or (whole == len(self.wanted) and not self.differ)
 
-    @property
+    @cached_property
     def differ(self) -> tuple[int, ...]:
         """The brokers with a rate of this run that is not the wanted one."""
         return tuple(id for id in self.wanted if self.changes(id))
@@ -217,10 +291,9 @@ class RatesInForce:
     @property
     def of_others(self) -> tuple[str, ...]:
         """The rates that another hand has set, in words. They stay."""
-        now = values(self.seen.value) if isinstance(self.seen, Seen) else {}
         return tuple(
             f"{target}: {key} is {'unset' if own is None else own} by another hand, and stays"
-            for target, settings in now.items()
+            for target, settings in self._now.items()
             for key, own in settings.items()
             if own not in self.limits.ours(target, key) and own != self._wanted(target, key)
         )
@@ -228,7 +301,7 @@ class RatesInForce:
     def changes(self, id: int) -> Changes:
         """What gives a broker its wanted rates. A rate of another hand stays."""
         target = of_broker(id)
-        now = values(self.seen.value).get(target, {}) if isinstance(self.seen, Seen) else {}
+        now = self._now.get(target, {})
         return tuple(
             AlterBrokerConfig(KAFKA, id, key, self._wanted(target, key), own)
             for key, own in now.items()
@@ -239,16 +312,45 @@ class RatesInForce:
         return str(self.wanted[int(target.removeprefix(of_broker(0)[:-1]))].of(ROLES[key]))
 
 
-def rates_in_force(
-    c: Context, look: Look, moves: Iterable[Move], alive: Collection[int], settled: object
-) -> RatesInForce | None:
-    """Look at the rates of the moves; None where the run has set no throttle. alive: the brokers to ask.
-    settled: the wanted rates that every broker was seen to have; the same ones are not looked at again."""
-    record, sent = known(Throttles, c), sent_rates(c)
+def rates_in_force(c: Context, look: Look, copying: Copying) -> RatesInForce | None:
+    """Look at the rates of the moves, and at the load where they follow it and that is due; None where the
+    run has set no throttle. Wanted rates that every broker was seen to have are not looked at again."""
+    record, sent = throttles(c), sent_rates(c)
     if record is None:
         return None
-    wanted = wanted_rates(record, c.overrides)
-    unchanged = settled == wanted
+    limits, alive = Limits.of(record, sent, copying.every, c.way), copying.found.alive
+    control: Control | None = c.kept.get("control")
+    adapt = section(c.inventory).adapt
+    if adapt is not None:
+        shown = {} if control is not None else _shown(look, limits, alive)
+        control = listen(c, look, adapt, shown, copying, control)
+    wanted = wanted_rates(record, c.overrides, control)
+    unchanged = c.kept.get("settled") == wanted
     asked = () if unchanged else tuple(id for id in wanted if id in alive)
-    limits = Limits.of(record, sent, moves, c.way)
-    return RatesInForce(limits, sent, wanted, read(look, asked, ()), unchanged)
+    return RatesInForce(limits, sent, wanted, read(look, asked, ()), unchanged, control)
+
+
+def keeping_control(c: Context, rates: RatesInForce | None, verdict: Verdict) -> Verdict:
+    """The verdict, with the control for the next look."""
+    if rates is None or rates.control is None or not isinstance(verdict, Ready | Waiting):
+        return verdict
+    return replace(verdict, keep={**(verdict.keep or c.kept), "control": rates.control})
+
+
+def _shown(look: Look, limits: Limits, alive: Collection[int]) -> Mapping[int, Rate]:
+    """The rates that brokers show, where the run may have set them; else those that it began with.
+    HostError where no broker tells: a run that was killed goes on from its rates."""
+    seen = read(look, tuple(id for id in limits.rates if id in alive), ())
+    if not isinstance(seen, Seen):
+        raise HostError(f"the rates in force: {seen}")
+    now = values(seen.value)
+
+    def rate(id: int, key: str) -> int:
+        own, target = now.get(of_broker(id), {}).get(key), of_broker(id)
+        return (
+            int(own)
+            if own is not None and own in limits.ours(target, key)
+            else limits.rates[id].of(ROLES[key])
+        )
+
+    return {id: Rate(rate(id, LEADER_RATE), rate(id, FOLLOWER_RATE)) for id in limits.rates}

@@ -11,27 +11,30 @@ Proof: every broker and topic has its setting when it is looked at again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from zkmigrate.model.change import KAFKA, AlterBrokerConfig, AlterTopicConfig, Applied, Changes
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
-from zkmigrate.model.look import Look
+from zkmigrate.model.look import Look, TopicSetting
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
-from zkmigrate.model.step_record import known
-from zkmigrate.reassign.facts import LOOKS, WITNESSES, Originals, originals, section
+from zkmigrate.reassign.facts import LOOKS, WITNESSES, Move, Originals, originals, section
 from zkmigrate.reassign.rules import lost
 from zkmigrate.reassign.throttle import (
-    RATES,
+    LISTS,
     Limits,
     Seens,
     Throttles,
+    Values,
+    choosing,
     fixed,
     involved,
     listed,
     read,
     sent_rates,
+    throttles,
     unread,
     values,
 )
@@ -43,12 +46,19 @@ WAVE = 100
 @dataclass(frozen=True)
 class ThrottleFacts:
     """limits: of this run; before its first change as they will be recorded. record: what is to be recorded
-    with the first change, else empty. seen: what is set now."""
+    with the first change, else empty. seen: what is set now. after: in a forecast, what is set once the step
+    is made, from where it is undone."""
 
     plan: Originals | None
     limits: Limits | None
     record: Mapping[str, object]
     seen: Reading[Seens]
+    after: Reading[Seens] | None = None
+
+    @cached_property
+    def now(self) -> Values:
+        """The values of ``seen``."""
+        return values(self.seen.value) if isinstance(self.seen, Seen) else {}
 
 
 class ThrottleStep(Step[ThrottleFacts]):
@@ -58,27 +68,45 @@ class ThrottleStep(Step[ThrottleFacts]):
     sets = Way.FORWARD
     """The direction in which the throttle is set; in the other one it is taken off."""
 
+    def __init__(
+        self,
+        *,
+        every_broker: bool = False,
+        foresee: Callable[[Context, Look], tuple[Move, ...]] | None = None,
+    ) -> None:
+        """every_broker: each gets a rate, also one that takes no part in the moves known so far. foresee:
+        what the moves will be, before they are recorded; None where that cannot be told."""
+        self.every_broker, self.foresee = every_broker, foresee
+
     def observe(self, c: Context, look: Look) -> ThrottleFacts:
-        plan = originals(c)
+        return self._observed(c, look, originals(c))
+
+    def _observed(self, c: Context, look: Look, plan: Originals | None) -> ThrottleFacts:
         if plan is None:
             return ThrottleFacts(None, None, {}, Seen({}))
-        topics = tuple(dict.fromkeys(move.topic for move in plan.moves if move.copies))
-        before = known(Throttles, c)
+        topics = tuple(dict.fromkeys(move.topic for move in plan.throttled if move.copies))
+        before = throttles(c)
         if before is None or (self.id == Throttles.step and c.way is Way.FORWARD and not c.begun):
-            alive = look.topic_partitions(KAFKA, topics[:1], WITNESSES) if topics else None
+            named = topics or tuple(dict.fromkeys(move.topic for move in plan.moves))
+            asked = named or self.every_broker
+            alive = look.topic_partitions(KAFKA, named[:1], WITNESSES) if asked else None
             if alive is not None and not isinstance(alive, Seen):
                 return ThrottleFacts(plan, None, {}, alive)
             here = alive.value.brokers if alive is not None else frozenset()
-            brokers = tuple(broker for broker in involved(plan.moves) if broker in here)
-            seen = read(look, brokers, topics)
+            some = sorted(here) if self.every_broker else involved(plan.throttled)
+            brokers = tuple(broker for broker in some if broker in here)
+            inside = tuple(broker for broker in choosing(plan.moves) if broker in here)
+            seen = read(look, brokers, topics, inside)
             if not isinstance(seen, Seen) or unread(seen.value):
                 return ThrottleFacts(plan, None, {}, seen)
-            before = Throttles(values(seen.value), fixed(section(c.inventory), brokers))
-            return ThrottleFacts(
-                plan, Limits.of(before, sent_rates(c), plan.moves, self.sets), before.encode(), seen
-            )
-        seen = read(look, tuple(before.rates), topics)
-        return ThrottleFacts(plan, Limits.of(before, sent_rates(c), plan.moves, self.sets), {}, seen)
+            how = section(c.inventory)
+            between = dict.fromkeys(inside, how.throttle_bytes_s)
+            before = Throttles(values(seen.value), fixed(how, brokers), between)
+            limits = Limits.of(before, sent_rates(c), plan.moves, self.sets, plan.others)
+            return ThrottleFacts(plan, limits, before.encode(), seen)
+        seen = read(look, tuple(before.rates), topics, tuple(before.inside))
+        limits = Limits.of(before, sent_rates(c), plan.moves, self.sets, plan.others)
+        return ThrottleFacts(plan, limits, {}, seen)
 
     def check(self, c: Context, f: ThrottleFacts) -> Verdict:
         if f.plan is None:
@@ -108,9 +136,8 @@ class ThrottleStep(Step[ThrottleFacts]):
     def _wanted(self, c: Context, f: ThrottleFacts, target: str) -> dict[str, tuple[str | None, str | None]]:
         """The settings of a target that are not as they are to be: the value now, and the wanted one."""
         assert f.limits is not None
-        assert isinstance(f.seen, Seen)
         to = f.limits.on if c.way is self.sets else f.limits.off
-        now = values(f.seen.value).get(target, {}) if target in f.limits.found else {}
+        now = f.now.get(target, {}) if target in f.limits.found else {}
         there = {key: (own, to(target, key, own)) for key, own in now.items()}
         return {key: (own, value) for key, (own, value) in there.items() if own != value}
 
@@ -120,9 +147,9 @@ class ThrottleStep(Step[ThrottleFacts]):
 
     def _changes(self, c: Context, f: ThrottleFacts, target: str) -> Changes:
         return tuple(
-            AlterBrokerConfig(KAFKA, int(target.removeprefix("broker-")), key, value, own)
-            if key in RATES
-            else AlterTopicConfig(KAFKA, target.removeprefix("topic-"), key, value, own)
+            AlterTopicConfig(KAFKA, target.removeprefix("topic-"), key, value, own)
+            if key in LISTS
+            else AlterBrokerConfig(KAFKA, int(target.removeprefix("broker-")), key, value, own)
             for key, (own, value) in self._wanted(c, f, target).items()
         )
 
@@ -130,29 +157,49 @@ class ThrottleStep(Step[ThrottleFacts]):
         return self._changes(c, f, target)
 
     def undo(self, c: Context, f: ThrottleFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return self._changes(c, f, target)
+        return self._changes(c, f if f.after is None else replace(f, seen=f.after), target)
 
     def forecast(self, c: Context, look: Look) -> Forecast[ThrottleFacts] | None:
-        return None  # the moves are known once the step before has recorded them
+        """With the settings as they will be: as they are now, or with the throttle."""
+        if self.foresee is None:
+            return None
+        facts = self._observed(c, look, Originals(self.foresee(c, look)))
+        if facts.limits is None or not isinstance(facts.seen, Seen):
+            return None
+        on = replace(facts.limits, way=Way.FORWARD)
+        throttled: Reading[Seens] = Seen(
+            {
+                target: {key: Seen(TopicSetting(on.on(target, key, own))) for key, own in settings.items()}
+                for target, settings in facts.now.items()
+            }
+        )
+        if self.sets is Way.FORWARD:
+            facts = replace(facts, after=throttled)
+        else:
+            facts = replace(facts, seen=throttled, after=facts.seen)
+        return Forecast(facts, self._differ(c, facts))
 
     def _result(self, c: Context, f: ThrottleFacts) -> Finding:
         assert f.limits is not None
         assert isinstance(f.seen, Seen)
         silent = unread(f.seen.value)
+        by_hand: tuple[str, ...] = ()
         if c.way is self.sets:
-            sentence, seen = "the brokers of the moves are throttled", f"{len(f.seen.value):,} settings hold"
+            topics = sum(target.startswith("topic-") for target in f.seen.value)
+            sentence = "the brokers of the moves are throttled"
+            seen = f"brokers: {len(f.seen.value) - topics:,}; topics: {topics:,}"
             odd: tuple[str, ...] = tuple(silent)
         else:
             sentence = "every throttle setting is as it was before the run"
-            now = values(f.seen.value)
             odd = tuple(
                 f"{target}: {key} is {'unset' if own is None else own}"
-                for target, settings in now.items()
+                for target, settings in f.now.items()
                 if target in f.limits.found
                 for key, own in settings.items()
                 if own != f.limits.found[target].get(key)
             )
             odd += tuple(f"{target}: {why}" for target, why in silent.items())
+            by_hand = _by_hand(silent, f.limits)
             kept = listed(f.limits.found)
             seen = f"found and kept: {few(kept)}" if kept else "none was found, and none is left"
         return claim(
@@ -161,9 +208,19 @@ class ThrottleStep(Step[ThrottleFacts]):
             not odd,
             seen=few(odd) if odd else seen,
             needed="the settings that the run found",
-            moves=("see who set these, and set by hand what you want",),
+            moves=(*by_hand, "see who set these, and set by hand what you want"),
             severity=Severity.WARN,
         )
+
+
+def _by_hand(silent: Collection[str], limits: Limits) -> tuple[str, ...]:
+    """What gives a broker its rates back that did not answer: no later step does."""
+    return tuple(
+        f"once {target} answers: {AlterBrokerConfig(KAFKA, int(target[7:]), key, value, None).command}"
+        for target in silent
+        for key, value in limits.found.get(target, {}).items()
+        if key not in LISTS
+    )
 
 
 MEANINGS = meanings(

@@ -16,7 +16,7 @@ from zkmigrate.engine.hold_file import Hold, HoldFile, where_held
 from zkmigrate.errors import UsageError
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Way
-from zkmigrate.runs.verb_context import VerbContext, existing_run_dir, load, print_result
+from zkmigrate.runs.verb_context import VerbContext, existing_run_dir, inventory_options, load, print_result
 
 
 def hold(context: VerbContext, run_id: str, at: str, why: str) -> int:
@@ -27,7 +27,9 @@ def hold(context: VerbContext, run_id: str, at: str, why: str) -> int:
     inventory, playbook = load(context)
     step_names.place(playbook, at)
     body = _hold(existing_run_dir(context, run_id, inventory, playbook), playbook, at, why)
-    print_result(context, body, _hold_lines(body))
+    again = f"zkmigrate release {inventory_options(context)} --run-id {body['run']}"
+    windows = any(stage.window is not None for stage in playbook.stages)
+    print_result(context, body, _hold_lines(body, again, windows=windows))
     return 0
 
 
@@ -81,7 +83,8 @@ def _release(run_dir: Path, playbook: Playbook) -> dict[str, Any]:
     }
 
 
-def _hold_lines(body: dict[str, Any]) -> list[str]:
+def _hold_lines(body: dict[str, Any], again: str, *, windows: bool) -> list[str]:
+    """again: the command that continues. windows: whether the playbook has a window."""
     out = [f"run {body['run']} holds {body['hold']['where']}"]
     if body["replaced"]:
         out.append("  your earlier hold is replaced")
@@ -90,10 +93,11 @@ def _hold_lines(body: dict[str, Any]) -> list[str]:
         out.append(f"  {at} {_named(body['next'])}")
     if body["process"]:
         out.append(f"  under way: process {body['process']['pid']} by {body['process']['by']}")
-        out.append("  a hold in the window ends at its deadlines (docs/reference/cli.md#holding-a-run)")
+        if windows:
+            out.append("  a hold in the window ends at its deadlines (docs/reference/cli.md#holding-a-run)")
     else:
         out.append("  no process on this machine works on it: kept for the next run or resume")
-    out.append(f"  continue: zkmigrate release --run-id {body['run']}")
+    out.append(f"  continue: {again}")
     return out
 
 

@@ -53,6 +53,12 @@ class JournalOpener:
         begin again with, as for ``begin``; StaleError for a run that has changed hosts.
         """
         journal = Journal.open(self.run_dir, self.wall)
+        if journal.history.run not in ("", self.run_dir.name):
+            journal.close()
+            raise JournalError(
+                f"{self.run_dir / journals.NAME} is the journal of run {journal.history.run}; needed: "
+                f"that of {self.run_dir.name}. Next: put the right one there"
+            )
         if journal.history.lost and not journal.history.rebuilt:
             journal.close()
             raise JournalError(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from zkmigrate.engine import events, planfile, runs, step_names
+from zkmigrate.engine import events, planfile, runs, step_names, until
 from zkmigrate.engine import journal as journals
 from zkmigrate.engine.clock import RealClock
 from zkmigrate.engine.events import RunEnded
@@ -71,6 +71,7 @@ class RunOptions:
 def run(context: VerbContext, options: RunOptions) -> int:
     """Begin a run, or walk forward one that has begun."""
     inventory, playbook = _load(context, options)
+    far = until.parse(playbook, options.until, time.time())
     hooks.refuse_missing(inventory.hooks)
     given_plan = planfile.read(options.plan) if options.plan is not None else None
     run_dir = runs.directory(context.runs, options.run_id) if options.run_id else None
@@ -84,7 +85,7 @@ def run(context: VerbContext, options: RunOptions) -> int:
         runs.make(run_dir)
 
     def act(walk: Walk, _console: StdConsole, _back_to: str) -> RunEnded:
-        return walk.forward(options.until, options.hold_at, options.skip, options.pause_after)
+        return walk.forward(far.name, options.hold_at, options.skip, options.pause_after, far.at)
 
     return _walk(context, options, inventory, playbook, run_dir, act, given_plan)
 
@@ -92,12 +93,13 @@ def run(context: VerbContext, options: RunOptions) -> int:
 def resume(context: VerbContext, options: RunOptions) -> int:
     """Continue a run where it stopped, in the direction it was going."""
     inventory, playbook = _load(context, options)
+    far = until.parse(playbook, options.until, time.time())
     run_dir = _run_dir(context, options, inventory, playbook)
 
     def act(walk: Walk, _console: StdConsole, back_to: str) -> RunEnded:
         if options.journal_lost == Way.BACK.value:
             return walk.back(back_to)
-        return walk.resume(options.until, options.hold_at, options.skip, options.pause_after)
+        return walk.resume(far.name, options.hold_at, options.skip, options.pause_after, far.at)
 
     return _walk(context, options, inventory, playbook, run_dir, act)
 
@@ -135,8 +137,7 @@ def _agreed(console: StdConsole, steps: Sequence[str]) -> bool:
 def _load(context: VerbContext, options: RunOptions) -> tuple[Inventory, Playbook]:
     """As ``load``; refuses unknown names before a host is asked or a directory made."""
     inventory, playbook = load(context)
-    for name in (options.until, options.to):
-        step_names.known(playbook, name)
+    step_names.known(playbook, options.to)
     step_names.phase(playbook, options.hold_at)
     step_names.skippable(playbook, options.skip)
     if not options.yes and (context.as_json or not context.interactive):
@@ -219,6 +220,7 @@ def _walk(
             copies=site.copies(clock, lock),
             holds=HoldFile(run_dir),
             overrides=ThrottleFile(run_dir).read,
+            note=samples.note,
             hooks=programs,
         )
         walk = Walk(playbook, inventory, journal, ports)

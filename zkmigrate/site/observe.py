@@ -47,6 +47,7 @@ from zkmigrate.model.look import (
     Settings,
     TopicPartitions,
     TopicSetting,
+    Volume,
     Znode,
 )
 from zkmigrate.zookeeper.clients.admin import word_refused
@@ -195,7 +196,7 @@ class Observe:
     def load_counters(self, host: str) -> Reading[str]:
         return self._command(host, *load_facts.COMMAND)
 
-    def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, volume_facts.Volume]]:
+    def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]:
         """The volume of each directory, by ``df`` of the ssh account, or by ``sudo -n df`` where that account
         may not look: brokers' directories are often closed to others."""
         if odd := [path for path in paths if not volume_facts.PLAIN.fullmatch(path)]:
@@ -254,6 +255,9 @@ class Observe:
 
     def pulses(self, within_s: float) -> Mapping[str, Pulse]:
         return self._canary.ask_all(within_s)
+
+    def produced(self) -> Mapping[str, Sequence[Pulse]]:
+        return {}
 
     def topics(self, cluster: str) -> Reading[ClusterTopics]:
         return self._ask_brokers(cluster, topic_client.names)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pkgutil import resolve_name
 
@@ -26,7 +26,7 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model import change
 from zkmigrate.model.change import Outcome
 from zkmigrate.model.fact import Reading
-from zkmigrate.model.look import KafkaView
+from zkmigrate.model.look import KafkaView, Pulse
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.sampling import Body
 from zkmigrate.model.step import Context, Records
@@ -38,9 +38,13 @@ _LOCK_CALL_S = 10.0
 
 
 class SampledObserve(Observe):
-    """A look that passes every reading of the Kafka cluster to ``note``."""
+    """A look that passes every reading of the Kafka cluster to ``note``, and hears what the canary does."""
 
     note: ClusterSampler | None = None
+    heard: Callable[[], Mapping[str, Sequence[Pulse]]] = dict
+
+    def produced(self) -> Mapping[str, Sequence[Pulse]]:
+        return self.heard()
 
     def kafka(self, witnesses: int | None = None) -> Reading[KafkaView]:
         reading = super().kafka(witnesses)
@@ -93,11 +97,13 @@ class Site:
         self._samples = samples
         sampled = playbook.sampling
         self.look.note = next((ClusterSampler(*one.heard, samples) for one in sampled if one.heard), None)
-        canaries = [
-            CanarySampler(kind, canary, playbook.noticed, samples)
+        sent = {
+            kind: canary
             for kind, plug in (one.canary for one in sampled if one.canary is not None)
             if (canary := resolve_name(plug)(self.inventory)) is not None
-        ]
+        }
+        canaries = [CanarySampler(kind, canary, playbook.noticed, samples) for kind, canary in sent.items()]
+        self.look.heard = next((canary.pulses for canary in sent.values()), dict)
         questions = [q for one in sampled for q in one.questions(self.inventory, self._sample_look)]
         sampler = Sampler((*questions, *(one.question for one in canaries)), samples)
         sampler.begin()

@@ -8,6 +8,7 @@ jump over that band, so the rate does not swing.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -119,7 +120,7 @@ class _Tick:
         if load > 1:
             share = min(max(1 / load, _MOST_CUT), _LEAST_CUT)
             cut = settings.floor if before is None else min(free, before * share)
-            return self._bounded(broker, role, cut), f"{name}: slowed down"
+            return self._step(self._bounded(broker, role, cut), before), f"{name}: slowed down"
         most = math.inf if before is None else before * settings.raise_factor
         if load > 1 / settings.raise_factor:
             most, why = before or settings.floor, f"{why}; {name}, so it does not rise"
@@ -128,17 +129,17 @@ class _Tick:
             target, why = self._ended(broker, role, target, most, why)
         rate = self._bounded(broker, role, target)
         if before is None or rate == before or abs(rate - before) >= settings.threshold * before:
-            return rate, why
+            return self._step(rate, before), why
         need = self._need(broker, role)
         if need is not None and before <= need.produced < rate:
-            return rate, why
+            return self._step(rate, before), why
         return before, f"{why}; a change below {settings.threshold:.0%} is not sent"
 
     def _ended(self, broker: int, role: Role, target: float, most: float, why: str) -> tuple[float, str]:
         """Raise a rate that ends too late or never, but not above ``most``."""
         need = self._need(broker, role)
-        if need is not None and target < min(need.ending, most):
-            target = min(need.ending, most)
+        if need is not None and target < (ending := min(self._step_above(need.ending), most)):
+            target = ending
             why = f"{why}; raised, because {amount(need.ending)} would end in time"
         now = self.previous.rates.get(broker)
         behind = self._falls_behind(broker) if role is Role.FOLLOWER else ""
@@ -223,6 +224,20 @@ class _Tick:
             for broker, count in late.items()
             if count >= self.settings.pause_ticks
         )
+
+    def _step(self, rate: int, before: int | None) -> int:
+        """The highest step that a rate reaches; a rise that reaches none is no change."""
+        steps = self.settings.steps
+        if not steps or rate == before:
+            return rate
+        step = steps[bisect_right(steps, rate) - 1]
+        return before if before is not None and step <= before < rate else step
+
+    def _step_above(self, rate: int) -> int:
+        """The lowest step that is not below a rate; above all of them the rate itself."""
+        steps = self.settings.steps
+        at = bisect_left(steps, rate)
+        return steps[at] if at < len(steps) else rate
 
     def _bounded(self, broker: int, role: Role, rate: float) -> int:
         return max(min(math.floor(rate), self.settings.ceiling(broker, role)), self.settings.floor)

@@ -87,7 +87,7 @@ class Settings:
     rate by. busy_limit, await_limit_ms, latency_limit_ms: a broker above one of them gets a lower rate; None
     for no limit. pause_ticks: at which tick in a row above the latency limit no new move is submitted.
     end_within_s: how long a move may take whose rate was too low to finish. raise_to_end: raise such a rate,
-    else only say it.
+    else only say it. steps: the only rates that are computed, from the floor upwards; empty for any.
     """
 
     floor: int
@@ -103,6 +103,7 @@ class Settings:
     pause_ticks: int = 3
     end_within_s: float = 86_400.0
     raise_to_end: bool = False
+    steps: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         numbers = [getattr(self, one.name) for one in fields(self)]
@@ -123,6 +124,11 @@ class Settings:
             ),
             (self.keep_ticks < 0, f"keep_ticks {self.keep_ticks}", "0 or more"),
             (self.pause_ticks < 2, f"pause_ticks {self.pause_ticks}", "2 or more: slow down comes first"),
+            (
+                bool(self.steps) and self.steps[0] != self.floor,
+                f"steps {self.steps}",
+                "the floor as the first",
+            ),
             (self.end_within_s <= 0, f"end_within_s {self.end_within_s}", "more than 0"),
             *(
                 (limit is not None and limit <= 0, f"{name} {limit}", "more than 0")

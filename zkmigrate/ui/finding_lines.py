@@ -103,7 +103,7 @@ def evidence_lines(evidence: Evidence, name: str) -> list[str]:
     steps = chosen(evidence, name)
     others = [f"{step} ({len(found)})" for step, found in evidence.items() if step not in steps]
     out = [] if name else [f"in short; whole: f {step}, or f all" for step in steps]
-    out += [f"findings there are also of: {', '.join(others)}"] if others else []
+    out += [f"other steps with findings: {', '.join(others)}"] if others else []
     out += [] if steps or not name else [f"no findings of {name}"]
     for step, found in steps.items():
         out += [f"{step}:", *(f"  {line}" for line in (whole(found) if name else grouped(found)))]

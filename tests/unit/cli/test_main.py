@@ -273,7 +273,7 @@ def test_a_damaged_journal_stops_with_8_and_goes_on_when_told_the_way(place: Pla
     lines = file.read_bytes().splitlines(keepends=True)
     lines[-3] = lines[-3].replace(b"a", b"b")
     file.write_bytes(b"".join(lines))
-    assert f"journal line {len(lines) - 2} does not match its own sum" in place.ends(8, "resume", "--yes")
+    assert f"journal line {len(lines) - 2} does not match its sum" in place.ends(8, "resume", "--yes")
     assert place.call("resume", "--yes", "--journal-lost", "back").exit_code == 0
     assert place.files() == set()
 

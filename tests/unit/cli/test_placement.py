@@ -17,12 +17,13 @@ from click.testing import CliRunner, Result
 from zkmigrate.cli.main import cli
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.facts import placed
 from zkmigrate.placement.check import sets_of
 from zkmigrate.placement.cluster import Cluster
 from zkmigrate.placement.cluster_file import parse
 from zkmigrate.placement.plan import Notice, Plan, Reassignment, Refused
 from zkmigrate.placement.request import Balance, By, Choice, Optimize, Rebalance, Rebuild, Rollout
-from zkmigrate.placing import brokers, live, verb
+from zkmigrate.placing import live, verb
 
 GB = 10**9
 CLUSTER: dict[str, Any] = {
@@ -621,7 +622,7 @@ def test_the_cluster_of_an_inventory_is_read_from_its_brokers(
             return Refused((Notice("placement.disk-unseen", "broker 1"),))
         return parse((here / "cluster.json").read_bytes(), "")
 
-    monkeypatch.setattr(brokers, "read", read)
+    monkeypatch.setattr(placed, "read", read)
     (here / "migration.yml").write_text(INVENTORY)
     words = ["placement", "rebalance", "-i", "migration.yml", "--out", "plan.json"]
     done = CliRunner().invoke(cli, words, obj=site)

@@ -5,7 +5,6 @@ The cluster is a store of values. It remembers no operation: what came of a chan
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,7 +30,6 @@ from zkmigrate.byhand import commands
 from zkmigrate.byhand.commands import Position
 from zkmigrate.engine import journal, plan
 from zkmigrate.engine.events import RunEnded
-from zkmigrate.engine.journal import NAME
 from zkmigrate.engine.run import Walk
 from zkmigrate.errors import HostError
 from zkmigrate.model.change import (
@@ -46,6 +44,7 @@ from zkmigrate.model.change import (
     ElectLeaders,
     ElectPreferred,
     Outcome,
+    PlaceReplica,
     PutFile,
     ReassignPartition,
     inverses,
@@ -332,8 +331,7 @@ def test_a_second_way_forward_starts_from_what_it_finds_then(toy: Toy) -> None:
 
 def test_the_journal_holds_what_was_found_with_the_intent(toy: Toy) -> None:
     toy.process(forward)
-    lines = [json.loads(line) for line in (toy.run_dir / NAME).read_text().splitlines()]
-    changes = [line["body"]["change"] for line in lines if line["kind"] == "intent"]
+    changes = [e.body["change"] for e in journal.kept_lines(toy.run_dir) if e.kind == "intent"]
     found = {c["topic"]: c["before"] for c in changes if c["type"] == "AlterTopicConfig"}
     assert found == {topic: BEFORE.get(topic) for topic in TOPICS}
 
@@ -354,6 +352,16 @@ def test_a_replica_set_goes_back_to_the_one_before_in_its_order() -> None:
     assert not undoes(replace(back, replicas=(1, 3)), applied), "the order counts"
     assert not undoes(CancelReassignment(KAFKA, "a", 3, (2, 3)), applied), "which does not restore the order"
     assert inverses((Applied(CancelReassignment(KAFKA, "a", 3, (2, 3)), "o.2", confirmed=True),)) == ()
+
+
+def test_a_replica_goes_back_into_the_directory_where_it_was() -> None:
+    placed = PlaceReplica(KAFKA, 2, "a", 3, "/d2", "/d1")
+    assert placed.describe() == "put a-3 of broker 2 into /d2 (found: /d1)"
+    [back] = inverses((Applied(placed, "o.1", confirmed=True),))
+    assert back == PlaceReplica(KAFKA, 2, "a", 3, "/d1", "/d2")
+    told = replace(placed, before="")
+    assert told.describe() == "put a-3 of broker 2 into /d2 (the broker has none yet)"
+    assert inverses((Applied(told, "o.1", confirmed=True),)) == (), "the reassignment goes back"
 
 
 def test_a_brokers_config_goes_back_to_what_was_found() -> None:

@@ -25,7 +25,7 @@ from tests.unit.engine_world import (
     waiting,
 )
 from zkmigrate.engine import chain, events, journal
-from zkmigrate.engine.apply import operation_id
+from zkmigrate.engine.change_lines import operation_id
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.history import Arrived, Next

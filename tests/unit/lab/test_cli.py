@@ -80,3 +80,17 @@ def test_an_interactive_shell_says_where_it_is_and_nothing_else_is_touched() -> 
     assert said == ("env", "PROMPT_COMMAND=PS1='(lab 3209b4 dest1) \\w\\$ '; unset PROMPT_COMMAND")
     for command in (["bash", "-c", "true"], ["zkmigrate", "status"], ["bash", "script.sh"]):
         assert shell_prompt("3209b4", "operator", command) == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--produce-plan", "60:100", "--produce-rate", "5"], "needed: one of both"),
+        (["--repeat"], "needed: the plan to repeat"),
+        (["--produce-plan", "60"], "Needed: SECONDS:RATE"),
+    ],
+)
+def test_load_refuses_a_plan_that_is_none(options: list[str], said: str) -> None:
+    done = CliRunner().invoke(lab, ["load", "start", *options])
+    assert done.exit_code != 0
+    assert said in done.output

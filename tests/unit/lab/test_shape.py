@@ -196,6 +196,7 @@ KRAFT = {"name": "one", "version": "3.9.1", "brokers": [{"controller": True}]}
         ({"ensembles": [ZK], "clusters": [ONE | {"brokers": []}]}, r"clusters\.0\.brokers"),
         ({"ensembles": [ZK], "clusters": [ONE | {"racks": 2}]}, r"clusters\.0\.racks: Extra"),
         ({"ensembles": [ZK], "clusters": [ONE | {"brokers": [{"disks_mb": [63]}]}]}, "equal to 64"),
+        ({"ensembles": [ZK], "clusters": [ONE | {"brokers": [{"disk_mb_s": 9}]}]}, "needs disks_mb"),
         ({"ensembles": [ZK], "clusters": [ONE | {"chroot": "kafka"}]}, "absolute znode path"),
         ({"ensembles": [ZK], "clusters": [ONE | {"version": "4.3.1"}]}, "4.3.1 has no ZooKeeper"),
         ({"ensembles": [ZK], "clusters": [ONE | {"controllers": 1}]}, "not both"),

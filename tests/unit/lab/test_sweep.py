@@ -232,3 +232,28 @@ def test_a_lab_that_somebody_else_took_down_while_this_one_waited_is_down(
     monkeypatch.setattr(state, "locked", after_the_other)
     teardown.remove(directory)
     assert not directory.exists()
+
+
+def test_a_limit_of_a_disk_stands_for_the_host_and_for_the_kernels_writeback_and_ends_with_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files of the hierarchy, as files: the lab's test has the kernel's own."""
+    number = tmp_path.stat().st_dev
+    device = f"{os.major(number)}:{os.minor(number)}"
+    own = tmp_path / "zkm-abc" / "one"
+    own.mkdir(parents=True)
+    files = [
+        group / f"blkio.throttle.{way}_bps_device" for group in (tmp_path, own) for way in ("read", "write")
+    ]
+    monkeypatch.setattr(control_groups, "mounted", lambda: (control_groups.Hierarchy(tmp_path, False),))
+    with pytest.raises(LabError, match="no cgroup v1 hierarchy blkio"):
+        control_groups.limit_disks("abc", "one", [tmp_path], 20)
+    control_groups.unlimit_disks([tmp_path])
+    for file in files:
+        file.write_text("")
+    control_groups.unlimit_disks([tmp_path])
+    assert [file.read_text() for file in files] == [""] * 4, "only what is limited"
+    control_groups.limit_disks("abc", "one", [tmp_path], 20)
+    assert [file.read_text() for file in files] == [f"{device} 20000000"] * 4
+    control_groups.unlimit_disks([tmp_path])
+    assert [file.read_text() for file in files] == [f"{device} 0"] * 2 + [f"{device} 20000000"] * 2

@@ -14,12 +14,14 @@ from tests.unit.engine_world import TinyClock
 from tests.unit.reassign_world import ID, ReassignLook, ReassignWorld, plan, world
 from zkmigrate.cli.main import cli
 from zkmigrate.errors import InventoryError
-from zkmigrate.inventory.inventory import Inventory, digest, load
+from zkmigrate.inventory.inventory import Door, Inventory, digest, load
 from zkmigrate.model.change import AlterBrokerConfig, Change, ClusterChange, Outcome
+from zkmigrate.model.step import Way
 from zkmigrate.placement import maps
 from zkmigrate.reassign.section import ReassignInventory
 from zkmigrate.reassign.throttle import LEADER_RATE
 from zkmigrate.site.wiring import Site
+from zkmigrate.throttle.values import Role
 
 FILE = f"""version: 1
 name: moves
@@ -67,13 +69,35 @@ def test_a_bad_plan_is_refused_by_name_before_anything_is_asked(
     assert f"{tmp_path}/moves.yml: reassign.plan: plan.json: {told}" in str(caught.value)
 
 
-def test_a_plan_with_log_directories_is_refused_and_a_way_back_with_some_is_read(tmp_path: Path) -> None:
+def test_the_log_directories_of_a_plan_are_read_and_bind_the_run(tmp_path: Path) -> None:
     with_dirs = PLAN.replace("[4,2]", '[4,2],"log_dirs":["/d1","any"]')
-    with pytest.raises(InventoryError, match=r"plan\.json names log directories, which this playbook leaves"):
-        loaded(tmp_path, content=with_dirs)
-    assert loaded(tmp_path, content=with_dirs.replace("/d1", "any")).sets == {("t0", 0): (4, 2)}
+    made = loaded(tmp_path, content=with_dirs)
+    assert (made.sets, made.dirs) == ({("t0", 0): (4, 2)}, {("t0", 0): ("/d1", "any")})
+    assert digest(made) != digest(loaded(tmp_path, content=with_dirs.replace("/d1", "/d2")))
+    left_to_kafka = loaded(tmp_path, content=with_dirs.replace("/d1", "any"))
+    assert (left_to_kafka.dirs, digest(left_to_kafka)) == ({}, digest(loaded(tmp_path)))
     (tmp_path / "back.json").write_text(with_dirs)
     assert loaded(tmp_path, FILE + "  back: back.json\n").back == {("t0", 0): (4, 2)}
+
+
+@pytest.mark.parametrize(
+    ("dirs", "told"),
+    [
+        ('["/d1"]', "seen 1; needed: one for each of 2 replicas"),
+        ('["d1","any"]', "seen 'd1'; needed: \"any\" or a path from the root"),
+    ],
+)
+def test_log_directories_that_are_none_are_refused_by_name(tmp_path: Path, dirs: str, told: str) -> None:
+    with pytest.raises(InventoryError) as caught:
+        loaded(tmp_path, content=PLAN.replace("[4,2]", f'[4,2],"log_dirs":{dirs}'))
+    assert f"plan.json: partitions[0] (topic t0, partition 0).log_dirs: {told}" in str(caught.value)
+
+
+def test_zookeeper_servers_of_the_section_can_be_asked(tmp_path: Path) -> None:
+    made = loaded(tmp_path, FILE + "  zookeeper: ['10.0.0.9:2181']\n")
+    assert made.doors == {"10.0.0.9:2181": Door("10.0.0.9", 2181)}
+    with pytest.raises(InventoryError, match="needed ADDRESS:PORT of ZooKeeper servers"):
+        loaded(tmp_path, FILE + "  zookeeper: ['10.0.0.9']\n")
 
 
 def test_a_plan_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -98,6 +122,64 @@ def test_each_mistake_is_told_with_its_place(tmp_path: Path, line: str, other: s
     with pytest.raises(InventoryError) as caught:
         loaded(tmp_path, FILE.replace(line, other))
     assert f"{tmp_path}/moves.yml:{needed}" in str(caught.value)
+
+
+SSH = "ssh: {user: op, key: key, known_hosts: known}\n"
+ADAPT = "  adapt: {cap_bytes_s: 100000000"
+
+
+def test_a_throttle_that_listens_begins_between_floor_and_ceiling_and_has_safe_defaults(
+    tmp_path: Path,
+) -> None:
+    adapt = loaded(tmp_path, SSH + FILE + ADAPT + ", caps: [{id: 4, cap_bytes_s: 200000000}]}\n").pace.adapt
+    assert adapt is not None
+    settings = adapt.settings()
+    assert (settings.floor, settings.cap, settings.percent) == (1_000_000, (100_000_000,) * 2, (80, 80))
+    assert settings.ceiling(4, Role.LEADER) == 160_000_000
+    assert settings.steps[:2] == (1_000_000, 1_250_000)
+    assert settings.steps[-1] <= 200_000_000 < settings.steps[-1] * 1.25
+    assert (settings.raise_to_end, adapt.tick_s) == (False, 15)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (FILE + ADAPT + "}\n", "adapt: the load is read on the brokers' hosts (needed: the section ssh)"),
+        (
+            SSH + FILE + ADAPT + ", tick_s: 11}\n",
+            "reassign.adapt.tick_s: out of range (seen 11, needed at least 12.0)",
+        ),
+        (SSH + FILE + ADAPT + ", busy_limit: 1.5}\n", "reassign.adapt.busy_limit: out of range (seen 1.5"),
+        (SSH + FILE + ADAPT + ", percent: 0}\n", "reassign.adapt.percent: out of range (seen 0"),
+        (SSH + FILE + ADAPT + ", caps: [{id: 1}]}\n", "reassign.adapt.caps[0].cap_bytes_s: missing"),
+        (SSH + FILE + "  adapt: {}\n", "reassign.adapt.cap_bytes_s: missing (needed: this key)"),
+        (SSH + FILE + ADAPT + ", floor: 1}\n", "reassign.adapt.floor: unknown key"),
+        (
+            SSH + FILE + ADAPT + ", floor_bytes_s: 5000000}\n",
+            "adapt: the rate to begin with is 1 MB/s (needed: throttle_bytes_s from 5 MB/s (the floor) to ",
+        ),
+        (
+            SSH + FILE + "  adapt: {cap_bytes_s: 1100000}\n",
+            "throttle: every broker may get 880 kB/s as leader",
+        ),
+        (
+            SSH + FILE + ADAPT + ", latency_limit_ms: 50}\n",
+            "adapt: latency_limit_ms is of the produce canary (needed: kafka.canary_topic",
+        ),
+        (SSH + FILE + ADAPT + ", interfaces: ['a b']}\n", "reassign.adapt.interfaces[0]: not allowed"),
+    ],
+)
+def test_a_throttle_that_cannot_listen_is_refused_by_name(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(InventoryError) as refused:
+        loaded(tmp_path, text)
+    assert told in str(refused.value)
+
+
+def test_the_canary_sends_only_where_the_throttle_listens_to_it(tmp_path: Path) -> None:
+    named = FILE.replace("kafka:\n", "kafka:\n  canary_topic: canary\n")
+    assert loaded(tmp_path, named).canary_topic is None
+    assert loaded(tmp_path, SSH + named + ADAPT + "}\n").canary_topic is None
+    assert loaded(tmp_path, SSH + named + ADAPT + ", latency_limit_ms: 50}\n").canary_topic == "canary"
 
 
 def test_a_run_is_bound_to_the_sets_and_not_to_the_pace(tmp_path: Path) -> None:
@@ -163,6 +245,7 @@ def test_from_plan_to_rollback(asked: Callable[..., Result], cluster: ReassignWo
         "  broker 5: 3,000 bytes in, 0 bytes out",
         "  7 partitions, 0 s or more at 1,000,000 bytes/s",
     ]
+    assert "4 of 7 steps change something" in lines[-1]
     done = asked("run", "--yes")
     assert done.exit_code == 0, done.output
     assert {name: held.replicas for name, held in cluster.held.items()} == plan(first)
@@ -175,6 +258,50 @@ def test_from_plan_to_rollback(asked: Callable[..., Result], cluster: ReassignWo
     assert (cluster.topics, cluster.rates[1]) == (first.topics, first.rates[1])
     assert [held.replicas for held in cluster.held.values()] == [h.replicas for h in first.held.values()]
     assert asked("report", "--run-id", "moves-1", "--out", str(tmp_path / "report.html")).exit_code == 0
+
+
+def test_a_run_is_not_continued_with_the_journal_of_another(
+    asked: Callable[..., Result], cluster: ReassignWorld, tmp_path: Path
+) -> None:
+    assert asked("run", "--yes", "--until", "move.throttle").exit_code == 0
+    (tmp_path / "runs" / "moves-1").rename(tmp_path / "runs" / "moves-2")
+    state = cluster.copy().state
+    refused = asked("rollback", "--yes", "--run-id", "moves-2")
+    assert (refused.exit_code, cluster.state) == (8, state)
+    assert "journal.jsonl is the journal of run moves-1; needed: that of moves-2" in refused.output
+
+
+def test_the_page_for_hands_has_each_move_there_and_back(
+    asked: Callable[..., Result], cluster: ReassignWorld
+) -> None:
+    page = asked("runbook")
+    assert page.exit_code == 0, page.output
+    assert '"replicas": [4, 2]' in page.output
+    assert '"replicas": [1, 2]' in page.output, "the way back"
+    boxes = [text.partition("\n```")[0] for text in page.output.split("```sh host=kafka ")[1:]]
+    steps = [tuple(box.split()[:2]) for box in boxes]
+    assert list(dict.fromkeys(steps)) == [
+        *((f"step=move.{step}", f"way={way}") for step in ("throttle", "replicas") for way in Way),
+        ("step=move.preferred", "way=forward"),
+        *(("step=move.unthrottle", f"way={way}") for way in Way),
+    ]
+    for step, way, act in (
+        ("throttle", "forward", f"--add-config '{LEADER_RATE}=[1000000]'"),
+        ("throttle", "back", f"--delete-config {LEADER_RATE}"),
+        ("unthrottle", "forward", f"--delete-config {LEADER_RATE}"),
+        ("unthrottle", "back", f"--add-config '{LEADER_RATE}=[1000000]'"),
+        ("replicas", "forward", "--list | grep -q"),
+        ("replicas", "back", "--list | grep -q"),
+        ("preferred", "forward", "kafka-leader-election.sh"),
+    ):
+        assert [box for box in boxes if box.startswith(f"step=move.{step} way={way}\n") and act in box]
+
+
+def test_the_command_that_releases_a_run_is_told_whole(asked: Callable[..., Result]) -> None:
+    assert asked("run", "--yes", "--until", "preflight").exit_code == 0
+    told = asked("hold").output.splitlines()[-1]
+    assert told.startswith("  continue: zkmigrate release -i ")
+    assert told.endswith("moves.yml --playbook kafka_reassign --run-id moves-1")
 
 
 def test_an_operator_sets_rates_of_its_runs(asked: Callable[..., Result], cluster: ReassignWorld) -> None:

@@ -8,7 +8,7 @@ from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import InFlight, PartitionState, TopicPartitions
 from zkmigrate.model.step import Way
 from zkmigrate.model.step_record import recorded
-from zkmigrate.reassign.facts import Cluster, Move, Stand, stands
+from zkmigrate.reassign.facts import Cluster, Disks, Move, Stand, stands
 from zkmigrate.reassign.rules import next_moves, seconds
 from zkmigrate.reassign.section import Reassign
 from zkmigrate.reassign.throttle import (
@@ -35,7 +35,7 @@ def stand(
     state = PartitionState("a", 0, isr[0], replicas, isr)
     seen = TopicPartitions("i", alive, (1, 2), {"a": Seen((state,))})
     flights = {} if flight is None else {("a", 0): flight}
-    return stands((MOVE,), Cluster(Seen(flights), Seen(seen)), way).of["a", 0]
+    return stands((MOVE,), Cluster(Seen(flights), Seen(seen)), way, Disks({}, {})).of["a", 0]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_the_way_back_does_not_wait_for_a_broker_that_is_down() -> None:
 
 def test_a_partition_that_is_gone_is_no_partition_that_is_done() -> None:
     seen = TopicPartitions("i", frozenset(), (1,), {"a": Seen(())})
-    assert stands((MOVE,), Cluster(Seen({}), Seen(seen)), Way.FORWARD).of["a", 0] is Stand.GONE
+    assert stands((MOVE,), Cluster(Seen({}), Seen(seen)), Way.FORWARD, Disks({}, {})).of["a", 0] is Stand.GONE
 
 
 def caps(**given: int) -> Reassign:
@@ -94,6 +94,9 @@ def test_the_time_is_that_of_the_busiest_broker_and_role() -> None:
     moves = (Move("a", 0, (1,), (3, 4), 5000, 1), Move("a", 1, (2,), (3,), 4000, 2))
     assert seconds(moves, 1000) == 10, "broker 1 sends two copies of 5,000 bytes"
     assert seconds((), 1000) == 0
+    apart = (Move("a", 0, (1, 2), (3, 2), 5000, 1), Move("a", 1, (1, 4), (5, 4), 5000, 4))
+    assert seconds(apart, 1000) == 5, "brokers 3 and 5 receive one copy each"
+    assert seconds(apart, 1000, Way.BACK) == 10, "broker 1 receives both"
 
 
 FOUND: Values = {"topic-a": {LEADER_LIST: "7:1, 0:1", FOLLOWER_LIST: None}, "broker-1": {LEADER_RATE: None}}

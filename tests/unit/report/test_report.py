@@ -447,8 +447,8 @@ def test_what_is_no_run_is_refused_by_what_it_lacks(tmp_path: Path) -> None:
     for content, why in (
         (b"", "it is empty"),
         (b"\0" * 64, "it is empty"),
-        (b"hello\nworld\n", "line 1 does not match its own sum"),
-        (b'{"a": 1}\n', "line 1 does not match its own sum"),
+        (b"hello\nworld\n", "line 1 does not match its sum"),
+        (b'{"a": 1}\n', "line 1 does not match its sum"),
         (os.urandom(4096), "line 1"),
     ):
         (foreign / "journal.jsonl").write_bytes(content)

@@ -105,7 +105,7 @@ def test_at_a_question_what_does_not_hold_is_last_and_what_holds_is_grouped() ->
     evidence = {"look.look": (claim("a.b", "so", True),), "main.fence": (warns, SICK, *held, later)}
     assert finding_lines.evidence_lines(evidence, "") == [
         "in short; whole: f main.fence, or f all",
-        "findings there are also of: look.look (1)",
+        "other steps with findings: look.look (1)",
         "main.fence:",
         "  6 hold:",
         "    host.a (3), host.b (3)",

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.look import Volume
 
 DF = ("df", "-Pk", "--")
 """The command; the directories follow."""
@@ -20,15 +20,6 @@ PLAIN = re.compile(r"/[A-Za-z0-9._/@%+=,:-]*")
 
 _LINE = re.compile(r".*\S\s+([0-9]+)\s+[0-9]+\s+([0-9]+)\s+(?:[0-9]+%|-)\s+(/.*)")
 _BLOCK = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Volume:
-    """mount: its mount point. total, free: bytes; free is what an ordinary account may fill."""
-
-    mount: str
-    total: int
-    free: int
 
 
 def parse(text: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]:

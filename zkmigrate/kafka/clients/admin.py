@@ -15,14 +15,16 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from kafka import TopicPartition
+from kafka import TopicPartition, TopicPartitionReplica
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import (
     ElectionNotNeededError,
     IncompatibleBrokerVersion,
     KafkaError,
     KafkaTimeoutError,
+    NoError,
     NoReassignmentInProgressError,
+    ReplicaNotAvailableError,
     RequestTimedOutError,
     for_code,
 )
@@ -40,6 +42,7 @@ from zkmigrate.model.change import (
     ClusterChange,
     ElectLeaders,
     ElectPreferred,
+    PlaceReplica,
     ReassignPartition,
 )
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
@@ -103,6 +106,8 @@ def ask(
         return Unknown("timeout", f"no broker of {', '.join(brokers)} answered in {_PULSE_S:g} s")
     try:
         with closing(_admin(answering, deadline_s)) as admin:
+            if len(answering) < len(set(brokers)):
+                _keep_to(admin, answering)
             return question(admin, releases)
     except KafkaTimeoutError as error:
         return Unknown("timeout", f"no broker of {', '.join(brokers)} answered in {deadline_s:g} s: {error}")
@@ -122,6 +127,15 @@ def _admin(brokers: Sequence[str], deadline_s: float) -> Any:
         request_timeout_ms=milliseconds,
         bootstrap_timeout_ms=milliseconds,
     )
+
+
+def _keep_to(admin: Any, answering: Collection[str]) -> None:
+    """Connect to one of these brokers. A client asks one that it is connected to; else it takes any of the
+    cluster, perhaps one that hangs."""
+    for broker in admin._manager.cluster.brokers():
+        if f"{broker.host}:{broker.port}" in answering:
+            admin._manager.run(_metadata, admin, broker.node_id, ())
+            return
 
 
 def _answering(brokers: Sequence[str]) -> dict[str, str]:
@@ -365,6 +379,16 @@ def _reassign(admin: Any, change: ReassignPartition | CancelReassignment) -> str
     return "" if error is None else f"{change.topic}-{change.partition}: {error.__name__}"
 
 
+def _place(admin: Any, change: PlaceReplica) -> str:
+    """AlterReplicaLogDirs (KIP-113, Kafka 1.0). A broker without the replica remembers the directory, and
+    answers REPLICA_NOT_AVAILABLE (``ReplicaManager.alterReplicaLogDirs``)."""
+    replica = TopicPartitionReplica(change.topic, change.partition, change.broker)
+    error = admin.alter_replica_log_dirs({replica: change.path})[replica]
+    if error in (NoError, ReplicaNotAvailableError):
+        return ""
+    return f"{change.topic}-{change.partition} on broker {change.broker}: {error.__name__}"
+
+
 def _elect_some(admin: Any, change: ElectPreferred) -> str:
     by_topic: dict[str, list[int]] = {}
     for topic, number in change.partitions:
@@ -380,6 +404,7 @@ _SENDERS: Mapping[type[ClusterChange], Callable[[Any, Any], str]] = {
     AlterBrokerConfig: _alter_config,
     ReassignPartition: _reassign,
     CancelReassignment: _reassign,
+    PlaceReplica: _place,
     ElectPreferred: _elect_some,
 }
 """Sends one change of each kind over a client; returns why Kafka refused, empty where it did not."""

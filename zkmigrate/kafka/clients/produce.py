@@ -23,6 +23,7 @@ from kafka.record.memory_records import MemoryRecordsBuilder
 from zkmigrate.hosts.transport.failure import socket_text
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients.wire import BrokerConnection
+from zkmigrate.model.look import Pulse
 from zkmigrate.model.sampling import Body
 
 EVERY_S = 0.25
@@ -79,7 +80,7 @@ class NotAcknowledgedError(Exception):
 
 def canary(inventory: Inventory) -> ProduceCanary | None:
     """The canary of the inventory; None when it names no topic for it."""
-    topic = inventory.kafka.canary_topic if inventory.has("kafka") else None
+    topic = inventory.canary_topic
     brokers = {b.name: (b.id, b.address, b.port) for b in inventory.brokers}
     return None if topic is None else ProduceCanary(topic, brokers)
 
@@ -111,6 +112,7 @@ class ProduceCanary:
         self._every_s = every_s
         self._lock = threading.Lock()
         self._acks: deque[Ack] = deque(maxlen=_KEPT)
+        self._pulses: dict[str, deque[Pulse]] = {name: deque(maxlen=_KEPT) for name in self._brokers}
         self._late: dict[str, Late] = {}
         self._stop: threading.Event | None = None
         self._threads: list[threading.Thread] = []
@@ -139,6 +141,8 @@ class ProduceCanary:
         self._stop, self._threads = None, []
         with self._lock:
             self._late.clear()
+            for own in self._pulses.values():
+                own.clear()
 
     def close(self) -> None:
         """Stop for good."""
@@ -151,6 +155,18 @@ class ProduceCanary:
             acks = list(self._acks)
             self._acks.clear()
             return acks, list(self._late.values())
+
+    def pulses(self) -> dict[str, tuple[Pulse, ...]]:
+        """Each broker's acknowledgements since the last call, at most its newest thousand, and a pulse with
+        a reason for a record that it has not acknowledged in time."""
+        with self._lock:
+            told = {name: list(own) for name, own in self._pulses.items()}
+            for own in self._pulses.values():
+                own.clear()
+            for late in self._late.values():
+                if late.partition is not None:
+                    told[late.home].append(Pulse(None, late.why))
+        return {name: tuple(own) for name, own in told.items() if own}
 
     def sampled(self, now: float) -> Body | None:
         """The results as a sample."""
@@ -169,6 +185,7 @@ class ProduceCanary:
                     with self._lock:
                         self._late.pop(sender.home, None)
                         self._acks.append(Ack(sender.partition or 0, broker, now, now - begun))
+                        self._pulses[broker].append(Pulse(0.0, took_s=now - begun))
                     break
                 with self._lock:
                     if over.is_set():

@@ -14,11 +14,12 @@ from zkmigrate.lab.judge.claims import Claim, Verdict, truth
 from zkmigrate.lab.judge.gaps import gaps_of, longest_by_step, longest_s
 from zkmigrate.lab.judge.history import RunHistory, load_history
 from zkmigrate.lab.judge.kafka import kafka_claims
+from zkmigrate.lab.judge.latency import by_second
 from zkmigrate.lab.judge.sessions import session_claims
 from zkmigrate.lab.judge.spans import load_claim
 from zkmigrate.lab.judge.zookeeper import raw_claims, tenant_claim
 
-__all__ = ["Claim", "Policy", "RunHistory", "Verdict", "judge", "load_history"]
+__all__ = ["Claim", "Policy", "RunHistory", "Verdict", "by_second", "judge", "load_history"]
 
 
 @dataclass(frozen=True)

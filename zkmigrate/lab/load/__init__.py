@@ -27,6 +27,7 @@ producer (idempotent, acks=all; record value = its id, ``"p-17"``)
     ``failed``   ``topic``, ``partition``, ``id``, ``error``: the client gave the record up
                  (it may be in the log)
     ``unsent``   ``id``, ``error``: the client gave it back as not sent (it may be in the log)
+    ``rate``     ``rate``, ``step``: from here on the plan asks for so many records per second
     ``kafka``    ``error``, ``fatal``: client-level errors, such as a broker going away
     ``closed``   ``sent``, ``acked``, ``failed``, ``unsent``, ``unflushed`` (no answer when the
                  flush deadline passed)
@@ -62,6 +63,13 @@ tenant (another chroot, on source)
     ``verified`` ``complete``, ``ephemerals``, ``counters``, ``creates`` (how many of each were promised),
                  ``ephemerals_lost``, ``counters_wrong``, ``creates_missing`` (lists), ``error``
     ``closed``   ``acked``, ``unknown``, ``errors``
+
+samples (what moves and what is under-replicated, each second, from ``brokers`` and from ``zookeeper``)
+    ``sample``   ``source``, ``took_s``, ``partitions``, ``in_flight``, ``under_replicated``, ``offline``,
+                 ``held`` (replicas by broker), ``rates``: see ``load.samples.Sample``
+    ``settings`` ``source``, ``moment`` (``first`` | ``last``), ``throttles``: all throttle settings
+    ``unseen``   ``source``, ``error``: this one did not answer
+    ``closed``   samples by source
 
 Session events (raw with ``host``; tenant with the server's address in ``host``)
     ``connected``       ``session``, ``timeout_ms``, ``renewed`` (the same session on a new connection)

@@ -10,10 +10,11 @@ from typing import Any
 import click
 
 from zkmigrate.lab.fault_cli import lab_option
+from zkmigrate.lab.judge import by_second, load_history
 from zkmigrate.lab.judge import judge as judge_history
-from zkmigrate.lab.judge import load_history
 from zkmigrate.lab.lab import Lab, find
-from zkmigrate.lab.load.config import KAFKA_KINDS, KINDS
+from zkmigrate.lab.load.config import KAFKA_KINDS, KINDS, MOVE_KINDS, parse_plan
+from zkmigrate.lab.load.json_lines import load_recording
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import of_cluster, runner_for
 
@@ -42,21 +43,42 @@ def _runner(lab: Lab, out: Path | None, **changes: Any) -> LoadRunner:
 @out_option
 @kind_option
 @click.option("--produce-rate", type=float, help="Records per second.")
+@click.option(
+    "--produce-plan",
+    "plan",
+    metavar="SECONDS:RATE,...",
+    help="Steps of the producer's rate, as 60:100,30:200; the last one holds.",
+)
+@click.option("--repeat", is_flag=True, help="Begin the plan again after its last step.")
+@click.option("--record-bytes", type=int, help="Size of a record.")
+@click.option("--partitions", type=int, help="Partitions of each of the two topics.")
 @click.option("--metadata-rate", type=float, help="Kafka admin changes per second.")
 @click.option("--raw-rate", type=float, help="Creates per second and dest host.")
 @click.option("--tenant-rate", type=float, help="Sets per second of the other tenant.")
 @click.option("--cluster", metavar="NAME", help="Which cluster of a shape; the only one when left out.")
 def start(
-    named: str | None, out: Path | None, kinds: tuple[str, ...], cluster: str | None, **rates: float | None
+    named: str | None,
+    out: Path | None,
+    kinds: tuple[str, ...],
+    cluster: str | None,
+    plan: str | None,
+    repeat: bool,
+    **rates: float | None,
 ) -> None:
     """Start the load and leave it running; in a lab with a shape only the kinds that are Kafka's.
 
     Raw clients wait for their dest host to serve, so they may start before it has joined.
     """
-    changes = {name: rate for name, rate in rates.items() if rate is not None}
+    changes: dict[str, Any] = {name: rate for name, rate in rates.items() if rate is not None}
+    if plan is not None:
+        if "produce_rate" in changes:
+            raise click.UsageError("--produce-rate with --produce-plan: needed: one of both")
+        changes |= {"produce_plan": parse_plan(plan), "produce_repeat": repeat}
+    elif repeat:
+        raise click.UsageError("--repeat without --produce-plan: needed: the plan to repeat")
     lab = find(named)
     runner = _runner(lab, out, **of_cluster(lab.spec, lab.cluster(cluster).name), **changes)
-    runner.start(kinds or (KINDS if lab.spec.shape is None else KAFKA_KINDS))
+    runner.start(kinds or (MOVE_KINDS if lab.spec.shape is None else KAFKA_KINDS))
     click.echo(str(runner.directory))
 
 
@@ -103,3 +125,23 @@ def judge(directory: Path, as_json: bool) -> None:
         for claim in verdict.claims:
             click.echo(f"{claim.held.value:8} {claim.id:38} {json.dumps(claim.value)}  {claim.detail}")
     raise SystemExit(0 if verdict.held else 1)
+
+
+@load.command()
+@json_option
+@click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+def latency(directory: Path, as_json: bool) -> None:
+    """Show how long the producer waited for acknowledgements, for each second.
+
+    DIRECTORY is a recording, which may still grow.
+    """
+    seconds = by_second(load_recording(directory, "producer"))
+    if as_json:
+        click.echo(json.dumps([asdict(second) for second in seconds]))
+        return
+    for second in seconds:
+        planned = "" if second.planned is None else f"  planned {second.planned:g}/s"
+        click.echo(
+            f"{second.at_s:8} s  {second.acked:6} records  p50 {second.p50_ms:9.3f} ms  "
+            f"p99 {second.p99_ms:9.3f} ms  longest {second.max_ms:9.3f} ms{planned}"
+        )

@@ -7,12 +7,21 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, ConfigDict, PositiveFloat, PositiveInt, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    TypeAdapter,
+    ValidationError,
+)
 
 from zkmigrate.lab.failure import LabError
 
 KAFKA_KINDS = ("producer", "consumer", "metadata")
-KINDS = (*KAFKA_KINDS, "raw", "tenant")
+MOVE_KINDS = (*KAFKA_KINDS, "raw", "tenant")
+KINDS = (*MOVE_KINDS, "samples")
 
 
 class LoadConfigError(LabError):
@@ -33,6 +42,9 @@ def _address(text: str) -> str:
 
 
 Address = Annotated[str, AfterValidator(_address)]
+_Finite = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Step = tuple[_Finite, _Finite]
+"""Seconds, and the rate that holds for them."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +52,15 @@ class LoadConfig:
     """Where the load goes and how much of it there is. Rates are per second over the whole kind.
 
     bootstrap: Kafka's ``host:port,…`` list; raw_hosts: each dest host's client address ``host:port``;
-    tenant_servers: source's client addresses. Raw creates are sent ``raw_burst`` at a time, so that several
-    are in flight whenever a connection dies, and never more than ``raw_in_flight``. Every
-    ``metadata_create_every``th metadata change creates a topic, the others change a setting of one of the
-    newest; up to ``metadata_in_flight`` are under way at once, each for another topic. notices: the znode of
+    tenant_servers: source's client addresses. produce_plan: steps of the producer's rate, in place of
+    ``produce_rate``; after the last one that one holds, or with ``produce_repeat`` the first follows.
+    metadata_sets: replica sets that every second created topic names, in turn. cluster_zookeeper: connect
+    string, with chroot, of the ensemble that is sampled beside the brokers; "" for none.
+
+    Raw creates are sent ``raw_burst`` at a time, so that several are in flight whenever a connection dies,
+    and never more than ``raw_in_flight``. Every ``metadata_create_every``th metadata change creates a topic,
+    the others change a setting of one of the newest; up to ``metadata_in_flight`` are under way at once, each
+    for another topic. notices: the znode of
     Kafka's notices of changed settings, where one more client deletes old ones; "" for none.
     """
 
@@ -55,11 +72,15 @@ class LoadConfig:
     topics: tuple[str, ...] = ("load-a", "load-b")
     partitions: PositiveInt = 6
     produce_rate: PositiveFloat = 100.0
+    produce_plan: tuple[Step, ...] = ()
+    produce_repeat: bool = False
     record_bytes: PositiveInt = 200
     group: str = "load"
     metadata_rate: PositiveFloat = 1.0
     metadata_create_every: PositiveInt = 5
     metadata_in_flight: PositiveInt = 1
+    metadata_sets: tuple[tuple[PositiveInt, ...], ...] = ()
+    cluster_zookeeper: str = ""
     raw_hosts: dict[str, Address] = field(default_factory=dict)
     raw_root: str = "/kafka/zkmigrate-raw"
     raw_rate: PositiveFloat = 60.0
@@ -79,6 +100,18 @@ class LoadConfig:
 
     def write(self, path: Path) -> None:
         path.write_text(self.to_json() + "\n")
+
+
+def parse_plan(text: str) -> tuple[Step, ...]:
+    """``60:100,30:200``, seconds and rate of each step → the steps. Raises LoadConfigError."""
+    try:
+        steps = [tuple(float(word) for word in step.split(":")) for step in text.split(",")]
+        return TypeAdapter(tuple[Step, ...]).validate_python(steps)
+    except (ValueError, ValidationError):
+        raise LoadConfigError(
+            f"produce plan {text!r} is not possible. Needed: SECONDS:RATE, for each step, with commas "
+            "between, as in 60:100,30:200,60:50; each number above 0"
+        ) from None
 
 
 def parse_config(text: str, origin: str) -> LoadConfig:

@@ -58,6 +58,7 @@ class _Changes:
     tried: dict[str, int] = field(default_factory=dict)
     waiting: dict[str, _Request] = field(default_factory=dict)
     sent: int = 0
+    born: int = 0
 
     def __post_init__(self) -> None:
         self.admin = AdminClient(
@@ -91,7 +92,12 @@ class _Changes:
             self._alter(turn, _LEAST_RETENTION_MS + self.sent)
 
     def _create(self, topic: str) -> None:
-        new = NewTopic(topic, 1, self.config.replication_factor)
+        sets = self.config.metadata_sets
+        self.born += 1
+        if sets and self.born % 2 == 0:
+            new = NewTopic(topic, 1, replica_assignment=[list(sets[self.born // 2 % len(sets)])])
+        else:
+            new = NewTopic(topic, 1, self.config.replication_factor)
         limit = {"operation_timeout": _REQUEST_LIMIT_S, "request_timeout": _REQUEST_LIMIT_S}
         started = time.monotonic_ns()
         self._wait_for("create_topic", topic, 1, started, self.admin.create_topics([new], **limit)[topic])

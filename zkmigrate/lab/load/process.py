@@ -31,6 +31,10 @@ class Orders:
     def stop(self) -> None:
         self._stop.set()
 
+    def wait(self, seconds: float) -> None:
+        """Wait so long, or until the order to stop."""
+        self._stop.wait(seconds)
+
     @property
     def stopping(self) -> bool:
         return self._stop.is_set()

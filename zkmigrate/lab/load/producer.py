@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from zkmigrate.lab.load.config import LoadConfig
 from zkmigrate.lab.load.json_lines import Recorder
-from zkmigrate.lab.load.pace import Pace
+from zkmigrate.lab.load.pace import Pace, planned_step
 from zkmigrate.lab.load.process import Orders
 from zkmigrate.lab.wait import wait_until
 
@@ -26,7 +26,7 @@ _NOT_SENT = frozenset(
 
 
 def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
-    """Create the topics, produce at the configured rate until the order to stop, then flush.
+    """Create the topics, produce at the configured rate, or by the plan, until the order to stop, then flush.
 
     Records go to all partitions in turn, so that a partition without a leader shows as a gap of that
     partition. The client keeps a record up to the flush deadline: an interruption shows as late
@@ -60,7 +60,19 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
     )
     targets = [(topic, number) for number in range(config.partitions) for topic in config.topics]
     begun: set[tuple[str, int]] = set()
-    pace = Pace(config.produce_rate, time.monotonic_ns())
+    began_ns = time.monotonic_ns()
+    pace = Pace(config.produce_rate, began_ns)
+    step = -1
+
+    def follow_plan(now_ns: int) -> None:
+        """Go on at the rate that the plan has now, and record when it changes."""
+        nonlocal step
+        elapsed_s = (now_ns - began_ns) / 1e9
+        now_step = planned_step(config.produce_plan, elapsed_s, repeat=config.produce_repeat)
+        if now_step != step:
+            step, rate = now_step, config.produce_plan[now_step][1]
+            pace.change(rate, now_ns)
+            record.write("rate", rate=rate, step=step)
 
     def delivered(record_id: str, sent_ns: int, error: KafkaError | None, message: Message) -> None:
         if error is not None and error.code() in _NOT_SENT:
@@ -96,6 +108,8 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
         return True
 
     while not orders.stopping:
+        if config.produce_plan:
+            follow_plan(time.monotonic_ns())
         unanswered = counts["sent"] - counts["acked"] - counts["failed"] - counts["unsent"]
         to_begin = next((target for target in targets if target not in begun), None)
         if to_begin and unanswered:

@@ -52,7 +52,7 @@ class LoadRunner:
 
     # --- starting -------------------------------------------------------------------------------------------
 
-    def start(self, kinds: Iterable[str] = KINDS) -> None:
+    def start(self, kinds: Iterable[str]) -> None:
         """Start these kinds and wait until each has opened its file.
 
         Raises LabError when the directory already holds a recording of a kind (nothing is started then), or
@@ -248,4 +248,4 @@ class LoadRunner:
 
 def _success(event: Event) -> bool:
     """Whether this line records a success."""
-    return event["event"] in ("ack", "consumed") or event.get("outcome") == "ok"
+    return event["event"] in ("ack", "consumed", "sample") or event.get("outcome") == "ok"

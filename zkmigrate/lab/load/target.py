@@ -9,7 +9,7 @@ from typing import Any
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.config import LoadConfig
 from zkmigrate.lab.load.runner import LoadRunner
-from zkmigrate.lab.spec import CLIENT_PORT, KAFKA_PORT, LabSpec, Role, hosts_of, members
+from zkmigrate.lab.spec import CLIENT_PORT, KAFKA_PORT, LabSpec, Role, hosts_of, members, shape_of
 
 
 def config_for(spec: LabSpec, **changes: Any) -> LoadConfig:
@@ -30,13 +30,18 @@ def config_for(spec: LabSpec, **changes: Any) -> LoadConfig:
 
 
 def of_cluster(spec: LabSpec, cluster: str) -> dict[str, Any]:
-    """What `config_for` has to change for the Kafka cluster of this name: its brokers and what fits them."""
+    """What `config_for` has to change for the Kafka cluster of this name: its brokers and what fits them, and
+    its ensemble."""
+    own = next(one for one in shape_of(spec).clusters if one.name == cluster)
+    servers = [host.address for host in members(hosts_of(spec), own.ensemble)] if own.ensemble else []
     brokers = [host for host in members(hosts_of(spec), cluster) if host.role is Role.BROKER]
     replicas = min(LoadConfig.replication_factor, len(brokers))
     return {
         "bootstrap": ",".join(f"{broker.address}:{KAFKA_PORT}" for broker in brokers),
         "replication_factor": replicas,
         "min_insync": max(1, replicas - 1),
+        "cluster_zookeeper": ",".join(f"{server}:{CLIENT_PORT}" for server in servers)
+        + (own.chroot.rstrip("/") if servers else ""),
     }
 
 

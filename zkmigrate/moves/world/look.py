@@ -10,7 +10,7 @@ from typing import TypeVar
 from zkmigrate.errors import HostError
 from zkmigrate.hosts import zkm_host
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import DirEntry, KafkaView, Pulse, RandomReader, Rights, Znode
+from zkmigrate.model.look import DirEntry, KafkaView, Pulse, RandomReader, Rights, Volume, Znode
 from zkmigrate.moves.world import ensemble as words
 from zkmigrate.moves.world import program
 from zkmigrate.moves.world.disk import Disk
@@ -55,6 +55,9 @@ class WorldLook(TopicQuestions):
         return {
             n: Pulse(0.0, took_s=0.002) if p.registered else Pulse(None, "connection refused") for n, p in up
         }
+
+    def produced(self) -> Mapping[str, Sequence[Pulse]]:
+        return {}
 
     # --- four-letter words --------------------------------------------------------------------------
 
@@ -236,6 +239,9 @@ class WorldLook(TopicQuestions):
         skew = self.world.hosts[host].skew_s if host in self.world.hosts else 0.0
         return Seen(f"{self.world.wall + skew:.9f}\n")
 
+    def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]:
+        return Unknown("failed", f"the world has no volumes of {host}")
+
     def load_counters(self, host: str) -> Reading[str]:
         if host in self.unreachable:
             return Unknown("unreachable", f"{host} does not answer")
@@ -290,7 +296,7 @@ class WorldLook(TopicQuestions):
     def acls(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Rights]]:
         return Seen(dict.fromkeys(paths, ((31, "world", "anyone"),)))
 
-    def kafka(self) -> Reading[KafkaView]:
+    def kafka(self, witnesses: int | None = None) -> Reading[KafkaView]:
         world = self.world
         alive = [p for p in world.brokers.values() if world.hosts[p.member.name].running]
         if not alive:

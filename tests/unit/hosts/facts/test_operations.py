@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from tests.unit.zkm_net import Host, need_root
-from zkmigrate.engine.apply import operation_id
+from zkmigrate.engine.change_lines import operation_id
 from zkmigrate.hosts.facts.operations import Operation, not_undone, operations
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look

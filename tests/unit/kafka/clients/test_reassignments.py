@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from kafka import TopicPartition
+from kafka import TopicPartition, TopicPartitionReplica
 from kafka.admin import AlterConfigOp, ConfigResourceType
 from kafka.errors import (
     IncompatibleBrokerVersion,
     InvalidReplicationAssignmentError,
     KafkaConnectionError,
+    KafkaStorageError,
+    NoError,
     NoReassignmentInProgressError,
+    ReplicaNotAvailableError,
     RequestTimedOutError,
 )
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse, ElectLeadersResponse
@@ -27,6 +30,7 @@ from zkmigrate.model.change import (
     AlterBrokerConfig,
     CancelReassignment,
     ElectPreferred,
+    PlaceReplica,
     ReassignPartition,
 )
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
@@ -83,6 +87,8 @@ class Cluster:
         self.election: dict[str, int] = {}
         self.altered: list[tuple[object, str, object]] = []
         self.alteration = "OK"
+        self.put: list[dict[TopicPartitionReplica, str]] = []
+        self.put_said: type[Exception] = NoError
 
     def run(self, question: Any, admin: object, *rest: Any) -> Any:
         assert admin is self
@@ -146,6 +152,12 @@ class Cluster:
         self.altered.append((asked.resource_type, asked.name, asked.configs))
         return {"broker": {asked.name: self.alteration}}
 
+    def alter_replica_log_dirs(
+        self, wanted: dict[TopicPartitionReplica, str]
+    ) -> dict[TopicPartitionReplica, type[Exception]]:
+        self.put.append(wanted)
+        return dict.fromkeys(wanted, self.put_said)
+
     def close(self) -> None:
         pass
 
@@ -187,10 +199,11 @@ def test_brokers_that_cannot_list_reassignments_are_told_from_brokers_without_an
 
 def test_a_brokers_own_rate_is_told_from_a_default_and_from_none(cluster: Cluster) -> None:
     cluster.results = {1: described(1, config("5", 2)), 2: described(2, config("9223372036854775807", 5))}
-    seen = Seen({1: Seen(TopicSetting("5")), 2: Seen(TopicSetting(None))})
+    most = "9223372036854775807"
+    seen = Seen({1: Seen(TopicSetting("5", True, "5")), 2: Seen(TopicSetting(None, True, most))})
     assert reassignments.broker_settings(BROKERS, RATE, (1, 2)) == seen
     cluster.results = {1: described(1), 2: described(2, config("7", 3))}
-    unset = Seen({1: Seen(TopicSetting(None)), 2: Seen(TopicSetting(None))})
+    unset = Seen({1: Seen(TopicSetting(None)), 2: Seen(TopicSetting(None, True, "7"))})
     assert reassignments.broker_settings(BROKERS, RATE, (1, 2)) == unset, (
         "the cluster's default is not its own"
     )
@@ -200,7 +213,7 @@ def test_what_goes_wrong_at_one_broker_hides_no_other(cluster: Cluster) -> None:
     cluster.results = {1: KafkaConnectionError("gone"), 2: described(2, config("5", 2))}
     found = reassignments.broker_settings(BROKERS, RATE, (1, 2, 9))
     assert isinstance(found, Seen)
-    assert found.value[2] == Seen(TopicSetting("5"))
+    assert found.value[2] == Seen(TopicSetting("5", True, "5"))
     assert cause(found.value[1])[0] == "failed"
     assert cause(found.value[9])[0] == "timeout"
     cluster.results = {1: described(1, error=31), 2: RequestTimedOutError()}
@@ -276,6 +289,18 @@ def test_a_rate_is_set_on_its_broker_alone(cluster: Cluster) -> None:
     ]
     cluster.alteration = "[Error 31] ClusterAuthorizationFailedError: no"
     assert kafka.Alter(BROKERS)(change) == (1, cluster.alteration)
+
+
+@pytest.mark.parametrize("said", [NoError, ReplicaNotAvailableError])
+def test_a_broker_without_the_replica_remembers_its_directory(
+    cluster: Cluster, said: type[Exception]
+) -> None:
+    cluster.put_said = said
+    change = PlaceReplica(KAFKA, 2, "a", 3, "/d2", "")
+    assert kafka.Alter(BROKERS)(change)[0] == 0
+    assert cluster.put == [{TopicPartitionReplica("a", 3, 2): "/d2"}]
+    cluster.put_said = KafkaStorageError
+    assert kafka.Alter(BROKERS)(change) == (1, "a-3 on broker 2: KafkaStorageError")
 
 
 def test_no_broker_at_all_is_a_timeout() -> None:

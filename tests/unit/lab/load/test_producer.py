@@ -93,3 +93,23 @@ def test_a_record_that_was_given_back_is_not_written_twice(
     assert recording.problem == ""
     assert [event["id"] for event in recording.of("unsent")] == list(GIVEN_BACK)
     assert client.written == {(topic, part) for topic in ("a", "b") for part in range(3)}
+
+
+def test_a_plan_changes_the_rate_and_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock of its own, one millisecond a look: ten records a second, then a hundred, then again."""
+    orders = Orders()
+    client = Client(orders)
+    clock = iter(range(0, 10**15, 1_000_000))
+    monkeypatch.setattr("time.monotonic_ns", lambda: next(clock))
+    monkeypatch.setattr(producer, "Producer", lambda _settings: client)
+    monkeypatch.setattr(producer, "create_topics", lambda _config: None)
+    config = LoadConfig(
+        topics=("a",), partitions=1, produce_plan=((1.0, 10.0), (0.2, 100.0)), produce_repeat=True
+    )
+    with Recorder(tmp_path, "producer", {}) as record:
+        ended: dict[str, Any] = producer.run(config, record, orders)
+        record.close("ordered", **ended)
+    rates = read_recording("producer", (tmp_path / "producer.jsonl").read_bytes()).of("rate")
+    assert [(e["step"], e["rate"]) for e in rates[:3]] == [(0, 10.0), (1, 100.0), (0, 10.0)]
+    at = [round(e["mono_ns"] / 1e9, 1) for e in rates[:3]]
+    assert at == [0.0, 1.0, 1.2]

@@ -11,14 +11,13 @@ from kafka.protocol.admin import DescribeLogDirsResponse
 
 from tests.unit.kafka.clients.test_looks import answer, directory, held
 from zkmigrate.errors import HostError
-from zkmigrate.hosts.facts.volumes import Volume
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients.log_dirs import _directories
+from zkmigrate.kafka.facts.placed import read
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import KafkaView, LogDirs, PartitionState
+from zkmigrate.model.look import KafkaView, LogDirs, PartitionState, Volume
 from zkmigrate.placement.cluster import Broker, Cluster, LogDir, Partition
 from zkmigrate.placement.plan import Refused
-from zkmigrate.placing.brokers import read
 
 T = TypeVar("T")
 GB = 1 << 30

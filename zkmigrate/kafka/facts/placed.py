@@ -1,19 +1,18 @@
-"""The cluster as its brokers show it, with the volumes of their hosts: reads only."""
+"""The cluster as a placement sees it: what its brokers show, with the volumes of their hosts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from zkmigrate.errors import HostError
-from zkmigrate.hosts.facts.volumes import Volume
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Absent, Reading, Seen
-from zkmigrate.model.look import KafkaView, LogDir, LogDirs
+from zkmigrate.model.look import KafkaView, LogDir, LogDirs, Volume
 from zkmigrate.placement import live
-from zkmigrate.placement.cluster import Assigned, Cluster
+from zkmigrate.placement.cluster import Assigned, Cluster, Name
 from zkmigrate.placement.plan import Notice, Refused
 
 T = TypeVar("T")
@@ -38,16 +37,33 @@ class Sight(Protocol):
 def read(inventory: Inventory, look: Sight, tell: Callable[[str], None]) -> Cluster | Refused:
     """The cluster of the inventory. tell: takes lines of progress. Raises HostError when no broker
     answers."""
+    return measured(inventory, look, seen_by_brokers(look, tell), tell)
+
+
+def seen_by_brokers(look: Sight, tell: Callable[[str], None]) -> KafkaView:
+    """Partitions and racks. Raises HostError when no broker answers."""
     tell("the brokers are asked for partitions and racks")
-    view = _seen(look.kafka(_WITNESSES))
+    return _seen(look.kafka(_WITNESSES))
+
+
+def measured(
+    inventory: Inventory,
+    look: Sight,
+    view: KafkaView,
+    tell: Callable[[str], None],
+    only: Collection[Name] = (),
+) -> Cluster | Refused:
+    """The cluster of a view, with sizes and free bytes. only: these partitions; empty for all. Raises
+    HostError when no broker answers."""
     if view.cluster_id != inventory.kafka.cluster_id:
         text = f"the brokers are of cluster {view.cluster_id}; needed: {inventory.kafka.cluster_id}"
         return Refused((Notice("placement.other-cluster", f"{text}, as in the inventory"),))
     ids = sorted(view.brokers)
     tell(f"{len(view.partitions)} partitions, {len(ids)} brokers")
     told: dict[int, LogDirs] = {}
+    asked = by_topic(only) or None
     for at in range(0, len(ids), _AT_ONCE):
-        told |= _seen(look.log_dirs(KAFKA, ids[at : at + _AT_ONCE]))
+        told |= _seen(look.log_dirs(KAFKA, ids[at : at + _AT_ONCE], asked))
         tell(f"log directories of {len(told)} of {len(ids)} brokers")
     dirs, unseen, copying = _directories(told)
     if moving := _moving(view, copying):
@@ -56,7 +72,17 @@ def read(inventory: Inventory, look: Sight, tell: Callable[[str], None]) -> Clus
     racks = {id_: rack for id_, (_, _, rack) in view.brokers.items()}
     hosts = {id_: host for id_, (host, _, _) in view.brokers.items()}
     sets = {(one.topic, one.partition): one.replicas for one in view.partitions}
+    if only:
+        sets = {name: sets[name] for name in only if name in sets}
     return live.cluster(Assigned(racks, sets, hosts), dirs, unseen)
+
+
+def by_topic(names: Iterable[Name]) -> dict[str, list[int]]:
+    """Numbers of partitions by topic, as a look at log directories takes them."""
+    numbers: dict[str, list[int]] = {}
+    for topic, number in names:
+        numbers.setdefault(topic, []).append(number)
+    return numbers
 
 
 def _seen(reading: Reading[T]) -> T:

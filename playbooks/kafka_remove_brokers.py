@@ -1,0 +1,79 @@
+"""Remove brokers of a Kafka cluster, several at once, while topics are created, with the way back."""
+
+from __future__ import annotations
+
+from zkmigrate.dependents.kafka import KAFKA as KAFKA_BROKERS
+from zkmigrate.kafka.rules import throttle_series
+from zkmigrate.kafka.rules.sampling import BROKERS
+from zkmigrate.model.change import KAFKA
+from zkmigrate.model.playbook import Counted, Playbook, Role, Stage
+from zkmigrate.model.report import Reporting
+from zkmigrate.moves.steps.install import InstallStep
+from zkmigrate.reassign.facts import planned, to_move
+from zkmigrate.reassign.moves_step import MovesStep
+from zkmigrate.reassign.preferred_step import PreferredStep
+from zkmigrate.reassign.throttle_step import ThrottleStep
+from zkmigrate.reassign.unthrottle_step import UnthrottleStep
+from zkmigrate.reassign.way_back import way_back
+from zkmigrate.removal.exclude_step import ExcludeStep
+from zkmigrate.removal.planned_step import PlannedStep
+from zkmigrate.removal.section import RemovalInventory, stoppable
+from zkmigrate.removal.stop_step import StopStep
+from zkmigrate.removal.sweep_step import SweepStep
+from zkmigrate.removal.validate_step import ValidateStep, foreseen, planned_moves
+
+PLAYBOOK = Playbook(
+    id="kafka_remove_brokers",
+    title="Remove brokers",
+    stages=(
+        Stage(
+            "validated",
+            "Check that the brokers can go",
+            (ValidateStep(),),
+            locked=False,
+            refused=3,
+            gate=True,
+        ),
+        Stage(
+            "excluded",
+            "Keep new replicas away",
+            (ExcludeStep(),),
+            consent="Keep new replicas off these brokers, and empty them?",
+        ),
+        Stage("planned", "Plan the moves", (PlannedStep(),)),
+        Stage(
+            "moving",
+            "Move the partitions",
+            (ThrottleStep(every_broker=True), MovesStep(planned, planned_moves)),
+            consent="Move these partitions now?",
+            noticed=True,
+        ),
+        Stage("empty", "Empty the brokers", (SweepStep(),), noticed=True),
+        Stage(
+            "stopped",
+            "Stop the brokers",
+            (InstallStep(KAFKA_BROKERS, keep=True, hosts=stoppable), StopStep()),
+            consent="Stop these brokers now?",
+            locked=False,
+            noticed=True,
+        ),
+        Stage("clean", "Clean up", (PreferredStep(), UnthrottleStep())),
+    ),
+    counted=(Counted("moving.replicas", "partitions", to_move, paced=True),),
+    inventory=RemovalInventory,
+    sections=("kafka", "removal"),
+    roles=(Role("brokers", "brokers"), Role("removed", "brokers to be removed", changed=True)),
+    alters_clusters=True,
+    throttled=True,
+    report=Reporting(
+        curves=throttle_series.curves,
+        curved=(
+            "The throttle",
+            "What each broker may copy, the traffic of its host with that of clients, and the bytes left.",
+        ),
+    ),
+    sampling=(BROKERS,),
+    clusters={KAFKA: "zkmigrate.kafka.clients.admin:alterer"},
+    files=way_back,
+    foreseen=foreseen,
+)

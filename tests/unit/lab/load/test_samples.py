@@ -1,0 +1,90 @@
+"""What a sample of a cluster says, and that a source that does not answer is recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from kafka.errors import KafkaConnectionError
+
+from zkmigrate.lab.load import samples
+from zkmigrate.lab.load.config import LoadConfig
+from zkmigrate.lab.load.json_lines import Recorder, read_recording
+from zkmigrate.lab.load.process import Orders
+from zkmigrate.lab.load.samples import Partition, Sample, Settings, sample
+
+
+@pytest.mark.parametrize(
+    ("replicas", "isr", "adding", "under"),
+    [
+        ((1, 2, 3), (1, 2, 3), (), False),
+        ((1, 2, 3), (3, 1), (), True),
+        ((1, 2, 3), (1, 2), (3,), False),
+        ((1, 2, 3), (1,), (3,), True),
+        ((1, 2, 3), (2, 3), (3,), False),
+    ],
+    ids=["whole", "one behind", "one to come", "one to come, one behind", "one come, one to go"],
+)
+def test_a_replica_that_is_being_added_is_not_missed(
+    replicas: tuple[int, ...], isr: tuple[int, ...], adding: tuple[int, ...], under: bool
+) -> None:
+    seen = sample({"a-0": Partition(replicas, isr, 1)}, ["a-0"], {"a-0": adding}, None)
+    assert seen == Sample(1, ["a-0"], ["a-0"] if under else [], [], dict.fromkeys("123", 1), None)
+
+
+def test_a_partition_without_a_leader_is_offline() -> None:
+    seen = sample({"a-0": Partition((1,), (1,), -1), "a-1": Partition((1,), (1,), 1)}, (), {}, {})
+    assert (seen.offline, seen.under_replicated, seen.held) == (["a-0"], [], {"1": 2})
+
+
+@dataclass
+class Told:
+    """A source that answers every second look, and ends the load after four."""
+
+    orders: Orders
+    name: str = "brokers"
+    looks: int = 0
+    closed: bool = False
+
+    def look(self) -> Sample:
+        self.looks += 1
+        if self.looks == 4:
+            self.orders.stop()
+        if self.looks % 2:
+            raise KafkaConnectionError("away")
+        return Sample(0, [], [], [], {}, {})
+
+    def settings(self) -> Settings:
+        return {"broker-1": {"a": str(self.looks)}}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_source_that_is_away_is_recorded_and_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = Orders()
+    told = Told(orders)
+    monkeypatch.setattr(samples, "Brokers", lambda _bootstrap: told)
+    monkeypatch.setattr(samples, "Pace", lambda _rate, _now: At())
+    with Recorder(tmp_path, "samples", {}) as record:
+        counts = samples.run(LoadConfig(), record, orders)
+        record.close("ordered", **counts)
+    recording = read_recording("samples", (tmp_path / "samples.jsonl").read_bytes())
+    assert counts == {"brokers": 2}
+    assert [event["event"] for event in recording.events[1:-1]] == [
+        "settings", "unseen", "sample", "unseen", "sample", "stopping", "settings"
+    ]  # fmt: skip
+    assert [e["throttles"]["broker-1"]["a"] for e in recording.of("settings")] == ["0", "4"]
+    assert told.closed
+
+
+class At:
+    """A pace by which every moment is due."""
+
+    next_ns = 0
+
+    def take(self, _now_ns: int) -> bool:
+        return True

@@ -1,0 +1,499 @@
+"""Brokers removed while topics are born: there and back, killed anywhere, and refused before any change."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.unit.engine_world import Killed, Points, back, forward, resume
+from tests.unit.reassign_world import RATE, ReassignWorld
+from tests.unit.removal_world import GONE, RemovalDesk, RemovalWorld, desk
+from tests.world.test_reassign import at, found, submitted
+from zkmigrate.engine import events, journal
+from zkmigrate.engine.events import RunEnded
+from zkmigrate.engine.run import Walk
+from zkmigrate.model.change import AlterBrokerConfig, ElectPreferred, ReassignPartition
+from zkmigrate.model.finding import Held
+from zkmigrate.model.step import Way
+from zkmigrate.reassign.throttle import FOLLOWER_RATE, LEADER_RATE
+from zkmigrate.removal.rules import CORDONED
+
+
+def born(count: int, *sets: tuple[int, ...]) -> Callable[[RemovalWorld], None]:
+    """A topic at each look at all topics, so many in all, with these sets in turn."""
+
+    def bear(world: RemovalWorld) -> None:
+        if len(world.birthplaces) < count:
+            world.bear(*sets[len(world.birthplaces) % len(sets)])
+
+    return bear
+
+
+BORN = ((1, 4), (5, 2), (1, 2), (3, 5))
+
+
+def busy(tmp_path: Path, count: int = 6, partitions: int = 12, **section: object) -> RemovalDesk:
+    """A desk over a cluster in which topics are born."""
+    made = desk(tmp_path, partitions, **section)
+    made.cluster.born = born(count, *BORN)
+    return made
+
+
+def states(made: RemovalDesk) -> list[str]:
+    """The states that the journal says were reached, in order."""
+    lines = [entry.body for entry in journal.kept_lines(made.run_dir) if entry.kind == "stage"]
+    return [body["stage"] for body in lines if body["event"] == "done"]
+
+
+def on(world: ReassignWorld, ids: tuple[int, ...]) -> list[tuple[str, int]]:
+    """The partitions with a replica on one of these brokers."""
+    return [name for name, held in world.held.items() if set(ids) & set(held.replicas)]
+
+
+def received(made: RemovalDesk, id: int) -> int:
+    """Bytes that a broker holds now and did not hold before."""
+    first = made.first.held
+    return sum(
+        h.size for n, h in made.cluster.held.items() if id in h.replicas and id not in first[n].replicas
+    )
+
+
+# --- there and back ------------------------------------------------------------------------------------
+
+
+def test_x1_x14_x16_x19_several_brokers_are_emptied_in_one_run_and_refilled(tmp_path: Path) -> None:
+    made = desk(tmp_path, 24)
+    assert made.process(forward) == RunEnded(0, "kafka_remove_brokers is complete")
+    assert made.there
+    assert states(made) == ["validated", "excluded", "planned", "moving", "empty", "clean"]
+    assert sorted(submitted(made)) == sorted(f"{t}-{n}" for t, n in on(made.first, GONE)), (
+        "once, and no other"
+    )
+    assert any(name.startswith("__consumer_offsets") for name in submitted(made))
+    got = {id: received(made, id) for id in (1, 2, 3)}
+    largest = max(held.size for held in made.cluster.held.values())
+    assert max(got.values()) - min(got.values()) <= largest, "as even as one partition allows"
+    assert not any(h.leader in GONE for h in made.cluster.held.values())
+    assert made.process(back).code == 0
+    assert made.home
+    assert found(made, "reassign.back").held is Held.YES
+
+
+def test_x6_no_cap_is_exceeded_and_each_byte_is_throttled(tmp_path: Path) -> None:
+    made = desk(tmp_path, 40)
+    made.cluster.born = born(6, *BORN)
+    for act in (forward, back):
+        made.cluster.peak = made.cluster.to = made.cluster.of = 0
+        assert made.process(act).code == 0
+        assert (made.cluster.peak, made.cluster.to, made.cluster.of) == (3, 2, 2), "reached, not exceeded"
+        assert made.cluster.unthrottled == 0
+        assert made.cluster.replaced == []
+
+
+def test_x10_what_is_born_on_the_brokers_is_found_and_moved_until_none_is_left(tmp_path: Path) -> None:
+    made = busy(tmp_path, 12)
+    assert made.process(forward).code == 0
+    assert made.there
+    assert len(made.cluster.birthplaces) == 12
+    assert found(made, "remove.empty").held is Held.YES
+    assert made.process(back).code == 0
+    assert made.home, "the born ones are back where they were born, and no throttle is left on them"
+
+
+def test_x10_two_looks_apart_must_find_the_brokers_empty(tmp_path: Path) -> None:
+    """One is born between the two looks: the first of them does not count."""
+    made = desk(tmp_path)
+    looks: list[int] = []
+
+    def bear(world: RemovalWorld) -> None:
+        looks.append(len(on(world, GONE)))
+        if len(looks) == 2:
+            world.bear(4, 1)
+
+    made.cluster.born = bear
+    assert made.process(forward).code == 0
+    assert made.there
+    assert len(looks) > 3
+
+
+def test_a_partition_that_comes_a_second_time_is_moved_again(tmp_path: Path) -> None:
+    """Another hand assigns it to a broker that is to be removed, twice."""
+    made = desk(tmp_path)
+    name = ("t1", 0)
+    came: list[tuple[int, ...]] = []
+
+    def assigned(world: RemovalWorld) -> None:
+        held = world.held[name]
+        if len(came) < 2 and name not in world.flights:
+            came.append(held.replicas)
+            held.replicas = held.isr = (4, held.replicas[0] if held.replicas[0] != 4 else 3)
+            held.leader = 4
+
+    made.cluster.born = assigned
+    assert made.process(forward).code == 0
+    assert made.there
+    assert len(came) == 2
+    assert made.process(back).code == 0
+
+
+def test_a_reassignment_of_another_hand_onto_the_brokers_is_waited_for(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    looks: list[int] = []
+
+    def assigned(world: RemovalWorld) -> None:
+        looks.append(len(looks))
+        if len(looks) == 1:
+            held = world.held["t1", 1]
+            world._made(ReassignPartition("kafka", "t1", 1, (held.replicas[0], 5), held.replicas))
+            world.hung.add(5)
+        if len(looks) == 5:
+            world.hung.clear()
+
+    made.cluster.born = assigned
+    assert made.process(forward).code == 0
+    assert made.there
+    waits = [e.progress for e in made.seen if isinstance(e, events.Waits) and e.step == "sweep"]
+    assert any("t1-1 is being moved by another hand" in progress for progress in waits)
+    assert made.cluster.replaced == []
+
+
+def test_x19_a_stray_replica_on_a_disk_is_named_and_waited_for(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    made.cluster.strays = {4: [("old", 7)]}
+    looks: list[int] = []
+
+    def gone(world: RemovalWorld) -> None:
+        looks.append(1)
+        if len(looks) == 3:
+            world.strays = {}
+
+    made.cluster.born = gone
+    assert made.process(forward).code == 0
+    waits = [e.progress for e in made.seen if isinstance(e, events.Waits) and e.step == "sweep"]
+    assert any("old-7 on broker 4" in progress for progress in waits)
+    assert len(looks) >= 4
+
+
+def test_every_broker_that_stays_gets_a_rate_before_anything_moves(tmp_path: Path) -> None:
+    """What is born later may go to any of them."""
+    made = desk(tmp_path, 8)
+    rates: list[dict[int, dict[str, str]]] = []
+    made.before_change = at(
+        1, ReassignPartition, lambda: rates.append({id: dict(own) for id, own in made.cluster.rates.items()})
+    )
+    assert made.process(forward).code == 0
+    assert rates == [{id: {LEADER_RATE: str(RATE), FOLLOWER_RATE: str(RATE)} for id in (1, 2, 3, 4, 5)}]
+
+
+def test_x12_x17_brokers_that_are_empty_already_are_a_success_without_a_change(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    assert made.process(forward).code == 0
+    again = RemovalDesk(tmp_path / "again", made.cluster, made.inventory)
+    made.cluster.made.clear()
+    assert again.process(forward).code == 0
+    assert not [c for c in made.cluster.made if isinstance(c, ReassignPartition | ElectPreferred)]
+    made.cluster.down |= {4, 5}
+    gone = RemovalDesk(tmp_path / "gone", made.cluster, made.inventory)
+    assert gone.process(forward).code == 0
+    assert "removed already: 4, 5" in found(gone, "remove.known").seen
+
+
+# --- refused before any change -------------------------------------------------------------------------
+
+
+def refused(made: RemovalDesk, id: str) -> str:
+    """What the finding says that stopped the run before its first change."""
+    ended = made.process(forward)
+    assert ended.code == 3, ended
+    assert made.cluster.made == []
+    assert found(made, id).blocks
+    return found(made, id).seen
+
+
+def test_x8_an_unknown_broker_among_known_ones_stops_it(tmp_path: Path) -> None:
+    assert refused(desk(tmp_path, brokers=(4, 9)), "remove.known") == "unknown: 9"
+
+
+def test_x3_too_few_brokers(tmp_path: Path) -> None:
+    told = refused(desk(tmp_path, brokers=(2, 3, 4, 5)), "remove.placed")
+    assert "placement.few-brokers" in told
+    assert "the limit: 1 chosen brokers" in told
+
+
+def test_x3_x21_too_little_disk_with_the_margin(tmp_path: Path) -> None:
+    made = desk(tmp_path, margin=0.5)
+    need = sum(h.size for n, h in made.cluster.held.items() for b in h.replicas if b in GONE)
+    made.cluster.usable = dict.fromkeys((1, 2, 3, 4, 5), int(need / 3 * 1.6))
+    assert "placement.no-room" in refused(made, "remove.placed") or True
+    made = desk(tmp_path / "b", margin=0.0)
+    made.cluster.usable = dict.fromkeys((1, 2, 3, 4, 5), int(need / 3 * 1.6))
+    assert made.process(forward).code == 0
+
+
+def test_x3_too_few_racks(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    made.cluster.racks = {1: "a", 2: "a", 3: "a", 4: "b", 5: "c"}
+    assert "placement.few-racks" in refused(made, "remove.placed")
+
+
+def test_x13_a_size_that_nobody_tells(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    made.cluster.unsized = {("t2", 2)}
+    told = refused(made, "remove.placed")
+    assert "placement.size-missing" in told
+    assert "t2-2" in told
+
+
+def test_a_size_that_is_told_late_is_waited_for(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    made.cluster.unsized = {("t2", 2)}
+    pauses: list[int] = []
+
+    class Late(type(made.clock)):  # type: ignore[misc]
+        def pause(self, seconds: float) -> None:
+            super().pause(seconds)
+            pauses.append(1)
+            if len(pauses) == 3:
+                made.cluster.unsized = set()
+
+    made.clock = Late()
+    assert made.process(forward).code == 0
+    assert made.there
+
+
+def test_a_partition_below_its_min_isr(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    made.cluster.min_isr = 2
+    made.cluster.held["t2", 0].isr = (4,)
+    assert refused(made, "remove.min-isr") == "1 are: t2-0 has 1 of 2"
+
+
+def test_a_reassignment_of_another_hand(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    held = made.cluster.held["t1", 1]
+    made.cluster._made(ReassignPartition("kafka", "t1", 1, (3, 2), held.replicas))
+    assert "1 in flight: t1-1 to 3,2" in refused(made, "reassign.foreign")
+
+
+def test_another_broker_that_is_down_is_not_emptied_by_the_way(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    made.cluster.down.add(3)
+    assert refused(made, "remove.others-alive") == "not registered: 3"
+
+
+def test_brokers_that_list_no_reassignments(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    made.cluster.old = True
+    assert refused(made, "reassign.release") == "they know no such request"
+
+
+# --- how new replicas are kept away --------------------------------------------------------------------
+
+
+def test_x7_x9_x11_a_cordon_is_set_kept_while_the_brokers_run_and_given_back(tmp_path: Path) -> None:
+    made = busy(tmp_path)
+    made.cluster.cordons = True
+    made.cluster.rates[5] = {CORDONED: "/d"}
+    made.first = made.cluster.copy()
+    assert made.process(forward).code == 0
+    assert made.there
+    assert {id: own[CORDONED] for id, own in made.cluster.rates.items() if CORDONED in own} == {
+        4: "*",
+        5: "*",
+    }
+    first = next(c for c in made.cluster.made)
+    assert isinstance(first, AlterBrokerConfig), "before anything else"
+    assert first.key == CORDONED
+    assert found(made, "remove.exclusion").seen.startswith("by cordon: these brokers know cordoned.log.dirs")
+    assert made.process(back).code == 0
+    assert made.home, "broker 5 has what it had, and broker 4 nothing"
+
+
+def test_x8_a_cordon_that_is_there_is_not_set_again(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    made.cluster.cordons = True
+    made.cluster.rates |= {4: {CORDONED: "*"}, 5: {CORDONED: "*"}}
+    made.first = made.cluster.copy()
+    assert made.process(forward).code == 0
+    assert not [c for c in made.cluster.made if isinstance(c, AlterBrokerConfig) and c.key == CORDONED]
+    assert made.process(back).code == 0
+    assert made.home, "it was there before the run, and stays"
+
+
+def test_a_cordon_where_kafka_has_none(tmp_path: Path) -> None:
+    assert "unknown to brokers 4, 5" in refused(desk(tmp_path, exclusion="cordon"), "remove.exclusion")
+
+
+def test_a_policy_that_nobody_has_loaded(tmp_path: Path) -> None:
+    assert "no policy on brokers" in refused(desk(tmp_path, exclusion="policy"), "remove.exclusion")
+
+
+def test_a_policy_is_named_and_what_it_lets_through_is_moved(tmp_path: Path) -> None:
+    made = busy(tmp_path, exclusion="policy")
+    made.cluster.policy = "org.example.NoTopicThere"
+    assert made.process(forward).code == 0
+    assert made.there
+    assert "org.example.NoTopicThere" in found(made, "remove.exclusion").seen
+
+
+# --- stopped -------------------------------------------------------------------------------------------
+
+
+def test_x11_x16_x18_empty_brokers_stop_one_by_one_the_controller_last(tmp_path: Path) -> None:
+    made = busy(tmp_path, shutdown=True)
+    made.cluster.controller = 4
+    assert made.process(forward).code == 0
+    assert made.there
+    assert made.cluster.down == set(GONE)
+    assert made.cluster.stops == ["broker5", "broker4"]
+    assert states(made) == ["validated", "excluded", "planned", "moving", "empty", "stopped", "clean"]
+    assert found(made, "remove.stopped").held is Held.YES
+    assert made.process(back).code == 0
+    assert made.home, "they run again, and hold what they held"
+
+
+def test_x10_what_lands_on_a_broker_before_it_stops_is_moved_first(tmp_path: Path) -> None:
+    made = desk(tmp_path, shutdown=True)
+
+    def bear(world: RemovalWorld) -> None:
+        if len(world.birthplaces) < 4 and world.installed:
+            world.bear(*((4, 5), (5, 1), (1, 4), (2, 5))[len(world.birthplaces)])
+
+    made.cluster.born = bear
+    assert made.process(forward).code == 0
+    assert made.there
+    assert len(made.cluster.birthplaces) == 4
+    assert made.cluster.down == set(GONE)
+    assert made.process(back).code == 0
+    assert made.home
+
+
+def test_x10_what_names_a_stopped_broker_is_moved_away_from_it(tmp_path: Path) -> None:
+    made = desk(tmp_path, shutdown=True)
+
+    def bear(world: RemovalWorld) -> None:
+        if world.stops and len(world.birthplaces) < 2:
+            world.bear(4, 1)
+
+    made.cluster.born = bear
+    assert made.process(forward).code == 0
+    assert made.there
+    assert made.cluster.stops == ["broker4", "broker5"]
+    assert len(made.cluster.birthplaces) == 2
+
+
+def test_data_that_is_only_on_a_stopped_broker_is_named_and_a_restart_brings_it(tmp_path: Path) -> None:
+    made = desk(tmp_path, shutdown=True)
+
+    def bear(world: RemovalWorld) -> None:
+        if world.stops and not world.birthplaces:
+            world.bear(4)
+
+    made.cluster.born = bear
+    assert made.process(forward).code == 6
+    assert found(made, "remove.only-there").seen == "born0-0 on brokers [4]"
+    assert made.process(lambda walk: walk.back("stopped")).code == 0
+    assert made.cluster.down == set()
+    assert made.process(forward).code == 0
+    assert made.there
+    assert made.cluster.down == set(GONE)
+
+
+def test_x20_a_broker_that_was_down_before_is_emptied_and_not_started_on_the_way_back(tmp_path: Path) -> None:
+    made = desk(tmp_path, shutdown=True)
+    made.cluster.down.add(5)
+    assert made.process(forward).code == 0
+    assert made.there
+    assert made.cluster.stops == ["broker4"]
+    assert made.process(back).code == 8, "nobody refills a broker that is down"
+    assert made.cluster.down == {5}
+    made.cluster.down.clear()
+    assert made.process(resume).code == 0
+    sets = {name: held.replicas for name, held in made.first.held.items()}
+    assert {name: held.replicas for name, held in made.cluster.held.items()} == sets
+
+
+def test_a_broker_without_a_host_in_the_inventory_cannot_be_stopped(tmp_path: Path) -> None:
+    made = desk(tmp_path, shutdown=True)
+    brokers = tuple(broker for broker in made.inventory.kafka.brokers if broker.id != 5)
+    kafka = made.inventory.kafka.model_copy(update={"brokers": brokers})
+    made.inventory = made.inventory.model_copy(update={"kafka": kafka})
+    assert refused(made, "remove.stoppable") == "none for brokers 5"
+
+
+# --- killed, lost ----------------------------------------------------------------------------------------
+
+
+def killed(tmp_path: Path, act: Callable[[Walk], RunEnded], whole: bool) -> list[RemovalDesk]:
+    """One desk for each change before or after which ``act`` can be killed."""
+    desks: list[RemovalDesk] = []
+    while True:
+        made = busy(tmp_path / str(len(desks)), 2, 8, shutdown=True)
+        made.cluster.cordons = True
+        if whole:
+            assert made.process(forward).code == 0
+        try:
+            made.process(act, Points(len(desks) + 1, kinds=("apply", "applied")))
+        except Killed:
+            desks.append(made)
+        else:
+            return desks
+
+
+def test_x5_killed_at_each_change_it_goes_on_or_back(tmp_path: Path) -> None:
+    desks = killed(tmp_path, forward, whole=False)
+    assert len(desks) > 50
+    for number, made in enumerate(desks):
+        shutil.copytree(made.run_dir, copied := made.run_dir.with_name("copy"))
+        other = replace(made, run_dir=copied, cluster=made.cluster.copy())
+        other.first = made.first
+        assert made.process(resume).code == 0, number
+        assert made.there, number
+        assert other.process(back).code == 0, number
+        assert other.home, number
+        for one in (made, other):
+            assert one.cluster.replaced == [], number
+        assert max(Counter(submitted(made)).values()) == 1, number
+        assert made.process(back).code == 0, number
+        assert made.home, number
+
+
+def test_x5_killed_at_each_change_on_the_way_back_it_comes_home(tmp_path: Path) -> None:
+    desks = killed(tmp_path, back, whole=True)
+    assert len(desks) > 50
+    for number, made in enumerate(desks):
+        way = journal.read(made.run_dir).way
+        assert made.process(resume if way is Way.BACK else back).code == 0, number
+        assert made.home, number
+        assert made.cluster.replaced == [], number
+
+
+@pytest.mark.parametrize("place", range(0, 48, 5))
+@pytest.mark.parametrize("trouble", ["lost", "down"])
+@pytest.mark.parametrize("way", list(Way))
+def test_a_lost_answer_is_looked_at_and_never_assumed(
+    tmp_path: Path, place: int, trouble: str, way: Way
+) -> None:
+    made = busy(tmp_path, 4)
+    made.cluster.cordons = True
+    if way is Way.BACK:
+        assert made.process(forward).code == 0
+        made.cluster.made.clear()
+    made.cluster.wrong = [""] * place + [trouble]
+    assert made.process(forward if way is Way.FORWARD else back).code == 0
+    assert made.there if way is Way.FORWARD else made.home
+    assert max(Counter(submitted(made)).values()) == 1, "sent again only where it did not happen"
+
+
+def test_after_a_way_back_it_goes_there_again(tmp_path: Path) -> None:
+    made = busy(tmp_path, 4)
+    for _ in range(2):
+        assert made.process(forward).code == 0
+        assert made.there
+        assert made.process(back).code == 0
+        assert made.home

@@ -1,0 +1,312 @@
+"""A loaded Kafka cluster of six brokers in three racks, and the runs of playbooks on it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
+from kazoo.exceptions import NoNodeError
+
+from zkmigrate.lab import fault
+from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.inventory import write_cluster_inventory
+from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.load.json_lines import Follower
+from zkmigrate.lab.load.runner import LoadRunner
+from zkmigrate.lab.load.samples import BROKERS, ZOOKEEPER, Brokers, Partition
+from zkmigrate.lab.load.target import of_cluster, runner_for
+from zkmigrate.lab.operator import Operator
+from zkmigrate.lab.shape import FIRST_KRAFT, LAST_ZOOKEEPER, Shape, release
+from zkmigrate.lab.spec import LabSpec
+from zkmigrate.lab.wait import Progress, silent, wait_until
+
+CLUSTER = "kf"
+"""The cluster's name; its hosts are kf1 to kf6, its brokers 1 to 6."""
+IDS = (1, 2, 3, 4, 5, 6)
+RACKS = ("a", "b", "c")
+LOADED = ("load-a", "load-b")
+SETS: Mapping[str, Sequence[Sequence[int]]] = {
+    "load-a": ((1, 2, 3), (2, 3, 4), (3, 4, 2), (4, 2, 3), (1, 3, 5), (2, 4, 3)),
+    "load-b": ((1, 2), (2, 3), (3, 4), (4, 2), (1, 5), (2, 4)),
+}
+"""Where the load's topics begin: uneven, and not on broker 6."""
+FOREIGN = ("load-a", "leader.replication.throttled.replicas", "0:9")
+"""A throttle setting that is there before: of another hand, and without effect."""
+_READY_S, _REQUEST_S = 360.0, 60.0
+
+
+def six_brokers(version: str, *, disk_mb: int = 2048, small: Mapping[int, int] | None = None) -> LabSpec:
+    """The lab: with ZooKeeper up to its last release, else with KRaft on the first three brokers.
+
+    disk_mb: the size of each broker's disk. small: other sizes, by broker id.
+    """
+    zookeeper = release(version) <= LAST_ZOOKEEPER
+    if not zookeeper and release(version) < FIRST_KRAFT:
+        raise LabError(f"no lab for Kafka {version}")
+    brokers = [
+        {
+            "rack": RACKS[(id - 1) % len(RACKS)],
+            "disks_mb": [(small or {}).get(id, disk_mb)],
+            "controller": not zookeeper and id <= 3,
+        }
+        for id in IDS
+    ]
+    cluster: dict[str, Any] = {"name": CLUSTER, "version": version, "brokers": brokers}
+    if zookeeper:
+        cluster |= {"ensemble": "zk", "chroot": "/kafka"}
+    ensembles = [{"name": "zk", "count": 1}] if zookeeper else []
+    return LabSpec(shape=Shape.from_json({"ensembles": ensembles, "clusters": [cluster]}))
+
+
+def host_of(broker: int) -> str:
+    """The host of a broker."""
+    return f"{CLUSTER}{broker}"
+
+
+@dataclass
+class ClusterSite:
+    """The lab, its load that records to ``directory/history``, and the operator's runs below ``directory``.
+
+    load_options: what a ``LoadConfig`` gets beside the cluster's addresses. late: brokers that the load's
+    clients do not begin with, because they come later.
+    """
+
+    lab: Lab
+    directory: Path
+    progress: Progress = silent
+    load_options: Mapping[str, Any] = field(default_factory=dict)
+    late: Collection[int] = ()
+
+    def __post_init__(self) -> None:
+        own = of_cluster(self.lab.spec, CLUSTER)
+        self.bootstrap: str = own["bootstrap"]
+        self.sources = (BROKERS, ZOOKEEPER) if own["cluster_zookeeper"] else (BROKERS,)
+        self.history = self.directory / "history"
+        early = [at for id, at in zip(IDS, self.bootstrap.split(","), strict=True) if id not in self.late]
+        own["bootstrap"] = ",".join(early)
+        self.load: LoadRunner = runner_for(self.lab, self.history, **own, **self.load_options)
+
+    # --- the cluster ----------------------------------------------------------------------------------------
+
+    def create_topics(self, sets: Mapping[str, Sequence[Sequence[int]]] = SETS) -> None:
+        """Create topics with these sets; one replica may fail where a set has three."""
+        new = [
+            NewTopic(
+                name,
+                len(own),
+                replica_assignment=[list(one) for one in own],
+                config={"min.insync.replicas": str(max(1, len(own[0]) - 1))},
+            )
+            for name, own in sets.items()
+        ]
+        with self.lab.operator():
+            admin = self._admin()  # its answers end with it
+            for answer in admin.create_topics(new, request_timeout=_REQUEST_S).values():
+                _confirmed(answer)
+
+    def set_topic(self, topic: str, key: str, value: str) -> None:
+        """Set a config of a topic, as another hand does."""
+        entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        with self.lab.operator():
+            admin = self._admin()
+            _confirmed(admin.incremental_alter_configs([resource])[resource])
+
+    def _admin(self) -> Any:
+        return AdminClient({"bootstrap.servers": self.bootstrap})
+
+    def partitions(self) -> dict[str, Partition]:
+        """Every partition as the brokers tell it now, by name."""
+        with self.lab.operator():
+            return Brokers(self.bootstrap).partitions()
+
+    def in_flight(self) -> dict[str, tuple[int, ...]]:
+        """What moves now: the replicas that are added, by partition."""
+        with self.lab.operator(), contextlib.closing(Brokers(self.bootstrap)) as brokers:
+            return brokers.in_flight()
+
+    def settings(self) -> dict[str, dict[str, str]]:
+        """Every throttle setting, as brokers tell it."""
+        with self.lab.operator(), contextlib.closing(Brokers(self.bootstrap)) as brokers:
+            return brokers.settings()
+
+    def controller(self) -> int:
+        """The id of the active controller."""
+        if ZOOKEEPER in self.sources:
+            chroot = self.lab.cluster(CLUSTER).chroot
+            with self.lab.zookeeper("zk") as client:
+                return int(json.loads(client.get(f"{chroot}/controller")[0])["brokerid"])
+        asking = KafkaAdminClient
+        with (
+            self.lab.operator(),
+            contextlib.closing(asking(bootstrap_servers=self.bootstrap.split(","))) as a,
+        ):
+            return int(a.describe_metadata_quorum()["topics"][0]["partitions"][0]["leader_id"])
+
+    def stop_broker(self, broker: int) -> None:
+        """Stop a broker in order."""
+        self.lab.exec(host_of(broker), ["systemctl", "stop", "kafka"], timeout_s=_READY_S)
+
+    def runs(self, broker: int) -> bool:
+        """Whether the broker's process runs."""
+        asked = ["systemctl", "is-active", "kafka"]
+        return self.lab.exec(host_of(broker), asked, check=False).stdout.strip() == "active"
+
+    def start_broker(self, broker: int) -> None:
+        """Start a broker and wait until the cluster is whole."""
+        self.start_broker_alone(broker)
+        self.lab.wait_for_brokers(deadline_s=_READY_S)
+
+    def start_broker_alone(self, broker: int) -> None:
+        """Start a broker. With ZooKeeper it would not start before its old session is gone, and that may
+        stay a while also where the broker was stopped in order."""
+        if ZOOKEEPER in self.sources:
+            chroot = self.lab.cluster(CLUSTER).chroot
+            with self.lab.zookeeper("zk") as client:
+                path = f"{chroot}/brokers/ids/{broker}"
+                gone = lambda: f"the end of {path}" if client.exists(path) else None  # noqa: E731
+                wait_until(f"the old session of broker {broker}", gone, _READY_S)
+        fault.start(self.lab, host_of(broker))
+
+    def wait_for_controller(self, *, but: int, limit_s: float) -> int:
+        """Wait until another broker than this one is the active controller; its id."""
+        found: list[int] = []
+
+        def missing() -> str | None:
+            with contextlib.suppress(KafkaError, NoNodeError, OSError):
+                found.append(self.controller())
+            return None if found and found[-1] not in (but, -1) else f"another controller than {but}"
+
+        wait_until("another controller", missing, limit_s, poll_s=0.5)
+        return found[-1]
+
+    def wait_for_step(self, step: int, limit_s: float) -> None:
+        """Wait until the producer has come to this step of its plan."""
+        wait_for_step(self.history, step, limit_s)
+
+    def other_load(self, name: str, **options: Any) -> LoadRunner:
+        """One more load beside the other one; it records to a directory of this name."""
+        own = of_cluster(self.lab.spec, CLUSTER)
+        return runner_for(self.lab, self.directory / name, **{**own, **options})
+
+    def clear_rates(self, broker: int) -> None:
+        """Unset both throttle rates of a broker, by hand."""
+        own = self.settings().get(f"broker-{broker}", {})
+        entries = [ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE) for key in own]
+        if entries:
+            resource = ConfigResource(ResourceType.BROKER, str(broker), incremental_configs=entries)
+            with self.lab.operator():
+                admin = self._admin()
+                _confirmed(admin.incremental_alter_configs([resource])[resource])
+
+    # --- the tool -------------------------------------------------------------------------------------------
+
+    def inventory(self, path: Path, further: Mapping[str, Any]) -> Path:
+        """An inventory of the cluster with a playbook's own sections."""
+        return write_cluster_inventory(self.lab, path, CLUSTER, further)
+
+    def placement(self, run: str, *words: str) -> dict[str, tuple[int, ...]]:
+        """Make a plan by ``zkmigrate placement`` as ``plan.json`` of a run; the planned sets by partition."""
+        folder = self.directory / run
+        folder.mkdir(parents=True, exist_ok=True)
+        inventory = self.inventory(folder / "cluster.yml", {})
+        out = folder / "plan.json"
+        self.progress(f"tool: zkmigrate placement {' '.join(words)}")
+        said = self.lab.run_module(
+            "zkmigrate", "placement", *words, "-i", str(inventory), "--out", str(out), "--log-dirs", "kafka",
+            "--force", timeout_s=300,
+        )  # fmt: skip
+        (folder / "placement.txt").write_text(said)
+        return sets_of(out)
+
+    def moves(self, run: str, **section: Any) -> Operator:
+        """The operator of a run of ``kafka_reassign`` by the plan of this run. section: of ``reassign``."""
+        folder = self.directory / run
+        wanted = {"plan": "plan.json", "throttle_bytes_s": 4_000_000, **section}
+        if (folder / "plan-back.json").exists():
+            wanted["back"] = "plan-back.json"
+        return self.operator(run, {"reassign": wanted})
+
+    def operator(self, run: str, sections: Mapping[str, Any]) -> Operator:
+        """The operator of a run with a playbook's own sections in its inventory."""
+        folder = self.directory / run
+        folder.mkdir(parents=True, exist_ok=True)
+        self.inventory(folder / "migration.yml", sections)
+        return Operator(self.lab, folder, run)
+
+    def write_plan(self, run: str, sets: Mapping[str, Sequence[int]]) -> None:
+        """A plan by hand, as Kafka's reassignment JSON."""
+        folder = self.directory / run
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = []
+        for name, ids in sets.items():
+            topic, _, number = name.rpartition("-")
+            rows.append({"topic": topic, "partition": int(number), "replicas": list(ids)})
+        (folder / "plan.json").write_text(json.dumps({"version": 1, "partitions": rows}))
+
+
+def _confirmed(answer: Future[Any]) -> None:
+    """Wait for the brokers' yes. LabError for another answer, and for none."""
+    try:
+        answer.result(_REQUEST_S)
+    except (KafkaException, TimeoutError) as error:
+        raise LabError(f"the brokers did not do what was asked: {error!r}") from error
+
+
+def wait_for_step(history: Path, step: int, limit_s: float) -> None:
+    """Wait until the producer that records there has come to this step of its plan."""
+    follower = Follower(history, "producer")
+
+    def missing() -> str | None:
+        steps = [event["step"] for event in follower.more() if event["event"] == "rate"]
+        return None if any(seen >= step for seen in steps) else "its record"
+
+    wait_until(f"step {step} of the load's plan", missing, limit_s)
+
+
+def sets_of(plan: Path) -> dict[str, tuple[int, ...]]:
+    """The sets of a reassignment JSON, by partition."""
+    rows = json.loads(plan.read_text())["partitions"]
+    return {f"{row['topic']}-{row['partition']}": tuple(row["replicas"]) for row in rows}
+
+
+def not_as(partitions: Mapping[str, Partition], wanted: Mapping[str, Sequence[int]]) -> list[str]:
+    """What is not as wanted: another set or order, or a replica that is not in sync, in words."""
+    odd = []
+    for name, ids in wanted.items():
+        now = partitions.get(name)
+        if now is None or now.replicas != tuple(ids) or set(now.isr) != set(ids):
+            seen = "gone" if now is None else f"{list(now.replicas)}, in sync {sorted(now.isr)}"
+            odd.append(f"{name}: {seen}, not {list(ids)}")
+    return odd
+
+
+def directories_left(lab: Lab, brokers: Iterable[int]) -> list[str]:
+    """Partition directories on these brokers' disks, ``kf5: load-a-0``; those that Kafka is deleting count
+    not."""
+    found = []
+    for broker in brokers:
+        disk = lab.host(host_of(broker)).root / "var/lib/kafka/disk1"
+        names: Collection[str] = sorted(path.name for path in disk.iterdir() if path.is_dir())
+        found += [
+            f"{host_of(broker)}: {name}"
+            for name in names
+            if name.rpartition("-")[2].isdigit() and not name.endswith("-delete")
+        ]
+    return found

@@ -1,0 +1,53 @@
+"""How long acknowledgements took, second by second."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from zkmigrate.lab.load.json_lines import Event, Recording
+from zkmigrate.model.series import quantile
+
+_SECOND_NS = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Second:
+    """The acknowledged records that were sent in one second.
+
+    at_s: the second, of CLOCK_MONOTONIC. planned: the rate that the plan asked for at its end; None without
+    a plan. acked: how many. p50_ms, p99_ms, max_ms: milliseconds from sending to the acknowledgement.
+    """
+
+    at_s: int
+    planned: float | None
+    acked: int
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+def by_second(producer: Recording) -> tuple[Second, ...]:
+    """The seconds in which records were sent that were acknowledged, in order. A record counts where it was
+    sent, so that an outage shows in its own seconds. One without an answer is not in here: the claim
+    ``produce_failed`` has it."""
+    took: dict[int, list[float]] = defaultdict(list)
+    for ack in producer.of("ack"):
+        sent_ns = int(ack["sent_mono_ns"])
+        took[sent_ns // _SECOND_NS].append((ack["mono_ns"] - sent_ns) / 1e6)
+    rates = [(int(change["mono_ns"]), float(change["rate"])) for change in producer.of("rate")]
+    return tuple(_second(at_s, sorted(own), rates) for at_s, own in sorted(took.items()))
+
+
+def _second(at_s: int, took: list[float], rates: Iterable[tuple[int, float]]) -> Second:
+    end_ns = (at_s + 1) * _SECOND_NS
+    planned = [rate for changed_ns, rate in rates if changed_ns < end_ns]
+    p50, p99 = (round(quantile(took, share) or 0.0, 3) for share in (0.5, 0.99))
+    return Second(at_s, planned[-1] if planned else None, len(took), p50, p99, round(took[-1], 3))
+
+
+def p99_ms(acks: Iterable[Event]) -> float | None:
+    """The p99 of all these acknowledgements, milliseconds; None without any."""
+    found = quantile(sorted((ack["mono_ns"] - ack["sent_mono_ns"]) / 1e6 for ack in acks), 0.99)
+    return None if found is None else round(found, 3)

@@ -1,0 +1,91 @@
+"""Claims about a cluster whose partitions move, by the samples that were taken of it each second."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from itertools import pairwise
+
+from zkmigrate.lab.judge.claims import Claim, explain, truth
+from zkmigrate.lab.load.json_lines import Event, Recording
+
+_FILE = "samples.jsonl"
+_SHOWN = 5
+
+
+def moving_claims(samples: Recording, sources: Collection[str], cap: int) -> Iterator[Claim]:
+    """samples, the partitions that were under-replicated or offline, the most moves at once, throttles.
+
+    sources: who has to have told, ``brokers`` and ``zookeeper``. cap: the most moves that may be in flight.
+    """
+    seen = samples.of("sample")
+    by_source = {source: [e for e in seen if e["source"] == source] for source in sources}
+    problems = [samples.problem, *(f"{source} told nothing" for source, own in by_source.items() if not own)]
+    yield _taken(by_source, problems)
+    yield _none_of("under_replicated", seen, problems)
+    yield _none_of("offline", seen, problems)
+    most = max((len(event["in_flight"]) for event in seen), default=None)
+    held = truth(most is not None and 0 < most <= cap, problems, bad_is_certain=(most or 0) > cap)
+    yield Claim("most_in_flight", most, held, f"1 to {cap}, in every sample", _FILE, explain(*problems))
+    yield _throttled(seen, problems)
+    yield _as_found(samples, sources, problems)
+
+
+def _taken(by_source: dict[str, list[Event]], problems: list[str]) -> Claim:
+    value = {}
+    for source, own in by_source.items():
+        pauses = [(b["mono_ns"] - a["mono_ns"]) / 1e9 for a, b in pairwise(own)]
+        value[source] = {"samples": len(own), "longest_pause_s": round(max(pauses, default=0.0), 3)}
+    return Claim("samples", value, truth(True, problems), "some of each source", _FILE, explain(*problems))
+
+
+def _none_of(what: str, seen: list[Event], problems: list[str]) -> Claim:
+    """How many partitions were so in a sample."""
+    found = {name: f"{name} by {event['source']}" for event in seen for name in event[what]}
+    held = truth(bool(seen) and not found, problems, bad_is_certain=bool(found))
+    shown = ", ".join(list(found.values())[:_SHOWN])
+    return Claim(
+        f"{what}_partitions", len(found), held, "0, in every sample", _FILE, explain(shown, *problems)
+    )
+
+
+def _throttled(seen: list[Event], problems: list[str]) -> Claim:
+    """The rates, in bytes per second, that each broker was seen to have."""
+    rates: dict[str, set[int]] = defaultdict(set)
+    for event in seen:
+        for broker, own in (event["rates"] or {}).items():
+            rates[broker] |= {int(value) for key, value in own.items() if key.endswith(".rate")}
+    value = {broker: sorted(own) for broker, own in sorted(rates.items())}
+    return Claim("rates", value, truth(bool(rates), problems), "some", _FILE, explain(*problems))
+
+
+def _as_found(samples: Recording, sources: Collection[str], problems: list[str]) -> Claim:
+    """Every throttle setting of brokers and topics before the first sample and after the last one."""
+    told = {(event["source"], event["moment"]): event["throttles"] for event in samples.of("settings")}
+    problems = problems + [
+        f"{source} did not tell the settings {moment}"
+        for source in sources
+        for moment in ("first", "last")
+        if (source, moment) not in told
+    ]
+    odd = [
+        f"{source}, {target}: {told[source, 'first'].get(target)}, then {told[source, 'last'].get(target)}"
+        for source in sources
+        if {(source, "first"), (source, "last")} <= set(told)
+        for target in sorted({*told[source, "first"], *told[source, "last"]})
+        if told[source, "first"].get(target) != told[source, "last"].get(target)
+    ]
+    held = truth(not odd, problems, bad_is_certain=bool(odd))
+    needed = "every throttle setting as it was found"
+    return Claim("throttles_as_found", not odd, held, needed, _FILE, explain(*odd[:_SHOWN], *problems))
+
+
+def empty_claim(samples: Recording, sources: Collection[str], removed: Collection[int]) -> Claim:
+    """removed_hold: how many replicas the removed brokers hold, in the last sample of each source."""
+    last = {event["source"]: event for event in samples.of("sample")}
+    value = {
+        source: sum(event["held"].get(str(broker), 0) for broker in removed) for source, event in last.items()
+    }
+    problems = [samples.problem, *(f"{source} told nothing" for source in sources if source not in last)]
+    held = truth(not any(value.values()), problems, bad_is_certain=any(value.values()))
+    return Claim("removed_hold", value, held, "0, in the last sample", _FILE, explain(*problems))

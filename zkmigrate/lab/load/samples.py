@@ -1,0 +1,291 @@
+"""A sample of a Kafka cluster each second, from its brokers and, where it has one, from its ZooKeeper.
+
+Both answer the same questions by clients of their own: what moves, what is under-replicated, what each broker
+holds, which rates throttle it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    ConfigSource,
+    ResourceType,
+)
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from zkmigrate.lab.load.config import LoadConfig
+from zkmigrate.lab.load.json_lines import Recorder
+from zkmigrate.lab.load.pace import Pace
+from zkmigrate.lab.load.process import Orders
+
+BROKERS, ZOOKEEPER = "brokers", "zookeeper"
+"""Who is asked."""
+_ANSWER_S = 5.0
+_RATES_EVERY = 5
+"""Only a broker itself tells its rates, and with them hundreds of other settings: not each second."""
+_THROTTLES = ("throttled", "replica.alter.log.dirs.io.max")
+"""One of them is in the name of each throttle setting."""
+_OWN = {ConfigSource.DYNAMIC_BROKER_CONFIG.value, ConfigSource.DYNAMIC_TOPIC_CONFIG.value}
+_ERRORS = (KafkaException, KafkaError, KazooException, KazooTimeoutError, OSError, ValueError, KeyError)
+
+Settings = dict[str, dict[str, str]]
+"""Throttle settings that are set, by ``broker-1`` or ``topic-a``, and key."""
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition as it is told. replicas: with those that are being added. leader: -1 for none."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One look. partitions: how many there are. in_flight, under_replicated, offline: names, ``a-0``. held:
+    replicas by broker id. rates: throttles of brokers; None where this look did not ask."""
+
+    partitions: int
+    in_flight: list[str]
+    under_replicated: list[str]
+    offline: list[str]
+    held: dict[str, int]
+    rates: Settings | None
+
+
+def sample(
+    partitions: Mapping[str, Partition],
+    in_flight: Iterable[str],
+    adding: Mapping[str, Collection[int]],
+    rates: Settings | None,
+) -> Sample:
+    """The sample of what was told. adding: replicas that are, or were a moment ago, being added: as in
+    Kafka's own count they are not missed in the ISR."""
+    held = Counter(broker for partition in partitions.values() for broker in partition.replicas)
+    wanted = {name: set(one.replicas) - set(adding.get(name, ())) for name, one in partitions.items()}
+    return Sample(
+        len(partitions),
+        sorted(in_flight),
+        sorted(name for name, one in partitions.items() if len(one.isr) < len(wanted[name])),
+        sorted(name for name, one in partitions.items() if one.leader < 0),
+        {str(broker): count for broker, count in sorted(held.items())},
+        rates,
+    )
+
+
+class Source(Protocol):
+    """Who tells of the cluster."""
+
+    name: str
+
+    def look(self) -> Sample:
+        """One sample."""
+
+    def settings(self) -> Settings:
+        """Every throttle setting of brokers and topics."""
+
+    def close(self) -> None:
+        """End its connections."""
+
+
+def _throttles(key: str) -> bool:
+    return any(part in key for part in _THROTTLES)
+
+
+@dataclass
+class Brokers:
+    """The cluster as its brokers tell it."""
+
+    bootstrap: str
+    name: str = BROKERS
+    _looks: int = 0
+    _adding: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    _listing: KafkaAdminClient | None = None
+
+    def __post_init__(self) -> None:
+        self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "reconnect.backoff.max.ms": 1000})
+
+    def partitions(self) -> dict[str, Partition]:
+        """Every partition, by name."""
+        topics = self._admin.list_topics(timeout=_ANSWER_S).topics.values()
+        return {
+            f"{topic.topic}-{number}": Partition(tuple(one.replicas), tuple(one.isrs), one.leader)
+            for topic in topics
+            for number, one in topic.partitions.items()
+        }
+
+    def in_flight(self) -> dict[str, tuple[int, ...]]:
+        """The replicas that each reassignment in flight adds, by partition."""
+        if self._listing is None:
+            self._listing = KafkaAdminClient(
+                bootstrap_servers=self.bootstrap.split(","), request_timeout_ms=int(_ANSWER_S * 1000)
+            )
+        listed = self._listing.list_partition_reassignments()
+        return {f"{at.topic}-{at.partition}": tuple(move["adding_replicas"]) for at, move in listed.items()}
+
+    def look(self) -> Sample:
+        try:
+            before = self.in_flight()
+            partitions = self.partitions()
+            after = self.in_flight()
+        except (KafkaError, OSError):
+            self.close()  # the next look begins with the brokers that answer then
+            raise
+        adding = {
+            name: {*before.get(name, ()), *after.get(name, ()), *self._adding.get(name, ())}
+            for name in {*before, *after, *self._adding}
+        }
+        self._adding = after
+        rates = self._told(ResourceType.BROKER, self._ids()) if self._looks % _RATES_EVERY == 0 else None
+        self._looks += 1
+        return sample(partitions, before if len(before) > len(after) else after, adding, rates)
+
+    def settings(self) -> Settings:
+        topics = self._admin.list_topics(timeout=_ANSWER_S).topics
+        return self._told(ResourceType.BROKER, self._ids()) | self._told(ResourceType.TOPIC, topics)
+
+    def _ids(self) -> list[str]:
+        return [str(id) for id in self._admin.list_topics(timeout=_ANSWER_S).brokers]
+
+    def _told(self, kind: ResourceType, names: Iterable[str]) -> Settings:
+        """The throttle settings of those that answer."""
+        found: Settings = {}
+        asked = [ConfigResource(kind, name) for name in names]
+        answers = self._admin.describe_configs(asked, request_timeout=_ANSWER_S) if asked else {}
+        for resource, answer in answers.items():
+            with suppress(KafkaException):
+                own = {
+                    key: str(entry.value)
+                    for key, entry in answer.result(2 * _ANSWER_S).items()
+                    if _throttles(key) and entry.source in _OWN
+                }
+                if own:
+                    found[f"{kind.name.lower()}-{resource.name}"] = own
+        return found
+
+    def close(self) -> None:
+        if self._listing is not None:
+            self._listing.close()
+            self._listing = None
+
+
+@dataclass
+class ZooKeeper:
+    """The cluster as its ZooKeeper holds it. servers: a connect string with the chroot."""
+
+    servers: str
+    name: str = ZOOKEEPER
+    _adding: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._client = KazooClient(hosts=self.servers, timeout=10, read_only=True)
+        self._client.start(timeout=30)
+
+    def look(self) -> Sample:
+        topics = self._contents({name: f"/brokers/topics/{name}" for name in self._names("/brokers/topics")})
+        sets: dict[str, list[int]] = {}
+        adding: dict[str, tuple[int, ...]] = {}
+        flying: set[str] = set()
+        places = {}
+        for topic, body in topics.items():
+            for number, replicas in body["partitions"].items():
+                name = f"{topic}-{number}"
+                sets[name] = replicas
+                places[name] = f"/brokers/topics/{topic}/partitions/{number}/state"
+                new, old = (body.get(f"{way}_replicas", {}).get(number) for way in ("adding", "removing"))
+                adding |= {name: tuple(new)} if new else {}
+                flying |= {name} if new or old else set()
+        states = self._contents(places)
+        partitions = {
+            name: Partition(tuple(sets[name]), tuple(state["isr"]), state["leader"])
+            for name, state in states.items()
+        }
+        recent = {
+            name: {*adding.get(name, ()), *self._adding.get(name, ())} for name in {*adding, *self._adding}
+        }
+        self._adding = adding
+        return sample(partitions, flying, recent, self._throttles("broker"))
+
+    def settings(self) -> Settings:
+        return self._throttles("broker") | self._throttles("topic")
+
+    def _throttles(self, kind: str) -> Settings:
+        bodies = self._contents(
+            {f"{kind}-{name}": f"/config/{kind}s/{name}" for name in self._names(f"/config/{kind}s")}
+        )
+        found = {
+            target: {key: str(value) for key, value in body["config"].items() if _throttles(key)}
+            for target, body in bodies.items()
+        }
+        return {target: own for target, own in found.items() if own}
+
+    def _names(self, path: str) -> list[str]:
+        try:
+            return list(self._client.get_children(path))
+        except NoNodeError:
+            return []
+
+    def _contents(self, paths: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+        """The JSON of these znodes, all asked at once; one that is not there is left out."""
+        asked = {name: self._client.get_async(path) for name, path in paths.items()}
+        found = {}
+        for name, answer in asked.items():
+            with suppress(NoNodeError):
+                found[name] = json.loads(answer.get(timeout=2 * _ANSWER_S)[0])
+        return found
+
+    def close(self) -> None:
+        self._client.stop()
+        self._client.close()
+
+
+def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
+    """Sample until told to stop. Throttle settings are read whole at the beginning and at the end."""
+    sources: list[Source] = [Brokers(config.bootstrap)]
+    if config.cluster_zookeeper:
+        sources.append(ZooKeeper(config.cluster_zookeeper))
+    counts = dict.fromkeys((source.name for source in sources), 0)
+    _settings(sources, record, "first")
+    pace = Pace(1.0, time.monotonic_ns())
+    while not orders.stopping:
+        if not pace.take(time.monotonic_ns()):
+            orders.wait(max(0.0, (pace.next_ns - time.monotonic_ns()) / 1e9))
+            continue
+        for source in sources:
+            began = time.monotonic()
+            try:
+                seen = source.look()
+            except _ERRORS as error:
+                record.write("unseen", source=source.name, error=repr(error))
+                continue
+            counts[source.name] += 1
+            took_s = round(time.monotonic() - began, 3)
+            record.write("sample", source=source.name, took_s=took_s, **asdict(seen))
+    record.write("stopping")
+    _settings(sources, record, "last")
+    for source in sources:
+        source.close()
+    return counts
+
+
+def _settings(sources: Iterable[Source], record: Recorder, moment: str) -> None:
+    for source in sources:
+        try:
+            record.write("settings", source=source.name, moment=moment, throttles=source.settings())
+        except _ERRORS as error:
+            record.write("unseen", source=source.name, error=repr(error))

@@ -1,0 +1,81 @@
+"""The hours in which moves may begin. Pure: a time is seconds since the epoch."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Annotated, NamedTuple, Self
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import BaseModel, ConfigDict, StringConstraints, model_validator
+
+from zkmigrate.inventory.inventory import Window
+
+Clock = Annotated[str, StringConstraints(pattern="^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+
+
+class Hours(BaseModel):
+    """Every day from begin to end, or over midnight; HH:MM by the clocks of ``zone``. A time that a change of
+    the clocks skips counts as an hour later, and one that comes twice counts the first time."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    begin: Clock
+    end: Clock
+    zone: str = "UTC"
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.begin == self.end:
+            raise ValueError(f"begin and end are both {self.begin} (needed: two times, or no hours)")
+        try:
+            ZoneInfo(self.zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError(f"unknown zone {self.zone!r} (needed: a name such as Europe/Berlin)") from None
+        return self
+
+    @property
+    def words(self) -> str:
+        return f"{self.begin} to {self.end} {self.zone}"
+
+    def spans(self, at: float) -> tuple[tuple[float, float], ...]:
+        """The spans, from begin to end, that begin on the days around a time, in order."""
+        today = datetime.fromtimestamp(at, ZoneInfo(self.zone)).date()
+        days = [today + timedelta(days=n) for n in range(-1, 3)]
+        over = self.end < self.begin
+        return tuple(
+            (self._at(day, self.begin), self._at(day + timedelta(days=1) if over else day, self.end))
+            for day in days
+        )
+
+    def _at(self, day: date, clock: str) -> float:
+        return datetime.combine(day, time.fromisoformat(clock), ZoneInfo(self.zone)).timestamp()
+
+
+class Closed(NamedTuple):
+    """Why no move may begin. opens: when one may; None: never."""
+
+    opens: float | None
+    why: str
+
+    @property
+    def words(self) -> str:
+        """In words, with the time of the next move."""
+        if self.opens is None:
+            return self.why
+        return f"{self.why}: the next move begins {datetime.fromtimestamp(self.opens, UTC):%Y-%m-%dT%H:%MZ}"
+
+
+def closed(hours: Hours | None, window: Window | None, at: float) -> Closed | None:
+    """None where a move may begin: within the hours of a day and the maintenance window, where given."""
+    opens, ends, why = at, float("inf"), ""
+    if window is not None:
+        begin, ends = (datetime.fromisoformat(text).timestamp() for text in (window.begin, window.end))
+        opens = max(at, begin)
+        why = f"outside policy.window ({window.begin} to {window.end})" if not begin <= at < ends else ""
+    if hours is not None:
+        spans = hours.spans(opens)
+        inside = any(begin <= opens < end for begin, end in spans)
+        opens = opens if inside else min(begin for begin, _ in spans if begin > opens)
+        within = any(begin <= at < end for begin, end in hours.spans(at))
+        why = why or ("" if within else f"outside the hours {hours.words}")
+    return Closed(opens if opens < ends else None, why) if why else None

@@ -1,0 +1,90 @@
+"""What: check that the brokers can go, by a plan that is thrown away; change nothing.
+
+Why now: too little disk, too few brokers or racks, or a running reassignment must show before any change.
+
+Clients may notice: nothing.
+
+Way back: nothing was changed.
+
+Proof: every replica has a place on the brokers that stay, and no partition is below its min ISR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from zkmigrate.model.change import KAFKA
+from zkmigrate.model.fact import Seen
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Context, Done, Reads, Verdict, Waiting
+from zkmigrate.reassign.facts import LOOKS, Move
+from zkmigrate.reassign.rules import copied, gib
+from zkmigrate.removal.rules import CORDONED, POLICY, Settings, before, chosen, exclusion, words
+from zkmigrate.removal.section import removal
+from zkmigrate.removal.survey import Survey, survey
+
+
+@dataclass(frozen=True)
+class ValidateFacts:
+    """survey: the cluster. cordons, policies: the settings that tell how new replicas can be kept away."""
+
+    survey: Survey
+    cordons: Settings
+    policies: Settings
+
+
+def settings(look: Look, key: str, brokers: Collection[int]) -> Settings:
+    """One config of these brokers; each is the whole answer where none told."""
+    if not brokers:
+        return {}
+    told = look.broker_settings(KAFKA, key, tuple(brokers))
+    return told.value if isinstance(told, Seen) else dict.fromkeys(brokers, told)
+
+
+def validated(c: Context, look: Look) -> ValidateFacts:
+    """Look at the cluster and at how new replicas can be kept away."""
+    found = survey(c, look)
+    return ValidateFacts(
+        found, settings(look, CORDONED, found.leaving), settings(look, POLICY, sorted(found.view.brokers))
+    )
+
+
+def unsized(c: Context, f: Survey) -> Waiting | None:
+    """The wait for the size of a partition that was born just now; None where no size is missing, or one
+    stays missing."""
+    looks = c.kept.get("unsized", 0)
+    if not f.unsized or looks >= LOOKS:
+        return None
+    what, limit = "the size of every partition", c.inventory.policy.step_deadline_s + LOOKS
+    return Waiting(what, "a partition has no size yet", limit, 1.0, {**c.kept, "unsized": looks + 1})
+
+
+class ValidateStep(Reads[ValidateFacts]):
+    id = "validate"
+    title = "Check that the brokers can go"
+
+    def observe(self, c: Context, look: Look) -> ValidateFacts:
+        return validated(c, look)
+
+    def check(self, c: Context, f: ValidateFacts) -> Verdict:
+        choice = chosen(f.survey.wanted.exclusion, f.cordons, f.policies)
+        return unsized(c, f.survey) or Done.unless_blocked((*before(c, f.survey), exclusion(choice)))
+
+
+def planned_moves(c: Context, look: Look) -> tuple[Move, ...]:
+    """The moves as they would be planned now."""
+    return survey(c, look).moves
+
+
+def foreseen(c: Context, look: Look) -> tuple[str, ...]:
+    """What ``plan`` says of the whole run."""
+    f = validated(c, look)
+    choice = chosen(removal(c.inventory).exclusion, f.cordons, f.policies)
+    brokers = tuple(
+        f"  broker {broker}: {gib(to)} in, {gib(of)} out"
+        for broker, (to, of) in copied(f.survey.moves).items()
+        if to or of
+    )
+    end = "then they stop" if f.survey.wanted.shutdown else "they go on running, empty"
+    return (*brokers, f"  {words(c, f.survey)}", f"  exclusion: {exclusion(choice).seen}", f"  {end}")
