@@ -17,7 +17,6 @@ from zkmigrate.placement.order import after, in_order
 from zkmigrate.placement.plan import Refused
 from zkmigrate.reassign.facts import Cluster, Disks, FirstLook, Move, joined, section, unmade, wanted
 from zkmigrate.reassign.section import Pace
-from zkmigrate.throttle.values import Rate
 
 AGAIN = "resume"
 COPYING = (
@@ -127,24 +126,15 @@ def copied(moves: Iterable[Move], way: Way = Way.FORWARD) -> dict[int, tuple[int
     return {broker: (received[broker], sent[broker]) for broker in sorted({*received, *sent})}
 
 
-def seconds(
-    moves: Iterable[Move],
-    bytes_s: int,
-    way: Way = Way.FORWARD,
-    rates: Mapping[int, Rate] = {},
-) -> float:
+def seconds(moves: Iterable[Move], bytes_s: int, way: Way = Way.FORWARD) -> float:
     """How long the moves take at least: the busiest broker sends, receives, or copies from directory to
-    directory, all of its bytes at its rate. bytes_s: of the brokers without rates of their own."""
+    directory, all of its bytes at its rate."""
     some = tuple(moves)
     inside: Counter[int] = Counter()
     for move in some:
         inside.update(dict.fromkeys(move.inside, move.size))
-    same = Rate(bytes_s, bytes_s)
-    took = (
-        max(received / rates.get(broker, same).follower, sent / rates.get(broker, same).leader)
-        for broker, (received, sent) in copied(some, way).items()
-    )
-    return max((*took, *(count / bytes_s for count in inside.values())), default=0.0)
+    busiest = max((max(both) for both in copied(some, way).values()), default=0)
+    return max(busiest, *inside.values(), 0) / bytes_s
 
 
 def gib(count: int) -> str:
