@@ -166,7 +166,7 @@ class MovesStep(Step[MovesFacts]):
         disks = facts.placed(look, looked, found.alive, c.way)
         mine |= {at: size for at, (_, size) in disks.futures.items()}
         begun = frozenset(move.name for move in moves if move.name in flights or not _pending(c, move))
-        load = Copying(plan.moves, flying, starting, begun, found)
+        load = Copying(plan.moves, copying, starting, begun | {move.name for move in plan.others}, found)
         rates = rates_in_force(c, look, load) if self._sets_rates else None
         done = () if whole else facts.stands(looked, found, c.way, disks).at(Stand.DONE)
         disputes = facts.disputed(c, look, done, found.alive)
