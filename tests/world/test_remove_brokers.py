@@ -19,9 +19,10 @@ from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.run import Walk
 from zkmigrate.model.change import AlterBrokerConfig, ElectPreferred, ReassignPartition
 from zkmigrate.model.finding import Held
-from zkmigrate.model.step import Way
+from zkmigrate.model.step import Context, Way
 from zkmigrate.reassign.throttle import FOLLOWER_RATE, LEADER_RATE
 from zkmigrate.removal.rules import CORDONED
+from zkmigrate.removal.validate_step import foreseen
 
 
 def born(count: int, *sets: tuple[int, ...]) -> Callable[[RemovalWorld], None]:
@@ -531,3 +532,18 @@ def test_x20_a_target_that_dies_is_named_and_the_run_goes_on_once_it_is_back(tmp
         held.isr = held.replicas  # it has caught up
     assert made.process(resume).code == 0
     assert made.there
+
+
+def test_x15_the_plan_tells_bytes_time_exclusion_and_how_it_ends(tmp_path: Path) -> None:
+    made = desk(tmp_path, shutdown=True)
+    c = Context("plan", made.inventory)
+    told = "\n".join(foreseen(c, made.look()))
+    assert "  broker 5: 0 bytes in, 12,029,000 bytes out" in told
+    assert "  5 partitions, 18,034,000 bytes, 12 s or more at 1,000,000 bytes/s" in told
+    assert "exclusion: by watch: Kafka before 4.3 has no cordoned.log.dirs" in told
+    assert told.endswith("then they stop")
+    steps = {step.id: step for stage in made.playbook.stages for step in stage.steps}
+    forecast = steps["replicas"].forecast(c, made.look())
+    assert forecast is not None
+    assert sorted(forecast.targets or ()) == sorted(f"{t}-{n}" for t, n in on(made.cluster, GONE))
+    assert made.cluster.made == []
