@@ -450,8 +450,8 @@ def test_a_broker_without_a_host_in_the_inventory_cannot_be_stopped(tmp_path: Pa
 # --- killed, lost ----------------------------------------------------------------------------------------
 
 
-def killed(tmp_path: Path, act: Callable[[Walk], RunEnded], whole: bool) -> list[RemovalDesk]:
-    """One desk for each change before or after which ``act`` can be killed."""
+def killed(tmp_path: Path, act: Callable[[Walk], RunEnded], whole: bool, every: int = 1) -> list[RemovalDesk]:
+    """One desk for each change before or after which ``act`` can be killed, or for every so many of them."""
     desks: list[RemovalDesk] = []
     while True:
         made = busy(tmp_path / str(len(desks)), 2, 8, shutdown=True)
@@ -459,7 +459,7 @@ def killed(tmp_path: Path, act: Callable[[Walk], RunEnded], whole: bool) -> list
         if whole:
             assert made.process(forward).code == 0
         try:
-            made.process(act, Points(len(desks) + 1, kinds=("apply", "applied")))
+            made.process(act, Points(every * len(desks) + 1, kinds=("apply", "applied")))
         except Killed:
             desks.append(made)
         else:
@@ -480,13 +480,14 @@ def test_x5_killed_at_each_change_it_goes_on_or_back(tmp_path: Path) -> None:
         for one in (made, other):
             assert one.cluster.replaced == [], number
         assert max(Counter(submitted(made)).values()) == 1, number
-        assert made.process(back).code == 0, number
-        assert made.home, number
+        if number % 8 == 0:
+            assert made.process(back).code == 0, number
+            assert made.home, number
 
 
 def test_x5_killed_at_each_change_on_the_way_back_it_comes_home(tmp_path: Path) -> None:
-    desks = killed(tmp_path, back, whole=True)
-    assert len(desks) > 50
+    desks = killed(tmp_path, back, whole=True, every=3)
+    assert len(desks) > 15
     for number, made in enumerate(desks):
         way = journal.read(made.run_dir).way
         assert made.process(resume if way is Way.BACK else back).code == 0, number
