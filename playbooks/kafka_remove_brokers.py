@@ -45,7 +45,7 @@ PLAYBOOK = Playbook(
         Stage(
             "moving",
             "Move the partitions",
-            (ThrottleStep(every_broker=True), MovesStep(planned, planned_moves)),
+            (ThrottleStep(every_broker=True, foresee=planned_moves), MovesStep(planned, planned_moves)),
             consent="Move these partitions now?",
             noticed=True,
         ),
