@@ -48,7 +48,7 @@ PLAYBOOK = Playbook(
         Stage("empty", "Empty the brokers", (SweepStep(),), noticed=True),
         Stage("clean", "Clean up", (PreferredStep(), UnthrottleStep())),
     ),
-    counted=(Counted("moving.replicas", "partitions", to_move, paced=True),),
+    counted=(Counted("moving.replicas", "partitions", to_move, paced=True, told=True),),
     inventory=RemovalInventory,
     sections=("kafka", "removal"),
     alters_clusters=True,
