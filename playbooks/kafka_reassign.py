@@ -8,7 +8,7 @@ from zkmigrate.model.change import KAFKA
 from zkmigrate.model.playbook import Counted, Playbook, Stage
 from zkmigrate.model.report import Reporting
 from zkmigrate.reassign.facts import to_move
-from zkmigrate.reassign.look_step import PlanCheckStep, foreseen
+from zkmigrate.reassign.look_step import PlanCheckStep, foreseen, of_plan
 from zkmigrate.reassign.moves_step import MovesStep
 from zkmigrate.reassign.originals_step import OriginalsStep
 from zkmigrate.reassign.preferred_step import PreferredStep
@@ -26,7 +26,13 @@ PLAYBOOK = Playbook(
         Stage(
             "move",
             "Move the partitions",
-            (OriginalsStep(), ThrottleStep(), MovesStep(), PreferredStep(), UnthrottleStep()),
+            (
+                OriginalsStep(),
+                ThrottleStep(foresee=of_plan),
+                MovesStep(),
+                PreferredStep(foresee=of_plan),
+                UnthrottleStep(foresee=of_plan),
+            ),
             consent="Move these partitions now?",
             noticed=True,
         ),

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from zkmigrate.dependents.kafka import KAFKA as KAFKA_BROKERS
 from zkmigrate.kafka.rules import throttle_series
 from zkmigrate.kafka.rules.sampling import BROKERS
 from zkmigrate.model.change import KAFKA
-from zkmigrate.model.playbook import Counted, Playbook, Stage
+from zkmigrate.model.playbook import Counted, Playbook, Role, Stage
 from zkmigrate.model.report import Reporting
+from zkmigrate.moves.steps.install import InstallStep
 from zkmigrate.reassign.facts import planned, to_move
 from zkmigrate.reassign.moves_step import MovesStep
 from zkmigrate.reassign.preferred_step import PreferredStep
 from zkmigrate.reassign.throttle_step import ThrottleStep
 from zkmigrate.reassign.unthrottle_step import UnthrottleStep
 from zkmigrate.reassign.way_back import way_back
+from zkmigrate.removal.clean_step import CleanStep
 from zkmigrate.removal.exclude_step import ExcludeStep
 from zkmigrate.removal.planned_step import PlannedStep
-from zkmigrate.removal.section import RemovalInventory
+from zkmigrate.removal.section import RemovalInventory, goes_on, stoppable
+from zkmigrate.removal.stop_step import StopStep
 from zkmigrate.removal.sweep_step import SweepStep
 from zkmigrate.removal.validate_step import ValidateStep, foreseen, planned_moves
 
@@ -46,11 +50,21 @@ PLAYBOOK = Playbook(
             noticed=True,
         ),
         Stage("empty", "Empty the brokers", (SweepStep(),), noticed=True),
-        Stage("clean", "Clean up", (PreferredStep(), UnthrottleStep())),
+        Stage(
+            "stopped",
+            "Stop the brokers",
+            (InstallStep(KAFKA_BROKERS, keep=True, hosts=stoppable), StopStep()),
+            consent="Stop these brokers now?",
+            idle=goes_on,
+            locked=False,
+            noticed=True,
+        ),
+        Stage("clean", "Clean up", (PreferredStep(), UnthrottleStep(), CleanStep())),
     ),
     counted=(Counted("moving.replicas", "partitions", to_move, paced=True, told=True),),
     inventory=RemovalInventory,
     sections=("kafka", "removal"),
+    roles=(Role("brokers", "brokers"), Role("removed", "brokers to be removed", changed=True)),
     alters_clusters=True,
     throttled=True,
     report=Reporting(

@@ -5,8 +5,10 @@ disk is really full, and nothing stays of the lab."""
 
 from __future__ import annotations
 
+import json
 import os
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,11 @@ from tests.lab import no_trace
 from tests.lab.tool import asked
 from zkmigrate.kafka.clients import admin, topics
 from zkmigrate.lab import control_groups, fault
+from zkmigrate.lab.cluster_site import not_as
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.inventory import write_cluster_inventory
 from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.load.samples import Brokers
 from zkmigrate.lab.shape import Shape
 from zkmigrate.lab.spec import KAFKA_PORT, LabSpec, Role
 from zkmigrate.lab.wait import wait_until
@@ -30,6 +34,42 @@ from zkmigrate.model.fact import Seen
 pytestmark = pytest.mark.lab
 
 DISKS = {"disks_mb": [128, 256]}
+SETS, MOVED = {0: (1, 2), 1: (2, 1)}, {0: (3, 2), 1: (1, 2)}
+"""One partition that copies to another broker, and one that only changes its order."""
+
+
+def partitions_move_on_kraft(lab: Lab, directory: Path) -> None:
+    """Two partitions moved by a plan, and back; no throttle stays."""
+    with lab.operator(), client(lab, "new") as asking:
+        asking.create_topics([NewTopic("moved", replica_assignments=SETS)], timeout_ms=60_000)
+    wait_for_sets(lab, SETS)
+    rows = [{"topic": "moved", "partition": n, "replicas": list(ids)} for n, ids in MOVED.items()]
+    (directory / "plan.json").write_text(json.dumps({"version": 1, "partitions": rows}))
+    wanted = {"plan": "plan.json", "throttle_bytes_s": 5_000_000}
+    path = write_cluster_inventory(lab, directory / "moves.yml", "new", {"reassign": wanted})
+    book = ("--playbook", "kafka_reassign", "--run-id", "moves", "--yes")
+    assert asked(lab, path, "run", *book, timeout_s=300).returncode == 0
+    wait_for_sets(lab, MOVED)
+    back = asked(lab, path, "rollback", *book, timeout_s=300)
+    assert back.returncode == 0
+    assert "every partition has its set and its leader from before the run" in back.stdout
+    wait_for_sets(lab, SETS)
+    with lab.operator(), closing(Brokers(",".join(addresses(lab, "new")))) as brokers:
+        assert (brokers.in_flight(), brokers.settings()) == ({}, {})
+
+
+def wait_for_sets(lab: Lab, wanted: Mapping[int, Sequence[int]]) -> None:
+    """In order and in sync, as a client sees them."""
+
+    def missing() -> str | None:
+        with lab.operator():
+            seen = Brokers(",".join(addresses(lab, "new"))).partitions()
+        odd = not_as(seen, {f"moved-{number}": ids for number, ids in wanted.items()})
+        return "; ".join(odd) or None
+
+    wait_until("the sets of topic moved", missing, 60)
+
+
 WRITEBACK = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
 """The limits of what the kernel writes back by itself; only cgroup v1 has them."""
 LIMIT = {"disk_mb_s": 8} if WRITEBACK.exists() else {}
@@ -124,6 +164,7 @@ def test_clusters_of_three_kinds_in_one_lab(tmp_path: Path) -> None:
             assert zookeeper.get_children("/old/brokers/ids") == ["1"]
 
         there_and_back_on_kraft(lab, tmp_path)
+        partitions_move_on_kraft(lab, tmp_path)
 
         for name, disk, megabytes in (("new1", 1, 128), ("new3", 2, 256), ("old1", 2, 256)):
             there = lab.host(name).root / f"var/lib/kafka/disk{disk}"

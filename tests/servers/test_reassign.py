@@ -8,9 +8,9 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 
@@ -27,23 +27,43 @@ from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, INSIDE_RAT
 IDS = (1, 2, 3)
 SETS = {0: (1, 2), 1: (2, 1)}
 MEGABYTES = 4
+LAG_MS = {1: 10_000, 2: 600_000, 3: 30_000}
+"""How long a follower may lag behind each broker. Kafka's default was 10 s, and is 30 s since 2.5."""
+FETCH_BYTES = 100_000
+"""A whole fetch passes every throttle, so this keeps a slow move slow."""
+
+
+@dataclass(frozen=True)
+class Brokers:
+    """A cluster at work. at: the addresses by id. processes: by id. zookeeper: the client port. folder: what
+    they keep."""
+
+    release: str
+    at: Mapping[int, str]
+    processes: Mapping[int, subprocess.Popen[bytes]]
+    zookeeper: int
+    folder: Path
 
 
 @contextmanager
-def cluster(version: str, folder: Path) -> Iterator[dict[int, str]]:
+def cluster(version: str, folder: Path) -> Iterator[Brokers]:
     """Three brokers with two log directories each, and topic a with two partitions on brokers 1 and 2; the
-    first holds 4 MB. The addresses of the brokers by id."""
+    first holds 4 MB."""
     hosts = {id: ADDRESS.replace("127.1.", f"127.{10 + id}.", 1) for id in IDS}
     at = {id: f"{host}:{free_port()}" for id, host in hosts.items()}
+    processes: dict[int, subprocess.Popen[bytes]] = {}
     with zookeeper("3.5.8", folder) as port, ExitStack() as stack:
         for id in IDS:
             config, log = folder / f"server{id}.properties", folder / f"kafka{id}.log"
             config.write_text(
                 f"broker.id={id}\nlisteners=PLAINTEXT://{at[id]}\nlog.dirs={','.join(disks(folder, id))}\n"
-                f"zookeeper.connect={ADDRESS}:{port}/kafka\n"
+                f"zookeeper.connect={ADDRESS}:{port}/kafka\nzookeeper.session.timeout.ms=600000\n"
+                f"replica.lag.time.max.ms={LAG_MS[id]}\nreplica.fetch.max.bytes={FETCH_BYTES}\n"
             )
             main = ["-Xmx256m", "kafka.Kafka", str(config)]
-            process = stack.enter_context(server("java", provision.kafka_classpath(version), main, log))
+            processes[id] = process = stack.enter_context(
+                server("java", provision.kafka_classpath(version), main, log)
+            )
             wait_for(f"Kafka {version}", process, log, port, "dump", f"/kafka/brokers/ids/{id}")
         # A broker registers itself before it listens.
         everybody = Seen(len(IDS))
@@ -56,7 +76,7 @@ def cluster(version: str, folder: Path) -> Iterator[dict[int, str]]:
         for _ in range(MEGABYTES * 5):
             producer.send("a", bytes(200_000), partition=0).get(START_SECONDS)
         producer.close()
-        yield at
+        yield Brokers(version, at, processes, port, folder)
 
 
 def disks(folder: Path, id: int) -> tuple[str, str]:
@@ -142,7 +162,8 @@ def settings(at: Mapping[int, str]) -> dict[str, str]:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def inventory(folder: Path, at: Mapping[int, str], rate: int, plan: str) -> Path:
+def inventory(folder: Path, made: Brokers, rate: int, plan: str) -> Path:
+    at = made.at
     told = topics.partitions(list(at.values()), ("a",), 1)
     assert isinstance(told, Seen)
     brokers = "".join(
@@ -152,8 +173,10 @@ def inventory(folder: Path, at: Mapping[int, str], rate: int, plan: str) -> Path
     (folder / "plan.json").write_text(plan)
     file = folder / f"moves{rate}.yml"
     file.write_text(
-        f"version: 1\nname: moves\nkafka:\n  cluster_id: {told.value.cluster_id}\n  brokers:\n{brokers}"
+        f"version: 1\nname: moves\nkafka:\n  cluster_id: {told.value.cluster_id}\n  chroot: /kafka\n"
+        f"  brokers:\n{brokers}"
         f"reassign:\n  plan: plan.json\n  throttle_bytes_s: {rate}\n"
+        f"  zookeeper: ['{ADDRESS}:{made.zookeeper}']\n"
     )
     return file
 
@@ -165,7 +188,7 @@ PLAN = (
 AFTER = {0: (3, 2), 1: (1, 2)}
 
 
-def zkmigrate(folder: Path, file: Path, verb: str) -> subprocess.Popen[str]:
+def zkmigrate(folder: Path, file: Path, verb: str, *options: str) -> subprocess.Popen[str]:
     words = [
         sys.executable,
         "-m",
@@ -175,7 +198,8 @@ def zkmigrate(folder: Path, file: Path, verb: str) -> subprocess.Popen[str]:
         str(file),
         "--playbook",
         "kafka_reassign",
-        "--yes",
+        *(("--findings", "all") if verb == "status" else ("--yes",)),
+        *options,
     ]
     return subprocess.Popen(
         words,
@@ -191,107 +215,103 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, output
 
 
-@pytest.mark.parametrize("version", ["2.8.2", "3.9.1"])
-def test_real_brokers_move_partitions_there_and_back(version: str, tmp_path: Path) -> None:
-    with cluster(version, tmp_path) as at:
-        brokers = list(at.values())
-        alter = admin.Alter(brokers)
-        assert alter(AlterTopicConfig(KAFKA, "a", LEADER_LIST, "0:9", None))[0] == 0, "of another hand"
-        first = settings(at)
-        assert first == {f"a {LEADER_LIST}": "0:9"}
+def test_real_brokers_move_partitions_there_and_back(brokers_at_work: Brokers, tmp_path: Path) -> None:
+    at, version, folder = brokers_at_work.at, brokers_at_work.release, brokers_at_work.folder
+    brokers = list(at.values())
+    alter = admin.Alter(brokers)
+    assert alter(AlterTopicConfig(KAFKA, "a", LEADER_LIST, "0:9", None))[0] == 0, "of another hand"
+    first = settings(at)
+    assert first == {f"a {LEADER_LIST}": "0:9"}
 
-        quick = inventory(tmp_path, at, 50_000_000, PLAN)
-        code, output = ended(zkmigrate(tmp_path, quick, "run"))
-        assert code == 0, output
-        assert odd(at, AFTER) is None
-        (kafkas_choice,) = places(at)[3, 0]
-        assert settings(at) == first
-        code, output = ended(zkmigrate(tmp_path, quick, "rollback"))
-        assert code == 0, output
-        assert odd(at, SETS) is None
-        assert settings(at) == first
+    quick = inventory(tmp_path, brokers_at_work, 50_000_000, PLAN)
+    code, output = ended(zkmigrate(tmp_path, quick, "run"))
+    assert code == 0, output
+    assert odd(at, AFTER) is None
+    assert "told by brokers and by ZooKeeper" in ended(zkmigrate(tmp_path, quick, "status"))[1]
+    (kafkas_choice,) = places(at)[3, 0]
+    assert settings(at) == first
+    code, output = ended(zkmigrate(tmp_path, quick, "rollback"))
+    assert code == 0, output
+    assert odd(at, SETS) is None
+    assert settings(at) == first
 
-        # Four megabytes at 50 kB/s: killed with the move in flight, and then back.
-        slow = inventory(tmp_path, at, 50_000, PLAN)
-        running = zkmigrate(tmp_path, slow, "run")
+    # Four megabytes at 50 kB/s: killed with the move in flight, and then back.
+    slow = inventory(tmp_path, brokers_at_work, 50_000, PLAN)
+    running = zkmigrate(tmp_path, slow, "run")
 
-        def not_flying() -> str | None:
-            assert running.poll() is None, ended(running)
-            return None if reassignments.in_flight(brokers) != Seen({}) else "nothing is in flight"
+    def not_flying() -> str | None:
+        assert running.poll() is None, ended(running)
+        return None if reassignments.in_flight(brokers) != Seen({}) else "nothing is in flight"
 
-        wait_until("a move in flight", not_flying, 60)
-        assert settings(at)[f"3 {FOLLOWER_RATE}"] == "50000"
-        running.send_signal(signal.SIGKILL)
-        ended(running)
-        told = reassignments.in_flight(brokers)
-        assert isinstance(told, Seen)
-        assert told.value["a", 0].target == (3, 2), "Kafka goes on by itself, throttled"
-        code, output = ended(zkmigrate(tmp_path, slow, "rollback"))
-        assert code == 0, output
-        assert reassignments.in_flight(brokers) == Seen({})
-        assert odd(at, SETS) is None, "in the original order"
-        assert settings(at) == first
+    wait_until("a move in flight", not_flying, 60)
+    assert settings(at)[f"3 {FOLLOWER_RATE}"] == "50000"
+    running.send_signal(signal.SIGKILL)
+    ended(running)
+    told = reassignments.in_flight(brokers)
+    assert isinstance(told, Seen)
+    assert told.value["a", 0].target == (3, 2), "Kafka goes on by itself, throttled"
+    code, output = ended(zkmigrate(tmp_path, slow, "rollback"))
+    assert code == 0, output
+    assert reassignments.in_flight(brokers) == Seen({})
+    assert odd(at, SETS) is None, "in the original order"
+    assert settings(at) == first
 
-        # Into directories that the plan names: broker 3 gets its copy in the one that Kafka would not choose,
-        # and broker 2 moves its own.
-        before = kept(at)
-        wanted = {3: other(tmp_path, 3, kafkas_choice), 2: other(tmp_path, 2, before[2, 0][0])}
-        named = PLAN.replace("[3,2]", f'[3,2],"log_dirs":["{wanted[3]}","{wanted[2]}"]')
-        placed = inventory(tmp_path, at, 50_000_001, named)
-        code, output = ended(zkmigrate(tmp_path, placed, "run"))
-        assert code == 0, output
-        assert odd(at, AFTER) is None
-        assert (places(at)[3, 0], places(at)[2, 0]) == ((wanted[3],), (wanted[2],))
-        assert settings(at) == first
-        code, output = ended(zkmigrate(tmp_path, placed, "rollback"))
-        assert code == 0, output
-        assert odd(at, SETS) is None
-        assert kept(at) == before, "in the directories from before"
+    # Into directories that the plan names: broker 3 gets its copy in the one that Kafka would not choose,
+    # and broker 2 moves its own.
+    before = kept(at)
+    wanted = {3: other(folder, 3, kafkas_choice), 2: other(folder, 2, before[2, 0][0])}
+    named = PLAN.replace("[3,2]", f'[3,2],"log_dirs":["{wanted[3]}","{wanted[2]}"]')
+    placed = inventory(tmp_path, brokers_at_work, 50_000_001, named)
+    code, output = ended(zkmigrate(tmp_path, placed, "run"))
+    assert code == 0, output
+    assert odd(at, AFTER) is None
+    assert (places(at)[3, 0], places(at)[2, 0]) == ((wanted[3],), (wanted[2],))
+    assert settings(at) == first
+    code, output = ended(zkmigrate(tmp_path, placed, "rollback"))
+    assert code == 0, output
+    assert odd(at, SETS) is None
+    assert kept(at) == before, "in the directories from before"
 
-        # Killed with a move in flight, and taken back by Kafka's own tool alone. A rollback finds that.
-        slow = inventory(tmp_path, at, 50_002, named)
-        running = zkmigrate(tmp_path, slow, "run")
-        wait_until("a move in flight", not_flying, 60)
-        running.send_signal(signal.SIGKILL)
-        ended(running)
-        *_, run_dir = sorted(
-            (tmp_path / "runs").glob("*/way-back.json"), key=lambda file: file.stat().st_mtime
-        )
-        assert "Successfully cancelled" in by_hand(version, at, run_dir, "--cancel", "--preserve-throttles")
-        by_hand(version, at, run_dir, "--execute")
-        wait_until("the sets from before", lambda: odd(at, SETS), 60)
-        code, output = ended(zkmigrate(tmp_path, slow, "rollback"))
-        assert code == 0, output
-        assert str(run_dir) in output
-        assert odd(at, SETS) is None
-        assert settings(at) == first
-        wait_until("the directories from before", lambda: elsewhere(at, before), 60)
+    # Killed with a move in flight, and taken back by Kafka's own tool alone. A rollback finds that.
+    slow = inventory(tmp_path, brokers_at_work, 50_002, named)
+    running = zkmigrate(tmp_path, slow, "run")
+    wait_until("a move in flight", not_flying, 60)
+    running.send_signal(signal.SIGKILL)
+    ended(running)
+    *_, run_dir = sorted((tmp_path / "runs").glob("*/way-back.json"), key=lambda file: file.stat().st_mtime)
+    assert "Successfully cancelled" in by_hand(version, at, run_dir, "--cancel", "--preserve-throttles")
+    by_hand(version, at, run_dir, "--execute")
+    wait_until("the sets from before", lambda: odd(at, SETS), 60)
+    code, output = ended(zkmigrate(tmp_path, slow, "rollback"))
+    assert code == 0, output
+    assert str(run_dir) in output
+    assert odd(at, SETS) is None
+    assert settings(at) == first
+    wait_until("the directories from before", lambda: elsewhere(at, before), 60)
 
-        # Only a directory changes: killed while both hold the replica, and then back.
-        moved = other(tmp_path, 1, before[1, 0][0])
-        only = (
-            f'{{"partitions":[{{"topic":"a","partition":0,"replicas":[1,2],"log_dirs":["{moved}","any"]}}]}}'
-        )
-        inside = inventory(tmp_path, at, 50_001, only)
-        running = zkmigrate(tmp_path, inside, "run")
+    # Only a directory changes: killed while both hold the replica, and then back.
+    moved = other(folder, 1, before[1, 0][0])
+    only = f'{{"partitions":[{{"topic":"a","partition":0,"replicas":[1,2],"log_dirs":["{moved}","any"]}}]}}'
+    inside = inventory(tmp_path, brokers_at_work, 50_001, only)
+    running = zkmigrate(tmp_path, inside, "run")
 
-        def not_inside() -> str | None:
-            assert running.poll() is None, ended(running)
-            return None if len(places(at)[1, 0]) == 2 else "in one directory"
+    def not_inside() -> str | None:
+        assert running.poll() is None, ended(running)
+        return None if len(places(at)[1, 0]) == 2 else "in one directory"
 
-        wait_until("a replica in two directories", not_inside, 60)
-        assert settings(at)[f"1 {INSIDE_RATE}"] == "50001"
-        running.send_signal(signal.SIGKILL)
-        ended(running)
-        assert len(places(at)[1, 0]) == 2, "the broker goes on by itself, throttled"
-        code, output = ended(zkmigrate(tmp_path, inside, "rollback"))
-        assert code == 0, output
-        wait_until("the directories from before", lambda: elsewhere(at, before), 60)
-        assert settings(at) == first
+    wait_until("a replica in two directories", not_inside, 60)
+    assert settings(at)[f"1 {INSIDE_RATE}"] == "50001"
+    running.send_signal(signal.SIGKILL)
+    ended(running)
+    assert len(places(at)[1, 0]) == 2, "the broker goes on by itself, throttled"
+    code, output = ended(zkmigrate(tmp_path, inside, "rollback"))
+    assert code == 0, output
+    wait_until("the directories from before", lambda: elsewhere(at, before), 60)
+    assert settings(at) == first
 
-        # What the playbook rests on: the answers of Kafka itself.
-        assert alter(CancelReassignment(KAFKA, "a", 0, (3, 2)))[0] == 0, "nothing was in flight"
-        code, why = alter(ReassignPartition(KAFKA, "a", 0, (9, 2), (1, 2)))
-        assert (code, why) == (1, "a-0: InvalidReplicationAssignmentError")
-        assert topics.settings(brokers, LEADER_LIST, ("a",)) == Seen({"a": Seen(TopicSetting("0:9"))})
-        alter.close()
+    # What the playbook rests on: the answers of Kafka itself.
+    assert alter(CancelReassignment(KAFKA, "a", 0, (3, 2)))[0] == 0, "nothing was in flight"
+    code, why = alter(ReassignPartition(KAFKA, "a", 0, (9, 2), (1, 2)))
+    assert (code, why) == (1, "a-0: InvalidReplicationAssignmentError")
+    assert topics.settings(brokers, LEADER_LIST, ("a",)) == Seen({"a": Seen(TopicSetting("0:9"))})
+    alter.close()

@@ -24,7 +24,7 @@ def zookeeper(version: str, folder: Path) -> Iterator[int]:
     port, config, log = free_port(), folder / "zoo.cfg", folder / "zookeeper.log"
     config.write_text(
         f"tickTime=2000\ndataDir={folder / 'data'}\nclientPort={port}\nclientPortAddress={ADDRESS}\n"
-        "4lw.commands.whitelist=*\nadmin.enableServer=false\n"
+        "maxSessionTimeout=600000\n4lw.commands.whitelist=*\nadmin.enableServer=false\n"
     )
     main = ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)]
     with server("java", provision.zookeeper_classpath(version), main, log) as process:

@@ -14,7 +14,17 @@ from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding
-from zkmigrate.model.look import DirEntry, KafkaView, Look, PartitionState, Pulse, RandomReader, Volume, Znode
+from zkmigrate.model.look import (
+    DirEntry,
+    KafkaView,
+    Look,
+    PartitionState,
+    Pulse,
+    RandomReader,
+    Rights,
+    Volume,
+    Znode,
+)
 from zkmigrate.model.step import Context
 from zkmigrate.moves import preflight
 from zkmigrate.moves.world.topics import TopicQuestions, TopicWorld
@@ -324,6 +334,9 @@ class PreflightWorld(TopicQuestions):
     def znode(self, host: str, path: str) -> Reading[Znode]:
         self._told("znode", host, path)
         return TIMEOUT if self.silent else self.znodes.get((host, path), Absent(path))
+
+    def acls(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Rights]]:
+        raise AssertionError("no check asks for an ACL")
 
     def modified(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, int]]:
         self._told("modified", host)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,12 +46,13 @@ from zkmigrate.model.look import (
     Settings,
     TopicPartitions,
     TopicSetting,
+    Znode,
 )
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.sampling import Body
 from zkmigrate.moves.world.topics import TopicQuestions, TopicWorld
 from zkmigrate.placement.cluster import Name
-from zkmigrate.reassign.section import Dirs, Reassign, ReassignInventory, Sets
+from zkmigrate.reassign.section import Dirs, Phases, Reassign, ReassignInventory, Sets
 from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, INSIDE_RATE, LEADER_LIST, LEADER_RATE
 
 T = TypeVar("T")
@@ -108,9 +110,10 @@ class Machine:
 
     def text(self, now: float) -> str:
         """Its /proc."""
-        moved = self.clients(now) * (now - self.at)
-        self.sent, self.received = round(self.sent + moved), round(self.received + moved)
-        self.busy_ms += self.busy(now) * (now - self.at) * 1000
+        for moment in range(round(self.at) + 1, round(now) + 1) if self.at else ():
+            self.sent += round(self.clients(moment))
+            self.received += round(self.clients(moment))
+            self.busy_ms += self.busy(moment) * 1000
         self.at = now
         return (
             f"==> /proc/uptime <==\n{now:.2f} 0.00\n"
@@ -135,8 +138,11 @@ class ReassignWorld(TopicWorld):
     broker. brokers: their ids. before_look: called before each look at what is in flight. dirs: the log
     directories of brokers with more than one. places: where replicas are, if not in the first one.
     remembered: where a replica that is still to come is to be. futures: what is being copied from directory
-    to directory: where to, and how many bytes are there. twice: bytes that were copied so.
-    hosts: of the brokers, by id. grows: bytes that clients write to a partition in a second.
+    to directory: where to, and how many bytes are there. twice: bytes that were copied so. hosts: of the
+    brokers, by id. grows: bytes that clients write to a partition in a second. bounds: other settings of
+    brokers, by id. zookeeper: what it tells of partitions, whatever is there. keeper: why it does not answer.
+    disk: bytes of a broker's disk, where ``usable`` does not say what is free. deleting: bytes of replicas
+    that left a broker, and for how many seconds they stay. least: the fewest free bytes of a broker so far.
     """
 
     held: dict[Name, Held] = field(default_factory=dict)
@@ -153,6 +159,7 @@ class ReassignWorld(TopicWorld):
     replaced: list[Name] = field(default_factory=list)
     refuses_moves: Callable[[ReassignPartition], str] = lambda _change: ""
     old: bool = False
+    bounds: dict[int, dict[str, TopicSetting]] = field(default_factory=dict)
     usable: dict[int, int] = field(default_factory=dict)
     hosts: dict[int, Machine] = field(default_factory=lambda: {id: Machine() for id in BROKERS})
     grows: dict[Name, int] = field(default_factory=dict)
@@ -162,6 +169,11 @@ class ReassignWorld(TopicWorld):
     remembered: dict[tuple[int, Name], str] = field(default_factory=dict)
     futures: dict[tuple[int, Name], list[Any]] = field(default_factory=dict)
     twice: int = 0
+    zookeeper: dict[Name, dict[str, list[int]]] = field(default_factory=dict)
+    keeper: Unknown | None = None
+    disk: dict[int, int] = field(default_factory=dict)
+    deleting: list[list[int]] = field(default_factory=list)
+    least: dict[int, int] = field(default_factory=dict)
     brokers: tuple[int, ...] = BROKERS
     before_look: Callable[[], object] = lambda: None
 
@@ -182,6 +194,8 @@ class ReassignWorld(TopicWorld):
             "places",
             "remembered",
             "futures",
+            "deleting",
+            "least",
         )
         return replace(self, **{name: copy.deepcopy(getattr(self, name)) for name in mutable})
 
@@ -204,6 +218,14 @@ class ReassignWorld(TopicWorld):
     def dirs_of(self, id: int) -> tuple[str, ...]:
         """The log directories of a broker."""
         return self.dirs.get(id, ("/d",))
+
+    def free(self, id: int) -> int | None:
+        """Free bytes of a broker whose disk is known."""
+        if id not in self.disk:
+            return None
+        held = (self._size(*name, one, id) or 0 for name, one in self.held.items())
+        gone = sum(size for broker, size, _ in self.deleting if broker == id)
+        return self.disk[id] - sum(held) - gone
 
     def forget(self, id: int) -> None:
         """A broker stops and starts, and forgets the directories of replicas that are still to come."""
@@ -287,7 +309,7 @@ class ReassignWorld(TopicWorld):
                     logs[path].append(ReplicaLog(topic, number, have, size - have, future=True))
             told[id] = Seen(
                 {
-                    path: Seen(LogDir(tuple(own), 10**12 + place, self.usable.get(id)))
+                    path: Seen(LogDir(tuple(own), 10**12 + place, self.usable.get(id, self.free(id))))
                     for place, (path, own) in enumerate(logs.items())
                 }
             )
@@ -320,7 +342,7 @@ class ReassignWorld(TopicWorld):
             {
                 id: Unknown("timeout", f"broker {id} does not answer")
                 if id in self.down
-                else Seen(TopicSetting(self._rate_shown(id, key)))
+                else Seen(self.bounds.get(id, {}).get(key) or TopicSetting(self._rate_shown(id, key)))
                 for id in brokers
             }
         )
@@ -328,6 +350,24 @@ class ReassignWorld(TopicWorld):
     def _rate_shown(self, id: int, key: str) -> str | None:
         late = self.rates_shown.get((id, key))
         return late.pop() if late else self.rates.get(id, {}).get(key)
+
+    def znode(self, path: str) -> Reading[Znode]:
+        """``/brokers/topics/T`` and ``/brokers/topics/T/partitions/N/state``, as Kafka 2.8 writes them."""
+        if self.keeper is not None:
+            return self.keeper
+        _, _, _, topic, *rest = path.split("/")
+        told: dict[str, Any] = {"partitions": {}, "adding_replicas": {}, "removing_replicas": {}}
+        for name, held in self.held.items():
+            if name[0] != topic:
+                continue
+            own = {"set": list(held.replicas), "isr": list(held.isr), **self.zookeeper.get(name, {})}
+            told["partitions"][str(name[1])] = own["set"]
+            for act in ("adding", "removing"):
+                told[f"{act}_replicas"] |= {str(name[1]): own[act]} if act in own else {}
+            if rest == ["partitions", str(name[1]), "state"]:
+                told = {"leader": held.leader, "isr": own["isr"]}
+                break
+        return Seen(Znode(json.dumps(told).encode(), 0, 0, 0, 0, 0, ()))
 
     # --- what happens by itself ----------------------------------------------------------------------------
 
@@ -344,6 +384,12 @@ class ReassignWorld(TopicWorld):
         self.to, self.of = max((self.to, *to.values())), max((self.of, *of.values()))
 
     def _tick(self) -> None:
+        self._copy_on()
+        for id in self.disk:
+            self.least[id] = min(self.least.get(id, self.disk[id]), self.free(id) or 0)
+        self.deleting = [[id, size, left - 1] for id, size, left in self.deleting if left > 1]
+
+    def _copy_on(self) -> None:
         """Every broker copies for a second what its limits allow, and moves that have all bytes end."""
         sends: dict[int, int] = {}
         gets: dict[int, int] = {}
@@ -404,6 +450,7 @@ class ReassignWorld(TopicWorld):
 
     def _gone(self, name: Name, brokers: Collection[int]) -> None:
         for id in brokers:
+            self.deleting.append([id, self.held[name].size, 5])
             self.places.pop((id, name), None)
             self.futures.pop((id, name), None)
 
@@ -533,7 +580,7 @@ def plan(cluster: ReassignWorld) -> dict[Name, tuple[int, ...]]:
 
 
 def inventory(
-    sets: Sets, back: Sets | None = None, dirs: Dirs | None = None, **section: object
+    sets: Sets, back: Sets | None = None, dirs: Dirs | None = None, phases: Phases = (), **section: object
 ) -> ReassignInventory:
     given = {"plan": "plan.json", "throttle_bytes_s": RATE, "in_flight": 3, "per_broker": 2, **section}
     brokers = tuple(Broker(name=f"broker{n}", address=f"10.0.0.2{n}", id=n) for n in BROKERS)
@@ -543,7 +590,7 @@ def inventory(
         kafka=Kafka(cluster_id=ID, brokers=brokers),
         reassign=Reassign.model_validate(given),
     )
-    return made.with_sets(sets, back or {}, dirs)
+    return made.with_sets(sets, back or {}, dirs, phases)
 
 
 @dataclass(frozen=True)
@@ -556,6 +603,10 @@ class ReassignLook(TopicQuestions):
     @property
     def cluster(self) -> TopicWorld:
         return self.world
+
+    def znode(self, host: str, path: str) -> Reading[Znode]:
+        assert host in ("zk1:2181", "zk2:2181")
+        return self.world.znode(path) if host == "zk2:2181" else Unknown("timeout", "zk1 is down")
 
     def now(self) -> float:
         return self.clock.now()

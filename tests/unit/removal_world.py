@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,15 +10,27 @@ from typing import ClassVar, TypeVar, cast
 
 from playbooks.kafka_remove_brokers import PLAYBOOK
 from tests.unit.reassign_world import BROKERS, ID, RATE, Desk, Held, ReassignLook, ReassignWorld
-from zkmigrate.inventory.inventory import Broker, Kafka
-from zkmigrate.model.change import AlterBrokerConfig, ClusterChange
-from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.hosts import zkm_host
+from zkmigrate.inventory.inventory import Broker, Kafka, Ssh
+from zkmigrate.model.change import (
+    AlterBrokerConfig,
+    Change,
+    ClusterChange,
+    HostChange,
+    InstallProgram,
+    Outcome,
+    SetService,
+    UninstallProgram,
+    UnregisterBroker,
+)
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import (
     ClusterTopics,
     KafkaView,
     LogDir,
     LogDirs,
     Look,
+    Pulse,
     ReplicaLog,
     TopicSetting,
     Volume,
@@ -31,6 +44,7 @@ from zkmigrate.removal.section import Removal, RemovalInventory
 T = TypeVar("T")
 
 GONE = (4, 5)
+STATUS = (Path(__file__).parents[1] / "recorded/zkm-host/status-started.txt").read_text()
 RACKS = {1: "a", 2: "b", 3: "c", 4: "a", 5: "b"}
 FREE = 10**9
 
@@ -44,21 +58,62 @@ class RemovalWorld(ReassignWorld):
     """The cluster. cordons: its brokers know cordoned.log.dirs. policy: the class that all have loaded, empty
     for none. min_isr: of every topic. born: called at each look at the topics' names. strays: replicas on
     disks that no set names, by broker. unsized: partitions whose size no broker tells. birthplaces: the first
-    set of each partition that was born. racks: by broker."""
+    set of each partition that was born. racks: by broker. installed: hosts with zkm-host. operations: what
+    hosts were sent. kraft: it has no ZooKeeper. forgotten: ids that were unregistered. stops: hosts in the
+    order of their stops."""
 
     cordons: bool = False
     policy: str = ""
+    controller: int = 0
+    kraft: bool = False
+    forgotten: set[int] = field(default_factory=set)
     min_isr: int = 1
     born: Callable[[RemovalWorld], None] = nothing
     strays: dict[int, list[Name]] = field(default_factory=dict)
     unsized: set[Name] = field(default_factory=set)
     racks: dict[int, str] = field(default_factory=lambda: dict(RACKS))
     birthplaces: dict[Name, tuple[int, ...]] = field(default_factory=dict)
+    installed: set[str] = field(default_factory=set)
+    operations: dict[str, Change] = field(default_factory=dict)
+    stops: list[str] = field(default_factory=list)
 
     def copy(self) -> RemovalWorld:
         made = cast(RemovalWorld, super().copy())
-        made.birthplaces = dict(self.birthplaces)
+        made.birthplaces, made.installed = dict(self.birthplaces), set(self.installed)
+        made.operations, made.stops = dict(self.operations), list(self.stops)
         return made
+
+    def on_host(self, change: HostChange, operation: str) -> None:
+        """One change of a host, once for each operation, as zkm-host does it."""
+        if operation in self.operations:
+            return
+        self.operations[operation] = change
+        match change:
+            case InstallProgram():
+                self.installed.add(change.host)
+            case UninstallProgram():
+                self.installed.discard(change.host)
+            case SetService(action="stop"):
+                assert change.host in self.installed
+                self.stops.append(change.host)
+                id = int(change.host.removeprefix("broker"))
+                assert not self.leads(id), "an empty broker alone stops"
+                self.down.add(id)
+            case SetService(action="start"):
+                self.down.discard(int(change.host.removeprefix("broker")))
+            case _:
+                raise AssertionError(change)
+
+    def _tick(self) -> None:
+        """A partition whose leader is down is led by another one in sync."""
+        for held in self.held.values():
+            if held.leader in self.down:
+                held.leader = next((id for id in held.isr if id not in self.down), held.leader)
+        super()._tick()
+
+    def leads(self, id: int) -> list[Name]:
+        """The partitions that a broker has a replica of."""
+        return [name for name, held in self.held.items() if id in held.replicas]
 
     def bear(self, *replicas: int, size: int = 1000) -> None:
         """A topic of one partition is created, there by explicit assignment."""
@@ -77,7 +132,9 @@ class RemovalWorld(ReassignWorld):
         up = {id: (f"10.0.0.2{id}", 9092, self.racks[id]) for id in BROKERS if id not in self.down}
         topics = dict.fromkeys(self.topics, self.min_isr)
         moving = tuple(sorted(self.flights))
-        return Seen(KafkaView(self.cluster_id, min(up), up, tuple(self._states()), topics, moving))
+        return Seen(
+            KafkaView(self.cluster_id, self.controller or min(up), up, tuple(self._states()), topics, moving)
+        )
 
     def log_dirs(
         self, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None
@@ -117,6 +174,11 @@ class RemovalWorld(ReassignWorld):
         )
 
     def _made(self, change: ClusterChange) -> str:
+        if isinstance(change, UnregisterBroker):
+            assert self.kraft
+            assert change.broker in self.down
+            self.forgotten.add(change.broker)
+            return ""
         if isinstance(change, AlterBrokerConfig) and change.key == CORDONED and not self.cordons:
             return "InvalidConfigurationError: unknown config cordoned.log.dirs"
         return super()._made(change)
@@ -136,6 +198,20 @@ class RemovalLook(ReassignLook):
 
     def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]:
         return Unknown("unreachable", f"{host} does not answer")
+
+    def pulses(self, within_s: float) -> Mapping[str, Pulse]:
+        up = (id for id in BROKERS if id not in self.world.down)
+        return {f"broker{id}": Pulse(0.0, apis={64: (0, 0)} if self.world.kraft else {}) for id in up}
+
+    def zkm(self, host: str, *words: str) -> Reading[str]:
+        """A recorded answer of zkm-host, with the state of the broker's unit."""
+        assert words[0] == "status"
+        state = "inactive" if int(host.removeprefix("broker")) in self.world.down else "active"
+        return Seen(re.sub("unit_state=.*", f"unit_state={state}", STATUS))
+
+    def file(self, host: str, path: str) -> Reading[bytes]:
+        assert path == zkm_host.INSTALLED_PATH
+        return Seen(zkm_host.program()) if host in self.world.installed else Absent(path)
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
         return {host: ask(host) for host in hosts}
@@ -164,6 +240,7 @@ def inventory(**section: object) -> RemovalInventory:
     return RemovalInventory(
         version=1,
         name="remove",
+        ssh=Ssh(user="ops", key="k", known_hosts="h"),
         kafka=Kafka(cluster_id=ID, brokers=brokers),
         removal=Removal.model_validate(given),
     )
@@ -179,6 +256,16 @@ class RemovalDesk(Desk):
 
     def look(self) -> Look:
         return cast(Look, RemovalLook(self.cluster, self.clock))
+
+    def _apply(self, change: Change, operation: str, fencing: int) -> Outcome:
+        if isinstance(change, ClusterChange):
+            return super()._apply(change, operation, fencing)
+        self.before_change(change)
+        self.points.hit("apply")
+        self.cluster.on_host(change, operation)
+        self.after_change(change)
+        self.points.hit("applied")
+        return Outcome(0)
 
     @property
     def there(self) -> bool:
@@ -211,6 +298,8 @@ class RemovalDesk(Desk):
             and leaders
             and self.settings_kept
             and not self.cluster.flights
+            and not self.cluster.down
+            and not self.cluster.installed
             and born == self.cluster.birthplaces
         )
 

@@ -11,6 +11,7 @@ import click
 import pytest
 
 from bench.demo_speed import outcome
+from bench.drain import best, data_sets, without
 from bench.journal import MOVES, THROTTLES, delta, plan, write
 from bench.roll import last_roll_s
 from bench.spread import in_turn, ratios, spread
@@ -135,3 +136,22 @@ def test_ten_thousand_moves_and_a_day_of_throttles_fit_into_20_mb(tmp_path: Path
     history = journals.read(tmp_path / "r")
     assert len(history.unconfirmed()) == 0
     assert history.records()["roll.roll"] == plan()
+
+
+def test_a_drain_moves_every_set_off_one_broker_and_loads_the_others_alike() -> None:
+    home = data_sets(40, (1, 2, 3, 4, 5, 6), 1)
+    assert all(1 in replicas and len(set(replicas)) == 2 for replicas in home.values())
+    assert sum(replicas[0] == 1 for replicas in home.values()) == 20
+    after = without(home, (1, 2, 3, 4, 5, 6), 1)
+    assert after.keys() == home.keys()
+    for number, replicas in after.items():
+        assert len(set(replicas)) == 2
+        assert [a == b for a, b in zip(home[number], replicas, strict=True)].count(True) == 1
+    copies = [new for n in home for new in set(after[n]) - set(home[n])]
+    assert {copies.count(broker) for broker in (2, 3, 4, 5, 6)} == {8}
+
+
+def test_the_best_fixed_throttle_is_the_highest_that_clients_hardly_feel() -> None:
+    tried = {10: 20.0, 20: 30.0, 30: 39.0, 40: 90.0}
+    assert best(tried, before_ms=20.0, slow=2.0) == 30
+    assert best(tried, before_ms=5.0, slow=2.0) == 10, "none is fine: the one with the smallest p99"

@@ -25,7 +25,7 @@ PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SPLIT = ("hosts", "kafka", "moves", "zookeeper")
 """Packages that have modules of either side."""
 
-OWN = {"dependents", "moves", "reassign", "topics"}
+OWN = {"dependents", "leftovers", "moves", "reassign", "removal", "topics"}
 """Packages of playbooks."""
 
 PURE = {
@@ -45,8 +45,10 @@ PURE = {
     "moves.report",
     "moves.rules",
     "moves.steps",
+    "leftovers",
     "placement",
     "reassign",
+    "removal",
     "throttle",
     "topics",
     "dependents",
@@ -274,6 +276,8 @@ HOUSE = ("engine", "model/playbook.py", "report", "runs", "site", "ui")
 ORDINARY = {
     "go": "an answer",
     "open": "the state of a run",
+    "planned": "what a saved plan holds",
+    "stopped": "an event of the verb clean-up",
     "read": "what is done with a file",
     "start": "where text is anchored in a picture",
     "stop": "an answer",

@@ -30,7 +30,8 @@ from zkmigrate.model.change import (
     ElectPreferred,
     ReassignPartition,
 )
-from zkmigrate.model.finding import Finding, Held
+from zkmigrate.model.finding import Finding, Held, Severity
+from zkmigrate.model.look import TopicSetting
 from zkmigrate.model.step import Way
 from zkmigrate.placement import maps
 from zkmigrate.reassign.hours import Hours, closed
@@ -41,7 +42,7 @@ from zkmigrate.ui.recent_events import RecentEvents
 
 def desk(tmp_path: Path, partitions: int = 8, **section: int) -> Desk:
     cluster = world(partitions)
-    return Desk(tmp_path / "r", cluster, inventory(plan(cluster), {}, None, **section))
+    return Desk(tmp_path / "r", cluster, inventory(plan(cluster), {}, None, (), **section))
 
 
 def found(made: Desk, id: str) -> Finding:
@@ -70,11 +71,11 @@ def at(number: int, kind: type[Change], act: Callable[[], object]) -> Callable[[
     return heeded
 
 
-def test_there_and_back(tmp_path: Path) -> None:
+def test_r13_there_and_back(tmp_path: Path) -> None:
     made = desk(tmp_path, 16)
     assert made.process(forward) == RunEnded(0, "kafka_reassign is complete")
     assert made.there
-    assert found(made, "reassign.verified").seen == "14 partitions"
+    assert found(made, "reassign.verified").seen == "14 partitions, told by brokers alone"
     assert sorted(submitted(made)) == sorted(
         f"{topic}-{number}" for (topic, number) in made.cluster.held if (topic, number) not in done(made)
     ), "once each, and not where the set was there"
@@ -106,7 +107,7 @@ def test_a_higher_cap_of_the_cluster_does_not_raise_that_of_a_broker(tmp_path: P
     assert (made.cluster.to, made.cluster.of) == (1, 1)
 
 
-def test_the_throttle_is_merged_into_what_was_there_and_given_back(tmp_path: Path) -> None:
+def test_t3_t11_the_throttle_is_merged_into_what_was_there_and_given_back(tmp_path: Path) -> None:
     made = desk(tmp_path)
     seen: list[dict[str, str]] = []
     made.before_change = at(1, ReassignPartition, lambda: seen.append(dict(made.cluster.topics["t1"])))
@@ -122,7 +123,7 @@ def test_the_throttle_is_merged_into_what_was_there_and_given_back(tmp_path: Pat
     assert told.startswith("3, which the run gives back: broker-1: leader.replication.throttled.rate=77")
 
 
-def test_rates_are_set_before_the_first_move_on_every_broker_that_takes_part(tmp_path: Path) -> None:
+def test_t2_rates_are_set_before_the_first_move_on_every_broker_that_takes_part(tmp_path: Path) -> None:
     made = desk(tmp_path)
     rates: list[dict[int, dict[str, str]]] = []
     made.before_change = at(
@@ -132,7 +133,7 @@ def test_rates_are_set_before_the_first_move_on_every_broker_that_takes_part(tmp
     assert rates == [{id: {LEADER_RATE: str(RATE), FOLLOWER_RATE: str(RATE)} for id in (1, 2, 3, 4, 5)}]
 
 
-def test_what_others_set_meanwhile_stays_and_ours_goes(tmp_path: Path) -> None:
+def test_t3_what_others_set_meanwhile_stays_and_ours_goes(tmp_path: Path) -> None:
     made = desk(tmp_path)
     own = made.cluster.topics
 
@@ -150,7 +151,7 @@ def test_what_others_set_meanwhile_stays_and_ours_goes(tmp_path: Path) -> None:
     assert f"topic-t0: {LEADER_LIST} is 9:9" in told.seen
 
 
-def test_only_partitions_with_another_preferred_leader_are_elected(tmp_path: Path) -> None:
+def test_p7_only_partitions_with_another_preferred_leader_are_elected(tmp_path: Path) -> None:
     """One that another replica led before keeps that leader, where its preferred leader stays."""
     made = desk(tmp_path, 16)
     assert made.process(forward).code == 0
@@ -407,7 +408,7 @@ WISHES = {1: Overrides(every=2 * M), 3: Overrides(every=2 * M, each={1: 3 * M}),
 
 
 @pytest.mark.parametrize("kinds", [("apply", "applied"), ()], ids=["changes", "lines"])
-def test_killed_anywhere_no_rate_of_an_operator_stays(tmp_path: Path, kinds: tuple[str, ...]) -> None:
+def test_t11_killed_anywhere_no_rate_of_an_operator_stays(tmp_path: Path, kinds: tuple[str, ...]) -> None:
     """At each change, and at places of the journal between record and change."""
     number, sent = 0, 0
     while True:
@@ -517,7 +518,7 @@ def test_a_replica_that_stays_must_be_in_sync_and_one_that_goes_need_not(tmp_pat
     held.isr = (1,)
     [finding] = refused(made)
     assert (finding.id, finding.seen) == (
-        "reassign.in-sync", "1 partitions are under-replicated: t0-0 on 2"
+        "reassign.in-sync", "under-replicated: 1: t0-0 on 2"
     )  # fmt: skip
     other = desk(tmp_path / "other")
     other.cluster.held["t0", 0].isr = (2,)
@@ -546,7 +547,7 @@ def test_a_partition_that_does_not_exist_is_named(tmp_path: Path) -> None:
     made = desk(tmp_path)
     made.inventory = inventory({**made.inventory.sets, ("t0", 9): (1,), ("x", 0): (1,)})
     [finding] = refused(made)
-    assert (finding.id, finding.seen) == ("reassign.partitions", "none of these: t0-9, x-0")
+    assert (finding.id, finding.seen) == ("reassign.partitions", "missing: t0-9, x-0")
 
 
 def test_a_topic_that_may_not_be_described_is_named(tmp_path: Path) -> None:
@@ -584,7 +585,7 @@ def test_a_broker_without_room_for_its_new_replicas_is_named(tmp_path: Path) -> 
     made.cluster.usable = {4: 8_999_999, 5: 9_000_000}
     [finding] = refused(made)
     assert (finding.id, finding.seen) == (
-        "reassign.room", "broker 4 gets 9,000,000 bytes and has 8,999,999 bytes free"
+        "reassign.room", "broker 4 is 1 bytes short after all moves; free now: 8999999"
     )  # fmt: skip
     made.cluster.usable[4] += 1
     assert made.process(resume).code == 0
@@ -617,6 +618,25 @@ def test_what_is_copied_and_how_long_it_takes_is_told_before(tmp_path: Path) -> 
         "18,000,000 bytes for 7 partitions, 15 s or more at 1,000,000 bytes/s"
     )
     assert found(made, "reassign.done").seen == "1 of 8; the run leaves them as they are"
+
+
+def test_t6_p8_settings_that_bound_a_copy_are_told_with_where_they_hold_and_which_can_change(
+    tmp_path: Path,
+) -> None:
+    made = desk(tmp_path)
+    for id, lag in ((1, "10000"), (2, "30000"), (3, "10000"), (4, "30000")):
+        made.cluster.bounds[id] = {
+            "num.replica.fetchers": TopicSetting("4", False, "4"),
+            "replica.fetch.max.bytes": TopicSetting(None, True, "1048576"),
+            "replica.fetch.response.max.bytes": TopicSetting(None, True, "10485760"),
+            "replica.lag.time.max.ms": TopicSetting(None, True, lag),
+        }
+    assert made.process(lambda walk: walk.forward(until="preflight")).code == 0
+    assert found(made, "reassign.copying").seen == (
+        "num.replica.fetchers 4 (can be changed while they run); replica.fetch.max.bytes 1048576; "
+        "replica.fetch.response.max.bytes 10485760; replica.lag.time.max.ms 10000 on 1, 3; "
+        "replica.lag.time.max.ms 30000 on 2, 4; not told by brokers 5"
+    )
 
 
 # --- other hands and sick brokers, under way -----------------------------------------------------------
@@ -654,7 +674,10 @@ def test_a_partition_that_another_hand_moved_blocks_forward_and_stays_on_the_way
     assert made.process(back).code == 0
     assert made.cluster.held["t0", 1].replicas == (3, 1)
     told = found(made, "reassign.back")
-    assert (told.held, told.seen) == (Held.NO, "1 have not: t0-1: [3, 1] (before the run: [2, 3])")
+    assert (told.held, told.seen) == (
+        Held.NO,
+        "1 of 7 partitions differ: t0-1: [3, 1] (before the run: [2, 3])",
+    )
     made.first.held["t0", 1] = made.cluster.held["t0", 1]
     assert made.home
 
@@ -681,12 +704,14 @@ def test_a_topic_that_is_deleted_under_way_is_named_and_no_obstacle(tmp_path: Pa
     made.before_change = at(3, ReassignPartition, deleted)
     assert made.process(forward).code == 0
     assert made.there
-    assert "gone since: t3-0, t3-1" in found(made, "reassign.moved").seen
+    moved = found(made, "reassign.moved")
+    assert "gone since: t3-0, t3-1" in moved.seen
+    assert (moved.held, moved.severity) == (Held.NO, Severity.WARN), "a move that was not made is not ok"
     assert made.process(back).code == 0
     assert made.home
 
 
-def test_a_move_that_hangs_is_named_by_partition_and_replica(tmp_path: Path) -> None:
+def test_u2_a_move_that_hangs_is_named_by_partition_and_replica(tmp_path: Path) -> None:
     made = desk(tmp_path)
     made.cluster.hung = {4}
     ended = made.process(forward)
@@ -746,6 +771,10 @@ def test_the_rate_of_a_broker_that_died_is_named_and_the_rest_comes_off(tmp_path
     assert found(made, "reassign.verified").held is Held.NO
     told = found(made, "reassign.throttle")
     assert (told.held, told.seen) == (Held.NO, "broker-2: unknown (timeout): broker 2 does not answer")
+    assert told.moves[0] == (
+        "once broker-2 answers: kafka-configs.sh --bootstrap-server BOOTSTRAP --alter --entity-type brokers "
+        f"--entity-name 2 --delete-config {LEADER_RATE}"
+    )
     assert [id for id, own in made.cluster.rates.items() if own] == [1, 2]
     assert made.cluster.topics == made.first.topics
 
@@ -809,7 +838,7 @@ def test_some_moves_are_a_canary(tmp_path: Path) -> None:
 def test_the_journal_of_a_thousand_partitions_is_small(tmp_path: Path) -> None:
     """Of 250 topics, each with a throttle. Ten times as many take 20 MB in proportion."""
     cluster: ReassignWorld = world(1_000, size=10)
-    made = Desk(tmp_path / "r", cluster, inventory(plan(cluster), {}, None, in_flight=50, per_broker=50))
+    made = Desk(tmp_path / "r", cluster, inventory(plan(cluster), {}, None, (), in_flight=50, per_broker=50))
     assert made.process(forward).code == 0
     assert made.there
     assert (made.run_dir / NAME).stat().st_size < 2_000_000
@@ -937,7 +966,7 @@ def test_until_ends_a_run_between_two_steps_too(tmp_path: Path) -> None:
     made = desk(tmp_path)
     ended = made.process(lambda walk: walk.forward(end_at=made.clock.wall()))
     assert ended.code == 0
-    assert made.cluster.made == []
+    assert made.history.begun == set()
     assert made.process(resume).code == 0
     assert made.there
 

@@ -32,7 +32,7 @@ def desk(tmp_path: Path, partitions: int = 7, **section: int) -> Desk:
     cluster.rates[2] = {INSIDE_RATE: "55"}
     sets = plan(cluster)
     dirs = {name: ("/d2", *["any"] * (len(replicas) - 1)) for name, replicas in sets.items()}
-    return Desk(tmp_path / "r", cluster, inventory(sets, {}, dirs, **section))
+    return Desk(tmp_path / "r", cluster, inventory(sets, {}, dirs, (), **section))
 
 
 def inside(made: Desk) -> list[tuple[int, tuple[str, int]]]:
@@ -52,7 +52,7 @@ def test_replicas_are_copied_straight_into_the_directories_of_the_plan_and_back(
     assert written["t0", 0] == ("/d1", "any"), "broker 1 loses its copy, and the plan leaves that of 2"
     assert written["t1", 2] == ("/d1", "any")
     assert made.cluster.place(2, ("t0", 0)) == "/d1", "left to Kafka: it stays"
-    assert found(made, "reassign.verified").seen == "7 partitions"
+    assert found(made, "reassign.verified").seen == "7 partitions, told by brokers alone"
     assert "; and 15,000,000 bytes between directories of brokers" in found(made, "reassign.bytes").seen
     assert made.process(back).code == 0
     assert made.home, "each replica is in its directory from before, where Kafka would choose the other one"

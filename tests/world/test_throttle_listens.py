@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +18,8 @@ from zkmigrate.engine import events, journal
 from zkmigrate.engine.throttle_file import ThrottleFile
 from zkmigrate.kafka.rules.throttle_series import KIND, curves
 from zkmigrate.model.change import AlterBrokerConfig, Change, ReassignPartition
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.look import LogDirs
 from zkmigrate.model.step import Way
 from zkmigrate.reassign.throttle import FOLLOWER_RATE, LEADER_RATE
 from zkmigrate.throttle.values import Overrides
@@ -57,7 +59,7 @@ def test_rates_fall_at_the_next_tick_when_the_load_doubles_and_rise_by_steps_whe
     everywhere(made, clients=lambda t: 3 * M if 100 <= t < 200 else 1.5 * M)
     assert made.process(forward).code == 0
     assert made.there
-    told = rates(made, 2)
+    told = rates(made, 4, 1)
     free, busy = (4 * M - 1.5 * M) / 2, (4 * M - 3 * M) / 2
     before = [rate for at, rate in told if 60 < at < 100]
     first = next(rate for at, rate in told if at >= 100 + ADAPT["tick_s"])
@@ -121,9 +123,28 @@ def test_without_figures_a_rate_is_kept_for_a_tick_and_then_the_floor_holds_T8(t
     assert any("no figures of broker 2: " in told and "does not answer" in told for told in waits)
 
 
+def test_a_broker_that_does_not_tell_its_directories_has_no_figures(tmp_path: Path) -> None:
+    """Its disk would look idle."""
+    made = listening(tmp_path)
+    told = made.cluster.log_dirs
+
+    def some_dark(
+        brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None
+    ) -> Reading[Mapping[int, LogDirs]]:
+        seen = told(brokers, partitions)
+        assert isinstance(seen, Seen)
+        return Seen({id: own if id != 2 else Unknown("denied", "no") for id, own in seen.value.items()})
+
+    setattr(made.cluster, "log_dirs", some_dark)  # noqa: B010 (a method)
+    assert made.process(forward).code == 0
+    assert rates(made, 2)[-1][1] == STEPS[0]
+    waits = [e.progress for e in made.seen if isinstance(e, events.Waits)]
+    assert any("no figures of broker 2: " in one and "log directories" in one for one in waits)
+
+
 def test_every_rate_is_a_step_between_floor_and_ceiling_and_the_record_stays_small_T8(tmp_path: Path) -> None:
     made = listening(tmp_path, size=100 * M)
-    everywhere(made, clients=lambda t: (1 + (t * 7919) % 97 / 30) * M)
+    everywhere(made, clients=lambda t: (0.5 + (t // 40 * 37) % 31 / 10) * M)
     assert made.process(forward).code == 0
     sent = {int(value) for value in settings_sent(made) if value.isdigit()} - {RATE, 77}
     assert sent <= set(STEPS)
@@ -138,7 +159,7 @@ def test_every_rate_is_a_step_between_floor_and_ceiling_and_the_record_stays_sma
 
 
 def test_a_slow_canary_first_lowers_the_rates_and_then_no_move_is_submitted_T10(tmp_path: Path) -> None:
-    made = listening(tmp_path, size=20 * M, latency_limit_ms=100)
+    made = listening(tmp_path, 48, 4 * M)
     made.inventory = inventory(plan(made.cluster), {}, adapt={**ADAPT, "latency_limit_ms": 100}, stalled_s=30)
     everywhere(made, canary_ms=lambda t: 250 if 40 < t < 400 else 20)
     times: list[float] = []
@@ -183,9 +204,8 @@ def test_a_rate_that_can_never_finish_is_told_before_it_is_set_T9(tmp_path: Path
     made, story = endless(tmp_path)
     waits = [e.progress for e in made.seen if isinstance(e, events.Waits)]
     assert any("can never finish, because clients produce" in told for told in waits), waits[:10]
-    low = next(told for told in story if "can never finish" in told)
-    rate = int(low.split()[2])
-    assert rate < 600_000
+    low = next(told for told in story if int(told.split()[2]) < 600_000)
+    assert "can never finish" in low
     assert "would finish in" in low
     assert "told before they were set: broker" in found(made, "reassign.listened").seen
 
@@ -212,7 +232,61 @@ def test_an_operators_rate_wins_at_the_next_look_within_floor_and_ceiling(tmp_pa
     assert made.there
     assert rates(made, 2)[-1][1] == 300_000
     assert rates(made, 4)[-1][1] == 2 * M, "the ceiling"
-    assert "2000000" in [value for _, value in shown]
+    assert min(at for at, value in shown if value == "2000000") < 2 * ADAPT["tick_s"], (
+        "before the second tick"
+    )
+    assert str(9 * M) not in [value for _, value in shown]
+
+
+def test_copies_of_our_own_are_no_load_also_those_that_ended_since_the_last_tick(tmp_path: Path) -> None:
+    made = listening(tmp_path, 64, 2 * M)
+    assert made.process(forward).code == 0
+    for broker in (2, 4):
+        assert all(b >= a for (_, a), (_, b) in pairwise(rates(made, broker)))
+    assert rates(made, 4, 1)[-1][1] == max(step for step in STEPS if step <= 2 * M)
+
+
+def test_after_a_hold_the_load_is_read_anew_before_a_move_is_submitted(tmp_path: Path) -> None:
+    made = listening(tmp_path)
+    everywhere(made, clients=lambda t: 3.9 * M if 100 < t < 2000 else 0.5 * M)
+    held: list[float] = []
+
+    def hold(change: Change) -> None:
+        if isinstance(change, ReassignPartition) and not held and made.clock.now() > 1060:
+            held.append(made.clock.now() - 1000)
+            made.clock.t += 2000
+
+    made.after_change = hold
+    assert made.process(forward).code == 0
+    assert held
+    high = max(step for step in STEPS if step <= 1.75 * M)
+    assert {rate for at, rate in rates(made, 2) if at > 2000} == {high}
+
+
+@pytest.mark.parametrize("size", [36 * M, 40 * M, 44 * M])
+def test_a_broker_that_copies_nothing_keeps_its_rate_and_a_move_there_begins_at_a_lower_one(
+    tmp_path: Path, size: int
+) -> None:
+    """The plan moves to broker 5 first and to broker 4 later: at a tick or between two of them."""
+    made = listening(tmp_path, size=size)
+    made.inventory = inventory(
+        {("t0", 0): (5, 2), ("t0", 1): (4, 3)}, {}, adapt=ADAPT, in_flight=1, throttle_bytes_s=RATE
+    )
+    made.cluster.hosts[4].clients = lambda now: 3.4 * M if now > 1016 else 0.0
+    sent: list[tuple[str, str]] = []
+
+    def heeded(change: Change) -> None:
+        if isinstance(change, ReassignPartition):
+            sent.append(("move", f"{change.topic}-{change.partition}"))
+        if isinstance(change, AlterBrokerConfig) and change.broker == 4 and change.key == FOLLOWER_RATE:
+            sent.append(("rate", str(change.value)))
+
+    made.before_change = heeded
+    assert made.process(forward).code == 0
+    at = sent.index(("move", "t0-1"))
+    assert sent[:at][-1] == ("rate", str(max(step for step in STEPS if step <= 0.3 * M)))
+    assert sent[:at][:2] == [("rate", str(RATE)), ("move", "t0-0")], "not at each tick"
+    assert len(sent[:at]) == 3
 
 
 def test_a_rate_of_another_hand_stays(tmp_path: Path) -> None:
@@ -237,7 +311,7 @@ def test_there_and_back_both_ways_listen(tmp_path: Path) -> None:
     made.noted.clear()
     assert made.process(back).code == 0
     assert made.home
-    assert len({rate for _, rate in rates(made, 2)}) > 2
+    assert len({rate for broker in (1, 2, 3) for _, rate in rates(made, broker, 1)}) > 2
     assert made.cluster.unthrottled == 0
 
 

@@ -66,10 +66,18 @@ class LookUp(Protocol):
 
 
 class Terminal:
-    """A person answers."""
+    """A person answers. interrupted: whether a question has no answer because of a Ctrl-C."""
 
-    def __init__(self, console: Console, user: str, now: Callable[[], float], look_up: LookUp) -> None:
+    def __init__(
+        self,
+        console: Console,
+        user: str,
+        now: Callable[[], float],
+        look_up: LookUp,
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._console, self._look_up, self._user, self._now = console, look_up, user, now
+        self._interrupted = interrupted
         self._consented = ""
         self._hold = _Hold(console, look_up, user)
 
@@ -150,7 +158,7 @@ class Terminal:
         while True:
             line = self._console.ask(f"{where}: go (g), stop (s), {backing}{skipping}findings [STEP] (f)? ")
             if line is None:
-                return Answer("stop", by=_NOBODY)
+                return Answer("stop", by=f"{self._user}: Ctrl-C" if self._interrupted() else _NOBODY)
             answer, said = _understood(line, self._look_up)
             if answer is not None and (skip or answer.word != "skip"):
                 return replace(answer, by=self._user)

@@ -188,7 +188,7 @@ class Walk:
                     return verdict
                 case Waiting():
                     if (left := patience.left(verdict)) <= 0:
-                        return patience.overdue(verdict, back=self._way_back())
+                        return patience.overdue(verdict, back=self._way_back(at))
                     kept = verdict.keep or kept
                     self._wait(at, verdict, left)
                 case Ready(targets, record=record, both_ways=both_ways):
@@ -206,7 +206,7 @@ class Walk:
                     if refused := _refused(at.step, plans):
                         return refused
                     if (again := patience.count(plans)) >= TRIES:
-                        return patience.exhausted(plans, back=self._way_back())
+                        return patience.exhausted(plans, back=self._way_back(at))
                     if record != recorded:
                         self._log.recorded(at, record, both_ways=both_ways)
                         recorded = record
@@ -323,6 +323,9 @@ class Walk:
         fresh = at.way is Way.FORWARD and not self.history.entered(stage.id)
         if fresh and stage.id in self._skip:
             self._log.stage_skipped(stage, "--skip")
+            return False
+        if fresh and (key := stage.idle(self.inventory)):
+            self._log.stage_skipped(stage, key)
             return False
         self._holds.announce_end(at, self._hold_at, self._context(at))
         if at.way is Way.FORWARD and stage.consent and stage.id not in self.history.consents:
@@ -481,8 +484,9 @@ class Walk:
 
     # --- small things ----------------------------------------------------------------------------------
 
-    def _way_back(self) -> bool:
-        return not self.history.no_way_back(self.playbook)
+    def _way_back(self, at: Next) -> bool:
+        """Whether a step that goes forward may still be walked back."""
+        return at.way is Way.FORWARD and not self.history.no_way_back(self.playbook)
 
     def state(self) -> str:
         """Where the run is, in one clause, for messages."""

@@ -1,32 +1,35 @@
-"""The demo of playbooks that move partitions: six brokers in three racks under load, judged by its records.
+"""The demos of playbooks that move partitions: six brokers in three racks under load, and a judge.
 
 ``kafka_reassign``: broker 6 comes late. Three plans of ``zkmigrate placement`` follow one another: scale by
 that broker, rebalance, and one replica more for a topic.
+
+``kafka_remove_brokers``: brokers 5 and 6 go, while every second created topic names one of them.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from zkmigrate.lab.cluster_site import FOREIGN, ClusterSite, not_as
+from zkmigrate.lab.cluster_site import FOREIGN, ClusterSite, directories_left, not_as
 from zkmigrate.lab.judge.claims import Claim, Verdict, truth
 from zkmigrate.lab.judge.history import load_history
 from zkmigrate.lab.judge.kafka import kafka_claims
 from zkmigrate.lab.judge.latency import p99_ms
-from zkmigrate.lab.judge.moving import moving_claims
+from zkmigrate.lab.judge.moving import empty_claim, moving_claims
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.json_lines import Recording, load_recording
+from zkmigrate.lab.operator import Operator
 from zkmigrate.lab.service import log_command
 from zkmigrate.lab.spec import Role
 from zkmigrate.lab.versions import kafka_version
 from zkmigrate.lab.wait import Progress
 
-REASSIGN = "kafka_reassign"
-PLAYBOOKS = (REASSIGN,)
+REASSIGN, REMOVE = "kafka_reassign", "kafka_remove_brokers"
 IN_FLIGHT = 4
 """The cap of moves at once."""
 THROTTLE = 4_000_000
@@ -44,6 +47,13 @@ PLANS: Mapping[str, tuple[str, ...]] = {
     "replication": ("rebuild", "--topics", "load-b", "--brokers", "-2", "--replication", "3"),
 }
 """What is planned, run after run: words of ``zkmigrate placement``."""
+REMOVED = (5, 6)
+REMOVE_SETS: Mapping[str, Sequence[Sequence[int]]] = {
+    "load-a": ((1, 2, 3), (4, 5, 6), (5, 6, 1), (6, 4, 2), (2, 3, 5), (3, 1, 6)),
+    "load-b": ((5, 6), (6, 5), (1, 5), (2, 6), (3, 4), (4, 1)),
+}
+BORN = ((5, 1, 2), (6, 2, 3), (1, 5, 3), (2, 3, 6))
+"""The sets that every second created topic names."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +69,12 @@ class Moved:
 
 
 @dataclass
-class ReassignDemo:
-    """The demo in a lab that is up. limit_s: the longest pause allowed between acknowledgements, seconds."""
+class ClusterDemo(ABC):
+    """A demo in a lab that is up. limit_s: the longest pause allowed between acknowledgements, seconds."""
+
+    playbook: ClassVar[str]
+    load: ClassVar[Mapping[str, Any]] = LOAD
+    late: ClassVar[Collection[int]] = ()
 
     lab: Lab
     directory: Path
@@ -68,65 +82,154 @@ class ReassignDemo:
     limit_s: float = 15.0
     runs: list[Moved] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.site = ClusterSite(self.lab, self.directory, self.progress, self.load, self.late)
+
     def play(self) -> dict[str, Any]:
-        """Load, move, judge; what ``result.json`` holds."""
-        site = self.site = ClusterSite(self.lab, self.directory, self.progress, LOAD, late=(6,))
-        self.progress("broker 6 stops until the cluster is to grow")
-        site.stop_broker(6)
-        site.create_topics()
-        site.set_topic(*FOREIGN)
-        self.progress("load: producer, consumer and samples start")
-        site.load.start(("producer", "consumer"))
-        site.load.wait_flowing(("producer", "consumer"), FLOWING_S)
-        self.progress("broker 6 starts")
-        site.start_broker(6)
-        site.load.start(("samples",))
+        """Load, run the playbook, judge; what ``result.json`` holds."""
+        load = self.site.load
         try:
+            self.begin()
+            load.start(("samples",))
             self.progress("load: 20 s at 6 MB/s, then 1 MB/s")
-            site.wait_for_step(1, FLOWING_S)
-            for name, words in PLANS.items():
-                self._run(name, words)
-        finally:
+            self.site.wait_for_step(1, FLOWING_S)
+            self.act()
             self.progress("load: stopping, draining the consumer to the high watermarks")
-            for problem in site.load.finish():
+            for problem in load.finish():
                 self.progress(f"load: {problem}")
-        return self.result()
-
-    def _run(self, name: str, words: tuple[str, ...]) -> None:
-        """Plan, run the playbook, and compare every planned set with what brokers tell."""
-        planned = self.site.placement(name, *words)
-        if not self.runs:  # broker 6 counts as new as long as it holds nothing
-            self.progress("load: from here on a topic is created every second")
-            self.site.load.start(("metadata",))
-        began_ns = time.monotonic_ns()
-        operator = self.site.moves(name, throttle_bytes_s=THROTTLE, in_flight=IN_FLIGHT)
-        operator.through("run", "run", "--playbook", REASSIGN, limit_s=RUN_S, progress=self.progress)
-        ended_ns = time.monotonic_ns()
-        wrong = not_as(self.site.partitions(), planned)
-        self.runs.append(Moved(name, began_ns, ended_ns, len(planned), tuple(wrong)))
-        took_s = (ended_ns - began_ns) / 1e9
-        self.progress(f"{name}: {len(planned)} partitions in {took_s:.0f} s, {len(wrong)} not as planned")
-
-    def result(self) -> dict[str, Any]:
-        """What the records say."""
+        finally:
+            load.kill()
         history = load_history(self.site.history)
         samples = load_recording(self.site.history, "samples")
+        seen = kafka_version({host: self._log(host) for host in self.lab.names(Role.BROKER)})
         claims = (
             *kafka_claims(history, self.limit_s),
             *moving_claims(samples, self.site.sources, IN_FLIGHT),
-            planned_claim(self.runs, tuple(PLANS)),
+            *self.claims(samples),
             p99_claim(history.recording("producer"), self.runs),
+            version_claim(seen, self.lab.cluster().version),
         )
-        logs = {host: self._log(host) for host in self.lab.names(Role.BROKER)}
-        facts = {
-            "playbook": REASSIGN,
-            "versions": {"kafka": kafka_version(logs)},
-            "runs": [asdict(run) for run in self.runs],
-        }
+        facts = {"playbook": self.playbook, "runs": [asdict(run) for run in self.runs]}
         return {**Verdict(claims).result(), **facts}
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Create the load's topics, start producer and consumer."""
+
+    @abstractmethod
+    def act(self) -> None:
+        """Run the playbook."""
+
+    @abstractmethod
+    def claims(self, samples: Recording, /) -> Iterator[Claim]:
+        """The demo's own claims."""
+
+    def start_clients(self) -> None:
+        """Start producer and consumer."""
+        self.progress("load: producer and consumer start")
+        self.site.load.start(("producer", "consumer"))
+        self.site.load.wait_flowing(("producer", "consumer"), FLOWING_S)
+
+    def start_births(self) -> None:
+        """From here on a topic is created every second."""
+        self.progress("load: from here on a topic is created every second")
+        self.site.load.start(("metadata",))
+        self.site.load.wait_flowing(("metadata",), FLOWING_S)
+
+    def ran(self, operator: Operator) -> tuple[int, int]:
+        """Run the playbook as an operator does; when it began and ended."""
+        began_ns = time.monotonic_ns()
+        operator.through("run", "run", "--playbook", self.playbook, limit_s=RUN_S, progress=self.progress)
+        return began_ns, time.monotonic_ns()
+
+    def done(self, run: Moved) -> None:
+        """Keep a run."""
+        self.runs.append(run)
+        took_s = (run.ended_ns - run.began_ns) / 1e9
+        wrong = f"{len(run.wrong)} not as planned"
+        self.progress(f"{run.name}: {run.partitions} partitions in {took_s:.0f} s, {wrong}")
 
     def _log(self, host: str) -> str:
         return self.lab.exec(host, log_command(self.lab.spec, Role.BROKER), check=False).stdout
+
+
+class ReassignDemo(ClusterDemo):
+    playbook = REASSIGN
+    late = (6,)
+
+    def begin(self) -> None:
+        self.progress("broker 6 stops until the cluster is to grow")
+        self.site.stop_broker(6)
+        self.site.create_topics()
+        self.site.set_topic(*FOREIGN)
+        self.start_clients()
+        self.progress("broker 6 starts")
+        self.site.start_broker(6)
+
+    def act(self) -> None:
+        for name, words in PLANS.items():
+            planned = self.site.placement(name, *words)
+            if not self.runs:  # broker 6 counts as new as long as it holds nothing
+                self.start_births()
+            operator = self.site.moves(name, throttle_bytes_s=THROTTLE, in_flight=IN_FLIGHT)
+            began_ns, ended_ns = self.ran(operator)
+            wrong = not_as(self.site.partitions(), planned)
+            self.done(Moved(name, began_ns, ended_ns, len(planned), tuple(wrong)))
+
+    def claims(self, _samples: Recording) -> Iterator[Claim]:
+        yield planned_claim(self.runs, tuple(PLANS))
+
+
+class RemoveDemo(ClusterDemo):
+    playbook = REMOVE
+    load: ClassVar[Mapping[str, Any]] = {**LOAD, "metadata_sets": BORN}
+
+    left: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
+    running: tuple[int, ...] = ()
+
+    def begin(self) -> None:
+        self.site.create_topics(REMOVE_SETS)
+        self.site.set_topic(*FOREIGN)
+        self.start_clients()
+        self.start_births()
+
+    def act(self) -> None:
+        section = {"brokers": [*REMOVED], "throttle_bytes_s": THROTTLE, "in_flight": IN_FLIGHT}
+        holding = [n for n, p in self.site.partitions().items() if set(p.replicas) & set(REMOVED)]
+        began_ns, ended_ns = self.ran(self.site.operator("remove", {"removal": section}))
+        self.progress("load: no more topics are created")
+        self.site.load.stop(("metadata",))
+        now = self.site.partitions()
+        self.named = tuple(n for n, p in now.items() if set(p.replicas) & set(REMOVED))
+        self.running = tuple(id for id in REMOVED if self.site.runs(id))
+        self.left = tuple(directories_left(self.lab, REMOVED))
+        short = not_as(now, {name: one.replicas for name, one in now.items()})
+        self.done(Moved("remove", began_ns, ended_ns, len(holding), tuple(short)))
+
+    def claims(self, samples: Recording) -> Iterator[Claim]:
+        yield planned_claim(self.runs, ("remove",))
+        yield empty_claim(samples, self.site.sources, REMOVED)
+        yield gone_claim(self.running, self.named, self.left)
+
+
+DEMOS: Mapping[str, type[ClusterDemo]] = {REASSIGN: ReassignDemo, REMOVE: RemoveDemo}
+
+
+def gone_claim(running: Collection[int], named: Collection[str], left: Collection[str]) -> Claim:
+    """removed_brokers_gone: they are stopped, no partition names them, no partition directory is on their
+    disks."""
+    odd = [f"broker {id} runs" for id in running]
+    odd += [f"{name} names one" for name in named]
+    odd += [f"on the disk of {name}" for name in left]
+    needed = "stopped, named by no partition, and with empty disks"
+    held = truth(not odd, [])
+    return Claim("removed_brokers_gone", not odd, held, needed, "brokers, disks", "; ".join(odd[:5]))
+
+
+def version_claim(seen: str, wanted: str) -> Claim:
+    """kafka_version: what every broker told at its last start."""
+    return Claim("kafka_version", seen, truth(seen == wanted, []), wanted, "the brokers' logs")
 
 
 def planned_claim(runs: Iterable[Moved], wanted: tuple[str, ...]) -> Claim:

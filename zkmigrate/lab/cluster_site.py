@@ -163,6 +163,11 @@ class ClusterSite:
         """Stop a broker in order."""
         self.lab.exec(host_of(broker), ["systemctl", "stop", "kafka"], timeout_s=_READY_S)
 
+    def runs(self, broker: int) -> bool:
+        """Whether the broker's process runs."""
+        asked = ["systemctl", "is-active", "kafka"]
+        return self.lab.exec(host_of(broker), asked, check=False).stdout.strip() == "active"
+
     def start_broker(self, broker: int) -> None:
         """Start a broker and wait until the cluster is whole."""
         self.start_broker_alone(broker)
@@ -193,13 +198,12 @@ class ClusterSite:
 
     def wait_for_step(self, step: int, limit_s: float) -> None:
         """Wait until the producer has come to this step of its plan."""
-        follower = Follower(self.history, "producer")
+        wait_for_step(self.history, step, limit_s)
 
-        def missing() -> str | None:
-            steps = [event["step"] for event in follower.more() if event["event"] == "rate"]
-            return None if any(seen >= step for seen in steps) else "its record"
-
-        wait_until(f"step {step} of the load's plan", missing, limit_s)
+    def other_load(self, name: str, **options: Any) -> LoadRunner:
+        """One more load beside the other one; it records to a directory of this name."""
+        own = of_cluster(self.lab.spec, CLUSTER)
+        return runner_for(self.lab, self.directory / name, **{**own, **options})
 
     def clear_rates(self, broker: int) -> None:
         """Unset both throttle rates of a broker, by hand."""
@@ -237,7 +241,13 @@ class ClusterSite:
         wanted = {"plan": "plan.json", "throttle_bytes_s": 4_000_000, **section}
         if (folder / "plan-back.json").exists():
             wanted["back"] = "plan-back.json"
-        self.inventory(folder / "migration.yml", {"reassign": wanted})
+        return self.operator(run, {"reassign": wanted})
+
+    def operator(self, run: str, sections: Mapping[str, Any]) -> Operator:
+        """The operator of a run with a playbook's own sections in its inventory."""
+        folder = self.directory / run
+        folder.mkdir(parents=True, exist_ok=True)
+        self.inventory(folder / "migration.yml", sections)
         return Operator(self.lab, folder, run)
 
     def write_plan(self, run: str, sets: Mapping[str, Sequence[int]]) -> None:
@@ -257,6 +267,17 @@ def _confirmed(answer: Future[Any]) -> None:
         answer.result(_REQUEST_S)
     except (KafkaException, TimeoutError) as error:
         raise LabError(f"the brokers did not do what was asked: {error!r}") from error
+
+
+def wait_for_step(history: Path, step: int, limit_s: float) -> None:
+    """Wait until the producer that records there has come to this step of its plan."""
+    follower = Follower(history, "producer")
+
+    def missing() -> str | None:
+        steps = [event["step"] for event in follower.more() if event["event"] == "rate"]
+        return None if any(seen >= step for seen in steps) else "its record"
+
+    wait_until(f"step {step} of the load's plan", missing, limit_s)
 
 
 def sets_of(plan: Path) -> dict[str, tuple[int, ...]]:

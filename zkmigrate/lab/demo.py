@@ -25,7 +25,7 @@ from zkmigrate.engine.journal import read as read_journal
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab import canary_topic, state
 from zkmigrate.lab.baseline import save_baseline
-from zkmigrate.lab.cluster_demo import REASSIGN, ReassignDemo
+from zkmigrate.lab.cluster_demo import DEMOS
 from zkmigrate.lab.cluster_site import six_brokers
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.fit import AS_MEASURED, WINDOW_OVER_FLOOR, Fit, Speed, describe, fit
@@ -370,7 +370,7 @@ def lab_of(playbook: str, options: dict[str, Any]) -> LabSpec:
 
 @click.command()
 @click.option(
-    "--playbook", type=click.Choice([MOVE, REASSIGN]), default=MOVE, show_default=True, help="What is shown."
+    "--playbook", type=click.Choice([MOVE, *DEMOS]), default=MOVE, show_default=True, help="What is shown."
 )
 @click.option("--source-version", default=LabSpec.source_version, help="ZooKeeper of source.")
 @click.option("--dest-version", default=LabSpec.dest_version, help="ZooKeeper of dest.")
@@ -413,7 +413,7 @@ def main(playbook: str, directory: Path, session_timeout_ms: int | None, **of_th
                 if other is None:
                     result = Demo(lab, directory, progress, fit(speed), speed).move()
                 else:
-                    result = ReassignDemo(lab, directory, progress).play()
+                    result = DEMOS[playbook](lab, directory, progress).play()
             finally:
                 progress("lab: taking everything down")
     except ZkmigrateError as error:

@@ -29,8 +29,14 @@ KAFKA = "kafka"
 SOURCE = "source"
 """The source ensemble as a cluster, in the inventory's section of this name."""
 
+ZNODES = "kafka-znodes"
+"""The znodes of the Kafka cluster in the inventory's section ``kafka``, as a cluster of their own."""
+
 BOOTSTRAP = "BOOTSTRAP"
 """Stands for ``address:port`` of any broker in a command."""
+
+CONNECT = "CONNECT"
+"""Stands for the brokers' ``zookeeper.connect`` in a command."""
 
 ANSWER_S = 20.0
 """Seconds to wait for a change that neither stops nor starts a service nor copies data."""
@@ -127,18 +133,20 @@ class PutFile(_OnHost):
 
 @dataclass(frozen=True)
 class MoveAside(_OnHost):
-    """Rename a file or directory to a sibling name, so that it can be put back."""
+    """Rename a file or directory, so that it can be put back. folder: where to, on the same file system and
+    for root alone; empty for a sibling name."""
 
     host: str
     path: str
+    folder: str = ""
     verb = "move-aside"
     expect = "^(moved|absent) /"
 
     def arguments(self) -> tuple[str, ...]:
-        return (self.path,)
+        return (self.path, self.folder) if self.folder else (self.path,)
 
     def describe(self) -> str:
-        return f"move {self.path} aside"
+        return f"move {self.path} aside" + (f", into {self.folder}" if self.folder else "")
 
 
 @dataclass(frozen=True)
@@ -544,6 +552,23 @@ class ElectPreferred(_OnCluster):
         return f"elect the preferred leader of {', '.join(named)}{more}"
 
 
+@dataclass(frozen=True)
+class UnregisterBroker(_OnCluster):
+    """Let a cluster without ZooKeeper forget a broker that is down. One that starts registers again."""
+
+    cluster: str
+    broker: int
+    verb = "unregister-broker"
+    expect = "`Broker N is no longer registered.`"
+
+    @property
+    def command(self) -> str:
+        return f"kafka-cluster.sh unregister --bootstrap-server {BOOTSTRAP} --id {self.broker}"
+
+    def describe(self) -> str:
+        return f"let Kafka forget broker {self.broker}"
+
+
 def _reassign_command(act: str, row: dict[str, object]) -> str:
     plan = shlex.quote(json.dumps({"version": 1, "partitions": [row]}))
     return (
@@ -607,6 +632,50 @@ class EndReplay(_OnCluster):
         return f"remove the mark of the replay under {self.chroot}"
 
 
+@dataclass(frozen=True)
+class DeleteZnode(_OnCluster):
+    """Delete one znode that nobody has changed since it was read. path: below the chroot. data, acl: what it
+    held; of each ACL entry permissions, scheme and id. mark: its czxid, mzxid and version, as text; another
+    mark is another znode, which stays."""
+
+    cluster: str
+    chroot: str
+    path: str
+    data: bytes
+    acl: tuple[tuple[int, str, str], ...]
+    mark: str
+    verb = "delete-znode"
+    expect = "nothing"
+
+    @property
+    def command(self) -> str:
+        return f"zkCli.sh -server {CONNECT} delete {shlex.quote(self.path)}"
+
+    def describe(self) -> str:
+        return f"delete the znode {self.path} ({len(self.data)} bytes)"
+
+
+@dataclass(frozen=True)
+class CreateZnode(_OnCluster):
+    """Make a deleted znode again, with its data and ACL; one that exists stays as it is."""
+
+    cluster: str
+    chroot: str
+    path: str
+    data: bytes
+    acl: tuple[tuple[int, str, str], ...]
+    verb = "create-znode"
+    expect = "`Created PATH`"
+
+    @property
+    def command(self) -> str:
+        data = shlex.quote(self.data.decode("utf-8", "replace"))
+        return f"zkCli.sh -server {CONNECT} create {shlex.quote(self.path)} {data}"
+
+    def describe(self) -> str:
+        return f"make the znode {self.path} again ({len(self.data)} bytes)"
+
+
 HostChange: TypeAlias = (
     InstallProgram | UninstallProgram | PutFile | MoveAside | Restore | Discard | SetService | Arm |
     Fence | Cut | Seal | Unseal | Go | HostVerb | RestoreImage
@@ -616,7 +685,7 @@ Replaying: TypeAlias = BeginReplay | ReplayTransactions | EndReplay
 
 ClusterChange: TypeAlias = (
     ElectLeaders | AlterTopicConfig | AlterBrokerConfig | ReassignPartition | CancelReassignment |
-    PlaceReplica | ElectPreferred | Replaying
+    PlaceReplica | ElectPreferred | UnregisterBroker | Replaying | DeleteZnode | CreateZnode
 )  # fmt: skip
 Change: TypeAlias = HostChange | ClusterChange
 Changes: TypeAlias = tuple[Change, ...]
@@ -664,6 +733,8 @@ def inverse(applied: Applied) -> Change | None:
         return replace(change, replicas=change.before, before=change.replicas)
     if isinstance(change, PlaceReplica) and change.before:
         return replace(change, path=change.before, before=change.path)
+    if isinstance(change, DeleteZnode):
+        return CreateZnode(change.cluster, change.chroot, change.path, change.data, change.acl)
     if isinstance(change, PutFile | MoveAside) or (isinstance(change, RecoveredChange) and change.replaces):
         return Restore(change.host, applied.operation, change.path)
     return None

@@ -63,6 +63,10 @@ class Znode:
     modified_ms: int = 0
 
 
+Rights: TypeAlias = tuple[tuple[int, str, str], ...]
+"""The ACL of a znode: of each entry permissions, scheme and id."""
+
+
 @dataclass(frozen=True)
 class PartitionState:
     """One partition in a broker's metadata; ``leader`` is -1 when offline."""
@@ -265,6 +269,9 @@ class Look(Protocol):
     def modified(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, int]]:
         """``Znode.modified_ms`` of these znodes through one ZooKeeper host; a missing path is left out. One
         read for each, many in flight at once."""
+
+    def acls(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Rights]]:
+        """The ACL of these znodes through one ZooKeeper host; a missing path is left out."""
 
     def kafka(self, witnesses: int | None = None) -> Reading[KafkaView]:
         """The Kafka cluster. witnesses: how many brokers tell of its partitions; None: all."""

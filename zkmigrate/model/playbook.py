@@ -29,6 +29,7 @@ class Stage:
     - gate: the verb preflight looks as the stage's first step does, at the first gate as all its steps do.
     - outdates: what a run has changed here, such as ``joined dest``, so that the first gate's demands hold no
       more; empty where they still do.
+    - idle: which key of an inventory leaves the stage nothing to do, so that it is skipped; else empty.
     - unnoticed: why clients notice nothing of a window that shuts nobody out; else empty.
     """
 
@@ -46,6 +47,7 @@ class Stage:
     gate: bool = False
     outdates: str = ""
     unnoticed: str = ""
+    idle: Callable[[Inventory], str] = lambda _inventory: ""
 
 
 @dataclass(frozen=True)

@@ -272,6 +272,7 @@ def brief_in(text: str) -> Brief:
     """The brief in a docstring."""
     pieces = _START.split(text)
     found = {
-        heading: " ".join(body.split()) for heading, body in zip(pieces[1::2], pieces[2::2], strict=True)
+        heading: " ".join(body.replace("``", "`").split())
+        for heading, body in zip(pieces[1::2], pieces[2::2], strict=True)
     }
     return Brief(*(found.get(heading, "") for heading in HEADINGS))

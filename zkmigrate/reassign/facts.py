@@ -12,14 +12,15 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.facts.placed import by_topic
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import InFlight, LogDir, Look, PartitionState, TopicPartitions
+from zkmigrate.model.look import InFlight, LogDir, Look, PartitionState, TopicPartitions, TopicSetting
 from zkmigrate.model.step import Context, Records, Way
 from zkmigrate.model.step_record import Recorded, known, recorded
 from zkmigrate.placement.cluster import Name
 from zkmigrate.placement.log_dirs import nameable
 from zkmigrate.placement.maps import ANY
 from zkmigrate.placement.plan import Reassignment
-from zkmigrate.reassign.section import Dirs, Pace, PacedInventory, ReassignInventory, Sets
+from zkmigrate.reassign.second_view import Ends, disputes
+from zkmigrate.reassign.section import Dirs, Pace, PacedInventory, Phases, ReassignInventory, Sets
 
 WITNESSES = 2
 """Brokers that each look at partitions asks."""
@@ -33,16 +34,18 @@ nor the one after it: with KRaft each broker learns of it by itself."""
 class Move(Reassignment):
     """One partition of the plan as it was found. leader: who led it; -1 for nobody. dirs: the log directory
     that the plan names for each replica of ``after``; held: the one that the way back names for each of
-    ``before``. Empty where Kafka may choose."""
+    ``before``. Empty where Kafka may choose. phase: in which it is made; a phase begins when the one before
+    is complete."""
 
     leader: int
     dirs: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
+    phase: int = 0
 
     @property
     def target(self) -> str:
-        """What the journal calls it."""
-        return f"{self.topic}-{self.number}"
+        """What the journal calls it; no topic's name has a colon."""
+        return f"{self.topic}-{self.number}" + (f":{self.phase}" if self.phase else "")
 
     @property
     def copies(self) -> bool:
@@ -70,11 +73,40 @@ class Move(Reassignment):
         return self.leader == self.before[0]
 
 
+def _of_phase(moves: Iterable[Move], phase: int) -> tuple[Move, ...]:
+    return tuple(move for move in moves if move.phase == phase)
+
+
+def joined(moves: Sequence[Move]) -> tuple[Move, ...]:
+    """The moves of all phases, as one for each partition, where it comes first."""
+    by_name: dict[Name, list[Move]] = {}
+    for move in moves:
+        by_name.setdefault(move.name, []).append(move)
+    if len(by_name) == len(moves):
+        return tuple(moves)
+    found = []
+    for own in by_name.values():
+        first, last = own[0], own[-1]
+        held = {broker: path for move in reversed(own) for broker, path in move.paths(Way.BACK).items()}
+        dirs = {broker: path for move in own for broker, path in move.paths(Way.FORWARD).items()}
+        found.append(
+            replace(
+                first,
+                after=last.after,
+                dirs=tuple(dirs.get(broker, "") for broker in last.after) if dirs else (),
+                held=tuple(held.get(broker, "") for broker in first.before) if held else (),
+                phase=0,
+            )
+        )
+    return tuple(found)
+
+
 @dataclass(frozen=True)
 class Originals(Recorded):
     """moves: in the order of the plan, without the partitions that had their new set already. gone: brokers
     of the sets before that were down. others: what another hand moved then, to be throttled along. at: the
-    seconds since the epoch at which they were planned, where a run plans them."""
+    seconds since the epoch at which they were planned, where a run plans them. tight: brokers without room
+    for all their new replicas at once; moves to them wait until old ones are gone."""
 
     step: ClassVar[str] = "originals"
 
@@ -82,6 +114,21 @@ class Originals(Recorded):
     gone: tuple[int, ...] = ()
     others: tuple[Move, ...] = ()
     at: float = 0.0
+    tight: tuple[int, ...] = ()
+
+    @cached_property
+    def last_phase(self) -> int:
+        """The number of the last phase, from 0 on."""
+        return max((move.phase for move in self.moves), default=0)
+
+    def of_phase(self, phase: int) -> Originals:
+        """The same, with the moves of one phase."""
+        return self if not self.last_phase else replace(self, moves=_of_phase(self.moves, phase))
+
+    @cached_property
+    def whole(self) -> tuple[Move, ...]:
+        """Each partition's way from its first set to its last one, over all phases."""
+        return joined(self.moves)
 
     @property
     def throttled(self) -> tuple[Move, ...]:
@@ -97,8 +144,8 @@ class Originals(Recorded):
 @dataclass(frozen=True)
 class Stragglers(Recorded):
     """Moves that a run adds to those that it recorded before its first change. found: the throttle lists of
-    their topics before that, as in :class:`zkmigrate.reassign.throttle.Throttles`. planned_at: the time of
-    the record that they are added to; after a way back another one follows."""
+    their topics before that, as in :class:`zkmigrate.reassign.throttle.Throttles`. planned_at: when the moves
+    were planned to which they are added; after a way back others follow."""
 
     step: ClassVar[str] = "sweep"
 
@@ -107,10 +154,13 @@ class Stragglers(Recorded):
     planned_at: float = 0.0
 
 
+@dataclass(frozen=True)
 class LateStragglers(Stragglers):
-    """The same, of the step that stops brokers."""
+    """The same, of the step that stops brokers. stopped: their hosts, in the order of the stops."""
 
     step: ClassVar[str] = "stop"
+
+    stopped: tuple[str, ...] = ()
 
 
 def added(record: Originals | None, records: Records) -> tuple[Stragglers, ...]:
@@ -250,6 +300,8 @@ class Stand(Enum):
     """The other of the run's two sets is in flight."""
     TO_SUBMIT = "to submit"
     """Nothing is in flight, and it has the brokers of one of the run's two sets."""
+    DISPUTED = "disputed"
+    """Brokers show it at its end, and ZooKeeper does not."""
     FOREIGN = "foreign"
     """Another set is in flight, or it has brokers of neither."""
     GONE = "gone"
@@ -263,9 +315,30 @@ class Stands:
     moves: Sequence[Move]
     of: Mapping[Name, Stand]
 
+    def but(self, disputed: Collection[Name]) -> Stands:
+        """The same, with the moves that ZooKeeper disputes."""
+        return Stands(self.moves, {**self.of, **dict.fromkeys(disputed, Stand.DISPUTED)})
+
     def at(self, *stands: Stand) -> tuple[Move, ...]:
         """The moves that stand so, in their order."""
         return tuple(move for move in self.moves if self.of[move.name] in stands)
+
+
+def ends_in(c: Context, done: Iterable[Move], alive: Collection[int]) -> Ends:
+    """What ZooKeeper is to show of moves that are at their end. On the way back a broker that is down is not
+    waited for."""
+    ends = {move.name: goal(move, c.way) for move in done}
+    forward = c.way is Way.FORWARD
+    return {name: (of, [one for one in of if forward or one in alive]) for name, of in ends.items()}
+
+
+def disputed(c: Context, look: Look, done: Iterable[Move], alive: Collection[int]) -> Mapping[Name, str]:
+    """Look at ZooKeeper, where the inventory names it: which of these moves are not done there, and why."""
+    inventory = c.inventory
+    if not isinstance(inventory, ReassignInventory) or not inventory.reassign.zookeeper:
+        return {}
+    chroot = inventory.kafka.__dict__.get("chroot") or ""
+    return disputes(look, inventory.reassign.zookeeper, chroot, ends_in(c, done, alive))
 
 
 def stands(moves: Sequence[Move], found: Cluster, way: Way, placed: Disks) -> Stands:
@@ -312,12 +385,14 @@ def _placed(move: Move, way: Way, brokers: Collection[int], placed: Disks) -> St
 @dataclass(frozen=True)
 class FirstLook:
     """What is there before anything is changed. sizes: bytes of the largest replica, by partition; of those
-    that a broker told. throttles: settings, in words. disks: of the brokers of the moves."""
+    that a broker told. throttles: settings, in words. disks: of the brokers of the moves. copying: settings
+    that bound a copy, by key and broker."""
 
     cluster: Cluster
     sizes: Mapping[Name, int]
     throttles: tuple[str, ...]
     disks: Disks
+    copying: Mapping[str, Mapping[int, Reading[TopicSetting]]]
 
     def moves(self, sets: Sets, dirs: Dirs) -> tuple[Move, ...]:
         """The moves of a plan that are not made yet. dirs: the log directories that it names."""
@@ -328,6 +403,28 @@ class FirstLook:
             if (state := partitions.get(name)) is not None
         )
         return tuple(move for move in made if move.before != move.after or move.inside)
+
+    def phased(self, phases: Phases) -> tuple[Move, ...]:
+        """The moves of phases that are not made yet, those of the first one first. A partition goes on from
+        the last of its phases whose set it has."""
+        have = {name: state.replicas for name, state in self.cluster.partitions.items()}
+        ends: dict[Name, int] = {}
+        for number, (sets, _) in enumerate(phases):
+            ends |= {name: number for name, after in sets.items() if have.get(name) == after}
+        found: list[Move] = []
+        for number, (sets, dirs) in enumerate(phases):
+            states = {
+                name: PartitionState(*name, state.leader, have[name], state.isr)
+                for name, state in self.cluster.partitions.items()
+                if name in sets and ends.get(name, number) <= number
+            }
+            own = {name: sets[name] for name in sets if name in states}
+            made = (self._move(states[name], after, dirs.get(name, ())) for name, after in own.items())
+            found += (
+                replace(move, phase=number) for move in made if move.before != move.after or move.inside
+            )
+            have |= own
+        return tuple(found)
 
     def of_others(self, names: Collection[Name]) -> tuple[Move, ...]:
         """What is in flight elsewhere. names: the partitions of the plan."""
@@ -367,7 +464,7 @@ class FirstLook:
 def unmade(c: Context, first: FirstLook) -> tuple[Move, ...]:
     """The moves of the run's plan that are not made yet."""
     plan = wanted(c.inventory)
-    return first.moves(plan.sets, plan.dirs)
+    return first.phased(plan.phases) if len(plan.phases) > 1 else first.moves(plan.sets, plan.dirs)
 
 
 @dataclass(frozen=True)

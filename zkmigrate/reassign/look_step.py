@@ -17,8 +17,8 @@ from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Done, Reads, Verdict
 from zkmigrate.placement.cluster import Name
-from zkmigrate.reassign.facts import Disks, FirstLook, Move, described, disks, section, unmade, wanted
-from zkmigrate.reassign.rules import before, copied, gib, seconds
+from zkmigrate.reassign.facts import Disks, FirstLook, Move, described, disks, joined, section, unmade, wanted
+from zkmigrate.reassign.rules import COPYING, before, copied, gib, seconds
 from zkmigrate.reassign.throttle import choosing, involved, listed, read, values
 
 
@@ -29,8 +29,8 @@ def first_look(c: Context, look: Look) -> FirstLook:
     others = in_flight.value if isinstance(in_flight, Seen) else {}
     found = described(look, in_flight, (*sets, *others))
     if found.unheard is not None or not isinstance(found.seen, Seen):
-        return FirstLook(found, {}, (), Disks({}, {}))
-    moves = FirstLook(found, {}, (), Disks({}, {})).moves(sets, dirs)
+        return FirstLook(found, {}, (), Disks({}, {}), {})
+    moves = FirstLook(found, {}, (), Disks({}, {}), {}).moves(sets, dirs)
     alive = found.seen.value.brokers
     holding = {b for move in moves for b in (*move.before, *move.added)}
     holding |= {b for flight in others.values() for b in flight.replicas}
@@ -39,11 +39,13 @@ def first_look(c: Context, look: Look) -> FirstLook:
     for (_, name), size in told.sizes.items():
         largest[name] = max(size, largest.get(name, 0))
     topics = tuple(dict.fromkeys(move.topic for move in moves if move.copies))
-    moves = FirstLook(found, {}, (), told).moves(sets, dirs)
+    moves = FirstLook(found, {}, (), told, {}).moves(sets, dirs)
     takes_part, inside = ([b for b in of if b in alive] for of in (involved(moves), choosing(moves)))
     throttles = read(look, takes_part, topics, inside)
     words = listed(values(throttles.value)) if isinstance(throttles, Seen) else (str(throttles),)
-    return FirstLook(found, largest, words, told)
+    copying = {key: look.broker_settings(KAFKA, key, takes_part) for key in COPYING} if takes_part else {}
+    bounds = {key: one.value for key, one in copying.items() if isinstance(one, Seen)}
+    return FirstLook(found, largest, words, told, bounds)
 
 
 def of_plan(c: Context, look: Look) -> tuple[Move, ...]:
@@ -53,7 +55,7 @@ def of_plan(c: Context, look: Look) -> tuple[Move, ...]:
 
 def foreseen(c: Context, look: Look) -> tuple[str, ...]:
     """What ``plan`` says of the whole run: what each broker copies, and how long that takes at least."""
-    moves = of_plan(c, look)
+    moves = joined(of_plan(c, look))
     rate = section(c.inventory).throttle_bytes_s
     brokers = tuple(
         f"  broker {broker}: {gib(to)} in, {gib(of)} out"

@@ -14,9 +14,10 @@ Proof: no move is in flight, each set is there in order, and all of it is in syn
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
+from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import (
     KAFKA,
     Applied,
@@ -26,7 +27,7 @@ from zkmigrate.model.change import (
     ReassignPartition,
 )
 from zkmigrate.model.fact import Seen
-from zkmigrate.model.finding import Finding, claim, few, meanings
+from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import (
     Blocked,
@@ -47,6 +48,7 @@ from zkmigrate.reassign.facts import (
     LOOKS,
     Cluster,
     Disks,
+    Flights,
     Move,
     Originals,
     Stand,
@@ -59,7 +61,7 @@ from zkmigrate.reassign.hours import Closed, closed
 from zkmigrate.reassign.look_step import of_plan
 from zkmigrate.reassign.pace import Pace
 from zkmigrate.reassign.rate_control import Copying
-from zkmigrate.reassign.rules import AGAIN, foreign, gib, lost, next_moves, seconds
+from zkmigrate.reassign.rules import AGAIN, ends, fitting, foreign, gib, lost, next_moves, seconds
 from zkmigrate.reassign.throttle import RatesInForce, SentRates, keeping_control, rates_in_force
 from zkmigrate.throttle.values import Rate
 
@@ -74,8 +76,9 @@ class MovesFacts:
     """plan: the moves of the run. found: what brokers tell about ``looked``. copied: bytes of the replicas
     that are being added, by broker and partition. whole: these are all moves of the run. disks: where the
     replicas are whose directories are named. rates: of the throttle; None where there is none. taken: moves
-    of another hand that are in flight and throttled along. wall: when it was looked, seconds since the
-    epoch."""
+    of another hand that are in flight and throttled along. disputes: why ZooKeeper shows a move that seems
+    to be at its end as not done. cramped: moves that wait until a broker has room. wall: when it was looked,
+    seconds since the epoch. phase: whose moves these are, from 0 to ``last_phase``."""
 
     plan: Originals | None
     found: Cluster | None
@@ -85,18 +88,29 @@ class MovesFacts:
     disks: Disks
     rates: RatesInForce | None = None
     taken: tuple[Move, ...] = ()
+    disputes: Mapping[Name, str] = field(default_factory=dict)
+    cramped: tuple[Move, ...] = ()
     wall: float = 0.0
+    phase: int = 0
+    last_phase: int = 0
 
     def stands(self, way: Way) -> Stands:
         """Where the moves stand that were looked at."""
         assert self.found is not None
-        return facts.stands(self.looked, self.found, way, self.disks)
+        return facts.stands(self.looked, self.found, way, self.disks).but(self.disputes)
 
 
 class MovesStep(Step[MovesFacts]):
     id = SentRates.step
     title = "Move the partitions"
     hazard = Hazard.REVERSIBLE
+    by_hand = ByHand(
+        needs="the throttle is set: look at it by `kafka-configs.sh --describe`.",
+        weaker="All moves begin together: no cap holds, and nobody looks for free bytes or for others. With "
+        "more than you want at once, paste the lines in parts, and wait in between.",
+        forward=lambda s: (*s.waves(Way.FORWARD), _moved_by_hand(s, Way.FORWARD)),
+        back=lambda s: (*s.waves(Way.BACK), _moved_by_hand(s, Way.BACK)),
+    )
 
     def __init__(
         self,
@@ -115,6 +129,8 @@ class MovesStep(Step[MovesFacts]):
         plan = self._moves(c)
         if plan is None:
             return MovesFacts(None, None, (), {}, False, Disks({}, {}))
+        phase = c.kept.get("phase", _phase(c, plan))
+        every, plan = plan, plan.of_phase(phase)
         moves = plan.moves if c.way is Way.FORWARD else plan.moves[::-1]
         finished = c.kept.get("finished", frozenset())
         left = [move for move in moves if move.name not in finished]
@@ -125,21 +141,50 @@ class MovesStep(Step[MovesFacts]):
         sent = [move for move in left if not _pending(c, move)]
         down = c.kept.get("down", frozenset())
         ready = [move for move in pending if down.isdisjoint(goal(move, c.way))] or pending
-        starting = next_moves(section(c.inventory), flying, ready, c.way)
         taken = tuple(move for move in plan.others if move.name in flights and c.way is Way.FORWARD)
-        whole = not left and not taken
-        looked = moves if whole else tuple({m.name: m for m in (*sent, *flying, *starting)}.values())
-        found = facts.described(look, in_flight, (move.name for move in (*looked, *taken)))
+        whole = not left and not (taken and phase == every.last_phase)
         copying = (*flying, *taken)
-        adding = {broker for move in copying for broker in flights[move.name].adding}
-        copied = facts.disks(look, sorted(adding), (move.name for move in copying)).sizes if adding else {}
-        mine = {(b, name): size for (b, name), size in copied.items() if b in flights[name].adding}
+        begins = {move.name for move in (*ready, *sent)} - flights.keys()
+        queue = [move for move in left if move.name in begins]  # what was sent may not have reached Kafka
+        tight = {b for move in queue for b in ends(move, c.way)[1]}.intersection(plan.tight)
+        adding = {broker for move in copying for broker in flights[move.name].adding} | tight
+        asked = [move.name for move in (*copying, *queue[:1])]
+        told = facts.disks(look, sorted(adding), asked) if adding else Disks({}, {})
+        mine = {
+            (b, name): size
+            for (b, name), size in told.sizes.items()
+            if name in flights and b in flights[name].adding
+        }
+        room = {b: told.room.get(b, -1) - _to_come(copying, flights, mine, b) for b in tight}
+        may = {move.name for move in fitting(queue, c.way, room)}
+        cramped = [move for move in queue if move.name not in may]
+        fit = [move for move in ready if move.name in may]
+        starting = next_moves(section(c.inventory), flying, fit, c.way)
+        some = (*sent, *flying, *starting, *cramped[: section(c.inventory).in_flight])
+        looked = moves if whole else tuple({m.name: m for m in some}.values())
+        found = facts.described(look, in_flight, (move.name for move in (*looked, *taken)))
         disks = facts.placed(look, looked, found.alive, c.way)
         mine |= {at: size for at, (_, size) in disks.futures.items()}
         begun = frozenset(move.name for move in moves if move.name in flights or not _pending(c, move))
         load = Copying(plan.moves, flying, starting, begun, found)
         rates = rates_in_force(c, look, load) if self._sets_rates else None
-        return MovesFacts(plan, found, looked, mine, whole, disks, rates, taken, look.wall())
+        done = () if whole else facts.stands(looked, found, c.way, disks).at(Stand.DONE)
+        disputes = facts.disputed(c, look, done, found.alive)
+        return MovesFacts(
+            plan,
+            found,
+            looked,
+            mine,
+            whole,
+            disks,
+            rates,
+            taken,
+            disputes,
+            tuple(cramped),
+            look.wall(),
+            phase,
+            every.last_phase,
+        )
 
     def check(self, c: Context, f: MovesFacts) -> Verdict:
         return keeping_control(c, f.rates, self._verdict(c, f))
@@ -170,8 +215,9 @@ class MovesStep(Step[MovesFacts]):
             if move in misplaced or _may_send(c, move, looks)
         ]
         flying = stands.at(Stand.MOVING, Stand.INSIDE)
-        here = [move for move in todo if f.found.alive.issuperset(goal(move, c.way))]
-        behind = stands.at(Stand.BEHIND, Stand.UNTOLD)
+        todo_now = [move for move in todo if move in misplaced or move not in f.cramped]
+        here = [move for move in todo_now if f.found.alive.issuperset(goal(move, c.way))]
+        behind = stands.at(Stand.BEHIND, Stand.UNTOLD, Stand.DISPUTED)
         if c.over and (todo or f.taken) and not (flying or behind):
             return Ready(tuple(move.target for move in f.plan.moves[:1]))  # in place of which the run ends
         withheld = c.over or (f.rates.withheld if f.rates and todo else ())
@@ -187,8 +233,10 @@ class MovesStep(Step[MovesFacts]):
             return Blocked((_changed(f, odd),))
         settling = unsettled and looks < LOOKS
         if flying or todo or settling or behind or not f.whole:
-            at_end = not (flying or settling or todo or f.taken)
+            at_end = not (flying or settling or todo or f.taken or f.disputes or f.cramped)
             return self._wait(c, f, stands, looks + 1 if unsettled else 0, at_end=at_end)
+        if (then := f.phase + (1 if c.way is Way.FORWARD else -1)) in range(f.last_phase + 1):
+            return _next_phase(c, f, then)
         return Done((_moved(c, stands), *(f.rates.found if f.rates else ())))
 
     def _wait(self, c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool) -> Waiting:
@@ -213,8 +261,15 @@ class MovesStep(Step[MovesFacts]):
             _progress(c, f, flying, down, shut, far, "this pace" if known else "the throttle"),
             math.inf,
             poll_s=0.0 if at_end and not flying else 1.0 if looks else _poll_s(f, flying, shut),
-            keep={"finished": finished, "looks": looks, "down": down, "pace": pace, **_rates_kept(c, f)},
-            mark=(len(finished), looks, tuple(sorted(f.copied.items())), f.wall if still else 0.0),
+            keep={
+                "finished": finished,
+                "looks": looks,
+                "down": down,
+                "phase": f.phase,
+                "pace": pace,
+                **_rates_kept(c, f),
+            },
+            mark=(f.phase, len(finished), looks, tuple(sorted(f.copied.items())), f.wall if still else 0.0),
             stalled_s=section(c.inventory).stalled_s,
             far=far,
         )
@@ -230,7 +285,7 @@ class MovesStep(Step[MovesFacts]):
         if target.startswith(_RATE):
             return _rate_changes(f, target)
         move = f.plan.by_target[target]
-        if f.stands(c.way).of[move.name] is Stand.TURNED:
+        if f.found is not None and f.stands(c.way).of[move.name] is Stand.TURNED:
             return (CancelReassignment(KAFKA, move.topic, move.number, move.after),)
         return _towards(f, move, Way.BACK)
 
@@ -255,6 +310,50 @@ def _towards(f: MovesFacts, move: Move, way: Way) -> Changes:
     )
     reassigning = (ReassignPartition(KAFKA, move.topic, move.number, wished, other),)
     return placing if has == wished else (*placing, *reassigning)
+
+
+def _phase(c: Context, plan: Originals) -> int:
+    """The phase at which a process goes on. Forward the last one with a move that was sent: it began when the
+    one before was complete. Back the last one that is not undone; the one after it may still be on its way,
+    unless this one was begun."""
+    if not plan.last_phase:
+        return 0
+    sent = {move.phase for move in plan.moves if move.target in c.unrestored}
+    last = max(sent, default=0 if c.way is Way.FORWARD else -1)
+    if c.way is Way.FORWARD:
+        return last
+    begun = any(move.target not in c.unrestored for move in plan.moves if move.phase == last)
+    return max(last, 0) if begun else min(last + 1, plan.last_phase)
+
+
+def _next_phase(c: Context, f: MovesFacts, phase: int) -> Waiting:
+    """All moves of this phase are at their end."""
+    keep = {**_rates_kept(c, f), "down": c.kept.get("down", frozenset()), "phase": phase}
+    what, mark = "the moves in flight", (phase, 0)
+    told = f"phase {f.phase} is complete"
+    return Waiting(what, told, math.inf, 0.0, keep, mark, section(c.inventory).stalled_s)
+
+
+def _moved_by_hand(s: Sheet, way: Way) -> Block:
+    kafka = f"--bootstrap-server {s.inventory.brokers[0].endpoint}"
+    text = (
+        f"until kafka-reassign-partitions.sh {kafka} --list | grep -q '^No partition'; do sleep 10; done; "
+        f"kafka-topics.sh {kafka} --describe --under-replicated-partitions && echo OK moved",
+    )
+    return Block(
+        (KAFKA,), text, "only `OK moved`; this takes as long as the copies", "wait and look again", way
+    )
+
+
+def _to_come(
+    copying: Iterable[Move], flights: Flights, copied: Mapping[tuple[int, Name], int], broker: int
+) -> int:
+    """Bytes that copies in flight will still take on a broker."""
+    return sum(
+        max(0, move.size - copied.get((broker, move.name), 0))
+        for move in copying
+        if broker in flights[move.name].adding
+    )
 
 
 def _new_rates(c: Context, f: MovesFacts) -> Ready | None:
@@ -345,10 +444,17 @@ def _progress(
     told += [_inside(f, move, *at) for move in flying for at in move.paths(c.way).items()]
     told = [words for words in told if words]
     told += [f"of another hand: {_copy(f, move, broker)}" for move in f.taken for broker in _missing(f, move)]
+    stands = f.stands(c.way).of
+    if waiting := [move for move in f.cramped if stands.get(move.name) in (None, Stand.TO_SUBMIT)]:
+        scarce = sorted({b for move in waiting for b in ends(move, c.way)[1]}.intersection(f.plan.tight))
+        named = few(move.target for move in waiting)
+        told.append(f"{named}: wait for room on brokers {few(map(str, scarce))}")
+    told += [f"{topic}-{number}: {why}" for (topic, number), why in f.disputes.items()]
     known = {move.name for move in (*f.plan.moves, *f.plan.others)}
     if new := [f"{topic}-{number}" for topic, number in f.found.flights if (topic, number) not in known]:
         told.append(f"begun by another hand since, and not throttled: {few(new)}")
-    words = f"{far.done:,} of {far.of:,} partitions; {gib(far.bytes_left)} left"
+    words = f"phase {f.phase} of 0 to {f.last_phase}: " if f.last_phase else ""
+    words += f"{far.done:,} of {far.of:,} partitions; {gib(far.bytes_left)} left"
     if far.bytes_left and far.left_s is not None:
         words += f", about {far.left_s:,.0f} s at {basis}"
     words += f"; {shut.words}" if shut else "; --until has come: no new move" if c.over else ""
@@ -366,9 +472,9 @@ def _far(c: Context, f: MovesFacts, finished: frozenset[Name]) -> tuple[Far, int
     left = [move for move in f.plan.moves if move.name not in finished]
     taken = {move.name for move in f.taken}
     copied = sum(size for (_, name), size in f.copied.items() if name not in taken)
-    in_all = sum(move.bytes + move.size * len(move.inside) for move in left)
+    in_all = sum(move.size * len((*ends(move, c.way)[1], *move.inside)) for move in left)
     bytes_left = max(0, in_all - copied)
-    longest = round(seconds(left, 1) * bytes_left / max(1, in_all))
+    longest = round(seconds(left, 1, c.way) * bytes_left / max(1, in_all))
     left_s = _pace(c).seconds(f.wall, longest)
     if left_s is None:
         rates = f.rates.wanted.values() if f.rates else ()
@@ -431,7 +537,15 @@ def _moved(c: Context, stands: Stands) -> Finding:
     seen = f"{len(done):,} of {len(stands.moves):,} partitions"
     seen += f"; gone since: {few(move.target for move in gone)}" if gone else ""
     seen += f"; changed by others: {few(move.target for move in other)}" if other else ""
-    return claim("reassign.moved", f"the partitions have {whose} sets, in order and in sync", True, seen=seen)
+    return claim(
+        "reassign.moved",
+        f"the partitions have {whose} sets, in order and in sync",
+        not (gone or other),
+        seen=seen,
+        needed="all partitions of the run",
+        moves=("see who changed these",),
+        severity=Severity.WARN,
+    )
 
 
 MEANINGS = meanings(
@@ -443,8 +557,8 @@ MEANINGS = meanings(
     reassign.hours: The maintenance window ended before all partitions had moved. Cause: It was too short
     for the plan, or the run began late. To do: Give policy.window another time, then resume. Or roll back.
 
-    reassign.moved: A partition does not have its set yet. Cause: The moves are under way. To do: Wait, or
-    resume.
+    reassign.moved: A partition does not have its set. Cause: Somebody else moved it or deleted its topic. To
+    do: See who changed it.
 
     reassign.back: A partition does not have its set or its leader from before the run. Cause: Somebody
     else changed it, or its broker is down. To do: See who changed it.

@@ -12,12 +12,13 @@ Proof: going forward, the record; going back, each partition has its set from be
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import Finding, Severity, blocking, claim, few
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.placement.plan import Refused
 from zkmigrate.reassign.election import LEADERS, Election, elect
 from zkmigrate.reassign.facts import (
     Cluster,
@@ -34,7 +35,7 @@ from zkmigrate.reassign.facts import (
     wanted,
 )
 from zkmigrate.reassign.look_step import first_look
-from zkmigrate.reassign.rules import before, gib
+from zkmigrate.reassign.rules import before, gib, in_room, tight
 from zkmigrate.reassign.way_back import NAME
 
 
@@ -60,6 +61,7 @@ class OriginalsStep(Step[OriginalsFacts]):
         record = originals(c)
         if record is None:
             return OriginalsFacts(None, None, None)
+        record = replace(record, moves=record.whole)
         now = cluster(look, (move.name for move in record.moves))
         return OriginalsFacts(None, record, now, placed(look, record.moves, now.alive, Way.BACK))
 
@@ -73,7 +75,11 @@ class OriginalsStep(Step[OriginalsFacts]):
             moves, alive = unmade(c, f.first), f.first.cluster.alive
             gone = {broker for move in moves for broker in move.before if broker not in alive}
             others = f.first.of_others(names) if mode == "take" else ()
-            return Done(findings, Originals(moves, tuple(sorted(gone)), others).encode())
+            room = f.first.disks.room
+            ordered = in_room(moves, room)
+            assert not isinstance(ordered, Refused), "a finding blocks"
+            record = Originals(ordered, tuple(sorted(gone)), others, tight=tight(moves, room))
+            return Done(findings, record.encode())
         if f.record is None or f.now is None:
             return Done()  # killed before the record: nothing was sent
         if f.now.missing is not None:
@@ -149,7 +155,9 @@ def _as_before(record: Originals, now: Cluster, disks: Disks) -> Finding:
         "reassign.back",
         "every partition has its set, its leader and its directories from before the run",
         not odd,
-        seen=f"{len(odd):,} have not: {few(odd)}" if odd else f"{len(record.moves):,} partitions",
+        seen=f"{len(odd):,} of {len(record.moves):,} partitions differ: {few(odd)}"
+        if odd
+        else f"{len(record.moves):,} partitions",
         needed="the sets from before the run, apart from what other hands changed",
         moves=("see who changed these", f"give them the sets of {NAME} in the run's directory"),
         severity=Severity.WARN,

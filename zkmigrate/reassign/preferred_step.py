@@ -11,27 +11,29 @@ Proof: the preferred leader leads, when the partitions are looked at again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from zkmigrate.model.change import Applied, Changes
+from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
-from zkmigrate.model.look import Look, PartitionState
+from zkmigrate.model.look import Look, PartitionState, TopicPartitions
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign.election import LEADERS, Election, elect
-from zkmigrate.reassign.facts import Cluster, Disks, Move, Originals, cluster, originals
+from zkmigrate.reassign.facts import Cluster, Disks, Move, Originals, cluster, joined, originals
 from zkmigrate.reassign.rules import lost
 
 
 @dataclass(frozen=True)
 class PreferredFacts:
     """plan: the moves of the run. now: the partitions; None where they are not asked for. disks: where the
-    replicas are whose directories are named."""
+    replicas are whose directories are named. disputes: what ZooKeeper shows as not done, and why."""
 
     plan: Originals | None
     now: Cluster | None
     disks: Disks = field(default_factory=lambda: Disks({}, {}))
+    disputes: Mapping[Name, str] = field(default_factory=dict)
 
 
 class PreferredStep(Step[PreferredFacts]):
@@ -39,10 +41,15 @@ class PreferredStep(Step[PreferredFacts]):
     title = "Elect preferred leaders"
     hazard = Hazard.REVERSIBLE
 
+    def __init__(self, foresee: Callable[[Context, Look], tuple[Move, ...]] | None = None) -> None:
+        """foresee: what the moves will be, before they are recorded; None where that cannot be told."""
+        self.foresee = foresee
+
     def observe(self, c: Context, look: Look) -> PreferredFacts:
         plan = originals(c)
         if plan is None or c.way is Way.BACK:
             return PreferredFacts(plan, None)
+        plan = replace(plan, moves=plan.whole)
         return PreferredFacts(plan, cluster(look, (move.name for move in plan.moves)))
 
     def check(self, c: Context, f: PreferredFacts) -> Verdict:
@@ -66,7 +73,23 @@ class PreferredStep(Step[PreferredFacts]):
         return ()
 
     def forecast(self, c: Context, look: Look) -> Forecast[PreferredFacts] | None:
-        return None  # who leads then is known then
+        """With the partitions as the moves will leave them: a leader stays where it stays a replica."""
+        if self.foresee is None:
+            return None
+        moves = joined(self.foresee(c, look))
+        after = Cluster(Seen({}), Seen(TopicPartitions("", frozenset(), (), _after(moves))))
+        targets = (LEADERS,) if elected(moves, after.partitions).todo else ()
+        return Forecast(PreferredFacts(Originals(moves), after), targets)
+
+
+def _after(moves: tuple[Move, ...]) -> Mapping[str, Reading[tuple[PartitionState, ...]]]:
+    """The moved partitions of each topic, once they are moved."""
+    made: dict[str, list[PartitionState]] = {}
+    for move in moves:
+        leader = move.leader if move.leader in move.after else move.after[0]
+        state = PartitionState(move.topic, move.number, leader, move.after, move.after)
+        made.setdefault(move.topic, []).append(state)
+    return {topic: Seen(tuple(states)) for topic, states in made.items()}
 
 
 def elected(moves: tuple[Move, ...], now: Mapping[Name, PartitionState]) -> Election:

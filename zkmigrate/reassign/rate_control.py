@@ -3,11 +3,14 @@
 A tick compares two readings. So the first one of a process only takes figures, and no move is submitted
 before the second. The rates in force come from the brokers then, so a killed process is followed by one that
 goes on from its rates.
+
+A broker that copies nothing in a role keeps that rate: each change is a request and lines in the journal.
+Before a move begins there, its rate falls to what the last tick computed; it rises only while it copies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from zkmigrate.hosts.facts import load as load_facts
@@ -48,7 +51,8 @@ class Figures:
 @dataclass(frozen=True)
 class Control:
     """What a tick leaves for the next looks. at: of its reading, on the operator's clock. looked: of this
-    look. decision: None
+    look. state: with the rates that are in force or about to be. computed: by the last tick for each
+    broker, also for one that copies nothing. decision: None
     where only figures were taken. ticks, pauses: how many decisions this process made, and how many of them
     paused. endless: rates that could never finish, in words, as told before they were set."""
 
@@ -56,11 +60,17 @@ class Control:
     at: float
     looked: float
     state: State
+    computed: Mapping[int, Rate]
     figures: Figures
     decision: Decision | None = None
     ticks: int = 0
     pauses: int = 0
     endless: tuple[str, ...] = ()
+
+    def between(self, now: float, active: Collection[tuple[int, Role]]) -> Control:
+        """The same at a look between two ticks. active: the roles in which brokers copy or are about to."""
+        state = _taking(self.state, self.computed, active, min)
+        return replace(self, looked=now, state=state)
 
     def rate(self, id: int, overrides: Overrides) -> Rate | None:
         """The rate of a broker between two ticks. An operator's holds at once, within floor and ceiling."""
@@ -92,7 +102,6 @@ class Control:
         return [
             f"broker {why.broker} as {why.role}: {amount(rates[why.broker].of(why.role))}, {why.text}"
             for why in decision.reasons
-            if why.broker in decision.changed
         ]
 
     def found(self) -> Finding:
@@ -129,30 +138,73 @@ def listen(
     """The control at this look: a new tick where one is due, else the one before. shown: the rates in force
     of all brokers of the run, by id; needed where there is no control before."""
     settings, now = adapt.settings(), look.now()
-    if before is not None and now - before.at < adapt.tick_s:
-        return replace(before, settings=settings, looked=now)
-    state = State(shown) if before is None else before.state
     past = before.figures if before is not None else Figures()
-    stale = before is None or now - before.at > STALE_TICKS * adapt.tick_s
     moving = _moving(c, moves, past)
+    if before is not None and now - before.at < adapt.tick_s:
+        return replace(before, settings=settings).between(now, _roles(moving))
+    state = State(shown) if before is None else before.state
+    stale = before is None or now - before.at > STALE_TICKS * adapt.tick_s
     ended = () if stale else _ended(c, moves, past)
     figures = _figures(c, look, adapt, tuple(state.rates), (*moving, *ended), past)
     figures = replace(figures, moving=moving, sent=moves.sent)
     pulses = look.produced() if settings.latency_limit_ms is not None else {}
     if before is None or stale:
         told = (0, 0, ()) if before is None else (before.ticks, before.pauses, before.endless)
-        return Control(settings, now, now, state, figures, None, *told)
+        return Control(settings, now, now, state, state.rates, figures, None, *told)
     seen = copied((*moving, *ended), past.dirs, figures.dirs, now - before.at)
     samples, missing = _samples(c, past, figures, seen, pulses)
     told_moving = seen.moving[: len(moving)]
     decision = decide(told_moving, samples, settings, state, c.overrides)
+    computed = decision.rates
+    wished = {(id, role) for id in computed for role in Role if c.overrides.of(id) is not None}
+    decision = _of_active(decision, state, wished | _roles((*moving, *ended)))
     figures = replace(figures, moving=told_moving, missing={**figures.missing, **missing})
     if words := [one.words() for one in decision.endless]:
         c.tell("the rates of the throttle", few(words))
     c.note(throttle_series.KIND, throttle_series.body(decision, samples, (*told_moving, *_later(c, moves))))
     endless = tuple(dict.fromkeys((*before.endless, *words)))[-10:]
     pauses = before.pauses + decision.pause
-    return Control(settings, now, now, decision.state, figures, decision, before.ticks + 1, pauses, endless)
+    return Control(
+        settings, now, now, decision.state, computed, figures, decision, before.ticks + 1, pauses, endless
+    )
+
+
+def _roles(moving: Iterable[Moving]) -> set[tuple[int, Role]]:
+    """The roles in which brokers copy."""
+    some = tuple(moving)
+    leaders = {(one.leader, Role.LEADER) for one in some}
+    return leaders | {(broker, Role.FOLLOWER) for one in some for broker in one.adding}
+
+
+def _taking(
+    state: State,
+    found: Mapping[int, Rate],
+    active: Collection[tuple[int, Role]],
+    choose: Callable[[int, int], int],
+) -> State:
+    """The state where active roles choose between the rate in force and the one that was found."""
+
+    def rate(id: int, now: Rate) -> Rate:
+        new = found.get(id, now)
+        return Rate(
+            *(choose(now.of(role), new.of(role)) if (id, role) in active else now.of(role) for role in Role)
+        )
+
+    return replace(state, rates={id: rate(id, now) for id, now in state.rates.items()})
+
+
+def _of_active(decision: Decision, before: State, active: Collection[tuple[int, Role]]) -> Decision:
+    """The decision for the roles that copy, with reasons for new rates alone; the others keep their rate."""
+    known = {**decision.rates, **before.rates}
+    state = _taking(replace(decision.state, rates=known), decision.rates, active, lambda _now, new: new)
+    changed = tuple(id for id, rate in state.rates.items() if rate != before.rates.get(id))
+    reasons = tuple(
+        why
+        for why in decision.reasons
+        if why.broker not in before.rates
+        or state.rates[why.broker].of(why.role) != before.rates[why.broker].of(why.role)
+    )
+    return replace(decision, rates=state.rates, changed=changed, reasons=reasons, state=state)
 
 
 def _moving(c: Context, moves: Copying, past: Figures) -> tuple[Moving, ...]:

@@ -6,16 +6,26 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from zkmigrate.model.fact import Absent, Seen, Unknown
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
-from zkmigrate.model.look import InFlight, PartitionState
+from zkmigrate.model.look import InFlight, PartitionState, TopicSetting
 from zkmigrate.model.step import Context, Way
-from zkmigrate.placement.cluster import Name
+from zkmigrate.placement.cluster import Broker, Name
+from zkmigrate.placement.cluster import Cluster as Placed
 from zkmigrate.placement.log_dirs import nameable
-from zkmigrate.reassign.facts import Cluster, Disks, FirstLook, Move, section, unmade, wanted
+from zkmigrate.placement.order import after, in_order
+from zkmigrate.placement.plan import Refused
+from zkmigrate.reassign.facts import Cluster, Disks, FirstLook, Move, joined, section, unmade, wanted
 from zkmigrate.reassign.section import Pace
 
 AGAIN = "resume"
+COPYING = (
+    "num.replica.fetchers",
+    "replica.fetch.max.bytes",
+    "replica.fetch.response.max.bytes",
+    "replica.lag.time.max.ms",
+)
+"""Settings of brokers that bound a copy, and when a replica leaves the ISR."""
 GIB = 1 << 30
 
 
@@ -65,24 +75,65 @@ def next_moves(wanted: Pace, flying: Iterable[Move], todo: Iterable[Move], way: 
     return tuple(chosen)
 
 
-def copied(moves: Iterable[Move]) -> dict[int, tuple[int, int]]:
+def fitting(moves: Iterable[Move], way: Way, room: Mapping[int, int]) -> tuple[Move, ...]:
+    """The moves that have room, in their order. room: free bytes of the brokers that are short of it, less
+    what copies in flight will still take. One that waits keeps those behind it off its brokers."""
+    left, chosen = dict(room), []
+    for move in moves:
+        scarce = [broker for broker in ends(move, way)[1] if broker in left]
+        fits = all(left[broker] >= move.size for broker in scarce)
+        if fits:
+            chosen.append(move)
+        for broker in scarce:
+            left[broker] = left[broker] - move.size if fits else -1
+    return tuple(chosen)
+
+
+def tight(moves: Iterable[Move], room: Mapping[int, int]) -> tuple[int, ...]:
+    """The brokers without room for all their new replicas at once, of those that tell their room."""
+    gets: Counter[int] = Counter()
+    for move in moves:
+        gets.update(dict.fromkeys(move.added, move.size))
+    return tuple(broker for broker, count in sorted(gets.items()) if count > room.get(broker, count))
+
+
+def in_room(moves: Sequence[Move], room: Mapping[int, int]) -> tuple[Move, ...] | Refused:
+    """The moves in an order in which each broker has room, while old copies go as moves end. A broker that
+    does not tell its room limits nothing."""
+    brokers = {broker for move in moves for broker in (*move.before, *move.after)}
+    endless = sum(move.bytes for move in moves)
+    free = {id: room.get(id, endless) for id in brokers}
+    found: list[Move] = []
+    for phase in sorted({move.phase for move in moves}):
+        by_name = {move.name: move for move in moves if move.phase == phase}
+        cluster = Placed.of((Broker(id, "", left) for id, left in free.items()), ())
+        ordered = in_order(cluster, by_name.values())
+        if isinstance(ordered, Refused):
+            return ordered
+        free = after(free, ordered)
+        found += (by_name[move.name] for move in ordered)
+    return tuple(found)
+
+
+def copied(moves: Iterable[Move], way: Way = Way.FORWARD) -> dict[int, tuple[int, int]]:
     """Bytes that each broker receives, and that it sends, in the order of the ids."""
     received: Counter[int] = Counter()
     sent: Counter[int] = Counter()
     for move in moves:
-        sent[move.leader] += move.bytes
-        received.update(dict.fromkeys(move.added, move.size))
+        sender, receivers = ends(move, way)
+        sent[sender] += move.size * len(receivers)
+        received.update(dict.fromkeys(receivers, move.size))
     return {broker: (received[broker], sent[broker]) for broker in sorted({*received, *sent})}
 
 
-def seconds(moves: Iterable[Move], bytes_s: int) -> float:
+def seconds(moves: Iterable[Move], bytes_s: int, way: Way = Way.FORWARD) -> float:
     """How long the moves take at least: the busiest broker sends, receives, or copies from directory to
     directory, all of its bytes at its rate."""
     some = tuple(moves)
     inside: Counter[int] = Counter()
     for move in some:
         inside.update(dict.fromkeys(move.inside, move.size))
-    busiest = max((max(both) for both in copied(some).values()), default=0)
+    busiest = max((max(both) for both in copied(some, way).values()), default=0)
     return max(busiest, *inside.values(), 0) / bytes_s
 
 
@@ -110,7 +161,8 @@ def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
     )
     mode, names = wanted(c.inventory).reassign.others, wanted(c.inventory).sets
     flown = f.awaited(mode, names)  # what is in flight now is checked again once it has ended
-    moves = tuple(move for move in unmade(c, f) if move.name not in flown)
+    steps = tuple(move for move in unmade(c, f) if move.name not in flown)
+    moves = joined(steps)
     return (
         same,
         _known(c, f.cluster),
@@ -118,9 +170,9 @@ def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
         _others(f.cluster.flights, mode),
         *in_sync(moves, f.cluster.partitions),
         _stale(c, f.cluster, flown),
-        _room(moves, f.disks.room),
+        _room(steps, f.disks.room),
         *_log_dirs(moves, f.disks),
-        *_remarks(c, f, unmade(c, f)),
+        *_remarks(c, f, joined(unmade(c, f))),
     )
 
 
@@ -130,7 +182,7 @@ def _known(c: Context, found: Cluster) -> Finding:
     gone = [f"{topic}-{n}" for topic, n in sets if (topic, n) not in found.partitions and topic not in dark]
     seen = f"{len(sets):,} partitions"
     if gone or dark:
-        seen = "; ".join((*([f"none of these: {few(gone)}"] if gone else ()), *map(str, dark.values())))
+        seen = "; ".join((*([f"missing: {few(gone)}"] if gone else ()), *map(str, dark.values())))
     return claim(
         "reassign.partitions",
         "every partition of the plan exists and can be described",
@@ -209,7 +261,7 @@ def in_sync(moves: Sequence[Move], partitions: Mapping[Name, PartitionState]) ->
             "reassign.in-sync",
             "every replica that stays is in sync",
             not behind,
-            seen=f"{len(behind):,} partitions are under-replicated: {few(behind)}" if behind else "all are",
+            seen=f"under-replicated: {len(behind):,}: {few(behind)}" if behind else "all are",
             needed="the ISR without gaps, apart from the replicas that the plan drops",
             moves=("wait until they are in sync, then resume", "find out why they are behind"),
         ),
@@ -225,7 +277,7 @@ def _stale(c: Context, found: Cluster, flown: Collection[Name]) -> Finding:
         for (topic, number), rests in inventory.back.items()
         if (state := found.partitions.get((topic, number))) is not None
         and (topic, number) not in flown
-        and state.replicas not in (rests, inventory.sets.get((topic, number)))
+        and state.replicas not in (rests, *(sets.get((topic, number)) for sets, _ in inventory.phases))
     ]
     told = "the sets are as they were" if inventory.back else "unknown: reassign.back names no file"
     return claim(
@@ -239,24 +291,24 @@ def _stale(c: Context, found: Cluster, flown: Collection[Name]) -> Finding:
 
 
 def _room(moves: Sequence[Move], room: Mapping[int, int]) -> Finding:
-    """The run does not wait for old copies to go, so all new ones must have room beside them."""
-    gets: Counter[int] = Counter()
-    for move in moves:
-        gets.update(dict.fromkeys(move.added, move.size))
-    full = [
-        f"broker {broker} gets {gib(count)} and has {gib(room[broker])} free"
-        for broker, count in sorted(gets.items())
-        if broker in room and count > room[broker]
-    ]
-    silent = sorted(set(gets) - set(room))
-    seen = f"not told by brokers {few(map(str, silent))}" if silent else "it has"
+    """A new replica needs its room beside the old one. Moves to a broker without room for all of its new
+    replicas wait until moves before them have ended."""
+    ordered = in_room(moves, room)
+    full = [reason.text for reason in ordered.reasons] if isinstance(ordered, Refused) else []
+    silent = sorted({broker for move in moves for broker in move.added} - set(room))
+    short = tight(moves, room)
+    seen = f"not told by broker{'s' * (len(silent) > 1)} {few(map(str, silent))}" if silent else "at once"
+    if short:
+        told = few(map(str, short))
+        seen = f"one after the other; moves to brokers {told} wait until old copies are gone"
+        seen += f"; not told by brokers {few(map(str, silent))}" if silent else ""
     return claim(
         "reassign.room",
-        "every broker has room for all its new replicas at once",
+        "every broker has room for its new replicas",
         False if full else None if silent else True,
         seen=few(full) if full else seen,
         needed="free bytes on the log directories, which brokers tell from Kafka 3.3 on",
-        moves=("make the plan in parts", "look at the disks by df"),
+        moves=("free room on these brokers", "make another plan", "look at the disks by df"),
         severity=Severity.BLOCK if full else Severity.WARN,
     )
 
@@ -320,6 +372,30 @@ def _remarks(c: Context, f: FirstLook, moves: Sequence[Move]) -> tuple[Finding, 
             else "none",
             severity=Severity.INFO,
         ),
+        _copying(f.copying),
+    )
+
+
+def _copying(found: Mapping[str, Mapping[int, Reading[TopicSetting]]]) -> Finding:
+    """Each setting once for all brokers that have the same value."""
+    told, silent = [], set()
+    for key, of_brokers in found.items():
+        alike: dict[tuple[str, bool], list[int]] = {}
+        for broker, setting in of_brokers.items():
+            if isinstance(setting, Seen) and (value := setting.value.value) is not None:
+                alike.setdefault((value, setting.value.read_only), []).append(broker)
+            else:
+                silent.add(broker)
+        for (value, read_only), brokers in alike.items():
+            where = f" on {', '.join(map(str, brokers))}" if len(alike) > 1 else ""
+            told.append(f"{key} {value}{where}{'' if read_only else ' (can be changed while they run)'}")
+    told += [f"not told by brokers {', '.join(map(str, sorted(silent)))}"] if silent else []
+    return claim(
+        "reassign.copying",
+        "settings of the brokers that bound a copy",
+        True,
+        seen="; ".join(told) or "no partition moves",
+        severity=Severity.INFO,
     )
 
 
@@ -390,7 +466,7 @@ MEANINGS = meanings(
     it since. To do: Make the plan again.
 
     reassign.room: A broker has no room for its new replicas, or does not tell. Cause: The disk is full, or
-    Kafka is older than 3.3. To do: Make the plan in parts, or look at the disks by df.
+    Kafka is older than 3.3. To do: Free room, make another plan, or look at the disks by df.
 
     reassign.log-dirs: A log directory of the plan cannot take its replica, or its broker does not tell.
     Cause: The broker has no such directory, or moves the replica already. To do: Make the plan again.
@@ -403,6 +479,10 @@ MEANINGS = meanings(
 
     reassign.throttles-found: Throttle settings that were there before the run. Cause: Another tool, or a
     person, set them. To do: Nothing; the run gives them back.
+
+    reassign.copying: How fast brokers copy, and when a replica leaves the ISR. A fetch that has begun
+    passes a throttle whole: below its bytes / 11 s a throttle does not slow down further. Cause: A remark;
+    it stops nothing. To do: Nothing, or raise num.replica.fetchers where copies are slower than the throttle.
 
     reassign.release: The brokers are older than Kafka 2.4. Cause: They know no AlterPartitionReassignments
     request. To do: Update Kafka.

@@ -11,16 +11,16 @@ Proof: every broker and topic has its setting when it is looked at again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from zkmigrate.model.change import KAFKA, AlterBrokerConfig, AlterTopicConfig, Applied, Changes
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
-from zkmigrate.model.look import Look
+from zkmigrate.model.look import Look, TopicSetting
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
-from zkmigrate.reassign.facts import LOOKS, WITNESSES, Originals, originals, section
+from zkmigrate.reassign.facts import LOOKS, WITNESSES, Move, Originals, originals, section
 from zkmigrate.reassign.rules import lost
 from zkmigrate.reassign.throttle import (
     LISTS,
@@ -46,12 +46,14 @@ WAVE = 100
 @dataclass(frozen=True)
 class ThrottleFacts:
     """limits: of this run; before its first change as they will be recorded. record: what is to be recorded
-    with the first change, else empty. seen: what is set now."""
+    with the first change, else empty. seen: what is set now. after: in a forecast, what is set once the step
+    is made, from where it is undone."""
 
     plan: Originals | None
     limits: Limits | None
     record: Mapping[str, object]
     seen: Reading[Seens]
+    after: Reading[Seens] | None = None
 
     @cached_property
     def now(self) -> Values:
@@ -66,12 +68,20 @@ class ThrottleStep(Step[ThrottleFacts]):
     sets = Way.FORWARD
     """The direction in which the throttle is set; in the other one it is taken off."""
 
-    def __init__(self, *, every_broker: bool = False) -> None:
-        """every_broker: each gets a rate, also one that takes no part in the moves known so far."""
-        self.every_broker = every_broker
+    def __init__(
+        self,
+        *,
+        every_broker: bool = False,
+        foresee: Callable[[Context, Look], tuple[Move, ...]] | None = None,
+    ) -> None:
+        """every_broker: each gets a rate, also one that takes no part in the moves known so far. foresee:
+        what the moves will be, before they are recorded; None where that cannot be told."""
+        self.every_broker, self.foresee = every_broker, foresee
 
     def observe(self, c: Context, look: Look) -> ThrottleFacts:
-        plan = originals(c)
+        return self._observed(c, look, originals(c))
+
+    def _observed(self, c: Context, look: Look, plan: Originals | None) -> ThrottleFacts:
         if plan is None:
             return ThrottleFacts(None, None, {}, Seen({}))
         topics = tuple(dict.fromkeys(move.topic for move in plan.throttled if move.copies))
@@ -147,17 +157,37 @@ class ThrottleStep(Step[ThrottleFacts]):
         return self._changes(c, f, target)
 
     def undo(self, c: Context, f: ThrottleFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return self._changes(c, f, target)
+        return self._changes(c, f if f.after is None else replace(f, seen=f.after), target)
 
     def forecast(self, c: Context, look: Look) -> Forecast[ThrottleFacts] | None:
-        return None  # the moves are known once the step before has recorded them
+        """With the settings as they will be: as they are now, or with the throttle."""
+        if self.foresee is None:
+            return None
+        facts = self._observed(c, look, Originals(self.foresee(c, look)))
+        if facts.limits is None or not isinstance(facts.seen, Seen):
+            return None
+        on = replace(facts.limits, way=Way.FORWARD)
+        throttled: Reading[Seens] = Seen(
+            {
+                target: {key: Seen(TopicSetting(on.on(target, key, own))) for key, own in settings.items()}
+                for target, settings in facts.now.items()
+            }
+        )
+        if self.sets is Way.FORWARD:
+            facts = replace(facts, after=throttled)
+        else:
+            facts = replace(facts, seen=throttled, after=facts.seen)
+        return Forecast(facts, self._differ(c, facts))
 
     def _result(self, c: Context, f: ThrottleFacts) -> Finding:
         assert f.limits is not None
         assert isinstance(f.seen, Seen)
         silent = unread(f.seen.value)
+        by_hand: tuple[str, ...] = ()
         if c.way is self.sets:
-            sentence, seen = "the brokers of the moves are throttled", f"{len(f.seen.value):,} settings hold"
+            topics = sum(target.startswith("topic-") for target in f.seen.value)
+            sentence = "the brokers of the moves are throttled"
+            seen = f"brokers: {len(f.seen.value) - topics:,}; topics: {topics:,}"
             odd: tuple[str, ...] = tuple(silent)
         else:
             sentence = "every throttle setting is as it was before the run"
@@ -169,6 +199,7 @@ class ThrottleStep(Step[ThrottleFacts]):
                 if own != f.limits.found[target].get(key)
             )
             odd += tuple(f"{target}: {why}" for target, why in silent.items())
+            by_hand = _by_hand(silent, f.limits)
             kept = listed(f.limits.found)
             seen = f"found and kept: {few(kept)}" if kept else "none was found, and none is left"
         return claim(
@@ -177,9 +208,19 @@ class ThrottleStep(Step[ThrottleFacts]):
             not odd,
             seen=few(odd) if odd else seen,
             needed="the settings that the run found",
-            moves=("see who set these, and set by hand what you want",),
+            moves=(*by_hand, "see who set these, and set by hand what you want"),
             severity=Severity.WARN,
         )
+
+
+def _by_hand(silent: Collection[str], limits: Limits) -> tuple[str, ...]:
+    """What gives a broker its rates back that did not answer: no later step does."""
+    return tuple(
+        f"once {target} answers: {AlterBrokerConfig(KAFKA, int(target[7:]), key, value, None).command}"
+        for target in silent
+        for key, value in limits.found.get(target, {}).items()
+        if key not in LISTS
+    )
 
 
 MEANINGS = meanings(

@@ -12,12 +12,15 @@ leaders lead.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from zkmigrate.model.finding import claim, few, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Reads, Verdict, Waiting, Way
-from zkmigrate.reassign.facts import Stand, cluster, originals, placed, stands
+from zkmigrate.reassign.facts import Stand, cluster, disputed, originals, placed, stands
 from zkmigrate.reassign.preferred_step import PreferredFacts, led
 from zkmigrate.reassign.rules import lost
+from zkmigrate.reassign.section import ReassignInventory
 
 
 class VerifyStep(Reads[PreferredFacts]):
@@ -28,8 +31,11 @@ class VerifyStep(Reads[PreferredFacts]):
         plan = originals(c)
         if plan is None:
             return PreferredFacts(None, None)
+        plan = replace(plan, moves=plan.whole)
         now = cluster(look, (move.name for move in plan.moves))
-        return PreferredFacts(plan, now, placed(look, plan.moves, now.alive, Way.FORWARD))
+        where = placed(look, plan.moves, now.alive, Way.FORWARD)
+        done = stands(plan.moves, now, Way.FORWARD, where).at(Stand.DONE) if now.missing is None else ()
+        return PreferredFacts(plan, now, where, disputed(c, look, done, now.alive))
 
     def check(self, c: Context, f: PreferredFacts) -> Verdict:
         if f.plan is None or f.now is None:
@@ -37,15 +43,15 @@ class VerifyStep(Reads[PreferredFacts]):
         if f.now.missing is not None:
             limit = c.inventory.policy.step_deadline_s
             return Waiting("an answer of Kafka about partitions", str(f.now.missing), limit, poll_s=1.0)
-        found = stands(f.plan.moves, f.now, Way.FORWARD, f.disks)
+        found = stands(f.plan.moves, f.now, Way.FORWARD, f.disks).but(f.disputes)
         odd = [move for move in f.plan.moves if found.of[move.name] not in (Stand.DONE, Stand.GONE)]
         whole = claim(
             "reassign.verified",
             "each partition has its new set, in order and in sync, where the plan wants it",
             not odd,
-            seen=few(f"{move.target}: {found.of[move.name].value}" for move in odd)
+            seen=few(f"{move.target}: {f.disputes.get(move.name, found.of[move.name].value)}" for move in odd)
             if odd
-            else f"{len(f.plan.moves):,} partitions",
+            else f"{len(f.plan.moves):,} partitions, {_witness(c)}",
             needed="the sets of the plan",
             moves=("wait until they are in sync, then resume", "see who moved them", "rollback"),
         )
@@ -53,6 +59,12 @@ class VerifyStep(Reads[PreferredFacts]):
 
     def forecast(self, c: Context, look: Look) -> Forecast[PreferredFacts] | None:
         return None
+
+
+def _witness(c: Context) -> str:
+    if isinstance(c.inventory, ReassignInventory) and c.inventory.reassign.zookeeper:
+        return "told by brokers and by ZooKeeper"
+    return "told by brokers alone"
 
 
 MEANINGS = meanings(

@@ -13,7 +13,7 @@ from zkmigrate.placement.plan import Plan, Refused
 from zkmigrate.placement.statistics import statistics
 from zkmigrate.reassign.facts import section
 from zkmigrate.reassign.rules import foreign, gib, in_sync, seconds, too_old, unheard
-from zkmigrate.removal.section import Exclusion
+from zkmigrate.removal.section import Exclusion, stoppable
 from zkmigrate.removal.survey import Survey
 
 CORDONED, CORDON_ALL = "cordoned.log.dirs", "*"
@@ -33,6 +33,7 @@ def before(c: Context, f: Survey) -> tuple[Finding, ...]:
     return (
         _known(c, f),
         _dead(f),
+        _stoppable(c, f),
         foreign(f.in_flight.value),
         _placed(f),
         *in_sync(f.moves, partitions),
@@ -71,6 +72,20 @@ def _dead(f: Survey) -> Finding:
         seen=f"not registered: {few(map(str, dead))}" if dead else f"{len(f.staying):,} brokers stay",
         needed="each broker that stays",
         moves=("start it, then resume", "remove it as well: add it to removal.brokers"),
+    )
+
+
+def _stoppable(c: Context, f: Survey) -> Finding:
+    """A broker that the inventory gives no host, or no way to it, cannot be stopped."""
+    hosts = {c.inventory.broker(name).id for name in stoppable(c.inventory)}
+    without = [id for id in f.leaving if f.wanted.shutdown and id not in hosts]
+    return claim(
+        "remove.stoppable",
+        "the brokers that are to stop have a host in the inventory",
+        not without,
+        seen=f"none for brokers {few(map(str, without))}" if without else "each has one, or none is to stop",
+        needed="the section ssh, and each of them under kafka.brokers",
+        moves=("add them to the inventory", "removal.shutdown: false, and stop them by hand"),
     )
 
 
@@ -177,6 +192,9 @@ MEANINGS = meanings(
 
     remove.others-alive: A set names a broker that is not registered and is not to be removed. Cause: It is
     down. To do: Start it, or remove it as well.
+
+    remove.stoppable: A broker is to stop, and the inventory does not say how to reach its host. Cause: The
+    section ssh or the broker is missing. To do: Add it, or set removal.shutdown to false.
 
     remove.placed: The brokers that stay cannot take every replica. Cause: Too few brokers or racks, too
     little disk, or unknown sizes; the finding names the limit. To do: Add brokers or space, or remove fewer.

@@ -59,8 +59,31 @@ class RemovalInventory(PacedInventory):
         return self.removal
 
     @property
+    def stoppable(self) -> tuple[str, ...]:
+        """The hosts of the brokers to be removed that may be stopped: those that the inventory names."""
+        gone = self.removal.brokers if self.removal.shutdown and self.has("ssh") else ()
+        return tuple(broker.name for broker in self.brokers if broker.id in gone)
+
+    @property
+    def hosts(self) -> dict[str, tuple[str, ...]]:
+        """A run may change the hosts of removed brokers alone."""
+        every, gone = super().hosts, self.stoppable
+        stay = tuple(name for name in self.broker_names if name not in gone)
+        return {**every, "brokers": stay, **({"removed": gone} if gone else {})}
+
+    @property
     def broker_ids(self) -> frozenset[int]:
         return super().broker_ids | frozenset(self.removal.brokers)
+
+
+def stoppable(inventory: Inventory) -> tuple[str, ...]:
+    """The hosts of the brokers to be removed that may be stopped."""
+    return inventory.stoppable if isinstance(inventory, RemovalInventory) else ()
+
+
+def goes_on(inventory: Inventory) -> str:
+    """The key that lets the brokers go on running, once they are empty; else empty."""
+    return "" if removal(inventory).shutdown else "removal.shutdown: false"
 
 
 def removal(inventory: Inventory) -> Removal:

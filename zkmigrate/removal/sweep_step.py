@@ -16,10 +16,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.change import KAFKA, AlterTopicConfig, Applied, Changes, ReassignPartition
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, claim, few, meanings
-from zkmigrate.model.look import Look, PartitionState
+from zkmigrate.model.look import KafkaView, Look, PartitionState
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.model.step_record import known
 from zkmigrate.placement.plan import Refused
@@ -71,7 +72,8 @@ class Held:
 class SweepFacts:
     """moves: those that this step has added, where they stand. every: all partitions; None while its own
     moves go on. survey: what a plan for the new ones needs; None where there are none. lists: throttle lists
-    of the topics that are about to move. held: on the disks. now: seconds."""
+    of the topics that are about to move. held: on the disks. now: seconds. services, view: of the step that
+    stops brokers: their services by host, and the cluster once more, where it is asked for."""
 
     moves: MovesFacts
     every: Cluster | None = None
@@ -79,6 +81,8 @@ class SweepFacts:
     lists: Reading[Seens] = field(default_factory=lambda: Seen({}))
     held: Held = field(default_factory=Held)
     now: float = 0.0
+    services: Mapping[str, Reading[HostStatus]] = field(default_factory=dict)
+    view: Reading[KafkaView] | None = None
 
     @cached_property
     def own(self) -> tuple[Move, ...]:
@@ -161,7 +165,13 @@ class SweepStep(Step[SweepFacts]):
     def _empty(self, c: Context, f: SweepFacts) -> Verdict:
         """What follows once the brokers are empty."""
         assert f.every is not None
-        return Done((empty(removal(c.inventory).brokers, f.every, f.own),), self._record(c, f).encode())
+        wanted = removal(c.inventory)
+        told = empty(wanted.brokers, f.every, f.own)
+        if not wanted.shutdown:
+            told = replace(
+                told, seen=f"{told.seen}; they go on running, and what keeps new replicas away stays"
+            )
+        return Done((told,), self._record(c, f).encode())
 
     def _go_on(self, c: Context, f: SweepFacts, verdict: Verdict) -> Verdict:
         """What the moves ask for. Forward the throttle names their topics first, back it lets go of them
@@ -206,7 +216,7 @@ class SweepStep(Step[SweepFacts]):
     def _add(self, c: Context, f: SweepFacts, s: Survey) -> Verdict:
         """Record what is new, before anything of it is sent."""
         partitions = {(p.topic, p.partition): p for p in s.view.partitions}
-        findings = (came(s), *in_sync(s.free_moves, partitions))
+        findings = (came(s), only_there(s), *in_sync(s.free_moves, partitions))
         if any(finding.blocks for finding in findings):
             return Blocked(findings)
         if unheard := self._unread(c, f):
@@ -324,6 +334,22 @@ def came(s: Survey) -> Finding:
     )
 
 
+def only_there(s: Survey) -> Finding:
+    """Whether each of them has a replica that is up: data that is only on stopped brokers stays there."""
+    dark = [f"{p.topic}-{p.partition} on brokers {list(p.replicas)}" for p in s.naming if p.leader < 0]
+    return claim(
+        "remove.only-there",
+        "no partition has all of its replicas on brokers that are down",
+        not dark,
+        seen=few(dark) if dark else "each has a leader",
+        needed="a leader, from which the new replicas copy",
+        moves=(
+            "rollback --to stopped starts the brokers again; then resume",
+            "delete the topic, then resume",
+        ),
+    )
+
+
 def empty(brokers: Collection[int], every: Cluster, moved: Collection[Move]) -> Finding:
     """The evidence that the brokers are empty."""
     down = [id for id in brokers if id not in every.alive]
@@ -338,6 +364,9 @@ MEANINGS = meanings(
     """
     remove.came: A partition that has landed on a broker to be removed has no place elsewhere. Cause: Too
     little disk, or too few brokers or racks. To do: Add some, or delete the topic. Then resume.
+
+    remove.only-there: A partition has replicas only on brokers that are down. Cause: It was assigned to
+    them while they stopped. To do: Roll back to stopped, which starts them, then resume. Or delete the topic.
 
     remove.empty: A broker to be removed still holds replicas. Cause: They are being moved. To do: Wait, or
     resume.

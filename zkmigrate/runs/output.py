@@ -73,7 +73,7 @@ def run_output(
     console = StdConsole(context.stdin, context.out, quiet, lambda: context.interrupt.wanted, info.news)
     confirm: Confirm = Unattended(console, info)
     if context.interactive and not yes:
-        confirm = Terminal(console, getpass.getuser(), time.monotonic, info)
+        confirm = Terminal(console, getpass.getuser(), time.monotonic, info, lambda: context.interrupt.wanted)
     return RunOutput(emit, confirm, console, sample)
 
 

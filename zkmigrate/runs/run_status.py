@@ -20,7 +20,14 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.sampling import View
 from zkmigrate.model.step import Way
-from zkmigrate.runs.verb_context import VerbContext, existing_run_dir, load, open_site, print_result
+from zkmigrate.runs.verb_context import (
+    VerbContext,
+    existing_run_dir,
+    load,
+    next_command,
+    open_site,
+    print_result,
+)
 from zkmigrate.ui import finding_lines, recent_events, sentences
 from zkmigrate.ui.board import Board
 
@@ -54,6 +61,8 @@ def status(
     run_dir = existing_run_dir(context, run_id, inventory, playbook)
     code = _wait(context, run_dir, wait, timeout_s) if wait else 0
     body = of_run(run_dir, playbook, playbook.changed(inventory), time.time)
+    if body["state"] == "open" and body["process"] is None:
+        body["next"] = next_command(context, journal.read(run_dir), playbook)
     body["accepted"] = [x.line for x in inventory.accept]
     if wait:
         body["waited"] = {"for": wait, "code": code}
@@ -177,6 +186,8 @@ def lines(body: Mapping[str, Any], views: Sequence[View] = ()) -> list[str]:
         out.append(f"  last: {body['ended']['message']} (exit code {body['ended']['code']})")
     elif body["state"] == "open":
         out.append("  no process on this machine works on it, and the last one left without a word")
+    if command := body.get("next"):
+        out.append(f"  go on: {command}")
     if (wanted := body["hold"]) and not body["held"]:
         out.append(f"  a hold is asked for, {wanted['where']} ({_who(wanted)}, {_clock(wanted['since'])})")
     for step in body["done"]:

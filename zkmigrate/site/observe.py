@@ -43,6 +43,7 @@ from zkmigrate.model.look import (
     LogDirs,
     Pulse,
     RandomReader,
+    Rights,
     Settings,
     TopicPartitions,
     TopicSetting,
@@ -241,6 +242,9 @@ class Observe:
 
     def modified(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, int]]:
         return self._znodes.modified(host, paths) if host in self._doors else _no_znodes(host)
+
+    def acls(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Rights]]:
+        return self._znodes.acls(host, paths) if host in self._doors else _no_znodes(host)
 
     def kafka(self, witnesses: int | None = None) -> Reading[KafkaView]:
         """The Kafka cluster. witnesses: how many brokers tell of its partitions; None: all."""

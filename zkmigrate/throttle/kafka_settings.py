@@ -14,12 +14,14 @@ EVERY = "*"
 
 
 def with_entries(now: str | None, entries: Iterable[str]) -> str | None:
-    """The list with these entries. now: its value. The same value where nothing is to be added."""
-    there = _entries(now)
-    if EVERY in there:
+    """The list with these entries, and without the empty one of an APPEND. now: its value. The same value
+    where nothing is to be throttled or added."""
+    there, ours = _entries(now), tuple(dict.fromkeys(entries))
+    if EVERY in there or not ours:
         return now
-    added = [entry for entry in dict.fromkeys(entries) if entry not in there]
-    return ",".join((*there, *added)) if added else now
+    added = [entry for entry in ours if entry not in there]
+    spoiled = len(there) != (now or "").count(",") + 1
+    return ",".join((*there, *added)) if added or spoiled else now
 
 
 def without_entries(found: str | None, entries: Iterable[str], now: str | None) -> str | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from zkmigrate.engine import events
 from zkmigrate.engine.history import REHEARSED
+from zkmigrate.model.change import Change
 from zkmigrate.model.sampling import View, span
 from zkmigrate.model.step import Way
 from zkmigrate.ui import sentences
@@ -23,8 +24,8 @@ Line = tuple[str, str]
 
 _LEAST_HOSTS = 3
 _URGENT_S = 3.0
-_OF = re.compile(r"(\d+(?:\.\d+)?) of (\d+(?:\.\d+)?)")
-_COUNT = re.compile(r"(\d+) ")
+_OF = re.compile(r"(\d[\d,]*(?:\.\d+)?) of (\d[\d,]*(?:\.\d+)?)")
+_COUNT = re.compile(r"(\d[\d,]*) ")
 _LEAST_PACE_S = 3.0
 
 
@@ -60,10 +61,14 @@ class Pace:
 
 def _left(progress: str) -> float | None:
     if found := _OF.search(progress):
-        return max(0.0, float(found[2]) - float(found[1]))
+        return max(0.0, _number(found[2]) - _number(found[1]))
     if counted := _COUNT.match(progress):
-        return float(counted[1])
+        return _number(counted[1])
     return None
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", ""))
 
 
 @dataclass
@@ -91,6 +96,7 @@ class Board:
         self._lock = threading.Lock()
         self._title = ""
         self._hosts: dict[str, _Host] = {}
+        self._sent: dict[str, Change] = {}
         self._stages: dict[str, str] = {}
         self._rehearsed: set[str] = set()
         self._wait: events.Waits | None = None
@@ -139,10 +145,10 @@ class Board:
             case events.Progressed():
                 self._wave = (self._now(), event)
             case events.ChangeSent():
+                self._sent[event.operation] = event.change
                 self._hosts[event.change.where] = _Host(event.change.describe(), "...", self._now())
             case events.ChangeEnded():
-                before = self._hosts.get(event.target, _Host())
-                self._hosts[event.target] = _Host(before.text, event.status, self._now())
+                self._ended(event)
             case events.Waits():
                 self._wait = event
                 self._pace.note(event.what, event.progress, self._now())
@@ -162,6 +168,15 @@ class Board:
             case events.RunEnded():
                 self._wait, self._hold, self._countdown = None, None, None
                 self._finish_stages("")
+
+    def _ended(self, event: events.ChangeEnded) -> None:
+        """A change of a cluster has a partition or a topic as target; its row is the cluster's."""
+        sent = self._sent.pop(event.operation, None)
+        where = event.target if sent is None else sent.where
+        if sent is None and where not in self._hosts:  # it was never sent to a place that is shown
+            return
+        text = self._hosts.get(where, _Host()).text if sent is None else sent.describe()
+        self._hosts[where] = _Host(text, event.status, self._now())
 
     def _finish_stages(self, current: str) -> None:
         """Give each stage but the current one the outcome of its last step."""

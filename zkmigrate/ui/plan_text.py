@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from zkmigrate.engine.plan import LATER
 from zkmigrate.engine.planfile import FileChange, FileStage, FileStep, PlanFile
+from zkmigrate.model.report import counted
 
 _REPEATED_FROM = 4
 """Blocks of at least this many lines are printed once."""
@@ -27,8 +29,11 @@ def lines(plan: PlanFile) -> list[str]:
     changing = [s for stage in plan.stages for s in stage.steps if s.targets]
     count = sum(len(changes) for step in changing for changes in step.targets.values())
     every = sum(len(stage.steps) for stage in plan.stages)
+    later = sum(s.note == LATER for stage in plan.stages for s in stage.steps)
+    more = f" {counted(later, 'more step')} may: see above;" if later else ""
     out.append(
-        f"{len(changing)} of {every} steps change something, {count} changes; printing them changed nothing"
+        f"{len(changing)} of {every} steps change something, {count} changes;{more} printing them changed "
+        "nothing"
     )
     if unknown := plan.unknown:
         steps = sum(bool(s.unknown) for stage in plan.stages for s in stage.steps)

@@ -108,6 +108,13 @@ def test_a_step_is_shown_and_asked_until_answered(typed: list[str | None], answe
     assert "    [ok] a.b d1: it is; yes" in script.shown
 
 
+@pytest.mark.parametrize(("stopped", "by"), [(True, "anna: Ctrl-C"), (False, "nobody: the input ended")])
+def test_who_ends_a_question_by_ctrl_c_is_named(stopped: bool, by: str) -> None:
+    console = cast(Console, Script(None))
+    someone = Terminal(console, "anna", lambda: 0.0, Papers(), lambda: stopped)
+    assert someone.step(STAGE, cast(AnyStep, WriteStep("one", Hosts())), ()).by == by
+
+
 def test_what_cannot_be_meant_is_said_and_asked_again() -> None:
     papers = Papers()
     someone, script = terminal("b far", "f", "f join", "k", "maybe", "s", papers=papers)
@@ -279,7 +286,7 @@ def test_an_input_without_lines_keeps_nobody_waiting() -> None:
 
 def test_a_brief_is_the_five_paragraphs_of_the_module() -> None:
     text = """What: do it,
-in two lines.
+in two ``lines``.
 
 Why now: because
 it: is time.
@@ -291,7 +298,7 @@ Way back: undo it.
 Proof: it is there.
 """
     made = brief_in(text)
-    assert made.what == "do it, in two lines."
+    assert made.what == "do it, in two `lines`."
     assert made.why_now == "because it: is time."
     assert made.lines()[-1] == "Proof: it is there."
     assert brief_in("Something else.").lines() == ()

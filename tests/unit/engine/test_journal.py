@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 import stat
 from pathlib import Path
@@ -121,6 +122,21 @@ def test_a_run_that_has_begun_is_not_begun_again(tmp_path: Path) -> None:
     written(tmp_path / "r")
     with pytest.raises(JournalError, match="has begun"):
         Journal.create(tmp_path / "r", wall)
+
+
+def test_reading_needs_no_right_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path / "r")
+    real = os.open
+
+    def read_only(path: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return real(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", read_only)
+    assert journal.read(tmp_path / "r").run == "r-1"
+    with pytest.raises(JournalError, match=r"Read-only file system\. Next: mend that on this machine"):
+        Journal.open(tmp_path / "r", wall)
 
 
 def test_links_and_open_modes_are_refused(tmp_path: Path) -> None:

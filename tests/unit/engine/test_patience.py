@@ -53,7 +53,16 @@ def test_a_minute_without_progress_ends_the_wait_and_says_so(tiny: Tiny) -> None
     assert (ended.code, finding.id) == (6, "engine.wait-over")
     assert finding.claim == "every replica is in place: progress every 60 s"
     assert finding.seen == "160.0 of 9; no progress for 60 s"
+    assert "rollback" in finding.moves
     assert tiny.clock.t - 1000.0 == pytest.approx(2 * HOUR_S + 60.0)
+
+
+def test_on_the_way_back_no_way_back_is_offered(tiny: Tiny) -> None:
+    assert tiny.process(forward).code == 0
+    tiny.steps["one"].verdict = lambda way: moves(3) if way is Way.BACK else None
+    [finding] = tiny.process(lambda walk: walk.back()).findings
+    assert finding.id == "engine.wait-over"
+    assert "rollback" not in finding.moves
 
 
 def test_a_process_that_resumes_gives_the_whole_time_again(tiny: Tiny) -> None:

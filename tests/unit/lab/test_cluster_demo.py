@@ -10,7 +10,16 @@ from click.testing import CliRunner
 
 from tests.unit.judge_fixtures import Event, closed, event, opened
 from zkmigrate.lab import demo
-from zkmigrate.lab.cluster_demo import Moved, p99_claim, planned_claim
+from zkmigrate.lab.cluster_demo import (
+    BORN,
+    REMOVE_SETS,
+    REMOVED,
+    Moved,
+    gone_claim,
+    p99_claim,
+    planned_claim,
+    version_claim,
+)
 from zkmigrate.lab.cluster_site import SETS, not_as, sets_of, six_brokers
 from zkmigrate.lab.load.json_lines import Recording
 from zkmigrate.lab.load.samples import Partition
@@ -90,3 +99,30 @@ def test_an_option_of_the_move_is_refused_with_another_playbook() -> None:
     done = CliRunner().invoke(demo.main, ["--playbook", "kafka_reassign", "--dest-count", "5"])
     assert done.exit_code == 2
     assert "dest-count: only for kafka_zookeeper_move" in done.output
+
+
+@pytest.mark.parametrize(
+    ("running", "named", "left", "said"),
+    [
+        ((5,), (), (), "broker 5 runs"),
+        ((), ("a-0",), (), "a-0 names one"),
+        ((), (), ("kf6: a-0",), "on the disk of kf6: a-0"),
+    ],
+)
+def test_a_removed_broker_must_be_gone_everywhere(
+    running: tuple[int, ...], named: tuple[str, ...], left: tuple[str, ...], said: str
+) -> None:
+    assert gone_claim((), (), ()).held is Held.YES
+    claim = gone_claim(running, named, left)
+    assert (claim.held, claim.detail) == (Held.NO, said)
+
+
+def test_the_brokers_tell_the_version_that_was_asked_for() -> None:
+    assert version_claim("3.9.1", "3.9.1").held is Held.YES
+    assert version_claim("2.8.2, 3.9.1", "3.9.1").held is Held.NO
+
+
+def test_each_explicit_birth_names_a_broker_that_goes() -> None:
+    assert all(set(one) & set(REMOVED) for one in BORN)
+    held = [broker for sets in REMOVE_SETS.values() for one in sets for broker in one]
+    assert all(held.count(broker) > 3 for broker in REMOVED)

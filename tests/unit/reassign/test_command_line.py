@@ -14,8 +14,9 @@ from tests.unit.engine_world import TinyClock
 from tests.unit.reassign_world import ID, ReassignLook, ReassignWorld, plan, world
 from zkmigrate.cli.main import cli
 from zkmigrate.errors import InventoryError
-from zkmigrate.inventory.inventory import Inventory, digest, load
+from zkmigrate.inventory.inventory import Door, Inventory, digest, load
 from zkmigrate.model.change import AlterBrokerConfig, Change, ClusterChange, Outcome
+from zkmigrate.model.step import Way
 from zkmigrate.placement import maps
 from zkmigrate.reassign.section import ReassignInventory
 from zkmigrate.reassign.throttle import LEADER_RATE
@@ -90,6 +91,27 @@ def test_log_directories_that_are_none_are_refused_by_name(tmp_path: Path, dirs:
     with pytest.raises(InventoryError) as caught:
         loaded(tmp_path, content=PLAN.replace("[4,2]", f'[4,2],"log_dirs":{dirs}'))
     assert f"plan.json: partitions[0] (topic t0, partition 0).log_dirs: {told}" in str(caught.value)
+
+
+def test_phases_are_read_in_their_order_and_must_end_at_the_plan(tmp_path: Path) -> None:
+    file = FILE + "  phases: [phase0.json, phase1.json]\n"
+    (tmp_path / "phase0.json").write_text(PLAN.replace("[4,2]", "[1,4,2]"))
+    (tmp_path / "phase1.json").write_text(PLAN)
+    made = loaded(tmp_path, file)
+    assert [sets for sets, _ in made.phases] == [{("t0", 0): (1, 4, 2)}, {("t0", 0): (4, 2)}]
+    assert digest(made) != digest(loaded(tmp_path))
+    told = (
+        r"reassign\.phases: t0-0 ends at \(4, 2\), the plan at \(4, 3\); needed: the phases of reassign\.plan"
+    )
+    with pytest.raises(InventoryError, match=told):
+        loaded(tmp_path, file, PLAN.replace("[4,2]", "[4,3]"))
+
+
+def test_zookeeper_servers_of_the_section_can_be_asked(tmp_path: Path) -> None:
+    made = loaded(tmp_path, FILE + "  zookeeper: ['10.0.0.9:2181']\n")
+    assert made.doors == {"10.0.0.9:2181": Door("10.0.0.9", 2181)}
+    with pytest.raises(InventoryError, match="needed ADDRESS:PORT of ZooKeeper servers"):
+        loaded(tmp_path, FILE + "  zookeeper: ['10.0.0.9']\n")
 
 
 def test_a_plan_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -237,6 +259,7 @@ def test_from_plan_to_rollback(asked: Callable[..., Result], cluster: ReassignWo
         "  broker 5: 3,000 bytes in, 0 bytes out",
         "  7 partitions, 0 s or more at 1,000,000 bytes/s",
     ]
+    assert "4 of 7 steps change something" in lines[-1]
     done = asked("run", "--yes")
     assert done.exit_code == 0, done.output
     assert {name: held.replicas for name, held in cluster.held.items()} == plan(first)
@@ -249,6 +272,68 @@ def test_from_plan_to_rollback(asked: Callable[..., Result], cluster: ReassignWo
     assert (cluster.topics, cluster.rates[1]) == (first.topics, first.rates[1])
     assert [held.replicas for held in cluster.held.values()] == [h.replicas for h in first.held.values()]
     assert asked("report", "--run-id", "moves-1", "--out", str(tmp_path / "report.html")).exit_code == 0
+
+
+def test_a_run_is_not_continued_with_the_journal_of_another(
+    asked: Callable[..., Result], cluster: ReassignWorld, tmp_path: Path
+) -> None:
+    assert asked("run", "--yes", "--until", "move.throttle").exit_code == 0
+    (tmp_path / "runs" / "moves-1").rename(tmp_path / "runs" / "moves-2")
+    state = cluster.copy().state
+    refused = asked("rollback", "--yes", "--run-id", "moves-2")
+    assert (refused.exit_code, cluster.state) == (8, state)
+    assert "journal.jsonl is the journal of run moves-1; needed: that of moves-2" in refused.output
+
+
+def test_the_page_for_hands_has_each_move_there_and_back(
+    asked: Callable[..., Result], cluster: ReassignWorld
+) -> None:
+    page = asked("runbook")
+    assert page.exit_code == 0, page.output
+    assert '"replicas": [4, 2]' in page.output
+    assert '"replicas": [1, 2]' in page.output, "the way back"
+    boxes = [text.partition("\n```")[0] for text in page.output.split("```sh host=kafka ")[1:]]
+    steps = [tuple(box.split()[:2]) for box in boxes]
+    assert list(dict.fromkeys(steps)) == [
+        *((f"step=move.{step}", f"way={way}") for step in ("throttle", "replicas") for way in Way),
+        ("step=move.preferred", "way=forward"),
+        *(("step=move.unthrottle", f"way={way}") for way in Way),
+    ]
+    for step, way, act in (
+        ("throttle", "forward", f"--add-config '{LEADER_RATE}=[1000000]'"),
+        ("throttle", "back", f"--delete-config {LEADER_RATE}"),
+        ("unthrottle", "forward", f"--delete-config {LEADER_RATE}"),
+        ("unthrottle", "back", f"--add-config '{LEADER_RATE}=[1000000]'"),
+        ("replicas", "forward", "--list | grep -q"),
+        ("replicas", "back", "--list | grep -q"),
+        ("preferred", "forward", "kafka-leader-election.sh"),
+    ):
+        assert [box for box in boxes if box.startswith(f"step=move.{step} way={way}\n") and act in box]
+
+
+def test_the_command_that_releases_a_run_is_told_whole(asked: Callable[..., Result]) -> None:
+    assert asked("run", "--yes", "--until", "preflight").exit_code == 0
+    told = asked("hold").output.splitlines()[-1]
+    assert told.startswith("  continue: zkmigrate release -i ")
+    assert told.endswith("moves.yml --playbook kafka_reassign --run-id moves-1")
+
+
+def test_the_phases_of_a_plan_from_plan_to_rollback(
+    asked: Callable[..., Result], cluster: ReassignWorld, tmp_path: Path
+) -> None:
+    first = cluster.copy()
+    (tmp_path / "phase0.json").write_text(PLAN.replace("[4,2]", "[1,4,2]"))
+    loaded(tmp_path, FILE + "  phases: [phase0.json, plan.json]\n")
+    planned = asked("plan")
+    assert planned.exit_code == 0, planned.output
+    assert "reassign t0-0 to brokers 1,4,2 (before: 1,2)" in planned.output
+    assert "reassign t0-0 to brokers 4,2 (before: 1,4,2)" in planned.output
+    assert "  1 partitions, 0 s or more at 1,000,000 bytes/s" in planned.output
+    done = asked("run", "--yes")
+    assert done.exit_code == 0, done.output
+    assert cluster.held["t0", 0].replicas == (4, 2)
+    assert asked("rollback", "--yes").exit_code == 0
+    assert cluster.state == first.state
 
 
 def test_an_operator_sets_rates_of_its_runs(asked: Callable[..., Result], cluster: ReassignWorld) -> None:

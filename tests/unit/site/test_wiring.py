@@ -100,6 +100,25 @@ def test_what_a_probe_of_a_site_sees_is_a_sample(ssh: Ssh, tmp_path: Path) -> No
     assert noted == [("process", {}), ("doors", {"shut": 3})]
 
 
+def test_a_step_hears_the_canary_of_the_samples(ssh: Ssh, tmp_path: Path) -> None:
+    known = inventory().model_copy(update={"ssh": ssh})
+    asked = known.model_copy(update={"kafka": known.kafka.model_copy(update={"canary_topic": "canary"})})
+    only = replace(BROKERS, questions=lambda _inventory, _look: ())
+    moment = Moment()
+    site = Site(asked, "run")
+    try:
+        assert site.look.produced() == {}
+        end = site.sample(
+            Samples(tmp_path, moment.now, moment.wall, print), Playbook("toy", "A toy", sampling=(only,))
+        )
+        heard = cast(Any, site.look.heard)
+        assert (heard.__name__, heard.__self__.topic) == ("pulses", "canary")
+        assert site.look.produced() == {}
+        end()
+    finally:
+        site.close()
+
+
 @pytest.mark.parametrize("name", [one.name for one in pkgutil.iter_modules(playbooks.__path__)])
 def test_every_plug_of_a_playbook_is_there(ssh: Ssh, name: str) -> None:
     """What reaches out is named, so only its use would tell that it is gone."""

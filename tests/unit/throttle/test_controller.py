@@ -96,7 +96,7 @@ measured = st.dictionaries(st.integers(1, 4), samples)
 
 
 @given(partitions, measured, chosen, states, overrides)
-def test_a_rate_is_never_under_the_floor_and_never_above_the_ceiling(
+def test_t8_a_rate_is_never_under_the_floor_and_never_above_the_ceiling(
     moving: list[Moving],
     seen: dict[int, Sample],
     settings: Settings,
@@ -207,7 +207,7 @@ def test_under_constant_load_the_rate_comes_to_rest(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTS)
-def test_a_load_that_doubles_and_halves_moves_the_rate_once_each_way(name: str) -> None:
+def test_t1_a_load_that_doubles_and_halves_moves_the_rate_once_each_way(name: str) -> None:
     host, load = HOSTS[name]
     found = closed_loop(host(lambda tick: 2 * load if 40 <= tick < 80 else load), 120, LISTENING)
     calm, loaded, again = found[20:40], found[60:80], found[100:]
@@ -222,7 +222,7 @@ def test_it_leaves_clients_their_share_of_the_network() -> None:
     assert found[-1] == 36 * M, "90 % of what others leave"
 
 
-def test_more_traffic_lowers_the_rate_at_the_next_tick_and_less_raises_it() -> None:
+def test_t1_more_traffic_lowers_the_rate_at_the_next_tick_and_less_raises_it() -> None:
     before = at(30 * M)
     assert decide(MOVING, {1: used(80 * M), 2: IDLE}, SETTINGS, before).rates[1].leader == 18 * M
     up = decide(MOVING, {1: used(20 * M), 2: IDLE}, SETTINGS, before)
@@ -230,14 +230,14 @@ def test_more_traffic_lowers_the_rate_at_the_next_tick_and_less_raises_it() -> N
     assert why(up, 1) == "others use 20 MB/s of 100 MB/s"
 
 
-def test_a_change_below_the_threshold_is_not_sent() -> None:
+def test_t8_a_change_below_the_threshold_is_not_sent() -> None:
     found = decide(MOVING, {1: used(69 * M), 2: used(69 * M)}, SETTINGS, at(30 * M))
     assert found.rates == {1: Rate(30 * M, 30 * M), 2: Rate(30 * M, 30 * M)}
     assert found.changed == ()
     assert why(found, 1).endswith("a change below 10% is not sent")
 
 
-def test_without_figures_the_rate_is_kept_and_then_the_floor_holds_until_they_come_back() -> None:
+def test_t8_without_figures_the_rate_is_kept_and_then_the_floor_holds_until_they_come_back() -> None:
     settings = replace(SETTINGS, keep_ticks=2)
     state, found = at(30 * M), []
     for seen in ({2: IDLE}, {2: IDLE}, {2: IDLE}, {1: IDLE, 2: IDLE}, {2: IDLE}):
@@ -290,7 +290,7 @@ def test_an_override_stays_within_the_bounds_and_says_so(wish: int, rate: int, t
     ],
     ids=["busy", "await", "latency", "no answer"],
 )
-def test_a_disk_or_client_above_its_limit_lowers_the_rates_of_that_broker_alone(
+def test_t7_a_disk_or_client_above_its_limit_lowers_the_rates_of_that_broker_alone(
     load: dict[str, float], told: str
 ) -> None:
     settings = replace(SETTINGS, await_limit_ms=20.0, latency_limit_ms=40.0)
@@ -319,7 +319,7 @@ def test_near_a_limit_the_rate_does_not_rise() -> None:
     assert "so it does not rise" in why(found, 1)
 
 
-def test_a_slow_client_first_slows_the_moves_down_and_pauses_them_second() -> None:
+def test_t10_a_slow_client_first_slows_the_moves_down_and_pauses_them_second() -> None:
     settings = replace(SETTINGS, latency_limit_ms=40.0)
     state, found = at(40 * M), []
     for latency in (50.0, 50.0, 50.0, 39.0, None, 31.0):
@@ -350,7 +350,7 @@ def produced(rate: int, copies: tuple[int, ...] = (2,)) -> tuple[Moving, ...]:
     return (Moving("orders", 3, 1, copies, left=3600 * M, produced=rate),)
 
 
-def test_a_rate_that_can_never_finish_is_named_before_it_is_set_with_the_one_that_would() -> None:
+def test_t9_a_rate_that_can_never_finish_is_named_before_it_is_set_with_the_one_that_would() -> None:
     settings = replace(SETTINGS, end_within_s=3600.0)
     found = decide(produced(30 * M), {1: used(80 * M), 2: IDLE, 4: IDLE}, settings, sending(20 * M))
     [one] = found.endless
@@ -414,9 +414,46 @@ def test_a_replica_that_falls_behind_is_said_and_where_asked_for_its_rate_is_rai
     assert found.state.lags == {("orders", 3, 2): 250}
 
 
+STEPPED = replace(SETTINGS, steps=tuple(5 * M * 5**n // 4**n for n in range(14)))
+"""5, 6.25, 7.8125, 9.765625 MB/s and so on, to 90.9."""
+
+
+@pytest.mark.parametrize(
+    ("before", "others", "rate"),
+    [
+        (6_250_000, 0.0, 7_812_500),  # rises to the next step
+        (6_000_000, 0.0, 6_250_000),  # from between two steps
+        (6_000_000, 92.9 * M, 6_000_000),  # 6.39 MB/s would be free: no step is within reach
+        (6_250_000, 93.5 * M, 6_250_000),  # 5.85: less than a tenth below
+        (7_812_500, 92.5 * M, 6_250_000),  # 6.75: down to the step below
+        (7_812_500, 99.0 * M, 5 * M),
+    ],
+)
+def test_computed_rates_take_steps(before: int, others: float, rate: int) -> None:
+    found = decide(MOVING, {1: used(others), 2: used(others)}, STEPPED, at(before))
+    assert found.rates[1].leader == rate
+
+
+def test_a_rise_above_a_step_that_reaches_no_other_is_no_fall() -> None:
+    far = replace(SETTINGS, steps=(5 * M, 50 * M))
+    found = decide(MOVING, {1: used(60 * M), 2: used(60 * M)}, far, at(30 * M))
+    assert found.rates[1].leader == 30 * M
+
+
+def test_a_rate_that_is_raised_to_end_takes_the_step_that_ends() -> None:
+    moving = (Moving("orders", 3, 1, (2,), left=100 * M, produced=9.0 * M),)
+    stepped = replace(STEPPED, raise_to_end=True, end_within_s=1000.0)
+    found = decide(moving, {1: used(93 * M), 2: used(93 * M)}, stepped, at(9_000_000))
+    assert found.rates[1].leader == 9_765_625
+    assert not found.endless
+    low = decide(moving, {1: used(93 * M), 2: used(93 * M)}, STEPPED, at(9_000_000))
+    assert [one.role for one in low.endless] == [Role.LEADER, Role.FOLLOWER]
+
+
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
+        ({"steps": (6 * M,)}, "needed: the floor as the first"),
         ({"floor": 999}, "floor 999; needed: 1000 bytes per second or more"),
         ({"percent": Rate(90, 101)}, "percent (90, 101); needed: 1 to 100"),
         ({"threshold": 1.0}, "threshold 1.0"),

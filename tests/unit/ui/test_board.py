@@ -8,7 +8,7 @@ import pytest
 
 from zkmigrate.engine import events
 from zkmigrate.engine.history import REHEARSED
-from zkmigrate.model.change import Fence
+from zkmigrate.model.change import KAFKA, Fence, ReassignPartition
 from zkmigrate.model.step import Hazard, Way
 from zkmigrate.runs import playbook_files
 from zkmigrate.ui import sentences
@@ -68,6 +68,16 @@ def test_a_host_tells_its_last_change_and_how_long_ago(wall: Wall) -> None:
     wall.tell(events.ChangeEnded("dest1", "op", "failed", 5, "no room"))
     assert "failed 0 s ago" in wall.line("dest1")
     assert wall.style("dest1") == "bad"
+
+
+def test_changes_of_a_cluster_share_its_row(wall: Wall) -> None:
+    moves = [ReassignPartition(KAFKA, "t", n, (3, 2), (1, 2)) for n in range(2)]
+    wall.tell(*(events.ChangeSent(f"t-{n}", f"op{n}", move) for n, move in enumerate(moves)))
+    wall.tell(*(events.ChangeEnded(f"t-{n}", f"op{n}", "done", 0, "") for n in range(2)))
+    wall.now += 3
+    assert wall.line("kafka").endswith("done 3 s ago: reassign t-1 to brokers 3,2 (before: 1,2)")
+    wall.tell(events.ChangeEnded("t-2", "op2", "skipped", -1, ""))
+    assert not [line for line in wall.text() if line.strip().startswith("t-")]
 
 
 def test_dest_tells_its_phase_its_mode_and_how_far_it_is_behind(wall: Wall) -> None:
@@ -254,6 +264,9 @@ def test_a_pace_is_told_only_where_there_is_one() -> None:
     assert pace.since == 0.0
     pace.note("that", "1 of 3", 20.0)
     assert (pace.since, pace.eta_s(30.0)) == (20.0, None)
+    pace.note("these", "1,000 of 10,000 partitions", 40.0)
+    pace.note("these", "1,900 of 10,000 partitions", 50.0)
+    assert pace.eta_s(50.0) == 90.0
 
 
 def test_the_produce_canary_has_a_line_while_it_sends(wall: Wall) -> None:

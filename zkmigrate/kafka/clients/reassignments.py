@@ -88,6 +88,8 @@ def _setting(id: int, key: str, answer: Mapping[str, Any]) -> Reading[TopicSetti
     if code := result["error_code"]:
         why = result["error_message"] or for_code(code).__name__
         return Unknown("denied" if code == _DENIED else "failed", f"config {key} of broker {id}: {why}")
-    own = [c["value"] for c in result["configs"] if c["name"] == key and c["config_source"] == _OWN]
-    value = next((c["value"] for c in result["configs"] if c["name"] == key), None)
-    return Seen(TopicSetting(own[0] if own else None, value=value))
+    for told in result["configs"]:
+        if told["name"] == key:
+            own = told["value"] if told["config_source"] == _OWN else None
+            return Seen(TopicSetting(own, told["read_only"], told["value"]))
+    return Seen(TopicSetting(None))

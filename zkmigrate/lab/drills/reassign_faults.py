@@ -2,7 +2,8 @@
 
 ``python -m zkmigrate.lab.drills.reassign_faults`` builds one lab for each Kafka version. Each case moves four
 partitions to or from broker 6 and has one fault: the operator killed at five points forward and one back, the
-controller or the target killed, the target's disk full, and half of the moves taken back.
+controller or the target killed, the target's disk full, and half of the moves taken back. In one more case
+the clients' load doubles and halves, and the throttle has to follow.
 """
 
 from __future__ import annotations
@@ -12,27 +13,29 @@ import math
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import click
 
+from zkmigrate.cli.flags import F
 from zkmigrate.lab import fault
-from zkmigrate.lab.cluster_site import SETS, ClusterSite, host_of, not_as, six_brokers
+from zkmigrate.lab.cluster_site import SETS, ClusterSite, host_of, not_as, six_brokers, wait_for_step
 from zkmigrate.lab.drills.result import Case
 from zkmigrate.lab.drills.roll_site import require
 from zkmigrate.lab.drills.runner import directory_option, play_case, run_drill
 from zkmigrate.lab.judge import load_history
 from zkmigrate.lab.judge.kafka import kafka_claims
 from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.load.json_lines import Event, load_recording
 from zkmigrate.lab.operator import Operator, ToolProcess
 from zkmigrate.lab.wait import Progress, wait_until
 
 NAME = "reassign_faults"
 VERSIONS = ("2.8.2", "3.9.1", "4.3.1")
-BOOK = ("--playbook", "kafka_reassign")
 TARGET = 6
 KILLED = -signal.SIGKILL
 OPERATOR_NEEDED = 8
@@ -42,10 +45,23 @@ LOAD = {"record_bytes": 10_000, "produce_plan": ((10.0, 500.0), (7200.0, 10.0))}
 """50 MB first, then so little that the last case has no more to copy than the first one."""
 THROTTLE = 1_000_000
 """Four partitions of 4 MB each take 16 s."""
-STALLED_S = 20
+PACE = {"throttle_bytes_s": THROTTLE, "in_flight": 2, "per_broker": 2, "stalled_s": 20}
+RAMP: Mapping[str, object] = {
+    "topics": ("ramp",), "partitions": 1, "record_bytes": 10_000, "group": "ramp",
+    "produce_plan": ((13.0, 1000.0), (60.0, 100.0), (60.0, 200.0), (7200.0, 100.0)),
+}  # fmt: skip
+"""130 MB to copy; then 1, 2 and 1 MB/s."""
+RAMP_THROTTLE = 2_000_000
+ADAPT = {"cap_bytes_s": 4_000_000, "floor_bytes_s": 250_000, "tick_s": 12, "busy_limit": None}
+"""A broker that can send 4 MB/s: the load is a large part of it."""
+LEADER_RATE = "leader.replication.throttled.rate"
 EXPECTED: Mapping[str, int] = {"lost": 0, "duplicated": 0, "cut_back": 0, "produce_failed": 0}
-HOME: Mapping[str, tuple[int, ...]] = {f"load-a-{n}": tuple(SETS["load-a"][n]) for n in range(4)}
-AWAY: Mapping[str, tuple[int, ...]] = {name: (ids[1], ids[0], TARGET) for name, ids in HOME.items()}
+Sets: TypeAlias = Mapping[str, tuple[int, ...]]
+Versions: TypeAlias = tuple[str, ...]
+Played: TypeAlias = tuple[str, str, str, Callable[[], str], bool]
+"""A case: its name, what is done, what has to come of it, how; and whether it needs ``Faults.ready``."""
+HOME: Sets = {f"load-a-{n}": tuple(SETS["load-a"][n]) for n in range(4)}
+AWAY: Sets = {name: (ids[1], ids[0], TARGET) for name, ids in HOME.items()}
 """Another order, another preferred leader, and broker 6 in place of the last one."""
 
 
@@ -66,12 +82,25 @@ POINTS = (
 """The fifth point is a move in flight."""
 
 
+@dataclass(frozen=True)
+class Aim:
+    """A run that is to be disturbed. before: the sets when it began. wrong: what is not yet as the run aims,
+    in words."""
+
+    operator: Operator
+    before: Sets
+    wrong: Callable[[], list[str]]
+
+
 @dataclass
 class Faults:
     """The cases in one lab, one after the other."""
 
     site: ClusterSite
     found: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    times_brought: int = 0
+    book: tuple[str, str] = ("--playbook", "kafka_reassign")
+    points: tuple[Point, ...] = POINTS
 
     def begin(self) -> None:
         """Start the load and wait until there is something to move."""
@@ -83,28 +112,33 @@ class Faults:
 
     # --- what each case uses --------------------------------------------------------------------------------
 
-    def moves(
-        self, case: str
-    ) -> tuple[Operator, Mapping[str, tuple[int, ...]], Mapping[str, tuple[int, ...]]]:
-        """A run with a plan to the sets that are not there now: the operator, the sets now, the planned
-        ones."""
+    def aim(self, case: str) -> Aim:
+        """A run with a plan to the sets that are not there now."""
         at_home = not not_as(self.site.partitions(), HOME)
-        now, goal = (HOME, AWAY) if at_home else (AWAY, HOME)
-        run = f"{self.site.lab.cluster().version}-{case}"
-        self.site.write_plan(run, goal)
-        section = {"throttle_bytes_s": THROTTLE, "in_flight": 2, "per_broker": 2, "stalled_s": STALLED_S}
-        return self.site.moves(run, **section), now, goal
+        before, goal = (HOME, AWAY) if at_home else (AWAY, HOME)
+        return Aim(self.by_plan(case, goal), before, lambda: not_as(self.site.partitions(), goal))
 
-    def towards_target(self) -> None:
-        """Bring the sets home where they are away: the next run then copies to the target."""
-        if not_as(self.site.partitions(), HOME):
-            operator, _, _ = self.moves(f"home-{time.monotonic_ns()}")
-            operator.through("run", "run", *BOOK, limit_s=VERB_S)
+    def by_plan(self, run: str, goal: Sets) -> Operator:
+        """A run of kafka_reassign to these sets."""
+        self.site.write_plan(run, goal)
+        return self.site.moves(run, **PACE)
+
+    def bring(self, goal: Sets) -> None:
+        """Bring the partitions to these sets where they are not: the next run then copies to or from
+        broker 6."""
+        if not_as(self.site.partitions(), goal):
+            self.times_brought += 1
+            operator = self.by_plan(f"bring-{self.times_brought}", goal)
+            operator.through("run", "run", "--playbook", "kafka_reassign", limit_s=VERB_S)
+
+    def ready(self) -> None:
+        """What a case needs that has to copy."""
+        self.bring(HOME)
 
     @contextlib.contextmanager
     def flying(self, operator: Operator) -> Iterator[ToolProcess]:
         """A run under way that has a move in flight."""
-        with operator.tool("run", "run", *BOOK) as tool:
+        with operator.tool("run", "run", *self.book) as tool:
 
             def missing() -> str | None:
                 require(not tool.has_ended, f"the run ended before a move was in flight: {tool.troubles()}")
@@ -120,92 +154,99 @@ class Faults:
 
     def verb(self, operator: Operator, verb: str) -> None:
         """Run a verb to its end, which must be good."""
-        with operator.tool(verb, verb, *BOOK) as tool:
+        with operator.tool(verb, verb, *self.book) as tool:
             self.ended(tool, 0)
 
-    def settled(self, goal: Mapping[str, tuple[int, ...]]) -> str:
-        """All is as claimed: sets and order, nothing in flight, throttles as found, clients at work."""
-        odd = not_as(self.site.partitions(), goal)
-        require(not odd, f"not as claimed: {'; '.join(odd)}")
+    def reached(self, aim: Aim) -> str:
+        """All is as the run aims."""
+        return self._settled(aim.wrong(), "as planned")
+
+    def restored(self, aim: Aim) -> str:
+        """All is as it was before the run."""
+        return self._settled(not_as(self.site.partitions(), aim.before), "as before")
+
+    def _settled(self, odd: Sequence[str], where: str) -> str:
+        """Beside the sets: nothing is in flight, throttles are as found, clients are at work."""
+        require(not odd, f"not {where}: {'; '.join(odd[:5])}")
         flights = self.site.in_flight()
         require(not flights, f"still in flight: {flights}")
         now = self.site.settings()
         require(now == self.found, f"throttles: {now}, found: {self.found}")
         self.site.load.wait_flowing(("producer", "consumer"), SEEN_S, since_ns=time.monotonic_ns())
-        where = "at the new sets" if goal is AWAY else "at the old sets"
-        return f"{len(goal)} partitions {where}, in order and in sync; throttles as found"
+        return f"{where}, in order and in sync; throttles as found"
 
     # --- the cases ------------------------------------------------------------------------------------------
 
     def killed_before(self, point: Point) -> str:
         """``kill -9`` of the operator before a change, then ``resume``."""
-        operator, _, goal = self.moves(f"kill-{point.name}")
+        aim = self.aim(f"kill-{point.name}")
         program = ("zkmigrate.lab.killing", *map(str, point.kill))
-        with operator.tool("run", "run", *BOOK, program=program) as tool:
+        with aim.operator.tool("run", "run", *self.book, program=program) as tool:
             self.ended(tool, KILLED)
-        self.verb(operator, "resume")
-        return self.settled(goal)
+        self.verb(aim.operator, "resume")
+        return self.reached(aim)
 
     def killed_in_flight(self) -> str:
         """``kill -9`` of the operator while Kafka copies, then ``resume``."""
-        operator, _, goal = self.moves("kill-in-flight")
-        with self.flying(operator) as tool:
+        aim = self.aim("kill-in-flight")
+        with self.flying(aim.operator) as tool:
             tool.kill()
             self.ended(tool, KILLED)
-        self.verb(operator, "resume")
-        return self.settled(goal)
+        self.verb(aim.operator, "resume")
+        return self.reached(aim)
 
     def half_way_back(self) -> str:
         """Stopped in order when some moves are done, and rolled back."""
-        operator, before, goal = self.moves("half-way")
-        with self.flying(operator) as tool:
+        aim = self.aim("half-way")
+        with self.flying(aim.operator) as tool:
+            whole = len(aim.wrong())
 
             def missing() -> str | None:
                 require(not tool.has_ended, f"the run ended before half of it: {tool.troubles()}")
-                return f"{len(goal) - 2} moves" if len(not_as(self.site.partitions(), goal)) > 2 else None
+                return None if len(aim.wrong()) <= whole / 2 else f"half of {whole} moves"
 
             wait_until("half of the moves", missing, SEEN_S, poll_s=0.2)
             tool.process.send_signal(signal.SIGINT)
             self.ended(tool, 130)
-        self.verb(operator, "rollback")
-        return self.settled(before)
+        self.verb(aim.operator, "rollback")
+        return self.restored(aim)
 
     def killed_going_back(self) -> str:
         """``kill -9`` on the way back, before the first set is restored, then ``resume``."""
-        operator, before, _ = self.moves("kill-back")
-        with self.flying(operator) as tool:
+        aim = self.aim("kill-back")
+        with self.flying(aim.operator) as tool:
             tool.process.send_signal(signal.SIGINT)
             self.ended(tool, 130)
         program = ("zkmigrate.lab.killing", "ReassignPartition", "any", "0")
-        with operator.tool("rollback", "rollback", *BOOK, program=program) as tool:
+        with aim.operator.tool("rollback", "rollback", *self.book, program=program) as tool:
             self.ended(tool, KILLED)
-        self.verb(operator, "resume")
-        return self.settled(before)
+        self.verb(aim.operator, "resume")
+        return self.restored(aim)
 
     def controller_killed(self) -> str:
         """``kill -9`` of the active controller while Kafka copies; it starts again once another one is
         active."""
-        operator, _, goal = self.moves("controller")
-        with self.flying(operator) as tool:
+        aim = self.aim("controller")
+        with self.flying(aim.operator) as tool:
             old = self.site.controller()
             fault.kill(self.site.lab, host_of(old))
             new = self.site.wait_for_controller(but=old, limit_s=SEEN_S)
             self.site.start_broker_alone(old)
             self.ended(tool, 0)
         self.site.lab.wait_for_brokers()
-        return f"controller {old}, then {new}; {self.settled(goal)}"
+        return f"controller {old}, then {new}; {self.reached(aim)}"
 
     def target_returns(self) -> str:
         """``kill -9`` of the target while it copies; it starts again once the run has said that it is
         down."""
-        operator, _, goal = self.moves("target-returns")
-        with self.flying(operator) as tool:
+        aim = self.aim("target-returns")
+        with self.flying(aim.operator) as tool:
             fault.kill(self.site.lab, host_of(TARGET))
             wait_until("the run names the target", self._named(tool), SEEN_S, poll_s=0.2)
             self.site.start_broker_alone(TARGET)
             self.ended(tool, 0)
         self.site.lab.wait_for_brokers()
-        return self.settled(goal)
+        return self.reached(aim)
 
     def _named(self, tool: ToolProcess) -> Callable[[], str | None]:
         def missing() -> str | None:
@@ -218,8 +259,8 @@ class Faults:
     def target_stays_dead(self, *, full: bool) -> str:
         """The target dies while it copies, killed or by a full disk, and stays dead. The run must stop and
         name it. Then it is rolled back, and the target starts again."""
-        operator, before, _ = self.moves("disk-full" if full else "target-dead")
-        with self.flying(operator) as tool:
+        aim = self.aim("disk-full" if full else "target-dead")
+        with self.flying(aim.operator) as tool:
             if full:
                 fault.disk_full(self.site.lab, host_of(TARGET))
             else:
@@ -228,10 +269,10 @@ class Faults:
             said = tool.troubles()
         named = re.search(rf"\b(on|broker) {TARGET}\b", said)
         require(named is not None, f"the run did not name broker {TARGET}: {said}")
-        with operator.tool("rollback", "rollback", *BOOK) as tool:
+        with aim.operator.tool("rollback", "rollback", *self.book) as tool:
             self.ended(tool, 0)
             told = tool.path.read_text()
-        odd = not_as(self.site.partitions(), before)
+        odd = not_as(self.site.partitions(), aim.before)
         require(not odd, f"not back: {'; '.join(odd)}")
         if full:
             fault.disk_free(self.site.lab, host_of(TARGET))
@@ -242,27 +283,79 @@ class Faults:
         require(claimed, f"throttles that nobody named: {left}; told: {told}")
         self.site.clear_rates(TARGET)
         stays = f"; rates of broker {TARGET} stayed, as told" if left else ""
-        return self.settled(before) + stays
+        return self.restored(aim) + stays
+
+    def follows(self) -> str:
+        """A load of its own on one partition, which moves meanwhile: it doubles, then it halves."""
+        self.site.create_topics({"ramp": ((1, 2),)})
+        ramp = self.site.other_load("ramp", **RAMP)
+        try:
+            ramp.start(("producer",))
+            wait_for_step(ramp.directory, 1, SEEN_S)
+            self.site.write_plan("follow", {"ramp-0": (1, TARGET)})
+            operator = self.site.moves("follow", throttle_bytes_s=RAMP_THROTTLE, stalled_s=60, adapt=ADAPT)
+            self.verb(operator, "run")
+            wrong = ramp.stop(("producer",))
+        finally:
+            ramp.kill()
+        require(not wrong, "; ".join(wrong))
+        steps = [event["mono_ns"] for event in load_recording(ramp.directory, "producer").of("rate")]
+        rates = followed(load_recording(self.site.history, "samples").of("sample"), 1, steps[1:4])
+        require(len(rates) == 3, f"the move ended before the load had doubled and halved: rates {rates}")
+        once, doubled, halved = rates
+        require(doubled < once and doubled < halved, f"rates at the end of each step: {rates}")
+        odd = not_as(self.site.partitions(), {"ramp-0": (1, TARGET)})
+        require(not odd, f"not as planned: {'; '.join(odd)}")
+        require(self.site.settings() == self.found, "a throttle setting stayed")
+        return (
+            f"leader's rate of broker 1: {once:,}, at the doubled load {doubled:,}, then {halved:,} bytes/s"
+        )
+
+    def cases(self) -> Iterable[Played]:
+        """All of them."""
+        done = "resume ends with 0, all as planned"
+        for point in self.points:
+            kind, part, others = point.kill
+            what = f"kill -9 before {kind} of {part}, {others} others confirmed"
+            yield f"kill-{point.name}", what, done, partial(self.killed_before, point), False
+        yield "kill-in-flight", "kill -9 with a move in flight", done, self.killed_in_flight, True
+        back = "all as before"
+        yield "half-way-back", "stopped at half, then rollback", back, self.half_way_back, True
+        yield "kill-back", "kill -9 on the way back, then resume", back, self.killed_going_back, True
+        goes_on = "the run goes on by itself, all as planned"
+        yield "controller", "kill -9 of the active controller", goes_on, self.controller_killed, True
+        yield (
+            "target-returns",
+            f"kill -9 of broker {TARGET}, which returns",
+            goes_on,
+            self.target_returns,
+            True,
+        )
+        stops = f"the run stops and names broker {TARGET}; rollback: all as before"
+        dead, full = (partial(self.target_stays_dead, full=full) for full in (False, True))
+        yield "target-dead", f"kill -9 of broker {TARGET}, which stays dead", stops, dead, True
+        yield "disk-full", f"the disk of broker {TARGET} fills", stops, full, True
+        lower = "a lower rate while the load is doubled, a higher one after; all as planned"
+        yield (
+            "follow",
+            "the load doubles and halves under a throttle that follows",
+            lower,
+            self.follows,
+            False,
+        )
 
 
-def cases(faults: Faults) -> Iterator[tuple[str, str, str, Callable[[], str], bool]]:
-    """Name, what, expected outcome, how; and whether it has to copy to the target."""
-    done = "resume ends with 0, all as planned"
-    for point in POINTS:
-        kind, part, others = point.kill
-        what = f"kill -9 before {kind} of {part}, {others} others confirmed"
-        yield f"kill-{point.name}", what, done, partial(faults.killed_before, point), False
-    yield "kill-in-flight", "kill -9 with a move in flight", done, faults.killed_in_flight, True
-    back = "all as before"
-    yield "half-way-back", "stopped at half, then rollback", back, faults.half_way_back, True
-    yield "kill-back", "kill -9 on the way back, then resume", back, faults.killed_going_back, True
-    goes_on = "the run goes on by itself, all as planned"
-    yield "controller", "kill -9 of the active controller", goes_on, faults.controller_killed, True
-    yield "target-returns", f"kill -9 of broker {TARGET}, which returns", goes_on, faults.target_returns, True
-    stops = f"the run stops and names broker {TARGET}; rollback: all as before"
-    dead, full = (partial(faults.target_stays_dead, full=full) for full in (False, True))
-    yield "target-dead", f"kill -9 of broker {TARGET}, which stays dead", stops, dead, True
-    yield "disk-full", f"the disk of broker {TARGET} fills", stops, full, True
+def followed(samples: Iterable[Event], broker: int, began_ns: Sequence[int]) -> list[int]:
+    """The leader's rate of a broker, in bytes per second, that was seen last in each step of the load, of the
+    steps in which one was seen. began_ns: when the steps began."""
+    ends = [*began_ns[1:], math.inf]
+    last: dict[int, int] = {}
+    for event in samples:
+        own = (event["rates"] or {}).get(f"broker-{broker}", {}).get(LEADER_RATE)
+        for number, (begin, end) in enumerate(zip(began_ns, ends, strict=True)):
+            if own is not None and begin <= event["mono_ns"] < end:
+                last[number] = int(own)
+    return [rate for _, rate in sorted(last.items())]
 
 
 def judged(site: ClusterSite) -> str:
@@ -282,41 +375,41 @@ def judged(site: ClusterSite) -> str:
 
 
 def play(
-    directory: Path, progress: Progress, found: list[Case], versions: tuple[str, ...], only: str
+    kind: type[Faults], directory: Path, progress: Progress, found: list[Case], versions: Versions, only: str
 ) -> None:
     """All cases of these versions, one lab each."""
     for version in versions:
         with Lab.up(six_brokers(version, small={TARGET: 512}), progress) as lab:
             site = ClusterSite(lab, directory / version, progress, LOAD)
             try:
-                faults = Faults(site)
+                faults = kind(site)
                 faults.begin()
-                for name, what, expected, act, to_target in cases(faults):
-                    if not re.search(only, name):
-                        continue
-                    first = faults.towards_target if to_target else lambda: None
-                    case = play_case(progress, f"{version} {name}", what, expected, act, first)
-                    found.append(case)
-                    if not case.held:
-                        progress(f"{version}: the cluster may not be as the next case needs it")
+                for name, what, expected, act, ready in faults.cases():
+                    if re.search(only, name):
+                        first = faults.ready if ready else lambda: None
+                        found.append(play_case(progress, f"{version} {name}", what, expected, act, first))
                 words = "no acknowledged record lost or read twice, none cut back"
-                found.append(
-                    play_case(progress, f"{version} load", "the load's records", words, partial(judged, site))
-                )
+                load = f"{version} load"
+                found.append(play_case(progress, load, "the load's records", words, partial(judged, site)))
             finally:
                 site.load.kill()
             progress("lab: taking everything down")
 
 
+def options(command: F) -> F:
+    """The options of a drill of moves."""
+    which = click.option(
+        "--kafka-version", "versions", multiple=True, default=VERSIONS, show_default=True, help="Repeatable."
+    )
+    return which(click.option("--only", default="", help="Only cases whose name has this pattern.")(command))
+
+
 @click.command()
-@click.option(
-    "--kafka-version", "versions", multiple=True, default=VERSIONS, show_default=True, help="Repeatable."
-)
-@click.option("--only", default="", help="Only cases whose name matches this regular expression.")
+@options
 @directory_option(NAME)
-def main(versions: tuple[str, ...], only: str, directory: Path) -> None:
+def main(versions: Versions, only: str, directory: Path) -> None:
     """Move partitions under load, with one fault each time."""
-    run_drill(NAME, directory, lambda at, progress, found: play(at, progress, found, versions, only))
+    run_drill(NAME, directory, lambda at, said, found: play(Faults, at, said, found, versions, only))
 
 
 if __name__ == "__main__":

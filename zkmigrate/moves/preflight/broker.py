@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Mapping
 
 from zkmigrate.errors import UsageError
-from zkmigrate.kafka.facts.broker import LogDirectory
 from zkmigrate.kafka.facts.recovery import parse_span
 from zkmigrate.kafka.rules.connect import current_connect
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.kafka.rules.identity import identity
+from zkmigrate.model.fact import Absent, Seen, Unknown
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Context
 from zkmigrate.moves.preflight.check import Gate, Judged, Scope, check, unseen
@@ -297,45 +297,30 @@ def _span(seconds: float) -> str:
 
 @check("kafka.log-dirs", "no log directory belongs to another broker or cluster", Scope.BROKERS, BEFORE_ROLL)
 def log_dirs(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P30. A broker that finds another cluster's id in meta.properties does not start again. The check
-    reads that file in every directory of log.dirs; before Kafka 2.4 it holds no cluster id.
+    """P30. A broker that finds another id or cluster in meta.properties does not start again. The check
+    compares that file in every directory of log.dirs with the broker's own file and with the inventory;
+    before Kafka 2.4 it holds no cluster id.
 
-    To do: See whose directory it is, and correct log.dirs in the broker's file.
+    To do: Set the id in the broker's file to that of meta.properties again. Or give the broker of the new id
+    empty log directories. Delete none.
     """
     k = of_kafka(e)
+    path, cluster_id = c.inventory.kafka.config, c.inventory.kafka.cluster_id
     for host, broker in k.brokers.items():
-        dirs = broker.log_dirs
+        dirs, properties = broker.log_dirs, properties_at(e, host, path)
         id = c.inventory.broker(host).id
-        needed = f"broker.id={id}, cluster.id={c.inventory.kafka.cluster_id}"
-        if not isinstance(dirs, Seen):
+        needed = f"broker.id={id}, cluster.id={cluster_id}"
+        if not isinstance(dirs, Seen) or not isinstance(properties, Seen):
             yield unseen(dirs, "server.properties, readable through sudo", host)
+            continue
+        found = identity(path, properties.value, dirs.value, id, cluster_id)
+        if found.wrong:
+            yield Judged(False, "; ".join(found.wrong[:LISTED]), needed, host, found.moves)
+        elif found.unread is not None:
+            yield unseen(found.unread, needed, host)
         else:
-            yield _log_dirs(dirs.value, str(id), c.inventory.kafka.cluster_id, needed, host)
-
-
-def _log_dirs(
-    dirs: Mapping[str, Reading[LogDirectory]], id: str, cluster_id: str, needed: str, host: str
-) -> Judged:
-    wrong, unknown, without = [], [], []
-    for path, reading in dirs.items():
-        file = f"{path}/meta.properties"
-        if isinstance(reading, Unknown):
-            unknown.append(reading)
-        elif isinstance(reading, Absent):
-            wrong.append(f"no {file}")
-        elif isinstance(reading, Seen):
-            if reading.value.cluster_id not in (None, cluster_id):
-                wrong.append(f"{file}: cluster.id={reading.value.cluster_id}")
-            if reading.value.broker_id != id:
-                wrong.append(f"{file}: broker.id={reading.value.broker_id or '(none)'}")
-            without += [path] if reading.value.cluster_id is None else []
-    if wrong:
-        moves = ("correct kafka in migration.yml", "correct log.dirs, or bring the missing disk back")
-        return Judged(False, "; ".join(wrong[:LISTED]), needed, host, moves)
-    if unknown:
-        return unseen(unknown[0], needed, host)
-    seen = ", ".join(dirs) + (f"; no cluster.id in {', '.join(without)}" if without else "")
-    return Judged(True, seen, needed, host)
+            without = f"; no cluster.id in {', '.join(found.unnamed)}" if found.unnamed else ""
+            yield Judged(True, ", ".join(dirs.value) + without, needed, host)
 
 
 CHECKS = (

@@ -13,10 +13,12 @@ Proof: the installed file has the digest of the one in this package.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeAlias
 
 from zkmigrate.hosts import zkm_host
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.by_hand import ByHand
 from zkmigrate.model.change import Applied, Changes, InstallProgram, UninstallProgram
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
@@ -33,7 +35,8 @@ Programs: TypeAlias = Mapping[str, Reading[bytes]]
 
 
 class InstallStep(OfDependent, Step[Programs]):
-    """keep: leave a zkm-host there that another run put on the host, with its state."""
+    """keep: leave a zkm-host there that another run put on the host, with its state. hosts: where it goes;
+    None: to dest's hosts and the members'."""
 
     id = "install"
     title = "Install zkm-host"
@@ -42,13 +45,19 @@ class InstallStep(OfDependent, Step[Programs]):
         needs="full sudo on these hosts, once.",
     )
 
-    def __init__(self, dependent: AnyDependent, *, keep: bool = False) -> None:
+    def __init__(
+        self,
+        dependent: AnyDependent,
+        *,
+        keep: bool = False,
+        hosts: Callable[[Inventory], tuple[str, ...]] | None = None,
+    ) -> None:
         super().__init__(dependent)
         self._keep = keep
+        self._hosts = hosts or partial(program_hosts, dependent)
 
     def observe(self, c: Context, look: Look) -> Programs:
-        hosts = program_hosts(self.dependent, c.inventory)
-        return look.each(hosts, lambda host: look.file(host, zkm_host.INSTALLED_PATH))
+        return look.each(self._hosts(c.inventory), lambda host: look.file(host, zkm_host.INSTALLED_PATH))
 
     def check(self, c: Context, f: Programs) -> Verdict:
         if unread := unanswered("install.answer", f, Unknown):

@@ -10,6 +10,7 @@ import math
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -21,8 +22,8 @@ from kazoo.protocol.states import KazooState
 from zkmigrate import deadline
 from zkmigrate.hosts.transport.failure import socket_cause, socket_text
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import Znode
-from zkmigrate.zookeeper.clients.ensemble import closed, unconnected
+from zkmigrate.model.look import Rights, Znode
+from zkmigrate.zookeeper.clients.ensemble import closed, from_kazoo, unconnected
 from zkmigrate.zookeeper.clients.subtree import Server
 
 _SESSION_S = 10.0
@@ -61,6 +62,21 @@ class ZnodeReader:
             return Seen(found)
 
         return self._asked(host, f"{len(paths)} znodes", ask)
+
+    def acls(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Rights]]:
+        """The ACL of each existing znode, of each entry permissions, scheme and id."""
+
+        def ask(client: KazooClient) -> Reading[Mapping[str, Rights]]:
+            found: dict[str, Rights] = {}
+            for at in range(0, len(paths), _IN_FLIGHT):
+                sent = {path: client.get_acls_async(path) for path in paths[at : at + _IN_FLIGHT]}
+                for path, answer in sent.items():
+                    with suppress(NoNodeError):
+                        acl, _ = answer.get(timeout=deadline.remaining(self._answer_s))
+                        found[path] = tuple((a.perms, a.scheme, a.id) for a in from_kazoo(acl))
+            return Seen(found)
+
+        return self._asked(host, f"the ACL of {len(paths)} znodes", ask)
 
     def _asked(self, host: str, path: str, ask: Callable[[KazooClient], Reading[T]]) -> Reading[T]:
         """Ask in the host's session, and turn failures into readings. path: what is read, in words."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ class FakeCluster:
     """
 
     def __init__(self) -> None:
-        self._manager = self
+        self._manager = self.cluster = self
         self.release = (2, 8)
         self.hanging: set[str] = set()
         self.unreachable: Exception | None = None
@@ -72,6 +73,10 @@ class FakeCluster:
 
     def answering(self, brokers: Sequence[str]) -> dict[str, str]:
         return {broker: "2.8" for broker in brokers if broker not in self.hanging}
+
+    def brokers(self) -> list[SimpleNamespace]:
+        """Those that a client has heard of."""
+        return [SimpleNamespace(node_id=id, host=at[0], port=at[1]) for id, at in self.addresses.items()]
 
     def close(self) -> None:
         self.closed += 1

@@ -158,6 +158,10 @@ def test_a_broker_that_hangs_is_not_asked(cluster: FakeCluster) -> None:
     reading = kafka.view(BROKERS, lambda: NOT_TO_BE_ASKED)
     assert list(seen(reading).brokers) == [1, 2]
     assert {broker for broker, _ in cluster.asked} == {None, 1}
+    cluster.asked.clear()
+    cluster.hanging = {BROKERS[0]}
+    kafka.view(BROKERS, lambda: NOT_TO_BE_ASKED)
+    assert cluster.asked[:2] == [(2, []), (None, None)], "connected to one that answers before any is asked"
 
 
 def test_no_more_witnesses_are_asked_than_wanted(cluster: FakeCluster) -> None:

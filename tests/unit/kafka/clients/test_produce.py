@@ -21,6 +21,7 @@ from zkmigrate.kafka.clients.produce import (
     produce_request,
 )
 from zkmigrate.lab.wait import wait_until
+from zkmigrate.model.look import Pulse
 
 TOPIC = "canary"
 NOT_LEADER, NO_SUCH_TOPIC = 6, 3
@@ -162,6 +163,40 @@ def test_nothing_is_sent_before_it_begins_nor_while_it_rests() -> None:
         asked.begin()
         assert asked.results() == ([], []), "closed for good"
         assert len(cluster.taken) == sent
+
+
+def test_steps_hear_of_each_broker_what_the_report_gets_too() -> None:
+    cluster = Cluster(dict(BOTH))
+    cluster.refuse = {1: 19}
+    with canary(cluster) as asked:
+        asked.begin()
+        heard: dict[str, list[Pulse]] = {}
+
+        def look() -> str | None:
+            for broker, pulses in asked.pulses().items():
+                heard.setdefault(broker, []).extend(pulses)
+            return (
+                None if len(heard.get("b2", ())) >= 10 and len(heard.get("b1", ())) > 3 else str(heard)[-300:]
+            )
+
+        wait_until("records of both", look, 10)
+        waits = [one.took_s for one in heard["b1"]]
+        assert waits == sorted(waits), "the one record waits longer and longer"
+        assert len(set(waits)) > 3
+        assert all(one.age_s == 0.0 and one.took_s > 0 for one in heard["b2"])
+        assert len(asked.results()[0]) >= 10, "the report has lost nothing"
+        asked.rest()
+        assert asked.pulses() == {}
+
+
+def test_a_broker_without_a_partition_of_the_canary_is_not_slow() -> None:
+    cluster = Cluster({1: (2, (2, 1))})
+    with canary(cluster) as asked:
+        asked.begin()
+        seen = Seen(asked)
+        seen.until("b1 has none", lambda: "preferred leader" in seen.late.get("b1", ""))
+        seen.until("b2 acknowledges", lambda: "b2" in seen.by.get(1, ()))
+        assert set(asked.pulses()) == {"b2"}
 
 
 def test_a_record_goes_after_its_partition_to_the_new_leader() -> None:

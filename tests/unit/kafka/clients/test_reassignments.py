@@ -18,7 +18,7 @@ from kafka.errors import (
     ReplicaNotAvailableError,
     RequestTimedOutError,
 )
-from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse, ElectLeadersResponse
+from kafka.protocol.admin import DescribeConfigsResponse, ElectLeadersResponse
 from kafka.protocol.admin.topics import ElectionType
 
 from tests.unit.sshd import free_port
@@ -32,6 +32,7 @@ from zkmigrate.model.change import (
     ElectPreferred,
     PlaceReplica,
     ReassignPartition,
+    UnregisterBroker,
 )
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import InFlight, Look, TopicSetting, cost
@@ -87,6 +88,8 @@ class Cluster:
         self.election: dict[str, int] = {}
         self.altered: list[tuple[object, str, object]] = []
         self.alteration = "OK"
+        self.forgotten: list[bytes] = []
+        self.forgot = 0
         self.put: list[dict[TopicPartitionReplica, str]] = []
         self.put_said: type[Exception] = NoError
 
@@ -103,7 +106,12 @@ class Cluster:
             coroutine.send(None)
         return ended.value.value
 
-    async def send(self, request: DescribeConfigsRequest, node_id: int) -> DescribeConfigsResponse:
+    async def send(self, request: Any, node_id: int | None = None) -> Any:
+        if isinstance(request, kafka.UnregisterBrokerRequest):
+            self.forgotten.append(bytes(request.encode(version=0)))
+            code = self.forgot
+            return kafka.UnregisterBrokerResponse(throttle_time_ms=0, error_code=code, error_message="why")
+        assert node_id is not None
         assert request.resources == [(ConfigResourceType.BROKER, str(node_id), [RATE])]
         result = self.results[node_id]
         if isinstance(result, Exception):
@@ -199,10 +207,11 @@ def test_brokers_that_cannot_list_reassignments_are_told_from_brokers_without_an
 
 def test_a_brokers_own_rate_is_told_from_a_default_and_from_none(cluster: Cluster) -> None:
     cluster.results = {1: described(1, config("5", 2)), 2: described(2, config("9223372036854775807", 5))}
-    seen = Seen({1: Seen(TopicSetting("5")), 2: Seen(TopicSetting(None))})
+    most = "9223372036854775807"
+    seen = Seen({1: Seen(TopicSetting("5", True, "5")), 2: Seen(TopicSetting(None, True, most))})
     assert reassignments.broker_settings(BROKERS, RATE, (1, 2)) == seen
     cluster.results = {1: described(1), 2: described(2, config("7", 3))}
-    unset = Seen({1: Seen(TopicSetting(None)), 2: Seen(TopicSetting(None))})
+    unset = Seen({1: Seen(TopicSetting(None)), 2: Seen(TopicSetting(None, True, "7"))})
     assert reassignments.broker_settings(BROKERS, RATE, (1, 2)) == unset, (
         "the cluster's default is not its own"
     )
@@ -212,7 +221,7 @@ def test_what_goes_wrong_at_one_broker_hides_no_other(cluster: Cluster) -> None:
     cluster.results = {1: KafkaConnectionError("gone"), 2: described(2, config("5", 2))}
     found = reassignments.broker_settings(BROKERS, RATE, (1, 2, 9))
     assert isinstance(found, Seen)
-    assert found.value[2] == Seen(TopicSetting("5"))
+    assert found.value[2] == Seen(TopicSetting("5", True, "5"))
     assert cause(found.value[1])[0] == "failed"
     assert cause(found.value[9])[0] == "timeout"
     cluster.results = {1: described(1, error=31), 2: RequestTimedOutError()}
@@ -300,6 +309,22 @@ def test_a_broker_without_the_replica_remembers_its_directory(
     assert cluster.put == [{TopicPartitionReplica("a", 3, 2): "/d2"}]
     cluster.put_said = KafkaStorageError
     assert kafka.Alter(BROKERS)(change) == (1, "a-3 on broker 2: KafkaStorageError")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (0, (0, "let Kafka forget broker 5")),
+        (102, (0, "let Kafka forget broker 5")),
+        (31, (1, "broker 5: ClusterAuthorizationFailedError: why")),
+    ],
+)
+def test_a_broker_is_forgotten_once_and_a_refusal_is_told(
+    cluster: Cluster, code: int, said: tuple[int, str]
+) -> None:
+    cluster.forgot = code
+    assert kafka.Alter(BROKERS)(UnregisterBroker(KAFKA, 5)) == said
+    assert cluster.forgotten == [b"\0\0\0\5\0"], "the id, and no tagged field"
 
 
 def test_no_broker_at_all_is_a_timeout() -> None:

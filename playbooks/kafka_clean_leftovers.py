@@ -1,0 +1,30 @@
+"""Find what deleted topics and past operations left in a Kafka cluster; remove what is named."""
+
+from __future__ import annotations
+
+from zkmigrate.kafka.rules.sampling import BROKERS
+from zkmigrate.leftovers.install_step import InstallOnNamedStep
+from zkmigrate.leftovers.look_step import LeftoversCheckStep
+from zkmigrate.leftovers.remove_step import RemoveStep
+from zkmigrate.leftovers.section import LeftoversInventory
+from zkmigrate.model.change import KAFKA, ZNODES
+from zkmigrate.model.playbook import Playbook, Role, Stage
+
+PLAYBOOK = Playbook(
+    id="kafka_clean_leftovers",
+    title="Clean up leftovers of a Kafka cluster",
+    stages=(
+        Stage("preflight", "Find leftovers", (LeftoversCheckStep(),), locked=False, refused=3, gate=True),
+        Stage("install", "Install the host program", (InstallOnNamedStep(),), locked=False),
+        Stage("remove", "Remove what is named", (RemoveStep(),), consent="Remove what is named now?"),
+    ),
+    inventory=LeftoversInventory,
+    sections=("kafka",),
+    roles=(Role("brokers", "brokers", changed=True, witness=True),),
+    alters_clusters=True,
+    sampling=(BROKERS,),
+    clusters={
+        KAFKA: "zkmigrate.kafka.clients.admin:alterer",
+        ZNODES: "zkmigrate.kafka.clients.znodes:alterer",
+    },
+)

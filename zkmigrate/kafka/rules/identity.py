@@ -1,0 +1,71 @@
+"""Whether a broker finds its own id and cluster in its log directories when it starts.
+
+Kafka compares ``broker.id`` (``node.id`` in KRaft) and ``cluster.id`` with ``meta.properties`` of each
+directory (BrokerMetadataCheckpoint), and does not start where one differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkmigrate.kafka.facts.broker import LogDirectory
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+
+_GENERATED = ("", "-1")
+"""ids of a file whose broker gets one by itself (``broker.id.generation.enable``)."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """wrong: what would keep the broker from starting as itself. unread: a directory that could not be read.
+    unnamed: directories without a cluster.id, as before Kafka 2.4. moves: the ways out. None of them deletes
+    a log directory: what is in it may be the last copy."""
+
+    wrong: tuple[str, ...]
+    unread: Unknown | None
+    unnamed: tuple[str, ...]
+    moves: tuple[str, ...]
+
+
+def identity(
+    path: str,
+    properties: Mapping[str, str],
+    dirs: Mapping[str, Reading[LogDirectory]],
+    id: int,
+    cluster_id: str,
+) -> Identity:
+    """Compare a broker's config, its log directories, and what the cluster knows it by.
+
+    path: of the config. dirs: by path, with what ``meta.properties`` in them says. id, cluster_id: by which
+    the broker is, or was, registered.
+    """
+    given = properties.get("node.id", properties.get("broker.id", "")).strip()
+    wrong, moves = [], dict[str, None]()
+    for folder, reading in dirs.items():
+        file = f"{folder}/meta.properties"
+        if isinstance(reading, Absent):
+            wrong.append(f"no {file}")
+            moves["correct log.dirs, or bring the missing disk back"] = None
+        if not isinstance(reading, Seen):
+            continue
+        held = reading.value.broker_id or "(none)"
+        if reading.value.cluster_id not in (None, cluster_id):
+            wrong.append(f"{file}: cluster.id={reading.value.cluster_id}")
+            moves["see whose directory it is, and correct log.dirs"] = None
+        if given not in (*_GENERATED, held) or held != str(id):
+            wrong.append(f"{file}: broker.id={held}, {path}: {given or '(none)'}")
+            moves |= dict.fromkeys(_ways_out(path, held, given or str(id)))
+    unread = next((one for one in dirs.values() if isinstance(one, Unknown)), None)
+    unnamed = [p for p, one in dirs.items() if isinstance(one, Seen) and one.value.cluster_id is None]
+    return Identity(tuple(wrong), unread, tuple(unnamed), tuple(moves))
+
+
+def _ways_out(path: str, held: str, given: str) -> tuple[str, ...]:
+    if held == given:
+        return (f"correct the broker's id in migration.yml: here it is {held} everywhere",)
+    return (
+        f"set the id in {path} to {held} again: the broker starts with the replicas that it has",
+        f"let it start as broker {given} with new, empty log directories, move the replicas of {held} to "
+        "it, and keep the old directories until all are in sync",
+    )

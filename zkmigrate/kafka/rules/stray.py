@@ -1,0 +1,43 @@
+"""Which directories of a broker's log directory hold no replica of a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zkmigrate.model.fact import Absent, Reading, Seen
+from zkmigrate.model.look import PartitionState
+
+METADATA = "__cluster_metadata"
+"""KRaft's own log, which no broker names as a topic."""
+
+
+def why_stray(
+    topic: str, number: int, mark: str, broker: int, told: Reading[Sequence[PartitionState]]
+) -> str:
+    """Why the directory of this partition on this broker is no replica; empty where it is one, or may be.
+
+    mark: ``delete``, ``future`` or ``stray`` behind its name, else empty. told: the topic's partitions, by
+    the brokers; Absent where none knows the topic.
+    """
+    if topic == METADATA:
+        return ""
+    if mark == "delete":
+        return "Kafka deleted the replica, and the directory stayed"
+    if mark == "stray":
+        return "Kafka found no replica for it when the broker started"
+    if isinstance(told, Absent):
+        return f"no topic {topic} exists"
+    if not isinstance(told, Seen):
+        return ""
+    states = [state for state in told.value if state.partition == number]
+    if not states:
+        return f"topic {topic} has no partition {number}"
+    if broker not in states[0].replicas:
+        return f"broker {broker} is not a replica of {topic}-{number}"
+    return ""
+
+
+def last_copy(number: int, told: Reading[Sequence[PartitionState]]) -> bool:
+    """Whether a stray copy of a partition may be the last good one: not all of its replicas are in sync."""
+    states = [s for s in told.value if s.partition == number] if isinstance(told, Seen) else []
+    return any(state.leader < 0 or set(state.isr) != set(state.replicas) for state in states)

@@ -1,0 +1,95 @@
+"""``leftovers`` in the inventory: what a run removes, and where Kafka keeps its znodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+
+from zkmigrate.inventory.inventory import Door, Inventory
+from zkmigrate.kafka.rules.znodes import CONTROLLER
+
+Connect = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^([0-9A-Za-z.-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}"
+        r"(,([0-9A-Za-z.-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5})*(/[A-Za-z0-9._-]+)*$",
+        max_length=1024,
+    ),
+]
+Entry = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/:@%+*?-]+$", max_length=4096)]
+
+NEVER = (CONTROLLER, "/controller_epoch", "/cluster/id", "/brokers/ids/0")
+"""Znodes of a live cluster; a name that covers one of them covers too much."""
+
+
+class Leftovers(BaseModel):
+    """What the playbook kafka_clean_leftovers removes.
+
+    zookeeper: the brokers' ``zookeeper.connect``; left out with KRaft. remove: names as preflight lists them,
+    or patterns in which ``*`` stands for any characters and ``?`` for one; nothing named, nothing removed.
+    An entry taken out in the middle of a run is left alone; one added waits for another run.
+    older_than_s: younger znodes and directories are left alone, in seconds.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    zookeeper: Connect | None = None
+    remove: tuple[Entry, ...] = ()
+    older_than_s: Annotated[int, Field(ge=1, le=365 * 86400)] = 3600
+
+    @field_validator("remove")
+    @classmethod
+    def _spares(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in entries:
+            if covered := next((path for path in NEVER if fnmatchcase(path, entry)), None):
+                raise ValueError(f"{entry!r} covers {covered}, which is never removed")
+        return entries
+
+    @property
+    def chroot(self) -> str:
+        """The subtree of ZooKeeper in which Kafka is; empty at its root."""
+        _, slash, path = (self.zookeeper or "").partition("/")
+        return slash + path
+
+    @property
+    def doors(self) -> dict[str, Door]:
+        """Where each ZooKeeper server answers clients, by ``ADDRESS:PORT``."""
+        servers = (self.zookeeper or "").partition("/")[0]
+        ends = [(server, *server.rpartition(":")[::2]) for server in servers.split(",") if server]
+        return {server: Door(address.strip("[]"), int(port)) for server, address, port in ends}
+
+    def names(self, name: str) -> bool:
+        """Whether ``remove`` names this leftover."""
+        return any(fnmatchcase(name, entry) for entry in self.remove)
+
+
+class LeftoversInventory(Inventory):
+    """The inventory of the playbook kafka_clean_leftovers."""
+
+    not_binding: ClassVar[Mapping[str, Any]] = {"leftovers": {"remove"}}
+    needed: ClassVar[Mapping[str, str]] = {
+        "leftovers.zookeeper": "the brokers' zookeeper.connect, ADDRESS:PORT,…/CHROOT",
+        "leftovers.remove": "names as preflight lists them, or patterns with * and ?; never /controller",
+    }
+
+    leftovers: Leftovers = Leftovers()
+
+    @property
+    def doors(self) -> dict[str, Door]:
+        return self.leftovers.doors
+
+    @property
+    def hosts(self) -> dict[str, tuple[str, ...]]:
+        """The brokers on whose disks something is to be removed: these alone are changed, and keep the
+        lock."""
+        named = tuple(
+            name
+            for name in self.broker_names
+            if any(
+                ":" in entry and fnmatchcase(name, entry.partition(":")[0]) for entry in self.leftovers.remove
+            )
+        )
+        return {"brokers": named} if named else {}

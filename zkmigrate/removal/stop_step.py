@@ -1,0 +1,137 @@
+"""What: stop the empty brokers, one after the other, the active controller last. What lands on one before it
+stops is moved first, and what names a stopped one is moved after.
+
+Why now: nothing names them, at two looks.
+
+Clients may notice: nothing of an empty broker. A topic that is created while one stops may lack a replica
+until it is moved.
+
+Way back: the brokers start again; then each partition moved here gets its set from before.
+
+Proof: their services are down, the cluster does not name them, and no partition does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from zkmigrate.hosts.facts.status import unit_status
+from zkmigrate.model.change import Applied, Changes
+from zkmigrate.model.fact import Seen
+from zkmigrate.model.finding import Finding, claim, few, meanings
+from zkmigrate.model.look import KafkaView, Look
+from zkmigrate.model.step import Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.moves.facts.outage import broker_service, runs
+from zkmigrate.reassign.facts import LateStragglers, Stragglers
+from zkmigrate.removal.section import removal, stoppable
+from zkmigrate.removal.survey import naming
+from zkmigrate.removal.sweep_step import SweepFacts, SweepStep
+
+_STOP = "stop:"
+"""Before a host's name, in targets."""
+STOPS_S = 600.0
+"""Seconds for a stop, or for a start until the cluster names the broker."""
+
+
+class StopStep(SweepStep):
+    id = LateStragglers.step
+    title = "Stop the brokers"
+    hazard = Hazard.REVERSIBLE
+    record = LateStragglers
+
+    def observe(self, c: Context, look: Look) -> SweepFacts:
+        f = super().observe(c, look)
+        service, kafka = c.inventory.kafka.service, c.inventory.kafka
+        services = look.each(
+            stoppable(c.inventory), lambda host: unit_status(look, host, service.unit, kafka.commands(host))
+        )
+        asked = c.way is Way.BACK or (f.every is not None and f.survey is None)
+        return replace(f, services=services, view=look.kafka(2) if asked else None)
+
+    def check(self, c: Context, f: SweepFacts) -> Verdict:
+        limit = c.inventory.policy.step_deadline_s
+        if silent := [f"{host}: {told}" for host, told in f.services.items() if runs(told) is None]:
+            what = "the hosts to tell whether their brokers run"
+            return Waiting(what, few(silent), limit, poll_s=1.0, keep=c.kept)
+        if c.way is Way.BACK and (starts := self._start(c, f)):
+            return starts
+        return super().check(c, f)
+
+    def _start(self, c: Context, f: SweepFacts) -> Verdict | None:
+        """Start what this run has stopped, and wait for it; None once all of it is there."""
+        stopped = [host for host in self._stopped(c) if host in f.services]
+        if down := tuple(f"{_STOP}{host}" for host in stopped if not runs(f.services[host])):
+            return Ready(down)
+        here = f.view.value.brokers if isinstance(f.view, Seen) else {}
+        if away := [host for host in stopped if c.inventory.broker(host).id not in here]:
+            what = "the brokers that were started to be registered"
+            return Waiting(what, few(away), STOPS_S, poll_s=1.0, keep=c.kept)
+        return None
+
+    def _stopped(self, c: Context) -> tuple[str, ...]:
+        record = self._added(c)
+        return record.stopped if isinstance(record, LateStragglers) else ()
+
+    def _record(self, c: Context, f: SweepFacts) -> Stragglers:
+        return self._with(c, f, self._stopped(c))
+
+    def _with(self, c: Context, f: SweepFacts, stopped: tuple[str, ...]) -> LateStragglers:
+        made = super()._record(c, f)
+        return LateStragglers(made.moves, made.found, made.planned_at, stopped)
+
+    def _empty(self, c: Context, f: SweepFacts) -> Verdict:
+        """Stop the next broker, and look for what names the brokers again."""
+        assert f.every is not None
+        again = {**c.kept, "empty": None}
+        gone, up = removal(c.inventory).brokers, [h for h, told in f.services.items() if runs(told)]
+        if not isinstance(f.view, Seen):
+            return Waiting("an answer of Kafka", str(f.view), STOPS_S, poll_s=1.0, keep=again)
+        view = f.view.value
+        if came := naming(view.partitions, gone):
+            told = few(f"{p.topic}-{p.partition}" for p in came)
+            return Waiting("the brokers to be empty", told, STOPS_S, poll_s=0.0, keep=again)
+        stopping = [h for h in up if _leaves(f, h) or c.inventory.broker(h).id not in view.brokers]
+        if stopping:
+            return Waiting("a broker to stop", few(stopping), STOPS_S, poll_s=1.0, keep=c.kept)
+        if up:
+            return self._next(c, f, view, up)
+        if left := [id for id in gone if id in view.brokers]:
+            what = "the cluster to name the stopped brokers no more"
+            return Waiting(what, few(map(str, left)), STOPS_S, poll_s=1.0, keep=c.kept)
+        return Done((_down(gone),), self._record(c, f).encode())
+
+    def _next(self, c: Context, f: SweepFacts, view: KafkaView, up: list[str]) -> Verdict:
+        """No partition names the broker, so none loses a replica that is in sync."""
+        host = min(up, key=lambda h: (c.inventory.broker(h).id == view.controller, c.inventory.broker(h).id))
+        record = self._with(c, f, tuple(dict.fromkeys((*self._stopped(c), host))))
+        return Ready((f"{_STOP}{host}",), record=record.encode(), keep={**c.kept, "empty": None})
+
+    def plan(self, c: Context, f: SweepFacts, target: str) -> Changes:
+        if target.startswith(_STOP):
+            return (broker_service(c.inventory, target.removeprefix(_STOP), "stop"),)
+        return super().plan(c, f, target)
+
+    def undo(self, c: Context, f: SweepFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        if target.startswith(_STOP):
+            return (broker_service(c.inventory, target.removeprefix(_STOP), "start"),)
+        return super().undo(c, f, target, applied)
+
+
+def _leaves(f: SweepFacts, host: str) -> bool:
+    told = f.services[host]
+    return isinstance(told, Seen) and told.value.unit_state == "deactivating"
+
+
+def _down(brokers: tuple[int, ...]) -> Finding:
+    seen = f"brokers {few(map(str, brokers))}; a reboot starts a unit that is enabled: systemctl disable"
+    return claim(
+        "remove.stopped", "the removed brokers are down, and no partition names them", True, seen=seen
+    )
+
+
+MEANINGS = meanings(
+    """
+    remove.stopped: A removed broker runs, or a partition names it. Cause: The step is under way. To do:
+    Wait, or resume.
+    """
+)
