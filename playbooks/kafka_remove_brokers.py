@@ -61,7 +61,7 @@ PLAYBOOK = Playbook(
         ),
         Stage("clean", "Clean up", (PreferredStep(), UnthrottleStep(), CleanStep())),
     ),
-    counted=(Counted("moving.replicas", "partitions", to_move, paced=True),),
+    counted=(Counted("moving.replicas", "partitions", to_move, paced=True, told=True),),
     inventory=RemovalInventory,
     sections=("kafka", "removal"),
     roles=(Role("brokers", "brokers"), Role("removed", "brokers to be removed", changed=True)),
