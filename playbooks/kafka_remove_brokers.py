@@ -15,9 +15,10 @@ from zkmigrate.reassign.preferred_step import PreferredStep
 from zkmigrate.reassign.throttle_step import ThrottleStep
 from zkmigrate.reassign.unthrottle_step import UnthrottleStep
 from zkmigrate.reassign.way_back import way_back
+from zkmigrate.removal.clean_step import CleanStep
 from zkmigrate.removal.exclude_step import ExcludeStep
 from zkmigrate.removal.planned_step import PlannedStep
-from zkmigrate.removal.section import RemovalInventory, stoppable
+from zkmigrate.removal.section import RemovalInventory, goes_on, stoppable
 from zkmigrate.removal.stop_step import StopStep
 from zkmigrate.removal.sweep_step import SweepStep
 from zkmigrate.removal.validate_step import ValidateStep, foreseen, planned_moves
@@ -54,10 +55,11 @@ PLAYBOOK = Playbook(
             "Stop the brokers",
             (InstallStep(KAFKA_BROKERS, keep=True, hosts=stoppable), StopStep()),
             consent="Stop these brokers now?",
+            idle=goes_on,
             locked=False,
             noticed=True,
         ),
-        Stage("clean", "Clean up", (PreferredStep(), UnthrottleStep())),
+        Stage("clean", "Clean up", (PreferredStep(), UnthrottleStep(), CleanStep())),
     ),
     counted=(Counted("moving.replicas", "partitions", to_move, paced=True),),
     inventory=RemovalInventory,

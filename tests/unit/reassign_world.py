@@ -52,7 +52,7 @@ from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.sampling import Body
 from zkmigrate.moves.world.topics import TopicQuestions, TopicWorld
 from zkmigrate.placement.cluster import Name
-from zkmigrate.reassign.section import Dirs, Reassign, ReassignInventory, Sets
+from zkmigrate.reassign.section import Dirs, Phases, Reassign, ReassignInventory, Sets
 from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, INSIDE_RATE, LEADER_LIST, LEADER_RATE
 
 T = TypeVar("T")
@@ -580,7 +580,7 @@ def plan(cluster: ReassignWorld) -> dict[Name, tuple[int, ...]]:
 
 
 def inventory(
-    sets: Sets, back: Sets | None = None, dirs: Dirs | None = None, **section: object
+    sets: Sets, back: Sets | None = None, dirs: Dirs | None = None, phases: Phases = (), **section: object
 ) -> ReassignInventory:
     given = {"plan": "plan.json", "throttle_bytes_s": RATE, "in_flight": 3, "per_broker": 2, **section}
     brokers = tuple(Broker(name=f"broker{n}", address=f"10.0.0.2{n}", id=n) for n in BROKERS)
@@ -590,7 +590,7 @@ def inventory(
         kafka=Kafka(cluster_id=ID, brokers=brokers),
         reassign=Reassign.model_validate(given),
     )
-    return made.with_sets(sets, back or {}, dirs)
+    return made.with_sets(sets, back or {}, dirs, phases)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from zkmigrate.model.change import (
     Outcome,
     SetService,
     UninstallProgram,
+    UnregisterBroker,
 )
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import (
@@ -29,6 +30,7 @@ from zkmigrate.model.look import (
     LogDir,
     LogDirs,
     Look,
+    Pulse,
     ReplicaLog,
     TopicSetting,
     Volume,
@@ -57,11 +59,14 @@ class RemovalWorld(ReassignWorld):
     for none. min_isr: of every topic. born: called at each look at the topics' names. strays: replicas on
     disks that no set names, by broker. unsized: partitions whose size no broker tells. birthplaces: the first
     set of each partition that was born. racks: by broker. installed: hosts with zkm-host. operations: what
-    hosts were sent. stops: hosts in the order of their stops."""
+    hosts were sent. kraft: it has no ZooKeeper. forgotten: ids that were unregistered. stops: hosts in the
+    order of their stops."""
 
     cordons: bool = False
     policy: str = ""
     controller: int = 0
+    kraft: bool = False
+    forgotten: set[int] = field(default_factory=set)
     min_isr: int = 1
     born: Callable[[RemovalWorld], None] = nothing
     strays: dict[int, list[Name]] = field(default_factory=dict)
@@ -169,6 +174,11 @@ class RemovalWorld(ReassignWorld):
         )
 
     def _made(self, change: ClusterChange) -> str:
+        if isinstance(change, UnregisterBroker):
+            assert self.kraft
+            assert change.broker in self.down
+            self.forgotten.add(change.broker)
+            return ""
         if isinstance(change, AlterBrokerConfig) and change.key == CORDONED and not self.cordons:
             return "InvalidConfigurationError: unknown config cordoned.log.dirs"
         return super()._made(change)
@@ -188,6 +198,10 @@ class RemovalLook(ReassignLook):
 
     def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]:
         return Unknown("unreachable", f"{host} does not answer")
+
+    def pulses(self, within_s: float) -> Mapping[str, Pulse]:
+        up = (id for id in BROKERS if id not in self.world.down)
+        return {f"broker{id}": Pulse(0.0, apis={64: (0, 0)} if self.world.kraft else {}) for id in up}
 
     def zkm(self, host: str, *words: str) -> Reading[str]:
         """A recorded answer of zkm-host, with the state of the broker's unit."""

@@ -277,6 +277,7 @@ ORDINARY = {
     "go": "an answer",
     "open": "the state of a run",
     "planned": "what a saved plan holds",
+    "stopped": "an event of the verb clean-up",
     "read": "what is done with a file",
     "start": "where text is anchored in a picture",
     "stop": "an answer",

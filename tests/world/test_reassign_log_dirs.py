@@ -32,7 +32,7 @@ def desk(tmp_path: Path, partitions: int = 7, **section: int) -> Desk:
     cluster.rates[2] = {INSIDE_RATE: "55"}
     sets = plan(cluster)
     dirs = {name: ("/d2", *["any"] * (len(replicas) - 1)) for name, replicas in sets.items()}
-    return Desk(tmp_path / "r", cluster, inventory(sets, {}, dirs, **section))
+    return Desk(tmp_path / "r", cluster, inventory(sets, {}, dirs, (), **section))
 
 
 def inside(made: Desk) -> list[tuple[int, tuple[str, int]]]:

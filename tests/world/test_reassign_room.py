@@ -36,7 +36,7 @@ def desk(tmp_path: Path, **section: object) -> Desk:
     topics: dict[str, dict[str, str]] = {topic: {} for topic, _ in held}
     cluster = ReassignWorld(ID, topics, held=held, disk={1: 10_000_000, 4: 8_000_000})
     cluster.usable = {id: 10**9 for id in BROKERS if id not in cluster.disk}
-    return Desk(tmp_path / "r", cluster, inventory(SETS, {}, None, throttle_bytes_s=10**6, **section))
+    return Desk(tmp_path / "r", cluster, inventory(SETS, {}, None, (), throttle_bytes_s=10**6, **section))
 
 
 def test_moves_wait_for_room_in_an_order_that_has_it(tmp_path: Path) -> None:

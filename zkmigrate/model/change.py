@@ -552,6 +552,23 @@ class ElectPreferred(_OnCluster):
         return f"elect the preferred leader of {', '.join(named)}{more}"
 
 
+@dataclass(frozen=True)
+class UnregisterBroker(_OnCluster):
+    """Let a cluster without ZooKeeper forget a broker that is down. One that starts registers again."""
+
+    cluster: str
+    broker: int
+    verb = "unregister-broker"
+    expect = "`Broker N is no longer registered.`"
+
+    @property
+    def command(self) -> str:
+        return f"kafka-cluster.sh unregister --bootstrap-server {BOOTSTRAP} --id {self.broker}"
+
+    def describe(self) -> str:
+        return f"let Kafka forget broker {self.broker}"
+
+
 def _reassign_command(act: str, row: dict[str, object]) -> str:
     plan = shlex.quote(json.dumps({"version": 1, "partitions": [row]}))
     return (
@@ -668,7 +685,7 @@ Replaying: TypeAlias = BeginReplay | ReplayTransactions | EndReplay
 
 ClusterChange: TypeAlias = (
     ElectLeaders | AlterTopicConfig | AlterBrokerConfig | ReassignPartition | CancelReassignment |
-    PlaceReplica | ElectPreferred | Replaying | DeleteZnode | CreateZnode
+    PlaceReplica | ElectPreferred | UnregisterBroker | Replaying | DeleteZnode | CreateZnode
 )  # fmt: skip
 Change: TypeAlias = HostChange | ClusterChange
 Changes: TypeAlias = tuple[Change, ...]

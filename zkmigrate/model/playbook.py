@@ -29,6 +29,7 @@ class Stage:
     - gate: the verb preflight looks as the stage's first step does, at the first gate as all its steps do.
     - outdates: what a run has changed here, such as ``joined dest``, so that the first gate's demands hold no
       more; empty where they still do.
+    - idle: which key of an inventory leaves the stage nothing to do, so that it is skipped; else empty.
     - unnoticed: why clients notice nothing of a window that shuts nobody out; else empty.
     """
 
@@ -46,6 +47,7 @@ class Stage:
     gate: bool = False
     outdates: str = ""
     unnoticed: str = ""
+    idle: Callable[[Inventory], str] = lambda _inventory: ""
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,14 @@ class Counted:
     """A step that takes all hosts, or topics, of one kind through it, wave after wave. step: ``stage.step``.
     many: what such targets are called. targets: all of them, from the inventory and the run's records; none
     while unknown. paced: the run tells its progress and time left, and ``--pause-after`` counts its targets;
-    at most one step is."""
+    at most one step is. told: the step itself tells its progress and time left while it waits, for a target
+    that was changed is not done yet."""
 
     step: str
     many: str
     targets: Callable[[Inventory, Records], tuple[str, ...]]
     paced: bool = False
+    told: bool = False
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from zkmigrate.placement.log_dirs import nameable
 from zkmigrate.placement.maps import ANY
 from zkmigrate.placement.plan import Reassignment
 from zkmigrate.reassign.second_view import Ends, disputes
-from zkmigrate.reassign.section import Dirs, Pace, PacedInventory, ReassignInventory, Sets
+from zkmigrate.reassign.section import Dirs, Pace, PacedInventory, Phases, ReassignInventory, Sets
 
 WITNESSES = 2
 """Brokers that each look at partitions asks."""
@@ -34,16 +34,18 @@ nor the one after it: with KRaft each broker learns of it by itself."""
 class Move(Reassignment):
     """One partition of the plan as it was found. leader: who led it; -1 for nobody. dirs: the log directory
     that the plan names for each replica of ``after``; held: the one that the way back names for each of
-    ``before``. Empty where Kafka may choose."""
+    ``before``. Empty where Kafka may choose. phase: in which it is made; a phase begins when the one before
+    is complete."""
 
     leader: int
     dirs: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
+    phase: int = 0
 
     @property
     def target(self) -> str:
-        """What the journal calls it."""
-        return f"{self.topic}-{self.number}"
+        """What the journal calls it; no topic's name has a colon."""
+        return f"{self.topic}-{self.number}" + (f":{self.phase}" if self.phase else "")
 
     @property
     def copies(self) -> bool:
@@ -71,6 +73,34 @@ class Move(Reassignment):
         return self.leader == self.before[0]
 
 
+def _of_phase(moves: Iterable[Move], phase: int) -> tuple[Move, ...]:
+    return tuple(move for move in moves if move.phase == phase)
+
+
+def joined(moves: Sequence[Move]) -> tuple[Move, ...]:
+    """The moves of all phases, as one for each partition, where it comes first."""
+    by_name: dict[Name, list[Move]] = {}
+    for move in moves:
+        by_name.setdefault(move.name, []).append(move)
+    if len(by_name) == len(moves):
+        return tuple(moves)
+    found = []
+    for own in by_name.values():
+        first, last = own[0], own[-1]
+        held = {broker: path for move in reversed(own) for broker, path in move.paths(Way.BACK).items()}
+        dirs = {broker: path for move in own for broker, path in move.paths(Way.FORWARD).items()}
+        found.append(
+            replace(
+                first,
+                after=last.after,
+                dirs=tuple(dirs.get(broker, "") for broker in last.after) if dirs else (),
+                held=tuple(held.get(broker, "") for broker in first.before) if held else (),
+                phase=0,
+            )
+        )
+    return tuple(found)
+
+
 @dataclass(frozen=True)
 class Originals(Recorded):
     """moves: in the order of the plan, without the partitions that had their new set already. gone: brokers
@@ -85,6 +115,20 @@ class Originals(Recorded):
     others: tuple[Move, ...] = ()
     at: float = 0.0
     tight: tuple[int, ...] = ()
+
+    @cached_property
+    def last_phase(self) -> int:
+        """The number of the last phase, from 0 on."""
+        return max((move.phase for move in self.moves), default=0)
+
+    def of_phase(self, phase: int) -> Originals:
+        """The same, with the moves of one phase."""
+        return self if not self.last_phase else replace(self, moves=_of_phase(self.moves, phase))
+
+    @cached_property
+    def whole(self) -> tuple[Move, ...]:
+        """Each partition's way from its first set to its last one, over all phases."""
+        return joined(self.moves)
 
     @property
     def throttled(self) -> tuple[Move, ...]:
@@ -360,6 +404,28 @@ class FirstLook:
         )
         return tuple(move for move in made if move.before != move.after or move.inside)
 
+    def phased(self, phases: Phases) -> tuple[Move, ...]:
+        """The moves of phases that are not made yet, those of the first one first. A partition goes on from
+        the last of its phases whose set it has."""
+        have = {name: state.replicas for name, state in self.cluster.partitions.items()}
+        ends: dict[Name, int] = {}
+        for number, (sets, _) in enumerate(phases):
+            ends |= {name: number for name, after in sets.items() if have.get(name) == after}
+        found: list[Move] = []
+        for number, (sets, dirs) in enumerate(phases):
+            states = {
+                name: PartitionState(*name, state.leader, have[name], state.isr)
+                for name, state in self.cluster.partitions.items()
+                if name in sets and ends.get(name, number) <= number
+            }
+            own = {name: sets[name] for name in sets if name in states}
+            made = (self._move(states[name], after, dirs.get(name, ())) for name, after in own.items())
+            found += (
+                replace(move, phase=number) for move in made if move.before != move.after or move.inside
+            )
+            have |= own
+        return tuple(found)
+
     def of_others(self, names: Collection[Name]) -> tuple[Move, ...]:
         """What is in flight elsewhere. names: the partitions of the plan."""
         partitions = self.cluster.partitions
@@ -398,7 +464,7 @@ class FirstLook:
 def unmade(c: Context, first: FirstLook) -> tuple[Move, ...]:
     """The moves of the run's plan that are not made yet."""
     plan = wanted(c.inventory)
-    return first.moves(plan.sets, plan.dirs)
+    return first.phased(plan.phases) if len(plan.phases) > 1 else first.moves(plan.sets, plan.dirs)
 
 
 @dataclass(frozen=True)

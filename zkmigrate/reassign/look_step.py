@@ -17,7 +17,7 @@ from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Done, Reads, Verdict
 from zkmigrate.placement.cluster import Name
-from zkmigrate.reassign.facts import Disks, FirstLook, Move, described, disks, section, unmade, wanted
+from zkmigrate.reassign.facts import Disks, FirstLook, Move, described, disks, joined, section, unmade, wanted
 from zkmigrate.reassign.rules import COPYING, before, copied, gib, seconds
 from zkmigrate.reassign.throttle import choosing, involved, listed, read, values
 
@@ -55,7 +55,7 @@ def of_plan(c: Context, look: Look) -> tuple[Move, ...]:
 
 def foreseen(c: Context, look: Look) -> tuple[str, ...]:
     """What ``plan`` says of the whole run: what each broker copies, and how long that takes at least."""
-    moves = of_plan(c, look)
+    moves = joined(of_plan(c, look))
     rate = section(c.inventory).throttle_bytes_s
     brokers = tuple(
         f"  broker {broker}: {gib(to)} in, {gib(of)} out"

@@ -29,7 +29,19 @@ from zkmigrate.model.change import (
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.model.step import (
+    Blocked,
+    Context,
+    Done,
+    Far,
+    Forecast,
+    Hazard,
+    Ready,
+    Step,
+    Verdict,
+    Waiting,
+    Way,
+)
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign import facts
 from zkmigrate.reassign.facts import (
@@ -47,6 +59,7 @@ from zkmigrate.reassign.facts import (
 )
 from zkmigrate.reassign.hours import Closed, closed
 from zkmigrate.reassign.look_step import of_plan
+from zkmigrate.reassign.pace import Pace
 from zkmigrate.reassign.rate_control import Copying
 from zkmigrate.reassign.rules import AGAIN, ends, fitting, foreign, gib, lost, next_moves, seconds
 from zkmigrate.reassign.throttle import RatesInForce, SentRates, keeping_control, rates_in_force
@@ -65,7 +78,7 @@ class MovesFacts:
     replicas are whose directories are named. rates: of the throttle; None where there is none. taken: moves
     of another hand that are in flight and throttled along. disputes: why ZooKeeper shows a move that seems
     to be at its end as not done. cramped: moves that wait until a broker has room. wall: when it was looked,
-    seconds since the epoch."""
+    seconds since the epoch. phase: whose moves these are, from 0 to ``last_phase``."""
 
     plan: Originals | None
     found: Cluster | None
@@ -78,6 +91,8 @@ class MovesFacts:
     disputes: Mapping[Name, str] = field(default_factory=dict)
     cramped: tuple[Move, ...] = ()
     wall: float = 0.0
+    phase: int = 0
+    last_phase: int = 0
 
     def stands(self, way: Way) -> Stands:
         """Where the moves stand that were looked at."""
@@ -114,6 +129,8 @@ class MovesStep(Step[MovesFacts]):
         plan = self._moves(c)
         if plan is None:
             return MovesFacts(None, None, (), {}, False, Disks({}, {}))
+        phase = c.kept.get("phase", _phase(c, plan))
+        every, plan = plan, plan.of_phase(phase)
         moves = plan.moves if c.way is Way.FORWARD else plan.moves[::-1]
         finished = c.kept.get("finished", frozenset())
         left = [move for move in moves if move.name not in finished]
@@ -125,7 +142,7 @@ class MovesStep(Step[MovesFacts]):
         down = c.kept.get("down", frozenset())
         ready = [move for move in pending if down.isdisjoint(goal(move, c.way))] or pending
         taken = tuple(move for move in plan.others if move.name in flights and c.way is Way.FORWARD)
-        whole = not left and not taken
+        whole = not left and not (taken and phase == every.last_phase)
         copying = (*flying, *taken)
         begins = {move.name for move in (*ready, *sent)} - flights.keys()
         queue = [move for move in left if move.name in begins]  # what was sent may not have reached Kafka
@@ -154,7 +171,19 @@ class MovesStep(Step[MovesFacts]):
         done = () if whole else facts.stands(looked, found, c.way, disks).at(Stand.DONE)
         disputes = facts.disputed(c, look, done, found.alive)
         return MovesFacts(
-            plan, found, looked, mine, whole, disks, rates, taken, disputes, tuple(cramped), look.wall()
+            plan,
+            found,
+            looked,
+            mine,
+            whole,
+            disks,
+            rates,
+            taken,
+            disputes,
+            tuple(cramped),
+            look.wall(),
+            phase,
+            every.last_phase,
         )
 
     def check(self, c: Context, f: MovesFacts) -> Verdict:
@@ -206,10 +235,13 @@ class MovesStep(Step[MovesFacts]):
         if flying or todo or settling or behind or not f.whole:
             at_end = not (flying or settling or todo or f.taken or f.disputes or f.cramped)
             return self._wait(c, f, stands, looks + 1 if unsettled else 0, at_end=at_end)
+        if (then := f.phase + (1 if c.way is Way.FORWARD else -1)) in range(f.last_phase + 1):
+            return _next_phase(c, f, then)
         return Done((_moved(c, stands), *(f.rates.found if f.rates else ())))
 
     def _wait(self, c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool) -> Waiting:
-        """at_end: all that was looked at is at its end, and the next look is at others."""
+        """at_end: all that was looked at is at its end, and the next look is at others. Where nothing moves
+        because no move may be submitted, there is neither a pace nor a standstill."""
         assert f.plan is not None
         assert f.found is not None
         over = {move.name for move in stands.at(Stand.DONE)}
@@ -218,16 +250,28 @@ class MovesStep(Step[MovesFacts]):
         finished = frozenset(over) if f.whole else c.kept.get("finished", frozenset()) | over
         flying = [*stands.at(Stand.MOVING, Stand.INSIDE), *stands.at(Stand.BEHIND, Stand.UNTOLD)]
         shut = None if at_end or c.over else _closed(c, f)
+        far, longest = _far(c, f, finished)
+        known = _pace(c).seconds(f.wall, longest) is not None
+        still = not flying and bool(shut or (f.rates and f.rates.withheld))
+        pace = Pace() if still else _pace(c).seen(f.wall, longest)
         goals = {broker for move in stands.moves for broker in goal(move, c.way)}
         down = frozenset(goals - f.found.alive)
         return Waiting(
             "the hour when moves may begin" if shut and not flying else "the moves in flight",
-            _progress(c, f, flying, finished, down, shut),
+            _progress(c, f, flying, down, shut, far, "this pace" if known else "the throttle"),
             math.inf,
             poll_s=0.0 if at_end and not flying else 1.0 if looks else _poll_s(f, flying, shut),
-            keep={"finished": finished, "looks": looks, "down": down, **_rates_kept(c, f)},
-            mark=(len(finished), looks, tuple(sorted(f.copied.items())), _paused(f, flying, shut)),
+            keep={
+                "finished": finished,
+                "looks": looks,
+                "down": down,
+                "phase": f.phase,
+                "pace": pace,
+                **_rates_kept(c, f),
+            },
+            mark=(f.phase, len(finished), looks, tuple(sorted(f.copied.items())), f.wall if still else 0.0),
             stalled_s=section(c.inventory).stalled_s,
+            far=far,
         )
 
     def plan(self, c: Context, f: MovesFacts, target: str) -> Changes:
@@ -266,6 +310,28 @@ def _towards(f: MovesFacts, move: Move, way: Way) -> Changes:
     )
     reassigning = (ReassignPartition(KAFKA, move.topic, move.number, wished, other),)
     return placing if has == wished else (*placing, *reassigning)
+
+
+def _phase(c: Context, plan: Originals) -> int:
+    """The phase at which a process goes on. Forward the last one with a move that was sent: it began when the
+    one before was complete. Back the last one that is not undone; the one after it may still be on its way,
+    unless this one was begun."""
+    if not plan.last_phase:
+        return 0
+    sent = {move.phase for move in plan.moves if move.target in c.unrestored}
+    last = max(sent, default=0 if c.way is Way.FORWARD else -1)
+    if c.way is Way.FORWARD:
+        return last
+    begun = any(move.target not in c.unrestored for move in plan.moves if move.phase == last)
+    return max(last, 0) if begun else min(last + 1, plan.last_phase)
+
+
+def _next_phase(c: Context, f: MovesFacts, phase: int) -> Waiting:
+    """All moves of this phase are at their end."""
+    keep = {**_rates_kept(c, f), "down": c.kept.get("down", frozenset()), "phase": phase}
+    what, mark = "the moves in flight", (phase, 0)
+    told = f"phase {f.phase} is complete"
+    return Waiting(what, told, math.inf, 0.0, keep, mark, section(c.inventory).stalled_s)
 
 
 def _moved_by_hand(s: Sheet, way: Way) -> Block:
@@ -338,11 +404,6 @@ def _may_send(c: Context, move: Move, looks: int) -> bool:
     return c.way is Way.FORWARD and looks >= LOOKS
 
 
-def _paused(f: MovesFacts, flying: list[Move], shut: Closed | None) -> float:
-    """The time of this look, where nothing moves because no move is submitted: that is no standstill."""
-    return f.wall if not flying and (shut or (f.rates and f.rates.withheld)) else 0.0
-
-
 def _closed(c: Context, f: MovesFacts) -> Closed | None:
     """Why no move may begin at this hour; None where one may. The way back waits for no hour."""
     if c.way is Way.BACK:
@@ -371,22 +432,14 @@ def _progress(
     c: Context,
     f: MovesFacts,
     flying: list[Move],
-    finished: frozenset[Name],
     down: frozenset[int],
     shut: Closed | None,
+    far: Far,
+    basis: str,
 ) -> str:
-    """How far the run is, and each replica that is being copied or is behind."""
+    """How far the run is, and each replica that is being copied or is behind. basis: of the time left."""
     assert f.plan is not None
     assert f.found is not None
-    every = f.plan.moves
-    left = [move for move in every if move.name not in finished]
-    taken = {move.name for move in f.taken}
-    copied = sum(size for (_, name), size in f.copied.items() if name not in taken)
-    in_all = sum(move.size * len((*ends(move, c.way)[1], *move.inside)) for move in left)
-    bytes_left = max(0, in_all - copied)
-    rates = f.rates.wanted.values() if f.rates else ()
-    most = max((max(rate) for rate in rates), default=section(c.inventory).throttle_bytes_s)
-    time_left = seconds(left, most, c.way) * bytes_left / max(1, in_all)
     told = [_copy(f, move, broker) for move in flying for broker in _missing(f, move)]
     told += [_inside(f, move, *at) for move in flying for at in move.paths(c.way).items()]
     told = [words for words in told if words]
@@ -397,17 +450,42 @@ def _progress(
         named = few(move.target for move in waiting)
         told.append(f"{named}: wait for room on brokers {few(map(str, scarce))}")
     told += [f"{topic}-{number}: {why}" for (topic, number), why in f.disputes.items()]
-    known = {move.name for move in (*every, *f.plan.others)}
+    known = {move.name for move in (*f.plan.moves, *f.plan.others)}
     if new := [f"{topic}-{number}" for topic, number in f.found.flights if (topic, number) not in known]:
         told.append(f"begun by another hand since, and not throttled: {few(new)}")
-    words = f"{len(every) - len(left):,} of {len(every):,} partitions; {gib(bytes_left)} left"
-    words += f", about {time_left:,.0f} s at the throttle" if bytes_left else ""
+    words = f"phase {f.phase} of 0 to {f.last_phase}: " if f.last_phase else ""
+    words += f"{far.done:,} of {far.of:,} partitions; {gib(far.bytes_left)} left"
+    if far.bytes_left and far.left_s is not None:
+        words += f", about {far.left_s:,.0f} s at {basis}"
     words += f"; {shut.words}" if shut else "; --until has come: no new move" if c.over else ""
     words += f"; {f.rates.listening}" if f.rates and f.rates.listening else ""
     told += [f"broker {broker} is down" for broker in sorted(down)]
     told += f.rates.of_others if f.rates else ()
     told += [f"the throttle file cannot be read: {c.overrides.wrong}"] if c.overrides.wrong else []
     return f"{words}; {few(told)}" if told else words
+
+
+def _far(c: Context, f: MovesFacts, finished: frozenset[Name]) -> tuple[Far, int]:
+    """How far the run is, and bytes left of the broker that has most to do: its pace is that of the run.
+    Until the pace is known, the time is that of the throttle."""
+    assert f.plan is not None
+    left = [move for move in f.plan.moves if move.name not in finished]
+    taken = {move.name for move in f.taken}
+    copied = sum(size for (_, name), size in f.copied.items() if name not in taken)
+    in_all = sum(move.size * len((*ends(move, c.way)[1], *move.inside)) for move in left)
+    bytes_left = max(0, in_all - copied)
+    longest = round(seconds(left, 1, c.way) * bytes_left / max(1, in_all))
+    left_s = _pace(c).seconds(f.wall, longest)
+    if left_s is None:
+        rates = f.rates.wanted.values() if f.rates else ()
+        most = max((max(rate) for rate in rates), default=section(c.inventory).throttle_bytes_s)
+        left_s = longest / most
+    return Far(len(f.plan.moves) - len(left), len(f.plan.moves), bytes_left, left_s), longest
+
+
+def _pace(c: Context) -> Pace:
+    pace: Pace = c.kept.get("pace", Pace())
+    return pace
 
 
 def _missing(f: MovesFacts, move: Move) -> tuple[int, ...]:

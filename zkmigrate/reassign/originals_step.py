@@ -12,7 +12,7 @@ Proof: going forward, the record; going back, each partition has its set from be
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import Finding, Severity, blocking, claim, few
@@ -61,6 +61,7 @@ class OriginalsStep(Step[OriginalsFacts]):
         record = originals(c)
         if record is None:
             return OriginalsFacts(None, None, None)
+        record = replace(record, moves=record.whole)
         now = cluster(look, (move.name for move in record.moves))
         return OriginalsFacts(None, record, now, placed(look, record.moves, now.alive, Way.BACK))
 

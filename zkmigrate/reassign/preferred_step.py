@@ -12,7 +12,7 @@ Proof: the preferred leader leads, when the partitions are looked at again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Reading, Seen
@@ -21,7 +21,7 @@ from zkmigrate.model.look import Look, PartitionState, TopicPartitions
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign.election import LEADERS, Election, elect
-from zkmigrate.reassign.facts import Cluster, Disks, Move, Originals, cluster, originals
+from zkmigrate.reassign.facts import Cluster, Disks, Move, Originals, cluster, joined, originals
 from zkmigrate.reassign.rules import lost
 
 
@@ -49,6 +49,7 @@ class PreferredStep(Step[PreferredFacts]):
         plan = originals(c)
         if plan is None or c.way is Way.BACK:
             return PreferredFacts(plan, None)
+        plan = replace(plan, moves=plan.whole)
         return PreferredFacts(plan, cluster(look, (move.name for move in plan.moves)))
 
     def check(self, c: Context, f: PreferredFacts) -> Verdict:
@@ -75,7 +76,7 @@ class PreferredStep(Step[PreferredFacts]):
         """With the partitions as the moves will leave them: a leader stays where it stays a replica."""
         if self.foresee is None:
             return None
-        moves = self.foresee(c, look)
+        moves = joined(self.foresee(c, look))
         after = Cluster(Seen({}), Seen(TopicPartitions("", frozenset(), (), _after(moves))))
         targets = (LEADERS,) if elected(moves, after.partitions).todo else ()
         return Forecast(PreferredFacts(Originals(moves), after), targets)

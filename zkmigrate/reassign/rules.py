@@ -13,9 +13,9 @@ from zkmigrate.model.step import Context, Way
 from zkmigrate.placement.cluster import Broker, Name
 from zkmigrate.placement.cluster import Cluster as Placed
 from zkmigrate.placement.log_dirs import nameable
-from zkmigrate.placement.order import in_order
+from zkmigrate.placement.order import after, in_order
 from zkmigrate.placement.plan import Refused
-from zkmigrate.reassign.facts import Cluster, Disks, FirstLook, Move, section, unmade, wanted
+from zkmigrate.reassign.facts import Cluster, Disks, FirstLook, Move, joined, section, unmade, wanted
 from zkmigrate.reassign.section import Pace
 
 AGAIN = "resume"
@@ -102,12 +102,17 @@ def in_room(moves: Sequence[Move], room: Mapping[int, int]) -> tuple[Move, ...] 
     does not tell its room limits nothing."""
     brokers = {broker for move in moves for broker in (*move.before, *move.after)}
     endless = sum(move.bytes for move in moves)
-    cluster = Placed.of((Broker(id, "", room.get(id, endless)) for id in brokers), ())
-    ordered = in_order(cluster, moves)
-    if isinstance(ordered, Refused):
-        return ordered
-    by_name = {move.name: move for move in moves}
-    return tuple(by_name[move.name] for move in ordered)
+    free = {id: room.get(id, endless) for id in brokers}
+    found: list[Move] = []
+    for phase in sorted({move.phase for move in moves}):
+        by_name = {move.name: move for move in moves if move.phase == phase}
+        cluster = Placed.of((Broker(id, "", left) for id, left in free.items()), ())
+        ordered = in_order(cluster, by_name.values())
+        if isinstance(ordered, Refused):
+            return ordered
+        free = after(free, ordered)
+        found += (by_name[move.name] for move in ordered)
+    return tuple(found)
 
 
 def copied(moves: Iterable[Move], way: Way = Way.FORWARD) -> dict[int, tuple[int, int]]:
@@ -156,7 +161,8 @@ def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
     )
     mode, names = wanted(c.inventory).reassign.others, wanted(c.inventory).sets
     flown = f.awaited(mode, names)  # what is in flight now is checked again once it has ended
-    moves = tuple(move for move in unmade(c, f) if move.name not in flown)
+    steps = tuple(move for move in unmade(c, f) if move.name not in flown)
+    moves = joined(steps)
     return (
         same,
         _known(c, f.cluster),
@@ -164,9 +170,9 @@ def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
         _others(f.cluster.flights, mode),
         *in_sync(moves, f.cluster.partitions),
         _stale(c, f.cluster, flown),
-        _room(moves, f.disks.room),
+        _room(steps, f.disks.room),
         *_log_dirs(moves, f.disks),
-        *_remarks(c, f, unmade(c, f)),
+        *_remarks(c, f, joined(unmade(c, f))),
     )
 
 
@@ -271,7 +277,7 @@ def _stale(c: Context, found: Cluster, flown: Collection[Name]) -> Finding:
         for (topic, number), rests in inventory.back.items()
         if (state := found.partitions.get((topic, number))) is not None
         and (topic, number) not in flown
-        and state.replicas not in (rests, inventory.sets.get((topic, number)))
+        and state.replicas not in (rests, *(sets.get((topic, number)) for sets, _ in inventory.phases))
     ]
     told = "the sets are as they were" if inventory.back else "unknown: reassign.back names no file"
     return claim(

@@ -24,6 +24,9 @@ Sets = Mapping[Name, tuple[int, ...]]
 Dirs = Mapping[Name, tuple[str, ...]]
 """Log directories by topic and partition, one for each replica of a set; ``any`` leaves it to Kafka."""
 
+Phases = tuple[tuple[Sets, Dirs], ...]
+"""Maps that are carried out one after the other."""
+
 _SERVER = r"^[A-Za-z0-9.-]+:[0-9]{1,5}$"
 _FILE = "a file name without blanks, quotes or shell characters"
 
@@ -54,11 +57,13 @@ class Reassign(Pace):
     plan: the file of a plan, Kafka's reassignment JSON. back: the file with the sets on which the plan rests;
     ``zkmigrate placement`` writes it beside a plan. others: with reassignments of another hand in flight the
     run is refused, waits for their end, or takes them along: it throttles them and tells their progress.
-    zookeeper: servers of Kafka's ensemble, ``ADDRESS:PORT``, as a second witness of each move.
+    zookeeper: servers of Kafka's ensemble, ``ADDRESS:PORT``, as a second witness of each move. phases: files
+    that lead to the plan's sets, each carried out once the one before is complete.
     """
 
     plan: LocalPath
     back: LocalPath | None = None
+    phases: tuple[LocalPath, ...] = ()
     others: Literal["refuse", "wait", "take"] = "refuse"
     zookeeper: tuple[Annotated[str, StringConstraints(pattern=_SERVER)], ...] = ()
 
@@ -109,6 +114,7 @@ class ReassignInventory(PacedInventory):
     needed: ClassVar[Mapping[str, str]] = {
         "reassign.plan": _FILE,
         "reassign.back": _FILE,
+        "reassign.phases": _FILE,
         "reassign.zookeeper": "ADDRESS:PORT of ZooKeeper servers",
     }
 
@@ -121,6 +127,7 @@ class ReassignInventory(PacedInventory):
     _sets: Sets = PrivateAttr(default_factory=dict)
     _back: Sets = PrivateAttr(default_factory=dict)
     _dirs: Dirs = PrivateAttr(default_factory=dict)
+    _phases: Phases = PrivateAttr(default=())
 
     @property
     def sets(self) -> Sets:
@@ -144,23 +151,29 @@ class ReassignInventory(PacedInventory):
         return self._dirs
 
     @property
+    def phases(self) -> Phases:
+        """The maps to carry out; the plan alone where it has no phases."""
+        return self._phases or ((self._sets, self._dirs),)
+
+    @property
     def broker_ids(self) -> frozenset[int]:
-        return super().broker_ids | {
-            id for sets in (self._sets, self._back) for ids in sets.values() for id in ids
-        }
+        every = (*(sets for sets, _ in self.phases), self._back)
+        return super().broker_ids | {id for sets in every for ids in sets.values() for id in ids}
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def plan_sha256(self) -> str:
         """What the plan's sets and directories come to, whatever the spelling of its file."""
-        return hashlib.sha256(
-            maps.text((name, of, self._dirs.get(name, ())) for name, of in self._sets.items()).encode()
-        ).hexdigest()
+        texts = (
+            maps.text((name, of, dirs.get(name, ())) for name, of in sets.items())
+            for sets, dirs in self.phases
+        )
+        return hashlib.sha256("".join(texts).encode()).hexdigest()
 
-    def with_sets(self, sets: Sets, back: Sets, dirs: Dirs | None = None) -> Self:
+    def with_sets(self, sets: Sets, back: Sets, dirs: Dirs | None = None, phases: Phases = ()) -> Self:
         """The same with these sets."""
         made = self.model_copy()
-        made._sets, made._back, made._dirs = sets, back, dirs or {}
+        made._sets, made._back, made._dirs, made._phases = sets, back, dirs or {}, phases
         return made
 
     def with_files(self, path: Path) -> Self:
@@ -168,7 +181,18 @@ class ReassignInventory(PacedInventory):
         back = {} if wanted.back is None else _read(path, "back", wanted.back)[0]
         super().with_files(path)
         sets, dirs = _read(path, "plan", wanted.plan)
-        return self.with_sets(sets, back, dirs)
+        phases = tuple(_read(path, "phases", name) for name in wanted.phases)
+        if phases and (wrong := _not_leading_to(sets, phases)):
+            raise InventoryError(f"{path}: reassign.phases: {wrong}; needed: the phases of reassign.plan")
+        return self.with_sets(sets, back, dirs, phases)
+
+
+def _not_leading_to(sets: Sets, phases: Phases) -> str:
+    """Why phases do not end at these sets; empty where they do."""
+    ends = {name: of for own, _ in phases for name, of in own.items()}
+    odd = [name for name in {**sets, **ends} if ends.get(name) != sets.get(name)]
+    named = [f"{t}-{n} ends at {ends.get((t, n))}, the plan at {sets.get((t, n))}" for t, n in odd[:3]]
+    return ", ".join(named)
 
 
 def _read(inventory: Path, key: str, name: str) -> tuple[Sets, Dirs]:

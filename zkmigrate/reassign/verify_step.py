@@ -12,6 +12,8 @@ leaders lead.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from zkmigrate.model.finding import claim, few, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Reads, Verdict, Waiting, Way
@@ -29,6 +31,7 @@ class VerifyStep(Reads[PreferredFacts]):
         plan = originals(c)
         if plan is None:
             return PreferredFacts(None, None)
+        plan = replace(plan, moves=plan.whole)
         now = cluster(look, (move.name for move in plan.moves))
         where = placed(look, plan.moves, now.alive, Way.FORWARD)
         done = stands(plan.moves, now, Way.FORWARD, where).at(Stand.DONE) if now.missing is None else ()

@@ -23,7 +23,8 @@ def way_back(records: Records) -> Mapping[str, KeptFile]:
     record = recorded(Originals, body, "")
     later = [move for one in added(record, records) for move in one.moves]
     gone = set(record.gone)
-    moves = [move for move in (*record.moves, *later) if gone.isdisjoint(move.before)]
+    every = (*record.whole, *later)
+    moves = [move for move in every if gone.isdisjoint(move.before)]
     if not moves:
         return {}
     entries = [
@@ -34,7 +35,7 @@ def way_back(records: Records) -> Mapping[str, KeptFile]:
         )
         for move in reversed(moves)
     ]
-    left_out = len(record.moves) + len(later) - len(moves)
+    left_out = len(every) - len(moves)
     words = (
         f"takes {len(moves):,} partitions back without zkmigrate: kafka-reassign-partitions.sh --cancel, "
         "where moves are in flight, then --execute"

@@ -81,6 +81,11 @@ def stoppable(inventory: Inventory) -> tuple[str, ...]:
     return inventory.stoppable if isinstance(inventory, RemovalInventory) else ()
 
 
+def goes_on(inventory: Inventory) -> str:
+    """The key that lets the brokers go on running, once they are empty; else empty."""
+    return "" if removal(inventory).shutdown else "removal.shutdown: false"
+
+
 def removal(inventory: Inventory) -> Removal:
     """What is removed. TypeError where the playbook removes nothing."""
     if not isinstance(inventory, RemovalInventory):

@@ -18,7 +18,7 @@ from dataclasses import replace
 from zkmigrate.hosts.facts.status import unit_status
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Seen
-from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
+from zkmigrate.model.finding import Finding, claim, few, meanings
 from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.step import Context, Done, Hazard, Ready, Verdict, Waiting, Way
 from zkmigrate.moves.facts.outage import broker_service, runs
@@ -40,8 +40,6 @@ class StopStep(SweepStep):
     record = LateStragglers
 
     def observe(self, c: Context, look: Look) -> SweepFacts:
-        if c.way is Way.FORWARD and not removal(c.inventory).shutdown:
-            return SweepFacts(self._moving.observe(c, look))
         f = super().observe(c, look)
         service, kafka = c.inventory.kafka.service, c.inventory.kafka
         services = look.each(
@@ -51,8 +49,6 @@ class StopStep(SweepStep):
         return replace(f, services=services, view=look.kafka(2) if asked else None)
 
     def check(self, c: Context, f: SweepFacts) -> Verdict:
-        if c.way is Way.FORWARD and not removal(c.inventory).shutdown:
-            return Done((_go_on_running(c),))
         limit = c.inventory.policy.step_deadline_s
         if silent := [f"{host}: {told}" for host, told in f.services.items() if runs(told) is None]:
             what = "the hosts to tell whether their brokers run"
@@ -126,16 +122,6 @@ def _leaves(f: SweepFacts, host: str) -> bool:
     return isinstance(told, Seen) and told.value.unit_state == "deactivating"
 
 
-def _go_on_running(c: Context) -> Finding:
-    return claim(
-        "remove.running",
-        "the removed brokers are empty and go on running, as asked",
-        True,
-        seen=f"brokers {few(map(str, removal(c.inventory).brokers))}; how new replicas are kept away stays",
-        severity=Severity.INFO,
-    )
-
-
 def _down(brokers: tuple[int, ...]) -> Finding:
     seen = f"brokers {few(map(str, brokers))}; a reboot starts a unit that is enabled: systemctl disable"
     return claim(
@@ -145,8 +131,6 @@ def _down(brokers: tuple[int, ...]) -> Finding:
 
 MEANINGS = meanings(
     """
-    remove.running: The removed brokers go on running. Cause: removal.shutdown is false. To do: Nothing.
-
     remove.stopped: A removed broker runs, or a partition names it. Cause: The step is under way. To do:
     Wait, or resume.
     """

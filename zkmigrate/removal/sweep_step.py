@@ -165,7 +165,13 @@ class SweepStep(Step[SweepFacts]):
     def _empty(self, c: Context, f: SweepFacts) -> Verdict:
         """What follows once the brokers are empty."""
         assert f.every is not None
-        return Done((empty(removal(c.inventory).brokers, f.every, f.own),), self._record(c, f).encode())
+        wanted = removal(c.inventory)
+        told = empty(wanted.brokers, f.every, f.own)
+        if not wanted.shutdown:
+            told = replace(
+                told, seen=f"{told.seen}; they go on running, and what keeps new replicas away stays"
+            )
+        return Done((told,), self._record(c, f).encode())
 
     def _go_on(self, c: Context, f: SweepFacts, verdict: Verdict) -> Verdict:
         """What the moves ask for. Forward the throttle names their topics first, back it lets go of them

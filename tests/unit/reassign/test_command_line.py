@@ -93,6 +93,20 @@ def test_log_directories_that_are_none_are_refused_by_name(tmp_path: Path, dirs:
     assert f"plan.json: partitions[0] (topic t0, partition 0).log_dirs: {told}" in str(caught.value)
 
 
+def test_phases_are_read_in_their_order_and_must_end_at_the_plan(tmp_path: Path) -> None:
+    file = FILE + "  phases: [phase0.json, phase1.json]\n"
+    (tmp_path / "phase0.json").write_text(PLAN.replace("[4,2]", "[1,4,2]"))
+    (tmp_path / "phase1.json").write_text(PLAN)
+    made = loaded(tmp_path, file)
+    assert [sets for sets, _ in made.phases] == [{("t0", 0): (1, 4, 2)}, {("t0", 0): (4, 2)}]
+    assert digest(made) != digest(loaded(tmp_path))
+    told = (
+        r"reassign\.phases: t0-0 ends at \(4, 2\), the plan at \(4, 3\); needed: the phases of reassign\.plan"
+    )
+    with pytest.raises(InventoryError, match=told):
+        loaded(tmp_path, file, PLAN.replace("[4,2]", "[4,3]"))
+
+
 def test_zookeeper_servers_of_the_section_can_be_asked(tmp_path: Path) -> None:
     made = loaded(tmp_path, FILE + "  zookeeper: ['10.0.0.9:2181']\n")
     assert made.doors == {"10.0.0.9:2181": Door("10.0.0.9", 2181)}
@@ -302,6 +316,24 @@ def test_the_command_that_releases_a_run_is_told_whole(asked: Callable[..., Resu
     told = asked("hold").output.splitlines()[-1]
     assert told.startswith("  continue: zkmigrate release -i ")
     assert told.endswith("moves.yml --playbook kafka_reassign --run-id moves-1")
+
+
+def test_the_phases_of_a_plan_from_plan_to_rollback(
+    asked: Callable[..., Result], cluster: ReassignWorld, tmp_path: Path
+) -> None:
+    first = cluster.copy()
+    (tmp_path / "phase0.json").write_text(PLAN.replace("[4,2]", "[1,4,2]"))
+    loaded(tmp_path, FILE + "  phases: [phase0.json, plan.json]\n")
+    planned = asked("plan")
+    assert planned.exit_code == 0, planned.output
+    assert "reassign t0-0 to brokers 1,4,2 (before: 1,2)" in planned.output
+    assert "reassign t0-0 to brokers 4,2 (before: 1,4,2)" in planned.output
+    assert "  1 partitions, 0 s or more at 1,000,000 bytes/s" in planned.output
+    done = asked("run", "--yes")
+    assert done.exit_code == 0, done.output
+    assert cluster.held["t0", 0].replicas == (4, 2)
+    assert asked("rollback", "--yes").exit_code == 0
+    assert cluster.state == first.state
 
 
 def test_an_operator_sets_rates_of_its_runs(asked: Callable[..., Result], cluster: ReassignWorld) -> None:

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from kafka import TopicPartition, TopicPartitionReplica
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import (
+    BrokerIdNotRegisteredError,
     ElectionNotNeededError,
     IncompatibleBrokerVersion,
     KafkaError,
@@ -29,11 +30,13 @@ from kafka.errors import (
     for_code,
 )
 from kafka.protocol.admin.topics import ElectionType
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.broker_version_data import infer_broker_version_from_api_versions
 from kafka.protocol.metadata import MetadataRequest
 
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.clients import schemas
 from zkmigrate.kafka.clients.canary import BrokerCanary
 from zkmigrate.model.change import (
     AlterBrokerConfig,
@@ -44,6 +47,7 @@ from zkmigrate.model.change import (
     ElectPreferred,
     PlaceReplica,
     ReassignPartition,
+    UnregisterBroker,
 )
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, Look, PartitionState
@@ -399,6 +403,27 @@ def _elect_some(admin: Any, change: ElectPreferred) -> str:
     return ", ".join(left[:5])
 
 
+class UnregisterBrokerRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
+    """UnregisterBroker (KIP-631, Kafka 2.8), which only brokers without ZooKeeper take."""
+
+
+class UnregisterBrokerResponse(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
+    """Its answer."""
+
+
+async def _forget(admin: Any, broker: int) -> dict[str, Any]:
+    answer: dict[str, Any] = (await admin._manager.send(UnregisterBrokerRequest(broker_id=broker))).to_dict()
+    return answer
+
+
+def _unregister(admin: Any, change: UnregisterBroker) -> str:
+    answer = admin._manager.run(_forget, admin, change.broker)
+    error = for_code(answer["error_code"])
+    if error in (NoError, BrokerIdNotRegisteredError):  # done before
+        return ""
+    return f"broker {change.broker}: {error.__name__}: {answer['error_message'] or ''}"
+
+
 _SENDERS: Mapping[type[ClusterChange], Callable[[Any, Any], str]] = {
     AlterTopicConfig: _alter_config,
     AlterBrokerConfig: _alter_config,
@@ -406,6 +431,7 @@ _SENDERS: Mapping[type[ClusterChange], Callable[[Any, Any], str]] = {
     CancelReassignment: _reassign,
     PlaceReplica: _place,
     ElectPreferred: _elect_some,
+    UnregisterBroker: _unregister,
 }
 """Sends one change of each kind over a client; returns why Kafka refused, empty where it did not."""
 

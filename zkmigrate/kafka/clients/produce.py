@@ -157,15 +157,16 @@ class ProduceCanary:
             return acks, list(self._late.values())
 
     def pulses(self) -> dict[str, tuple[Pulse, ...]]:
-        """Each broker's acknowledgements since the last call, at most its newest thousand, and a pulse with
-        a reason for a record that it has not acknowledged in time."""
+        """Each broker's acknowledgements since the last call, at most its newest thousand, and how long a
+        late record has waited so far."""
+        now = time.monotonic()
         with self._lock:
             told = {name: list(own) for name, own in self._pulses.items()}
             for own in self._pulses.values():
                 own.clear()
             for late in self._late.values():
                 if late.partition is not None:
-                    told[late.home].append(Pulse(None, late.why))
+                    told[late.home].append(Pulse(None, took_s=now - late.since))
         return {name: tuple(own) for name, own in told.items() if own}
 
     def sampled(self, now: float) -> Body | None:

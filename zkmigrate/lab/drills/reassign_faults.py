@@ -100,6 +100,7 @@ class Faults:
     found: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     times_brought: int = 0
     book: tuple[str, str] = ("--playbook", "kafka_reassign")
+    points: tuple[Point, ...] = POINTS
 
     def begin(self) -> None:
         """Start the load and wait until there is something to move."""
@@ -310,10 +311,10 @@ class Faults:
             f"leader's rate of broker 1: {once:,}, at the doubled load {doubled:,}, then {halved:,} bytes/s"
         )
 
-    def cases(self) -> Iterator[Played]:
+    def cases(self) -> Iterable[Played]:
         """All of them."""
         done = "resume ends with 0, all as planned"
-        for point in POINTS:
+        for point in self.points:
             kind, part, others = point.kill
             what = f"kill -9 before {kind} of {part}, {others} others confirmed"
             yield f"kill-{point.name}", what, done, partial(self.killed_before, point), False

@@ -18,7 +18,7 @@ from kafka.errors import (
     ReplicaNotAvailableError,
     RequestTimedOutError,
 )
-from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse, ElectLeadersResponse
+from kafka.protocol.admin import DescribeConfigsResponse, ElectLeadersResponse
 from kafka.protocol.admin.topics import ElectionType
 
 from tests.unit.sshd import free_port
@@ -32,6 +32,7 @@ from zkmigrate.model.change import (
     ElectPreferred,
     PlaceReplica,
     ReassignPartition,
+    UnregisterBroker,
 )
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import InFlight, Look, TopicSetting, cost
@@ -87,6 +88,8 @@ class Cluster:
         self.election: dict[str, int] = {}
         self.altered: list[tuple[object, str, object]] = []
         self.alteration = "OK"
+        self.forgotten: list[bytes] = []
+        self.forgot = 0
         self.put: list[dict[TopicPartitionReplica, str]] = []
         self.put_said: type[Exception] = NoError
 
@@ -103,7 +106,12 @@ class Cluster:
             coroutine.send(None)
         return ended.value.value
 
-    async def send(self, request: DescribeConfigsRequest, node_id: int) -> DescribeConfigsResponse:
+    async def send(self, request: Any, node_id: int | None = None) -> Any:
+        if isinstance(request, kafka.UnregisterBrokerRequest):
+            self.forgotten.append(bytes(request.encode(version=0)))
+            code = self.forgot
+            return kafka.UnregisterBrokerResponse(throttle_time_ms=0, error_code=code, error_message="why")
+        assert node_id is not None
         assert request.resources == [(ConfigResourceType.BROKER, str(node_id), [RATE])]
         result = self.results[node_id]
         if isinstance(result, Exception):
@@ -301,6 +309,22 @@ def test_a_broker_without_the_replica_remembers_its_directory(
     assert cluster.put == [{TopicPartitionReplica("a", 3, 2): "/d2"}]
     cluster.put_said = KafkaStorageError
     assert kafka.Alter(BROKERS)(change) == (1, "a-3 on broker 2: KafkaStorageError")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (0, (0, "let Kafka forget broker 5")),
+        (102, (0, "let Kafka forget broker 5")),
+        (31, (1, "broker 5: ClusterAuthorizationFailedError: why")),
+    ],
+)
+def test_a_broker_is_forgotten_once_and_a_refusal_is_told(
+    cluster: Cluster, code: int, said: tuple[int, str]
+) -> None:
+    cluster.forgot = code
+    assert kafka.Alter(BROKERS)(UnregisterBroker(KAFKA, 5)) == said
+    assert cluster.forgotten == [b"\0\0\0\5\0"], "the id, and no tagged field"
 
 
 def test_no_broker_at_all_is_a_timeout() -> None:

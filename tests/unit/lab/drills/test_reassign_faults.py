@@ -15,6 +15,7 @@ from zkmigrate.lab.drills.reassign_faults import (
     Faults,
     followed,
 )
+from zkmigrate.lab.drills.remove_faults import RemovalFaults
 
 
 def sample(second: int, rate: int | None, broker: int = 1) -> Event:
@@ -45,3 +46,12 @@ def test_each_move_copies_to_the_target_and_changes_the_preferred_leader() -> No
         assert TARGET in AWAY[name]
         assert TARGET not in ids
         assert AWAY[name][0] != ids[0]
+
+
+def test_the_removal_has_the_same_kills_and_each_needs_a_broker_that_holds_something() -> None:
+    played = RemovalFaults(cast(ClusterSite, None)).cases()
+    names = {name for name, *_ in played}
+    points = ("first-rate", "first-list", "first-move", "election", "in-flight", "back")
+    assert {name for name in names if name.startswith("kill-")} == {f"kill-{point}" for point in points}
+    assert {"controller", "half-way-back"} <= names
+    assert all(ready for *_, ready in played)

@@ -1,0 +1,119 @@
+"""A plan in phases: each is complete before the next begins, forward and back, killed anywhere."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.unit.engine_world import Killed, Points, back, forward, resume
+from tests.unit.reassign_world import Desk, ReassignWorld, inventory, plan, world
+from tests.world.test_reassign import way_back
+from zkmigrate.engine import events, journal
+from zkmigrate.engine.events import RunEnded
+from zkmigrate.model.change import CancelReassignment, Change, ReassignPartition
+from zkmigrate.model.step import Way
+from zkmigrate.placement.leaders import led_by
+from zkmigrate.reassign.section import Sets
+
+
+def halves(cluster: ReassignWorld, sets: Sets) -> tuple[Sets, Sets]:
+    """As ``placement --phased-reassignment`` writes them: first with the old leader, then without it."""
+    first = {name: led_by(cluster.held[name].replicas[0], after) for name, after in sets.items()}
+    return first, {name: after for name, after in sets.items() if first[name] != after}
+
+
+def desk(tmp_path: Path, partitions: int = 8) -> Desk:
+    cluster = world(partitions)
+    sets = plan(cluster)
+    first, second = halves(cluster, sets)
+    made = Desk(tmp_path / "r", cluster, inventory(sets, {}, None, ((first, {}), (second, {}))))
+    made.before_change = lambda change: in_turn(made, change)
+    return made
+
+
+def in_turn(made: Desk, change: Change) -> None:
+    """No move of a phase begins before those of the other are over."""
+    if not isinstance(change, ReassignPartition) or made.history.way is Way.BACK:
+        return
+    (first, _), (second, _) = made.inventory.phases
+    name = change.topic, change.partition
+    if second.get(name) == change.replicas:
+        early = [
+            name for name in first if made.cluster.held[name].replicas not in (first[name], second.get(name))
+        ]
+        flying = [one for one, flight in made.cluster.flights.items() if flight.target == first.get(one)]
+        assert (early, flying) == ([], []), "the first phase is complete"
+
+
+def test_b12_each_phase_is_complete_before_the_next_begins(tmp_path: Path) -> None:
+    """P7: the old leader stays preferred in the first phase."""
+    made = desk(tmp_path, 16)
+    assert made.process(forward) == RunEnded(0, "kafka_reassign is complete")
+    assert made.there
+    assert made.cluster.unthrottled == 0
+    waits = [e.progress for e in made.seen if isinstance(e, events.Waits)]
+    assert "phase 0 is complete" in waits
+    assert any(told.startswith("phase 1 of 0 to 1: ") for told in waits)
+    assert way_back(made) == {
+        name: held.replicas
+        for name, held in made.first.held.items()
+        if held.replicas != made.inventory.sets[name]
+    }
+    assert made.process(back).code == 0
+    assert made.home
+    assert made.cluster.replaced == []
+
+
+@pytest.mark.parametrize("way", list(Way))
+def test_b12_killed_at_each_change_it_goes_on_or_back(tmp_path: Path, way: Way) -> None:
+    number = 0
+    while True:
+        number += 2
+        made = desk(tmp_path / str(number))
+        if way is Way.BACK:
+            assert made.process(forward).code == 0
+        try:
+            made.process(forward if way is Way.FORWARD else back, Points(number, kinds=("apply", "applied")))
+        except Killed:
+            shutil.copytree(made.run_dir, copied := made.run_dir.with_name("copy"))
+            other = replace(made, run_dir=copied, cluster=made.cluster.copy())
+            other.first, other.before_change = made.first, lambda _change: None
+            turned = journal.read(made.run_dir).way is Way.BACK
+            assert made.process(resume).code == 0, number
+            assert made.home if turned else made.there, number
+            assert other.process(resume if turned else back).code == 0, number
+            assert other.home, number
+            for one in (made, other):
+                assert (one.cluster.unthrottled, one.cluster.replaced) == (0, []), number
+        else:
+            break
+    assert number > 60
+
+
+def test_a_partition_in_the_middle_goes_on_from_there(tmp_path: Path) -> None:
+    """Another run did the first phase; what the plan rests on was before that."""
+    made = desk(tmp_path)
+    (first, _), _ = made.inventory.phases
+    back_sets = {name: held.replicas for name, held in made.cluster.held.items()}
+    made.inventory = made.inventory.with_sets(made.inventory.sets, back_sets, {}, made.inventory.phases)
+    for name, held in made.cluster.held.items():
+        held.replicas = held.isr = first[name]
+        held.leader = first[name][0]
+    made.first = made.cluster.copy()
+    assert made.process(forward).code == 0
+    assert made.there
+    sent = [change.replicas for change in made.cluster.made if isinstance(change, ReassignPartition)]
+    assert sorted(sent) == sorted(made.inventory.phases[1][0].values())
+
+
+def test_a_move_in_flight_is_cancelled_in_its_own_phase(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    made.cluster.hung = {5}
+    assert made.process(forward).code == 6
+    made.cluster.hung.clear()
+    assert made.process(back).code == 0
+    assert made.home
+    assert any(isinstance(change, CancelReassignment) for change in made.cluster.made)
