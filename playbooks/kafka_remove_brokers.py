@@ -59,7 +59,15 @@ PLAYBOOK = Playbook(
             locked=False,
             noticed=True,
         ),
-        Stage("clean", "Clean up", (PreferredStep(), UnthrottleStep(), CleanStep())),
+        Stage(
+            "clean",
+            "Clean up",
+            (
+                PreferredStep(foresee=planned_moves),
+                UnthrottleStep(every_broker=True, foresee=planned_moves),
+                CleanStep(),
+            ),
+        ),
     ),
     counted=(Counted("moving.replicas", "partitions", to_move, paced=True, told=True),),
     inventory=RemovalInventory,

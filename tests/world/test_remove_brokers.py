@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -17,11 +18,14 @@ from tests.world.test_reassign import at, found, submitted
 from zkmigrate.engine import events, journal
 from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.run import Walk
-from zkmigrate.model.change import AlterBrokerConfig, ElectPreferred, ReassignPartition
+from zkmigrate.model.change import KAFKA, AlterBrokerConfig, ElectPreferred, ReassignPartition
+from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Held
+from zkmigrate.model.look import TopicSetting
 from zkmigrate.model.step import Context, Way
 from zkmigrate.reassign.throttle import FOLLOWER_RATE, LEADER_RATE
-from zkmigrate.removal.rules import CORDONED
+from zkmigrate.removal.exclude_step import ExcludeFacts, ExcludeStep
+from zkmigrate.removal.rules import CORDON_ALL, CORDONED
 from zkmigrate.removal.validate_step import foreseen
 
 
@@ -548,3 +552,11 @@ def test_x15_the_plan_tells_bytes_time_exclusion_and_how_it_ends(tmp_path: Path)
     assert forecast is not None
     assert sorted(forecast.targets or ()) == sorted(f"{t}-{n}" for t, n in on(made.cluster, GONE))
     assert made.cluster.made == []
+
+
+def test_the_page_for_hands_takes_a_cordon_off_again() -> None:
+    """Before the run nothing is recorded: what is there now comes back."""
+    step, c = ExcludeStep(), cast(Context, None)
+    facts = ExcludeFacts(None, {4: Seen(TopicSetting(None))}, None)
+    assert step.plan(c, facts, "broker-4") == (AlterBrokerConfig(KAFKA, 4, CORDONED, CORDON_ALL, None),)
+    assert step.undo(c, facts, "broker-4", ()) == (AlterBrokerConfig(KAFKA, 4, CORDONED, None, CORDON_ALL),)
