@@ -50,15 +50,14 @@ class Figures:
 
 @dataclass(frozen=True)
 class Control:
-    """What a tick leaves for the next looks. at: of its reading, on the operator's clock. looked: of this
-    look. state: with the rates that are in force or about to be. computed: by the last tick for each
-    broker, also for one that copies nothing. decision: None
-    where only figures were taken. ticks, pauses: how many decisions this process made, and how many of them
-    paused. endless: rates that could never finish, in words, as told before they were set."""
+    """What a tick leaves for the next looks. at: of its reading, on the operator's clock. state: with the
+    rates that are in force or about to be. computed: by the last tick for each broker, also for one that
+    copies nothing. decision: None where only figures were taken. ticks, pauses: how many decisions this
+    process made, and how many of them paused. endless: rates that could never finish, in words, as told
+    before they were set."""
 
     settings: Settings
     at: float
-    looked: float
     state: State
     computed: Mapping[int, Rate]
     figures: Figures
@@ -67,10 +66,10 @@ class Control:
     pauses: int = 0
     endless: tuple[str, ...] = ()
 
-    def between(self, now: float, active: Collection[tuple[int, Role]]) -> Control:
+    def between(self, active: Collection[tuple[int, Role]]) -> Control:
         """The same at a look between two ticks. active: the roles in which brokers copy or are about to."""
         state = _taking(self.state, self.computed, active, min)
-        return replace(self, looked=now, state=state)
+        return replace(self, state=state)
 
     def rate(self, id: int, overrides: Overrides) -> Rate | None:
         """The rate of a broker between two ticks. An operator's holds at once, within floor and ceiling."""
@@ -141,7 +140,7 @@ def listen(
     past = before.figures if before is not None else Figures()
     moving = _moving(c, moves, past)
     if before is not None and now - before.at < adapt.tick_s:
-        return replace(before, settings=settings).between(now, _roles(moving))
+        return replace(before, settings=settings).between(_roles(moving))
     state = State(shown) if before is None else before.state
     stale = before is None or now - before.at > STALE_TICKS * adapt.tick_s
     ended = () if stale else _ended(c, moves, past)
@@ -150,7 +149,7 @@ def listen(
     pulses = look.produced() if settings.latency_limit_ms is not None else {}
     if before is None or stale:
         told = (0, 0, ()) if before is None else (before.ticks, before.pauses, before.endless)
-        return Control(settings, now, now, state, state.rates, figures, None, *told)
+        return Control(settings, now, state, state.rates, figures, None, *told)
     seen = copied((*moving, *ended), past.dirs, figures.dirs, now - before.at)
     samples, missing = _samples(c, past, figures, seen, pulses)
     told_moving = seen.moving[: len(moving)]
@@ -165,7 +164,7 @@ def listen(
     endless = tuple(dict.fromkeys((*before.endless, *words)))[-10:]
     pauses = before.pauses + decision.pause
     return Control(
-        settings, now, now, decision.state, computed, figures, decision, before.ticks + 1, pauses, endless
+        settings, now, decision.state, computed, figures, decision, before.ticks + 1, pauses, endless
     )
 
 
