@@ -59,7 +59,7 @@ ADAPT, SAME, BEST, FREE = (
     "kafka-reassign-partitions, no throttle",
 )
 _CHUNK = 100_000
-_QUIET_S, _FLOW_S, _HOURS_S = 20.0, 60.0, 4 * 3600.0
+_QUIET_S, _FLOW_S, _HOURS_S = 15.0, 60.0, 4 * 3600.0
 
 Sets = Mapping[int, tuple[int, ...]]
 

@@ -20,7 +20,7 @@ import click
 
 from bench.spread import out_option, save, shown, spread
 from tests.unit.engine_world import back, forward
-from tests.unit.reassign_world import ID, Desk, Held, ReassignWorld
+from tests.unit.reassign_world import ID, Desk, Held, Machine, ReassignWorld
 from zkmigrate.engine import journal
 from zkmigrate.engine.history import Next
 from zkmigrate.engine.journal import NAME
@@ -103,7 +103,7 @@ class Looks:
         return watched
 
 
-def fleet(partitions: int) -> tuple[TimedWorld, ReassignInventory]:
+def fleet(partitions: int, in_flight: int) -> tuple[TimedWorld, ReassignInventory]:
     """The cluster, and a plan that gives the last replica of each partition to another broker."""
     held: dict[Name, Held] = {}
     sets: dict[Name, tuple[int, ...]] = {}
@@ -124,16 +124,17 @@ def fleet(partitions: int) -> tuple[TimedWorld, ReassignInventory]:
         name="fleet",
         kafka=Kafka(cluster_id=ID, brokers=known),
         reassign=Reassign(
-            plan="plan.json", throttle_bytes_s=RATE, in_flight=IN_FLIGHT, per_broker=PER_BROKER
+            plan="plan.json", throttle_bytes_s=RATE, in_flight=in_flight, per_broker=PER_BROKER
         ),
     )
-    return TimedWorld(ID, topics, held=held, brokers=brokers), made.with_sets(sets, {})
+    machines = {id: Machine() for id in brokers}
+    return TimedWorld(ID, topics, held=held, brokers=brokers, hosts=machines), made.with_sets(sets, {})
 
 
-def measured(partitions: int) -> dict[str, Any]:
+def measured(partitions: int, in_flight: int) -> dict[str, Any]:
     """Bytes of the journal after the way forward and after the way back, by kind of its lines, and the
     looks."""
-    world, inventory = fleet(partitions)
+    world, inventory = fleet(partitions, in_flight)
     looks = Looks(world)
     with tempfile.TemporaryDirectory() as folder:
         made = Desk(Path(folder) / "r", world, inventory)
@@ -162,11 +163,12 @@ def measured(partitions: int) -> dict[str, Any]:
 
 @click.command(help=__doc__)
 @click.option("--moves", type=click.IntRange(1), multiple=True, default=SIZES, show_default=True)
+@click.option("--in-flight", type=click.IntRange(1, 1000), default=IN_FLIGHT, show_default=True)
 @out_option
-def main(moves: tuple[int, ...], out: Path | None) -> None:
+def main(moves: tuple[int, ...], in_flight: int, out: Path | None) -> None:
     figures: dict[str, Any] = {}
     for many in moves:
-        found = measured(many)
+        found = measured(many, in_flight)
         told = ", ".join(f"{name} {size / 1e6:.2f}" for name, size in found["bytes"].items())
         click.echo(f"{many} moves: MB of journal: {told}")
         for way, took in found["look_ms"].items():

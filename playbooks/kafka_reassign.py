@@ -38,7 +38,7 @@ PLAYBOOK = Playbook(
         ),
         Stage("verify", "Verify", (VerifyStep(),), locked=False),
     ),
-    counted=(Counted("move.replicas", "partitions", to_move, paced=True),),
+    counted=(Counted("move.replicas", "partitions", to_move, paced=True, told=True),),
     inventory=ReassignInventory,
     sections=("kafka", "reassign"),
     alters_clusters=True,

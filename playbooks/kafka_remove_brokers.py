@@ -45,7 +45,7 @@ PLAYBOOK = Playbook(
         Stage(
             "moving",
             "Move the partitions",
-            (ThrottleStep(every_broker=True), MovesStep(planned, planned_moves)),
+            (ThrottleStep(every_broker=True, foresee=planned_moves), MovesStep(planned, planned_moves)),
             consent="Move these partitions now?",
             noticed=True,
         ),
@@ -59,9 +59,17 @@ PLAYBOOK = Playbook(
             locked=False,
             noticed=True,
         ),
-        Stage("clean", "Clean up", (PreferredStep(), UnthrottleStep(), CleanStep())),
+        Stage(
+            "clean",
+            "Clean up",
+            (
+                PreferredStep(foresee=planned_moves),
+                UnthrottleStep(every_broker=True, foresee=planned_moves),
+                CleanStep(),
+            ),
+        ),
     ),
-    counted=(Counted("moving.replicas", "partitions", to_move, paced=True),),
+    counted=(Counted("moving.replicas", "partitions", to_move, paced=True, told=True),),
     inventory=RemovalInventory,
     sections=("kafka", "removal"),
     roles=(Role("brokers", "brokers"), Role("removed", "brokers to be removed", changed=True)),

@@ -40,6 +40,8 @@ from zkmigrate.reassign.facts import Move, Stand, stands
 from zkmigrate.reassign.throttle import FOLLOWER_LIST, LEADER_LIST, LEADER_RATE, LISTS, RATES
 from zkmigrate.throttle.kafka_settings import with_entries
 
+LATE_S = 300.0
+"""Seconds. A command takes minutes on a machine with ten times as much to do."""
 QUICK, CRAWL = 50_000_000, 1000
 """Bytes per second. At the lower rate one fetch passes in 11 s, so four megabytes take minutes: a move that
 is over together with a free one was not throttled."""
@@ -135,9 +137,7 @@ class Cluster:
         finally:
             process.send_signal(signal.SIGCONT)
             everybody = Seen(len(IDS))
-            wait_until(
-                "every broker", lambda: None if answering(self.made.at) == everybody else "no", START_SECONDS
-            )
+            wait_until("every broker", lambda: None if answering(self.made.at) == everybody else "no", LATE_S)
 
     # --- looks ---------------------------------------------------------------------------------------------
 
@@ -159,14 +159,14 @@ class Cluster:
             flying = [name for name in self.flights() if name[0] == topic]
             return None if there == wanted and not flying else f"{there}, in flight {flying}"
 
-        wait_until(f"{topic} as {sets}", odd, START_SECONDS)
+        wait_until(f"{topic} as {sets}", odd, LATE_S)
 
     def until_flying(self, topic: str, running: subprocess.Popen[str] | None = None) -> None:
         def not_flying() -> str | None:
             assert running is None or running.poll() is None, ended(running)
             return None if (topic, 0) in self.flights() else "it is not"
 
-        wait_until(f"{topic}-0 in flight", not_flying, START_SECONDS)
+        wait_until(f"{topic}-0 in flight", not_flying, LATE_S)
 
     def flights(self) -> Mapping[tuple[str, int], InFlight]:
         told = reassignments.in_flight(self.addresses)
@@ -361,7 +361,7 @@ def test_t3_t11_throttles_of_others_are_as_they_were(cluster: Cluster) -> None:
             default = (None, "40000000")
             return None if rates == [("30000000", "30000000"), default, default] else str(rates)
 
-        wait_until("the rate of the cluster", odd, START_SECONDS)
+        wait_until("the rate of the cluster", odd, LATE_S)
         first = throttles()
         code, output = cluster.tool(cluster.inventory("merged", {0: (3, 2)}), "run")
         assert code == 0, output
@@ -392,7 +392,7 @@ def test_a_reassignment_by_znode_is_listed_and_named(cluster: Cluster) -> None:
         def left() -> str | None:
             return None if zookeeper.exists(admin.REASSIGNMENTS) is None else "it is there"
 
-        wait_until("Kafka removes the znode", left, START_SECONDS)
+        wait_until("Kafka removes the znode", left, LATE_S)
     zookeeper.stop()
     zookeeper.close()
 
@@ -420,7 +420,7 @@ def test_t5_a_candidate_is_made_submitted_and_verified_by_partition(cluster: Clu
             now = verified()
             return None if now == [Stand.MOVING, Stand.DONE, Stand.TO_SUBMIT] else str(now)
 
-        wait_until("one in flight, one done and one not begun", odd, START_SECONDS)
+        wait_until("one in flight, one done and one not begun", odd, LATE_S)
         if cluster.made.release == "2.8.2":
             said = cluster.kafkas_own("verified", after)
             assert "Reassignment of partition verified-0 is still in progress." in said
@@ -469,7 +469,7 @@ def test_p8_p9_a_follower_that_hangs_holds_the_mark_until_it_leaves_the_isr(clus
             return int(producer.send("marks", b"x", partition=0).get(START_SECONDS).offset) + 1
 
         assert sent() == 1
-        wait_until("a first record for consumers", lambda: None if mark() == 1 else "none", START_SECONDS)
+        wait_until("a first record for consumers", lambda: None if mark() == 1 else "none", LATE_S)
         with cluster.stopped(3):
             assert [sent(), sent(), sent()] == [2, 3, 4]
             assert (mark(), set(cluster.partitions("marks")[0].isr)) == (1, {2, 3})
@@ -483,13 +483,13 @@ def test_p8_p9_a_follower_that_hangs_holds_the_mark_until_it_leaves_the_isr(clus
             assert isinstance(limits, Seen)
             told = {id: one.value.value for id, one in limits.value.items() if isinstance(one, Seen)}
             assert told == {id: str(LAG_MS[id]) for id in (1, 2)}
-            wait_until("3 leaves the ISR of its partition on 1", lagging, START_SECONDS)
+            wait_until("3 leaves the ISR of its partition on 1", lagging, LATE_S)
             assert set(cluster.partitions("marks")[0].isr) == {2, 3}, "broker 2 waits longer"
             why = cluster.refused(ElectPreferred(KAFKA, (("lags", 0),)))
             assert why == "lags-0: PreferredLeaderNotAvailableError"
             code, output = cluster.tool(cluster.inventory("lags", {0: (3, 2)}), "run")
             assert (code, "under-replicated: lags-0 on 3" in output) == (3, True), output
-        wait_until("all records for consumers", lambda: None if mark() == 4 else str(mark()), START_SECONDS)
+        wait_until("all records for consumers", lambda: None if mark() == 4 else str(mark()), LATE_S)
         cluster.until_in_sync("lags", {0: (3, 1)})
     cluster.done(ElectPreferred(KAFKA, (("lags", 0),)))
     assert cluster.partitions("lags")[0].leader == 3

@@ -68,7 +68,7 @@ class LeftoversWorld:
     another one each time. unnamed: topics that the list of all topics lacks, as by a broker that has just
     started. lost: so many changes of znodes are made without an answer. before_delete: called
     before a znode goes. mounts: mount points of every host.
-    refuses_moves: of directories. made: the changes that were made."""
+    refuses_moves: of directories. ids: in configs that were changed. made: the changes that were made."""
 
     kafka: ReassignWorld
     now: Callable[[], float]
@@ -82,6 +82,7 @@ class LeftoversWorld:
     unnamed: set[str] = field(default_factory=set)
     mounts: tuple[str, ...] = ("/", "/var/lib")
     refuses_moves: bool = False
+    ids: dict[str, str] = field(default_factory=dict)
     zxid: int = 100
     made: list[Change] = field(default_factory=list)
 
@@ -203,7 +204,10 @@ class LeftoversLook(ReassignLook):
             return Seen(zkm_host.program()) if host in self.all.installed else Absent(path)
         if path == "/proc/mounts":
             return Seen("".join(f"/dev/vda {at} ext4 rw 0 0\n" for at in self.all.mounts).encode())
-        return Seen(f"broker.id=1\nlog.dirs={DISK}\n".encode())
+        id = host.removeprefix("broker")
+        if path.endswith("meta.properties"):
+            return Seen(f"broker.id={id}\ncluster.id={ID}\n".encode())
+        return Seen(f"broker.id={self.all.ids.get(host, id)}\nlog.dirs={DISK}\n".encode())
 
     def log_dirs(
         self, _cluster: str, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None = None

@@ -171,6 +171,20 @@ def test_a_directory_made_anew_meanwhile_is_not_replaced(tmp_path: Path) -> None
     assert told(made, "leftovers.back")[-1].seen == f"broker1:{DISK}/gone-0: a directory is in its place"
 
 
+def test_p12_a_broker_that_could_not_start_again_is_not_to_be_stopped(tmp_path: Path) -> None:
+    made = desk(tmp_path / "1", "broker1:*", stopped=("broker1",))
+    made.world.ids = {"broker1": "7"}
+    assert made.process(forward).code == 3
+    found = told(made, "leftovers.identity")[0]
+    assert (found.target, found.blocks) == ("broker1", True)
+    assert found.seen == f"{DISK}/meta.properties: broker.id=1, /etc/kafka/server.properties: 7"
+    assert len(found.moves) == 2
+    assert made.world.state == made.first
+    other = desk(tmp_path / "2", "broker1:*", stopped=("broker1",))
+    other.world.ids = {"broker2": "7"}
+    assert other.process(forward).code == 0, "a broker that is not touched warns"
+
+
 def test_the_last_copy_of_a_partition_is_not_moved(tmp_path: Path) -> None:
     made = desk(tmp_path, "broker2:*", stopped=("broker2",))
     made.world.disks["broker2"] = {"live3-0": (7, 0.0)}

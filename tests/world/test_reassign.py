@@ -37,6 +37,7 @@ from zkmigrate.placement import maps
 from zkmigrate.reassign.hours import Hours, closed
 from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, LEADER_LIST, LEADER_RATE
 from zkmigrate.throttle.values import Overrides
+from zkmigrate.ui.recent_events import RecentEvents
 
 
 def desk(tmp_path: Path, partitions: int = 8, **section: int) -> Desk:
@@ -372,10 +373,10 @@ def test_progress_counts_partitions_and_no_brokers(tmp_path: Path) -> None:
     operator(made, {2: Overrides(every=3 * M)})
     made.holds = HoldFile(made.run_dir)
     assert made.process(lambda walk: walk.forward(pause_after=6)).code == 0
-    waves = [e for e in made.seen if isinstance(e, events.WaveBegun) and e.step == "replicas" and e.of]
-    assert waves[-1].done + len(waves[-1].targets) == 14
+    told = [e for e in made.seen if isinstance(e, events.Progressed)]
+    assert (told[-1].done, told[-1].of) == (14, 14)
     [held, _] = [e.body for e in journal.kept_lines(made.run_dir) if e.kind == "hold"]
-    assert held["progress"].startswith("6 of 14 partitions done (t0-0, ")
+    assert held["progress"].startswith("6 of 14 partitions begun (t0-0, ")
 
 
 def test_a_rate_of_another_hand_stays_whatever_the_operator_sets(tmp_path: Path) -> None:
@@ -810,8 +811,10 @@ def test_between_waves_a_run_holds_and_tells_how_far_it_is(tmp_path: Path) -> No
     made = desk(tmp_path, 16)
     assert made.process(forward).code == 0
     waves = [e for e in made.seen if isinstance(e, events.WaveBegun) and e.step == "replicas"]
-    assert {(e.of, e.many) for e in waves} == {(14, "partitions")}
-    assert waves[-1].done + len(waves[-1].targets) == 14
+    told = [e for e in made.seen if isinstance(e, events.Progressed)]
+    assert {(e.of, e.many) for e in told} == {(14, "partitions")}
+    assert (told[-1].done, told[-1].bytes_left) == (14, 0)
+    assert [e.done for e in told] == sorted(e.done for e in told)
     assert max(len(e.targets) for e in waves) <= 3
 
 
@@ -829,7 +832,7 @@ def test_some_moves_are_a_canary(tmp_path: Path) -> None:
     assert made.process(lambda walk: walk.forward(pause_after=2)).code == 0
     assert made.there
     [held, _] = [e.body for e in journal.kept_lines(made.run_dir) if e.kind == "hold"]
-    assert held["progress"].startswith("2 of 14 partitions done (t0-0, ")
+    assert held["progress"].startswith("2 of 14 partitions begun (t0-0, ")
 
 
 def test_the_journal_of_a_thousand_partitions_is_small(tmp_path: Path) -> None:
@@ -883,6 +886,39 @@ def test_outside_the_hours_no_move_begins_and_those_in_flight_go_on(tmp_path: Pa
     assert closed(OPEN, None, begun[0]) is not None, "the way back waits for no hour"
 
 
+def test_what_a_second_terminal_reads_is_how_far_the_run_is(tmp_path: Path) -> None:
+    """Moves that have their set, and bytes that are not there yet; the time left is that of the pace."""
+    made = desk(tmp_path, 64, throttle_bytes_s=50_000)
+    recent, told = RecentEvents(), list[tuple[float, float | None]]()
+
+    class Heard(list[events.Event]):
+        def append(self, event: events.Event) -> None:
+            recent.add({**events.to_json(event), "at": made.clock.wall()})
+            if not isinstance(event, events.Progressed) or not recent.waits:
+                return
+            wave = recent.wave
+            assert wave is not None
+            there = sum(made.cluster.held[name].replicas == wanted for name, wanted in left.items())
+            copied = sum(sum(flight.copied.values()) for flight in made.cluster.flights.values())
+            every = sum(
+                made.first.held[name].size * len(set(wanted) - set(made.first.held[name].replicas))
+                for name, wanted in left.items()
+                if made.cluster.held[name].replicas != wanted
+            )
+            assert (wave["of"], wave["many"]) == (len(left), "partitions")
+            assert 0 <= there - wave["done"] <= 6, "those of this look"
+            assert 0 <= wave["bytes_left"] - (every - copied) < 7 * 3_000_000
+            told.append((made.clock.now(), wave["left_s"]))
+
+    left = {name: wanted for name, wanted in made.inventory.sets.items() if name not in done(made)}
+    made.seen = Heard()
+    assert made.process(forward).code == 0
+    ends = told[-1][0]
+    middle = [(at, left_s) for at, left_s in told if 0.3 * ends < at < 0.7 * ends]
+    assert len(middle) > 200
+    assert all(left_s is not None and 0.75 < left_s / (ends - at) < 1.25 for at, left_s in middle)
+
+
 def test_a_window_that_has_ended_ends_the_run_once_nothing_is_in_flight(tmp_path: Path) -> None:
     made = desk(tmp_path, 32, throttle_bytes_s=100_000)
     window = Window(begin="2023-11-14T22:00Z", end="2023-11-14T22:31Z")
@@ -930,7 +966,7 @@ def test_until_ends_a_run_between_two_steps_too(tmp_path: Path) -> None:
     made = desk(tmp_path)
     ended = made.process(lambda walk: walk.forward(end_at=made.clock.wall()))
     assert ended.code == 0
-    assert made.cluster.made == []
+    assert made.history.begun == set()
     assert made.process(resume).code == 0
     assert made.there
 

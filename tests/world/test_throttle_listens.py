@@ -19,7 +19,7 @@ from zkmigrate.engine.throttle_file import ThrottleFile
 from zkmigrate.kafka.rules.throttle_series import KIND, curves
 from zkmigrate.model.change import AlterBrokerConfig, Change, ReassignPartition
 from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.look import LogDirs
+from zkmigrate.model.look import InFlight, LogDirs
 from zkmigrate.model.step import Way
 from zkmigrate.reassign.throttle import FOLLOWER_RATE, LEADER_RATE
 from zkmigrate.throttle.values import Overrides
@@ -287,6 +287,22 @@ def test_a_broker_that_copies_nothing_keeps_its_rate_and_a_move_there_begins_at_
     assert sent[:at][-1] == ("rate", str(max(step for step in STEPS if step <= 0.3 * M)))
     assert sent[:at][:2] == [("rate", str(RATE)), ("move", "t0-0")], "not at each tick"
     assert len(sent[:at]) == 3
+
+
+def test_nothing_is_decided_while_no_broker_tells_what_is_in_flight(tmp_path: Path) -> None:
+    made = listening(tmp_path)
+    told = made.cluster.reassignments
+
+    def sometimes() -> Reading[Mapping[tuple[str, int], InFlight]]:
+        silent = 1060 < made.clock.now() < 1100
+        return Unknown("timeout", "no broker answers") if silent else told()
+
+    setattr(made.cluster, "reassignments", sometimes)  # noqa: B010 (a method)
+    assert made.process(forward).code == 0
+    assert made.there
+    assert not [at for at, _ in made.noted if 1060 < at < 1100]
+    left = [body["left"] for at, body in made.noted if at < 1130]
+    assert left[0] > left[-1] > 0
 
 
 def test_a_rate_of_another_hand_stays(tmp_path: Path) -> None:

@@ -106,6 +106,21 @@ class Waits:
 
 
 @dataclass(frozen=True)
+class Progressed:
+    """How far the step is, which tells that itself. done, of: targets. bytes_left: still to be copied.
+    left_s: estimated seconds for the rest, None where unknown."""
+
+    stage: str
+    step: str
+    way: Way
+    done: int
+    of: int
+    many: str
+    bytes_left: int
+    left_s: float | None
+
+
+@dataclass(frozen=True)
 class StepEnded:
     """The step is done in this direction, with its evidence."""
 
@@ -265,8 +280,8 @@ class RunEnded:
 
 
 Event: TypeAlias = (
-    RunBegun | StageBegun | StepBegun | WaveBegun | ChangeSent | ChangeEnded | Waits | StepEnded |
-    StepBlocked | Turned | Consented | StageSkipped | Asking | Holding | HoldAsked | HoldEnded |
+    RunBegun | StageBegun | StepBegun | WaveBegun | ChangeSent | ChangeEnded | Waits | Progressed |
+    StepEnded | StepBlocked | Turned | Consented | StageSkipped | Asking | Holding | HoldAsked | HoldEnded |
     Countdown | Alarm | HookBegun | HookEnded | Noted | RunEnded
 )  # fmt: skip
 Emit: TypeAlias = Callable[[Event], None]

@@ -217,7 +217,8 @@ class HoldPoints:
         done = [target for target in applied if target not in begun]
         names = f" ({few(done, _NAMED)})" if done else ""
         more = f", begun: {few(begun, _NAMED)}" if begun else ""
-        return f"{len(done)} of {len(every)} {kind} done{names}{more}" if applied else ""
+        word = "begun" if counted and counted.told else "done"
+        return f"{len(done)} of {len(every)} {kind} {word}{names}{more}" if applied else ""
 
     def _logged(
         self, at: Next, hold: Hold, until: Callable[[], tuple[Answer, str]], where: Mapping[str, str]

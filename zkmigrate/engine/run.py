@@ -249,7 +249,7 @@ class Walk:
     def _progress_of(self, at: Next, wave: tuple[str, ...]) -> StepProgress:
         """Progress of the paced step as a wave of it begins; nothing of other steps."""
         paced = self.playbook.paced
-        if paced is None or at.id != paced.step or at.way is Way.BACK:
+        if paced is None or paced.told or at.id != paced.step or at.way is Way.BACK:
             return StepProgress()
         every = paced.targets(self.inventory, self.history.records())
         if not set(wave) & set(every):
@@ -264,6 +264,12 @@ class Walk:
 
     def _wait(self, at: Next, waiting: Waiting, left: float) -> None:
         self.ports.emit(events.Waits(at.stage.id, at.step.id, waiting.what, waiting.progress, left))
+        if waiting.far is not None:
+            done, of, bytes_left, left_s = waiting.far
+            many = next((c.many for c in self.playbook.counted if c.step == at.id), "targets")
+            self.ports.emit(
+                events.Progressed(at.stage.id, at.step.id, at.way, done, of, many, bytes_left, left_s)
+            )
         if not at.stage.window and self.ports.confirm.listen():
             self._obey(Answer("stop"), at.stage)
         self._window.ask(at)

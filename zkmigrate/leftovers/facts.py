@@ -11,9 +11,10 @@ from typing import TypeAlias
 from zkmigrate.hosts.facts.properties import parse_properties
 from zkmigrate.hosts.facts.status import unit_status
 from zkmigrate.inventory.inventory import Broker
-from zkmigrate.kafka.facts.broker import log_directories
+from zkmigrate.kafka.facts.broker import log_directories, log_directory
 from zkmigrate.kafka.facts.cluster import cluster_id, controller
 from zkmigrate.kafka.rules import znodes as rules
+from zkmigrate.kafka.rules.identity import Identity, identity
 from zkmigrate.kafka.rules.stray import why_stray
 from zkmigrate.leftovers.section import Leftovers, LeftoversInventory
 from zkmigrate.model.change import KAFKA
@@ -76,13 +77,15 @@ class Directory:
 @dataclass(frozen=True)
 class Disks:
     """The directories of one broker. runs: whether it runs, or answers. looked: over ssh, so that something
-    can be done about them. mounts: where file systems are mounted on its host."""
+    can be done about them. mounts: where file systems are mounted on its host. identity: whether it could
+    start again as itself; None where its config was not read."""
 
     broker: Broker
     runs: bool
     looked: bool
     directories: tuple[Directory, ...]
     mounts: frozenset[str] = frozenset()
+    identity: Identity | None = None
 
 
 @dataclass(frozen=True)
@@ -316,8 +319,12 @@ def _disk_over_ssh(c: Context, look: Look, broker: Broker) -> Reading[Disks]:
     if not isinstance(mounted, Seen):
         return mounted
     mounts = frozenset(line.split(" ")[1] for line in mounted.value.decode("utf-8", "replace").splitlines())
+    properties = parse_properties(config.value.decode("utf-8", "replace"))
+    folders = log_directories(properties)
+    owners = {folder: log_directory(look, broker.name, folder) for folder in folders}
+    same = identity(kafka.config, properties, owners, broker.id, kafka.cluster_id)
     found: list[Directory] = []
-    for folder in log_directories(parse_properties(config.value.decode("utf-8", "replace"))):
+    for folder in folders:
         listed = look.listing(broker.name, folder)
         if not isinstance(listed, Seen):
             return listed
@@ -335,7 +342,7 @@ def _disk_over_ssh(c: Context, look: Look, broker: Broker) -> Reading[Disks]:
                         changed_s,
                     )
                 )
-    return Seen(Disks(broker, status.value.unit_pid != 0, True, tuple(found), mounts))
+    return Seen(Disks(broker, status.value.unit_pid != 0, True, tuple(found), mounts, same))
 
 
 def _with_sizes(look: Look, disks: Disks, partitions: Reading[TopicPartitions]) -> Disks:

@@ -191,9 +191,9 @@ def _left(names: Sequence[str]) -> Finding:
 
 MEANINGS = meanings(
     """
-    leftovers.held: A directory cannot be moved now. Cause: Its broker runs and may have it open, it may be
-    the last copy of a partition, its log directory is a mount point, or the inventory has no section ssh. To
-    do: Stop that broker alone, then resume. Where that is not why, move the directory by hand.
+    leftovers.held: A directory cannot be moved now. Cause: Its broker runs and may have it open. Or it may
+    be the last copy of a partition. Or its log directory is a mount point, or ssh is missing in the
+    inventory. To do: Stop that broker alone, then resume. Where that is not why, move it by hand.
 
     leftovers.removed: What the run removed. Cause: A remark; it stops nothing. To do: Nothing.
 

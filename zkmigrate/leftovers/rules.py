@@ -284,7 +284,26 @@ def report(c: Context, found: Scan) -> tuple[Finding, ...]:
         moves=("start the brokers of its replicas",),
         severity=Severity.WARN,
     )
-    return (*told, counted, matched, unread, pending)
+    return (*told, counted, matched, unread, pending, *_identities(c, found))
+
+
+def _identities(c: Context, found: Scan) -> Iterator[Finding]:
+    """A broker that is to be stopped must be able to start again as itself."""
+    for disks in found.disks:
+        same, name = disks.identity, disks.broker.name
+        if same is None:
+            continue
+        dark = str(same.unread) if same.unread is not None else ""
+        yield claim(
+            "leftovers.identity",
+            "the broker finds its own id and cluster in its log directories",
+            False if same.wrong else None if dark else True,
+            seen="; ".join(same.wrong) or dark or f"broker {disks.broker.id}",
+            needed=f"broker {disks.broker.id} in its config and in every meta.properties",
+            moves=same.moves,
+            target=name,
+            severity=Severity.BLOCK if name in c.inventory.hosts.get("brokers", ()) else Severity.WARN,
+        )
 
 
 def section_names(entry: str, name: str) -> bool:
@@ -345,6 +364,10 @@ MEANINGS = meanings(
 
     leftovers.disks: The directories of a broker were not read. Cause: It is down and the inventory has no
     section ssh, or ssh failed. To do: Add that section, or start the broker.
+
+    leftovers.identity: A broker's config names another id or cluster than its log directories. Cause:
+    Somebody changed the config, or a disk is another broker's. The broker does not start again. To do: Set
+    the old id again. Or give the new broker empty log directories. Delete none.
 
     leftovers.deletion: A topic waits for its deletion. Cause: A broker with a replica of it is down. To
     do: Start that broker; Kafka ends the deletion by itself.

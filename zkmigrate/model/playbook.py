@@ -55,12 +55,14 @@ class Counted:
     """A step that takes all hosts, or topics, of one kind through it, wave after wave. step: ``stage.step``.
     many: what such targets are called. targets: all of them, from the inventory and the run's records; none
     while unknown. paced: the run tells its progress and time left, and ``--pause-after`` counts its targets;
-    at most one step is."""
+    at most one step is. told: the step itself tells its progress and time left while it waits, for a target
+    that was changed is not done yet."""
 
     step: str
     many: str
     targets: Callable[[Inventory, Records], tuple[str, ...]]
     paced: bool = False
+    told: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import Finding, blocking
@@ -79,12 +79,22 @@ class Ready:
     keep: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Far(NamedTuple):
+    """How far a step is in its direction: how many targets are done, of how many, bytes that are still to be
+    copied, and estimated seconds for the rest, None where unknown."""
+
+    done: int
+    of: int
+    bytes_left: int
+    left_s: float | None
+
+
 @dataclass(frozen=True)
 class Waiting:
     """Nothing to do but wait. deadline_s: counts from the first return of the same ``what``. keep: facts for
     the next looks of this visit, in ``Context.kept``; not journaled. mark: progress, compared with the look
     before; the wait fails once it stays the same for ``stalled_s``, so that hours of progress are waited for
-    and a standstill is not."""
+    and a standstill is not. far: of a step that tells how far it is."""
 
     what: str
     progress: str
@@ -93,6 +103,7 @@ class Waiting:
     keep: Mapping[str, Any] = field(default_factory=dict)
     mark: object = None
     stalled_s: float = math.inf
+    far: Far | None = None
 
 
 @dataclass(frozen=True)

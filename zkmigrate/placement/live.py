@@ -51,7 +51,7 @@ def cluster(
         more = f"; and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
         text = (
             f"seen too little of {len(missing)} brokers: {told}{more}. Needed: the log directories and free "
-            "bytes of each registered broker. Next: let them answer, or use --cluster"
+            "bytes of each registered broker. Next: let them answer; zkmigrate placement also takes --cluster"
         )
         return Refused((Notice("placement.disk-unseen", text),))
     at = {

@@ -29,7 +29,19 @@ from zkmigrate.model.change import (
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.model.step import (
+    Blocked,
+    Context,
+    Done,
+    Far,
+    Forecast,
+    Hazard,
+    Ready,
+    Step,
+    Verdict,
+    Waiting,
+    Way,
+)
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign import facts
 from zkmigrate.reassign.facts import (
@@ -47,6 +59,7 @@ from zkmigrate.reassign.facts import (
 )
 from zkmigrate.reassign.hours import Closed, closed
 from zkmigrate.reassign.look_step import of_plan
+from zkmigrate.reassign.pace import Pace
 from zkmigrate.reassign.rate_control import Copying
 from zkmigrate.reassign.rules import AGAIN, ends, fitting, foreign, gib, lost, next_moves, seconds
 from zkmigrate.reassign.throttle import RatesInForce, SentRates, keeping_control, rates_in_force
@@ -153,7 +166,7 @@ class MovesStep(Step[MovesFacts]):
         disks = facts.placed(look, looked, found.alive, c.way)
         mine |= {at: size for at, (_, size) in disks.futures.items()}
         begun = frozenset(move.name for move in moves if move.name in flights or not _pending(c, move))
-        load = Copying(plan.moves, flying, starting, begun, found)
+        load = Copying(plan.moves, copying, starting, begun | {move.name for move in plan.others}, found)
         rates = rates_in_force(c, look, load) if self._sets_rates else None
         disputes = {} if whole else facts.disputed(c, look, looked, found, disks)
         return MovesFacts(
@@ -226,7 +239,8 @@ class MovesStep(Step[MovesFacts]):
         return Done((_moved(c, stands), *(f.rates.found if f.rates else ())))
 
     def _wait(self, c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool) -> Waiting:
-        """at_end: all that was looked at is at its end, and the next look is at others."""
+        """at_end: all that was looked at is at its end, and the next look is at others. Where nothing moves
+        because no move may be submitted, there is neither a pace nor a standstill."""
         assert f.plan is not None
         assert f.found is not None
         over = {move.name for move in stands.at(Stand.DONE)}
@@ -235,11 +249,15 @@ class MovesStep(Step[MovesFacts]):
         finished = frozenset(over) if f.whole else c.kept.get("finished", frozenset()) | over
         flying = [*stands.at(Stand.MOVING, Stand.INSIDE), *stands.at(Stand.BEHIND, Stand.UNTOLD)]
         shut = None if at_end or c.over else _closed(c, f)
+        far, longest = _far(c, f, finished)
+        known = _pace(c).seconds(f.wall, longest) is not None
+        still = not flying and bool(shut or (f.rates and f.rates.withheld))
+        pace = Pace() if still else _pace(c).seen(f.wall, longest)
         goals = {broker for move in stands.moves for broker in goal(move, c.way)}
         down = frozenset(goals - f.found.alive)
         return Waiting(
             "the hour when moves may begin" if shut and not flying else "the moves in flight",
-            _progress(c, f, flying, finished, down, shut),
+            _progress(c, f, flying, down, shut, far, "this pace" if known else "the throttle"),
             math.inf,
             poll_s=0.0 if at_end and not flying else 1.0 if looks else _poll_s(f, flying, shut),
             keep={
@@ -247,10 +265,12 @@ class MovesStep(Step[MovesFacts]):
                 "looks": looks,
                 "down": down,
                 "phase": f.phase,
+                "pace": pace,
                 **_rates_kept(c, f),
             },
-            mark=(f.phase, len(finished), looks, tuple(sorted(f.copied.items())), _paused(f, flying, shut)),
+            mark=(f.phase, len(finished), looks, tuple(sorted(f.copied.items())), f.wall if still else 0.0),
             stalled_s=section(c.inventory).stalled_s,
+            far=far,
         )
 
     def plan(self, c: Context, f: MovesFacts, target: str) -> Changes:
@@ -383,11 +403,6 @@ def _may_send(c: Context, move: Move, looks: int) -> bool:
     return c.way is Way.FORWARD and looks >= LOOKS
 
 
-def _paused(f: MovesFacts, flying: list[Move], shut: Closed | None) -> float:
-    """The time of this look, where nothing moves because no move is submitted: that is no standstill."""
-    return f.wall if not flying and (shut or (f.rates and f.rates.withheld)) else 0.0
-
-
 def _closed(c: Context, f: MovesFacts) -> Closed | None:
     """Why no move may begin at this hour; None where one may. The way back waits for no hour."""
     if c.way is Way.BACK:
@@ -416,22 +431,14 @@ def _progress(
     c: Context,
     f: MovesFacts,
     flying: list[Move],
-    finished: frozenset[Name],
     down: frozenset[int],
     shut: Closed | None,
+    far: Far,
+    basis: str,
 ) -> str:
-    """How far the run is, and each replica that is being copied or is behind."""
+    """How far the run is, and each replica that is being copied or is behind. basis: of the time left."""
     assert f.plan is not None
     assert f.found is not None
-    every = f.plan.moves
-    left = [move for move in every if move.name not in finished]
-    taken = {move.name for move in f.taken}
-    copied = sum(size for (_, name), size in f.copied.items() if name not in taken)
-    in_all = sum(move.size * len((*ends(move, c.way)[1], *move.inside)) for move in left)
-    bytes_left = max(0, in_all - copied)
-    rates = f.rates.wanted.values() if f.rates else ()
-    most = max((max(rate) for rate in rates), default=section(c.inventory).throttle_bytes_s)
-    time_left = seconds(left, most, c.way) * bytes_left / max(1, in_all)
     told = [_copy(f, move, broker) for move in flying for broker in _missing(f, move)]
     told += [_inside(f, move, *at) for move in flying for at in move.paths(c.way).items()]
     told = [words for words in told if words]
@@ -442,18 +449,42 @@ def _progress(
         named = few(move.target for move in waiting)
         told.append(f"{named}: wait for room on brokers {few(map(str, scarce))}")
     told += [f"{topic}-{number}: {why}" for (topic, number), why in f.disputes.items()]
-    known = {move.name for move in (*every, *f.plan.others)}
+    known = {move.name for move in (*f.plan.moves, *f.plan.others)}
     if new := [f"{topic}-{number}" for topic, number in f.found.flights if (topic, number) not in known]:
         told.append(f"begun by another hand since, and not throttled: {few(new)}")
     words = f"phase {f.phase} of 0 to {f.last_phase}: " if f.last_phase else ""
-    words += f"{len(every) - len(left):,} of {len(every):,} partitions; {gib(bytes_left)} left"
-    words += f", about {time_left:,.0f} s at the throttle" if bytes_left else ""
+    words += f"{far.done:,} of {far.of:,} partitions; {gib(far.bytes_left)} left"
+    if far.bytes_left and far.left_s is not None:
+        words += f", about {far.left_s:,.0f} s at {basis}"
     words += f"; {shut.words}" if shut else "; --until has come: no new move" if c.over else ""
     words += f"; {f.rates.listening}" if f.rates and f.rates.listening else ""
     told += [f"broker {broker} is down" for broker in sorted(down)]
     told += f.rates.of_others if f.rates else ()
     told += [f"the throttle file cannot be read: {c.overrides.wrong}"] if c.overrides.wrong else []
     return f"{words}; {few(told)}" if told else words
+
+
+def _far(c: Context, f: MovesFacts, finished: frozenset[Name]) -> tuple[Far, int]:
+    """How far the run is, and bytes left of the broker that has most to do: its pace is that of the run.
+    Until the pace is known, the time is that of the throttle."""
+    assert f.plan is not None
+    left = [move for move in f.plan.moves if move.name not in finished]
+    taken = {move.name for move in f.taken}
+    copied = sum(size for (_, name), size in f.copied.items() if name not in taken)
+    in_all = sum(move.size * len((*ends(move, c.way)[1], *move.inside)) for move in left)
+    bytes_left = max(0, in_all - copied)
+    longest = round(seconds(left, 1, c.way) * bytes_left / max(1, in_all))
+    left_s = _pace(c).seconds(f.wall, longest)
+    if left_s is None:
+        rates = f.rates.wanted.values() if f.rates else ()
+        most = max((max(rate) for rate in rates), default=section(c.inventory).throttle_bytes_s)
+        left_s = longest / most
+    return Far(len(f.plan.moves) - len(left), len(f.plan.moves), bytes_left, left_s), longest
+
+
+def _pace(c: Context) -> Pace:
+    pace: Pace = c.kept.get("pace", Pace())
+    return pace
 
 
 def _missing(f: MovesFacts, move: Move) -> tuple[int, ...]:

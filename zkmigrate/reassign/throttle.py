@@ -321,7 +321,7 @@ def rates_in_force(c: Context, look: Look, copying: Copying) -> RatesInForce | N
     limits, alive = Limits.of(record, sent, copying.every, c.way), copying.found.alive
     control: Control | None = c.kept.get("control")
     adapt = section(c.inventory).adapt
-    if adapt is not None:
+    if adapt is not None and copying.found.unheard is None:
         shown = {} if control is not None else _shown(look, limits, alive)
         control = listen(c, look, adapt, shown, copying, control)
     wanted = wanted_rates(record, c.overrides, control)

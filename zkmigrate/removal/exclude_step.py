@@ -103,8 +103,12 @@ class ExcludeStep(Step[ExcludeFacts]):
         return self._changes(f, target, CORDON_ALL)
 
     def undo(self, c: Context, f: ExcludeFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        id = int(target.removeprefix(_BROKER))
+        own = f.cordons[id]
+        if f.record is None and isinstance(own, Seen):  # a forecast: what is there now comes back
+            return (AlterBrokerConfig(KAFKA, id, CORDONED, own.value.own, CORDON_ALL),)
         assert f.record is not None
-        return self._changes(f, target, f.record.found[int(target.removeprefix(_BROKER))])
+        return self._changes(f, target, f.record.found[id])
 
     def _changes(self, f: ExcludeFacts, target: str, value: str | None) -> Changes:
         id = int(target.removeprefix(_BROKER))

@@ -273,7 +273,8 @@ def _under_way(body: Mapping[str, Any], views: Sequence[View]) -> list[str]:
         back = "back " if now["way"] == "back" else ""
         out.append(f"now: {back}{now['step']} since {_clock(now['since'])}")
     if wave := now["wave"]:
-        out.append(sentences.progress(wave["done"], wave["of"], wave["many"], wave["left_s"]))
+        far = (wave["done"], wave["of"], wave["many"], wave["left_s"], wave.get("bytes_left"))
+        out.append(sentences.progress(*far))
     if waits := now["waits"]:
         left = "" if waits["left_s"] is None else f" ({waits['left_s']:.0f} s left)"
         out.append(f"waits for {waits['what']} since {_clock(waits['since'])}: {waits['progress']}{left}")

@@ -104,7 +104,7 @@ class Board:
         self._hold: events.Holding | None = None
         self._request: events.HoldAsked | None = None
         self._countdown: tuple[float, float] | None = None
-        self._wave: tuple[float, events.WaveBegun | events.StepBegun] | None = None
+        self._wave: tuple[float, events.WaveBegun | events.StepBegun | events.Progressed] | None = None
 
     def sample(self, mono: float, kind: str, body: Mapping[str, Any]) -> None:
         """Add a sample (``engine/samples.py``)."""
@@ -141,7 +141,9 @@ class Board:
                 self._stages[event.stage] = f"{event.step} blocked"
             case events.WaveBegun():
                 self._wait = None
-                self._wave = (self._now(), event) if event.of else None
+                self._wave = (self._now(), event) if event.of else self._wave
+            case events.Progressed():
+                self._wave = (self._now(), event)
             case events.ChangeSent():
                 self._sent[event.operation] = event.change
                 self._hosts[event.change.where] = _Host(event.change.describe(), "...", self._now())
@@ -213,7 +215,8 @@ class Board:
         if self._wave is not None:
             at, wave = self._wave
             left_s = None if wave.left_s is None else max(0.0, wave.left_s - (now - at))
-            lines.append((sentences.progress(wave.done, wave.of, wave.many, left_s), ""))
+            bytes_left = wave.bytes_left if isinstance(wave, events.Progressed) else None
+            lines.append((sentences.progress(wave.done, wave.of, wave.many, left_s, bytes_left), ""))
         if self._wait is not None and self._hold is None:
             lines += [(line, "") for line in _waiting(self._wait, self._pace, now)]
             lines += [(f"  {self._keys}", "dim")] if self._keys and not self._in_window else []

@@ -24,6 +24,15 @@ _SHARE = 2
 
 _LEAST_LINES = 8
 _EVERY_S = 0.25
+_ON_THE_BOARD = (
+    events.Waits,
+    events.Progressed,
+    events.Countdown,
+    events.Holding,
+    events.WaveBegun,
+    events.ChangeSent,
+)
+"""Events that only the board shows."""
 
 
 class LiveView:
@@ -92,9 +101,7 @@ class LiveView:
         self._board.take(event)
         with self._lock:
             done = self._done_line(event)
-        if isinstance(
-            event, events.Waits | events.Countdown | events.Holding | events.WaveBegun | events.ChangeSent
-        ):
+        if isinstance(event, _ON_THE_BOARD):
             return
         with self._lock:
             for line in [*self._story.lines(event), *done]:

@@ -65,7 +65,7 @@ class Metrics:
     def __call__(self, event: events.Event) -> None:
         with self._lock:
             self._take(event)
-            frequent = isinstance(event, events.Waits | events.Countdown | events.Holding)
+            frequent = isinstance(event, events.Waits | events.Progressed | events.Countdown | events.Holding)
             if not frequent or self._now() - self._written >= _EVERY_S:
                 self._write()
         self._emit(event)
@@ -86,6 +86,8 @@ class Metrics:
                 self._note_progress(event, event.waves)
             case events.WaveBegun():
                 self._note_progress(event, self._waves + 1)
+            case events.Progressed():
+                self._set_progress(f"{event.stage}.{event.step}", event.done, event.of, event.left_s)
             case events.StepEnded():
                 step = f"{event.stage}.{event.step}"
                 self._ended_waves.labels(step, event.way.value).set(self._waves)
@@ -115,12 +117,16 @@ class Metrics:
         step, self._waves = f"{event.stage}.{event.step}", waves
         self._begun.labels(step, event.way.value).set(waves)
         self._ended_waves.labels(step, event.way.value).set(max(0, waves - 1))
+        if event.of or isinstance(event, events.StepBegun):
+            self._set_progress(step, event.done, event.of, event.left_s)
+
+    def _set_progress(self, step: str, done: int, of: int, left_s: float | None) -> None:
         self._done.clear()
         self._seconds_left.clear()
-        if event.of:
-            self._total.labels(step).set(event.of)
-            self._done.labels(step).set(event.done)
-            self._seconds_left.labels(step).set(math.nan if event.left_s is None else event.left_s)
+        if of:
+            self._total.labels(step).set(of)
+            self._done.labels(step).set(done)
+            self._seconds_left.labels(step).set(math.nan if left_s is None else left_s)
 
     def _count_findings(self, step: str, findings: tuple[Finding, ...]) -> None:
         self._findings[step] = findings

@@ -23,7 +23,8 @@ _TAIL = 1 << 18
 class RecentEvents:
     """What the events read so far say of now; times are seconds since the epoch.
 
-    waits: {what, progress, left_s, at, since}. wave: {done, of, left_s, at}. holds: the event Holding. asks:
+    waits: {what, progress, left_s, at, since}. wave: {done, of, left_s, at}, and bytes_left of a step that
+    tells that; its numbers are of now. holds: the event Holding. asks:
     where a question is open. sent: operation → {host, text, at} of changes without an outcome. left_s: to
     turn back, at ``left_at``.
     """
@@ -57,12 +58,15 @@ class RecentEvents:
             what, left_s = f"hook {event['moment']}", float(event["timeout_s"])
             self.waits = {"what": what, "progress": event["run"], "left_s": left_s, "at": at, "since": at}
         elif kind == "WaveBegun":
-            self.waits, self.wave = None, _progress(event, at)
+            self.waits, self.wave = None, _progress(event, at) or self.wave
+        elif kind == "Progressed":
+            self.wave = {**(_progress(event, at) or {}), "bytes_left": int(event["bytes_left"])}
         elif kind == "HookEnded":
             self.waits = None
         elif kind == "ChangeSent":
             change = event["change"]
-            self.sent[event["operation"]] = {"host": change["host"], "text": change["text"], "at": at}
+            where = change.get("host") or change["cluster"]
+            self.sent[event["operation"]] = {"host": where, "text": change["text"], "at": at}
         elif kind == "ChangeEnded":
             self.sent.pop(event["operation"], None)
         elif kind == "Countdown":

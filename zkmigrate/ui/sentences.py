@@ -41,6 +41,8 @@ def sentence(event: events.Event) -> str:
         case events.Waits():
             left = "" if event.left_s is None else f" ({event.left_s:.0f} s left)"
             return f"   {event.stage}.{event.step} waits for {event.what}: {event.progress}{left}"
+        case events.Progressed():
+            return ""
         case events.StepEnded():
             back = " back" if event.way is Way.BACK else ""
             return f"   {event.stage}.{event.step}{back} done in {event.seconds:.2f} s"
@@ -154,14 +156,16 @@ def holding(event: events.Holding) -> str:
     return f"{after}; in {seconds} at most the hosts open by themselves: {answers}"
 
 
-def progress(done: int, of: int, many: str, left_s: float | None) -> str:
+def progress(done: int, of: int, many: str, left_s: float | None, bytes_left: int | None = None) -> str:
     """The progress of a step when its newest wave began, and about how long the rest takes. many: what its
-    targets are called."""
+    targets are called. bytes_left: still to be copied, of a step that tells that; its progress is of now."""
+    words = f"{done:,} of {of:,} {many} done"
+    words += " before this wave" if bytes_left is None else f", {bytes_left:,} bytes left"
     if left_s is None:
-        return f"{done} of {of} {many} done before this wave"
+        return words
     hours, minutes = divmod(max(1, round(left_s / 60)), 60)
     about = f"{hours} h {minutes} min" if hours else f"{minutes} min"
-    return f"{done} of {of} {many} done before this wave, about {about} left"
+    return f"{words}, about {about}" + (" left" if bytes_left is None else "")
 
 
 def _left(left_s: float | None) -> str:

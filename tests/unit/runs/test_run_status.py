@@ -19,6 +19,7 @@ from zkmigrate.engine.codec import encode_finding
 from zkmigrate.engine.history import History
 from zkmigrate.engine.run import Patience
 from zkmigrate.errors import UsageError
+from zkmigrate.model.change import ReassignPartition
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import claim
 from zkmigrate.model.step import Hazard, Waiting, Way
@@ -170,3 +171,32 @@ def test_status_and_screen_tell_how_far_the_roll_is(
         assert out.getvalue().endswith(f"{told}\n")
     board.take(events.StepBegun("verify", "verify", "t", Hazard.READ_ONLY, Way.FORWARD))
     assert not any("37 of 100" in line for line, _ in board.lines(200, 50))
+
+
+def test_a_step_that_tells_how_far_it_is_is_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(tmp_path)
+    run.step("move.replicas", "begin")
+    run.journal.close()
+    who = {"pid": 7, "verb": "run", "by": "bert", "place": "", "since": run.clock()}
+    monkeypatch.setattr(process, "at_work", lambda _: SimpleNamespace(body=lambda: who))
+    at = ("move", "replicas", Way.FORWARD)
+    change = ReassignPartition("kafka", "t", 0, (1, 2), (2, 3))
+    told = (
+        events.StepBegun("move", "replicas", "t", Hazard.REVERSIBLE, Way.FORWARD),
+        events.Waits("move", "replicas", "the moves in flight", "12 of 10,000 partitions", 600.0),
+        events.Progressed(*at, 12, 10_000, "partitions", 5_000_000, 7200.0),
+        events.WaveBegun(*at, ("t-0",)),
+        events.ChangeSent("t-0", "move.replicas.t-0.1.1", change),
+    )
+    lines = [json.dumps({**events.to_json(event), "at": run.clock() - 60.0}) for event in told]
+    (run.dir / EVENTS).write_text("".join(f"{line}\n" for line in lines))
+    body = run_status.of_run(run.dir, playbook_files.load(playbook_files.DEFAULT), (), run.clock)
+    wave = body["now"]["wave"]
+    assert (wave["done"], wave["of"], wave["bytes_left"], wave["left_s"]) == (12, 10_000, 5_000_000, 7140.0)
+    shown = run_status.lines(body)
+    assert "  12 of 10,000 partitions done, 5,000,000 bytes left, about 1 h 59 min" in shown
+    assert f"  in flight: kafka: {change.describe()}" in shown
+    board = Board(lambda: 100.0)
+    for event in told:
+        board.take(event)
+    assert ("12 of 10,000 partitions done, 5,000,000 bytes left, about 2 h 0 min", "") in board.lines(200, 50)

@@ -95,6 +95,15 @@ def test_how_far_the_waves_are(told: Told) -> None:
     assert ("step_targets_done", ("roll.roll",)) not in found, "it is of the step the run is in"
 
 
+def test_a_step_that_tells_how_far_it_is_is_believed(told: Told) -> None:
+    told(events.StepBegun("move", "replicas", "Move", Hazard.REVERSIBLE, Way.FORWARD))
+    far = events.Progressed("move", "replicas", Way.FORWARD, 12, 10_000, "partitions", 5_000, 7200.0)
+    found = told(far, events.WaveBegun("move", "replicas", Way.FORWARD, ("t-0",)))
+    step = ("move.replicas",)
+    assert (found["step_targets_done", step], found["step_targets", step]) == (12, 10_000)
+    assert found["step_seconds_left", step] == 7200.0
+
+
 def test_the_countdown_is_there_while_it_runs(told: Told) -> None:
     begun = events.StageBegun("cutover", "Cut over", Way.FORWARD, True, False)
     assert math.isnan(told(begun)["turn_back_seconds_left", ()])

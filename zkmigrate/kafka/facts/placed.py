@@ -88,7 +88,9 @@ def by_topic(names: Iterable[Name]) -> dict[str, list[int]]:
 def _seen(reading: Reading[T]) -> T:
     if isinstance(reading, Seen):
         return reading.value
-    raise HostError(f"{_why(reading)}. Next: let the brokers answer, or use --cluster")
+    raise HostError(
+        f"{_why(reading)}. Next: let the brokers answer; zkmigrate placement also takes --cluster"
+    )
 
 
 def _why(reading: Reading[object]) -> str:
@@ -106,7 +108,7 @@ def _moving(view: KafkaView, copying: Sequence[str]) -> Refused | None:
         seen = f"{len(copying)} replicas change their directory, the first is {copying[0]}"
     else:
         return None
-    text = f"{seen}. Needed: replicas that stay. Next: wait until they do, or use --cluster"
+    text = f"{seen}. Needed: replicas that stay. Next: wait; zkmigrate placement also takes --cluster"
     return Refused((Notice("placement.reassigning", text),))
 
 

@@ -66,6 +66,6 @@ def _ways_out(path: str, held: str, given: str) -> tuple[str, ...]:
         return (f"correct the broker's id in migration.yml: here it is {held} everywhere",)
     return (
         f"set the id in {path} to {held} again: the broker starts with the replicas that it has",
-        f"or let it start as broker {given} with new, empty log directories, move the replicas of {held} to "
+        f"let it start as broker {given} with new, empty log directories, move the replicas of {held} to "
         "it, and keep the old directories until all are in sync",
     )

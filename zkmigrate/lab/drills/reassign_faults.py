@@ -38,14 +38,17 @@ NAME = "reassign_faults"
 VERSIONS = ("2.8.2", "3.9.1", "4.3.1")
 TARGET = 6
 KILLED = -signal.SIGKILL
-OPERATOR_NEEDED = 8
+BLOCKED = 6
+"""The exit code of a run that waited in vain."""
 VERB_S, SEEN_S = 600.0, 120.0
 KINDS = ("producer", "consumer", "samples")
 LOAD = {"record_bytes": 10_000, "produce_plan": ((10.0, 500.0), (7200.0, 10.0))}
 """50 MB first, then so little that the last case has no more to copy than the first one."""
 THROTTLE = 1_000_000
 """Four partitions of 4 MB each take 16 s."""
-PACE = {"throttle_bytes_s": THROTTLE, "in_flight": 2, "per_broker": 2, "stalled_s": 20}
+PACE = {"throttle_bytes_s": THROTTLE, "in_flight": 2, "per_broker": 2}
+STALLED_S = 30
+"""Without a byte for so long, a run whose target stays dead stops."""
 RAMP: Mapping[str, object] = {
     "topics": ("ramp",), "partitions": 1, "record_bytes": 10_000, "group": "ramp",
     "produce_plan": ((13.0, 1000.0), (60.0, 100.0), (60.0, 200.0), (7200.0, 100.0)),
@@ -112,16 +115,17 @@ class Faults:
 
     # --- what each case uses --------------------------------------------------------------------------------
 
-    def aim(self, case: str) -> Aim:
-        """A run with a plan to the sets that are not there now."""
+    def aim(self, case: str, **pace: int) -> Aim:
+        """A run with a plan to the sets that are not there now. pace: further keys of its section."""
         at_home = not not_as(self.site.partitions(), HOME)
         before, goal = (HOME, AWAY) if at_home else (AWAY, HOME)
-        return Aim(self.by_plan(case, goal), before, lambda: not_as(self.site.partitions(), goal))
+        operator = self.by_plan(case, goal, **pace)
+        return Aim(operator, before, lambda: not_as(self.site.partitions(), goal))
 
-    def by_plan(self, run: str, goal: Sets) -> Operator:
+    def by_plan(self, run: str, goal: Sets, **pace: int) -> Operator:
         """A run of kafka_reassign to these sets."""
         self.site.write_plan(run, goal)
-        return self.site.moves(run, **PACE)
+        return self.site.moves(run, **{**PACE, **pace})
 
     def bring(self, goal: Sets) -> None:
         """Bring the partitions to these sets where they are not: the next run then copies to or from
@@ -259,13 +263,13 @@ class Faults:
     def target_stays_dead(self, *, full: bool) -> str:
         """The target dies while it copies, killed or by a full disk, and stays dead. The run must stop and
         name it. Then it is rolled back, and the target starts again."""
-        aim = self.aim("disk-full" if full else "target-dead")
+        aim = self.aim("disk-full" if full else "target-dead", stalled_s=STALLED_S)
         with self.flying(aim.operator) as tool:
             if full:
                 fault.disk_full(self.site.lab, host_of(TARGET))
             else:
                 fault.kill(self.site.lab, host_of(TARGET))
-            self.ended(tool, OPERATOR_NEEDED)
+            self.ended(tool, BLOCKED)
             said = tool.troubles()
         named = re.search(rf"\b(on|broker) {TARGET}\b", said)
         require(named is not None, f"the run did not name broker {TARGET}: {said}")

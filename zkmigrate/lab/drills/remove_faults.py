@@ -39,8 +39,8 @@ class RemovalFaults(Faults):
     book: tuple[str, str] = ("--playbook", "kafka_remove_brokers")
     points: tuple[Point, ...] = (*POINTS[:2], Point("first-move", ("ReassignPartition", "any", 0)), POINTS[3])
 
-    def aim(self, case: str) -> Aim:
-        section = {"brokers": [TARGET], "shutdown": False, **PACE}
+    def aim(self, case: str, **pace: int) -> Aim:
+        section = {"brokers": [TARGET], "shutdown": False, **PACE, **pace}
         before = {
             name: one.replicas
             for name, one in self.site.partitions().items()

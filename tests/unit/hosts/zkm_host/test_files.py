@@ -201,6 +201,57 @@ def test_move_aside_and_restore_of_a_directory(host: Host, tmp_path: Path) -> No
     assert (data / "log.1").read_bytes() == b"old"
 
 
+def test_move_aside_into_a_directory_of_its_own_and_back(host: Host, tmp_path: Path) -> None:
+    """A log directory of Kafka holds nothing but partitions, so that the sibling name has no place there."""
+    data, away = tmp_path / "logs" / "old-0", tmp_path / "logs.zkm-r"
+    data.mkdir(parents=True)
+    (data / "00.log").write_text("1")
+    assert host.call("move-aside", "m", str(data), str(away)).lines() == [
+        f"moved {data} to {away}/old-0.zkm-m"
+    ]
+    assert list((tmp_path / "logs").iterdir()) == []
+    assert (away / "old-0.zkm-m" / "00.log").read_text() == "1"
+    assert away.stat().st_mode & 0o777 == 0o700
+    assert host.call("move-aside", "m", str(data), str(away)).rc == 0, "done once"
+    assert host.call("restore", "r", "m").rc == 0
+    assert (data / "00.log").read_text() == "1"
+    assert not away.exists()
+
+
+def test_what_was_moved_away_does_not_replace_what_was_made_anew(host: Host, tmp_path: Path) -> None:
+    data, away = tmp_path / "logs" / "old-0", tmp_path / "logs.zkm-r"
+    data.mkdir(parents=True)
+    (data / "00.log").write_text("old")
+    assert host.call("move-aside", "m", str(data), str(away)).rc == 0
+    data.mkdir()
+    (data / "00.log").write_text("new")
+    refused = host.call("restore", "r", "m")
+    assert (refused.rc, "exists again" in refused.text) == (3, True)
+    assert (data / "00.log").read_text() == "new"
+    assert (away / "old-0.zkm-m" / "00.log").read_text() == "old"
+    assert host.call("discard", "d", "m").rc == 0
+    assert not (away / "old-0.zkm-m").exists()
+
+
+def test_what_is_moved_away_stays_on_its_file_system_and_out_of_others_reach(
+    host: Host, tmp_path: Path
+) -> None:
+    data = tmp_path / "logs" / "old-0"
+    data.mkdir(parents=True)
+    shm = Path("/dev/shm") / f"zkm-test-{os.getpid()}"
+    assert Path("/dev/shm").stat().st_dev != data.stat().st_dev
+    refused = host.call("move-aside", "m1", str(data), str(shm))
+    assert (refused.rc, "another file system" in refused.text) == (3, True)
+    assert not shm.exists()
+    (tmp_path / "link").symlink_to(tmp_path)
+    open_to_all = tmp_path / "open"
+    open_to_all.mkdir(mode=0o755)
+    for n, away in enumerate((tmp_path / "link", open_to_all)):
+        refused = host.call("move-aside", f"m2{n}", str(data), str(away))
+        assert (refused.rc, "others than root" in refused.text) == (3, True)
+    assert data.is_dir()
+
+
 def test_move_aside_of_nothing_is_recorded_as_absent(host: Host, tmp_path: Path) -> None:
     target = tmp_path / "zoo.cfg.dynamic.next"
     assert "absent" in host.call("move-aside", "m", str(target)).text
