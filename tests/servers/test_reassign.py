@@ -27,6 +27,8 @@ from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, INSIDE_RAT
 IDS = (1, 2, 3)
 SETS = {0: (1, 2), 1: (2, 1)}
 MEGABYTES = 4
+WAIT_S = 240
+"""Seconds for what a quiet machine does in five."""
 LAG_MS = {1: 10_000, 2: 600_000, 3: 30_000}
 """How long a follower may lag behind each broker. Kafka's default was 10 s, and is 30 s since 2.5."""
 FETCH_BYTES = 100_000
@@ -122,7 +124,7 @@ def by_hand(version: str, at: Mapping[int, str], file: Path, *act: str) -> str:
     jars = ":".join(map(str, provision.kafka_classpath(version)))
     words = ["java", "-Xmx128m", "-cp", jars, f"{tool}.ReassignPartitionsCommand"]
     words += ["--bootstrap-server", ",".join(at.values()), "--reassignment-json-file", str(file), *act]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=2 * WAIT_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -211,7 +213,7 @@ def zkmigrate(folder: Path, file: Path, verb: str, *options: str) -> subprocess.
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    output, _ = process.communicate(timeout=180)
+    output, _ = process.communicate(timeout=2 * WAIT_S)
     return process.returncode, output
 
 
@@ -243,7 +245,7 @@ def test_real_brokers_move_partitions_there_and_back(brokers_at_work: Brokers, t
         assert running.poll() is None, ended(running)
         return None if reassignments.in_flight(brokers) != Seen({}) else "nothing is in flight"
 
-    wait_until("a move in flight", not_flying, 60)
+    wait_until("a move in flight", not_flying, WAIT_S)
     assert settings(at)[f"3 {FOLLOWER_RATE}"] == "50000"
     running.send_signal(signal.SIGKILL)
     ended(running)
@@ -275,19 +277,19 @@ def test_real_brokers_move_partitions_there_and_back(brokers_at_work: Brokers, t
     # Killed with a move in flight, and taken back by Kafka's own tool alone. A rollback finds that.
     slow = inventory(tmp_path, brokers_at_work, 50_002, named)
     running = zkmigrate(tmp_path, slow, "run")
-    wait_until("a move in flight", not_flying, 60)
+    wait_until("a move in flight", not_flying, WAIT_S)
     running.send_signal(signal.SIGKILL)
     ended(running)
     *_, run_dir = sorted((tmp_path / "runs").glob("*/way-back.json"), key=lambda file: file.stat().st_mtime)
     assert "Successfully cancelled" in by_hand(version, at, run_dir, "--cancel", "--preserve-throttles")
     by_hand(version, at, run_dir, "--execute")
-    wait_until("the sets from before", lambda: odd(at, SETS), 60)
+    wait_until("the sets from before", lambda: odd(at, SETS), WAIT_S)
     code, output = ended(zkmigrate(tmp_path, slow, "rollback"))
     assert code == 0, output
     assert str(run_dir) in output
     assert odd(at, SETS) is None
     assert settings(at) == first
-    wait_until("the directories from before", lambda: elsewhere(at, before), 60)
+    wait_until("the directories from before", lambda: elsewhere(at, before), WAIT_S)
 
     # Only a directory changes: killed while both hold the replica, and then back.
     moved = other(folder, 1, before[1, 0][0])
@@ -299,14 +301,14 @@ def test_real_brokers_move_partitions_there_and_back(brokers_at_work: Brokers, t
         assert running.poll() is None, ended(running)
         return None if len(places(at)[1, 0]) == 2 else "in one directory"
 
-    wait_until("a replica in two directories", not_inside, 60)
+    wait_until("a replica in two directories", not_inside, WAIT_S)
     assert settings(at)[f"1 {INSIDE_RATE}"] == "50001"
     running.send_signal(signal.SIGKILL)
     ended(running)
     assert len(places(at)[1, 0]) == 2, "the broker goes on by itself, throttled"
     code, output = ended(zkmigrate(tmp_path, inside, "rollback"))
     assert code == 0, output
-    wait_until("the directories from before", lambda: elsewhere(at, before), 60)
+    wait_until("the directories from before", lambda: elsewhere(at, before), WAIT_S)
     assert settings(at) == first
 
     # What the playbook rests on: the answers of Kafka itself.

@@ -332,13 +332,18 @@ def ends_in(c: Context, done: Iterable[Move], alive: Collection[int]) -> Ends:
     return {name: (of, [one for one in of if forward or one in alive]) for name, of in ends.items()}
 
 
-def disputed(c: Context, look: Look, done: Iterable[Move], alive: Collection[int]) -> Mapping[Name, str]:
-    """Look at ZooKeeper, where the inventory names it: which of these moves are not done there, and why."""
+def disputed(
+    c: Context, look: Look, moves: Sequence[Move], found: Cluster, placed: Disks
+) -> Mapping[Name, str]:
+    """Look at ZooKeeper, where the inventory names it: which of these moves are done by what the brokers tell
+    and not by what it tells, and why."""
     inventory = c.inventory
-    if not isinstance(inventory, ReassignInventory) or not inventory.reassign.zookeeper:
+    named = isinstance(inventory, ReassignInventory) and inventory.reassign.zookeeper
+    if not named or found.missing is not None:
         return {}
     chroot = inventory.kafka.__dict__.get("chroot") or ""
-    return disputes(look, inventory.reassign.zookeeper, chroot, ends_in(c, done, alive))
+    done = stands(moves, found, c.way, placed).at(Stand.DONE)
+    return disputes(look, named, chroot, ends_in(c, done, found.alive))
 
 
 def stands(moves: Sequence[Move], found: Cluster, way: Way, placed: Disks) -> Stands:

@@ -144,7 +144,7 @@ class MovesStep(Step[MovesFacts]):
         taken = tuple(move for move in plan.others if move.name in flights and c.way is Way.FORWARD)
         whole = not left and not (taken and phase == every.last_phase)
         copying = (*flying, *taken)
-        begins = {move.name for move in (*ready, *sent)} - flights.keys()
+        begins = {move.name for move in (*ready, *sent)} - flights.keys() if plan.tight else ()
         queue = [move for move in left if move.name in begins]  # what was sent may not have reached Kafka
         tight = {b for move in queue for b in ends(move, c.way)[1]}.intersection(plan.tight)
         adding = {broker for move in copying for broker in flights[move.name].adding} | tight
@@ -158,7 +158,7 @@ class MovesStep(Step[MovesFacts]):
         room = {b: told.room.get(b, -1) - _to_come(copying, flights, mine, b) for b in tight}
         may = {move.name for move in fitting(queue, c.way, room)}
         cramped = [move for move in queue if move.name not in may]
-        fit = [move for move in ready if move.name in may]
+        fit = [move for move in ready if move.name in may] if plan.tight else ready
         starting = next_moves(section(c.inventory), flying, fit, c.way)
         some = (*sent, *flying, *starting, *cramped[: section(c.inventory).in_flight])
         looked = moves if whole else tuple({m.name: m for m in some}.values())
@@ -168,8 +168,7 @@ class MovesStep(Step[MovesFacts]):
         begun = frozenset(move.name for move in moves if move.name in flights or not _pending(c, move))
         load = Copying(plan.moves, copying, starting, begun | {move.name for move in plan.others}, found)
         rates = rates_in_force(c, look, load) if self._sets_rates else None
-        done = () if whole else facts.stands(looked, found, c.way, disks).at(Stand.DONE)
-        disputes = facts.disputed(c, look, done, found.alive)
+        disputes = {} if whole else facts.disputed(c, look, looked, found, disks)
         return MovesFacts(
             plan,
             found,

@@ -34,8 +34,7 @@ class VerifyStep(Reads[PreferredFacts]):
         plan = replace(plan, moves=plan.whole)
         now = cluster(look, (move.name for move in plan.moves))
         where = placed(look, plan.moves, now.alive, Way.FORWARD)
-        done = stands(plan.moves, now, Way.FORWARD, where).at(Stand.DONE) if now.missing is None else ()
-        return PreferredFacts(plan, now, where, disputed(c, look, done, now.alive))
+        return PreferredFacts(plan, now, where, disputed(c, look, plan.moves, now, where))
 
     def check(self, c: Context, f: PreferredFacts) -> Verdict:
         if f.plan is None or f.now is None:
