@@ -211,7 +211,7 @@ def zkmigrate(folder: Path, file: Path, verb: str, *options: str) -> subprocess.
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    output, _ = process.communicate(timeout=180)
+    output, _ = process.communicate(timeout=600)
     return process.returncode, output
 
 
