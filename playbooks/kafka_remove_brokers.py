@@ -18,7 +18,7 @@ from zkmigrate.reassign.way_back import way_back
 from zkmigrate.removal.clean_step import CleanStep
 from zkmigrate.removal.exclude_step import ExcludeStep
 from zkmigrate.removal.planned_step import PlannedStep
-from zkmigrate.removal.section import RemovalInventory, goes_on, stoppable
+from zkmigrate.removal.section import RemovalInventory, goes_on, removed, stoppable
 from zkmigrate.removal.stop_step import StopStep
 from zkmigrate.removal.sweep_step import SweepStep
 from zkmigrate.removal.validate_step import ValidateStep, foreseen, planned_moves
@@ -64,7 +64,7 @@ PLAYBOOK = Playbook(
             "Clean up",
             (
                 PreferredStep(foresee=planned_moves),
-                UnthrottleStep(every_broker=True, foresee=planned_moves),
+                UnthrottleStep(every_broker=True, foresee=planned_moves, leave=removed),
                 CleanStep(),
             ),
         ),
