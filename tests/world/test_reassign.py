@@ -662,6 +662,10 @@ def test_a_target_that_another_hand_replaced_stops_the_run_by_name(tmp_path: Pat
     assert made.home
 
 
+def killed_there() -> None:
+    raise Killed
+
+
 def test_a_partition_that_another_hand_moved_blocks_forward_and_stays_on_the_way_back(tmp_path: Path) -> None:
     made = desk(tmp_path)
 
@@ -672,15 +676,25 @@ def test_a_partition_that_another_hand_moved_blocks_forward_and_stays_on_the_way
     ended = made.process(forward)
     [finding] = ended.findings
     assert (ended.code, finding.id, finding.seen) == (6, "reassign.changed", "t0-1 has 3,1")
-    assert made.process(back).code == 0
+    made.after_change = at(1, AlterBrokerConfig, killed_there)
+    with pytest.raises(Killed):
+        made.process(back)
+    ended = made.process(resume)
     assert made.cluster.held["t0", 1].replicas == (3, 1)
     told = found(made, "reassign.back")
+    words = "back at the beginning: asked by the operator; not as before: reassign.moved, reassign.back"
+    assert (ended.code, ended.message) == (0, words), "another process saw the first of them"
+    assert told in ended.findings
     assert (told.held, told.seen) == (
         Held.NO,
         "1 of 7 partitions differ: t0-1: [3, 1] (before the run: [2, 3])",
     )
     made.first.held["t0", 1] = made.cluster.held["t0", 1]
     assert made.home
+    made.cluster.held["t0", 1].replicas = made.cluster.held["t0", 1].isr = (2, 3)
+    made.before_change = made.after_change = lambda _change: None
+    assert made.process(forward).code == 0
+    assert made.process(back) == RunEnded(0, "back at the beginning: asked by the operator")
 
 
 def test_what_another_hand_cancelled_is_submitted_again_once_all_brokers_tell(tmp_path: Path) -> None:
