@@ -691,10 +691,10 @@ def test_a_partition_that_another_hand_moved_blocks_forward_and_stays_on_the_way
     )
     made.first.held["t0", 1] = made.cluster.held["t0", 1]
     assert made.home
-    made.cluster.held["t0", 1].replicas = made.cluster.held["t0", 1].isr = (2, 3)
     made.before_change = made.after_change = lambda _change: None
-    assert made.process(forward).code == 0
-    assert made.process(back) == RunEnded(0, "back at the beginning: asked by the operator")
+    assert made.process(lambda walk: walk.forward(until="move.throttle")).code == 0
+    words = "back at the start of move.throttle: asked by the operator"
+    assert made.process(lambda walk: walk.back("move.throttle")) == RunEnded(0, words)
 
 
 def test_what_another_hand_cancelled_is_submitted_again_once_all_brokers_tell(tmp_path: Path) -> None:
@@ -896,6 +896,7 @@ def test_some_moves_are_a_canary(tmp_path: Path) -> None:
     assert made.there
     [held, _] = [e.body for e in journal.kept_lines(made.run_dir) if e.kind == "hold"]
     assert held["progress"].startswith("2 of 14 partitions begun (t0-0, ")
+    assert held["hold"]["why"] == "as many partitions have begun"
 
 
 def test_the_journal_of_a_thousand_partitions_is_small(tmp_path: Path) -> None:
