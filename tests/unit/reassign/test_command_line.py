@@ -61,6 +61,12 @@ def test_the_sets_of_a_plan_come_with_the_file_that_names_it(tmp_path: Path) -> 
         ("{", "line 1, column 2: "),
     ],
 )
+        (
+            PLAN.replace('"t0"', '"t 0"', 1),
+            'partitions[0].topic: seen "t 0"; needed: a name of 1 to 249 char',
+        ),
+        (PLAN.replace('"t0"', f'"{"t" * 250}"', 1), f'partitions[0].topic: seen "{"t" * 59}; needed: a name'),
+        (PLAN.replace('"t0"', '".."', 1), 'partitions[0].topic: seen ".."; needed: a name'),
 def test_a_bad_plan_is_refused_by_name_before_anything_is_asked(
     tmp_path: Path, content: str, told: str
 ) -> None:
