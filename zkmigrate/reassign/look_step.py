@@ -62,8 +62,8 @@ def foreseen(c: Context, look: Look) -> tuple[str, ...]:
         for broker, (to, of) in copied(moves).items()
         if to or of
     )
-    takes = f"  {len(moves):,} partitions, {seconds(moves, rate):,.0f} s or more at {rate:,} bytes/s"
-    return (*brokers, takes)
+    takes = f"  {len(moves):,} partitions, {gib(sum(move.bytes for move in moves))}, "
+    return (*brokers, f"{takes}{seconds(moves, rate):,.0f} s or more at {rate:,} bytes/s")
 
 
 class PlanCheckStep(Reads[FirstLook]):

@@ -197,6 +197,7 @@ def _walk(
         views = contextlib.ExitStack()
         stack.callback(views.close)
         info = RunInfo(inventory, playbook, journal, holds=HoldFile(run_dir))
+        info.foreseen = lambda: site.window_lines(playbook, journal.history.records())
         output = run_output(context, options.yes, views, info, playbook.views())
         shown = _with_metrics(options.metrics, output.emit, playbook, left)
         emit = info.emit = stack.enter_context(recorded(run_dir, shown))
