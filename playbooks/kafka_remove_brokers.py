@@ -10,6 +10,7 @@ from zkmigrate.model.playbook import Counted, Playbook, Role, Stage
 from zkmigrate.model.report import Reporting
 from zkmigrate.moves.steps.install import InstallStep
 from zkmigrate.reassign.facts import planned, to_move
+from zkmigrate.reassign.look_step import foreseen_back
 from zkmigrate.reassign.moves_step import MovesStep
 from zkmigrate.reassign.preferred_step import PreferredStep
 from zkmigrate.reassign.throttle_step import ThrottleStep
@@ -86,4 +87,5 @@ PLAYBOOK = Playbook(
     clusters={KAFKA: "zkmigrate.kafka.clients.admin:alterer"},
     files=way_back,
     foreseen=foreseen,
+    foreseen_back=foreseen_back,
 )

@@ -22,7 +22,7 @@ from zkmigrate.model.step import Way
 from zkmigrate.placement import maps
 from zkmigrate.reassign.section import ReassignInventory
 from zkmigrate.reassign.throttle import LEADER_RATE
-from zkmigrate.runs.run_verbs import RunOptions, run
+from zkmigrate.runs.run_verbs import RunOptions, rollback, run
 from zkmigrate.runs.verb_context import VerbContext
 from zkmigrate.site.wiring import Site
 from zkmigrate.throttle.values import Role
@@ -284,17 +284,31 @@ def test_from_plan_to_rollback(asked: Callable[..., Result], cluster: ReassignWo
     assert asked("report", "--run-id", "moves-1", "--out", str(tmp_path / "report.html")).exit_code == 0
 
 
-def test_the_question_tells_how_much_is_copied_and_how_long_that_takes(
+@pytest.fixture
+def typed(
     asked: Callable[..., Result], cluster: ReassignWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> Callable[..., list[str]]:
+    """``typed(verb)``: what a terminal shows until the first question, which nobody answers."""
     monkeypatch.setenv("TERM", "dumb")
-    out, runs = StringIO(), tmp_path / "runs"
-    with open(os.devnull) as nobody:
-        site: Any = site_of(cluster)
-        context = VerbContext(tmp_path / "moves.yml", "kafka_reassign", False, runs, site, out)
-        context.stdin, context.interactive = nobody.fileno(), True
-        assert run(context, RunOptions()) == 130
-    lines = out.getvalue().splitlines()
+    site: Any = site_of(cluster)
+
+    def lines(verb: Callable[[VerbContext, RunOptions], int]) -> list[str]:
+        out = StringIO()
+        with open(os.devnull) as nobody:
+            context = VerbContext(
+                tmp_path / "moves.yml", "kafka_reassign", False, tmp_path / "runs", site, out
+            )
+            context.stdin, context.interactive = nobody.fileno(), True
+            assert verb(context, RunOptions()) == 130
+        return out.getvalue().splitlines()
+
+    return lines
+
+
+def test_the_question_tells_how_much_is_copied_and_how_long_that_takes(
+    typed: Callable[..., list[str]],
+) -> None:
+    lines = typed(run)
     at = lines.index("  Move these partitions now?")
     assert lines[at - 5 : at] == [
         "  broker 1: 0 bytes in, 5,000 bytes out",
@@ -303,6 +317,18 @@ def test_the_question_tells_how_much_is_copied_and_how_long_that_takes(
         "  broker 5: 3,000 bytes in, 0 bytes out",
         "  7 partitions, 6,000 bytes, 0 s or more at 1,000,000 bytes/s",
     ]
+
+
+def test_a_rollback_asks_with_what_it_copies_at_most(
+    asked: Callable[..., Result], typed: Callable[..., list[str]], cluster: ReassignWorld
+) -> None:
+    assert asked("run", "--yes", "--until", "move").exit_code == 0
+    state = cluster.copy().state
+    before = world(8)
+    dropped = sum(b not in ids for name, ids in plan(before).items() for b in before.held[name].replicas)
+    told = f"  7 partitions go back, if all were moved: {dropped},000 bytes, 0 s or more at 1,000,000 bytes/s"
+    assert told in typed(rollback)
+    assert cluster.state == state
 
 
 def test_the_plan_tells_what_refuses_it(asked: Callable[..., Result], cluster: ReassignWorld) -> None:
