@@ -8,7 +8,7 @@ from zkmigrate.model.change import KAFKA
 from zkmigrate.model.playbook import Counted, Playbook, Stage
 from zkmigrate.model.report import Reporting
 from zkmigrate.reassign.facts import to_move
-from zkmigrate.reassign.look_step import PlanCheckStep, foreseen, of_plan
+from zkmigrate.reassign.look_step import PlanCheckStep, foreseen, foreseen_back, of_plan
 from zkmigrate.reassign.moves_step import MovesStep
 from zkmigrate.reassign.originals_step import OriginalsStep
 from zkmigrate.reassign.preferred_step import PreferredStep
@@ -54,4 +54,5 @@ PLAYBOOK = Playbook(
     clusters={KAFKA: "zkmigrate.kafka.clients.admin:alterer"},
     files=way_back,
     foreseen=foreseen,
+    foreseen_back=foreseen_back,
 )

@@ -10,6 +10,7 @@ from zkmigrate.model.playbook import Counted, Playbook, Role, Stage
 from zkmigrate.model.report import Reporting
 from zkmigrate.moves.steps.install import InstallStep
 from zkmigrate.reassign.facts import planned, to_move
+from zkmigrate.reassign.look_step import foreseen_back
 from zkmigrate.reassign.moves_step import MovesStep
 from zkmigrate.reassign.preferred_step import PreferredStep
 from zkmigrate.reassign.throttle_step import ThrottleStep
@@ -18,7 +19,7 @@ from zkmigrate.reassign.way_back import way_back
 from zkmigrate.removal.clean_step import CleanStep
 from zkmigrate.removal.exclude_step import ExcludeStep
 from zkmigrate.removal.planned_step import PlannedStep
-from zkmigrate.removal.section import RemovalInventory, goes_on, stoppable
+from zkmigrate.removal.section import RemovalInventory, goes_on, removed, stoppable
 from zkmigrate.removal.stop_step import StopStep
 from zkmigrate.removal.sweep_step import SweepStep
 from zkmigrate.removal.validate_step import ValidateStep, foreseen, planned_moves
@@ -64,7 +65,7 @@ PLAYBOOK = Playbook(
             "Clean up",
             (
                 PreferredStep(foresee=planned_moves),
-                UnthrottleStep(every_broker=True, foresee=planned_moves),
+                UnthrottleStep(every_broker=True, foresee=planned_moves, leave=removed),
                 CleanStep(),
             ),
         ),
@@ -86,4 +87,5 @@ PLAYBOOK = Playbook(
     clusters={KAFKA: "zkmigrate.kafka.clients.admin:alterer"},
     files=way_back,
     foreseen=foreseen,
+    foreseen_back=foreseen_back,
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.engine_world import Killed, Points, back, forward, resume
-from tests.unit.reassign_world import ID, RATE, Desk, Flight, ReassignWorld, inventory, plan, world
+from tests.unit.reassign_world import BROKERS, ID, RATE, Desk, Flight, ReassignWorld, inventory, plan, world
 from zkmigrate.engine import events, journal
 from zkmigrate.engine.codec import decode_finding
 from zkmigrate.engine.events import RunEnded
@@ -21,6 +21,7 @@ from zkmigrate.engine.journal import NAME
 from zkmigrate.engine.run import Walk
 from zkmigrate.engine.throttle_file import ThrottleFile
 from zkmigrate.engine.until import words
+from zkmigrate.inventory.accept import Accept
 from zkmigrate.inventory.inventory import Window
 from zkmigrate.model.change import (
     AlterBrokerConfig,
@@ -661,6 +662,10 @@ def test_a_target_that_another_hand_replaced_stops_the_run_by_name(tmp_path: Pat
     assert made.home
 
 
+def killed_there() -> None:
+    raise Killed
+
+
 def test_a_partition_that_another_hand_moved_blocks_forward_and_stays_on_the_way_back(tmp_path: Path) -> None:
     made = desk(tmp_path)
 
@@ -671,15 +676,25 @@ def test_a_partition_that_another_hand_moved_blocks_forward_and_stays_on_the_way
     ended = made.process(forward)
     [finding] = ended.findings
     assert (ended.code, finding.id, finding.seen) == (6, "reassign.changed", "t0-1 has 3,1")
-    assert made.process(back).code == 0
+    made.after_change = at(1, AlterBrokerConfig, killed_there)
+    with pytest.raises(Killed):
+        made.process(back)
+    ended = made.process(resume)
     assert made.cluster.held["t0", 1].replicas == (3, 1)
     told = found(made, "reassign.back")
+    words = "back at the beginning: asked by the operator; not as before: reassign.moved, reassign.back"
+    assert (ended.code, ended.message) == (0, words), "another process saw the first of them"
+    assert told in ended.findings
     assert (told.held, told.seen) == (
         Held.NO,
         "1 of 7 partitions differ: t0-1: [3, 1] (before the run: [2, 3])",
     )
     made.first.held["t0", 1] = made.cluster.held["t0", 1]
     assert made.home
+    made.before_change = made.after_change = lambda _change: None
+    assert made.process(lambda walk: walk.forward(until="move.throttle")).code == 0
+    words = "back at the start of move.throttle: asked by the operator"
+    assert made.process(lambda walk: walk.back("move.throttle")) == RunEnded(0, words)
 
 
 def test_what_another_hand_cancelled_is_submitted_again_once_all_brokers_tell(tmp_path: Path) -> None:
@@ -763,20 +778,68 @@ def test_a_refusal_stops_after_three_tries_with_kafkas_reason(tmp_path: Path) ->
     assert made.home
 
 
-def test_the_rate_of_a_broker_that_died_is_named_and_the_rest_comes_off(tmp_path: Path) -> None:
+def test_the_throttle_is_not_off_while_a_broker_that_died_keeps_it(tmp_path: Path) -> None:
     made = desk(tmp_path)
-    stop = at(1, ElectPreferred, lambda: made.cluster.down.add(2))
-    made.before_change = stop
-    assert made.process(forward).code == 6, "a replica on broker 2 is not in sync"
-    assert found(made, "reassign.verified").held is Held.NO
-    told = found(made, "reassign.throttle")
-    assert (told.held, told.seen) == (Held.NO, "broker-2: unknown (timeout): broker 2 does not answer")
-    assert told.moves[0] == (
+    made.before_change = at(1, ElectPreferred, lambda: made.cluster.down.add(2))
+    ended = made.process(forward)
+    [told] = ended.findings
+    assert (ended.code, told.id, told.target) == (6, "reassign.throttle-stays", "broker-2")
+    assert told.moves[:2] == (
+        "start broker-2, then resume",
         "once broker-2 answers: kafka-configs.sh --bootstrap-server BOOTSTRAP --alter --entity-type brokers "
-        f"--entity-name 2 --delete-config {LEADER_RATE}"
+        f"--entity-name 2 --delete-config {LEADER_RATE}",
     )
     assert [id for id, own in made.cluster.rates.items() if own] == [1, 2]
-    assert made.cluster.topics == made.first.topics
+    assert made.cluster.topics == made.first.topics, "the others have theirs back"
+    made.cluster.down.clear()
+    assert made.process(resume).code == 0
+    assert made.there
+
+
+def test_a_way_back_is_not_over_while_a_broker_that_died_keeps_the_throttle(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    made.after_change = at(3, ReassignPartition, lambda: made.cluster.hung.update(BROKERS))
+    assert made.process(forward).code == 6
+    made.cluster.hung.clear()
+    made.before_change = at(1, AlterBrokerConfig, lambda: made.cluster.down.add(3))
+    ended = made.process(back)
+    [told] = ended.findings
+    assert (ended.code, told.id, told.target) == (8, "reassign.throttle-stays", "broker-3")
+    assert made.process(resume).code == 8, "again, as long as it is down"
+    made.cluster.down.clear()
+    assert made.process(resume).code == 0
+    assert made.home
+
+
+def test_somebody_may_accept_that_a_broker_that_is_gone_keeps_the_throttle(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    made.before_change = at(1, ElectPreferred, lambda: made.cluster.down.add(2))
+    assert made.process(forward).code == 6
+    entry = Accept(
+        finding="reassign.throttle-stays",
+        target="broker-2",
+        who="Lea",
+        why="its disks are gone",
+        until="2999-01-01T00:00Z",
+    )
+    made.inventory = made.inventory.model_copy(update={"accept": (entry,)})
+    made.process(resume)
+    assert "move.unthrottle" in made.history.done
+    told = found(made, "reassign.throttle-stays")
+    assert (told.held, told.severity) == (Held.NO, Severity.WARN)
+    assert told.accepted.startswith("accepted by Lea")
+
+
+def test_a_broker_that_got_no_rate_does_not_hold_up_the_way_back(tmp_path: Path) -> None:
+    """It had that rate before the run."""
+    cluster = world()
+    cluster.rates[5] = {LEADER_RATE: str(RATE), FOLLOWER_RATE: str(RATE)}
+    made = Desk(tmp_path / "r", cluster, inventory(plan(cluster)))
+    made.after_change = at(3, AlterTopicConfig, lambda: made.cluster.down.add(5))
+    assert made.process(forward).code == 6
+    assert 5 not in {change.broker for change in made.cluster.made if isinstance(change, AlterBrokerConfig)}
+    assert made.process(back).code == 0
+    assert made.home
 
 
 def test_no_move_begins_while_a_broker_does_not_tell_its_rate(tmp_path: Path) -> None:
@@ -833,6 +896,7 @@ def test_some_moves_are_a_canary(tmp_path: Path) -> None:
     assert made.there
     [held, _] = [e.body for e in journal.kept_lines(made.run_dir) if e.kind == "hold"]
     assert held["progress"].startswith("2 of 14 partitions begun (t0-0, ")
+    assert held["hold"]["why"] == "as many partitions have begun"
 
 
 def test_the_journal_of_a_thousand_partitions_is_small(tmp_path: Path) -> None:

@@ -365,6 +365,7 @@ def test_x11_x16_x18_empty_brokers_stop_one_by_one_the_controller_last(tmp_path:
     assert made.cluster.stops == ["broker5", "broker4"]
     assert states(made) == ["validated", "excluded", "planned", "moving", "empty", "stopped", "clean"]
     assert found(made, "remove.stopped").held is Held.YES
+    assert "once broker-4 answers: kafka-configs.sh" in found(made, "reassign.throttle").moves[0]
     assert made.process(back).code == 0
     assert made.home, "they run again, and hold what they held"
 

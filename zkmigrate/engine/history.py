@@ -161,7 +161,8 @@ class History:
       nobody walked.
     - lost: lines of the journal are missing. rebuilt: what the hosts say has been taken in since.
     - held: the body of the hold that the walk is in, with its time as ``at``.
-    - found: what the step that was done last found, as JSON.
+    - found: what the step that was done last found, as JSON. found_back: step → what it found at its end on
+      the newest way back, as JSON.
     - hooks: those that have run, by :func:`hook_key`, with the stage of each.
     - retired: brokers that were left out of the run, by host.
     - cleaned: subtrees of dest that a clean-up began to delete, with the body of its begin and the newest
@@ -184,6 +185,7 @@ class History:
     ended: tuple[int, str] | None = None
     held: Mapping[str, Any] | None = None
     found: Sequence[Mapping[str, Any]] = ()
+    found_back: dict[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     begun_at: dict[str, float] = field(default_factory=dict)
     begun: set[str] = field(default_factory=set)
     first_sent: dict[str, tuple[int, float, float]] = field(default_factory=dict)
@@ -413,6 +415,7 @@ class History:
                 self.done_at[step] = entry.at
             else:
                 self._clear(step)
+                self.found_back[step] = self.found
             if "seconds" in body:
                 self.seconds.setdefault(step, {})[way.value] = body["seconds"]
 
@@ -480,6 +483,7 @@ class History:
         self.way = Way(body["way"])
         if self.way is Way.BACK:
             self.turn = Turn(body["to"], body["why"], body["code"], body["then"])
+            self.found_back.clear()
             self.stages_reset = self.stages_done & set(body["reset"])
             self.stages_done -= self.stages_reset
             self.stages_skipped -= self.stages_reset

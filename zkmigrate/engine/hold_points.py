@@ -92,7 +92,8 @@ class HoldPoints:
         left = self._pause_after - len(every.intersection(history.touched(at.id)).difference(targets))
         if left > 0:
             return targets[:left], False
-        why, by = f"as many {paced.many} have moved", f"--pause-after {self._pause_after}"
+        far = "begun" if paced.told else "moved"  # such a target is done long after it was changed
+        why, by = f"as many {paced.many} have {far}", f"--pause-after {self._pause_after}"
         with contextlib.suppress(LockedError):  # somebody else holds here already
             self._ports.holds.place(Hold(why=why, by=by, since=self._ports.clock.wall()))
         self._pause_after = 0

@@ -218,7 +218,7 @@ def _turns(step: AnyStep, context: Context, foreseen: Forecast[Any]) -> tuple[st
         return foreseen.targets
     verdict = step.check(context, foreseen.facts)
     if isinstance(verdict, Blocked):
-        raise HostError("; ".join(f"{x.target}: {x.seen}" for x in verdict.findings if x.blocks))
+        raise HostError("; ".join(f"{x.target or x.id}: {x.seen}" for x in verdict.findings if x.blocks))
     if isinstance(verdict, Waiting):
         return None
     return verdict.targets if isinstance(verdict, Ready) else ()

@@ -28,7 +28,7 @@ from zkmigrate.engine.window_walk import Window
 from zkmigrate.errors import HostError, RecordError, UsageError, ZkmigrateError
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import Changes, ClusterChange
-from zkmigrate.model.finding import Finding, Held, meanings
+from zkmigrate.model.finding import Finding, Held, doubts, meanings
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 
@@ -411,7 +411,10 @@ class Walk:
         """The way back is walked: end, or go forward again after a rehearsal."""
         where = f"the start of {turn.to}" if turn.to else "the beginning"
         if turn.then == "end":
-            return RunEnded(turn.code, f"back at {where}: {turn.why}", self._cause)
+            told = [decode_finding(f) for found in self.history.found_back.values() for f in found]
+            odd = () if turn.code else doubts(told)  # a run that turned by itself names its cause
+            differs = f"; not as before: {', '.join(dict.fromkeys(f.id for f in odd))}" if odd else ""
+            return RunEnded(turn.code, f"back at {where}: {turn.why}{differs}", (*self._cause, *odd))
         if turn.then == "next":
             self._log.stage_done(turn.to)
         self._turn_forward(turn.why)

@@ -118,7 +118,10 @@ def new_id(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
     JournalError where that cannot be told."""
     for run in runs_of(runs, inventory):
         if run.damaged:
-            raise JournalError(f"run {run.run} is not finished and its journal does not read: {run.damaged}")
+            raise JournalError(
+                f"run {run.run} is not finished and its journal does not read: {run.damaged}. For another "
+                f"run instead: look at what this one has changed, then move {runs / run.run} out of {runs}"
+            )
         if run.is_of(playbook) and run.is_open(playbook):
             raise UsageError(
                 f"run {run.run} is not finished ({state_of(run.history, playbook).where}){_not_undone(run)}. "

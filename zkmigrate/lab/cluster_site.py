@@ -212,16 +212,6 @@ class ClusterSite:
         own = of_cluster(self.lab.spec, CLUSTER)
         return runner_for(self.lab, self.directory / name, **{**own, **options})
 
-    def clear_rates(self, broker: int) -> None:
-        """Unset both throttle rates of a broker, by hand."""
-        own = self.settings().get(f"broker-{broker}", {})
-        entries = [ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE) for key in own]
-        if entries:
-            resource = ConfigResource(ResourceType.BROKER, str(broker), incremental_configs=entries)
-            with self.lab.operator():
-                admin = self._admin()
-                _confirmed(admin.incremental_alter_configs([resource])[resource])
-
     # --- the tool -------------------------------------------------------------------------------------------
 
     def inventory(self, path: Path, further: Mapping[str, Any]) -> Path:

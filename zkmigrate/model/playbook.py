@@ -101,6 +101,7 @@ class Playbook:
     - manual: what the page by hand says around the steps.
     - report: what is special about its report.
     - foreseen: what ``plan`` says of the whole run, such as the length of its window.
+    - foreseen_back: what ``rollback`` says before it asks; ``unrestored`` is of the paced step.
     - sampling: what the run samples in passing.
     - throttled: its run copies replicas at rates that ``zkmigrate throttle`` overrides.
     - files: what the run keeps in its directory, by name, from its records. Each is on disk before the step
@@ -120,6 +121,7 @@ class Playbook:
     manual: Manual = field(default_factory=Manual)
     report: Reporting = field(default_factory=Reporting)
     foreseen: Callable[[Context, Look], tuple[str, ...]] = lambda _context, _look: ()
+    foreseen_back: Callable[[Context], tuple[str, ...]] = lambda _context: ()
     sampling: tuple[Sampling, ...] = ()
     throttled: bool = False
     files: Callable[[Records], Mapping[str, KeptFile]] = lambda _records: {}

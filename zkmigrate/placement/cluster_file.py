@@ -38,14 +38,16 @@ _PATH = re.compile(r"(/[^/\n]+)+")
 
 _Id = Annotated[int, Strict(), Field(ge=0, le=_MOST_ID)]
 _Bytes = Annotated[int, Strict(), Field(ge=0, le=_MOST_BYTES)]
-_Topic = Annotated[str, Strict(), Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
+TOPIC = r"^[a-zA-Z0-9._-]{1,249}$"
+TOPIC_NEEDED = "a name of 1 to 249 characters of a-z A-Z 0-9 . _ -"
+_Topic = Annotated[str, Strict(), Field(pattern=TOPIC)]
 _Name = Annotated[str, Strict(), Field(max_length=1000)]
 
 _NEEDED = {
     "": 'an object with "brokers" and "partitions"',
     "brokers": "an object: the brokers by their ids",
     "partitions": "a list of partitions",
-    "topic": "a name of 1 to 249 characters of a-z A-Z 0-9 . _ -",
+    "topic": TOPIC_NEEDED,
     "partition": f"a whole number from 0 to {_MOST_ID}",
     "replicas": f"a list of broker ids, whole numbers from 0 to {_MOST_ID}",
     "size": f"whole bytes as a number from 0 to {_MOST_BYTES}",

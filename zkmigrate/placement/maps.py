@@ -6,6 +6,7 @@ same bytes."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import PurePath
@@ -14,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, Strict, TypeAdapter, ValidationError
 
 from zkmigrate.placement.cluster import Cluster, Name, Partition, Set
-from zkmigrate.placement.cluster_file import ClusterFileError, load_json
+from zkmigrate.placement.cluster_file import TOPIC, TOPIC_NEEDED, ClusterFileError, load_json
 from zkmigrate.placement.log_dirs import held_in, nameable, several
 from zkmigrate.placement.plan import Notice, Plan, Reassignment, Refused
 from zkmigrate.placement.validation import partition_names
@@ -138,6 +139,11 @@ def parse(content: bytes, origin: str) -> dict[Name, tuple[int, ...]]:
     sets: dict[Name, tuple[int, ...]] = {}
     for at, row in enumerate(read.partitions):
         name = row.topic, row.partition
+        if not re.fullmatch(TOPIC, row.topic) or row.topic in (".", ".."):
+            raise ClusterFileError(
+                f"{origin}: partitions[{at}].topic: seen {json.dumps(row.topic)[:60]}; needed: "
+                f'{TOPIC_NEEDED}, and neither "." nor ".."'
+            )
         if name in sets:
             raise ClusterFileError(
                 f"{origin}: partitions[{at}] (topic {row.topic}, partition {row.partition}): seen a second "

@@ -15,9 +15,20 @@ from __future__ import annotations
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Context, Done, Reads, Verdict
+from zkmigrate.model.step import Context, Done, Reads, Verdict, Way
 from zkmigrate.placement.cluster import Name
-from zkmigrate.reassign.facts import Disks, FirstLook, Move, described, disks, joined, section, unmade, wanted
+from zkmigrate.reassign.facts import (
+    Disks,
+    FirstLook,
+    Move,
+    described,
+    disks,
+    joined,
+    originals,
+    section,
+    unmade,
+    wanted,
+)
 from zkmigrate.reassign.rules import COPYING, before, copied, gib, seconds
 from zkmigrate.reassign.throttle import choosing, involved, listed, read, values
 
@@ -62,8 +73,18 @@ def foreseen(c: Context, look: Look) -> tuple[str, ...]:
         for broker, (to, of) in copied(moves).items()
         if to or of
     )
-    takes = f"  {len(moves):,} partitions, {seconds(moves, rate):,.0f} s or more at {rate:,} bytes/s"
-    return (*brokers, takes)
+    takes = f"  {len(moves):,} partitions, {gib(sum(move.bytes for move in moves))}, "
+    return (*brokers, f"{takes}{seconds(moves, rate):,.0f} s or more at {rate:,} bytes/s")
+
+
+def foreseen_back(c: Context) -> tuple[str, ...]:
+    """What ``rollback`` says of the moves that are not undone. One still in flight copies nothing back."""
+    record = originals(c)
+    sent = [move for move in record.moves if move.target in c.unrestored] if record else []
+    moves, rate = joined(sent), section(c.inventory).throttle_bytes_s
+    whole = sum(move.size * len(move.dropped) for move in moves)
+    takes = f"{gib(whole)}, {seconds(moves, rate, Way.BACK):,.0f} s or more at {rate:,} bytes/s"
+    return (f"  {len(moves):,} partitions go back, if all were moved: {takes}",) if moves else ()
 
 
 class PlanCheckStep(Reads[FirstLook]):

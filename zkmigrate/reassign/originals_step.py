@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import Finding, Severity, blocking, claim, few
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.placement.plan import Refused
 from zkmigrate.reassign.election import LEADERS, Election, elect
 from zkmigrate.reassign.facts import (
@@ -105,9 +105,6 @@ class OriginalsStep(Step[OriginalsFacts]):
 
     def undo(self, c: Context, f: OriginalsFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return elect(self._election(f).todo) if target == LEADERS else ()
-
-    def forecast(self, c: Context, look: Look) -> Forecast[OriginalsFacts]:
-        return Forecast(self.observe(c, look), ())
 
 
 def _until_over(c: Context, first: FirstLook, flights: Flights) -> Waiting:

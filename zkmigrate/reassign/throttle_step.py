@@ -11,27 +11,33 @@ Proof: every broker and topic has its setting when it is looked at again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import KAFKA, AlterBrokerConfig, AlterTopicConfig, Applied, Changes
 from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
+from zkmigrate.model.finding import Finding, Severity, blocking, claim, few, meanings
 from zkmigrate.model.look import Look, TopicSetting
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.model.step_record import known
+from zkmigrate.moves.rules.accepted import accepted
 from zkmigrate.reassign.facts import LOOKS, WITNESSES, Move, Originals, originals, section
 from zkmigrate.reassign.rules import lost
 from zkmigrate.reassign.throttle import (
     LISTS,
     Limits,
     Seens,
+    SentRates,
     Throttles,
     Values,
     choosing,
     fixed,
     involved,
     listed,
+    of_broker,
     read,
     sent_rates,
     throttles,
@@ -43,17 +49,22 @@ WAVE = 100
 """Brokers and topics that are set at once."""
 
 
+def _none(_inventory: Inventory) -> tuple[int, ...]:
+    return ()
+
+
 @dataclass(frozen=True)
 class ThrottleFacts:
     """limits: of this run; before its first change as they will be recorded. record: what is to be recorded
     with the first change, else empty. seen: what is set now. after: in a forecast, what is set once the step
-    is made, from where it is undone."""
+    is made, from where it is undone. wall: when it was looked, seconds since the epoch."""
 
     plan: Originals | None
     limits: Limits | None
     record: Mapping[str, object]
     seen: Reading[Seens]
     after: Reading[Seens] | None = None
+    wall: float = 0.0
 
     @cached_property
     def now(self) -> Values:
@@ -73,13 +84,15 @@ class ThrottleStep(Step[ThrottleFacts]):
         *,
         every_broker: bool = False,
         foresee: Callable[[Context, Look], tuple[Move, ...]] | None = None,
+        leave: Callable[[Inventory], Collection[int]] = _none,
     ) -> None:
         """every_broker: each gets a rate, also one that takes no part in the moves known so far. foresee:
-        what the moves will be, before they are recorded; None where that cannot be told."""
-        self.every_broker, self.foresee = every_broker, foresee
+        what the moves will be, before they are recorded; None where that cannot be told. leave: brokers that
+        the run itself may have stopped going forward."""
+        self.every_broker, self.foresee, self.leave = every_broker, foresee, leave
 
     def observe(self, c: Context, look: Look) -> ThrottleFacts:
-        return self._observed(c, look, originals(c))
+        return replace(self._observed(c, look, originals(c)), wall=look.wall())
 
     def _observed(self, c: Context, look: Look, plan: Originals | None) -> ThrottleFacts:
         if plan is None:
@@ -125,13 +138,27 @@ class ThrottleStep(Step[ThrottleFacts]):
         if todo:
             return Ready(todo[:WAVE], record=f.record)
         must_hold = bool(silent) and c.way is self.sets is Way.FORWARD  # no move begins without its limits
+        left = self._left(c, f, silent)
         if must_hold or ((differ or silent) and looks < LOOKS):
             what, keep = "brokers to tell the throttle that Kafka has confirmed", {"looks": looks + 1}
             late = few((*differ, *silent))
-            return Waiting(what, late, limit + LOOKS, poll_s=1.0, keep=keep)
+            longest = math.inf if left else limit + LOOKS  # the looks bound it, and then it names the brokers
+            return Waiting(what, late, longest, poll_s=1.0, keep=keep)
         if differ and c.way is Way.FORWARD:
             return Ready(differ[:WAVE])
-        return Done((self._result(c, f),), f.record)
+        return Blocked(left) if blocking(left) else Done((*left, self._result(c, f)), f.record)
+
+    def _left(self, c: Context, f: ThrottleFacts, silent: Collection[str]) -> tuple[Finding, ...]:
+        """Targets that keep the throttle of the run, because they do not answer. A broker's rates can be
+        unset by that broker alone: every other one refuses its id."""
+        assert f.limits is not None
+        if c.way is self.sets:
+            return ()
+        back = c.way is Way.BACK
+        away = frozenset(() if back else map(of_broker, self.leave(c.inventory)))
+        some = [one for one in silent if not back or one in c.unrestored or known(SentRates, c)]
+        findings = [_kept(target, f.limits) for target in some if target not in away]
+        return accepted(c.inventory.accept, findings, f.wall)
 
     def _wanted(self, c: Context, f: ThrottleFacts, target: str) -> dict[str, tuple[str | None, str | None]]:
         """The settings of a target that are not as they are to be: the value now, and the wanted one."""
@@ -213,6 +240,18 @@ class ThrottleStep(Step[ThrottleFacts]):
         )
 
 
+def _kept(target: str, limits: Limits) -> Finding:
+    return claim(
+        "reassign.throttle-stays",
+        "the run has taken its throttle off",
+        False,
+        target=target,
+        seen="it does not answer, and may keep what the run set",
+        needed="an answer of its own: no other broker unsets it",
+        moves=(f"start {target}, then resume", *_by_hand((target,), limits), "accept it in migration.yml"),
+    )
+
+
 def _by_hand(silent: Collection[str], limits: Limits) -> tuple[str, ...]:
     """What gives a broker its rates back that did not answer: no later step does."""
     return tuple(
@@ -227,5 +266,9 @@ MEANINGS = meanings(
     """
     reassign.throttle: A throttle setting is not as the run means it to be. Cause: Somebody else changed
     it during the run, or its broker does not answer. To do: Set by hand what you want.
+
+    reassign.throttle-stays: A broker or topic does not answer, so it may keep the throttle of the run. Cause:
+    Its broker is down, and no other one unsets its rates. To do: Start it, then resume. Where it is gone for
+    good, accept this in migration.yml.
     """
 )

@@ -81,6 +81,11 @@ def stoppable(inventory: Inventory) -> tuple[str, ...]:
     return inventory.stoppable if isinstance(inventory, RemovalInventory) else ()
 
 
+def removed(inventory: Inventory) -> tuple[int, ...]:
+    """The ids of the brokers to be removed."""
+    return removal(inventory).brokers
+
+
 def goes_on(inventory: Inventory) -> str:
     """The key that lets the brokers go on running, once they are empty; else empty."""
     return "" if removal(inventory).shutdown else "removal.shutdown: false"

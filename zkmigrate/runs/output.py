@@ -17,7 +17,7 @@ from zkmigrate.engine.history import Next
 from zkmigrate.engine.hold_file import HoldPort
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.ports import Confirm
-from zkmigrate.errors import JournalError, UsageError
+from zkmigrate.errors import HostError, JournalError, UsageError
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.playbook import Playbook, Stage
@@ -80,17 +80,26 @@ def run_output(
 @dataclass
 class RunInfo:
     """What the operator can look up while a question is open (``confirm.LookUp``). emit: announces an open
-    question. holds: the holds that other terminals ask for."""
+    question. holds: the holds that other terminals ask for. foreseen: what ``plan`` says of the whole run;
+    HostError where it cannot be told."""
 
     inventory: Inventory
     playbook: Playbook
     journal: Journal
     emit: events.Emit = field(default=lambda _event: None)
     holds: HoldPort = field(default_factory=HoldPort)
+    foreseen: Callable[[], Sequence[str]] = lambda: ()
     _seen_hold: str = ""
 
     def remarks(self, stage: Stage) -> Sequence[str]:
-        """What the run's rehearsal tells about a window that is about to open."""
+        """What the run's rehearsal tells about a window that is about to open; how much the moves copy, and
+        how long that takes, before they begin."""
+        paced = self.playbook.paced
+        if paced is not None and paced.told and paced.step.startswith(f"{stage.id}."):
+            try:
+                return [line.strip() for line in self.foreseen()]
+            except HostError as error:
+                return (f"how much is copied is not known now: {error}",)
         if not stage.window or stage.rehearsal:
             return ()
         history = self.journal.history

@@ -26,7 +26,7 @@ from zkmigrate.inventory import inventory as inventories
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.finding import NO_WAY_BACK, Finding
 from zkmigrate.model.playbook import Playbook
-from zkmigrate.model.step import Way
+from zkmigrate.model.step import Context, Way
 from zkmigrate.runs import hooks
 from zkmigrate.runs.open_run import JournalOpener, OpenJournal, refuse_stale
 from zkmigrate.runs.output import RunInfo, line_output, run_output
@@ -112,7 +112,12 @@ def rollback(context: VerbContext, options: RunOptions) -> int:
     def act(walk: Walk, console: StdConsole, _back_to: str) -> RunEnded:
         steps = [at.id for at in walk.history.to_undo(playbook, options.to)]
         refused = walk.history.no_way_back(playbook) in steps
-        if context.interactive and not options.yes and not refused and not _agreed(console, steps):
+        if (
+            context.interactive
+            and not options.yes
+            and not refused
+            and not _agreed(console, steps, _told(walk))
+        ):
             console.show(["not rolled back: nothing was changed"])
             return RunEnded(130, "nothing was changed")
         return walk.back(options.to, getpass.getuser())
@@ -120,9 +125,19 @@ def rollback(context: VerbContext, options: RunOptions) -> int:
     return _walk(context, options, inventory, playbook, run_dir, act)
 
 
-def _agreed(console: StdConsole, steps: Sequence[str]) -> bool:
-    """Show the steps of a way back and ask whether to walk them; the end of input is a no."""
-    console.show(["these steps are walked back, in this order:", *(f"  {step}" for step in steps)])
+def _told(walk: Walk) -> tuple[str, ...]:
+    """The playbook's own lines about a way back."""
+    history, paced = walk.history, walk.playbook.paced
+    moved = history.unrestored(paced.step) if paced is not None else frozenset()
+    records = history.records()
+    context = Context(history.run, walk.inventory, records=records, unrestored=moved, way=Way.BACK)
+    return walk.playbook.foreseen_back(context)
+
+
+def _agreed(console: StdConsole, steps: Sequence[str], told: Sequence[str]) -> bool:
+    """Show the steps of a way back and ask whether to walk them; the end of input is a no. told: more about
+    it."""
+    console.show(["these steps are walked back, in this order:", *(f"  {step}" for step in steps), *told])
     console.forget()
     while (line := console.ask("walk these steps back: go (g), stop (s)? ")) is not None:
         word = line.strip().lower()
@@ -197,6 +212,7 @@ def _walk(
         views = contextlib.ExitStack()
         stack.callback(views.close)
         info = RunInfo(inventory, playbook, journal, holds=HoldFile(run_dir))
+        info.foreseen = lambda: site.window_lines(playbook, journal.history.records())
         output = run_output(context, options.yes, views, info, playbook.views())
         shown = _with_metrics(options.metrics, output.emit, playbook, left)
         emit = info.emit = stack.enter_context(recorded(run_dir, shown))

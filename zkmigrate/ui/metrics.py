@@ -43,7 +43,9 @@ class Metrics:
         self._begun = self._gauge("step_waves_begun", "Waves the run began in a step.", "step", "way")
         self._ended_waves = self._gauge("step_waves_done", "Waves that are over.", "step", "way")
         self._total = self._gauge("step_targets", "Targets that a step has in all.", "step")
-        self._done = self._gauge("step_targets_done", "Targets done before this wave.", "step")
+        self._done = self._gauge(
+            "step_targets_done", "Targets done, as the newest wave or look tells.", "step"
+        )
         self._seconds_left = self._gauge("step_seconds_left", "Estimated seconds left, at this wave.", "step")
         self._open = self._gauge("findings_not_held", "Newest findings that do not hold.", "severity", "held")
         self._alarms = self._gauge("alarms", "Alarms of the watch in windows.", "decision")

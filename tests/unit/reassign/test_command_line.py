@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from zkmigrate.model.step import Way
 from zkmigrate.placement import maps
 from zkmigrate.reassign.section import ReassignInventory
 from zkmigrate.reassign.throttle import LEADER_RATE
+from zkmigrate.runs.run_verbs import RunOptions, rollback, run
+from zkmigrate.runs.verb_context import VerbContext
 from zkmigrate.site.wiring import Site
 from zkmigrate.throttle.values import Role
 
@@ -57,6 +61,12 @@ def test_the_sets_of_a_plan_come_with_the_file_that_names_it(tmp_path: Path) -> 
             "partitions[0] (topic t0, partition 0).replicas: seen a broker twice",
         ),
         (PLAN.replace("[4,2]", "[]"), "partitions[0].replicas: seen []; needed: Kafka's reassignment JSON"),
+        (
+            PLAN.replace('"t0"', '"t 0"', 1),
+            'partitions[0].topic: seen "t 0"; needed: a name of 1 to 249 char',
+        ),
+        (PLAN.replace('"t0"', f'"{"t" * 250}"', 1), f'partitions[0].topic: seen "{"t" * 59}; needed: a name'),
+        (PLAN.replace('"t0"', '".."', 1), 'partitions[0].topic: seen ".."; needed: a name'),
         ('{"version":1,"partitions":[]}', "partitions: seen []; needed: Kafka's reassignment JSON"),
         ("{", "line 1, column 2: "),
     ],
@@ -257,7 +267,7 @@ def test_from_plan_to_rollback(asked: Callable[..., Result], cluster: ReassignWo
         "  broker 2: 0 bytes in, 1,000 bytes out",
         "  broker 4: 3,000 bytes in, 0 bytes out",
         "  broker 5: 3,000 bytes in, 0 bytes out",
-        "  7 partitions, 0 s or more at 1,000,000 bytes/s",
+        "  7 partitions, 6,000 bytes, 0 s or more at 1,000,000 bytes/s",
     ]
     assert "4 of 7 steps change something" in lines[-1]
     done = asked("run", "--yes")
@@ -272,6 +282,65 @@ def test_from_plan_to_rollback(asked: Callable[..., Result], cluster: ReassignWo
     assert (cluster.topics, cluster.rates[1]) == (first.topics, first.rates[1])
     assert [held.replicas for held in cluster.held.values()] == [h.replicas for h in first.held.values()]
     assert asked("report", "--run-id", "moves-1", "--out", str(tmp_path / "report.html")).exit_code == 0
+
+
+@pytest.fixture
+def typed(
+    asked: Callable[..., Result], cluster: ReassignWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., list[str]]:
+    """``typed(verb)``: what a terminal shows until the first question, which nobody answers."""
+    monkeypatch.setenv("TERM", "dumb")
+    site: Any = site_of(cluster)
+
+    def lines(verb: Callable[[VerbContext, RunOptions], int]) -> list[str]:
+        out = StringIO()
+        with open(os.devnull) as nobody:
+            context = VerbContext(
+                tmp_path / "moves.yml", "kafka_reassign", False, tmp_path / "runs", site, out
+            )
+            context.stdin, context.interactive = nobody.fileno(), True
+            assert verb(context, RunOptions()) == 130
+        return out.getvalue().splitlines()
+
+    return lines
+
+
+def test_the_question_tells_how_much_is_copied_and_how_long_that_takes(
+    typed: Callable[..., list[str]],
+) -> None:
+    lines = typed(run)
+    at = lines.index("  Move these partitions now?")
+    assert lines[at - 5 : at] == [
+        "  broker 1: 0 bytes in, 5,000 bytes out",
+        "  broker 2: 0 bytes in, 1,000 bytes out",
+        "  broker 4: 3,000 bytes in, 0 bytes out",
+        "  broker 5: 3,000 bytes in, 0 bytes out",
+        "  7 partitions, 6,000 bytes, 0 s or more at 1,000,000 bytes/s",
+    ]
+
+
+def test_a_rollback_asks_with_what_it_copies_at_most(
+    asked: Callable[..., Result], typed: Callable[..., list[str]], cluster: ReassignWorld
+) -> None:
+    assert asked("run", "--yes", "--until", "move").exit_code == 0
+    state = cluster.copy().state
+    before = world(8)
+    dropped = sum(b not in ids for name, ids in plan(before).items() for b in before.held[name].replicas)
+    told = f"  7 partitions go back, if all were moved: {dropped},000 bytes, 0 s or more at 1,000,000 bytes/s"
+    assert told in typed(rollback)
+    assert cluster.state == state
+
+
+def test_the_plan_tells_what_refuses_it(asked: Callable[..., Result], cluster: ReassignWorld) -> None:
+    cluster.down.add(4)
+    dead = asked("plan")
+    assert dead.exit_code == 8, dead.output
+    assert "  move.originals: reassign.brokers: not registered: 4" in dead.output.splitlines()
+    cluster.down.clear()
+    cluster.cluster_id = "B" * 22
+    other = asked("plan")
+    assert other.exit_code == 8, other.output
+    assert f"  move.originals: reassign.cluster: cluster id {'B' * 22}" in other.output.splitlines()
 
 
 def test_a_run_is_not_continued_with_the_journal_of_another(
@@ -328,7 +397,7 @@ def test_the_phases_of_a_plan_from_plan_to_rollback(
     assert planned.exit_code == 0, planned.output
     assert "reassign t0-0 to brokers 1,4,2 (before: 1,2)" in planned.output
     assert "reassign t0-0 to brokers 4,2 (before: 1,4,2)" in planned.output
-    assert "  1 partitions, 0 s or more at 1,000,000 bytes/s" in planned.output
+    assert "  1 partitions, 1,000 bytes, 0 s or more at 1,000,000 bytes/s" in planned.output
     done = asked("run", "--yes")
     assert done.exit_code == 0, done.output
     assert cluster.held["t0", 0].replicas == (4, 2)
