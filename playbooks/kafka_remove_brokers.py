@@ -13,7 +13,6 @@ from zkmigrate.reassign.facts import planned, to_move
 from zkmigrate.reassign.moves_step import MovesStep
 from zkmigrate.reassign.preferred_step import PreferredStep
 from zkmigrate.reassign.throttle_step import ThrottleStep
-from zkmigrate.reassign.unthrottle_step import UnthrottleStep
 from zkmigrate.reassign.way_back import way_back
 from zkmigrate.removal.clean_step import CleanStep
 from zkmigrate.removal.exclude_step import ExcludeStep
@@ -21,6 +20,7 @@ from zkmigrate.removal.planned_step import PlannedStep
 from zkmigrate.removal.section import RemovalInventory, goes_on, stoppable
 from zkmigrate.removal.stop_step import StopStep
 from zkmigrate.removal.sweep_step import SweepStep
+from zkmigrate.removal.unthrottle_steps import LoosenStep, OthersUnthrottleStep
 from zkmigrate.removal.validate_step import ValidateStep, foreseen, planned_moves
 
 PLAYBOOK = Playbook(
@@ -53,7 +53,7 @@ PLAYBOOK = Playbook(
         Stage(
             "stopped",
             "Stop the brokers",
-            (InstallStep(KAFKA_BROKERS, keep=True, hosts=stoppable), StopStep()),
+            (InstallStep(KAFKA_BROKERS, keep=True, hosts=stoppable), LoosenStep(), StopStep()),
             consent="Stop these brokers now?",
             idle=goes_on,
             locked=False,
@@ -64,7 +64,7 @@ PLAYBOOK = Playbook(
             "Clean up",
             (
                 PreferredStep(foresee=planned_moves),
-                UnthrottleStep(every_broker=True, foresee=planned_moves),
+                OthersUnthrottleStep(every_broker=True, foresee=planned_moves),
                 CleanStep(),
             ),
         ),

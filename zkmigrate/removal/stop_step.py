@@ -28,7 +28,7 @@ from zkmigrate.removal.survey import naming
 from zkmigrate.removal.sweep_step import SweepFacts, SweepStep, born_late
 
 _STOP = ".stop"
-"""After a host's name, in targets: no partition's name ends so, and zkm-host takes it in an operation's id."""
+"""After a host's name, in targets: no partition's name ends so. An operation's id on a host has no colon."""
 STOPS_S = 600.0
 """Seconds for a stop, or for a start until the cluster names the broker."""
 
