@@ -14,7 +14,6 @@ from zkmigrate.reassign.look_step import foreseen_back
 from zkmigrate.reassign.moves_step import MovesStep
 from zkmigrate.reassign.preferred_step import PreferredStep
 from zkmigrate.reassign.throttle_step import ThrottleStep
-from zkmigrate.reassign.unthrottle_step import UnthrottleStep
 from zkmigrate.reassign.way_back import way_back
 from zkmigrate.removal.clean_step import CleanStep
 from zkmigrate.removal.exclude_step import ExcludeStep
@@ -22,6 +21,7 @@ from zkmigrate.removal.planned_step import PlannedStep
 from zkmigrate.removal.section import RemovalInventory, goes_on, removed, stoppable
 from zkmigrate.removal.stop_step import StopStep
 from zkmigrate.removal.sweep_step import SweepStep
+from zkmigrate.removal.unthrottle_steps import LoosenStep, OthersUnthrottleStep
 from zkmigrate.removal.validate_step import ValidateStep, foreseen, planned_moves
 
 PLAYBOOK = Playbook(
@@ -54,7 +54,7 @@ PLAYBOOK = Playbook(
         Stage(
             "stopped",
             "Stop the brokers",
-            (InstallStep(KAFKA_BROKERS, keep=True, hosts=stoppable), StopStep()),
+            (InstallStep(KAFKA_BROKERS, keep=True, hosts=stoppable), LoosenStep(leave=removed), StopStep()),
             consent="Stop these brokers now?",
             idle=goes_on,
             locked=False,
@@ -65,7 +65,7 @@ PLAYBOOK = Playbook(
             "Clean up",
             (
                 PreferredStep(foresee=planned_moves),
-                UnthrottleStep(every_broker=True, foresee=planned_moves, leave=removed),
+                OthersUnthrottleStep(every_broker=True, foresee=planned_moves),
                 CleanStep(),
             ),
         ),

@@ -60,7 +60,7 @@ class RemovalWorld(ReassignWorld):
     disks that no set names, by broker. unsized: partitions whose size no broker tells. birthplaces: the first
     set of each partition that was born. racks: by broker. installed: hosts with zkm-host. operations: what
     hosts were sent. kraft: it has no ZooKeeper. forgotten: ids that were unregistered. stops: hosts in the
-    order of their stops."""
+    order of their stops. outrun: topics come all the time. spared: what named a broker that stopped."""
 
     cordons: bool = False
     policy: str = ""
@@ -76,15 +76,19 @@ class RemovalWorld(ReassignWorld):
     installed: set[str] = field(default_factory=set)
     operations: dict[str, Change] = field(default_factory=dict)
     stops: list[str] = field(default_factory=list)
+    outrun: bool = False
+    spared: list[Name] = field(default_factory=list)
 
     def copy(self) -> RemovalWorld:
         made = cast(RemovalWorld, super().copy())
         made.birthplaces, made.installed = dict(self.birthplaces), set(self.installed)
         made.operations, made.stops = dict(self.operations), list(self.stops)
+        made.spared = list(self.spared)
         return made
 
     def on_host(self, change: HostChange, operation: str) -> None:
         """One change of a host, once for each operation, as zkm-host does it."""
+        assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", operation), "zkm-host takes no other operation id"
         if operation in self.operations:
             return
         self.operations[operation] = change
@@ -97,7 +101,12 @@ class RemovalWorld(ReassignWorld):
                 assert change.host in self.installed
                 self.stops.append(change.host)
                 id = int(change.host.removeprefix("broker"))
-                assert not self.leads(id), "an empty broker alone stops"
+                left = self.leads(id)
+                assert not left or self.outrun, "an empty broker alone stops"
+                assert all(name in self.birthplaces for name in left), "nothing but births is on it"
+                others = [len({*self.held[name].isr} - {id}) for name in left]
+                assert all(n >= self.min_isr for n in others), "and they are in sync elsewhere"
+                self.spared += left
                 self.down.add(id)
             case SetService(action="start"):
                 self.down.discard(int(change.host.removeprefix("broker")))

@@ -363,6 +363,7 @@ def test_x11_x16_x18_empty_brokers_stop_one_by_one_the_controller_last(tmp_path:
     assert made.there
     assert made.cluster.down == set(GONE)
     assert made.cluster.stops == ["broker5", "broker4"]
+    assert made.settings_kept, "no rate stays on a broker that is down"
     assert states(made) == ["validated", "excluded", "planned", "moving", "empty", "stopped", "clean"]
     assert found(made, "remove.stopped").held is Held.YES
     assert "once broker-4 answers: kafka-configs.sh" in found(made, "reassign.throttle").moves[0]
@@ -410,6 +411,55 @@ def test_x10_what_names_a_stopped_broker_is_moved_away_from_it(tmp_path: Path) -
     assert made.there
     assert made.cluster.stops == ["broker4", "broker5"]
     assert len(made.cluster.birthplaces) == 2
+
+
+def always(*sets: tuple[int, ...]) -> Callable[[RemovalWorld], None]:
+    """A topic at each look, as long as the brokers that it names run: as good as without end."""
+
+    def bear(world: RemovalWorld) -> None:
+        if len(world.birthplaces) < 60 and (up := [one for one in sets if not world.down & set(one)]):
+            world.bear(*up[len(world.birthplaces) % len(up)])
+
+    return bear
+
+
+def outrun(tmp_path: Path, *sets: tuple[int, ...]) -> RemovalDesk:
+    """A desk over a cluster in which topics on these brokers come faster than they are moved."""
+    made = desk(tmp_path, shutdown=True)
+    made.cluster.outrun, made.cluster.born = True, always(*sets)
+    return made
+
+
+def test_x10_topics_that_come_without_end_do_not_hold_the_stop_up(tmp_path: Path) -> None:
+    """They are in sync elsewhere, and moved once the broker has stopped."""
+    made = outrun(tmp_path, (4, 1), (2, 5), (1, 2))
+    assert made.process(forward).code == 0
+    assert made.there
+    assert made.cluster.down == set(GONE)
+    assert made.cluster.spared, "born just before a stop"
+    assert "topics come all the time" in found(made, "remove.empty").seen
+    made.cluster.born = born(0)
+    assert made.process(back).code == 0
+    assert made.home, "the born ones are back where they were born, and no throttle is left on them"
+
+
+def test_x10_a_broker_that_writes_need_does_not_stop_though_topics_come_without_end(tmp_path: Path) -> None:
+    """Each of them needs both of its replicas: the broker stops once none comes any more."""
+    made = outrun(tmp_path, (4, 1))
+    made.cluster.min_isr = 2
+    made.cluster.born = born(20, (4, 1))
+    assert made.process(forward).code == 0
+    assert made.there
+    assert made.cluster.down == set(GONE)
+    assert made.cluster.spared == []
+
+
+def test_x10_an_empty_broker_that_goes_on_running_has_no_birth_left(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    made.cluster.born = born(20, (4, 1))
+    assert made.process(forward).code == 0
+    assert made.there
+    assert len(made.cluster.birthplaces) == 20
 
 
 def test_data_that_is_only_on_a_stopped_broker_is_named_and_a_restart_brings_it(tmp_path: Path) -> None:

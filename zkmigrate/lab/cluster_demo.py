@@ -17,15 +17,16 @@ from typing import Any, ClassVar
 
 from zkmigrate.lab.cluster_site import FOREIGN, ClusterSite, directories_left, not_as
 from zkmigrate.lab.judge.claims import Claim, Verdict, truth
-from zkmigrate.lab.judge.history import load_history
+from zkmigrate.lab.judge.history import RunHistory, load_history
 from zkmigrate.lab.judge.kafka import kafka_claims
 from zkmigrate.lab.judge.latency import p99_ms
-from zkmigrate.lab.judge.moving import empty_claim, moving_claims
+from zkmigrate.lab.judge.moving import empty_claim, late_claim, moving_claims
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.json_lines import Recording, load_recording
 from zkmigrate.lab.operator import Operator
 from zkmigrate.lab.service import log_command
 from zkmigrate.lab.spec import Role
+from zkmigrate.lab.timeline import step_spans
 from zkmigrate.lab.versions import kafka_version
 from zkmigrate.lab.wait import Progress
 
@@ -104,7 +105,7 @@ class ClusterDemo(ABC):
         seen = kafka_version({host: self._log(host) for host in self.lab.names(Role.BROKER)})
         claims = (
             *kafka_claims(history, self.limit_s),
-            *moving_claims(samples, self.site.sources, IN_FLIGHT),
+            *moving_claims(samples, self.site.sources, IN_FLIGHT, self.late_births(history)),
             *self.claims(samples),
             p99_claim(history.recording("producer"), self.runs),
             version_claim(seen, self.lab.cluster().version),
@@ -123,6 +124,10 @@ class ClusterDemo(ABC):
     @abstractmethod
     def claims(self, samples: Recording, /) -> Iterator[Claim]:
         """The demo's own claims."""
+
+    def late_births(self, _history: RunHistory) -> Collection[str]:
+        """The partitions that were created while brokers stopped."""
+        return ()
 
     def start_clients(self) -> None:
         """Start producer and consumer."""
@@ -186,7 +191,9 @@ class RemoveDemo(ClusterDemo):
 
     left: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
+    late_born: tuple[str, ...] = ()
     running: tuple[int, ...] = ()
+    stops: Mapping[str, Any]
 
     def begin(self) -> None:
         self.site.create_topics(REMOVE_SETS)
@@ -197,7 +204,9 @@ class RemoveDemo(ClusterDemo):
     def act(self) -> None:
         section = {"brokers": [*REMOVED], "throttle_bytes_s": THROTTLE, "in_flight": IN_FLIGHT}
         holding = [n for n, p in self.site.partitions().items() if set(p.replicas) & set(REMOVED)]
-        began_ns, ended_ns = self.ran(self.site.operator("remove", {"removal": section}))
+        operator = self.site.operator("remove", {"removal": section})
+        began_ns, ended_ns = self.ran(operator)
+        self.stops = next(s for s in step_spans(operator.journal) if s["name"] == "stopped.stop")
         self.progress("load: no more topics are created")
         self.site.load.stop(("metadata",))
         now = self.site.partitions()
@@ -207,18 +216,32 @@ class RemoveDemo(ClusterDemo):
         short = not_as(now, {name: one.replicas for name, one in now.items()})
         self.done(Moved("remove", began_ns, ended_ns, len(holding), tuple(short)))
 
+    def late_births(self, history: RunHistory) -> Collection[str]:
+        self.late_born = tuple(born_within(history.recording("metadata"), self.stops))
+        return self.late_born
+
     def claims(self, samples: Recording) -> Iterator[Claim]:
         yield planned_claim(self.runs, ("remove",))
+        yield late_claim(samples, self.site.sources, self.late_born)
         yield empty_claim(samples, self.site.sources, REMOVED)
-        yield gone_claim(self.running, self.named, self.left)
+        left = [one for one in self.left if one.rpartition(": ")[2] not in self.late_born]
+        yield gone_claim(self.running, self.named, left)
 
 
 DEMOS: Mapping[str, type[ClusterDemo]] = {REASSIGN: ReassignDemo, REMOVE: RemoveDemo}
 
 
+def born_within(metadata: Recording, span: Mapping[str, Any]) -> Iterator[str]:
+    """The partitions of the topics whose creation was asked for in this span of a step."""
+    for made in metadata.of("op"):
+        asked_ns = made.get("started_mono_ns", 0)
+        if made["op"] == "create_topic" and span["start_mono_ns"] <= asked_ns <= span["end_mono_ns"]:
+            yield f"{made['topic']}-0"
+
+
 def gone_claim(running: Collection[int], named: Collection[str], left: Collection[str]) -> Claim:
     """removed_brokers_gone: they are stopped, no partition names them, no partition directory is on their
-    disks."""
+    disks. left: such directories, without those of what was born while the brokers stopped."""
     odd = [f"broker {id} runs" for id in running]
     odd += [f"{name} names one" for name in named]
     odd += [f"on the disk of {name}" for name in left]

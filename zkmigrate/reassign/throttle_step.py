@@ -91,6 +91,14 @@ class ThrottleStep(Step[ThrottleFacts]):
         the run itself may have stopped going forward."""
         self.every_broker, self.foresee, self.leave = every_broker, foresee, leave
 
+    def brokers(self, c: Context, rated: Collection[int]) -> tuple[int, ...]:
+        """Those of the brokers with a rate of this run that the step is about."""
+        return tuple(rated)
+
+    def topics(self, c: Context, moved: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of the moved topics that the step is about."""
+        return moved
+
     def observe(self, c: Context, look: Look) -> ThrottleFacts:
         return replace(self._observed(c, look, originals(c)), wall=look.wall())
 
@@ -117,7 +125,8 @@ class ThrottleStep(Step[ThrottleFacts]):
             before = Throttles(values(seen.value), fixed(how, brokers), between)
             limits = Limits.of(before, sent_rates(c), plan.moves, self.sets, plan.others)
             return ThrottleFacts(plan, limits, before.encode(), seen)
-        seen = read(look, tuple(before.rates), topics, tuple(before.inside))
+        brokers, inside = self.brokers(c, before.rates), self.brokers(c, before.inside)
+        seen = read(look, brokers, self.topics(c, topics), inside)
         limits = Limits.of(before, sent_rates(c), plan.moves, self.sets, plan.others)
         return ThrottleFacts(plan, limits, {}, seen)
 

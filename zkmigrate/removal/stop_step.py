@@ -19,16 +19,16 @@ from zkmigrate.hosts.facts.status import unit_status
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, claim, few, meanings
-from zkmigrate.model.look import KafkaView, Look
+from zkmigrate.model.look import KafkaView, Look, PartitionState
 from zkmigrate.model.step import Context, Done, Hazard, Ready, Verdict, Waiting, Way
 from zkmigrate.moves.facts.outage import broker_service, runs
 from zkmigrate.reassign.facts import LateStragglers, Stragglers
 from zkmigrate.removal.section import removal, stoppable
 from zkmigrate.removal.survey import naming
-from zkmigrate.removal.sweep_step import SweepFacts, SweepStep
+from zkmigrate.removal.sweep_step import SweepFacts, SweepStep, born_late
 
-_STOP = "stop:"
-"""Before a host's name, in targets."""
+_STOP = ".stop"
+"""After a host's name, in targets: no partition's name ends so. An operation's id on a host has no colon."""
 STOPS_S = 600.0
 """Seconds for a stop, or for a start until the cluster names the broker."""
 
@@ -45,7 +45,7 @@ class StopStep(SweepStep):
         services = look.each(
             stoppable(c.inventory), lambda host: unit_status(look, host, service.unit, kafka.commands(host))
         )
-        asked = c.way is Way.BACK or (f.every is not None and f.survey is None)
+        asked = c.way is Way.BACK or f.every is not None
         return replace(f, services=services, view=look.kafka(2) if asked else None)
 
     def check(self, c: Context, f: SweepFacts) -> Verdict:
@@ -60,7 +60,7 @@ class StopStep(SweepStep):
     def _start(self, c: Context, f: SweepFacts) -> Verdict | None:
         """Start what this run has stopped, and wait for it; None once all of it is there."""
         stopped = [host for host in self._stopped(c) if host in f.services]
-        if down := tuple(f"{_STOP}{host}" for host in stopped if not runs(f.services[host])):
+        if down := tuple(f"{host}{_STOP}" for host in stopped if not runs(f.services[host])):
             return Ready(down)
         here = f.view.value.brokers if isinstance(f.view, Seen) else {}
         if away := [host for host in stopped if c.inventory.broker(host).id not in here]:
@@ -87,34 +87,72 @@ class StopStep(SweepStep):
         if not isinstance(f.view, Seen):
             return Waiting("an answer of Kafka", str(f.view), STOPS_S, poll_s=1.0, keep=again)
         view = f.view.value
-        if came := naming(view.partitions, gone):
+        came = naming(view.partitions, gone)
+        able = self._able(c, f) if came else up
+        if came and not able:
             told = few(f"{p.topic}-{p.partition}" for p in came)
             return Waiting("the brokers to be empty", told, STOPS_S, poll_s=0.0, keep=again)
         stopping = [h for h in up if _leaves(f, h) or c.inventory.broker(h).id not in view.brokers]
         if stopping:
             return Waiting("a broker to stop", few(stopping), STOPS_S, poll_s=1.0, keep=c.kept)
         if up:
-            return self._next(c, f, view, up)
+            return self._next(c, f, view, able)
         if left := [id for id in gone if id in view.brokers]:
             what = "the cluster to name the stopped brokers no more"
             return Waiting(what, few(map(str, left)), STOPS_S, poll_s=1.0, keep=c.kept)
         return Done((_down(gone),), self._record(c, f).encode())
 
+    def _outrun(self, c: Context, f: SweepFacts) -> bool:
+        """The same, and a broker can stop nevertheless."""
+        return super()._outrun(c, f) and bool(self._able(c, f))
+
+    def _able(self, c: Context, f: SweepFacts) -> list[str]:
+        """The hosts of brokers that can stop while topics come all the time: what names one was born just
+        now, and has as many replicas in sync elsewhere as writes need."""
+        if not isinstance(f.view, Seen):
+            return []
+        view = f.view.value
+
+        def spared(p: PartitionState, id: int) -> bool:
+            return born_late(c, p) and len({*p.isr} - {id}) >= max(1, view.min_isr.get(p.topic, 1))
+
+        return [
+            host
+            for host, told in f.services.items()
+            if runs(told)
+            and all(
+                spared(p, id) for id in (c.inventory.broker(host).id,) for p in naming(view.partitions, (id,))
+            )
+        ]
+
     def _next(self, c: Context, f: SweepFacts, view: KafkaView, up: list[str]) -> Verdict:
-        """No partition names the broker, so none loses a replica that is in sync."""
-        host = min(up, key=lambda h: (c.inventory.broker(h).id == view.controller, c.inventory.broker(h).id))
+        """No partition names the broker, so none loses a replica that is in sync; where topics come all the
+        time, the fewest."""
+
+        def last(host: str) -> tuple[bool, int, int]:
+            id = c.inventory.broker(host).id
+            return id == view.controller, len(naming(view.partitions, (id,))), id
+
+        host = min(up, key=last)
         record = self._with(c, f, tuple(dict.fromkeys((*self._stopped(c), host))))
-        return Ready((f"{_STOP}{host}",), record=record.encode(), keep={**c.kept, "empty": None})
+        keep = {**c.kept, "empty": None, "rounds": 0}  # what names it is moved before another one stops
+        return Ready((f"{host}{_STOP}",), record=record.encode(), keep=keep)
 
     def plan(self, c: Context, f: SweepFacts, target: str) -> Changes:
-        if target.startswith(_STOP):
-            return (broker_service(c.inventory, target.removeprefix(_STOP), "stop"),)
+        if host := _host(c, target):
+            return (broker_service(c.inventory, host, "stop"),)
         return super().plan(c, f, target)
 
     def undo(self, c: Context, f: SweepFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
-        if target.startswith(_STOP):
-            return (broker_service(c.inventory, target.removeprefix(_STOP), "start"),)
+        if host := _host(c, target):
+            return (broker_service(c.inventory, host, "start"),)
         return super().undo(c, f, target, applied)
+
+
+def _host(c: Context, target: str) -> str:
+    """The host whose broker is to stop or start; "" where a partition or a topic is the target."""
+    host = target.removesuffix(_STOP)
+    return host if host != target and host in stoppable(c.inventory) else ""
 
 
 def _leaves(f: SweepFacts, host: str) -> bool:

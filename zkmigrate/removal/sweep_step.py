@@ -8,6 +8,7 @@ Clients may notice: the traffic of the copies, up to the throttle; a new leader 
 Way back: each partition moved here gets its set from before, in its order.
 
 Proof: at two looks no partition names a broker to be removed, and their log directories hold no replica.
+Where they are to stop and topics come faster than they are moved, nothing older than the last plan does.
 """
 
 from __future__ import annotations
@@ -55,6 +56,9 @@ from zkmigrate.removal.validate_step import unsized
 
 EMPTY_S = 1.0
 """Seconds between the two looks that must find the brokers empty."""
+
+ROUNDS = 3
+"""How often what has come is moved before births that never end are taken for what they are."""
 
 _LIST = "list:"
 """Before a topic's name, in targets: no topic's name has a colon."""
@@ -134,10 +138,11 @@ class SweepStep(Step[SweepFacts]):
         found = naming(tuple(every.partitions.values()), gone)
         new = [(p.topic, p.partition) for p in found if (p.topic, p.partition) not in every.flights]
         now = look.now()
-        if every.missing is not None or found:
-            lists = read(look, (), sorted({topic for topic, _ in new}))
-            return SweepFacts(moves, every, survey(c, look, new) if new else None, lists, now=now)
-        return SweepFacts(moves, every, held=_held(look, [id for id in gone if id in every.alive]), now=now)
+        if every.missing is not None:
+            return SweepFacts(moves, every, now=now)
+        lists = read(look, (), sorted({topic for topic, _ in new}))
+        held = _held(look, [id for id in gone if id in every.alive], found)
+        return SweepFacts(moves, every, survey(c, look, new) if new else None, lists, held, now)
 
     def check(self, c: Context, f: SweepFacts) -> Verdict:
         if f.every is None:
@@ -147,9 +152,10 @@ class SweepStep(Step[SweepFacts]):
             what = "an answer of Kafka about all topics"
             return Waiting(what, str(f.every.missing), limit, poll_s=1.0, keep=c.kept)
         if f.survey is not None:
+            if self._outrun(c, f):
+                return self._empty(c, replace(f, survey=None))  # what came last is not added here
             return unsized(c, f.survey) or self._add(c, f, f.survey)
-        gone = removal(c.inventory).brokers
-        left = naming(tuple(f.every.partitions.values()), gone)
+        left = self._left(c, f)
         if left or f.held.replicas or f.held.silent:
             told = few((*map(_in_flight, left), *f.held.replicas, *f.held.silent))
             keep = {**c.kept, "empty": None}
@@ -162,11 +168,23 @@ class SweepStep(Step[SweepFacts]):
             return Waiting("a second look at the empty brokers", "nothing names them", limit, EMPTY_S, keep)
         return self._empty(c, f)
 
+    def _left(self, c: Context, f: SweepFacts) -> tuple[PartitionState, ...]:
+        """What names the brokers."""
+        assert f.every is not None
+        return naming(tuple(f.every.partitions.values()), removal(c.inventory).brokers)
+
+    def _outrun(self, c: Context, f: SweepFacts) -> bool:
+        """Whether topics come faster than they are moved, and nothing else is on brokers that are to stop."""
+        assert f.every is not None
+        left = self._left(c, f)
+        alone = all(born_late(c, p) and (p.topic, p.partition) not in f.every.flights for p in left)
+        return removal(c.inventory).shutdown and alone and not f.held.replicas and not f.held.silent
+
     def _empty(self, c: Context, f: SweepFacts) -> Verdict:
         """What follows once the brokers are empty."""
         assert f.every is not None
         wanted = removal(c.inventory)
-        told = empty(wanted.brokers, f.every, f.own)
+        told = empty(wanted.brokers, f.every, f.own, self._left(c, f))
         if not wanted.shutdown:
             told = replace(
                 told, seen=f"{told.seen}; they go on running, and what keeps new replicas away stays"
@@ -225,7 +243,9 @@ class SweepStep(Step[SweepFacts]):
         if not names:  # deleted, or taken along by another hand
             limit = c.inventory.policy.step_deadline_s
             return Waiting("the brokers to be empty", "what named them has changed", limit, 0.2, c.kept)
+        assert f.every is not None
         finished = c.kept.get("finished", frozenset()) - names
+        rounds = {"rounds": c.kept.get("rounds", 0) + 1, "known": frozenset(f.every.partitions)}
         lists = self._unsent(c, f, self._lists(c, f))
         listed = {**c.kept.get("listed", {}), **lists}
         moves = next_moves(section(c.inventory), (), s.free_moves, Way.FORWARD)
@@ -233,7 +253,15 @@ class SweepStep(Step[SweepFacts]):
             tuple(lists) or tuple(move.target for move in moves),
             findings,
             self._record(c, f).encode(),
-            keep={**c.kept, "finished": finished, "listed": listed, "looks": 0, "unsized": 0, "empty": None},
+            keep={
+                **c.kept,
+                **rounds,
+                "finished": finished,
+                "listed": listed,
+                "looks": 0,
+                "unsized": 0,
+                "empty": None,
+            },
         )
 
     def _record(self, c: Context, f: SweepFacts) -> Stragglers:
@@ -297,7 +325,14 @@ def _busy(f: MovesFacts) -> bool:
     return not f.whole or bool(waits or foreign)
 
 
-def _held(look: Look, brokers: Collection[int]) -> Held:
+def born_late(c: Context, p: PartitionState) -> bool:
+    """Whether a partition was not there when moves were added last, after as many times as are tried."""
+    return c.kept.get("rounds", 0) >= ROUNDS and (p.topic, p.partition) not in c.kept["known"]
+
+
+def _held(look: Look, brokers: Collection[int], but: Collection[PartitionState] = ()) -> Held:
+    """What the disks hold. but: partitions that are known to be there."""
+    known = {(p.topic, p.partition) for p in but}
     told = look.log_dirs(KAFKA, tuple(brokers)) if brokers else Seen({})
     if not isinstance(told, Seen):
         return Held(silent=(str(told),))
@@ -308,7 +343,11 @@ def _held(look: Look, brokers: Collection[int]) -> Held:
             if not isinstance(one, Seen):
                 silent.append(f"broker {broker}: {one}")
                 continue
-            replicas += [f"{r.topic}-{r.partition} on broker {broker}" for r in one.value.replicas]
+            replicas += [
+                f"{r.topic}-{r.partition} on broker {broker}"
+                for r in one.value.replicas
+                if (r.topic, r.partition) not in known
+            ]
     return Held(tuple(replicas), tuple(silent))
 
 
@@ -350,11 +389,15 @@ def only_there(s: Survey) -> Finding:
     )
 
 
-def empty(brokers: Collection[int], every: Cluster, moved: Collection[Move]) -> Finding:
-    """The evidence that the brokers are empty."""
+def empty(
+    brokers: Collection[int], every: Cluster, moved: Collection[Move], left: Collection[PartitionState]
+) -> Finding:
+    """The evidence that the brokers are empty. left: what was born since they were emptied last."""
     down = [id for id in brokers if id not in every.alive]
     seen = f"{len(every.partitions):,} partitions at two looks; {len(moved):,} had landed on them meanwhile"
     seen += f"; the disks of {few(map(str, down))} were not seen, they are down" if down else ""
+    names = [f"{p.topic}-{p.partition}" for p in left]
+    seen += f"; topics come all the time, so {few(names)} is moved in the next state" if names else ""
     return claim(
         "remove.empty", "no partition names the brokers, and their disks hold no replica", True, seen=seen
     )

@@ -15,6 +15,7 @@ from zkmigrate.lab.cluster_demo import (
     REMOVE_SETS,
     REMOVED,
     Moved,
+    born_within,
     gone_claim,
     p99_claim,
     planned_claim,
@@ -120,6 +121,18 @@ def test_a_removed_broker_must_be_gone_everywhere(
 def test_the_brokers_tell_the_version_that_was_asked_for() -> None:
     assert version_claim("3.9.1", "3.9.1").held is Held.YES
     assert version_claim("2.8.2, 3.9.1", "3.9.1").held is Held.NO
+
+
+def test_a_topic_is_born_late_by_when_it_was_asked_for() -> None:
+    told = [
+        event("op", 9 * MS, op=op, topic=topic, started_mono_ns=began)
+        for op, topic, began in (
+            ("create_topic", "a", 9), ("create_topic", "b", 10), ("alter_config", "c", 15),
+            ("create_topic", "d", 20), ("create_topic", "e", 21),
+        )
+    ]  # fmt: skip
+    span = {"start_mono_ns": 10, "end_mono_ns": 20}
+    assert list(born_within(Recording("metadata", told), span)) == ["b-0", "d-0"]
 
 
 def test_each_explicit_birth_names_a_broker_that_goes() -> None:

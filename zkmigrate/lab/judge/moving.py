@@ -13,16 +13,19 @@ _FILE = "samples.jsonl"
 _SHOWN = 5
 
 
-def moving_claims(samples: Recording, sources: Collection[str], cap: int) -> Iterator[Claim]:
+def moving_claims(
+    samples: Recording, sources: Collection[str], cap: int, late: Collection[str] = ()
+) -> Iterator[Claim]:
     """samples, the partitions that were under-replicated or offline, the most moves at once, throttles.
 
     sources: who has to have told, ``brokers`` and ``zookeeper``. cap: the most moves that may be in flight.
+    late: partitions that :func:`late_claim` judges.
     """
     seen = samples.of("sample")
     by_source = {source: [e for e in seen if e["source"] == source] for source in sources}
     problems = [samples.problem, *(f"{source} told nothing" for source, own in by_source.items() if not own)]
     yield _taken(by_source, problems)
-    yield _none_of("under_replicated", seen, problems)
+    yield _none_of("under_replicated", seen, problems, late)
     yield _none_of("offline", seen, problems)
     most = max((len(event["in_flight"]) for event in seen), default=None)
     held = truth(most is not None and 0 < most <= cap, problems, bad_is_certain=(most or 0) > cap)
@@ -39,9 +42,11 @@ def _taken(by_source: dict[str, list[Event]], problems: list[str]) -> Claim:
     return Claim("samples", value, truth(True, problems), "some of each source", _FILE, explain(*problems))
 
 
-def _none_of(what: str, seen: list[Event], problems: list[str]) -> Claim:
+def _none_of(what: str, seen: list[Event], problems: list[str], but: Collection[str] = ()) -> Claim:
     """How many partitions were so in a sample."""
-    found = {name: f"{name} by {event['source']}" for event in seen for name in event[what]}
+    found = {
+        name: f"{name} by {event['source']}" for event in seen for name in event[what] if name not in but
+    }
     held = truth(bool(seen) and not found, problems, bad_is_certain=bool(found))
     shown = ", ".join(list(found.values())[:_SHOWN])
     return Claim(
@@ -89,3 +94,26 @@ def empty_claim(samples: Recording, sources: Collection[str], removed: Collectio
     problems = [samples.problem, *(f"{source} told nothing" for source in sources if source not in last)]
     held = truth(not any(value.values()), problems, bad_is_certain=any(value.values()))
     return Claim("removed_hold", value, held, "0, in the last sample", _FILE, explain(*problems))
+
+
+def late_claim(samples: Recording, sources: Collection[str], late: Collection[str]) -> Claim:
+    """born_at_stops: how many of the partitions that were created while brokers stopped lacked a replica in
+    a sample, and for how many seconds at most. Each must be whole in the last sample.
+
+    Nothing keeps a topic off a broker that is about to stop; the playbook moves it right after.
+    """
+    value: dict[str, dict[str, float]] = {}
+    problems, ill = [samples.problem], []
+    for source in sources:
+        own = [event for event in samples.of("sample") if event["source"] == source]
+        short: dict[str, list[int]] = defaultdict(list)
+        for event in own:
+            for name in set(event["under_replicated"]).intersection(late):
+                short[name].append(event["mono_ns"])
+        longest_s = max(((at[-1] - at[0]) / 1e9 for at in short.values()), default=0.0)
+        value[source] = {"partitions": len(short), "longest_s": round(longest_s, 3)}
+        problems += [] if own else [f"{source} told nothing"]
+        ill += [name for name in late if own and name in own[-1]["under_replicated"]]
+    held = truth(not ill, problems, bad_is_certain=bool(ill))
+    needed = "each whole in the last sample"
+    return Claim("born_at_stops", value, held, needed, _FILE, explain(*ill[:_SHOWN], *problems))

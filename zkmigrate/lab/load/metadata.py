@@ -7,6 +7,7 @@ import time
 from collections import deque
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,15 +93,27 @@ class _Changes:
             self._alter(turn, _LEAST_RETENTION_MS + self.sent)
 
     def _create(self, topic: str) -> None:
-        sets = self.config.metadata_sets
+        sets = self._living() if self.born % 2 else ()
         self.born += 1
-        if sets and self.born % 2 == 0:
+        if sets:
             new = NewTopic(topic, 1, replica_assignment=[list(sets[self.born // 2 % len(sets)])])
         else:
             new = NewTopic(topic, 1, self.config.replication_factor)
         limit = {"operation_timeout": _REQUEST_LIMIT_S, "request_timeout": _REQUEST_LIMIT_S}
         started = time.monotonic_ns()
         self._wait_for("create_topic", topic, 1, started, self.admin.create_topics([new], **limit)[topic])
+
+    def _living(self) -> list[tuple[int, ...]]:
+        """The sets to be named whose brokers are all in the cluster now: nobody assigns to one that has left.
+
+        None where the brokers do not answer.
+        """
+        if not self.config.metadata_sets:
+            return []
+        with suppress(KafkaException):
+            here = set(self.admin.list_topics(timeout=_REQUEST_LIMIT_S).brokers)
+            return [own for own in self.config.metadata_sets if here.issuperset(own)]
+        return []
 
     def _alter(self, topic: str, value: int) -> None:
         entry = ConfigEntry(_SETTING, str(value), incremental_operation=AlterConfigOpType.SET)

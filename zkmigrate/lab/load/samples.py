@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from confluent_kafka import KafkaException
@@ -115,6 +115,8 @@ class Brokers:
     name: str = BROKERS
     _looks: int = 0
     _adding: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    _whole: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Each set when all of it was in sync last; what it has besides is being added."""
     _listing: KafkaAdminClient | None = None
 
     def __post_init__(self) -> None:
@@ -139,6 +141,15 @@ class Brokers:
         return {f"{at.topic}-{at.partition}": tuple(move["adding_replicas"]) for at, move in listed.items()}
 
     def look(self) -> Sample:
+        """One sample. What seems under-replicated is looked at once more: a short move may be in no list, and
+        a broker may tell it when it has ended."""
+        seen = self._look()
+        if not seen.under_replicated:
+            return seen
+        again = set(self._look().under_replicated)
+        return replace(seen, under_replicated=[name for name in seen.under_replicated if name in again])
+
+    def _look(self) -> Sample:
         try:
             before = self.in_flight()
             partitions = self.partitions()
@@ -148,9 +159,11 @@ class Brokers:
             raise
         adding = {
             name: {*before.get(name, ()), *after.get(name, ()), *self._adding.get(name, ())}
-            for name in {*before, *after, *self._adding}
+            | set(one.replicas).difference(self._whole.get(name, one.replicas))
+            for name, one in partitions.items()
         }
         self._adding = after
+        self._whole |= {n: one.replicas for n, one in partitions.items() if len(one.isr) == len(one.replicas)}
         rates = self._told(ResourceType.BROKER, self._ids()) if self._looks % _RATES_EVERY == 0 else None
         self._looks += 1
         return sample(partitions, before if len(before) > len(after) else after, adding, rates)

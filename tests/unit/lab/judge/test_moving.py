@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.judge_fixtures import SECOND, Event, closed, event, opened
 from zkmigrate.lab.judge.claims import Verdict
-from zkmigrate.lab.judge.moving import empty_claim, moving_claims
+from zkmigrate.lab.judge.moving import empty_claim, late_claim, moving_claims
 from zkmigrate.lab.load.json_lines import Recording, read_recording
 from zkmigrate.model.finding import Held
 
@@ -125,3 +125,22 @@ def test_a_removed_broker_must_hold_nothing_in_the_end() -> None:
     assert empty_claim(told, SOURCES, [2]).held is Held.YES
     assert empty_claim(told, SOURCES, [1, 2]).held is Held.NO
     assert empty_claim(read_recording("samples", None), SOURCES, [2]).held is Held.UNKNOWN
+
+
+def test_what_was_born_while_a_broker_stopped_is_told_apart_and_whole_in_the_end() -> None:
+    told = lines()
+    for number in (1, 3):
+        put("zookeeper", number, under_replicated=["new-0"])(told)
+    late = ["new-0", "new-1"]
+    found = Verdict(tuple(moving_claims(recording(told), SOURCES, 2, late)))
+    assert found["under_replicated_partitions"].held is Held.YES
+    claim = late_claim(recording(told), SOURCES, late)
+    assert claim.held is Held.YES
+    assert claim.value == {
+        "brokers": {"partitions": 0, "longest_s": 0.0},
+        "zookeeper": {"partitions": 1, "longest_s": 2.0},
+    }
+    put("zookeeper", 4, under_replicated=["new-0"])(told)
+    assert late_claim(recording(told), SOURCES, late).held is Held.NO
+    silent(told)
+    assert late_claim(recording(told), SOURCES, late).held is Held.UNKNOWN

@@ -12,7 +12,7 @@ from zkmigrate.lab.load import samples
 from zkmigrate.lab.load.config import LoadConfig
 from zkmigrate.lab.load.json_lines import Recorder, read_recording
 from zkmigrate.lab.load.process import Orders
-from zkmigrate.lab.load.samples import Partition, Sample, Settings, sample
+from zkmigrate.lab.load.samples import Brokers, Partition, Sample, Settings, sample
 
 
 @pytest.mark.parametrize(
@@ -88,3 +88,35 @@ class At:
 
     def take(self, _now_ns: int) -> bool:
         return True
+
+
+class Scripted(Brokers):
+    """Brokers that tell a set of one partition a look, and no move."""
+
+    def __init__(self, *told: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+        super().__init__("127.0.0.1:1")
+        self.told = list(told)
+
+    def partitions(self) -> dict[str, Partition]:
+        replicas, isr = self.told.pop(0) if len(self.told) > 1 else self.told[0]
+        return {"a-0": Partition(replicas, isr, isr[0])}
+
+    def in_flight(self) -> dict[str, tuple[int, ...]]:
+        return {}
+
+    def _told(self, kind: object, names: object) -> Settings:
+        return {}
+
+    def _ids(self) -> list[str]:
+        return []
+
+
+def test_a_move_between_two_lists_of_moves_is_no_missing_replica() -> None:
+    """A broker tells its set with the added replica, and no list names it any more."""
+    brokers = Scripted(((1, 2), (1, 2)), ((3, 1, 2), (1, 2)), ((3, 1, 2), (1,)))
+    assert [brokers.look().under_replicated for _ in range(3)] == [[], [], ["a-0"]]
+
+
+def test_what_is_missing_at_one_look_alone_is_a_short_move() -> None:
+    brokers = Scripted(((3, 1, 2), (1, 2)), ((3, 1), (1, 3)), ((3, 1), (1,)))
+    assert [brokers.look().under_replicated for _ in range(2)] == [[], ["a-0"]]
