@@ -424,7 +424,7 @@ def main(playbook: str, directory: Path, session_timeout_ms: int | None, **of_th
         sys.exit(1)
     except (KeyboardInterrupt, SystemExit) as end:
         # A second signal may have ended the taking down as well.
-        left = [path.name for path in state.directories() if path not in others]
+        left = [path.name for path in state.own(others)]
         progress(
             "interrupted: " + (LEFT.format(", ".join(left)) if left else "nothing of the lab is left behind")
         )

@@ -19,7 +19,7 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -164,3 +164,20 @@ def create(spec: LabSpec, *, kept: bool) -> Path:
 def directories() -> tuple[Path, ...]:
     """The directories of all labs, whole ones and half-made ones."""
     return tuple(sorted(base_directory().glob(f"{PREFIX}*")))
+
+
+def own(others: Collection[Path]) -> tuple[Path, ...]:
+    """The directories of this process's labs, also those without a record, as a crash leaves one. others:
+    those that were there before it made one."""
+    if not base_directory().exists():
+        return ()
+    with locked(base_directory() / ".lock"):  # a lab that is being made has no record yet
+        fresh = [path for path in directories() if path not in others]
+        return tuple(path for path in fresh if not _of_another(path))
+
+
+def _of_another(directory: Path) -> bool:
+    try:
+        return read(directory).owner != ProcessId.mine()
+    except LabError:
+        return False

@@ -79,6 +79,23 @@ def test_created_labs_have_ids_of_their_own_and_belong_to_this_process(base: Pat
     assert {state.read(path).owner.pid for path in made} == {os.getpid()}
 
 
+def test_the_lab_of_another_that_came_meanwhile_is_not_ones_own(base: Path) -> None:
+    before = state.create(LabSpec(), kept=False)
+    others = state.directories()
+    mine, half_made, foreign = (
+        state.create(LabSpec(), kept=False),
+        base / "zkm-lab-000000",
+        base / "zkm-lab-a1b2c3",
+    )
+    half_made.mkdir()
+    foreign.mkdir()
+    state.write(foreign, record())
+    assert set(state.own(others)) == {mine, half_made}
+    assert before in state.own(())
+    shutil.rmtree(base)
+    assert state.own(()) == ()
+
+
 def test_sweep_spares_the_living_and_takes_the_dead_and_the_half_made(base: Path) -> None:
     living, dead, kept = (state.create(LabSpec(), kept=False) for _ in range(3))
     gone = subprocess.Popen(["sleep", "60"])
