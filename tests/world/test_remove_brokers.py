@@ -18,7 +18,7 @@ from tests.world.test_reassign import at, found, submitted
 from zkmigrate.engine import events, journal
 from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.run import Walk
-from zkmigrate.model.change import KAFKA, AlterBrokerConfig, ElectPreferred, ReassignPartition
+from zkmigrate.model.change import KAFKA, AlterBrokerConfig, ElectPreferred, InstallProgram, ReassignPartition
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Held
 from zkmigrate.model.look import TopicSetting
@@ -366,7 +366,6 @@ def test_x11_x16_x18_empty_brokers_stop_one_by_one_the_controller_last(tmp_path:
     assert made.settings_kept, "no rate stays on a broker that is down"
     assert states(made) == ["validated", "excluded", "planned", "moving", "empty", "stopped", "clean"]
     assert found(made, "remove.stopped").held is Held.YES
-    assert "once broker-4 answers: kafka-configs.sh" in found(made, "reassign.throttle").moves[0]
     assert made.process(back).code == 0
     assert made.home, "they run again, and hold what they held"
 
@@ -381,6 +380,22 @@ def test_x9_without_zookeeper_the_cluster_forgets_them_and_a_cordon_that_stays_i
     assert "cordoned.log.dirs=* of brokers 4, 5" in found(made, "remove.cordon-stays").seen
     assert made.process(back).code == 0
     assert made.home, "the brokers run again, so the setting is back as well"
+
+
+def test_a_removed_broker_that_dies_before_it_stops_holds_nothing_up_and_its_rates_are_named(
+    tmp_path: Path,
+) -> None:
+    made = desk(tmp_path, shutdown=True)
+    made.after_change = at(1, InstallProgram, lambda: made.cluster.down.add(5))
+    assert made.process(forward).code == 0
+    assert made.there
+    told = [
+        f for e in made.seen if isinstance(e, events.StepEnded) and e.step == "loosen" for f in e.findings
+    ]
+    assert [f.moves[0] for f in told if f.held is Held.NO] == [
+        "once broker-5 answers: kafka-configs.sh --bootstrap-server BOOTSTRAP --alter --entity-type brokers "
+        f"--entity-name 5 --delete-config {LEADER_RATE}"
+    ]
 
 
 def test_x10_what_lands_on_a_broker_before_it_stops_is_moved_first(tmp_path: Path) -> None:
