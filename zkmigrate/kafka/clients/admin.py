@@ -322,14 +322,16 @@ class Alter:
             refusal = self._sent(send, admin, change)
         except BaseException:
             admin.close()
+            self.close()  # the idle ones may ask the same broker, which is gone
             raise
         self._idle.put(admin)
         return (1, refusal) if refusal else (0, change.describe())
 
     def close(self) -> None:
         """Close the idle clients."""
-        while not self._idle.empty():
-            self._idle.get_nowait().close()
+        with suppress(queue.Empty):
+            while True:
+                self._idle.get_nowait().close()
 
     def _new_client(self, change: ClusterChange) -> Any:
         answering = list(_answering(self._brokers))

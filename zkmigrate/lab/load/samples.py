@@ -179,8 +179,10 @@ class Brokers:
         """The throttle settings of those that answer."""
         found: Settings = {}
         asked = [ConfigResource(kind, name) for name in names]
-        answers = self._admin.describe_configs(asked, request_timeout=_ANSWER_S) if asked else {}
-        for resource, answer in answers.items():
+        alone = kind is ResourceType.BROKER  # a request about two brokers fails as a whole
+        calls = [[one] for one in asked] if alone else [asked] if asked else []
+        answers = [self._admin.describe_configs(call, request_timeout=_ANSWER_S) for call in calls]
+        for resource, answer in (one for told in answers for one in told.items()):
             with suppress(KafkaException):
                 own = {
                     key: str(entry.value)

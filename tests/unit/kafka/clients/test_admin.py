@@ -323,6 +323,23 @@ def test_a_client_serves_one_change_after_another_until_one_goes_wrong(cluster: 
     assert (cluster.made, cluster.closed) == (2, 2)
 
 
+def test_one_client_that_goes_wrong_takes_the_idle_ones_along(cluster: FakeCluster) -> None:
+    """They may all ask a broker that has stopped, and a change is sent three times at most."""
+    alter = kafka.Alter(BROKERS)
+    alter(SET)
+    busy = alter._idle.get()
+    alter(SET)
+    alter._idle.put(busy)
+    assert (cluster.made, cluster.closed) == (2, 0)
+    cluster.outcomes["a"] = OSError("refused")
+    with pytest.raises(HostError):
+        alter(SET)
+    assert (cluster.made, cluster.closed) == (2, 2)
+    cluster.outcomes.clear()
+    alter(SET)
+    assert cluster.made == 3
+
+
 def test_a_client_that_cannot_be_made_leaves_the_outcome_open(cluster: FakeCluster) -> None:
     cluster.unreachable = OSError("refused")
     with pytest.raises(HostError, match=r"is not known: OSError: refused"):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import ResourceType  # type: ignore[attr-defined]
 from kafka.errors import KafkaConnectionError
 
 from zkmigrate.lab.load import samples
@@ -120,3 +125,26 @@ def test_a_move_between_two_lists_of_moves_is_no_missing_replica() -> None:
 def test_what_is_missing_at_one_look_alone_is_a_short_move() -> None:
     brokers = Scripted(((3, 1, 2), (1, 2)), ((3, 1), (1, 3)), ((3, 1), (1,)))
     assert [brokers.look().under_replicated for _ in range(2)] == [[], ["a-0"]]
+
+
+class Admin:
+    """An admin client that refuses a request about two brokers, as librdkafka does."""
+
+    def describe_configs(self, asked: list[Any], request_timeout: float) -> dict[Any, Future[Any]]:
+        answers = {}
+        for one in asked:
+            answers[one] = Future[Any]()
+            if len(asked) > 1:
+                answers[one].set_exception(KafkaException("one broker a request"))
+            else:
+                rate = SimpleNamespace(value=f"{one.name}000", source=2)
+                answers[one].set_result({"leader.replication.throttled.rate": rate})
+        return answers
+
+
+def test_each_broker_tells_its_own_rates() -> None:
+    brokers = Brokers("127.0.0.1:1")
+    brokers._admin = Admin()  # type: ignore[assignment]
+    assert brokers._told(ResourceType.BROKER, ["1", "2"]) == {
+        f"broker-{id}": {"leader.replication.throttled.rate": f"{id}000"} for id in (1, 2)
+    }
