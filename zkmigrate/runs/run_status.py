@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -60,9 +61,8 @@ def status(
         step_names.known(playbook, findings)
     run_dir = existing_run_dir(context, run_id, inventory, playbook)
     code = _wait(context, run_dir, wait, timeout_s) if wait else 0
-    body = of_run(run_dir, playbook, playbook.changed(inventory), time.time)
-    if body["state"] == "open" and body["process"] is None:
-        body["next"] = next_command(context, journal.read(run_dir), playbook)
+    goes_on = partial(next_command, context, playbook=playbook)
+    body = of_run(run_dir, playbook, playbook.changed(inventory), time.time, goes_on)
     body["accepted"] = [x.line for x in inventory.accept]
     if wait:
         body["waited"] = {"for": wait, "code": code}
@@ -92,16 +92,21 @@ def _wait(context: VerbContext, run_dir: Path, wait: str, timeout_s: float | Non
 
 
 def of_run(
-    run_dir: Path, playbook: Playbook, hosts: tuple[str, ...], wall: Callable[[], float]
+    run_dir: Path,
+    playbook: Playbook,
+    hosts: tuple[str, ...],
+    wall: Callable[[], float],
+    goes_on: Callable[[History], str] = lambda _history: "",
 ) -> dict[str, Any]:
     """What this machine knows of the run, as JSON. hosts: those that the run may change. wall: the clock,
-    seconds since the epoch."""
+    seconds since the epoch. goes_on: the command that continues an open run on which nobody works."""
     working = process.at_work(run_dir)
     history = journal.read(run_dir)
     hosts = tuple(host for host in hosts if host not in history.retired)
     run_state = runs.state_of(history, playbook)
     wanted = hold_file.HoldFile(run_dir).wanted()
-    not_undone = history.not_undone() if run_state.state == "open" and working is None else []
+    left = run_state.state == "open" and working is None
+    not_undone = history.not_undone() if left else []
     return {
         "run": run_dir.name,
         "playbook": history.playbook,
@@ -122,6 +127,7 @@ def of_run(
         "not_confirmed": [applied.operation for applied in history.unconfirmed()],
         "stands": [change._asdict() for change in not_undone],
         "retired": [retired.words for retired in history.retired.values()],
+        "next": goes_on(history) if left else "",
         "cleaned": {subtree: entry["event"] for subtree, entry in history.cleaned.items()},
     }
 
