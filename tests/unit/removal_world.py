@@ -60,7 +60,8 @@ class RemovalWorld(ReassignWorld):
     disks that no set names, by broker. unsized: partitions whose size no broker tells. birthplaces: the first
     set of each partition that was born. racks: by broker. installed: hosts with zkm-host. operations: what
     hosts were sent. kraft: it has no ZooKeeper. forgotten: ids that were unregistered. stops: hosts in the
-    order of their stops. outrun: topics come all the time. spared: what named a broker that stopped."""
+    order of their stops. outrun: topics come all the time. spared: what named a broker that stopped. deaf:
+    hosts whose service does not stop."""
 
     cordons: bool = False
     policy: str = ""
@@ -78,6 +79,7 @@ class RemovalWorld(ReassignWorld):
     stops: list[str] = field(default_factory=list)
     outrun: bool = False
     spared: list[Name] = field(default_factory=list)
+    deaf: set[str] = field(default_factory=set)
 
     def copy(self) -> RemovalWorld:
         made = cast(RemovalWorld, super().copy())
@@ -100,6 +102,8 @@ class RemovalWorld(ReassignWorld):
             case SetService(action="stop"):
                 assert change.host in self.installed
                 self.stops.append(change.host)
+                if change.host in self.deaf:
+                    return
                 id = int(change.host.removeprefix("broker"))
                 left = self.leads(id)
                 assert not left or self.outrun, "an empty broker alone stops"

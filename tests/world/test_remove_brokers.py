@@ -469,6 +469,19 @@ def test_x10_a_broker_that_writes_need_does_not_stop_though_topics_come_without_
     assert made.cluster.spared == []
 
 
+def test_x10_a_service_that_does_not_stop_is_named_though_topics_come_without_end(tmp_path: Path) -> None:
+    made = outrun(tmp_path, (4, 1), (2, 5), (1, 2))
+    made.cluster.deaf = {"broker4"}
+    assert made.process(forward).code == 6
+    assert made.cluster.stops.count("broker4") == 3
+    told = found(made, "remove.stopped")
+    assert (told.target, told.held) == ("broker4", Held.NO)
+    made.cluster.deaf = set()
+    made.cluster.born = born(0)
+    assert made.process(forward).code == 0
+    assert made.there
+
+
 def test_x10_an_empty_broker_that_goes_on_running_has_no_birth_left(tmp_path: Path) -> None:
     made = desk(tmp_path)
     made.cluster.born = born(20, (4, 1))

@@ -20,7 +20,7 @@ from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, claim, few, meanings
 from zkmigrate.model.look import KafkaView, Look, PartitionState
-from zkmigrate.model.step import Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 from zkmigrate.moves.facts.outage import broker_service, runs
 from zkmigrate.reassign.facts import LateStragglers, Stragglers
 from zkmigrate.removal.section import removal, stoppable
@@ -31,6 +31,8 @@ _STOP = ".stop"
 """After a host's name, in targets: no partition's name ends so. An operation's id on a host has no colon."""
 STOPS_S = 600.0
 """Seconds for a stop, or for a start until the cluster names the broker."""
+TRIES = 3
+"""How often a broker is told to stop."""
 
 
 class StopStep(SweepStep):
@@ -133,9 +135,12 @@ class StopStep(SweepStep):
             id = c.inventory.broker(host).id
             return id == view.controller, len(naming(view.partitions, (id,))), id
 
-        host = min(up, key=last)
+        host, told = min(up, key=last), c.kept.get("told", {})
+        if told.get(host, 0) >= TRIES:
+            return Blocked((_runs_on(host),))
         record = self._with(c, f, tuple(dict.fromkeys((*self._stopped(c), host))))
-        keep = {**c.kept, "empty": None, "rounds": 0}  # what names it is moved before another one stops
+        told = {**told, host: told.get(host, 0) + 1}
+        keep = {**c.kept, "empty": None, "rounds": 0, "told": told}  # what names it moves first
         return Ready((f"{host}{_STOP}",), record=record.encode(), keep=keep)
 
     def plan(self, c: Context, f: SweepFacts, target: str) -> Changes:
@@ -160,6 +165,18 @@ def _leaves(f: SweepFacts, host: str) -> bool:
     return isinstance(told, Seen) and told.value.unit_state == "deactivating"
 
 
+def _runs_on(host: str) -> Finding:
+    return claim(
+        "remove.stopped",
+        "the removed brokers are down, and no partition names them",
+        False,
+        target=host,
+        seen=f"it was told to stop {TRIES} times, and runs",
+        needed="its service down",
+        moves=("see why the service does not stop, then resume", "rollback"),
+    )
+
+
 def _down(brokers: tuple[int, ...]) -> Finding:
     seen = f"brokers {few(map(str, brokers))}; a reboot starts a unit that is enabled: systemctl disable"
     return claim(
@@ -169,7 +186,7 @@ def _down(brokers: tuple[int, ...]) -> Finding:
 
 MEANINGS = meanings(
     """
-    remove.stopped: A removed broker runs, or a partition names it. Cause: The step is under way. To do:
-    Wait, or resume.
+    remove.stopped: A removed broker runs, or a partition names it. Cause: The step is under way, or its
+    service does not stop. To do: Wait, or see why it does not stop. Then resume.
     """
 )
