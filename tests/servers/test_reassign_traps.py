@@ -336,7 +336,7 @@ def test_what_the_library_cannot_ask_the_run_asks_otherwise(cluster: Cluster) ->
     assert seen.value.brokers == set(IDS)
     code, output = cluster.tool(cluster.inventory("a", {0: (1, 3)}), "run", "--until", "preflight")
     assert code == 0, output
-    assert ("not told by brokers 3" in output) is old, output
+    assert ("not told by broker 3;" in output) is old, output
 
 
 def test_t3_t11_throttles_of_others_are_as_they_were(cluster: Cluster) -> None:
@@ -472,6 +472,7 @@ def test_p8_p9_a_follower_that_hangs_holds_the_mark_until_it_leaves_the_isr(clus
         wait_until("a first record for consumers", lambda: None if mark() == 1 else "none", LATE_S)
         with cluster.stopped(3):
             assert [sent(), sent(), sent()] == [2, 3, 4]
+            producer.send("lags", b"x", partition=0).get(START_SECONDS)  # at its LEO one stays
             assert (mark(), set(cluster.partitions("marks")[0].isr)) == (1, {2, 3})
             assert [r.offset for r in consumer.poll(timeout_ms=2000).get(partition, ())] == [0]
 
@@ -487,8 +488,6 @@ def test_p8_p9_a_follower_that_hangs_holds_the_mark_until_it_leaves_the_isr(clus
             assert set(cluster.partitions("marks")[0].isr) == {2, 3}, "broker 2 waits longer"
             why = cluster.refused(ElectPreferred(KAFKA, (("lags", 0),)))
             assert why == "lags-0: PreferredLeaderNotAvailableError"
-            code, output = cluster.tool(cluster.inventory("lags", {0: (3, 2)}), "run")
-            assert (code, "under-replicated: lags-0 on 3" in output) == (3, True), output
         wait_until("all records for consumers", lambda: None if mark() == 4 else str(mark()), LATE_S)
         cluster.until_in_sync("lags", {0: (3, 1)})
     cluster.done(ElectPreferred(KAFKA, (("lags", 0),)))
