@@ -6,7 +6,6 @@ from zkmigrate.kafka.rules import throttle_series
 from zkmigrate.kafka.rules.sampling import BROKERS
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.playbook import Counted, Playbook, Stage
-from zkmigrate.model.report import Reporting
 from zkmigrate.reassign.facts import to_move
 from zkmigrate.reassign.look_step import PlanCheckStep, foreseen, foreseen_back, of_plan
 from zkmigrate.reassign.moves_step import MovesStep
@@ -43,13 +42,7 @@ PLAYBOOK = Playbook(
     sections=("kafka", "reassign"),
     alters_clusters=True,
     throttled=True,
-    report=Reporting(
-        curves=throttle_series.curves,
-        curved=(
-            "The throttle",
-            "What each broker may copy, the traffic of its host with that of clients, and the bytes left.",
-        ),
-    ),
+    report=throttle_series.REPORTING,
     sampling=(BROKERS,),
     clusters={KAFKA: "zkmigrate.kafka.clients.admin:alterer"},
     files=way_back,

@@ -7,7 +7,6 @@ from zkmigrate.kafka.rules import throttle_series
 from zkmigrate.kafka.rules.sampling import BROKERS
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.playbook import Counted, Playbook, Role, Stage
-from zkmigrate.model.report import Reporting
 from zkmigrate.moves.steps.install import InstallStep
 from zkmigrate.reassign.facts import planned, to_move
 from zkmigrate.reassign.look_step import foreseen_back
@@ -76,13 +75,7 @@ PLAYBOOK = Playbook(
     roles=(Role("brokers", "brokers"), Role("removed", "brokers to be removed", changed=True)),
     alters_clusters=True,
     throttled=True,
-    report=Reporting(
-        curves=throttle_series.curves,
-        curved=(
-            "The throttle",
-            "What each broker may copy, the traffic of its host with that of clients, and the bytes left.",
-        ),
-    ),
+    report=throttle_series.REPORTING,
     sampling=(BROKERS,),
     clusters={KAFKA: "zkmigrate.kafka.clients.admin:alterer"},
     files=way_back,

@@ -203,7 +203,7 @@ class SweepStep(Step[SweepFacts]):
         differ = self._lists(c, f)
         if c.way is Way.BACK:
             return self._let_go(c, differ, verdict)
-        todo = self._unsent(c, f, differ)
+        todo = self._unsent(c, differ)
         keep = {**c.kept, "listed": {**c.kept.get("listed", {}), **todo}}
         return Ready(tuple(todo), keep=keep) if todo else verdict
 
@@ -214,13 +214,12 @@ class SweepStep(Step[SweepFacts]):
         what, limit = "an answer of Kafka about throttles", c.inventory.policy.step_deadline_s
         return Waiting(what, str(f.lists), limit, poll_s=1.0, keep=c.kept)
 
-    def _unsent(self, c: Context, f: SweepFacts, differ: Collection[str]) -> dict[str, Changes]:
+    def _unsent(self, c: Context, differ: Mapping[str, Changes]) -> dict[str, Changes]:
         """The lists to be set, with what is sent: each once, for brokers may tell a change late."""
         sent: Mapping[str, Changes] = c.kept.get("listed", {})
-        wanted = {target: self._list_changes(c, f, target.removeprefix(_LIST)) for target in differ}
-        return {t: made for t, made in wanted.items() if sent.get(t) != made or t in c.unconfirmed}
+        return {t: made for t, made in differ.items() if sent.get(t) != made or t in c.unconfirmed}
 
-    def _let_go(self, c: Context, differ: tuple[str, ...], verdict: Verdict) -> Verdict:
+    def _let_go(self, c: Context, differ: Collection[str], verdict: Verdict) -> Verdict:
         """The lists as they were, once the moves are back."""
         looks = c.kept.get("let go", 0)
         if not differ or looks >= LOOKS:  # what differs still is another hand's
@@ -246,7 +245,7 @@ class SweepStep(Step[SweepFacts]):
         assert f.every is not None
         finished = c.kept.get("finished", frozenset()) - names
         rounds = {"rounds": c.kept.get("rounds", 0) + 1, "known": frozenset(f.every.partitions)}
-        lists = self._unsent(c, f, self._lists(c, f))
+        lists = self._unsent(c, self._lists(c, f))
         listed = {**c.kept.get("listed", {}), **lists}
         moves = next_moves(section(c.inventory), (), s.free_moves, Way.FORWARD)
         return Ready(
@@ -283,33 +282,32 @@ class SweepStep(Step[SweepFacts]):
         record = replace(record, found={**added, **record.found})
         return Limits.of(record, sent_rates(c), moves, Way.FORWARD)
 
-    def _lists(self, c: Context, f: SweepFacts) -> tuple[str, ...]:
-        """The topics whose throttle lists lack something, as targets."""
-        topics = [target.removeprefix(of_topic("")) for target in values(_seen(f.lists))]
-        return tuple(f"{_LIST}{topic}" for topic in topics if self._list_changes(c, f, topic))
-
-    def _list_changes(self, c: Context, f: SweepFacts, topic: str) -> Changes:
-        limits, target = self._limits(c, f), of_topic(topic)
-        if limits is None or target not in limits.entries:
-            return ()
-        now = values(_seen(f.lists))[target]
+    def _lists(self, c: Context, f: SweepFacts) -> Mapping[str, Changes]:
+        """The topics whose throttle lists lack something, as targets, with what gives them that."""
+        limits, lists = self._limits(c, f), values(_seen(f.lists))
+        if limits is None:
+            return {}
         to = limits.on if c.way is Way.FORWARD else limits.off
-        wanted = {key: to(target, key, now[key]) for key in LISTS}
-        return tuple(
-            AlterTopicConfig(KAFKA, topic, key, wanted[key], now[key])
-            for key in LISTS
-            if wanted[key] != now[key]
-        )
+        found = {}
+        for target, now in lists.items():
+            topic = target.removeprefix(of_topic(""))
+            wanted = {key: to(target, key, now[key]) for key in LISTS if target in limits.entries}
+            found[f"{_LIST}{topic}"] = tuple(
+                AlterTopicConfig(KAFKA, topic, key, value, now[key])
+                for key, value in wanted.items()
+                if value != now[key]
+            )
+        return {target: changes for target, changes in found.items() if changes}
 
     def plan(self, c: Context, f: SweepFacts, target: str) -> Changes:
         if target.startswith(_LIST):
-            return self._list_changes(c, f, target.removeprefix(_LIST))
+            return self._lists(c, f).get(target, ())
         move = f.by_target[target]
         return (ReassignPartition(KAFKA, move.topic, move.number, move.after, move.before),)
 
     def undo(self, c: Context, f: SweepFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         if target.startswith(_LIST):
-            return self._list_changes(c, f, target.removeprefix(_LIST))
+            return self._lists(c, f).get(target, ())
         return self._moving.undo(c, f.moves, target, applied)
 
     def forecast(self, c: Context, look: Look) -> Forecast[SweepFacts] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from zkmigrate.model.report import Curve, Rows, of_kind
+from zkmigrate.model.report import Curve, Reporting, Rows, of_kind
 from zkmigrate.model.sampling import Body
 from zkmigrate.model.series import number
 from zkmigrate.throttle.values import Decision, Moving, Sample
@@ -44,3 +44,12 @@ def curves(rows: Rows) -> tuple[Curve, ...]:
     order = {plot: n for n, plot in enumerate(dict.fromkeys(plot for plot, _ in found))}
     ordered = sorted(found, key=lambda key: (order[key[0]], len(key[1]), key[1]))
     return tuple(Curve(plot, name, tuple(found[plot, name])) for plot, name in ordered)
+
+
+REPORTING = Reporting(
+    curves=curves,
+    curved=(
+        "The throttle",
+        "What each broker may copy, the traffic of its host with that of clients, and the bytes left.",
+    ),
+)
