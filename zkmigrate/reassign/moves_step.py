@@ -49,6 +49,7 @@ from zkmigrate.reassign.facts import (
     Cluster,
     Disks,
     Flights,
+    LogEnds,
     Move,
     Originals,
     Stand,
@@ -78,7 +79,8 @@ class MovesFacts:
     replicas are whose directories are named. rates: of the throttle; None where there is none. taken: moves
     of another hand that are in flight and throttled along. disputes: why ZooKeeper shows a move that seems
     to be at its end as not done. cramped: moves that wait until a broker has room. wall: when it was looked,
-    seconds since the epoch. phase: whose moves these are, from 0 to ``last_phase``."""
+    seconds since the epoch. phase: whose moves these are, from 0 to ``last_phase``. ends: of logs
+    of replicas that are not in sync, and of their leaders."""
 
     plan: Originals | None
     found: Cluster | None
@@ -93,6 +95,7 @@ class MovesFacts:
     wall: float = 0.0
     phase: int = 0
     last_phase: int = 0
+    ends: LogEnds = field(default_factory=LogEnds)
 
     def stands(self, way: Way) -> Stands:
         """Where the moves stand that were looked at."""
@@ -183,6 +186,7 @@ class MovesStep(Step[MovesFacts]):
             look.wall(),
             phase,
             every.last_phase,
+            facts.log_ends(look, found, (m.name for m in (*looked, *taken)), section(c.inventory).in_flight),
         )
 
     def check(self, c: Context, f: MovesFacts) -> Verdict:
@@ -490,16 +494,15 @@ def _pace(c: Context) -> Pace:
 def _missing(f: MovesFacts, move: Move) -> tuple[int, ...]:
     """The brokers whose replica is still to come in sync."""
     assert f.found is not None
-    if move.name in f.found.flights:
-        return f.found.flights[move.name].adding
-    state = f.found.partitions.get(move.name)
-    return tuple(broker for broker in state.replicas if broker not in state.isr) if state else ()
+    return f.found.missing_from(move.name)
 
 
 def _copy(f: MovesFacts, move: Move, broker: int) -> str:
     size = f.copied.get((broker, move.name))
     told = "not in sync" if size is None else f"{gib(size)} of {gib(move.size)}"
-    return f"{move.target} on {broker}: {told}"
+    state = f.found.partitions.get(move.name) if f.found else None
+    reach = f.ends.words(broker, state.leader if state else -1, move.name)
+    return f"{move.target} on {broker}: {told}, {reach}"
 
 
 def _inside(f: MovesFacts, move: Move, broker: int, path: str) -> str:
