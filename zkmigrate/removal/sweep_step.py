@@ -37,7 +37,8 @@ from zkmigrate.reassign.facts import (
     planned,
     section,
 )
-from zkmigrate.reassign.moves_step import MovesFacts, MovesStep
+from zkmigrate.reassign.moves_facts import MovesFacts
+from zkmigrate.reassign.moves_step import MovesStep
 from zkmigrate.reassign.rules import in_sync, next_moves
 from zkmigrate.reassign.throttle import (
     LISTS,
