@@ -14,8 +14,7 @@ Proof: no move is in flight, each set is there in order, and all of it is in syn
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import (
@@ -29,27 +28,13 @@ from zkmigrate.model.change import (
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import (
-    Blocked,
-    Context,
-    Done,
-    Far,
-    Forecast,
-    Hazard,
-    Ready,
-    Step,
-    Verdict,
-    Waiting,
-    Way,
-)
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign import facts
 from zkmigrate.reassign.facts import (
     LOOKS,
-    Cluster,
     Disks,
     Flights,
-    LogEnds,
     Move,
     Originals,
     Stand,
@@ -60,10 +45,10 @@ from zkmigrate.reassign.facts import (
 )
 from zkmigrate.reassign.hours import Closed, closed
 from zkmigrate.reassign.look_step import of_plan
-from zkmigrate.reassign.pace import Pace
-from zkmigrate.reassign.rate_control import Copying
-from zkmigrate.reassign.rules import AGAIN, ends, fitting, foreign, gib, lost, next_moves, seconds
-from zkmigrate.reassign.throttle import RatesInForce, SentRates, keeping_control, rates_in_force
+from zkmigrate.reassign.moves_facts import MovesFacts, pending, queued, resumed_phase, sent_back
+from zkmigrate.reassign.progress import Throughput, progress, words
+from zkmigrate.reassign.rules import AGAIN, foreign, lost, next_moves
+from zkmigrate.reassign.throttle import SentRates, keeping_control, rates_in_force
 from zkmigrate.throttle.values import Rate
 
 POLL_S = 2.0
@@ -71,36 +56,8 @@ _CLOSED_POLL_S = 30.0
 _RATE = "rate:"
 """Before a broker's id, in targets: no topic's name has a colon."""
 
-
-@dataclass(frozen=True)
-class MovesFacts:
-    """plan: the moves of the run. found: what brokers tell about ``looked``. copied: bytes of the replicas
-    that are being added, by broker and partition. whole: these are all moves of the run. disks: where the
-    replicas are whose directories are named. rates: of the throttle; None where there is none. taken: moves
-    of another hand that are in flight and throttled along. disputes: why ZooKeeper shows a move that seems
-    to be at its end as not done. cramped: moves that wait until a broker has room. wall: when it was looked,
-    seconds since the epoch. phase: whose moves these are, from 0 to ``last_phase``. ends: of logs
-    of replicas that are not in sync, and of their leaders."""
-
-    plan: Originals | None
-    found: Cluster | None
-    looked: tuple[Move, ...]
-    copied: Mapping[tuple[int, Name], int]
-    whole: bool
-    disks: Disks
-    rates: RatesInForce | None = None
-    taken: tuple[Move, ...] = ()
-    disputes: Mapping[Name, str] = field(default_factory=dict)
-    cramped: tuple[Move, ...] = ()
-    wall: float = 0.0
-    phase: int = 0
-    last_phase: int = 0
-    ends: LogEnds = field(default_factory=LogEnds)
-
-    def stands(self, way: Way) -> Stands:
-        """Where the moves stand that were looked at."""
-        assert self.found is not None
-        return facts.stands(self.looked, self.found, way, self.disks).but(self.disputes)
+_FLYING = (Stand.MOVING, Stand.INSIDE, Stand.BEHIND, Stand.UNTOLD, Stand.DISPUTED)
+"""Where moves stand that were sent and are not at their end."""
 
 
 class MovesStep(Step[MovesFacts]):
@@ -129,64 +86,35 @@ class MovesStep(Step[MovesFacts]):
     def observe(self, c: Context, look: Look) -> MovesFacts:
         """Look at the moves that were sent and are not seen at their end, and at those that may start now. At
         the end look at all of them."""
-        plan = self._moves(c)
+        plan, wanted = self._moves(c), section(c.inventory)
         if plan is None:
-            return MovesFacts(None, None, (), {}, False, Disks({}, {}))
-        phase = c.kept.get("phase", _phase(c, plan))
-        every, plan = plan, plan.of_phase(phase)
-        moves = plan.moves if c.way is Way.FORWARD else plan.moves[::-1]
-        finished = c.kept.get("finished", frozenset())
-        left = [move for move in moves if move.name not in finished]
+            return MovesFacts()
+        phase = c.kept.get("phase", resumed_phase(c, plan))
         in_flight = look.reassignments(KAFKA)
-        flights = in_flight.value if isinstance(in_flight, Seen) else {}
-        flying = [move for move in moves if move.name in flights]
-        pending = [move for move in left if _pending(c, move) and move.name not in flights]
-        sent = [move for move in left if not _pending(c, move)]
-        down = c.kept.get("down", frozenset())
-        ready = [move for move in pending if down.isdisjoint(goal(move, c.way))] or pending
-        taken = tuple(move for move in plan.others if move.name in flights and c.way is Way.FORWARD)
-        whole = not left and not (taken and phase == every.last_phase)
-        copying = (*flying, *taken)
-        begins = {move.name for move in (*ready, *sent)} - flights.keys() if plan.tight else ()
-        queue = [move for move in left if move.name in begins]  # what was sent may not have reached Kafka
-        tight = {b for move in queue for b in ends(move, c.way)[1]}.intersection(plan.tight)
-        adding = {broker for move in copying for broker in flights[move.name].adding} | tight
-        asked = [move.name for move in (*copying, *queue[:1])]
-        told = facts.disks(look, sorted(adding), asked) if adding else Disks({}, {})
-        mine = {
-            (b, name): size
-            for (b, name), size in told.sizes.items()
-            if name in flights and b in flights[name].adding
-        }
-        room = {b: told.room.get(b, -1) - _to_come(copying, flights, mine, b) for b in tight}
-        may = {move.name for move in fitting(queue, c.way, room)}
-        cramped = [move for move in queue if move.name not in may]
-        fit = [move for move in ready if move.name in may] if plan.tight else ready
-        starting = next_moves(section(c.inventory), flying, fit, c.way)
-        some = (*sent, *flying, *starting, *cramped[: section(c.inventory).in_flight])
-        looked = moves if whole else tuple({m.name: m for m in some}.values())
-        found = facts.described(look, in_flight, (move.name for move in (*looked, *taken)))
+        queue = queued(c, plan, phase, in_flight.value if isinstance(in_flight, Seen) else {})
+        brokers, names = queue.asked
+        told = facts.disks(look, brokers, names) if brokers else Disks({}, {})
+        cramped = queue.cramped(told)
+        starting = queue.starting(wanted, cramped)
+        looked = queue.looked(starting, cramped[: wanted.in_flight])
+        found = facts.described(look, in_flight, (move.name for move in (*looked, *queue.taken)))
         disks = facts.placed(look, looked, found.alive, c.way)
-        mine |= {at: size for at, (_, size) in disks.futures.items()}
-        begun = frozenset(move.name for move in moves if move.name in flights or not _pending(c, move))
-        load = Copying(plan.moves, copying, starting, begun | {move.name for move in plan.others}, found)
-        rates = rates_in_force(c, look, load) if self._sets_rates else None
-        disputes = {} if whole else facts.disputed(c, look, looked, found, disks)
+        load = queue.load(c, starting, found)
         return MovesFacts(
-            plan,
+            queue.plan,
             found,
             looked,
-            mine,
-            whole,
+            {**queue.copied(told), **{at: size for at, (_, size) in disks.futures.items()}},
+            queue.whole,
             disks,
-            rates,
-            taken,
-            disputes,
-            tuple(cramped),
+            rates_in_force(c, look, load) if self._sets_rates else None,
+            queue.taken,
+            {} if queue.whole else facts.disputed(c, look, looked, found, disks),
+            cramped,
             look.wall(),
             phase,
-            every.last_phase,
-            facts.log_ends(look, found, (m.name for m in (*looked, *taken)), section(c.inventory).in_flight),
+            plan.last_phase,
+            facts.log_ends(look, found, (m.name for m in (*looked, *queue.taken)), wanted.in_flight),
         )
 
     def check(self, c: Context, f: MovesFacts) -> Verdict:
@@ -200,82 +128,37 @@ class MovesStep(Step[MovesFacts]):
             what = "an answer of Kafka about partitions"
             return Waiting(what, str(f.found.missing), limit, poll_s=1.0, keep=c.kept)
         stands = f.stands(c.way)
-        flights = f.found.flights
-        turned = stands.at(Stand.TURNED)
-        others = [move for move in stands.at(Stand.FOREIGN) if move.name in flights]
-        others += [move for move in turned if c.way is Way.FORWARD or _sent_back(c, move)]
-        if others:
-            return Blocked((foreign({move.name: flights[move.name] for move in others}),))
-        if turned:
+        if others := _replaced(c, f, stands):
+            return Blocked((foreign(others),))
+        if turned := stands.at(Stand.TURNED):
             return Ready(tuple(move.target for move in turned))
         if not f.whole and (new := _new_rates(c, f)):
             return new
-        looks = c.kept.get("looks", 0)
-        misplaced = set(stands.at(Stand.MISPLACED))  # a broker that stopped has forgotten the directory
-        todo = [
-            move
-            for move in stands.at(Stand.TO_SUBMIT, Stand.MISPLACED)
-            if move in misplaced or _may_send(c, move, looks)
-        ]
-        flying = stands.at(Stand.MOVING, Stand.INSIDE)
-        todo_now = [move for move in todo if move in misplaced or move not in f.cramped]
-        here = [move for move in todo_now if f.found.alive.issuperset(goal(move, c.way))]
-        behind = stands.at(Stand.BEHIND, Stand.UNTOLD, Stand.DISPUTED)
-        if c.over and (todo or f.taken) and not (flying or behind):
+        todo, flies = _todo(c, stands), bool(stands.at(*_FLYING))
+        if c.over and (todo or f.taken) and not flies:
             return Ready(tuple(move.target for move in f.plan.moves[:1]))  # in place of which the run ends
-        withheld = c.over or (f.rates.withheld if f.rates and todo else ())
         shut = _closed(c, f) if todo else None
-        if not withheld and not shut and (chosen := next_moves(section(c.inventory), flying, here, c.way)):
+        if not shut and (chosen := _starting(c, f, stands, todo)):
             return Ready(tuple(move.target for move in chosen))
-        if shut and shut.opens is None and not (flying or behind):
+        if shut and shut.opens is None and not flies:
             return Blocked((_hours_over(shut),))
-        waits = {move.name for move in todo}
+        return self._at_rest(c, f, stands, todo)
+
+    def _at_rest(self, c: Context, f: MovesFacts, stands: Stands, todo: Collection[Move]) -> Verdict:
+        """What follows where nothing is to be sent now."""
+        looks, waits = c.kept.get("looks", 0), {move.name for move in todo}
         odd = [move for move in stands.at(Stand.TO_SUBMIT, Stand.FOREIGN) if move.name not in waits]
-        unsettled = bool(odd) or bool(stands.at(Stand.GONE))
         if odd and looks >= LOOKS and c.way is Way.FORWARD:
             return Blocked((_changed(f, odd),))
+        unsettled = bool(odd) or bool(stands.at(Stand.GONE))
         settling = unsettled and looks < LOOKS
-        if flying or todo or settling or behind or not f.whole:
-            at_end = not (flying or settling or todo or f.taken or f.disputes or f.cramped)
-            return self._wait(c, f, stands, looks + 1 if unsettled else 0, at_end=at_end)
+        if stands.at(*_FLYING) or todo or settling or not f.whole:
+            moving = stands.at(Stand.MOVING, Stand.INSIDE)
+            at_end = not (moving or settling or todo or f.taken or f.disputes or f.cramped)
+            return _wait(c, f, stands, looks + 1 if unsettled else 0, at_end=at_end)
         if (then := f.phase + (1 if c.way is Way.FORWARD else -1)) in range(f.last_phase + 1):
             return _next_phase(c, f, then)
         return Done((_moved(c, stands), *(f.rates.found if f.rates else ())))
-
-    def _wait(self, c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool) -> Waiting:
-        """at_end: all that was looked at is at its end, and the next look is at others. Where nothing moves
-        because no move may be submitted, there is neither a pace nor a standstill."""
-        assert f.plan is not None
-        assert f.found is not None
-        over = {move.name for move in stands.at(Stand.DONE)}
-        if looks > LOOKS:  # deleted, or of other hands on the way back
-            over |= {move.name for move in stands.at(Stand.GONE, Stand.TO_SUBMIT, Stand.FOREIGN)}
-        finished = frozenset(over) if f.whole else c.kept.get("finished", frozenset()) | over
-        flying = [*stands.at(Stand.MOVING, Stand.INSIDE), *stands.at(Stand.BEHIND, Stand.UNTOLD)]
-        shut = None if at_end or c.over else _closed(c, f)
-        far, longest = _far(c, f, finished)
-        known = _pace(c).seconds(f.wall, longest) is not None
-        still = not flying and bool(shut or (f.rates and f.rates.withheld))
-        pace = Pace() if still else _pace(c).seen(f.wall, longest)
-        goals = {broker for move in stands.moves for broker in goal(move, c.way)}
-        down = frozenset(goals - f.found.alive)
-        return Waiting(
-            "the hour when moves may begin" if shut and not flying else "the moves in flight",
-            _progress(c, f, flying, down, shut, far, "this pace" if known else "the throttle"),
-            math.inf,
-            poll_s=0.0 if at_end and not flying else 1.0 if looks else _poll_s(f, flying, shut),
-            keep={
-                "finished": finished,
-                "looks": looks,
-                "down": down,
-                "phase": f.phase,
-                "pace": pace,
-                **_rates_kept(c, f),
-            },
-            mark=(f.phase, len(finished), looks, tuple(sorted(f.copied.items())), f.wall if still else 0.0),
-            stalled_s=section(c.inventory).stalled_s,
-            far=far,
-        )
 
     def plan(self, c: Context, f: MovesFacts, target: str) -> Changes:
         assert f.plan is not None
@@ -295,7 +178,7 @@ class MovesStep(Step[MovesFacts]):
     def forecast(self, c: Context, look: Look) -> Forecast[MovesFacts]:
         moves = self._foresee(c, look)
         held = {(b, move.name): path for move in moves for b, path in move.paths(Way.BACK).items()}
-        seen = MovesFacts(Originals(moves), None, (), {}, False, Disks({}, {}, held))
+        seen = MovesFacts(Originals(moves), disks=Disks({}, {}, held))
         return Forecast(seen, tuple(move.target for move in moves))
 
 
@@ -315,18 +198,69 @@ def _towards(f: MovesFacts, move: Move, way: Way) -> Changes:
     return placing if has == wished else (*placing, *reassigning)
 
 
-def _phase(c: Context, plan: Originals) -> int:
-    """The phase at which a process goes on. Forward the last one with a move that was sent: it began when the
-    one before was complete. Back the last one that is not undone; the one after it may still be on its way,
-    unless this one was begun."""
-    if not plan.last_phase:
-        return 0
-    sent = {move.phase for move in plan.moves if move.target in c.unrestored}
-    last = max(sent, default=0 if c.way is Way.FORWARD else -1)
-    if c.way is Way.FORWARD:
-        return last
-    begun = any(move.target not in c.unrestored for move in plan.moves if move.phase == last)
-    return max(last, 0) if begun else min(last + 1, plan.last_phase)
+def _replaced(c: Context, f: MovesFacts, stands: Stands) -> Flights:
+    """Reassignments of another hand on partitions of the run. Its own target of the other direction is one,
+    too, where the run has not sent that."""
+    assert f.found is not None
+    flights = f.found.flights
+    others = [move for move in stands.at(Stand.FOREIGN) if move.name in flights]
+    others += [m for m in stands.at(Stand.TURNED) if c.way is Way.FORWARD or sent_back(c, m)]
+    return {move.name: flights[move.name] for move in others}
+
+
+def _todo(c: Context, stands: Stands) -> tuple[Move, ...]:
+    """The moves to submit. A broker that stopped has forgotten the directory of a misplaced replica."""
+    looks, misplaced = c.kept.get("looks", 0), set(stands.at(Stand.MISPLACED))
+    waiting = stands.at(Stand.TO_SUBMIT, Stand.MISPLACED)
+    return tuple(move for move in waiting if move in misplaced or _may_send(c, move, looks))
+
+
+def _starting(c: Context, f: MovesFacts, stands: Stands, todo: Sequence[Move]) -> tuple[Move, ...]:
+    """Those of them that are submitted now."""
+    assert f.found is not None
+    if c.over or (todo and f.rates and f.rates.withheld):
+        return ()
+    cramped = {move.name for move in f.cramped} - {move.name for move in stands.at(Stand.MISPLACED)}
+    fit = [move for move in todo if move.name not in cramped]
+    here = [move for move in fit if f.found.alive.issuperset(goal(move, c.way))]
+    return next_moves(section(c.inventory), stands.at(Stand.MOVING, Stand.INSIDE), here, c.way)
+
+
+def _wait(c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool) -> Waiting:
+    """at_end: all that was looked at is at its end, and the next look is at others. Where nothing moves
+    because no move may be submitted, there is neither a throughput nor a standstill."""
+    assert f.found is not None
+    finished = _finished(c, f, stands, looks)
+    flying = [*stands.at(Stand.MOVING, Stand.INSIDE), *stands.at(Stand.BEHIND, Stand.UNTOLD)]
+    shut = None if at_end or c.over else _closed(c, f)
+    far = progress(c, f, finished)
+    still = not flying and bool(shut or (f.rates and f.rates.withheld))
+    down = frozenset(broker for move in stands.moves for broker in goal(move, c.way)) - f.found.alive
+    return Waiting(
+        "the hour when moves may begin" if shut and not flying else "the moves in flight",
+        words(c, f, far, flying, down, shut),
+        math.inf,
+        poll_s=0.0 if at_end and not flying else 1.0 if looks else _poll_s(f, flying, shut),
+        keep={
+            "finished": finished,
+            "looks": looks,
+            "down": down,
+            "phase": f.phase,
+            "throughput": Throughput() if still else far.throughput.seen(f.wall, far.busiest),
+            **_rates_kept(c, f),
+        },
+        mark=(f.phase, len(finished), looks, tuple(sorted(f.copied.items())), f.wall if still else 0.0),
+        stalled_s=section(c.inventory).stalled_s,
+        far=far.far,
+    )
+
+
+def _finished(c: Context, f: MovesFacts, stands: Stands, looks: int) -> frozenset[Name]:
+    """The moves that were seen at their end; in the end those of this look alone."""
+    over = {move.name for move in stands.at(Stand.DONE)}
+    if looks > LOOKS:  # deleted, or of other hands on the way back
+        over |= {move.name for move in stands.at(Stand.GONE, Stand.TO_SUBMIT, Stand.FOREIGN)}
+    return frozenset(over) if f.whole else c.kept.get("finished", frozenset()) | over
 
 
 def _next_phase(c: Context, f: MovesFacts, phase: int) -> Waiting:
@@ -345,17 +279,6 @@ def _moved_by_hand(s: Sheet, way: Way) -> Block:
     )
     return Block(
         (KAFKA,), text, "only `OK moved`; this takes as long as the copies", "wait and look again", way
-    )
-
-
-def _to_come(
-    copying: Iterable[Move], flights: Flights, copied: Mapping[tuple[int, Name], int], broker: int
-) -> int:
-    """Bytes that copies in flight will still take on a broker."""
-    return sum(
-        max(0, move.size - copied.get((broker, move.name), 0))
-        for move in copying
-        if broker in flights[move.name].adding
     )
 
 
@@ -390,19 +313,10 @@ def _rate_changes(f: MovesFacts, target: str) -> Changes:
     return f.rates.changes(int(target.removeprefix(_RATE)))
 
 
-def _pending(c: Context, move: Move) -> bool:
-    """Whether nothing is sent yet in this direction: back, the move itself is still to be undone."""
-    return (move.target in c.unrestored) is (c.way is Way.BACK)
-
-
-def _sent_back(c: Context, move: Move) -> bool:
-    return c.way is Way.BACK and move.target not in c.unrestored
-
-
 def _may_send(c: Context, move: Move, looks: int) -> bool:
     """Whether a move that the brokers show as not begun is sent. One that Kafka has confirmed is looked at
     again first; back, it is left as it is then, because another hand was there."""
-    if _pending(c, move) or (c.way is Way.FORWARD and move.target in c.unconfirmed):
+    if pending(c, move) or (c.way is Way.FORWARD and move.target in c.unconfirmed):
         return True
     return c.way is Way.FORWARD and looks >= LOOKS
 
@@ -429,90 +343,6 @@ def _hours_over(shut: Closed) -> Finding:
         needed="a window that has not ended",
         moves=("give policy.window in the inventory another time, then resume", "rollback, at any hour"),
     )
-
-
-def _progress(
-    c: Context,
-    f: MovesFacts,
-    flying: list[Move],
-    down: frozenset[int],
-    shut: Closed | None,
-    far: Far,
-    basis: str,
-) -> str:
-    """How far the run is, and each replica that is being copied or is behind. basis: of the time left."""
-    assert f.plan is not None
-    assert f.found is not None
-    told = [_copy(f, move, broker) for move in flying for broker in _missing(f, move)]
-    told += [_inside(f, move, *at) for move in flying for at in move.paths(c.way).items()]
-    told = [words for words in told if words]
-    told += [f"of another hand: {_copy(f, move, broker)}" for move in f.taken for broker in _missing(f, move)]
-    stands = f.stands(c.way).of
-    if waiting := [move for move in f.cramped if stands.get(move.name) in (None, Stand.TO_SUBMIT)]:
-        scarce = sorted({b for move in waiting for b in ends(move, c.way)[1]}.intersection(f.plan.tight))
-        named = few(move.target for move in waiting)
-        told.append(f"{named}: wait for room on brokers {few(map(str, scarce))}")
-    told += [f"{topic}-{number}: {why}" for (topic, number), why in f.disputes.items()]
-    known = {move.name for move in (*f.plan.moves, *f.plan.others)}
-    if new := [f"{topic}-{number}" for topic, number in f.found.flights if (topic, number) not in known]:
-        told.append(f"begun by another hand since, and not throttled: {few(new)}")
-    words = f"phase {f.phase} of 0 to {f.last_phase}: " if f.last_phase else ""
-    words += f"{far.done:,} of {far.of:,} partitions; {gib(far.bytes_left)} left"
-    if far.bytes_left and far.left_s is not None:
-        words += f", about {far.left_s:,.0f} s at {basis}"
-    words += f"; {shut.words}" if shut else "; --until has come: no new move" if c.over else ""
-    words += f"; {f.rates.listening}" if f.rates and f.rates.listening else ""
-    told += [f"broker {broker} is down" for broker in sorted(down)]
-    told += f.rates.of_others if f.rates else ()
-    told += [f"the throttle file cannot be read: {c.overrides.wrong}"] if c.overrides.wrong else []
-    return f"{words}; {few(told)}" if told else words
-
-
-def _far(c: Context, f: MovesFacts, finished: frozenset[Name]) -> tuple[Far, int]:
-    """How far the run is, and bytes left of the broker that has most to do: its pace is that of the run.
-    Until the pace is known, the time is that of the throttle."""
-    assert f.plan is not None
-    left = [move for move in f.plan.moves if move.name not in finished]
-    taken = {move.name for move in f.taken}
-    copied = sum(size for (_, name), size in f.copied.items() if name not in taken)
-    in_all = sum(move.size * len((*ends(move, c.way)[1], *move.inside)) for move in left)
-    bytes_left = max(0, in_all - copied)
-    longest = round(seconds(left, 1, c.way) * bytes_left / max(1, in_all))
-    left_s = _pace(c).seconds(f.wall, longest)
-    if left_s is None:
-        rates = f.rates.wanted.values() if f.rates else ()
-        most = max((max(rate) for rate in rates), default=section(c.inventory).throttle_bytes_s)
-        left_s = longest / most
-    return Far(len(f.plan.moves) - len(left), len(f.plan.moves), bytes_left, left_s), longest
-
-
-def _pace(c: Context) -> Pace:
-    pace: Pace = c.kept.get("pace", Pace())
-    return pace
-
-
-def _missing(f: MovesFacts, move: Move) -> tuple[int, ...]:
-    """The brokers whose replica is still to come in sync."""
-    assert f.found is not None
-    return f.found.missing_from(move.name)
-
-
-def _copy(f: MovesFacts, move: Move, broker: int) -> str:
-    size = f.copied.get((broker, move.name))
-    told = "not in sync" if size is None else f"{gib(size)} of {gib(move.size)}"
-    state = f.found.partitions.get(move.name) if f.found else None
-    reach = f.ends.words(broker, state.leader if state else -1, move.name)
-    return f"{move.target} on {broker}: {told}, {reach}"
-
-
-def _inside(f: MovesFacts, move: Move, broker: int, path: str) -> str:
-    """A replica that is being copied from directory to directory; empty where it is not."""
-    if (broker, move.name) in f.disks.futures:
-        size = f.disks.futures[broker, move.name][1]
-        return f"{move.target} on {broker} into {path}: {gib(size)} of {gib(move.size)}"
-    set_there = move.name not in (f.found.flights if f.found else {})
-    untold = set_there and f.disks.stand(broker, move.name, path) is Stand.UNTOLD
-    return f"{move.target} on {broker}: in an unknown directory, not seen in {path}" if untold else ""
 
 
 def _changed(f: MovesFacts, odd: list[Move]) -> Finding:

@@ -37,12 +37,14 @@ from zkmigrate.reassign.facts import (
     planned,
     section,
 )
-from zkmigrate.reassign.moves_step import MovesFacts, MovesStep
+from zkmigrate.reassign.moves_facts import MovesFacts
+from zkmigrate.reassign.moves_step import MovesStep
 from zkmigrate.reassign.rules import in_sync, next_moves
 from zkmigrate.reassign.throttle import (
     LISTS,
     Limits,
     Seens,
+    Values,
     of_topic,
     read,
     sent_rates,
@@ -50,6 +52,7 @@ from zkmigrate.reassign.throttle import (
     unread,
     values,
 )
+from zkmigrate.removal.disks import Held, held
 from zkmigrate.removal.section import removal
 from zkmigrate.removal.survey import Survey, naming, survey
 from zkmigrate.removal.validate_step import unsized
@@ -65,24 +68,18 @@ _LIST = "list:"
 
 
 @dataclass(frozen=True)
-class Held:
-    """What the log directories of the brokers tell. replicas: in words. silent: why a broker told nothing."""
-
-    replicas: tuple[str, ...] = ()
-    silent: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class SweepFacts:
     """moves: those that this step has added, where they stand. every: all partitions; None while its own
     moves go on. survey: what a plan for the new ones needs; None where there are none. lists: throttle lists
-    of the topics that are about to move. held: on the disks. now: seconds. services, view: of the step that
+    of the topics that are about to move. limits: the throttle with the new moves; None where the run has
+    none. held: on the disks. now: seconds. services, view: of the step that
     stops brokers: their services by host, and the cluster once more, where it is asked for."""
 
     moves: MovesFacts
     every: Cluster | None = None
     survey: Survey | None = None
     lists: Reading[Seens] = field(default_factory=lambda: Seen({}))
+    limits: Limits | None = None
     held: Held = field(default_factory=Held)
     now: float = 0.0
     services: Mapping[str, Reading[HostStatus]] = field(default_factory=dict)
@@ -99,6 +96,28 @@ class SweepFacts:
     def by_target(self) -> Mapping[str, Move]:
         """The same by what the journal calls them."""
         return Originals(self.own).by_target
+
+    @cached_property
+    def listed(self) -> Values:
+        """The throttle lists, where they were told."""
+        return values(self.lists.value) if isinstance(self.lists, Seen) else {}
+
+    @cached_property
+    def differ(self) -> Mapping[str, Changes]:
+        """The topics whose throttle lists lack something, as targets, with what gives them that."""
+        if self.limits is None:
+            return {}
+        to = self.limits.on if self.limits.way is Way.FORWARD else self.limits.off
+        found = {}
+        for target, now in self.listed.items():
+            topic = target.removeprefix(of_topic(""))
+            wanted = {key: to(target, key, now[key]) for key in LISTS if target in self.limits.entries}
+            found[f"{_LIST}{topic}"] = tuple(
+                AlterTopicConfig(KAFKA, topic, key, value, now[key])
+                for key, value in wanted.items()
+                if value != now[key]
+            )
+        return {target: changes for target, changes in found.items() if changes}
 
 
 class SweepStep(Step[SweepFacts]):
@@ -126,10 +145,10 @@ class SweepStep(Step[SweepFacts]):
             return SweepFacts(moves)
         if c.way is Way.BACK:
             topics = {target.removeprefix(of_topic("")) for target in self._added(c).found}
-            return SweepFacts(moves, lists=read(look, (), sorted(topics)))
+            return self._throttled(c, look, SweepFacts(moves), topics)
         if _busy(moves):
             topics = {move.topic for move in moves.plan.moves if move.target not in c.unrestored}
-            return SweepFacts(moves, lists=read(look, (), sorted(topics)))
+            return self._throttled(c, look, SweepFacts(moves), topics)
         names = look.topics(KAFKA)
         if not isinstance(names, Seen):
             return SweepFacts(moves, Cluster(moves.found.in_flight, names))
@@ -140,9 +159,19 @@ class SweepStep(Step[SweepFacts]):
         now = look.now()
         if every.missing is not None:
             return SweepFacts(moves, every, now=now)
-        lists = read(look, (), sorted({topic for topic, _ in new}))
-        held = _held(look, [id for id in gone if id in every.alive], found)
-        return SweepFacts(moves, every, survey(c, look, new) if new else None, lists, held, now)
+        there = held(look, [id for id in gone if id in every.alive], found)
+        f = SweepFacts(moves, every, survey(c, look, new) if new else None, held=there, now=now)
+        return self._throttled(c, look, f, {topic for topic, _ in new})
+
+    def _throttled(self, c: Context, look: Look, f: SweepFacts, topics: Collection[str]) -> SweepFacts:
+        """The facts with the throttle lists of these topics, and what they are to be."""
+        lists, record, every = read(look, (), sorted(topics)), throttles(c), originals(c)
+        if record is None:
+            return replace(f, lists=lists)
+        moves = (*(every.moves if every is not None else ()), *f.own)
+        new = {target: dict.fromkeys(LISTS) for target in replace(f, lists=lists).listed}
+        record = replace(record, found={**new, **record.found})
+        return replace(f, lists=lists, limits=Limits.of(record, sent_rates(c), moves, c.way))
 
     def check(self, c: Context, f: SweepFacts) -> Verdict:
         if f.every is None:
@@ -200,7 +229,7 @@ class SweepStep(Step[SweepFacts]):
             return verdict
         if unheard := self._unread(c, f):
             return unheard
-        differ = self._lists(c, f)
+        differ = f.differ
         if c.way is Way.BACK:
             return self._let_go(c, differ, verdict)
         todo = self._unsent(c, differ)
@@ -245,7 +274,7 @@ class SweepStep(Step[SweepFacts]):
         assert f.every is not None
         finished = c.kept.get("finished", frozenset()) - names
         rounds = {"rounds": c.kept.get("rounds", 0) + 1, "known": frozenset(f.every.partitions)}
-        lists = self._unsent(c, self._lists(c, f))
+        lists = self._unsent(c, f.differ)
         listed = {**c.kept.get("listed", {}), **lists}
         moves = next_moves(section(c.inventory), (), s.free_moves, Way.FORWARD)
         return Ready(
@@ -266,48 +295,21 @@ class SweepStep(Step[SweepFacts]):
     def _record(self, c: Context, f: SweepFacts) -> Stragglers:
         """The record with the new moves, and the lists of their topics as they were found."""
         old = self._added(c)
-        now = values(f.lists.value) if f.survey is not None and isinstance(f.lists, Seen) else {}
+        now = f.listed if f.survey is not None else {}
         throttled = throttles(c)
         before = throttled.found if throttled is not None else {}
         found = {target: own for target, own in now.items() if target not in before}
         return self.record(f.own, {**found, **old.found}, old.planned_at)
 
-    def _limits(self, c: Context, f: SweepFacts) -> Limits | None:
-        """The throttle with the new moves; None where the run has none."""
-        record, every = throttles(c), originals(c)
-        if record is None:
-            return None
-        moves = (*(every.moves if every is not None else ()), *f.own)
-        added = {target: dict.fromkeys(LISTS) for target in values(_seen(f.lists))}
-        record = replace(record, found={**added, **record.found})
-        return Limits.of(record, sent_rates(c), moves, Way.FORWARD)
-
-    def _lists(self, c: Context, f: SweepFacts) -> Mapping[str, Changes]:
-        """The topics whose throttle lists lack something, as targets, with what gives them that."""
-        limits, lists = self._limits(c, f), values(_seen(f.lists))
-        if limits is None:
-            return {}
-        to = limits.on if c.way is Way.FORWARD else limits.off
-        found = {}
-        for target, now in lists.items():
-            topic = target.removeprefix(of_topic(""))
-            wanted = {key: to(target, key, now[key]) for key in LISTS if target in limits.entries}
-            found[f"{_LIST}{topic}"] = tuple(
-                AlterTopicConfig(KAFKA, topic, key, value, now[key])
-                for key, value in wanted.items()
-                if value != now[key]
-            )
-        return {target: changes for target, changes in found.items() if changes}
-
     def plan(self, c: Context, f: SweepFacts, target: str) -> Changes:
         if target.startswith(_LIST):
-            return self._lists(c, f).get(target, ())
+            return f.differ.get(target, ())
         move = f.by_target[target]
         return (ReassignPartition(KAFKA, move.topic, move.number, move.after, move.before),)
 
     def undo(self, c: Context, f: SweepFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         if target.startswith(_LIST):
-            return self._lists(c, f).get(target, ())
+            return f.differ.get(target, ())
         return self._moving.undo(c, f.moves, target, applied)
 
     def forecast(self, c: Context, look: Look) -> Forecast[SweepFacts] | None:
@@ -326,31 +328,6 @@ def _busy(f: MovesFacts) -> bool:
 def born_late(c: Context, p: PartitionState) -> bool:
     """Whether a partition was not there when moves were added last, after as many times as are tried."""
     return c.kept.get("rounds", 0) >= ROUNDS and (p.topic, p.partition) not in c.kept["known"]
-
-
-def _held(look: Look, brokers: Collection[int], but: Collection[PartitionState] = ()) -> Held:
-    """What the disks hold. but: partitions that are known to be there."""
-    known = {(p.topic, p.partition) for p in but}
-    told = look.log_dirs(KAFKA, tuple(brokers)) if brokers else Seen({})
-    if not isinstance(told, Seen):
-        return Held(silent=(str(told),))
-    silent = [str(dirs) for dirs in told.value.values() if not isinstance(dirs, Seen)]
-    replicas = []
-    for broker, dirs in told.value.items():
-        for one in dirs.value.values() if isinstance(dirs, Seen) else ():
-            if not isinstance(one, Seen):
-                silent.append(f"broker {broker}: {one}")
-                continue
-            replicas += [
-                f"{r.topic}-{r.partition} on broker {broker}"
-                for r in one.value.replicas
-                if (r.topic, r.partition) not in known
-            ]
-    return Held(tuple(replicas), tuple(silent))
-
-
-def _seen(lists: Reading[Seens]) -> Seens:
-    return lists.value if isinstance(lists, Seen) else {}
 
 
 def _in_flight(p: PartitionState) -> str:
