@@ -259,7 +259,8 @@ def _view(
     """everybody: no broker hangs, so all that metadata names may be asked; else those in ``releases``."""
     first = admin._manager.run(_metadata, admin, None)
     answers = [first]
-    for id in reachable(first, releases, everybody=everybody)[:witnesses]:
+    here = reachable(first, releases, everybody=everybody)
+    for id in here[:witnesses]:
         with suppress(KafkaError):  # it went down meanwhile
             answers.append(admin._manager.run(_metadata, admin, id))
     # A broker that has just started answers without topics until its controller informs it, and may name all
@@ -284,7 +285,7 @@ def _view(
             cluster["controller_id"],
             brokers,
             partitions,
-            _min_isr(admin, names, list(brokers)),
+            _min_isr(admin, names, [id for id in here if id in brokers]),
             moving,
             releases,
         )
@@ -358,13 +359,15 @@ def _min_isr(admin: Any, topics: Sequence[str], brokers: Sequence[int]) -> dict[
     Brokers may differ and the leader's value counts, so the largest is safe. A broker that cannot answer is
     skipped.
     """
-    topic_settings = _settings(admin, ConfigResourceType.TOPIC, topics)
-    defaults: list[int] = []
-    for id in brokers:
+
+    def default(id: int) -> list[int]:
         with suppress(KafkaError):
-            defaults += [
-                value for value, _ in _settings(admin, ConfigResourceType.BROKER, [str(id)]).values()
-            ]
+            return [value for value, _ in _settings(admin, ConfigResourceType.BROKER, [str(id)]).values()]
+        return []
+
+    topic_settings = _settings(admin, ConfigResourceType.TOPIC, topics)
+    told = together({str(id): partial(default, id) for id in brokers})
+    defaults = [value for own in told.values() for value in own]
     return {name: value if own else max([value, *defaults]) for name, (value, own) in topic_settings.items()}
 
 
