@@ -28,7 +28,7 @@ def of_each(
     def ask(admin: Any, releases: Mapping[str, str]) -> Reading[Mapping[int, Reading[T]]]:
         cluster = admin._manager.run(kafka._metadata, admin, None, ())
         here = kafka.reachable(cluster, releases, everybody=len(releases) == len(set(brokers)))
-        late = GiveUp(LATE_S, _late, time.monotonic)
+        late: GiveUp[Reading[T]] = GiveUp(LATE_S, _late, time.monotonic)
         asked = {str(id): partial(_told, admin, id, question) for id in ids if id in here}
         told = together(asked, late)
         return Seen({id: told[str(id)] if id in here else _no_answer(id) for id in ids})
