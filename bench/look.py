@@ -86,7 +86,6 @@ def answers(world: TimedWorld) -> Mapping[type[Any], Answer]:
                 name=name,
                 is_internal=False,
                 partitions=[partition((name, number)) for number in by_topic[name]],
-                topic_authorized_operations=0,
             )
             for name in named
         ]
