@@ -16,12 +16,12 @@ from kafka.admin import KafkaAdminClient, NewTopic
 
 from tests.servers.process import ADDRESS, START_SECONDS, free_port, server, wait_for
 from tests.servers.test_versions import zookeeper
-from zkmigrate.kafka.clients import admin, log_dirs, reassignments, topics
+from zkmigrate.kafka.clients import admin, log_dirs, log_ends, reassignments, topics
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.model.change import KAFKA, AlterTopicConfig, CancelReassignment, ReassignPartition
 from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.look import TopicSetting
+from zkmigrate.model.look import LogEnd, TopicSetting
 from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, INSIDE_RATE, LEADER_LIST, LEADER_RATE
 
 IDS = (1, 2, 3)
@@ -146,6 +146,17 @@ def odd(at: Mapping[int, str], sets: Mapping[int, Sequence[int]]) -> str | None:
     return str(wrong) if wrong or len(topic.value) != len(sets) else None
 
 
+def ends(at: Mapping[int, str], id: int) -> LogEnd:
+    """Where the log of a-0 on a broker ends."""
+    told = log_ends.log_ends(list(at.values()), {id: {"a": [0]}})
+    assert isinstance(told, Seen), told
+    own = told.value[id]
+    assert isinstance(own, Seen), own
+    end = own.value["a", 0]
+    assert isinstance(end, Seen), end
+    return end.value
+
+
 def settings(at: Mapping[int, str]) -> dict[str, str]:
     """Every throttle setting that is set, by broker and key, or topic and key."""
     brokers, found = list(at.values()), {}
@@ -252,6 +263,10 @@ def test_real_brokers_move_partitions_there_and_back(brokers_at_work: Brokers, t
     told = reassignments.in_flight(brokers)
     assert isinstance(told, Seen)
     assert told.value["a", 0].target == (3, 2), "Kafka goes on by itself, throttled"
+    leader, copy = ends(at, 1), ends(at, 3)
+    assert (leader.offset, leader.high_watermark) == (MEGABYTES * 5, MEGABYTES * 5)
+    assert copy.offset < leader.offset, "P14: a follower tells its own log end"
+    assert (copy.high_watermark, copy.epoch) == (None, leader.epoch)
     code, output = ended(zkmigrate(tmp_path, slow, "rollback"))
     assert code == 0, output
     assert reassignments.in_flight(brokers) == Seen({})

@@ -39,6 +39,7 @@ from zkmigrate.model.look import (
     InFlight,
     LogDir,
     LogDirs,
+    LogEnd,
     Look,
     PartitionState,
     Pulse,
@@ -143,6 +144,7 @@ class ReassignWorld(TopicWorld):
     brokers, by id. zookeeper: what it tells of partitions, whatever is there. keeper: why it does not answer.
     disk: bytes of a broker's disk, where ``usable`` does not say what is free. deleting: bytes of replicas
     that left a broker, and for how many seconds they stay. least: the fewest free bytes of a broker so far.
+    endless: brokers that do not tell where logs end. epoch: of every leader.
     """
 
     held: dict[Name, Held] = field(default_factory=dict)
@@ -174,6 +176,8 @@ class ReassignWorld(TopicWorld):
     disk: dict[int, int] = field(default_factory=dict)
     deleting: list[list[int]] = field(default_factory=list)
     least: dict[int, int] = field(default_factory=dict)
+    endless: frozenset[int] = frozenset()
+    epoch: int = 7
     brokers: tuple[int, ...] = BROKERS
     before_look: Callable[[], object] = lambda: None
 
@@ -320,6 +324,26 @@ class ReassignWorld(TopicWorld):
         if flight is not None and id in flight.copied:
             return flight.copied[id]
         return held.size if id in held.replicas else None
+
+    def log_ends(
+        self, replicas: Mapping[int, Mapping[str, Sequence[int]]]
+    ) -> Reading[Mapping[int, Reading[Mapping[Name, Reading[LogEnd]]]]]:
+        """Records have a thousand bytes; one is not in sync yet."""
+        told: dict[int, Reading[Mapping[Name, Reading[LogEnd]]]] = {}
+        for id, asked in replicas.items():
+            names = [(topic, number) for topic, numbers in asked.items() for number in numbers]
+            if id in self.down | self.endless:
+                told[id] = Unknown("timeout", f"broker {id} does not answer")
+            else:
+                told[id] = Seen({name: self._log_end(id, name) for name in names})
+        return Seen(told)
+
+    def _log_end(self, id: int, name: Name) -> Reading[LogEnd]:
+        held = self.held[name]
+        size = self._size(*name, held, id)
+        if size is None:
+            return Unknown("failed", "NotLeaderForPartitionError")
+        return Seen(LogEnd(size // 1000, size // 1000 - 1 if id == held.leader else None, self.epoch))
 
     def settings(self, key: str, topics: Sequence[str]) -> Settings:
         if self.silent:

@@ -750,6 +750,18 @@ def test_slow_moves_are_waited_for_as_long_as_bytes_come(tmp_path: Path) -> None
     assert waits[0].progress.startswith(first)
 
 
+def test_p14_the_log_of_each_replica_that_moves_is_told_against_its_leaders(tmp_path: Path) -> None:
+    """Broker 5 does not tell it: that is unknown, and stops nothing."""
+    made = desk(tmp_path, throttle_bytes_s=100_000)
+    made.cluster.endless = frozenset({5})
+    assert made.process(forward).code == 0
+    waits = [e for e in made.seen if isinstance(e, events.Waits) and e.what == "the moves in flight"]
+    reach = "LEO 1,500 of 3,000, records behind: 1,500, HW 2,999, leader epoch 7"
+    assert any(f"t0-0 on 4: 1,500,000 bytes of 3,000,000 bytes, {reach}" in e.progress for e in waits)
+    unknown = "LEO unknown of 3,000, records behind: unknown, HW 2,999, leader epoch 7"
+    assert any(f" on 5: 1,500,000 bytes of 3,000,000 bytes, {unknown}" in e.progress for e in waits)
+
+
 def test_a_target_broker_that_dies_holds_up_its_own_moves_alone(tmp_path: Path) -> None:
     """Kafka would refuse a set with it. Once it is back, the run goes on."""
     made = desk(tmp_path, 16)

@@ -177,6 +177,17 @@ class InFlight:
 
 
 @dataclass(frozen=True)
+class LogEnd:
+    """Where a replica's log ends. offset: the log end offset (LEO), of the record that it will get next.
+    high_watermark: of the partition, told by its leader alone. epoch: the leader epoch by which the broker
+    holds the replica. None where the broker does not tell."""
+
+    offset: int
+    high_watermark: int | None = None
+    epoch: int | None = None
+
+
+@dataclass(frozen=True)
 class ReplicaLog:
     """One replica on a disk of a broker. size: bytes of its segments. lag: messages still to fetch, -1 where
     unknown. future: it is being copied from another directory of this broker, which it replaces when its lag
@@ -304,6 +315,13 @@ class Look(Protocol):
     ) -> Reading[Mapping[int, LogDirs]]:
         """The replicas on the disks of these brokers, by broker id. partitions: which ones, by topic; None:
         all. A broker tells sizes from memory and asks its file system for the volumes."""
+
+    @costs("two ListOffsets requests for these partitions alone, to each of these brokers")
+    def log_ends(
+        self, cluster: str, replicas: Mapping[int, Mapping[str, Sequence[int]]]
+    ) -> Reading[Mapping[int, Reading[Mapping[tuple[str, int], Reading[LogEnd]]]]]:
+        """Where the logs of these replicas end, by broker id and partition. replicas: by broker id,
+        partitions by topic. Brokers tell from memory. It needs the right to describe the topics."""
 
     @costs("one DescribeConfigs request for each 500 topics, to one broker, which reads each from ZooKeeper")
     def topic_settings(self, cluster: str, key: str, topics: Sequence[str]) -> Settings:

@@ -6,13 +6,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
+from itertools import islice
 from typing import ClassVar
 
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.facts.placed import by_topic
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import InFlight, LogDir, Look, PartitionState, TopicPartitions, TopicSetting
+from zkmigrate.model.look import InFlight, LogDir, LogEnd, Look, PartitionState, TopicPartitions, TopicSetting
 from zkmigrate.model.step import Context, Records, Way
 from zkmigrate.model.step_record import Recorded, known, recorded
 from zkmigrate.placement.cluster import Name
@@ -253,6 +254,13 @@ class Cluster:
             if isinstance(topic, Seen)
             for p in topic.value
         }
+
+    def missing_from(self, name: Name) -> tuple[int, ...]:
+        """The brokers whose replica is still to come in sync."""
+        if name in self.flights:
+            return self.flights[name].adding
+        state = self.partitions.get(name)
+        return tuple(broker for broker in state.replicas if broker not in state.isr) if state else ()
 
     @property
     def dark(self) -> Mapping[str, Unknown]:
@@ -524,6 +532,51 @@ def disks(look: Look, brokers: Iterable[int], names: Iterable[Name]) -> Disks:
         {at: path for at, path, replica in replicas if not replica.future},
         {at: (path, replica.size) for at, path, replica in replicas if replica.future},
         {broker: tuple(dirs) for broker, dirs in usable.items()},
+    )
+
+
+@dataclass(frozen=True)
+class LogEnds:
+    """Where logs end: of replicas that are still to come in sync, and of their leaders; those that were
+    told."""
+
+    told: Mapping[tuple[int, Name], LogEnd] = field(default_factory=dict)
+
+    def words(self, broker: int, leader: int, name: Name) -> str:
+        """How far one replica's log reaches against its leader's. What was not told is unknown."""
+        own, led = self.told.get((broker, name)), self.told.get((leader, name))
+        offset, end = own.offset if own else None, led.offset if led else None
+        behind = None if offset is None or end is None else max(0, end - offset)
+        words = f"LEO {_count(offset)} of {_count(end)}, records behind: {_count(behind)}, "
+        words += f"HW {_count(led.high_watermark if led else None)}, "
+        epoch, of_leader = own.epoch if own else None, led.epoch if led else None
+        words += f"leader epoch {_count(of_leader)}"
+        return words if epoch in (None, of_leader) else f"{words} and {_count(epoch)} by this broker"
+
+
+def _count(number: int | None) -> str:
+    return "unknown" if number is None else f"{number:,}"
+
+
+def log_ends(look: Look, found: Cluster, names: Iterable[Name], most: int) -> LogEnds:
+    """Look at the logs of the replicas that are still to come in sync, and at those of their leaders. most:
+    of so many of these partitions."""
+    partitions = found.partitions
+    behind = ((partitions[name], found.missing_from(name)) for name in names if name in partitions)
+    replicas: dict[int, dict[str, list[int]]] = {}
+    for state, missing in islice((one for one in behind if one[1]), most):
+        for broker in sorted({*missing, state.leader} & found.alive):
+            replicas.setdefault(broker, {}).setdefault(state.topic, []).append(state.partition)
+    told = look.log_ends(KAFKA, replicas) if replicas else Absent("replicas behind")
+    by_broker = told.value if isinstance(told, Seen) else {}
+    return LogEnds(
+        {
+            (broker, name): end.value
+            for broker, ends in by_broker.items()
+            if isinstance(ends, Seen)
+            for name, end in ends.value.items()
+            if isinstance(end, Seen)
+        }
     )
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from zkmigrate.model.step import Context, Way
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign import facts
-from zkmigrate.reassign.facts import Cluster, Disks, Flights, Move, Originals, Stands, goal
+from zkmigrate.reassign.facts import Cluster, Disks, Flights, LogEnds, Move, Originals, Stands, goal
 from zkmigrate.reassign.rate_control import Copying
 from zkmigrate.reassign.rules import ends, fitting, next_moves
 from zkmigrate.reassign.section import Pace
@@ -23,7 +23,8 @@ class MovesFacts:
     replicas are whose directories are named. rates: of the throttle; None where there is none. taken: moves
     of another hand that are in flight and throttled along. disputes: why ZooKeeper shows a move that seems
     to be at its end as not done. cramped: moves that wait until a broker has room. wall: when it was looked,
-    seconds since the epoch. phase: whose moves these are, from 0 to ``last_phase``."""
+    seconds since the epoch. phase: whose moves these are, from 0 to ``last_phase``. ends: of the logs of
+    replicas that are not in sync, and of their leaders."""
 
     plan: Originals | None = None
     found: Cluster | None = None
@@ -38,6 +39,7 @@ class MovesFacts:
     wall: float = 0.0
     phase: int = 0
     last_phase: int = 0
+    ends: LogEnds = field(default_factory=LogEnds)
 
     def stands(self, way: Way) -> Stands:
         """Where the moves stand that were looked at."""

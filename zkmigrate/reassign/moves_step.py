@@ -114,6 +114,7 @@ class MovesStep(Step[MovesFacts]):
             look.wall(),
             phase,
             plan.last_phase,
+            facts.log_ends(look, found, (m.name for m in (*looked, *queue.taken)), wanted.in_flight),
         )
 
     def check(self, c: Context, f: MovesFacts) -> Verdict:

@@ -100,11 +100,13 @@ def words(
 
 def _copies(c: Context, f: MovesFacts, flying: Collection[Move]) -> Iterator[str]:
     """Each replica on its way."""
-    yield from (_copy(f, move, broker) for move in flying for broker in _missing(f, move))
+    assert f.found is not None
+    missing = f.found.missing_from
+    yield from (_copy(f, move, broker) for move in flying for broker in missing(move.name))
     inside = (_inside(f, move, *at) for move in flying for at in move.paths(c.way).items())
     yield from filter(None, inside)
     yield from (
-        f"of another hand: {_copy(f, move, broker)}" for move in f.taken for broker in _missing(f, move)
+        f"of another hand: {_copy(f, move, broker)}" for move in f.taken for broker in missing(move.name)
     )
 
 
@@ -123,19 +125,12 @@ def _obstacles(c: Context, f: MovesFacts) -> Iterator[str]:
         yield f"begun by another hand since, and not throttled: {few(new)}"
 
 
-def _missing(f: MovesFacts, move: Move) -> tuple[int, ...]:
-    """The brokers whose replica is still to come in sync."""
-    assert f.found is not None
-    if move.name in f.found.flights:
-        return f.found.flights[move.name].adding
-    state = f.found.partitions.get(move.name)
-    return tuple(broker for broker in state.replicas if broker not in state.isr) if state else ()
-
-
 def _copy(f: MovesFacts, move: Move, broker: int) -> str:
     size = f.copied.get((broker, move.name))
     told = "not in sync" if size is None else f"{gib(size)} of {gib(move.size)}"
-    return f"{move.target} on {broker}: {told}"
+    state = f.found.partitions.get(move.name) if f.found else None
+    reach = f.ends.words(broker, state.leader if state else -1, move.name)
+    return f"{move.target} on {broker}: {told}, {reach}"
 
 
 def _inside(f: MovesFacts, move: Move, broker: int, path: str) -> str:

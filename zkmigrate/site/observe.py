@@ -30,6 +30,7 @@ from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients import admin as kafka_client
 from zkmigrate.kafka.clients import log_dirs as log_dir_client
+from zkmigrate.kafka.clients import log_ends as log_end_client
 from zkmigrate.kafka.clients import reassignments as reassignment_client
 from zkmigrate.kafka.clients import topics as topic_client
 from zkmigrate.kafka.clients.canary import BrokerCanary
@@ -41,6 +42,7 @@ from zkmigrate.model.look import (
     InFlight,
     KafkaView,
     LogDirs,
+    LogEnd,
     Pulse,
     RandomReader,
     Rights,
@@ -85,6 +87,7 @@ class Observe:
         self._doors = inventory.doors
         self._znodes = ZnodeReader({host: (door.address, door.port) for host, door in self._doors.items()})
         self._canary = BrokerCanary({b.name: (b.address, b.port) for b in inventory.brokers})
+        self._brokers = kafka_client.Brokers(broker.endpoint for broker in inventory.brokers)
         self._silent: set[str] = set()
         self._not_allowed: set[tuple[str, str]] = set()
 
@@ -92,6 +95,7 @@ class Observe:
         """Close the connections to ZooKeeper and to brokers; the maker closes transport and channels."""
         self._znodes.close()
         self._canary.close()
+        self._brokers.close()
 
     def now(self) -> float:
         return time.monotonic()
@@ -248,10 +252,9 @@ class Observe:
 
     def kafka(self, witnesses: int | None = None) -> Reading[KafkaView]:
         """The Kafka cluster. witnesses: how many brokers tell of its partitions; None: all."""
-        brokers = [broker.endpoint for broker in self._inventory.brokers]
-        if not brokers:
+        if not self._brokers:
             return Unknown("failed", "the inventory names no broker")
-        return kafka_client.view(brokers, self._reassignments, witnesses=witnesses)
+        return kafka_client.view(self._brokers, self._reassignments, witnesses=witnesses)
 
     def pulses(self, within_s: float) -> Mapping[str, Pulse]:
         return self._canary.ask_all(within_s)
@@ -272,6 +275,11 @@ class Observe:
     ) -> Reading[Mapping[int, LogDirs]]:
         return self._ask_brokers(cluster, lambda at: log_dir_client.log_dirs(at, brokers, partitions))
 
+    def log_ends(
+        self, cluster: str, replicas: Mapping[int, Mapping[str, Sequence[int]]]
+    ) -> Reading[Mapping[int, Reading[Mapping[tuple[str, int], Reading[LogEnd]]]]]:
+        return self._ask_brokers(cluster, lambda at: log_end_client.log_ends(at, replicas))
+
     def topic_settings(self, cluster: str, key: str, topics: Sequence[str]) -> Settings:
         return self._ask_brokers(cluster, lambda brokers: topic_client.settings(brokers, key, topics))
 
@@ -291,7 +299,7 @@ class Observe:
     def _ask_brokers(self, cluster: str, ask: Callable[[Sequence[str]], Reading[T]]) -> Reading[T]:
         if cluster != KAFKA:
             return Unknown("failed", f"unknown cluster {cluster}; the clusters are {KAFKA}")
-        return ask([broker.endpoint for broker in self._inventory.kafka.brokers])
+        return ask(self._brokers)
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
         def given_up(host: str) -> T:

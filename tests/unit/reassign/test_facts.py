@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from zkmigrate.model.fact import Seen
-from zkmigrate.model.look import InFlight, PartitionState, TopicPartitions
+from zkmigrate.model.look import InFlight, LogEnd, Look, PartitionState, TopicPartitions
 from zkmigrate.model.step import Way
 from zkmigrate.model.step_record import recorded
-from zkmigrate.reassign.facts import Cluster, Disks, Move, Stand, stands
+from zkmigrate.reassign.facts import Cluster, Disks, LogEnds, Move, Stand, log_ends, stands
 from zkmigrate.reassign.rules import next_moves, seconds
 from zkmigrate.reassign.section import Reassign
 from zkmigrate.reassign.throttle import (
@@ -132,3 +134,52 @@ def test_the_record_of_a_throttle_survives_the_journal() -> None:
     sent = SentRates({}).with_rates({1: Rate(5, 6)}).with_rates({1: Rate(7, 8), 2: Rate(5, 6)})
     assert recorded(SentRates, sent.encode(), "r") == sent
     assert sent.rates == {1: (Rate(5, 6), Rate(7, 8)), 2: (Rate(5, 6),)}
+
+
+@pytest.mark.parametrize(
+    ("copy", "leader", "words"),
+    [
+        (LogEnd(5, None, 1), LogEnd(28, 21, 1), "LEO 5 of 28, records behind: 23, HW 21, leader epoch 1"),
+        (LogEnd(9, None, 1), LogEnd(8, 8, 1), "LEO 9 of 8, records behind: 0, HW 8, leader epoch 1"),
+        (
+            LogEnd(5, None, 0),
+            LogEnd(28, 21, 1),
+            "LEO 5 of 28, records behind: 23, HW 21, leader epoch 1 and 0 by this broker",
+        ),
+        (None, LogEnd(28, 21, 1), "LEO unknown of 28, records behind: unknown, HW 21, leader epoch 1"),
+        (
+            LogEnd(5),
+            LogEnd(28),
+            "LEO 5 of 28, records behind: 23, HW unknown, leader epoch unknown",
+        ),
+        (
+            LogEnd(0, None, 0),
+            None,
+            "LEO 0 of unknown, records behind: unknown, HW unknown, leader epoch unknown"
+            " and 0 by this broker",
+        ),
+    ],
+)
+def test_p14_what_no_broker_tells_of_a_log_is_unknown_and_never_0(
+    copy: LogEnd | None, leader: LogEnd | None, words: str
+) -> None:
+    told = {(2, ("a", 0)): copy, (1, ("a", 0)): leader}
+    ends = LogEnds({at: end for at, end in told.items() if end is not None})
+    assert ends.words(2, 1, ("a", 0)) == words
+
+
+def test_no_more_partitions_are_asked_about_than_may_be_in_flight() -> None:
+    """Of those behind: the leader, and each replica that is alive and not in sync."""
+    states = tuple(PartitionState("a", n, 1, (1, 2, 9), (1,) if n else (1, 2, 9)) for n in range(4))
+    seen = TopicPartitions("i", frozenset({1, 2, 3}), (1, 2), {"a": Seen(states)})
+    asked: list[object] = []
+
+    class Questions:
+        def log_ends(self, cluster: str, replicas: object) -> Seen[dict[int, object]]:
+            asked.append((cluster, replicas))
+            return Seen({})
+
+    names = [("a", n) for n in range(4)]
+    told = log_ends(cast(Look, Questions()), Cluster(Seen({}), Seen(seen)), names, 2)
+    assert told == LogEnds({})
+    assert asked == [("kafka", {1: {"a": [1, 2]}, 2: {"a": [1, 2]}})]

@@ -354,7 +354,8 @@ def test_a_cluster_is_asked_for_its_topics_through_its_brokers(
     sshd: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look = Parts(sshd, daemon.inventory(sshd)).look
-    brokers = [broker.endpoint for broker in look._inventory.brokers]
+    brokers = look._brokers
+    assert list(brokers) == [broker.endpoint for broker in look._inventory.brokers]
     asked: list[tuple[object, ...]] = []
     for question in ("names", "settings", "refused"):
         monkeypatch.setattr(topic_client, question, lambda *what: asked.append(what))

@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar, overload
 
 from kafka import TopicPartition, TopicPartitionReplica
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, KafkaAdminClient
@@ -35,6 +36,7 @@ from kafka.protocol.broker_version_data import infer_broker_version_from_api_ver
 from kafka.protocol.metadata import MetadataRequest
 
 from zkmigrate.errors import HostError
+from zkmigrate.hosts.parallel import together
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients import schemas
 from zkmigrate.kafka.clients.canary import BrokerCanary
@@ -50,7 +52,7 @@ from zkmigrate.model.change import (
     UnregisterBroker,
 )
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import KafkaView, Look, PartitionState
+from zkmigrate.model.look import KafkaView, Look, PartitionState, Pulse
 
 T = TypeVar("T")
 
@@ -59,6 +61,8 @@ REASSIGNMENTS = "/admin/reassign_partitions"
 """Below the chroot; before 2.4 it exists exactly while a reassignment runs."""
 
 _PULSE_S = 3.0
+_SILENT_S = 10.0
+"""For so long a broker that kept a question waiting until its deadline is not asked again."""
 _QUESTION_S = 20.0
 """Five seconds were too few for brokers with a quarter of two cores."""
 GARBLED = (KeyError, ValueError, TypeError)
@@ -105,13 +109,12 @@ def ask(
     """Run ``question(client, releases)`` on the cluster at ``brokers`` (``host:port``). releases: of the
     brokers that answer. Every error becomes Unknown."""
     releases = _answering(brokers)
-    answering = list(releases)
-    if not answering:
+    if not releases:
         return Unknown("timeout", f"no broker of {', '.join(brokers)} answered in {_PULSE_S:g} s")
     try:
-        with closing(_admin(answering, deadline_s)) as admin:
-            if len(answering) < len(set(brokers)):
-                _keep_to(admin, answering)
+        if isinstance(brokers, Brokers):
+            return brokers.put(question, releases)
+        with closing(_client(brokers, releases, deadline_s)) as admin:
             return question(admin, releases)
     except KafkaTimeoutError as error:
         return Unknown("timeout", f"no broker of {', '.join(brokers)} answered in {deadline_s:g} s: {error}")
@@ -121,6 +124,89 @@ def ask(
         return Unknown(
             "garbled", f"Kafka at {', '.join(brokers)} answered something not understood: {error!r}"
         )
+
+
+def _client(brokers: Sequence[str], answering: Collection[str], deadline_s: float) -> Any:
+    """A client that asks those who answer."""
+    admin = _admin(list(answering), deadline_s)
+    if len(answering) < len(set(brokers)):
+        _keep_to(admin, answering)
+    return admin
+
+
+class Brokers(Sequence[str]):
+    """The brokers of one cluster, each ``host:port``. Every question to it, :func:`ask`, finds the
+    connections of those before, and does not wait again for a broker that hangs."""
+
+    def __init__(self, at: Iterable[str]) -> None:
+        self._at = tuple(at)
+        self._canary = BrokerCanary({broker: _split(broker) for broker in self._at})
+        self._idle: queue.SimpleQueue[tuple[Any, frozenset[str]]] = queue.SimpleQueue()
+        self._silent_until: dict[str, float] = {}
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[str]: ...
+    def __getitem__(self, at: int | slice) -> str | Sequence[str]:
+        return self._at[at]
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def releases(self) -> dict[str, str]:
+        """The brokers that answer now, with the release, MAJOR.MINOR, by their ApiVersions."""
+        now = time.monotonic()
+        heard = [broker for broker in self._at if self._silent_until.get(broker, now) <= now]
+        pulses = together({broker: partial(self._pulse, broker) for broker in heard or self._at})
+        return {broker: _release(pulse.apis) for broker, pulse in pulses.items() if not pulse.why}
+
+    def _pulse(self, broker: str) -> Pulse:
+        began = time.monotonic()
+        pulse = self._canary.ask(broker, _PULSE_S)
+        now = time.monotonic()
+        self._silent_until[broker] = now + _SILENT_S if pulse.why and now - began >= _PULSE_S else now
+        return pulse
+
+    def put(self, question: Callable[[Any, Mapping[str, str]], T], releases: Mapping[str, str]) -> T:
+        """What the question returns on a kept client, or on a new one where there is none, or where that one
+        fails: its brokers may have closed its connections. Raises what the question raises."""
+        kept = self._taken(frozenset(releases))
+        if kept is not None:
+            try:
+                return self._asked(kept, question, releases)
+            except (KafkaTimeoutError, RequestTimedOutError):
+                raise
+            except (KafkaError, OSError):
+                pass
+        return self._asked(_client(self, releases, _QUESTION_S), question, releases)
+
+    def _asked(
+        self, admin: Any, question: Callable[[Any, Mapping[str, str]], T], releases: Mapping[str, str]
+    ) -> T:
+        try:
+            answer = question(admin, releases)
+        except BaseException:
+            admin.close()
+            raise
+        self._idle.put((admin, frozenset(releases)))
+        return answer
+
+    def _taken(self, answering: frozenset[str]) -> Any:
+        """An idle client of exactly those that answer; None where there is none. Others may have connections
+        to a broker that hangs, or none to one that is back."""
+        with suppress(queue.Empty):
+            while True:
+                admin, knows = self._idle.get_nowait()
+                if knows == answering:
+                    return admin
+                admin.close()
+        return None
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._taken(frozenset())
+        self._canary.close()
 
 
 def _admin(brokers: Sequence[str], deadline_s: float) -> Any:
@@ -147,10 +233,10 @@ def _answering(brokers: Sequence[str]) -> dict[str, str]:
 
     A client that starts from a hanging broker would wait in vain.
     """
-    canary = BrokerCanary({broker: _split(broker) for broker in brokers})
-    with closing(canary):
-        pulses = canary.ask_all(_PULSE_S)
-    return {broker: _release(pulse.apis) for broker, pulse in pulses.items() if not pulse.why}
+    if isinstance(brokers, Brokers):
+        return brokers.releases()
+    with closing(Brokers(brokers)) as asked:
+        return asked.releases()
 
 
 def _release(apis: Mapping[int, tuple[int, int]]) -> str:
@@ -173,7 +259,8 @@ def _view(
     """everybody: no broker hangs, so all that metadata names may be asked; else those in ``releases``."""
     first = admin._manager.run(_metadata, admin, None)
     answers = [first]
-    for id in reachable(first, releases, everybody=everybody)[:witnesses]:
+    here = reachable(first, releases, everybody=everybody)
+    for id in here[:witnesses]:
         with suppress(KafkaError):  # it went down meanwhile
             answers.append(admin._manager.run(_metadata, admin, id))
     # A broker that has just started answers without topics until its controller informs it, and may name all
@@ -198,7 +285,7 @@ def _view(
             cluster["controller_id"],
             brokers,
             partitions,
-            _min_isr(admin, names, list(brokers)),
+            _min_isr(admin, names, [id for id in here if id in brokers]),
             moving,
             releases,
         )
@@ -272,13 +359,15 @@ def _min_isr(admin: Any, topics: Sequence[str], brokers: Sequence[int]) -> dict[
     Brokers may differ and the leader's value counts, so the largest is safe. A broker that cannot answer is
     skipped.
     """
-    topic_settings = _settings(admin, ConfigResourceType.TOPIC, topics)
-    defaults: list[int] = []
-    for id in brokers:
+
+    def default(id: int) -> list[int]:
         with suppress(KafkaError):
-            defaults += [
-                value for value, _ in _settings(admin, ConfigResourceType.BROKER, [str(id)]).values()
-            ]
+            return [value for value, _ in _settings(admin, ConfigResourceType.BROKER, [str(id)]).values()]
+        return []
+
+    topic_settings = _settings(admin, ConfigResourceType.TOPIC, topics)
+    told = together({str(id): partial(default, id) for id in brokers})
+    defaults = [value for own in told.values() for value in own]
     return {name: value if own else max([value, *defaults]) for name, (value, own) in topic_settings.items()}
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kafka.errors import KafkaError, KafkaTimeoutError, RequestTimedOutError, for_code
+from kafka.errors import for_code
 from kafka.protocol.admin import DescribeLogDirsRequest
 
-from zkmigrate.kafka.clients import admin as kafka
+from zkmigrate.kafka.clients.each_broker import of_each
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import LogDir, LogDirs, ReplicaLog
 
@@ -28,28 +28,10 @@ def log_dirs(
     partitions: by topic, those whose replicas to list; None: all.
     """
 
-    def question(admin: Any, releases: Mapping[str, str]) -> Reading[Mapping[int, LogDirs]]:
-        cluster = admin._manager.run(kafka._metadata, admin, None, ())
-        here = kafka.reachable(cluster, releases, everybody=len(releases) == len(set(brokers)))
-        return Seen({id: _log_dirs_of(admin, id, partitions) if id in here else _no_answer(id) for id in ids})
-
-    return kafka.ask(brokers, question)
-
-
-def _no_answer(id: int) -> Unknown:
-    return Unknown("timeout", f"broker {id} does not answer, or the cluster does not name it")
-
-
-def _log_dirs_of(admin: Any, id: int, partitions: Mapping[str, Sequence[int]] | None) -> LogDirs:
-    """One broker's answer; an error in it does not hide the others' answers."""
-    try:
+    def question(admin: Any, id: int) -> LogDirs:
         return _directories(id, admin._manager.run(_described, admin, id, partitions))
-    except (KafkaTimeoutError, RequestTimedOutError) as error:
-        return Unknown("timeout", f"broker {id}: {error}")
-    except (KafkaError, OSError) as error:
-        return Unknown("failed", f"broker {id}: {type(error).__name__}: {error}")
-    except (KeyError, ValueError, TypeError) as error:
-        return Unknown("garbled", f"broker {id} answered something unexpected: {error!r}")
+
+    return of_each(brokers, ids, question)
 
 
 async def _described(admin: Any, id: int, partitions: Mapping[str, Sequence[int]] | None) -> dict[str, Any]:

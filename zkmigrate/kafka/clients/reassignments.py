@@ -6,16 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafka.admin import ConfigResourceType
-from kafka.errors import (
-    IncompatibleBrokerVersion,
-    KafkaError,
-    KafkaTimeoutError,
-    RequestTimedOutError,
-    for_code,
-)
+from kafka.errors import IncompatibleBrokerVersion, for_code
 from kafka.protocol.admin import DescribeConfigsRequest
 
 from zkmigrate.kafka.clients import admin as kafka
+from zkmigrate.kafka.clients.each_broker import of_each
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import InFlight, TopicSetting
 
@@ -52,28 +47,10 @@ def broker_settings(
 ) -> Reading[Mapping[int, Reading[TopicSetting]]]:
     """One dynamic config of the brokers with these ids: only a broker itself tells its own."""
 
-    def question(admin: Any, releases: Mapping[str, str]) -> Reading[Mapping[int, Reading[TopicSetting]]]:
-        cluster = admin._manager.run(kafka._metadata, admin, None, ())
-        here = kafka.reachable(cluster, releases, everybody=len(releases) == len(set(brokers)))
-        return Seen({id: _setting_of(admin, id, key) if id in here else _no_answer(id) for id in ids})
-
-    return kafka.ask(brokers, question)
-
-
-def _no_answer(id: int) -> Unknown:
-    return Unknown("timeout", f"broker {id} does not answer, or the cluster does not name it")
-
-
-def _setting_of(admin: Any, id: int, key: str) -> Reading[TopicSetting]:
-    """One broker's answer; an error in it does not hide the others' answers."""
-    try:
+    def question(admin: Any, id: int) -> Reading[TopicSetting]:
         return _setting(id, key, admin._manager.run(_described, admin, id, key))
-    except (KafkaTimeoutError, RequestTimedOutError) as error:
-        return Unknown("timeout", f"broker {id}: {error}")
-    except (KafkaError, OSError) as error:
-        return Unknown("failed", f"broker {id}: {type(error).__name__}: {error}")
-    except kafka.GARBLED as error:
-        return Unknown("garbled", f"broker {id} answered something unexpected: {error!r}")
+
+    return of_each(brokers, ids, question)
 
 
 async def _described(admin: Any, id: int, key: str) -> dict[str, Any]:

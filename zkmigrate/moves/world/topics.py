@@ -14,6 +14,7 @@ from zkmigrate.model.look import (
     InFlight,
     LogDir,
     LogDirs,
+    LogEnd,
     PartitionState,
     ReplicaLog,
     Settings,
@@ -100,6 +101,19 @@ class TopicWorld:
             return Unknown("timeout", f"broker {id} does not answer, or the cluster does not name it")
         replicas = [ReplicaLog(s.topic, s.partition, 0, 0, False) for s in held if id in s.replicas]
         return Seen({"/var/lib/kafka": Seen(LogDir(tuple(replicas)))})
+
+    def log_ends(
+        self, replicas: Mapping[int, Mapping[str, Sequence[int]]]
+    ) -> Reading[Mapping[int, Reading[Mapping[tuple[str, int], Reading[LogEnd]]]]]:
+        """As ``Look.log_ends``: every log is empty."""
+        if self.silent:
+            return Unknown("timeout", "no broker answers")
+        return Seen(
+            {
+                id: Seen({(topic, n): Seen(LogEnd(0, 0, 0)) for topic, ns in asked.items() for n in ns})
+                for id, asked in replicas.items()
+            }
+        )
 
     def settings(self, key: str, topics: Sequence[str]) -> Settings:
         """As ``Look.topic_settings``."""
@@ -188,6 +202,11 @@ class TopicQuestions:
         self, _cluster: str, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None = None
     ) -> Reading[Mapping[int, LogDirs]]:
         return self.cluster.log_dirs(brokers, partitions)
+
+    def log_ends(
+        self, _cluster: str, replicas: Mapping[int, Mapping[str, Sequence[int]]]
+    ) -> Reading[Mapping[int, Reading[Mapping[tuple[str, int], Reading[LogEnd]]]]]:
+        return self.cluster.log_ends(replicas)
 
     def topic_settings(self, _cluster: str, key: str, topics: Sequence[str]) -> Settings:
         return self.cluster.settings(key, topics)

@@ -158,6 +158,7 @@ def test_a_broker_that_hangs_is_not_asked(cluster: FakeCluster) -> None:
     reading = kafka.view(BROKERS, lambda: NOT_TO_BE_ASKED)
     assert list(seen(reading).brokers) == [1, 2]
     assert {broker for broker, _ in cluster.asked} == {None, 1}
+    assert seen(reading).min_isr == {"a": 1, "b": 1}, "nor for its own setting"
     cluster.asked.clear()
     cluster.hanging = {BROKERS[0]}
     kafka.view(BROKERS, lambda: NOT_TO_BE_ASKED)

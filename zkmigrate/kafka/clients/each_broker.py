@@ -1,0 +1,56 @@
+"""Asks several brokers of a cluster the same question, many at once: one that hangs delays no other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from kafka.errors import KafkaError, KafkaTimeoutError, RequestTimedOutError
+
+from zkmigrate.hosts.parallel import GiveUp, together
+from zkmigrate.kafka.clients import admin as kafka
+from zkmigrate.model.fact import Reading, Seen, Unknown
+
+T = TypeVar("T")
+
+LATE_S = 5.0
+"""How long brokers may take to answer once most others have; longer where most took longer."""
+
+
+def of_each(
+    brokers: Sequence[str], ids: Sequence[int], question: Callable[[Any, int], Reading[T]]
+) -> Reading[Mapping[int, Reading[T]]]:
+    """``question(client, id)`` for each broker with one of these ids, by id; Unknown for one that does not
+    answer or is not named. brokers: of the cluster, ``host:port``."""
+
+    def ask(admin: Any, releases: Mapping[str, str]) -> Reading[Mapping[int, Reading[T]]]:
+        cluster = admin._manager.run(kafka._metadata, admin, None, ())
+        here = kafka.reachable(cluster, releases, everybody=len(releases) == len(set(brokers)))
+        late: GiveUp[Reading[T]] = GiveUp(LATE_S, _late, time.monotonic)
+        asked = {str(id): partial(_told, admin, id, question) for id in ids if id in here}
+        told = together(asked, late)
+        return Seen({id: told[str(id)] if id in here else _no_answer(id) for id in ids})
+
+    return kafka.ask(brokers, ask)
+
+
+def _told(admin: Any, id: int, question: Callable[[Any, int], Reading[T]]) -> Reading[T]:
+    """One broker's answer; an error in it does not hide the others' answers."""
+    try:
+        return question(admin, id)
+    except (KafkaTimeoutError, RequestTimedOutError) as error:
+        return Unknown("timeout", f"broker {id}: {error}")
+    except (KafkaError, OSError) as error:
+        return Unknown("failed", f"broker {id}: {type(error).__name__}: {error}")
+    except kafka.GARBLED as error:
+        return Unknown("garbled", f"broker {id} answered something unexpected: {error!r}")
+
+
+def _no_answer(id: int) -> Unknown:
+    return Unknown("timeout", f"broker {id} does not answer, or the cluster does not name it")
+
+
+def _late(id: str) -> Unknown:
+    return Unknown("timeout", f"broker {id} has not answered yet; most others have")

@@ -1,0 +1,85 @@
+"""Reads how far the logs of replicas reach, from the brokers that hold them.
+
+Tried on Kafka 2.8.2 and 3.9.1: ListOffsets of a *debugging consumer* (replica id -2) is answered by every
+replica with its log end offset; of a consumer (-1) by the leader alone, with the high watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafka.errors import for_code
+from kafka.protocol.consumer import ListOffsetsRequest
+
+from zkmigrate.kafka.clients.each_broker import of_each
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.look import LogEnd
+
+_CONSUMER, _DEBUGGING_CONSUMER = -1, -2
+_LATEST = -1
+_DENIED = 29
+"""TOPIC_AUTHORIZATION_FAILED."""
+
+Ends = Mapping[tuple[str, int], Reading[LogEnd]]
+
+
+def log_ends(
+    brokers: Sequence[str], replicas: Mapping[int, Mapping[str, Sequence[int]]]
+) -> Reading[Mapping[int, Reading[Ends]]]:
+    """Where these replicas' logs end, by broker id and partition. brokers: of the cluster, ``host:port``.
+    replicas: by broker id, partitions by topic."""
+
+    def question(admin: Any, id: int) -> Reading[Ends]:
+        ends, marks = (
+            _offsets(admin._manager.run(_listed, admin, id, asker, replicas[id]))
+            for asker in (_DEBUGGING_CONSUMER, _CONSUMER)
+        )
+        asked = [(topic, number) for topic, numbers in replicas[id].items() for number in numbers]
+        return Seen({name: _end(id, name, ends[name], marks[name]) for name in asked})
+
+    return of_each(brokers, tuple(replicas), question)
+
+
+async def _listed(admin: Any, id: int, asker: int, partitions: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    topic = ListOffsetsRequest.ListOffsetsTopic
+    request = ListOffsetsRequest(
+        replica_id=asker,
+        isolation_level=0,
+        topics=[
+            topic(
+                name=name,
+                partitions=[
+                    topic.ListOffsetsPartition(partition_index=number, timestamp=_LATEST)
+                    for number in numbers
+                ],
+            )
+            for name, numbers in partitions.items()
+        ],
+        min_version=4,  # from which on it tells the leader epoch
+    )
+    answer: dict[str, Any] = (await admin._manager.send(request, node_id=id)).to_dict()
+    return answer
+
+
+def _offsets(answer: Mapping[str, Any]) -> dict[tuple[str, int], tuple[int, int, int]]:
+    """Error code, offset and leader epoch of each partition."""
+    return {
+        (topic["name"], p["partition_index"]): (p["error_code"], p["offset"], p["leader_epoch"])
+        for topic in answer["topics"]
+        for p in topic["partitions"]
+    }
+
+
+def _end(
+    id: int, name: tuple[str, int], end: tuple[int, int, int], mark: tuple[int, int, int]
+) -> Reading[LogEnd]:
+    """Raises ValueError for an impossible offset."""
+    code, offset, epoch = end
+    if code:
+        why = f"the log end of {name[0]}-{name[1]} on broker {id}: {for_code(code).__name__}"
+        return Unknown("denied" if code == _DENIED else "failed", why)
+    refused, watermark, _ = mark
+    if offset < 0 or (not refused and watermark < 0):
+        raise ValueError(f"{name[0]}-{name[1]}: log end {offset}, high watermark {watermark}")
+    return Seen(LogEnd(offset, None if refused else watermark, None if epoch < 0 else epoch))
