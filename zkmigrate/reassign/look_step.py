@@ -15,6 +15,7 @@ from __future__ import annotations
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import Look
+from zkmigrate.model.report import counted
 from zkmigrate.model.step import Context, Done, Reads, Verdict, Way
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign.facts import (
@@ -73,7 +74,7 @@ def foreseen(c: Context, look: Look) -> tuple[str, ...]:
         for broker, (to, of) in copied(moves).items()
         if to or of
     )
-    takes = f"  {len(moves):,} partitions, {gib(sum(move.bytes for move in moves))}, "
+    takes = f"  {counted(len(moves), 'partition')}, {gib(sum(move.bytes for move in moves))}, "
     return (*brokers, f"{takes}{seconds(moves, rate):,.0f} s or more at {rate:,} bytes/s")
 
 
@@ -84,7 +85,9 @@ def foreseen_back(c: Context) -> tuple[str, ...]:
     moves, rate = joined(sent), section(c.inventory).throttle_bytes_s
     whole = sum(move.size * len(move.dropped) for move in moves)
     takes = f"{gib(whole)}, {seconds(moves, rate, Way.BACK):,.0f} s or more at {rate:,} bytes/s"
-    return (f"  {len(moves):,} partitions go back, if all were moved: {takes}",) if moves else ()
+    return (
+        (f"  {counted(len(moves), 'partition')} to move back, if all were moved: {takes}",) if moves else ()
+    )
 
 
 class PlanCheckStep(Reads[FirstLook]):

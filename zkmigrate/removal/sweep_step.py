@@ -22,6 +22,7 @@ from zkmigrate.model.change import KAFKA, AlterTopicConfig, Applied, Changes, Re
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, claim, few, meanings
 from zkmigrate.model.look import KafkaView, Look, PartitionState
+from zkmigrate.model.report import counted
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.model.step_record import known
 from zkmigrate.placement.plan import Refused
@@ -369,7 +370,8 @@ def empty(
 ) -> Finding:
     """The evidence that the brokers are empty. left: what was born since they were emptied last."""
     down = [id for id in brokers if id not in every.alive]
-    seen = f"{len(every.partitions):,} partitions at two looks; {len(moved):,} had landed on them meanwhile"
+    seen = f"{counted(len(every.partitions), 'partition')} at two looks; "
+    seen += f"{len(moved):,} had landed on them meanwhile"
     seen += f"; the disks of {few(map(str, down))} were not seen, they are down" if down else ""
     names = [f"{p.topic}-{p.partition}" for p in left]
     seen += f"; topics come all the time, so {few(names)} is moved in the next state" if names else ""
