@@ -1067,3 +1067,26 @@ def test_after_the_machine_slept_the_run_finds_what_kafka_did_and_keeps_to_the_h
     assert all(closed(hours, None, at) is None for at in begun)
     assert max(two - one for one, two in pairwise(begun)) > slept
     assert Counter(submitted(made)).most_common(1)[0][1] == 1
+
+
+# --- two runs at once ----------------------------------------------------------------------------------
+
+
+def test_a_throttle_that_another_run_set_since_the_preflight_is_not_taken_for_what_was_there(
+    tmp_path: Path,
+) -> None:
+    """Both pass the preflight before one sets its throttle. The other one begins once that is off again."""
+    one = desk(tmp_path)
+    two = Desk(tmp_path / "two", one.cluster, one.inventory)
+    for made in (one, two):
+        assert made.process(lambda walk: walk.forward(until="preflight")).code == 0
+    assert one.process(lambda walk: walk.resume(until="move.throttle")).code == 0
+    ended = two.process(resume)
+    [finding] = ended.findings
+    assert finding.id == "reassign.throttle-changed"
+    assert f"broker-2: {LEADER_RATE} is {RATE} (at the preflight: unset)" in finding.seen
+    assert not submitted(two)
+    assert one.process(resume).code == 0
+    assert two.process(resume).code == 0
+    assert one.there
+    assert one.settings_kept, "neither has left a rate of the other"

@@ -31,7 +31,7 @@ from zkmigrate.reassign.facts import (
     wanted,
 )
 from zkmigrate.reassign.rules import COPYING, before, copied, gib, seconds
-from zkmigrate.reassign.throttle import choosing, involved, listed, read, values
+from zkmigrate.reassign.throttle import FirstLimits, choosing, involved, listed, read, values
 
 
 def first_look(c: Context, look: Look) -> FirstLook:
@@ -54,10 +54,11 @@ def first_look(c: Context, look: Look) -> FirstLook:
     moves = FirstLook(found, {}, (), told, {}).moves(sets, dirs)
     takes_part, inside = ([b for b in of if b in alive] for of in (involved(moves), choosing(moves)))
     throttles = read(look, takes_part, topics, inside)
-    words = listed(values(throttles.value)) if isinstance(throttles, Seen) else (str(throttles),)
+    limits = values(throttles.value) if isinstance(throttles, Seen) else {}
+    words = listed(limits) if isinstance(throttles, Seen) else (str(throttles),)
     copying = {key: look.broker_settings(KAFKA, key, takes_part) for key in COPYING} if takes_part else {}
     bounds = {key: one.value for key, one in copying.items() if isinstance(one, Seen)}
-    return FirstLook(found, largest, words, told, bounds)
+    return FirstLook(found, largest, words, told, bounds, limits)
 
 
 def of_plan(c: Context, look: Look) -> tuple[Move, ...]:
@@ -91,11 +92,11 @@ def foreseen_back(c: Context) -> tuple[str, ...]:
 
 
 class PlanCheckStep(Reads[FirstLook]):
-    id = "reassignment"
+    id = FirstLimits.step
     title = "Check the plan against the cluster"
 
     def observe(self, c: Context, look: Look) -> FirstLook:
         return first_look(c, look)
 
     def check(self, c: Context, f: FirstLook) -> Verdict:
-        return Done.unless_blocked(before(c, f))
+        return Done.unless_blocked(before(c, f), FirstLimits.of(f.limits).encode())
