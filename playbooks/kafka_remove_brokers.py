@@ -21,7 +21,7 @@ from zkmigrate.removal.section import RemovalInventory, goes_on, removed, stoppa
 from zkmigrate.removal.stop_step import StopStep
 from zkmigrate.removal.sweep_step import SweepStep
 from zkmigrate.removal.unthrottle_steps import LoosenStep, OthersUnthrottleStep
-from zkmigrate.removal.validate_step import ValidateStep, foreseen, planned_moves
+from zkmigrate.removal.validate_step import FirstRates, ValidateStep, foreseen, planned_moves
 
 PLAYBOOK = Playbook(
     id="kafka_remove_brokers",
@@ -45,7 +45,10 @@ PLAYBOOK = Playbook(
         Stage(
             "moving",
             "Move the partitions",
-            (ThrottleStep(every_broker=True, foresee=planned_moves), MovesStep(planned, planned_moves)),
+            (
+                ThrottleStep(every_broker=True, foresee=planned_moves, first=FirstRates),
+                MovesStep(planned, planned_moves),
+            ),
             consent="Move these partitions now?",
             noticed=True,
         ),

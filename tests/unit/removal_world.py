@@ -26,6 +26,7 @@ from zkmigrate.model.change import (
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import (
     ClusterTopics,
+    DirEntry,
     KafkaView,
     LogDir,
     LogDirs,
@@ -61,7 +62,8 @@ class RemovalWorld(ReassignWorld):
     set of each partition that was born. racks: by broker. installed: hosts with zkm-host. operations: what
     hosts were sent. kraft: it has no ZooKeeper. forgotten: ids that were unregistered. stops: hosts in the
     order of their stops. outrun: topics come all the time. spared: what named a broker that stopped. deaf:
-    hosts whose service does not stop."""
+    hosts whose service does not stop. aside: directories on disks that Kafka has set aside, by broker.
+    owners: ids in meta.properties, where they are not the broker's."""
 
     cordons: bool = False
     policy: str = ""
@@ -80,6 +82,8 @@ class RemovalWorld(ReassignWorld):
     outrun: bool = False
     spared: list[Name] = field(default_factory=list)
     deaf: set[str] = field(default_factory=set)
+    aside: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    owners: dict[int, int] = field(default_factory=dict)
 
     def copy(self) -> RemovalWorld:
         made = cast(RemovalWorld, super().copy())
@@ -223,8 +227,18 @@ class RemovalLook(ReassignLook):
         return Seen(re.sub("unit_state=.*", f"unit_state={state}", STATUS))
 
     def file(self, host: str, path: str) -> Reading[bytes]:
-        assert path == zkm_host.INSTALLED_PATH
-        return Seen(zkm_host.program()) if host in self.world.installed else Absent(path)
+        id = int(host.removeprefix("broker"))
+        if path == zkm_host.INSTALLED_PATH:
+            return Seen(zkm_host.program()) if host in self.world.installed else Absent(path)
+        if path == "/d/meta.properties":
+            return Seen(f"broker.id={self.world.owners.get(id, id)}\ncluster.id={ID}\n".encode())
+        assert path == "/etc/kafka/server.properties"
+        return Seen(f"broker.id={id}\nlog.dirs=/d\n".encode())
+
+    def listing(self, host: str, path: str) -> Reading[tuple[DirEntry, ...]]:
+        assert path == "/d"
+        names = self.world.aside.get(int(host.removeprefix("broker")), ())
+        return Seen(tuple(DirEntry(name, "d", 0, None) for name in names))
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
         return {host: ask(host) for host in hosts}

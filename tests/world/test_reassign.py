@@ -943,10 +943,22 @@ def paced(made: Desk, hours: Hours | None, window: Window | None = None) -> list
 
 def test_outside_the_hours_no_move_begins_and_those_in_flight_go_on(tmp_path: Path) -> None:
     made = desk(tmp_path, 32, throttle_bytes_s=100_000)
-    begun = paced(made, OPEN)
+    begun, told_left = paced(made, OPEN), list[tuple[float, float | None]]()
+
+    class Heard(list[events.Event]):
+        def append(self, event: events.Event) -> None:
+            if isinstance(event, events.Progressed):
+                told_left.append((made.clock.now(), event.left_s))
+            super().append(event)
+
+    made.seen = Heard()
     assert made.process(forward).code == 0
     assert made.there
     assert all(closed(OPEN, None, at) is None for at in begun)
+    starts, ends = told_left[0][0], told_left[-1][0]
+    early = [(at, left_s) for at, left_s in told_left if 60 <= at - starts <= 200]
+    assert early
+    assert all(left_s is not None and 0.8 < left_s / (ends - at) < 1.2 for at, left_s in early), "it counts"
     pauses = [(one, two) for one, two in pairwise(begun) if two - one > 500]
     assert len(pauses) == 1
     told = {e.what: e.progress for e in made.seen if isinstance(e, events.Waits) and "outside" in e.progress}
@@ -1024,6 +1036,8 @@ def test_at_the_time_of_until_the_run_ends_between_two_moves_and_goes_on_later(t
     assert made.process(lambda walk: walk.forward(end_at=end)) == RunEnded(
         0, f"stopped at {words(end)} as asked; resume goes on"
     )
+    told = [e.progress for e in made.seen if isinstance(e, events.Waits)]
+    assert "at the throttle, more than the time in which moves may begin;" in told[0]
     assert made.cluster.flights == {}, "those in flight were waited for"
     assert made.clock.wall() > end
     assert 0 < len(begun) < 28
@@ -1065,3 +1079,26 @@ def test_after_the_machine_slept_the_run_finds_what_kafka_did_and_keeps_to_the_h
     assert all(closed(hours, None, at) is None for at in begun)
     assert max(two - one for one, two in pairwise(begun)) > slept
     assert Counter(submitted(made)).most_common(1)[0][1] == 1
+
+
+# --- two runs at once ----------------------------------------------------------------------------------
+
+
+def test_a_throttle_that_another_run_set_since_the_preflight_is_not_taken_for_what_was_there(
+    tmp_path: Path,
+) -> None:
+    """Both pass the preflight before one sets its throttle. The other one begins once that is off again."""
+    one = desk(tmp_path)
+    two = Desk(tmp_path / "two", one.cluster, one.inventory)
+    for made in (one, two):
+        assert made.process(lambda walk: walk.forward(until="preflight")).code == 0
+    assert one.process(lambda walk: walk.resume(until="move.throttle")).code == 0
+    ended = two.process(resume)
+    [finding] = ended.findings
+    assert finding.id == "reassign.throttle-changed"
+    assert f"broker-2: {LEADER_RATE} is {RATE} (at the preflight: unset)" in finding.seen
+    assert not submitted(two)
+    assert one.process(resume).code == 0
+    assert two.process(resume).code == 0
+    assert one.there
+    assert one.settings_kept, "neither has left a rate of the other"

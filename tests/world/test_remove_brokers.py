@@ -191,6 +191,25 @@ def test_x19_a_stray_replica_on_a_disk_is_named_and_waited_for(tmp_path: Path) -
     assert len(looks) >= 4
 
 
+ASIDE = (f"t1-0.{'a' * 32}-stray", f"t2-1.{'b' * 32}-delete", "__cluster_metadata-0", "log.tmp")
+
+
+@pytest.mark.parametrize(("shutdown", "step"), [(False, "sweep"), (True, "forget")])
+def test_x19_what_kafka_set_aside_on_the_disks_is_told(tmp_path: Path, shutdown: bool, step: str) -> None:
+    made = desk(tmp_path, shutdown=shutdown)
+    made.cluster.aside = {4: ASIDE}
+    assert made.process(forward).code == 0
+    [told] = [
+        f
+        for e in made.seen
+        if isinstance(e, events.StepEnded) and e.step == step
+        for f in e.findings
+        if f.id == "remove.directories"
+    ]
+    assert (told.held, told.blocks) == (Held.NO, False)
+    assert told.seen == f"broker4: 1 stray: /d/{ASIDE[0]}; broker4: 1 being deleted: /d/{ASIDE[1]}"
+
+
 def test_every_broker_that_stays_gets_a_rate_before_anything_moves(tmp_path: Path) -> None:
     """What is born later may go to any of them."""
     made = desk(tmp_path, 8, brokers=(5,))
@@ -368,6 +387,20 @@ def test_x11_x16_x18_empty_brokers_stop_one_by_one_the_controller_last(tmp_path:
     assert found(made, "remove.stopped").held is Held.YES
     assert made.process(back).code == 0
     assert made.home, "they run again, and hold what they held"
+
+
+def test_p12_a_broker_that_would_not_start_as_itself_is_not_started(tmp_path: Path) -> None:
+    made = desk(tmp_path, shutdown=True)
+    assert made.process(forward).code == 0
+    made.cluster.owners = {4: 9}
+    ended = made.process(back)
+    [finding] = [f for f in ended.findings if f.blocks]
+    assert (finding.id, finding.target) == ("remove.identity", "broker4")
+    assert finding.seen == "/d/meta.properties: broker.id=9, /etc/kafka/server.properties: 4"
+    assert made.cluster.down == set(GONE)
+    made.cluster.owners = {}
+    assert made.process(resume).code == 0
+    assert made.home
 
 
 def test_x9_without_zookeeper_the_cluster_forgets_them_and_a_cordon_that_stays_is_named(

@@ -520,6 +520,7 @@ class Walk:
             overrides=self.ports.overrides(),
             note=self.ports.note,
             over=self._over(at),
+            ends_at=self._until.at,
         )
 
 

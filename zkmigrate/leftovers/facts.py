@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from zkmigrate.hosts.facts.properties import parse_properties
 from zkmigrate.hosts.facts.status import unit_status
 from zkmigrate.inventory.inventory import Broker
 from zkmigrate.kafka.facts.broker import log_directories, log_directory
 from zkmigrate.kafka.facts.cluster import cluster_id, controller
+from zkmigrate.kafka.facts.replica_directories import Directory, directories, properties
 from zkmigrate.kafka.rules import znodes as rules
 from zkmigrate.kafka.rules.identity import Identity, identity
 from zkmigrate.kafka.rules.stray import why_stray
@@ -26,10 +25,6 @@ from zkmigrate.reassign.throttle import Values, read, values
 
 WITNESSES = 3
 """Brokers that each look at partitions asks."""
-
-_DIRECTORY = re.compile(
-    r"(?P<topic>[A-Za-z0-9._-]+)-(?P<number>\d+)(\.[0-9a-f]{32}-(?P<mark>delete|future|stray))?"
-)
 
 
 @dataclass(frozen=True)
@@ -58,20 +53,6 @@ class Tree:
     assigned: frozenset[str]
     deleting: frozenset[str]
     found: Mapping[str, tuple[Kept, ...]]
-
-
-@dataclass(frozen=True)
-class Directory:
-    """A directory of a partition on a disk. path: whole. number: of the partition. mark: ``delete``,
-    ``future`` or ``stray``, else empty. size: bytes. changed_s: seconds since the epoch; None where only the
-    broker told of it."""
-
-    path: str
-    topic: str
-    number: int
-    mark: str
-    size: int
-    changed_s: float | None
 
 
 @dataclass(frozen=True)
@@ -310,39 +291,22 @@ def _told(dirs: LogDirs) -> Iterator[Directory]:
 def _disk_over_ssh(c: Context, look: Look, broker: Broker) -> Reading[Disks]:
     kafka = c.inventory.kafka
     status = unit_status(look, broker.name, kafka.service.unit, kafka.commands(broker.name))
-    config = look.file(broker.name, kafka.config)
+    given = properties(look, broker.name, kafka.config)
     if not isinstance(status, Seen):
         return status
-    if not isinstance(config, Seen):
-        return config
+    if not isinstance(given, Seen):
+        return given
     mounted = look.file(broker.name, "/proc/mounts")
     if not isinstance(mounted, Seen):
         return mounted
     mounts = frozenset(line.split(" ")[1] for line in mounted.value.decode("utf-8", "replace").splitlines())
-    properties = parse_properties(config.value.decode("utf-8", "replace"))
-    folders = log_directories(properties)
+    folders = log_directories(given.value)
     owners = {folder: log_directory(look, broker.name, folder) for folder in folders}
-    same = identity(kafka.config, properties, owners, broker.id, kafka.cluster_id)
-    found: list[Directory] = []
-    for folder in folders:
-        listed = look.listing(broker.name, folder)
-        if not isinstance(listed, Seen):
-            return listed
-        for entry in listed.value:
-            parsed = _DIRECTORY.fullmatch(entry.name)
-            if entry.kind == "d" and parsed is not None:
-                changed_s = None if entry.changed_ns is None else entry.changed_ns / 1e9
-                found.append(
-                    Directory(
-                        f"{folder}/{entry.name}",
-                        parsed["topic"],
-                        int(parsed["number"]),
-                        parsed["mark"] or "",
-                        0,
-                        changed_s,
-                    )
-                )
-    return Seen(Disks(broker, status.value.unit_pid != 0, True, tuple(found), mounts, same))
+    same = identity(kafka.config, given.value, owners, broker.id, kafka.cluster_id)
+    found = directories(look, broker.name, folders)
+    if not isinstance(found, Seen):
+        return found
+    return Seen(Disks(broker, status.value.unit_pid != 0, True, found.value, mounts, same))
 
 
 def _with_sizes(look: Look, disks: Disks, partitions: Reading[TopicPartitions]) -> Disks:

@@ -22,6 +22,7 @@ from zkmigrate.model.change import (
 )
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
+from zkmigrate.model.report import counted
 from zkmigrate.model.step import Context
 from zkmigrate.reassign.throttle import RATES
 
@@ -250,11 +251,11 @@ def report(c: Context, found: Scan) -> tuple[Finding, ...]:
     told += [_told(c, some) for kind in MANY if (some := [one for one in every if one.kind is kind])]
     names = section(c).remove
     unmatched = [entry for entry in names if not any(section_names(entry, one.name) for one in every)]
-    counted = claim(
+    summary = claim(
         "leftovers.count",
         "what was left in the cluster",
         True,
-        seen=f"{len(every):,} leftovers, {len(named(c, every)):,} of them named in leftovers.remove",
+        seen=f"{counted(len(every), 'leftover')}, {len(named(c, every)):,} of them named in leftovers.remove",
         severity=Severity.INFO,
     )
     matched = claim(
@@ -269,7 +270,7 @@ def report(c: Context, found: Scan) -> tuple[Finding, ...]:
         "leftovers.disks",
         "every broker's directories were read",
         not found.unread,
-        seen=few(found.unread) if found.unread else f"{len(found.disks):,} brokers",
+        seen=few(found.unread) if found.unread else counted(len(found.disks), "broker"),
         moves=("add the section ssh, or start the broker, to see its directories too",),
         severity=Severity.WARN,
     )
@@ -284,7 +285,7 @@ def report(c: Context, found: Scan) -> tuple[Finding, ...]:
         moves=("start the brokers of its replicas",),
         severity=Severity.WARN,
     )
-    return (*told, counted, matched, unread, pending, *_identities(c, found))
+    return (*told, summary, matched, unread, pending, *_identities(c, found))
 
 
 def _identities(c: Context, found: Scan) -> Iterator[Finding]:

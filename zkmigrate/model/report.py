@@ -434,7 +434,7 @@ def length(seconds: float | None, absent: str = "-") -> str:
 
 def counted(number: int, what: str) -> str:
     """A number with what it counts, singular or plural."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")

@@ -163,7 +163,8 @@ class Context:
     - hold_at: the step of the window after which ``--hold-at`` holds.
     - overrides: the rates that ``zkmigrate throttle`` set for this run.
     - note: leaves a sample for the report.
-    - over: the time of ``--until`` has come: the engine ends the run in place of the next wave.
+    - over: the time of ``--until`` has come: the engine ends the run in place of the next wave. ends_at: that
+      time, seconds since the epoch; None without one.
     """
 
     run: str
@@ -181,6 +182,7 @@ class Context:
     hold_at: str = ""
     overrides: Overrides = field(default_factory=Overrides)
     over: bool = False
+    ends_at: float | None = None
     note: Note = field(default=note_nothing, compare=False)
 
 

@@ -104,11 +104,12 @@ def faults(
     *,
     replication: int = 0,
     away: Mapping[str, frozenset[int]] | None = None,
+    sized: bool = True,
 ) -> tuple[str, ...]:
     """What is wrong with maps that are done one after the other, each set by set; empty where nothing is.
 
     replication: replicas asked for in each set that is named, 0 for as many as before. away: by topic, the
-    brokers that must not be preferred leaders.
+    brokers that must not be preferred leaders. sized: a copy of unknown size is wrong; else it takes no room.
 
     A set on its way is not shorter than asked, and not longer than asked or before. One broker more is the
     old leader, first in a set that then ends as the rest of it.
@@ -127,7 +128,7 @@ def faults(
             if replicas and replicas[0] in (away or {}).get(name[0], ()):
                 bad.append(f"broker {replicas[0]} is evacuated and would lead")
             if name in state:
-                bad += _wrong_room(before, name, state[name], replicas, free)
+                bad += _wrong_room(before, name, state[name], replicas, free, sized=sized)
                 state[name] = replicas
             found += (f"map {number + 1}, {name[0]}-{name[1]}, {list(replicas)}: {text}" for text in bad)
     return tuple(found)
@@ -162,12 +163,14 @@ def _racks(before: Cluster, replicas: Set) -> int:
     return len(alone) + len({before.brokers[broker].rack for broker in replicas if broker not in alone})
 
 
-def _wrong_room(before: Cluster, name: Name, now: Set, replicas: Set, free: dict[int, int]) -> Iterator[str]:
+def _wrong_room(
+    before: Cluster, name: Name, now: Set, replicas: Set, free: dict[int, int], *, sized: bool
+) -> Iterator[str]:
     """New copies are taken from what is free, then the old ones given back."""
     size = before.by_name[name].size
     gets = sorted(set(replicas) - set(now))
     if size is None:
-        if gets:
+        if gets and sized:
             yield f"broker {gets[0]} gets a copy of unknown size"
         return
     for broker in gets:

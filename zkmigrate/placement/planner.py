@@ -54,10 +54,12 @@ def broken(plan: Plan, request: Rebalance | Rebuild, made: Mapping[str, str]) ->
     _, *forward = made.values()
     maps = [sets_of(content) for content in forward]
     away = barred(request.rollout, sorted({one.topic for one in plan.cluster.partitions}))
+    rebuilt = request if isinstance(request, Rebuild) else None
     wrong = faults(
         plan.cluster,
         maps,
-        replication=request.replication if isinstance(request, Rebuild) else 0,
+        replication=rebuilt.replication if rebuilt else 0,
         away=None if isinstance(away, Refused) else away,
+        sized=rebuilt is None or rebuilt.use_meta,
     )
     return wrong or log_dir_faults(plan.cluster, maps, [log_dirs_of(content) for content in forward])

@@ -1,7 +1,8 @@
-"""The hours in which moves may begin. Pure: a time is seconds since the epoch."""
+"""The hours in which moves may begin, and when they end. Pure: a time is seconds since the epoch."""
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, NamedTuple, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -9,6 +10,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import BaseModel, ConfigDict, StringConstraints, model_validator
 
 from zkmigrate.inventory.inventory import Window
+
+_SPANS = 400
+"""How many spans of open time an estimate looks ahead: more than a year of hours of every day."""
 
 Clock = Annotated[str, StringConstraints(pattern="^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 
@@ -79,3 +83,30 @@ def closed(hours: Hours | None, window: Window | None, at: float) -> Closed | No
         within = any(begin <= at < end for begin, end in hours.spans(at))
         why = why or ("" if within else f"outside the hours {hours.words}")
     return Closed(opens if opens < ends else None, why) if why else None
+
+
+def after_open(
+    hours: Hours | None, window: Window | None, at: float, open_s: float, stops: float = math.inf
+) -> float | None:
+    """When so many seconds of open time have passed; None where less is left. stops: when no move begins any
+    more, whatever the hours say."""
+    now, left = at, open_s
+    for _ in range(_SPANS):
+        shut = closed(hours, window, now)
+        if shut is not None and shut.opens is None:
+            return None
+        begins = now if shut is None or shut.opens is None else shut.opens
+        shuts = min(stops, _shuts(hours, window, begins))
+        if begins + left <= shuts:
+            return begins + left
+        if shuts >= stops:
+            return None
+        now, left = shuts, left - (shuts - begins)
+    return None
+
+
+def _shuts(hours: Hours | None, window: Window | None, at: float) -> float:
+    """When the open span that a time is in ends."""
+    ends = [end for begin, end in hours.spans(at) if begin <= at < end] if hours is not None else []
+    ends += [datetime.fromisoformat(window.end).timestamp()] if window is not None else []
+    return min(ends, default=math.inf)

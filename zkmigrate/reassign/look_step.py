@@ -15,6 +15,7 @@ from __future__ import annotations
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import Look
+from zkmigrate.model.report import counted
 from zkmigrate.model.step import Context, Done, Reads, Verdict, Way
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign.facts import (
@@ -30,7 +31,7 @@ from zkmigrate.reassign.facts import (
     wanted,
 )
 from zkmigrate.reassign.rules import COPYING, before, copied, gib, seconds
-from zkmigrate.reassign.throttle import choosing, involved, listed, read, values
+from zkmigrate.reassign.throttle import FirstLimits, choosing, involved, listed, read, values
 
 
 def first_look(c: Context, look: Look) -> FirstLook:
@@ -53,10 +54,11 @@ def first_look(c: Context, look: Look) -> FirstLook:
     moves = FirstLook(found, {}, (), told, {}).moves(sets, dirs)
     takes_part, inside = ([b for b in of if b in alive] for of in (involved(moves), choosing(moves)))
     throttles = read(look, takes_part, topics, inside)
-    words = listed(values(throttles.value)) if isinstance(throttles, Seen) else (str(throttles),)
+    limits = values(throttles.value) if isinstance(throttles, Seen) else {}
+    words = listed(limits) if isinstance(throttles, Seen) else (str(throttles),)
     copying = {key: look.broker_settings(KAFKA, key, takes_part) for key in COPYING} if takes_part else {}
     bounds = {key: one.value for key, one in copying.items() if isinstance(one, Seen)}
-    return FirstLook(found, largest, words, told, bounds)
+    return FirstLook(found, largest, words, told, bounds, limits)
 
 
 def of_plan(c: Context, look: Look) -> tuple[Move, ...]:
@@ -73,7 +75,7 @@ def foreseen(c: Context, look: Look) -> tuple[str, ...]:
         for broker, (to, of) in copied(moves).items()
         if to or of
     )
-    takes = f"  {len(moves):,} partitions, {gib(sum(move.bytes for move in moves))}, "
+    takes = f"  {counted(len(moves), 'partition')}, {gib(sum(move.bytes for move in moves))}, "
     return (*brokers, f"{takes}{seconds(moves, rate):,.0f} s or more at {rate:,} bytes/s")
 
 
@@ -84,15 +86,17 @@ def foreseen_back(c: Context) -> tuple[str, ...]:
     moves, rate = joined(sent), section(c.inventory).throttle_bytes_s
     whole = sum(move.size * len(move.dropped) for move in moves)
     takes = f"{gib(whole)}, {seconds(moves, rate, Way.BACK):,.0f} s or more at {rate:,} bytes/s"
-    return (f"  {len(moves):,} partitions go back, if all were moved: {takes}",) if moves else ()
+    return (
+        (f"  {counted(len(moves), 'partition')} to move back, if all were moved: {takes}",) if moves else ()
+    )
 
 
 class PlanCheckStep(Reads[FirstLook]):
-    id = "reassignment"
+    id = FirstLimits.step
     title = "Check the plan against the cluster"
 
     def observe(self, c: Context, look: Look) -> FirstLook:
         return first_look(c, look)
 
     def check(self, c: Context, f: FirstLook) -> Verdict:
-        return Done.unless_blocked(before(c, f))
+        return Done.unless_blocked(before(c, f), FirstLimits.of(f.limits).encode())

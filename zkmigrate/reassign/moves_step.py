@@ -28,6 +28,7 @@ from zkmigrate.model.change import (
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import Look
+from zkmigrate.model.report import counted
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign import facts
@@ -366,7 +367,7 @@ def _moved(c: Context, stands: Stands) -> Finding:
     whose = "the new" if c.way is Way.FORWARD else "their old"
     done, gone = stands.at(Stand.DONE), stands.at(Stand.GONE)
     other = stands.at(Stand.TO_SUBMIT, Stand.FOREIGN)
-    seen = f"{len(done):,} of {len(stands.moves):,} partitions"
+    seen = f"{len(done):,} of {counted(len(stands.moves), 'partition')}"
     seen += f"; gone since: {few(move.target for move in gone)}" if gone else ""
     seen += f"; changed by others: {few(move.target for move in other)}" if other else ""
     return claim(

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import Finding, Severity, blocking, claim, few
 from zkmigrate.model.look import Look
+from zkmigrate.model.report import counted
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.placement.plan import Refused
 from zkmigrate.reassign.election import LEADERS, Election, elect
@@ -152,9 +153,9 @@ def _as_before(record: Originals, now: Cluster, disks: Disks) -> Finding:
         "reassign.back",
         "every partition has its set, its leader and its directories from before the run",
         not odd,
-        seen=f"{len(odd):,} of {len(record.moves):,} partitions differ: {few(odd)}"
+        seen=f"{len(odd):,} of {counted(len(record.moves), 'partition')} differ: {few(odd)}"
         if odd
-        else f"{len(record.moves):,} partitions",
+        else counted(len(record.moves), "partition"),
         needed="the sets from before the run, apart from what other hands changed",
         moves=("see who changed these", f"give them the sets of {NAME} in the run's directory"),
         severity=Severity.WARN,

@@ -18,6 +18,7 @@ from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import Look, PartitionState, TopicPartitions
+from zkmigrate.model.report import counted
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign.election import LEADERS, Election, elect
@@ -112,7 +113,7 @@ def led(moves: tuple[Move, ...], now: Mapping[Name, PartitionState]) -> Finding:
         "reassign.preferred",
         "preferred leaders lead the moved partitions",
         not odd,
-        seen=f"{len(odd):,} are led by others: {few(odd)}" if odd else f"{len(some):,} partitions",
+        seen=f"{len(odd):,} are led by others: {few(odd)}" if odd else counted(len(some), "partition"),
         needed="the first broker of each set in sync",
         moves=("elect later: kafka-leader-election.sh --election-type preferred",),
         severity=Severity.WARN,

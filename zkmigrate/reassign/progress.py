@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from zkmigrate.model.finding import few
-from zkmigrate.model.step import Context, Far
+from zkmigrate.model.report import counted
+from zkmigrate.model.step import Context, Far, Way
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign.facts import Move, Stand, section
-from zkmigrate.reassign.hours import Closed
+from zkmigrate.reassign.hours import Closed, after_open
 from zkmigrate.reassign.moves_facts import MovesFacts
 from zkmigrate.reassign.rules import ends, gib, seconds
 
@@ -42,12 +44,23 @@ class Throughput:
 @dataclass(frozen=True)
 class Progress:
     """far: of the phase. busiest: bytes left of the broker that has most to do: its throughput is that of the
-    run. throughput: before this look. measured: the time left is by it, not yet by the throttle."""
+    run. throughput: before this look. copying_s: what the rest takes while moves may begin; ``far`` has the
+    time with the hours when none may. measured: both are by the throughput, not yet by the throttle."""
 
     far: Far
     busiest: int
     throughput: Throughput
+    copying_s: float
     measured: bool
+
+    @property
+    def time_left(self) -> str:
+        """In words."""
+        told = f"about {self.copying_s:,.0f} s at {'this pace' if self.measured else 'the throttle'}"
+        if self.far.left_s is None:
+            return f"{told}, more than the time in which moves may begin"
+        closed_s = round(self.far.left_s - self.copying_s)
+        return f"{told} and {closed_s:,} s in which none may begin" if closed_s else told
 
 
 def progress(c: Context, f: MovesFacts, finished: Collection[Name]) -> Progress:
@@ -60,12 +73,21 @@ def progress(c: Context, f: MovesFacts, finished: Collection[Name]) -> Progress:
     bytes_left = max(0, in_all - copied)
     busiest = round(seconds(left, 1, c.way) * bytes_left / max(1, in_all))
     throughput: Throughput = c.kept.get("throughput", Throughput())
-    left_s = throughput.seconds(f.wall, busiest)
-    measured = left_s is not None
-    if left_s is None:
-        left_s = busiest / _throttle(c, f)
+    measured = throughput.seconds(f.wall, busiest)
+    copying_s = busiest / _throttle(c, f) if measured is None else measured
+    end = _ends_at(c, f.wall, copying_s)
+    left_s = None if end is None else end - f.wall
     far = Far(len(f.plan.moves) - len(left), len(f.plan.moves), bytes_left, left_s)
-    return Progress(far, busiest, throughput, measured)
+    return Progress(far, busiest, throughput, copying_s, measured is not None)
+
+
+def _ends_at(c: Context, wall: float, copying_s: float) -> float | None:
+    """When copies end that take so long while moves may begin; None where that is after the last such time.
+    The way back waits for no hour."""
+    if c.way is Way.BACK:
+        return wall + copying_s
+    stops = math.inf if c.ends_at is None else c.ends_at
+    return after_open(section(c.inventory).hours, c.inventory.policy.window, wall, copying_s, stops)
 
 
 def _throttle(c: Context, f: MovesFacts) -> int:
@@ -87,9 +109,8 @@ def words(
     assert f.plan is not None
     far = p.far
     told = f"phase {f.phase} of 0 to {f.last_phase}: " if f.last_phase else ""
-    told += f"{far.done:,} of {far.of:,} partitions; {gib(far.bytes_left)} left"
-    if far.bytes_left and far.left_s is not None:
-        told += f", about {far.left_s:,.0f} s at {'this pace' if p.measured else 'the throttle'}"
+    told += f"{far.done:,} of {counted(far.of, 'partition')}; {gib(far.bytes_left)} left"
+    told += f", {p.time_left}" if far.bytes_left else ""
     told += f"; {shut.words}" if shut else "; --until has come: no new move" if c.over else ""
     told += f"; {f.rates.listening}" if f.rates and f.rates.listening else ""
     details = [*_copies(c, f, flying), *_obstacles(c, f), *(f"broker {id} is down" for id in sorted(down))]

@@ -22,6 +22,7 @@ from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import LogDirs, Look, Pulse
+from zkmigrate.model.report import counted
 from zkmigrate.model.step import Context
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign.adapt import Adapt
@@ -105,9 +106,8 @@ class Control:
 
     def found(self) -> Finding:
         """What the run's last process did, for its end."""
-        seen = (
-            f"{self.ticks:,} decisions by this process; no move was submitted after {self.pauses:,} of them"
-        )
+        seen = f"{counted(self.ticks, 'decision')} by this process; "
+        seen += f"no move was submitted after {self.pauses:,} of them"
         seen += f"; told before they were set: {few(self.endless)}" if self.endless else ""
         return claim(
             "reassign.listened", "the throttle followed the load", True, seen=seen, severity=Severity.INFO

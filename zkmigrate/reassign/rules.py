@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import InFlight, PartitionState, TopicSetting
+from zkmigrate.model.report import counted
 from zkmigrate.model.step import Context, Way
 from zkmigrate.placement.cluster import Broker, Name
 from zkmigrate.placement.cluster import Cluster as Placed
@@ -180,7 +181,7 @@ def _known(c: Context, found: Cluster) -> Finding:
     sets = wanted(c.inventory).sets
     dark = found.dark
     gone = [f"{topic}-{n}" for topic, n in sets if (topic, n) not in found.partitions and topic not in dark]
-    seen = f"{len(sets):,} partitions"
+    seen = counted(len(sets), "partition")
     if gone or dark:
         seen = "; ".join((*([f"missing: {few(gone)}"] if gone else ()), *map(str, dark.values())))
     return claim(
@@ -199,7 +200,7 @@ def _alive(moves: Sequence[Move], brokers: Collection[int]) -> Finding:
         "reassign.brokers",
         "every broker of the new sets is alive",
         not dead,
-        seen=f"not registered: {few(map(str, dead))}" if dead else f"{len(brokers):,} brokers are registered",
+        seen=f"not registered: {few(map(str, dead))}" if dead else counted(len(brokers), "registered broker"),
         needed="each broker that a new set names",
         moves=("start the broker, then resume", "make the plan again without it"),
     )
@@ -347,7 +348,7 @@ def _remarks(c: Context, f: FirstLook, moves: Sequence[Move]) -> tuple[Finding, 
     whole = sum(move.bytes for move in moves)
     unsized = [move.target for move in moves if move.name not in f.sizes]
     takes = seconds(moves, how.throttle_bytes_s)
-    seen = f"{gib(whole)} for {len(moves):,} partitions, {takes:,.0f} s or more"
+    seen = f"{gib(whole)} for {counted(len(moves), 'partition')}, {takes:,.0f} s or more"
     seen += f" at {how.throttle_bytes_s:,} bytes/s"
     if inside := sum(move.size * len(move.inside) for move in moves):
         seen += f"; and {gib(inside)} between directories of brokers"

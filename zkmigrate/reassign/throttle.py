@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Self, TypeAlias
 
 from zkmigrate.errors import HostError
 from zkmigrate.model.change import KAFKA, AlterBrokerConfig, Changes
@@ -55,6 +55,36 @@ class Throttles(Recorded):
     found: Values
     rates: Mapping[int, Rate]
     inside: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FirstLimits(Recorded):
+    """What a run saw at its preflight. limits: by target, the settings that were set."""
+
+    step: ClassVar[str] = "reassignment"
+
+    limits: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, seen: Values) -> Self:
+        """The record of what was read."""
+        return cls({t: {key: v for key, v in own.items() if v is not None} for t, own in seen.items()})
+
+    def set_since(self, now: Values) -> tuple[str, ...]:
+        """What another hand has set since, in words: it would be taken for what was there before. What is
+        unset by now, as at the end of another run, is no matter."""
+        return tuple(
+            f"{target}: {key} is {own} (at the preflight: {self.limits[target].get(key, 'unset')})"
+            for target, settings in now.items()
+            if target in self.limits
+            for key, own in settings.items()
+            if _parts(key, own) - _parts(key, self.limits[target].get(key))
+        )
+
+
+def _parts(key: str, value: str | None) -> set[str]:
+    """The entries of a list, or a rate as a whole."""
+    return set() if value is None else set(value.split(",")) if key in LISTS else {value}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ Proof: every broker and topic has its setting when it is looked at again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -28,6 +28,7 @@ from zkmigrate.reassign.facts import LOOKS, WITNESSES, Move, Originals, original
 from zkmigrate.reassign.rules import lost
 from zkmigrate.reassign.throttle import (
     LISTS,
+    FirstLimits,
     Limits,
     Seens,
     SentRates,
@@ -57,7 +58,8 @@ def _none(_inventory: Inventory) -> tuple[int, ...]:
 class ThrottleFacts:
     """limits: of this run; before its first change as they will be recorded. record: what is to be recorded
     with the first change, else empty. seen: what is set now. after: in a forecast, what is set once the step
-    is made, from where it is undone. wall: when it was looked, seconds since the epoch."""
+    is made, from where it is undone. wall: when it was looked, seconds since the epoch. set_since: what
+    another hand has set since the preflight, in words."""
 
     plan: Originals | None
     limits: Limits | None
@@ -65,6 +67,7 @@ class ThrottleFacts:
     seen: Reading[Seens]
     after: Reading[Seens] | None = None
     wall: float = 0.0
+    set_since: tuple[str, ...] = ()
 
     @cached_property
     def now(self) -> Values:
@@ -85,11 +88,12 @@ class ThrottleStep(Step[ThrottleFacts]):
         every_broker: bool = False,
         foresee: Callable[[Context, Look], tuple[Move, ...]] | None = None,
         leave: Callable[[Inventory], Collection[int]] = _none,
+        first: type[FirstLimits] = FirstLimits,
     ) -> None:
         """every_broker: each gets a rate, also one that takes no part in the moves known so far. foresee:
         what the moves will be, before they are recorded; None where that cannot be told. leave: brokers that
-        the run itself may have stopped going forward."""
-        self.every_broker, self.foresee, self.leave = every_broker, foresee, leave
+        the run itself may have stopped going forward. first: the record of the preflight."""
+        self.every_broker, self.foresee, self.leave, self._first = every_broker, foresee, leave, first
 
     def brokers(self, c: Context, rated: Collection[int]) -> tuple[int, ...]:
         """Those of the brokers with a rate of this run that the step is about."""
@@ -124,7 +128,9 @@ class ThrottleStep(Step[ThrottleFacts]):
             between = dict.fromkeys(inside, how.throttle_bytes_s)
             before = Throttles(values(seen.value), fixed(how, brokers), between)
             limits = Limits.of(before, sent_rates(c), plan.moves, self.sets, plan.others)
-            return ThrottleFacts(plan, limits, before.encode(), seen)
+            first = known(self._first, c) or FirstLimits()
+            since = first.set_since(before.found)
+            return ThrottleFacts(plan, limits, before.encode(), seen, set_since=since)
         brokers, inside = self.brokers(c, before.rates), self.brokers(c, before.inside)
         seen = read(look, brokers, self.topics(c, topics), inside)
         limits = Limits.of(before, sent_rates(c), plan.moves, self.sets, plan.others)
@@ -141,6 +147,8 @@ class ThrottleStep(Step[ThrottleFacts]):
         if f.limits is None:
             told = few(f"{target}: {why}" for target, why in silent.items())
             return Waiting("an answer of Kafka about throttles", told, limit, poll_s=1.0)
+        if f.set_since:
+            return Blocked((_set_since(f.set_since),))
         differ = self._differ(c, f)
         sent = c.unrestored - c.unconfirmed if c.way is Way.FORWARD else frozenset(differ) - c.unrestored
         todo = tuple(target for target in differ if target not in sent)
@@ -249,6 +257,20 @@ class ThrottleStep(Step[ThrottleFacts]):
         )
 
 
+def _set_since(told: Sequence[str]) -> Finding:
+    return claim(
+        "reassign.throttle-changed",
+        "nobody has set a throttle since the preflight",
+        False,
+        seen=few(told),
+        needed="the settings of the preflight: this run would give back those of another run",
+        moves=(
+            "wait until the other run has taken its throttle off, then resume",
+            "where these settings are to stay: rollback, then run again",
+        ),
+    )
+
+
 def _kept(target: str, limits: Limits) -> Finding:
     return claim(
         "reassign.throttle-stays",
@@ -275,6 +297,10 @@ MEANINGS = meanings(
     """
     reassign.throttle: A throttle setting is not as the run means it to be. Cause: Somebody else changed
     it during the run, or its broker does not answer. To do: Set by hand what you want.
+
+    reassign.throttle-changed: Another hand has set a throttle since the preflight of this run. Cause: Another
+    run or tool moves partitions. To do: Wait until it has taken its throttle off, then resume. Where the
+    settings are to stay, roll back and run again.
 
     reassign.throttle-stays: A broker or topic does not answer, so it may keep the throttle of the run. Cause:
     Its broker is down, and no other one unsets its rates. To do: Start it, then resume. Where it is gone for

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from zkmigrate.model.finding import claim, few, meanings
 from zkmigrate.model.look import Look
+from zkmigrate.model.report import counted
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Reads, Verdict, Waiting, Way
 from zkmigrate.reassign.facts import Stand, cluster, disputed, originals, placed, stands
 from zkmigrate.reassign.preferred_step import PreferredFacts, led
@@ -50,7 +51,7 @@ class VerifyStep(Reads[PreferredFacts]):
             not odd,
             seen=few(f"{move.target}: {f.disputes.get(move.name, found.of[move.name].value)}" for move in odd)
             if odd
-            else f"{len(f.plan.moves):,} partitions, {_witness(c)}",
+            else f"{counted(len(f.plan.moves), 'partition')}, {_witness(c)}",
             needed="the sets of the plan",
             moves=("wait until they are in sync, then resume", "see who moved them", "rollback"),
         )

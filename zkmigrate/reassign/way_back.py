@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zkmigrate.model.playbook import KeptFile
+from zkmigrate.model.report import counted
 from zkmigrate.model.step import Records, Way
 from zkmigrate.model.step_record import recorded
 from zkmigrate.placement import maps
@@ -37,8 +38,8 @@ def way_back(records: Records) -> Mapping[str, KeptFile]:
     ]
     left_out = len(every) - len(moves)
     words = (
-        f"takes {len(moves):,} partitions back without zkmigrate: kafka-reassign-partitions.sh --cancel, "
-        "where moves are in flight, then --execute"
+        f"takes {counted(len(moves), 'partition')} back without zkmigrate: "
+        "kafka-reassign-partitions.sh --cancel, where moves are in flight, then --execute"
     )
     words += f". It leaves out {left_out:,} with a replica on brokers that are gone" if left_out else ""
     return {NAME: KeptFile(maps.text(entries), words)}

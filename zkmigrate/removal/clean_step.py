@@ -13,7 +13,7 @@ Proof: Kafka confirms it for each of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from zkmigrate.model.change import KAFKA, Applied, Changes, UnregisterBroker
 from zkmigrate.model.fact import Reading, Seen
@@ -21,6 +21,7 @@ from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import KafkaView, Look, Pulse
 from zkmigrate.model.step import Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.model.step_record import known
+from zkmigrate.removal.disks import OnDisks, directories_left, on_disks
 from zkmigrate.removal.exclude_step import Excluded
 from zkmigrate.removal.rules import CORDON_ALL, CORDONED
 from zkmigrate.removal.section import removal
@@ -33,10 +34,12 @@ _BROKER = "unregister-"
 
 @dataclass(frozen=True)
 class CleanFacts:
-    """view: the cluster. pulses: what requests its brokers take. None each where nothing is asked."""
+    """view: the cluster. pulses: what requests its brokers take. None each where nothing is asked. aside: the
+    directories on the disks of the removed brokers."""
 
     view: Reading[KafkaView] | None = None
     pulses: Mapping[str, Pulse] | None = None
+    aside: OnDisks = field(default_factory=dict)
 
 
 class CleanStep(Step[CleanFacts]):
@@ -47,7 +50,7 @@ class CleanStep(Step[CleanFacts]):
     def observe(self, c: Context, look: Look) -> CleanFacts:
         if c.way is Way.BACK or not removal(c.inventory).shutdown:
             return CleanFacts()
-        return CleanFacts(look.kafka(1), look.pulses(_ANSWER_S))
+        return CleanFacts(look.kafka(1), look.pulses(_ANSWER_S), on_disks(c.inventory, look))
 
     def check(self, c: Context, f: CleanFacts) -> Verdict:
         if f.view is None or f.pulses is None:
@@ -62,7 +65,7 @@ class CleanStep(Step[CleanFacts]):
         todo = tuple(t for id in gone if able and (t := f"{_BROKER}{id}") not in asked)
         if todo:
             return Ready(todo, keep={"asked": asked | set(todo)})
-        return Done((_forgotten(gone, able), *_left(c, gone)))
+        return Done((_forgotten(gone, able), *_left(c, gone), *directories_left(f.aside)))
 
     def plan(self, c: Context, f: CleanFacts, target: str) -> Changes:
         return (UnregisterBroker(KAFKA, int(target.removeprefix(_BROKER))),)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import TopicSetting
+from zkmigrate.model.report import counted
 from zkmigrate.model.step import Context
 from zkmigrate.placement.plan import Plan, Refused
 from zkmigrate.placement.statistics import statistics
@@ -49,7 +50,7 @@ def _known(c: Context, f: Survey) -> Finding:
     listed = {broker.id for broker in c.inventory.brokers}
     unknown = [id for id in f.wanted.brokers if id not in here | listed]
     removed = [id for id in f.wanted.brokers if id not in here and id in listed]
-    seen = f"unknown: {few(map(str, unknown))}" if unknown else f"{len(f.wanted.brokers):,} brokers"
+    seen = f"unknown: {few(map(str, unknown))}" if unknown else counted(len(f.wanted.brokers), "broker")
     return claim(
         "remove.known",
         "the cluster or the inventory knows every broker to be removed",
@@ -69,7 +70,7 @@ def _dead(f: Survey) -> Finding:
         "remove.others-alive",
         "every other broker with replicas is registered",
         not dead,
-        seen=f"not registered: {few(map(str, dead))}" if dead else f"{len(f.staying):,} brokers stay",
+        seen=f"not registered: {few(map(str, dead))}" if dead else counted(len(f.staying), "other broker"),
         needed="each broker that stays",
         moves=("start it, then resume", "remove it as well: add it to removal.brokers"),
     )
@@ -95,7 +96,7 @@ def _placed(f: Survey) -> Finding:
         told = [f"{reason.id}: {reason.text}" for reason in plan.reasons]
         seen = few(told)
     else:
-        seen = f"{len(plan.moves):,} partitions, {gib(plan.bytes)}"
+        seen = f"{counted(len(plan.moves), 'partition')}, {gib(plan.bytes)}"
     return claim(
         "remove.placed",
         "the brokers that stay can take every replica, in as many racks as before",
@@ -117,7 +118,7 @@ def _enough_in_sync(f: Survey) -> Finding:
         "remove.min-isr",
         "no partition to be moved is below its min ISR",
         not low,
-        seen=f"{len(low):,} are: {few(low)}" if low else f"{len(f.naming):,} partitions",
+        seen=f"{len(low):,} are: {few(low)}" if low else counted(len(f.naming), "partition"),
         needed="min.insync.replicas in sync for each",
         moves=("wait until they are in sync, then resume", "lower min.insync.replicas of these topics"),
     )
@@ -136,9 +137,9 @@ def words(c: Context, f: Survey) -> str:
     rate = section(c.inventory).throttle_bytes_s
     told = statistics(f.plan.cluster, f.plan.moves, f.staying)
     return (
-        f"{len(f.moves):,} partitions, {gib(f.plan.bytes)}, {seconds(f.moves, rate):,.0f} s or more at "
-        f"{rate:,} bytes/s; free bytes of the others range over {gib(told.before.range)} before and "
-        f"{gib(told.after.range)} after"
+        f"{counted(len(f.moves), 'partition')}, {gib(f.plan.bytes)}, "
+        f"{seconds(f.moves, rate):,.0f} s or more at {rate:,} bytes/s; free bytes of the others "
+        f"range over {gib(told.before.range)} before and {gib(told.after.range)} after"
     )
 
 

@@ -18,11 +18,12 @@ from dataclasses import replace
 from zkmigrate.hosts.facts.status import unit_status
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Seen
-from zkmigrate.model.finding import Finding, claim, few, meanings
+from zkmigrate.model.finding import Finding, blocking, claim, few, meanings
 from zkmigrate.model.look import KafkaView, Look, PartitionState
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 from zkmigrate.moves.facts.outage import broker_service, runs
 from zkmigrate.reassign.facts import LateStragglers, Stragglers
+from zkmigrate.removal.disks import identified, starts_as_itself
 from zkmigrate.removal.section import removal, stoppable
 from zkmigrate.removal.survey import naming
 from zkmigrate.removal.sweep_step import SweepFacts, SweepStep, born_late
@@ -48,7 +49,9 @@ class StopStep(SweepStep):
             stoppable(c.inventory), lambda host: unit_status(look, host, service.unit, kafka.commands(host))
         )
         asked = c.way is Way.BACK or f.every is not None
-        return replace(f, services=services, view=look.kafka(2) if asked else None)
+        down = [host for host in self._stopped(c) if c.way is Way.BACK and runs(services[host]) is False]
+        same = identified(c.inventory, look, down)
+        return replace(f, services=services, identities=same, view=look.kafka(2) if asked else None)
 
     def check(self, c: Context, f: SweepFacts) -> Verdict:
         limit = c.inventory.policy.step_deadline_s
@@ -62,8 +65,11 @@ class StopStep(SweepStep):
     def _start(self, c: Context, f: SweepFacts) -> Verdict | None:
         """Start what this run has stopped, and wait for it; None once all of it is there."""
         stopped = [host for host in self._stopped(c) if host in f.services]
+        same = tuple(starts_as_itself(host, told) for host, told in f.identities.items())
+        if blocking(same):
+            return Blocked(same)
         if down := tuple(f"{host}{_STOP}" for host in stopped if not runs(f.services[host])):
-            return Ready(down)
+            return Ready(down, same)
         here = f.view.value.brokers if isinstance(f.view, Seen) else {}
         if away := [host for host in stopped if c.inventory.broker(host).id not in here]:
             what = "the brokers that were started to be registered"

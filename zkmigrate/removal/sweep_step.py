@@ -18,10 +18,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from zkmigrate.hosts.facts.status import HostStatus
+from zkmigrate.kafka.rules.identity import Identity
 from zkmigrate.model.change import KAFKA, AlterTopicConfig, Applied, Changes, ReassignPartition
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, claim, few, meanings
 from zkmigrate.model.look import KafkaView, Look, PartitionState
+from zkmigrate.model.report import counted
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.model.step_record import known
 from zkmigrate.placement.plan import Refused
@@ -52,7 +54,7 @@ from zkmigrate.reassign.throttle import (
     unread,
     values,
 )
-from zkmigrate.removal.disks import Held, held
+from zkmigrate.removal.disks import Held, OnDisks, directories_left, held, on_disks
 from zkmigrate.removal.section import removal
 from zkmigrate.removal.survey import Survey, naming, survey
 from zkmigrate.removal.validate_step import unsized
@@ -72,8 +74,9 @@ class SweepFacts:
     """moves: those that this step has added, where they stand. every: all partitions; None while its own
     moves go on. survey: what a plan for the new ones needs; None where there are none. lists: throttle lists
     of the topics that are about to move. limits: the throttle with the new moves; None where the run has
-    none. held: on the disks. now: seconds. services, view: of the step that
-    stops brokers: their services by host, and the cluster once more, where it is asked for."""
+    none. held, aside: on the disks, by the word of the brokers and of their hosts. now: seconds. services,
+    identities, view: of the step that stops brokers: their services by host, whether those to be started are
+    themselves, and the cluster once more, where it is asked for."""
 
     moves: MovesFacts
     every: Cluster | None = None
@@ -81,8 +84,10 @@ class SweepFacts:
     lists: Reading[Seens] = field(default_factory=lambda: Seen({}))
     limits: Limits | None = None
     held: Held = field(default_factory=Held)
+    aside: OnDisks = field(default_factory=dict)
     now: float = 0.0
     services: Mapping[str, Reading[HostStatus]] = field(default_factory=dict)
+    identities: Mapping[str, Reading[Identity]] = field(default_factory=dict)
     view: Reading[KafkaView] | None = None
 
     @cached_property
@@ -160,7 +165,9 @@ class SweepStep(Step[SweepFacts]):
         if every.missing is not None:
             return SweepFacts(moves, every, now=now)
         there = held(look, [id for id in gone if id in every.alive], found)
-        f = SweepFacts(moves, every, survey(c, look, new) if new else None, held=there, now=now)
+        second = c.kept.get("empty") is not None and self.record is Stragglers  # told once in the run
+        aside = on_disks(c.inventory, look) if second else {}
+        f = SweepFacts(moves, every, survey(c, look, new) if new else None, held=there, aside=aside, now=now)
         return self._throttled(c, look, f, {topic for topic, _ in new})
 
     def _throttled(self, c: Context, look: Look, f: SweepFacts, topics: Collection[str]) -> SweepFacts:
@@ -218,7 +225,7 @@ class SweepStep(Step[SweepFacts]):
             told = replace(
                 told, seen=f"{told.seen}; they go on running, and what keeps new replicas away stays"
             )
-        return Done((told,), self._record(c, f).encode())
+        return Done((told, *directories_left(f.aside)), self._record(c, f).encode())
 
     def _go_on(self, c: Context, f: SweepFacts, verdict: Verdict) -> Verdict:
         """What the moves ask for. Forward the throttle names their topics first, back it lets go of them
@@ -369,7 +376,8 @@ def empty(
 ) -> Finding:
     """The evidence that the brokers are empty. left: what was born since they were emptied last."""
     down = [id for id in brokers if id not in every.alive]
-    seen = f"{len(every.partitions):,} partitions at two looks; {len(moved):,} had landed on them meanwhile"
+    seen = f"{counted(len(every.partitions), 'partition')} at two looks; "
+    seen += f"{len(moved):,} had landed on them meanwhile"
     seen += f"; the disks of {few(map(str, down))} were not seen, they are down" if down else ""
     names = [f"{p.topic}-{p.partition}" for p in left]
     seen += f"; topics come all the time, so {few(names)} is moved in the next state" if names else ""

@@ -12,7 +12,8 @@ Proof: every replica has a place on the brokers that stay, and no partition is b
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Seen
@@ -20,6 +21,7 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Done, Reads, Verdict, Waiting
 from zkmigrate.reassign.facts import LOOKS, Move
 from zkmigrate.reassign.rules import copied, gib
+from zkmigrate.reassign.throttle import FirstLimits, Values, read, values
 from zkmigrate.removal.rules import CORDONED, POLICY, Settings, before, chosen, exclusion, words
 from zkmigrate.removal.section import removal
 from zkmigrate.removal.survey import Survey, survey
@@ -27,11 +29,20 @@ from zkmigrate.removal.survey import Survey, survey
 
 @dataclass(frozen=True)
 class ValidateFacts:
-    """survey: the cluster. cordons, policies: the settings that tell how new replicas can be kept away."""
+    """survey: the cluster. cordons, policies: the settings that tell how new replicas can be kept away.
+    limits: the rates of all brokers; empty where they are not asked for."""
 
     survey: Survey
     cordons: Settings
     policies: Settings
+    limits: Values = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FirstRates(FirstLimits):
+    """The same, of the step that checks a removal: the rates of all brokers."""
+
+    step: ClassVar[str] = "validate"
 
 
 def settings(look: Look, key: str, brokers: Collection[int]) -> Settings:
@@ -61,15 +72,18 @@ def unsized(c: Context, f: Survey) -> Waiting | None:
 
 
 class ValidateStep(Reads[ValidateFacts]):
-    id = "validate"
+    id = FirstRates.step
     title = "Check that the brokers can go"
 
     def observe(self, c: Context, look: Look) -> ValidateFacts:
-        return validated(c, look)
+        found = validated(c, look)
+        rates = read(look, sorted(found.survey.view.brokers), ())
+        return replace(found, limits=values(rates.value) if isinstance(rates, Seen) else {})
 
     def check(self, c: Context, f: ValidateFacts) -> Verdict:
         choice = chosen(f.survey.wanted.exclusion, f.cordons, f.policies)
-        return unsized(c, f.survey) or Done.unless_blocked((*before(c, f.survey), exclusion(choice)))
+        findings = (*before(c, f.survey), exclusion(choice))
+        return unsized(c, f.survey) or Done.unless_blocked(findings, FirstRates.of(f.limits).encode())
 
 
 def planned_moves(c: Context, look: Look) -> tuple[Move, ...]:

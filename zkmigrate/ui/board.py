@@ -14,7 +14,8 @@ from typing import Any
 
 from zkmigrate.engine import events
 from zkmigrate.engine.history import REHEARSED
-from zkmigrate.model.change import Change
+from zkmigrate.model.change import Change, ClusterChange
+from zkmigrate.model.report import counted
 from zkmigrate.model.sampling import View, span
 from zkmigrate.model.step import Way
 from zkmigrate.ui import sentences
@@ -96,6 +97,7 @@ class Board:
         self._lock = threading.Lock()
         self._title = ""
         self._hosts: dict[str, _Host] = {}
+        self._clusters: set[str] = set()
         self._sent: dict[str, Change] = {}
         self._stages: dict[str, str] = {}
         self._rehearsed: set[str] = set()
@@ -146,6 +148,7 @@ class Board:
                 self._wave = (self._now(), event)
             case events.ChangeSent():
                 self._sent[event.operation] = event.change
+                self._clusters |= {event.change.where} if isinstance(event.change, ClusterChange) else set()
                 self._hosts[event.change.where] = _Host(event.change.describe(), "...", self._now())
             case events.ChangeEnded():
                 self._ended(event)
@@ -249,10 +252,12 @@ class Board:
             shown = [host for host in shown if host in kept]
         lines = heads + [self._host_line(host, now) for host in shown]
         if hidden := len(self._hosts) - len(shown):
-            bad = sum(self._trouble(host) for host in self._hosts if host not in shown)
-            lines.append(
-                (f" and {hidden} more hosts, {bad or 'none'} of them in trouble", "bad" if bad else "dim")
-            )
+            left = self._hosts.keys() - set(shown)
+            bad, clusters = sum(map(self._trouble, left)), len(left & self._clusters)
+            more = [counted(hidden - clusters, "more host")] if hidden > clusters else []
+            more += [counted(clusters, "more cluster")] if clusters else []
+            many = " and ".join(more)
+            lines.append((f" and {many}, {bad or 'none'} of them in trouble", "bad" if bad else "dim"))
         return lines
 
     def _host_line(self, host: str, now: float) -> Line:

@@ -767,3 +767,26 @@ def test_a_table_with_a_foreign_broker_needs_a_word_to_be_used(here: Path) -> No
     assert names(here) == {"p.parquet"}
     done = call("rebalance", "--partitions", "p.parquet", "--out", "plan.json", "--ignore-warnings")
     assert done.exit_code == 0, done.output
+
+
+def test_x13_a_plan_by_count_without_sizes_says_what_is_missing_and_is_written_on_consent(here: Path) -> None:
+    bare = [{key: one[key] for key in ("topic", "partition", "replicas")} for one in CLUSTER["partitions"]]
+    (here / "cluster.json").write_text(json.dumps({**CLUSTER, "partitions": bare}))
+    words = (
+        "rebuild",
+        "--placement",
+        "count",
+        "--use-meta",
+        "false",
+        "--brokers",
+        "2,3",
+        "--out",
+        "plan.json",
+    )
+    told = call(*words)
+    assert told.exit_code == 3
+    assert "placement.capacity-unknown: the size of 3 partitions is not known" in told.output
+    assert not (here / "plan.json").exists()
+    assert call(*words, "--ignore-warnings").exit_code == 0
+    sets = sets_of((here / "plan.json").read_text())
+    assert {2, 3}.issuperset(broker for replicas in sets.values() for broker in replicas)

@@ -326,7 +326,8 @@ def test_a_rollback_asks_with_what_it_copies_at_most(
     state = cluster.copy().state
     before = world(8)
     dropped = sum(b not in ids for name, ids in plan(before).items() for b in before.held[name].replicas)
-    told = f"  7 partitions go back, if all were moved: {dropped},000 bytes, 0 s or more at 1,000,000 bytes/s"
+    takes = f"{dropped},000 bytes, 0 s or more at 1,000,000 bytes/s"
+    told = f"  7 partitions to move back, if all were moved: {takes}"
     assert told in typed(rollback)
     assert cluster.state == state
 
@@ -397,7 +398,7 @@ def test_the_phases_of_a_plan_from_plan_to_rollback(
     assert planned.exit_code == 0, planned.output
     assert "reassign t0-0 to brokers 1,4,2 (before: 1,2)" in planned.output
     assert "reassign t0-0 to brokers 4,2 (before: 1,4,2)" in planned.output
-    assert "  1 partitions, 1,000 bytes, 0 s or more at 1,000,000 bytes/s" in planned.output
+    assert "  1 partition, 1,000 bytes, 0 s or more at 1,000,000 bytes/s" in planned.output
     done = asked("run", "--yes")
     assert done.exit_code == 0, done.output
     assert cluster.held["t0", 0].replicas == (4, 2)

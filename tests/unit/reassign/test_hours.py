@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from zkmigrate.inventory.inventory import Window
-from zkmigrate.reassign.hours import Hours, closed
+from zkmigrate.reassign.hours import Hours, after_open, closed
 
 BERLIN = "Europe/Berlin"
 """Its clocks go forward at 2026-03-29T01:00Z, from 2 to 3, and back at 2026-10-25T01:00Z, from 3 to 2."""
@@ -94,6 +94,37 @@ def test_the_maintenance_window_counts_too() -> None:
     shut = closed(nights, None, at("2026-11-26T22:00Z"))
     assert shut is not None
     assert shut.words == "outside the hours 01:00 to 05:00 UTC: the next move begins 2026-11-27T01:00Z"
+
+
+@pytest.mark.parametrize(
+    ("window", "until", "open_s", "ends"),
+    [
+        (None, None, 0, "2026-11-26T22:00Z"),
+        (None, None, 3600, "2026-11-26T23:00Z"),
+        (None, None, 3 * 3600, "2026-11-27T01:00Z"),
+        (None, None, 3 * 3600 + 1, "2026-11-27T22:00:01Z"),
+        (None, None, 7 * 3600, "2026-11-28T23:00Z"),
+        (None, None, 500 * 3 * 3600, None),
+        (None, "2026-11-27T00:30Z", 2.5 * 3600, "2026-11-27T00:30Z"),
+        (None, "2026-11-27T00:30Z", 2.5 * 3600 + 1, None),
+        (None, "2026-11-26T21:00Z", 1, None),
+        (("2026-11-27T00:00Z", "2026-11-28T00:00Z"), None, 3 * 3600, "2026-11-28T00:00Z"),
+        (("2026-11-27T00:00Z", "2026-11-28T00:00Z"), None, 3 * 3600 + 1, None),
+    ],
+)
+def test_an_estimate_counts_open_time_alone(
+    window: tuple[str, str] | None, until: str | None, open_s: float, ends: str | None
+) -> None:
+    """At 22:00 the hours from 22:00 to 01:00 begin."""
+    nights = Hours(begin="22:00", end="01:00")
+    given = Window(begin=window[0], end=window[1]) if window else None
+    stops = at(until) if until else float("inf")
+    told = after_open(nights, given, at("2026-11-26T22:00Z"), open_s, stops)
+    assert told == (at(ends) if ends else None)
+
+
+def test_an_estimate_without_hours_is_the_time_itself() -> None:
+    assert after_open(None, None, 1000.0, 50.0) == 1050.0
 
 
 @pytest.mark.parametrize(

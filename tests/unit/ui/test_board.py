@@ -247,6 +247,8 @@ def test_hosts_that_are_not_shown_but_in_trouble_are_counted() -> None:
     wall.sample("brokers", ms={}, silent={f"broker{n}": "timed out" for n in range(1, 25)})
     lines = wall.text(80, 10)
     assert lines[-1] == " and 20 more hosts, 17 of them in trouble"
+    wall.tell(events.ChangeSent("t-1", "op1", ReassignPartition(KAFKA, "t", 1, (3, 2), (1, 2))))
+    assert wall.text(80, 10)[-1] == " and 20 more hosts and 1 more cluster, 17 of them in trouble"
 
 
 def test_a_pace_is_told_only_where_there_is_one() -> None:
