@@ -1,12 +1,14 @@
 # `make demo` and `make test` set up all they need (as root, on Debian 12); a second run reuses it.
-.PHONY: demo docs drills test test-beside test-lab lint mutants explore images sbom setup
+.PHONY: demo docs drills test test-fast test-gathered test-lab test-spark lint lint-rest lint-types mutants explore images sbom setup
 
 PYTHON = .venv/bin/python
 
 # Without compiled modules each of the many processes of a test or a demo would compile them again.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(PYTHON) -m pytest -p tests.no_skips --durations=10
-FAST = tests/unit tests/world tests/recorded tests/servers
+# Each worker begins with another part of this list, in its order. The tests with servers wait most, and one worker
+# has those that share brokers: so they come first.
+FAST = tests/servers tests/unit tests/world
 
 # Move a loaded Kafka between two ensembles in the embedded lab; the outcome is in demo/result.json.
 demo: setup
@@ -21,22 +23,33 @@ drills: setup
 # The checks, then every test: those on lab hosts, and beside them the fast ones, those with servers of their own and
 # those in a real Spark. A skipped test fails the run. The lab waits half of its time: the others use that, at a lower
 # priority.
-test: lint
+test: setup
+	@make --no-print-directory --jobs=2 --keep-going --output-sync=target lint-types lint-rest test-gathered
 	@$(PYTHON) -m zkmigrate.lab.provision
 	@$(PYTHON) -m zkmigrate.lab sweep
 	@status=0; \
-	make --no-print-directory --jobs=2 --keep-going test-lab test-beside || status=$$?; \
+	make --no-print-directory --jobs=3 --keep-going test-lab test-fast test-spark || status=$$?; \
 	$(PYTHON) -m zkmigrate.lab sweep || status=$$?; \
 	exit $$status
+
+# All tests are gathered once, beside the checks. That leaves them compiled: in a fresh clone each worker would
+# compile them again.
+test-gathered:
+	@said=$$($(PYTHON) -m pytest --collect-only --quiet --quiet tests 2>&1) || { echo "$$said"; exit 1; }
 
 test-lab:
 	@$(PYTEST) --verbose tests/lab
 
 # There are more workers than cores, because many of the fast tests wait for a process of their own. What is said
 # comes in one piece, when it has ended.
-test-beside:
+test-fast:
 	@status=0; \
-	said=$$(nice -n 10 $(PYTEST) --numprocesses=4 --dist=worksteal $(FAST) 2>&1) || status=$$?; echo "$$said"; \
+	said=$$(nice -n 10 $(PYTEST) --numprocesses=3 --dist=worksteal $(FAST) 2>&1) || status=$$?; echo "$$said"; \
+	exit $$status
+
+# One Spark for all of them, beside the others: alone it does not keep two cores at work.
+test-spark:
+	@status=0; \
 	said=$$(nice -n 10 $(PYTEST) tests/spark 2>&1) || status=$$?; echo "$$said"; \
 	exit $$status
 
@@ -65,9 +78,14 @@ docs: setup
 	@.venv/bin/mkdocs build
 
 lint: setup
+	@make --no-print-directory --jobs=2 --keep-going --output-sync=target lint-types lint-rest
+
+lint-types:
+	.venv/bin/mypy
+
+lint-rest:
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/mypy
 	.venv/bin/lint-imports
 	.venv/bin/mkdocs build
 	shellcheck $$(grep -rlI '^#!/bin/sh' --exclude='*.py' .ci setup zkmigrate)

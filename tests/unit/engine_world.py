@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, Self, TypeVar, cast
 
-from zkmigrate.engine import chain, events
+from zkmigrate.engine import chain, events, journal
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.engine.events import RunEnded
 from zkmigrate.engine.journal import NAME, Journal
@@ -83,6 +83,84 @@ class Points:
             fails = self.seen == self.at or dead
         if fails:
             raise self.error
+
+
+CHANGES = ("apply", "applied")
+"""The points before and after each change."""
+
+
+class Moments(Points):
+    """Points at which nobody dies. ``keep`` is called at every so many of them, while no other one passes."""
+
+    def __init__(self, keep: Callable[[], None], kinds: tuple[str, ...], every: int) -> None:
+        super().__init__(kinds=kinds)
+        self._keep, self._every = keep, every
+
+    def hit(self, kind: str) -> None:
+        with self._guard:
+            if self.kinds and kind not in self.kinds:
+                return
+            self.seen += 1
+            if self.seen % self._every == 0:
+                self._keep()
+
+
+class Desk(Protocol):
+    """An operator, process after process."""
+
+    run_dir: Path
+
+    @property
+    def there(self) -> bool:
+        """Whether the world is as the run wants it."""
+
+    @property
+    def home(self) -> bool:
+        """Whether the world is as it was before the run."""
+
+    def process(self, act: Callable[[Walk], RunEnded], points: Points | None = None) -> RunEnded:
+        """One process's life."""
+
+    def copy(self, run_dir: Path) -> Self:
+        """What the next process finds: the world, the time and the run's files, all as they are now. What is
+        done to one copy is nothing to the other."""
+
+
+AnyDesk = TypeVar("AnyDesk", bound=Desk)
+
+
+def left_by_kills(
+    made: AnyDesk, act: Callable[[Walk], RunEnded], kinds: tuple[str, ...] = CHANGES, every: int = 1
+) -> list[AnyDesk]:
+    """What a kill at each point of ``act`` would leave, or at every so many of them. The walk is done once,
+    and comes to its end."""
+    left: list[AnyDesk] = []
+
+    def keep() -> None:
+        left.append(made.copy(made.run_dir.with_name(f"{made.run_dir.name}-{len(left)}")))
+
+    assert made.process(act, Moments(keep, kinds, every)).code == 0
+    return left
+
+
+def on_and_back(left: Sequence[AnyDesk]) -> Iterator[tuple[AnyDesk, AnyDesk]]:
+    """Each of them goes on to the end, and a copy of it turns back to the beginning."""
+    for number, made in enumerate(left):
+        other = made.copy(made.run_dir.with_name(f"{made.run_dir.name}-back"))
+        assert made.process(resume).code == 0, number
+        assert made.there, number
+        assert other.process(back).code == 0, number
+        assert other.home, number
+        yield made, other
+
+
+def homeward(left: Sequence[AnyDesk]) -> Iterator[AnyDesk]:
+    """Each of them, which a kill on the way back left, comes to the beginning."""
+    for number, made in enumerate(left):
+        turned = journal.read(made.run_dir).way is Way.BACK
+        assert made.process(resume if turned else back).code == 0, number
+        assert made.home, number
+        yield made
 
 
 class PointDisk:

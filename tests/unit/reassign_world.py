@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 from playbooks.kafka_reassign import PLAYBOOK
 from tests.unit.engine_world import PointDisk, Points, TinyClock, TinyConfirm, TinyLock
@@ -201,7 +202,8 @@ class ReassignWorld(TopicWorld):
             "deleting",
             "least",
         )
-        return replace(self, **{name: copy.deepcopy(getattr(self, name)) for name in mutable})
+        with self._turn:
+            return replace(self, **{name: copy.deepcopy(getattr(self, name)) for name in mutable})
 
     @property
     def state(self) -> object:
@@ -674,6 +676,13 @@ class Desk:
     def __post_init__(self) -> None:
         self.points = Points()
         self.first = self.cluster.copy()
+
+    def copy(self, run_dir: Path) -> Self:
+        """As :class:`tests.unit.engine_world.Desk`."""
+        shutil.copytree(self.run_dir, run_dir)
+        made = type(self)(run_dir, self.cluster.copy(), self.inventory, copy.copy(self.clock))
+        made.first = self.first
+        return made
 
     def look(self) -> Look:
         """What a process sees."""

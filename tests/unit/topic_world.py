@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import cast
+from typing import Self, cast
 
 from playbooks.kafka_topic_config import PLAYBOOK
 from tests.unit.engine_world import PointDisk, Points, TinyClock, TinyConfirm, TinyLock
@@ -116,6 +118,16 @@ class Desk:
     def __post_init__(self) -> None:
         self.points = Points()
         self.first = {name: dict(own) for name, own in self.cluster.topics.items()}
+
+    def copy(self, run_dir: Path) -> Self:
+        """As :class:`tests.unit.engine_world.Desk`."""
+        shutil.copytree(self.run_dir, run_dir)
+        with self.cluster._turn:
+            now = {name: dict(own) for name, own in self.cluster.topics.items()}
+            cluster = replace(self.cluster, topics=now, altered=[*self.cluster.altered], _old={})
+        made = replace(self, run_dir=run_dir, cluster=cluster, clock=copy.copy(self.clock), seen=[])
+        made.first = self.first
+        return made
 
     @property
     def playbook(self) -> Playbook:

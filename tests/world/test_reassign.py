@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from tests.unit.engine_world import Killed, Points, back, forward, resume
+from tests.unit.engine_world import (
+    CHANGES,
+    Killed,
+    Points,
+    back,
+    forward,
+    homeward,
+    left_by_kills,
+    on_and_back,
+    resume,
+)
 from tests.unit.reassign_world import BROKERS, ID, RATE, Desk, Flight, ReassignWorld, inventory, plan, world
 from zkmigrate.engine import events, journal
 from zkmigrate.engine.codec import decode_finding
@@ -216,65 +224,63 @@ def test_a_broker_that_is_gone_is_not_named_on_the_way_back(tmp_path: Path) -> N
 # --- killed, lost, late --------------------------------------------------------------------------------
 
 
-def killed(tmp_path: Path, act: Callable[[Walk], RunEnded], whole: bool) -> list[Desk]:
-    """One desk for each change before or after which ``act`` can be killed. whole: the way forward was walked
-    before."""
-    desks: list[Desk] = []
-    while True:
-        made = desk(tmp_path / str(len(desks)))
-        if whole:
+@pytest.mark.parametrize("act", [forward, back])
+def test_what_is_left_by_kills_is_what_a_killed_process_leaves(
+    tmp_path: Path, act: Callable[[Walk], RunEnded]
+) -> None:
+    """One move at a time: there the order of the changes is always the same."""
+
+    def begun(name: str) -> Desk:
+        made = desk(tmp_path / name, in_flight=1)
+        if act is back:
             assert made.process(forward).code == 0
-        try:
-            made.process(act, Points(len(desks) + 1, kinds=("apply", "applied")))
-        except Killed:
-            desks.append(made)
-        else:
-            return desks
+        return made
+
+    left = left_by_kills(begun("whole"), act, every=20)
+    assert len(left) >= 3
+    for number, kept in enumerate(left, start=1):
+        made = begun(str(number))
+        with pytest.raises(Killed):
+            made.process(act, Points(20 * number, kinds=CHANGES))
+        assert kept.cluster.state == made.cluster.state, number
+        assert kept.clock.now() == made.clock.now(), number
+        assert lines(kept) == lines(made), number
+
+
+def lines(made: Desk) -> Counter[str]:
+    """The journal's lines without their sums. Settings are sent to several brokers at once, in any order."""
+    return Counter(str((entry.kind, entry.body)) for entry in journal.kept_lines(made.run_dir))
 
 
 def test_killed_at_each_change_it_goes_on_or_back(tmp_path: Path) -> None:
-    desks = killed(tmp_path, forward, whole=False)
-    assert len(desks) > 60
+    left = left_by_kills(desk(tmp_path), forward)
+    assert len(left) > 60
     cancelled = 0
-    for number, made in enumerate(desks):
-        shutil.copytree(made.run_dir, copied := made.run_dir.with_name("copy"))
-        other = replace(made, run_dir=copied, cluster=made.cluster.copy())
-        other.first = made.first
-        assert made.process(resume).code == 0, number
-        assert made.there, number
-        assert other.process(back).code == 0, number
-        assert other.home, number
+    for number, (made, other) in enumerate(on_and_back(left)):
         for one in (made, other):
             assert (one.cluster.unthrottled, one.cluster.replaced) == (0, []), number
         cancelled += sum(isinstance(c, CancelReassignment) for c in other.cluster.made)
-        assert made.process(back).code == 0, number
-        assert made.home, number
+        if number % 8 == 0:
+            assert made.process(back).code == 0, number
+            assert made.home, number
     assert cancelled > 5, "some were killed with moves in flight"
 
 
 def test_killed_at_each_change_on_the_way_back_it_comes_home(tmp_path: Path) -> None:
-    desks = killed(tmp_path, back, whole=True)
-    assert len(desks) > 60
-    for number, made in enumerate(desks):
-        way = journal.read(made.run_dir).way
-        assert made.process(resume if way is Way.BACK else back).code == 0, number
-        assert made.home, number
-        assert made.cluster.replaced == [], number
+    made = desk(tmp_path)
+    assert made.process(forward).code == 0
+    left = left_by_kills(made, back)
+    assert len(left) > 60
+    for one in homeward(left):
+        assert one.cluster.replaced == [], one.run_dir
 
 
 def test_killed_at_each_line_of_the_journal_it_goes_on(tmp_path: Path) -> None:
-    number = 0
-    while True:
-        number += 7
-        made = desk(tmp_path / str(number))
-        try:
-            made.process(forward, Points(number))
-        except Killed:
-            assert made.process(resume).code == 0, number
-            assert made.there, number
-        else:
-            break
-    assert number > 200
+    left = left_by_kills(desk(tmp_path), forward, kinds=(), every=7)
+    assert len(left) > 200 // 7
+    for number, made in enumerate(left):
+        assert made.process(resume).code == 0, number
+        assert made.there, number
 
 
 def test_half_way_moves_are_cancelled_and_the_original_order_is_restored(tmp_path: Path) -> None:
@@ -411,46 +417,43 @@ WISHES = {1: Overrides(every=2 * M), 3: Overrides(every=2 * M, each={1: 3 * M}),
 @pytest.mark.parametrize("kinds", [("apply", "applied"), ()], ids=["changes", "lines"])
 def test_t11_killed_anywhere_no_rate_of_an_operator_stays(tmp_path: Path, kinds: tuple[str, ...]) -> None:
     """At each change, and at places of the journal between record and change."""
-    number, sent = 0, 0
-    while True:
-        number += 1 if kinds else 5
-        made = desk(tmp_path / str(number))
-        operator(made, WISHES)
-        try:
-            made.process(forward, Points(number, kinds=kinds))
-        except Killed:
-            shutil.copytree(made.run_dir, copied := made.run_dir.with_name("copy"))
-            other = replace(made, run_dir=copied, cluster=made.cluster.copy())
-            other.first = made.first
-            operator(other, {2: Overrides(each={2: 5 * M})})
-            assert made.process(resume).code == 0, number
-            assert made.there, number
-            assert other.process(back).code == 0, number
-            assert other.home, number
-        else:
-            break
-        sent += sum(isinstance(c, AlterBrokerConfig) and c.value == str(2 * M) for c in made.cluster.made)
-    assert number > (80 if kinds else 200)
+    made = desk(tmp_path)
+    operator(made, WISHES)
+    left = left_by_kills(made, forward, kinds, 1 if kinds else 5)
+    assert len(left) > (80 if kinds else 200 // 5)
+    sent = 0
+    for number, one in enumerate(left):
+        other = one.copy(one.run_dir.with_name(f"{number}-back"))
+        operator(one, still_to_come(one))
+        operator(other, {2: Overrides(each={2: 5 * M})})
+        assert one.process(resume).code == 0, number
+        assert one.there, number
+        assert other.process(back).code == 0, number
+        assert other.home, number
+        sent += twice_a_million(one)
     assert sent > 100
+
+
+def still_to_come(made: Desk) -> dict[int, Overrides]:
+    """The wishes for moves that are not yet submitted, by their number from now on."""
+    begun = len(submitted(made))
+    return {number - begun: wish for number, wish in WISHES.items() if number > begun}
+
+
+def twice_a_million(made: Desk) -> int:
+    """How often a broker was given the rate that the first wish names."""
+    return sum(isinstance(c, AlterBrokerConfig) and c.value == str(2 * M) for c in made.cluster.made)
 
 
 def test_killed_on_the_way_back_no_rate_of_an_operator_stays(tmp_path: Path) -> None:
-    number, sent = 0, 0
-    while True:
-        number += 5
-        made = desk(tmp_path / str(number))
-        assert made.process(forward).code == 0
-        operator(made, WISHES)
-        try:
-            made.process(back, Points(number))
-        except Killed:
-            way = journal.read(made.run_dir).way
-            assert made.process(resume if way is Way.BACK else back).code == 0, number
-            assert made.home, number
-        else:
-            break
-        sent += sum(isinstance(c, AlterBrokerConfig) and c.value == str(2 * M) for c in made.cluster.made)
-    assert sent > 100
+    made = desk(tmp_path)
+    assert made.process(forward).code == 0
+    made.cluster.made.clear()
+    operator(made, WISHES)
+    left = left_by_kills(made, back, kinds=(), every=5)
+    for one in left:
+        operator(one, still_to_come(one))
+    assert sum(twice_a_million(one) for one in homeward(left)) > 100
 
 
 def rates_sent(made: Desk, rate: int) -> Counter[tuple[int, str]]:

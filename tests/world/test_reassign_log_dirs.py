@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.unit.engine_world import Killed, Points, back, forward, resume
+from tests.unit.engine_world import back, forward, homeward, left_by_kills, on_and_back
 from tests.unit.reassign_world import Desk, inventory, plan, world
 from tests.world.test_reassign import at, found
-from zkmigrate.engine import events, journal
+from zkmigrate.engine import events
 from zkmigrate.engine.events import RunEnded
-from zkmigrate.engine.run import Walk
 from zkmigrate.model.change import AlterBrokerConfig, PlaceReplica, ReassignPartition
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.step import Way
@@ -92,46 +89,22 @@ def test_copies_inside_a_broker_count_for_its_cap(tmp_path: Path) -> None:
     assert made.cluster.to == 1
 
 
-def killed(tmp_path: Path, act: Callable[[Walk], RunEnded], *, whole: bool) -> list[Desk]:
-    """One desk for each change before or after which ``act`` can be killed."""
-    desks: list[Desk] = []
-    while True:
-        made = desk(tmp_path / str(len(desks)))
-        if whole:
-            assert made.process(forward).code == 0
-        try:
-            made.process(act, Points(len(desks) + 1, kinds=("apply", "applied")))
-        except Killed:
-            desks.append(made)
-        else:
-            return desks
-
-
 def test_killed_at_each_change_it_goes_on_or_back(tmp_path: Path) -> None:
-    desks = killed(tmp_path, forward, whole=False)
-    assert len(desks) > 60
-    moving = 0
-    for number, made in enumerate(desks):
-        moving += bool(made.cluster.futures)
-        shutil.copytree(made.run_dir, copied := made.run_dir.with_name("copy"))
-        other = replace(made, run_dir=copied, cluster=made.cluster.copy())
-        other.first = made.first
-        assert made.process(resume).code == 0, number
-        assert made.there, number
-        assert other.process(back).code == 0, number
-        assert other.home, number
-        for one in (made, other):
-            assert (one.cluster.unthrottled, one.cluster.replaced) == (0, []), number
-    assert moving > 5, "some were killed while replicas moved inside brokers"
+    left = left_by_kills(desk(tmp_path), forward)
+    assert len(left) > 60
+    assert sum(bool(one.cluster.futures) for one in left) > 5, "some while replicas moved inside brokers"
+    for on in on_and_back(left):
+        for one in on:
+            assert (one.cluster.unthrottled, one.cluster.replaced) == (0, []), one.run_dir
 
 
 def test_killed_at_each_change_on_the_way_back_it_comes_home(tmp_path: Path) -> None:
-    desks = killed(tmp_path, back, whole=True)
-    assert len(desks) > 60
-    for number, made in enumerate(desks):
-        way = journal.read(made.run_dir).way
-        assert made.process(resume if way is Way.BACK else back).code == 0, number
-        assert made.home, number
+    made = desk(tmp_path)
+    assert made.process(forward).code == 0
+    left = left_by_kills(made, back)
+    assert len(left) > 60
+    for one in homeward(left):
+        assert one.cluster.replaced == [], one.run_dir
 
 
 @pytest.mark.parametrize("way", list(Way))

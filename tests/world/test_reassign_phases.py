@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-from tests.unit.engine_world import Killed, Points, back, forward, resume
+from tests.unit.engine_world import back, forward, homeward, left_by_kills, on_and_back
 from tests.unit.reassign_world import Desk, ReassignWorld, inventory, plan, world
 from tests.world.test_reassign import way_back
-from zkmigrate.engine import events, journal
+from zkmigrate.engine import events
 from zkmigrate.engine.events import RunEnded
 from zkmigrate.model.change import CancelReassignment, Change, ReassignPartition
 from zkmigrate.model.step import Way
@@ -29,7 +25,11 @@ def desk(tmp_path: Path, partitions: int = 8) -> Desk:
     cluster = world(partitions)
     sets = plan(cluster)
     first, second = halves(cluster, sets)
-    made = Desk(tmp_path / "r", cluster, inventory(sets, {}, None, ((first, {}), (second, {}))))
+    return checked(Desk(tmp_path / "r", cluster, inventory(sets, {}, None, ((first, {}), (second, {})))))
+
+
+def checked(made: Desk) -> Desk:
+    """The same desk; each of its changes is looked at."""
     made.before_change = lambda change: in_turn(made, change)
     return made
 
@@ -67,30 +67,21 @@ def test_b12_each_phase_is_complete_before_the_next_begins(tmp_path: Path) -> No
     assert made.cluster.replaced == []
 
 
-@pytest.mark.parametrize("way", list(Way))
-def test_b12_killed_at_each_change_it_goes_on_or_back(tmp_path: Path, way: Way) -> None:
-    number = 0
-    while True:
-        number += 2
-        made = desk(tmp_path / str(number))
-        if way is Way.BACK:
-            assert made.process(forward).code == 0
-        try:
-            made.process(forward if way is Way.FORWARD else back, Points(number, kinds=("apply", "applied")))
-        except Killed:
-            shutil.copytree(made.run_dir, copied := made.run_dir.with_name("copy"))
-            other = replace(made, run_dir=copied, cluster=made.cluster.copy())
-            other.first, other.before_change = made.first, lambda _change: None
-            turned = journal.read(made.run_dir).way is Way.BACK
-            assert made.process(resume).code == 0, number
-            assert made.home if turned else made.there, number
-            assert other.process(resume if turned else back).code == 0, number
-            assert other.home, number
-            for one in (made, other):
-                assert (one.cluster.unthrottled, one.cluster.replaced) == (0, []), number
-        else:
-            break
-    assert number > 60
+def test_b12_killed_at_each_change_it_goes_on_or_back(tmp_path: Path) -> None:
+    left = [checked(one) for one in left_by_kills(desk(tmp_path), forward, every=2)]
+    assert len(left) > 30
+    for on in on_and_back(left):
+        for one in on:
+            assert (one.cluster.unthrottled, one.cluster.replaced) == (0, []), one.run_dir
+
+
+def test_b12_killed_at_each_change_on_the_way_back_it_comes_home(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    assert made.process(forward).code == 0
+    left = left_by_kills(made, back, every=2)
+    assert len(left) > 30
+    for one in homeward(left):
+        assert (one.cluster.unthrottled, one.cluster.replaced) == (0, []), one.run_dir
 
 
 def test_a_partition_in_the_middle_goes_on_from_there(tmp_path: Path) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
-from tests.unit.engine_world import Killed, Points, back, forward, resume
+from tests.unit.engine_world import back, forward, left_by_kills, on_and_back
 from tests.unit.reassign_world import BROKERS, ID, Desk, Held, ReassignWorld, inventory
 from tests.world.test_reassign import found, submitted
 from zkmigrate.engine import events
@@ -59,25 +57,11 @@ def test_moves_wait_for_room_in_an_order_that_has_it(tmp_path: Path) -> None:
 
 
 def test_killed_at_each_change_no_disk_runs_full(tmp_path: Path) -> None:
-    number = 0
-    while True:
-        number += 1
-        made = desk(tmp_path / str(number))
-        try:
-            made.process(forward, Points(number, kinds=("apply", "applied")))
-        except Killed:
-            shutil.copytree(made.run_dir, copied := made.run_dir.with_name("copy"))
-            other = replace(made, run_dir=copied, cluster=made.cluster.copy())
-            other.first = made.first
-            assert made.process(resume).code == 0, number
-            assert made.there, number
-            assert other.process(back).code == 0, number
-            assert other.home, number
-            for one in (made, other):
-                assert min(one.cluster.least.values()) >= 0, number
-        else:
-            break
-    assert number > 20
+    left = left_by_kills(desk(tmp_path), forward)
+    assert len(left) > 20
+    for on in on_and_back(left):
+        for one in on:
+            assert min(one.cluster.least.values()) >= 0, one.run_dir
 
 
 def test_without_an_order_that_has_room_it_is_refused_by_name(tmp_path: Path) -> None:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from tests.unit.engine_world import Killed, Points, back, forward, resume
+from tests.unit.engine_world import back, forward, homeward, left_by_kills, on_and_back, resume
 from tests.unit.reassign_world import RATE, ReassignWorld
 from tests.unit.removal_world import GONE, RemovalDesk, RemovalWorld, desk
 from tests.world.test_reassign import at, found, submitted
 from zkmigrate.engine import events, journal
 from zkmigrate.engine.events import RunEnded
-from zkmigrate.engine.run import Walk
 from zkmigrate.model.change import KAFKA, AlterBrokerConfig, ElectPreferred, InstallProgram, ReassignPartition
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Held
@@ -566,33 +563,17 @@ def test_a_broker_without_a_host_in_the_inventory_cannot_be_stopped(tmp_path: Pa
 # --- killed, lost ----------------------------------------------------------------------------------------
 
 
-def killed(tmp_path: Path, act: Callable[[Walk], RunEnded], whole: bool, every: int = 1) -> list[RemovalDesk]:
-    """One desk for each change before or after which ``act`` can be killed, or for every so many of them."""
-    desks: list[RemovalDesk] = []
-    while True:
-        made = busy(tmp_path / str(len(desks)), 2, 8, shutdown=True)
-        made.cluster.cordons = True
-        if whole:
-            assert made.process(forward).code == 0
-        try:
-            made.process(act, Points(every * len(desks) + 1, kinds=("apply", "applied")))
-        except Killed:
-            desks.append(made)
-        else:
-            return desks
+def cordoned(tmp_path: Path) -> RemovalDesk:
+    """A desk over a busy cluster that knows cordons; its removed brokers stop."""
+    made = busy(tmp_path, 2, 8, shutdown=True)
+    made.cluster.cordons = True
+    return made
 
 
 def test_x5_killed_at_each_change_it_goes_on_or_back(tmp_path: Path) -> None:
-    desks = killed(tmp_path, forward, whole=False)
-    assert len(desks) > 50
-    for number, made in enumerate(desks):
-        shutil.copytree(made.run_dir, copied := made.run_dir.with_name("copy"))
-        other = replace(made, run_dir=copied, cluster=made.cluster.copy())
-        other.first = made.first
-        assert made.process(resume).code == 0, number
-        assert made.there, number
-        assert other.process(back).code == 0, number
-        assert other.home, number
+    left = left_by_kills(cordoned(tmp_path), forward)
+    assert len(left) > 50
+    for number, (made, other) in enumerate(on_and_back(left)):
         for one in (made, other):
             assert one.cluster.replaced == [], number
         assert max(Counter(submitted(made)).values()) == 1, number
@@ -602,13 +583,12 @@ def test_x5_killed_at_each_change_it_goes_on_or_back(tmp_path: Path) -> None:
 
 
 def test_x5_killed_at_each_change_on_the_way_back_it_comes_home(tmp_path: Path) -> None:
-    desks = killed(tmp_path, back, whole=True, every=3)
-    assert len(desks) > 15
-    for number, made in enumerate(desks):
-        way = journal.read(made.run_dir).way
-        assert made.process(resume if way is Way.BACK else back).code == 0, number
-        assert made.home, number
-        assert made.cluster.replaced == [], number
+    made = cordoned(tmp_path)
+    assert made.process(forward).code == 0
+    left = left_by_kills(made, back)
+    assert len(left) > 45
+    for one in homeward(left):
+        assert one.cluster.replaced == [], one.run_dir
 
 
 @pytest.mark.parametrize("place", range(0, 48, 5))

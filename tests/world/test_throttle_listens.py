@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from tests.unit.engine_world import Killed, Points, back, forward, resume
+from tests.unit.engine_world import Killed, back, forward, homeward, left_by_kills, on_and_back, resume
 from tests.unit.reassign_world import BROKERS, RATE, Desk, inventory, plan, world
 from tests.world.test_reassign import found, submitted
 from zkmigrate.engine import events, journal
@@ -20,7 +18,6 @@ from zkmigrate.kafka.rules.throttle_series import KIND, curves
 from zkmigrate.model.change import AlterBrokerConfig, Change, ReassignPartition
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import InFlight, LogDirs
-from zkmigrate.model.step import Way
 from zkmigrate.reassign.throttle import FOLLOWER_RATE, LEADER_RATE
 from zkmigrate.throttle.values import Overrides
 
@@ -342,42 +339,19 @@ def swinging(tmp_path: Path) -> Desk:
 def test_killed_anywhere_it_goes_on_or_back_and_no_rate_of_ours_stays_T11(
     tmp_path: Path, kinds: tuple[str, ...]
 ) -> None:
-    number, stepped = 0, 0
-    while True:
-        number += 1 if kinds else 23
-        made = swinging(tmp_path / str(number))
-        try:
-            made.process(forward, Points(number, kinds=kinds))
-        except Killed:
-            shutil.copytree(made.run_dir, copied := made.run_dir.with_name("copy"))
-            other = replace(made, run_dir=copied, cluster=made.cluster.copy(), noted=[])
-            other.first = made.first
-            assert made.process(resume).code == 0, number
-            assert made.there, number
-            assert other.process(back).code == 0, number
-            assert other.home, number
-            assert (made.cluster.unthrottled, made.cluster.replaced) == (0, []), number
-        else:
-            break
+    left = left_by_kills(swinging(tmp_path), forward, kinds, 1 if kinds else 23)
+    stepped = 0
+    for made, _ in on_and_back(left):
+        assert (made.cluster.unthrottled, made.cluster.replaced) == (0, []), made.run_dir
         stepped += bool({str(step) for step in STEPS} & settings_sent(made))
     assert stepped > 5
 
 
 def test_killed_on_the_way_back_no_rate_of_ours_stays_T11(tmp_path: Path) -> None:
-    number = 0
-    while True:
-        number += 23
-        made = swinging(tmp_path / str(number))
-        assert made.process(forward).code == 0
-        try:
-            made.process(back, Points(number))
-        except Killed:
-            way = journal.read(made.run_dir).way
-            assert made.process(resume if way is Way.BACK else back).code == 0, number
-            assert made.home, number
-        else:
-            break
-    assert number > 100
+    made = swinging(tmp_path)
+    assert made.process(forward).code == 0
+    left = left_by_kills(made, back, kinds=(), every=23)
+    assert len(list(homeward(left))) > 100 // 23
 
 
 def test_a_killed_run_goes_on_from_the_rates_that_brokers_show(tmp_path: Path) -> None:

@@ -42,18 +42,22 @@ PUT_TOGETHER = {
 LOOPED = {"topics.brokers", "topics.leaders", "topics.in-sync", "topics.told"}
 """Ids that a loop names."""
 
-TREES = [
-    ast.parse(path.read_text())
-    for path in sorted((ROOT / "zkmigrate").rglob("*.py"))
-    if not {"lab", "spark"} & set(path.relative_to(ROOT).parts)
-]
+
+@cache
+def trees() -> tuple[ast.Module, ...]:
+    """What the modules say that make findings. Seconds: so not where tests are only gathered."""
+    return tuple(
+        ast.parse(path.read_text())
+        for path in sorted((ROOT / "zkmigrate").rglob("*.py"))
+        if not {"lab", "spark"} & set(path.relative_to(ROOT).parts)
+    )
 
 
 @cache
 def constants() -> dict[str, set[str]]:
     """Names of a module's constants that hold an id, such as ``OWNER = "return.source-owner"``."""
     found: dict[str, set[str]] = {}
-    for tree in TREES:
+    for tree in trees():
         for node in tree.body:
             if isinstance(node, ast.Assign):
                 names = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets
@@ -85,7 +89,7 @@ def ids(tree: ast.Module) -> Iterator[str]:
 
 
 def test_every_id_in_the_code_has_an_entry() -> None:
-    made = {id for tree in TREES for id in ids(tree)}
+    made = {id for tree in trees() for id in ids(tree)}
     together = {id for id in made if re.fullmatch(r"[\w-]*{\w+}[.]\S+|\S+[.]{\w+}", id)}
     assert {id for id in together if not id.startswith("{kind}.")} == set(PUT_TOGETHER)
     wanted = {id for id in made if ID.fullmatch(id)} | set().union(*PUT_TOGETHER.values()) | LOOPED
