@@ -18,6 +18,8 @@ from zkmigrate.removal.survey import Survey
 
 CORDONED, CORDON_ALL = "cordoned.log.dirs", "*"
 POLICY = "create.topic.policy.class.name"
+OWN_POLICY = "zkmigrate.ExcludedBrokersPolicy"
+"""The class in setup/policy, which reads a file that the run writes."""
 
 Settings = Mapping[int, Reading[TopicSetting]]
 """One config of brokers, by id."""
