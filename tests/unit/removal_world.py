@@ -19,6 +19,8 @@ from zkmigrate.model.change import (
     HostChange,
     InstallProgram,
     Outcome,
+    PutFile,
+    Restore,
     SetService,
     UninstallProgram,
     UnregisterBroker,
@@ -47,6 +49,7 @@ GONE = (4, 5)
 STATUS = (Path(__file__).parents[1] / "recorded/zkm-host/status-started.txt").read_text()
 RACKS = {1: "a", 2: "b", 3: "c", 4: "a", 5: "b"}
 FREE = 10**9
+POLICY_FILE = "/etc/kafka/excluded-brokers"
 
 
 def nothing(_world: RemovalWorld) -> None:
@@ -61,7 +64,8 @@ class RemovalWorld(ReassignWorld):
     set of each partition that was born. racks: by broker. installed: hosts with zkm-host. operations: what
     hosts were sent. kraft: it has no ZooKeeper. forgotten: ids that were unregistered. stops: hosts in the
     order of their stops. outrun: topics come all the time. spared: what named a broker that stopped. deaf:
-    hosts whose service does not stop."""
+    hosts whose service does not stop. files: what our policy reads, by host. found: the same before
+    each operation."""
 
     cordons: bool = False
     policy: str = ""
@@ -80,12 +84,15 @@ class RemovalWorld(ReassignWorld):
     outrun: bool = False
     spared: list[Name] = field(default_factory=list)
     deaf: set[str] = field(default_factory=set)
+    files: dict[str, bytes] = field(default_factory=dict)
+    found: dict[str, bytes | None] = field(default_factory=dict)
 
     def copy(self) -> RemovalWorld:
         made = cast(RemovalWorld, super().copy())
         made.birthplaces, made.installed = dict(self.birthplaces), set(self.installed)
         made.operations, made.stops = dict(self.operations), list(self.stops)
         made.spared = list(self.spared)
+        made.files, made.found = dict(self.files), dict(self.found)
         return made
 
     def on_host(self, change: HostChange, operation: str) -> None:
@@ -99,6 +106,17 @@ class RemovalWorld(ReassignWorld):
                 self.installed.add(change.host)
             case UninstallProgram():
                 self.installed.discard(change.host)
+            case PutFile():
+                assert change.host in self.installed
+                self.found[operation] = self.files.get(change.host)
+                self.files[change.host] = change.content
+            case Restore() if change.operation in self.found:
+                if (found := self.found[change.operation]) is not None:
+                    self.files[change.host] = found
+                else:
+                    self.files.pop(change.host, None)
+            case Restore():
+                return  # the put never came
             case SetService(action="stop"):
                 assert change.host in self.installed
                 self.stops.append(change.host)
@@ -223,6 +241,9 @@ class RemovalLook(ReassignLook):
         return Seen(re.sub("unit_state=.*", f"unit_state={state}", STATUS))
 
     def file(self, host: str, path: str) -> Reading[bytes]:
+        if path == POLICY_FILE:
+            files = self.world.files
+            return Seen(files[host]) if host in files else Absent(path)
         assert path == zkm_host.INSTALLED_PATH
         return Seen(zkm_host.program()) if host in self.world.installed else Absent(path)
 
@@ -313,6 +334,7 @@ class RemovalDesk(Desk):
             and not self.cluster.flights
             and not self.cluster.down
             and not self.cluster.installed
+            and not self.cluster.files
             and born == self.cluster.birthplaces
         )
 

@@ -22,12 +22,9 @@ from zkmigrate.model.look import KafkaView, Look, Pulse
 from zkmigrate.model.step import Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.model.step_record import known
 from zkmigrate.removal.exclude_step import Excluded
-from zkmigrate.removal.rules import CORDON_ALL, CORDONED
+from zkmigrate.removal.rules import ANSWER_S, CORDON_ALL, CORDONED, UNREGISTER
 from zkmigrate.removal.section import removal
 
-UNREGISTER = 64
-"""The API key of UnregisterBroker, which brokers with ZooKeeper do not offer."""
-_ANSWER_S = 3.0
 _BROKER = "unregister-"
 
 
@@ -47,7 +44,7 @@ class CleanStep(Step[CleanFacts]):
     def observe(self, c: Context, look: Look) -> CleanFacts:
         if c.way is Way.BACK or not removal(c.inventory).shutdown:
             return CleanFacts()
-        return CleanFacts(look.kafka(1), look.pulses(_ANSWER_S))
+        return CleanFacts(look.kafka(1), look.pulses(ANSWER_S))
 
     def check(self, c: Context, f: CleanFacts) -> Verdict:
         if f.view is None or f.pulses is None:

@@ -20,18 +20,31 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Done, Reads, Verdict, Waiting
 from zkmigrate.reassign.facts import LOOKS, Move
 from zkmigrate.reassign.rules import copied, gib
-from zkmigrate.removal.rules import CORDONED, POLICY, Settings, before, chosen, exclusion, words
+from zkmigrate.removal.rules import (
+    ANSWER_S,
+    CORDONED,
+    POLICY,
+    UNREGISTER,
+    Settings,
+    before,
+    chosen,
+    exclusion,
+    policy_file,
+    words,
+)
 from zkmigrate.removal.section import removal
 from zkmigrate.removal.survey import Survey, survey
 
 
 @dataclass(frozen=True)
 class ValidateFacts:
-    """survey: the cluster. cordons, policies: the settings that tell how new replicas can be kept away."""
+    """survey: the cluster. cordons, policies: the settings that tell how new replicas can be kept away.
+    zookeeper: the cluster has one; asked where our policy is told what to refuse."""
 
     survey: Survey
     cordons: Settings
     policies: Settings
+    zookeeper: bool = True
 
 
 def settings(look: Look, key: str, brokers: Collection[int]) -> Settings:
@@ -45,8 +58,12 @@ def settings(look: Look, key: str, brokers: Collection[int]) -> Settings:
 def validated(c: Context, look: Look) -> ValidateFacts:
     """Look at the cluster and at how new replicas can be kept away."""
     found = survey(c, look)
+    pulses = look.pulses(ANSWER_S).values() if removal(c.inventory).policy_file is not None else ()
     return ValidateFacts(
-        found, settings(look, CORDONED, found.leaving), settings(look, POLICY, sorted(found.view.brokers))
+        found,
+        settings(look, CORDONED, found.leaving),
+        settings(look, POLICY, sorted(found.view.brokers)),
+        not any(UNREGISTER in pulse.apis for pulse in pulses),
     )
 
 
@@ -68,8 +85,9 @@ class ValidateStep(Reads[ValidateFacts]):
         return validated(c, look)
 
     def check(self, c: Context, f: ValidateFacts) -> Verdict:
-        choice = chosen(f.survey.wanted.exclusion, f.cordons, f.policies)
-        return unsized(c, f.survey) or Done.unless_blocked((*before(c, f.survey), exclusion(choice)))
+        choice = chosen(f.survey.wanted, f.cordons, f.policies)
+        told = policy_file(c, f.policies, zookeeper=f.zookeeper)
+        return unsized(c, f.survey) or Done.unless_blocked((*before(c, f.survey), exclusion(choice), *told))
 
 
 def planned_moves(c: Context, look: Look) -> tuple[Move, ...]:
@@ -80,7 +98,7 @@ def planned_moves(c: Context, look: Look) -> tuple[Move, ...]:
 def foreseen(c: Context, look: Look) -> tuple[str, ...]:
     """What ``plan`` says of the whole run."""
     f = validated(c, look)
-    choice = chosen(removal(c.inventory).exclusion, f.cordons, f.policies)
+    choice = chosen(removal(c.inventory), f.cordons, f.policies)
     brokers = tuple(
         f"  broker {broker}: {gib(to)} in, {gib(of)} out"
         for broker, (to, of) in copied(f.survey.moves).items()

@@ -247,10 +247,14 @@ def test_changed_profile_is_fetched_anew(
 def test_the_policy_is_built_once_and_anew_when_its_source_changes(
     program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program("mvn", """
-for word; do case $word in -Dbuild.to=*) mkdir -p "${word#*=}" && touch "${word#*=}/zkmigrate-policy.jar" ;; esac; done
+    program(
+        "mvn",
+        """
+for word; do case $word in -Dbuild.to=*) folder=${word#*=} ;; esac; done
+mkdir -p "$folder" && touch "$folder/zkmigrate-policy.jar"
 echo run >>"$0.runs"
-""")  # fmt: skip
+""",
+    )
     jar = provision.policy_jar()
     assert jar.is_file()
     assert provision.policy_jar() == jar
