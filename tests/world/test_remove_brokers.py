@@ -428,6 +428,25 @@ def test_x2_a_stop_that_outlasts_the_closed_seconds_is_said(tmp_path: Path) -> N
     assert (warned.held, warned.blocks) == (Held.NO, False)
 
 
+def test_x2_the_closed_seconds_count_from_the_first_host(tmp_path: Path) -> None:
+    """Killed with one host closed, and gone on much later."""
+    made, closing = fenced(tmp_path), []
+
+    def fall(change: object) -> None:
+        if isinstance(change, PutFile) and change.content == CLOSES:
+            closing.append(change)
+            raise Killed
+
+    made.after_change = fall
+    with pytest.raises(Killed):
+        made.process(forward)
+    assert closing
+    made.after_change = lambda _change: None
+    made.clock.pause(CLOSED_S)
+    assert made.process(resume).code == 0
+    assert found(made, "remove.closed").held is Held.NO
+
+
 @pytest.mark.parametrize("trouble", ["class", "host", "kraft"])
 def test_x2_our_policy_must_be_there_before_anything_is_promised(tmp_path: Path, trouble: str) -> None:
     made = fenced(tmp_path)
