@@ -17,7 +17,8 @@ from zkmigrate.reassign.way_back import way_back
 from zkmigrate.removal.clean_step import CleanStep
 from zkmigrate.removal.exclude_step import ExcludeStep
 from zkmigrate.removal.planned_step import PlannedStep
-from zkmigrate.removal.section import RemovalInventory, goes_on, removed, stoppable
+from zkmigrate.removal.policy_step import PolicyStep
+from zkmigrate.removal.section import RemovalInventory, fenced, goes_on, removed, stoppable_alone
 from zkmigrate.removal.stop_step import StopStep
 from zkmigrate.removal.sweep_step import SweepStep
 from zkmigrate.removal.unthrottle_steps import LoosenStep, OthersUnthrottleStep
@@ -38,7 +39,11 @@ PLAYBOOK = Playbook(
         Stage(
             "excluded",
             "Keep new replicas away",
-            (ExcludeStep(),),
+            (
+                InstallStep(KAFKA_BROKERS, keep=True, hosts=fenced),
+                ExcludeStep(),
+                PolicyStep("refuse", "Tell our policy which brokers are excluded"),
+            ),
             consent="Keep new replicas off these brokers, and empty them?",
         ),
         Stage("planned", "Plan the moves", (PlannedStep(),)),
@@ -56,7 +61,13 @@ PLAYBOOK = Playbook(
         Stage(
             "stopped",
             "Stop the brokers",
-            (InstallStep(KAFKA_BROKERS, keep=True, hosts=stoppable), LoosenStep(leave=removed), StopStep()),
+            (
+                InstallStep(KAFKA_BROKERS, keep=True, hosts=stoppable_alone),
+                LoosenStep(leave=removed),
+                PolicyStep("close", "Close the creation of topics"),
+                StopStep(),
+                PolicyStep("open", "Open the creation of topics"),
+            ),
             consent="Stop these brokers now?",
             idle=goes_on,
             locked=False,
@@ -75,7 +86,11 @@ PLAYBOOK = Playbook(
     counted=(Counted("moving.replicas", "partitions", to_move, paced=True, told=True),),
     inventory=RemovalInventory,
     sections=("kafka", "removal"),
-    roles=(Role("brokers", "brokers"), Role("removed", "brokers to be removed", changed=True)),
+    roles=(
+        Role("brokers", "brokers"),
+        Role("fenced", "brokers with our policy", changed=True),
+        Role("removed", "brokers to be removed", changed=True),
+    ),
     alters_clusters=True,
     throttled=True,
     report=throttle_series.REPORTING,

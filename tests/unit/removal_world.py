@@ -19,6 +19,8 @@ from zkmigrate.model.change import (
     HostChange,
     InstallProgram,
     Outcome,
+    PutFile,
+    Restore,
     SetService,
     UninstallProgram,
     UnregisterBroker,
@@ -48,6 +50,7 @@ GONE = (4, 5)
 STATUS = (Path(__file__).parents[1] / "recorded/zkm-host/status-started.txt").read_text()
 RACKS = {1: "a", 2: "b", 3: "c", 4: "a", 5: "b"}
 FREE = 10**9
+POLICY_FILE = "/etc/kafka/excluded-brokers"
 
 
 def nothing(_world: RemovalWorld) -> None:
@@ -63,7 +66,8 @@ class RemovalWorld(ReassignWorld):
     hosts were sent. kraft: it has no ZooKeeper. forgotten: ids that were unregistered. stops: hosts in the
     order of their stops. outrun: topics come all the time. spared: what named a broker that stopped. deaf:
     hosts whose service does not stop. aside: directories on disks that Kafka has set aside, by broker.
-    owners: ids in meta.properties, where they are not the broker's."""
+    owners: ids in meta.properties, where they are not the broker's. files: what our policy reads, by host.
+    found: the same before each operation."""
 
     cordons: bool = False
     policy: str = ""
@@ -84,12 +88,15 @@ class RemovalWorld(ReassignWorld):
     deaf: set[str] = field(default_factory=set)
     aside: dict[int, tuple[str, ...]] = field(default_factory=dict)
     owners: dict[int, int] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
+    found: dict[str, bytes | None] = field(default_factory=dict)
 
     def copy(self) -> RemovalWorld:
         made = cast(RemovalWorld, super().copy())
         made.birthplaces, made.installed = dict(self.birthplaces), set(self.installed)
         made.operations, made.stops = dict(self.operations), list(self.stops)
         made.spared = list(self.spared)
+        made.files, made.found = dict(self.files), dict(self.found)
         return made
 
     def on_host(self, change: HostChange, operation: str) -> None:
@@ -103,6 +110,17 @@ class RemovalWorld(ReassignWorld):
                 self.installed.add(change.host)
             case UninstallProgram():
                 self.installed.discard(change.host)
+            case PutFile():
+                assert change.host in self.installed
+                self.found[operation] = self.files.get(change.host)
+                self.files[change.host] = change.content
+            case Restore() if change.operation in self.found:
+                if (found := self.found[change.operation]) is not None:
+                    self.files[change.host] = found
+                else:
+                    self.files.pop(change.host, None)
+            case Restore():
+                return  # the put never came
             case SetService(action="stop"):
                 assert change.host in self.installed
                 self.stops.append(change.host)
@@ -228,6 +246,9 @@ class RemovalLook(ReassignLook):
 
     def file(self, host: str, path: str) -> Reading[bytes]:
         id = int(host.removeprefix("broker"))
+        if path == POLICY_FILE:
+            files = self.world.files
+            return Seen(files[host]) if host in files else Absent(path)
         if path == zkm_host.INSTALLED_PATH:
             return Seen(zkm_host.program()) if host in self.world.installed else Absent(path)
         if path == "/d/meta.properties":
@@ -327,6 +348,7 @@ class RemovalDesk(Desk):
             and not self.cluster.flights
             and not self.cluster.down
             and not self.cluster.installed
+            and not self.cluster.files
             and born == self.cluster.birthplaces
         )
 

@@ -9,20 +9,29 @@ from typing import cast
 
 import pytest
 
-from tests.unit.engine_world import back, forward, homeward, left_by_kills, on_and_back, resume
-from tests.unit.reassign_world import RATE, ReassignWorld
-from tests.unit.removal_world import GONE, RemovalDesk, RemovalWorld, desk
+from tests.unit.engine_world import Killed, back, forward, homeward, left_by_kills, on_and_back, resume
+from tests.unit.reassign_world import BROKERS, RATE, ReassignWorld
+from tests.unit.removal_world import GONE, POLICY_FILE, RemovalDesk, RemovalWorld, desk
 from tests.world.test_reassign import at, found, submitted
 from zkmigrate.engine import events, journal
 from zkmigrate.engine.events import RunEnded
-from zkmigrate.model.change import KAFKA, AlterBrokerConfig, ElectPreferred, InstallProgram, ReassignPartition
+from zkmigrate.model.change import (
+    KAFKA,
+    AlterBrokerConfig,
+    ElectPreferred,
+    InstallProgram,
+    PutFile,
+    ReassignPartition,
+    SetService,
+)
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Held
 from zkmigrate.model.look import TopicSetting
 from zkmigrate.model.step import Context, Way
 from zkmigrate.reassign.throttle import FOLLOWER_RATE, LEADER_RATE
 from zkmigrate.removal.exclude_step import ExcludeFacts, ExcludeStep
-from zkmigrate.removal.rules import CORDON_ALL, CORDONED
+from zkmigrate.removal.policy_step import CLOSED_S
+from zkmigrate.removal.rules import CORDON_ALL, CORDONED, OWN_POLICY
 from zkmigrate.removal.validate_step import foreseen
 
 
@@ -367,6 +376,116 @@ def test_a_policy_is_named_and_what_it_lets_through_is_moved(tmp_path: Path) -> 
     assert made.process(forward).code == 0
     assert made.there
     assert "org.example.NoTopicThere" in found(made, "remove.exclusion").seen
+
+
+OWN = {"exclusion": "policy", "policy_file": POLICY_FILE}
+REFUSES = b"removal=remove\nbrokers=4,5\n"
+CLOSES = REFUSES + b"closed_s=300\n"
+
+
+def told(made: RemovalDesk, content: bytes) -> bool:
+    """Whether the policy reads this on every broker's host."""
+    return made.cluster.files == {f"broker{id}": content for id in BROKERS}
+
+
+def fenced(tmp_path: Path, **section: object) -> RemovalDesk:
+    """A desk over a cluster that has loaded our policy, in which topics come while it lets them."""
+    made = desk(tmp_path, 8, **{"shutdown": True, **OWN, **section})
+    made.cluster.policy, made.cluster.outrun = OWN_POLICY, True
+    without_end = always((4, 1), (2, 5), (1, 2))
+
+    def bear(world: RemovalWorld) -> None:
+        if not any(b"closed_s" in content for content in world.files.values()):
+            without_end(world)
+
+    made.cluster.born = bear
+    return made
+
+
+def test_x2_with_our_policy_no_topic_is_born_while_a_broker_stops(tmp_path: Path) -> None:
+    made, closed = fenced(tmp_path), []
+
+    def before(change: object) -> None:
+        if isinstance(change, SetService):
+            closed.append((change.action, told(made, CLOSES)))
+
+    made.before_change = before
+    assert made.process(forward).code == 0
+    assert made.there
+    assert closed == [("stop", True), ("stop", True)]
+    assert made.cluster.spared == [], "no partition named a broker that stopped"
+    assert told(made, b"removal=remove\n"), "open again, and nothing is refused"
+    assert found(made, "remove.closed").held is Held.YES
+    assert "explicit assignments to them are refused" in found(made, "remove.exclusion").seen
+    made.cluster.born = born(0)
+    assert made.process(back).code == 0
+    assert made.home, "no file is left, and no zkm-host"
+
+
+def test_x7_x11_an_explicit_assignment_is_refused_before_anything_moves_and_as_long_as_the_brokers_run(
+    tmp_path: Path,
+) -> None:
+    made, refusing = fenced(tmp_path, shutdown=False), []
+    made.cluster.born = born(0)
+    made.before_change = at(1, ReassignPartition, lambda: refusing.append(told(made, REFUSES)))
+    assert made.process(forward).code == 0
+    assert refusing == [True]
+    assert told(made, REFUSES)
+    assert made.process(back).code == 0
+    assert made.home
+
+
+def test_x2_a_stop_that_outlasts_the_closed_seconds_is_said(tmp_path: Path) -> None:
+    made = fenced(tmp_path)
+    made.after_change = at(1, SetService, lambda: made.clock.pause(CLOSED_S))
+    assert made.process(forward).code == 0
+    assert made.there
+    warned = found(made, "remove.closed")
+    assert (warned.held, warned.blocks) == (Held.NO, False)
+
+
+def test_x2_the_closed_seconds_count_from_the_first_host(tmp_path: Path) -> None:
+    """Killed with one host closed, and gone on much later."""
+    made, closing = fenced(tmp_path), []
+
+    def fall(change: object) -> None:
+        if isinstance(change, PutFile) and change.content == CLOSES:
+            closing.append(change)
+            raise Killed
+
+    made.after_change = fall
+    with pytest.raises(Killed):
+        made.process(forward)
+    assert closing
+    made.after_change = lambda _change: None
+    made.clock.pause(CLOSED_S)
+    assert made.process(resume).code == 0
+    assert found(made, "remove.closed").held is Held.NO
+
+
+@pytest.mark.parametrize("trouble", ["class", "host", "kraft"])
+def test_x2_our_policy_must_be_there_before_anything_is_promised(tmp_path: Path, trouble: str) -> None:
+    made = fenced(tmp_path)
+    match trouble:
+        case "class":
+            made.cluster.policy, words = "org.example.Other", "another policy, or none, on brokers 1, 2"
+        case "host":
+            kafka = made.inventory.kafka.model_copy(update={"brokers": made.inventory.kafka.brokers[1:]})
+            made.inventory = made.inventory.model_copy(update={"kafka": kafka})
+            words = "no host for brokers 1"
+        case _:
+            made.cluster.kraft, words = True, "a cluster without ZooKeeper"
+    assert words in refused(made, "remove.policy-file")
+    assert made.cluster.installed == set()
+
+
+def test_x2_x5_killed_while_hosts_are_told_it_goes_on_or_back(tmp_path: Path) -> None:
+    made = fenced(tmp_path)
+    made.cluster.born = born(0)
+    left = left_by_kills(made, forward, every=4)
+    assert len(left) > 12
+    for one, _ in on_and_back(left):
+        assert told(one, b"removal=remove\n"), one.run_dir
 
 
 # --- stopped -------------------------------------------------------------------------------------------

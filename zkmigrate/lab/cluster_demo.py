@@ -3,7 +3,8 @@
 ``kafka_reassign``: broker 6 comes late. Three plans of ``zkmigrate placement`` follow one another: scale by
 that broker, rebalance, and one replica more for a topic.
 
-``kafka_remove_brokers``: brokers 5 and 6 go, while every second created topic names one of them.
+``kafka_remove_brokers``: brokers 5 and 6 go, while every second created topic names one of them. With
+``--policy`` our CreateTopicPolicy refuses that.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from zkmigrate.lab.cluster_site import FOREIGN, ClusterSite, directories_left, not_as
+from zkmigrate.lab.cluster_site import FOREIGN, POLICY_FILE, ClusterSite, directories_left, not_as
 from zkmigrate.lab.judge.claims import Claim, Verdict, truth
 from zkmigrate.lab.judge.history import RunHistory, load_history
 from zkmigrate.lab.judge.kafka import kafka_claims
@@ -29,6 +30,7 @@ from zkmigrate.lab.spec import Role
 from zkmigrate.lab.timeline import step_spans
 from zkmigrate.lab.versions import kafka_version
 from zkmigrate.lab.wait import Progress
+from zkmigrate.removal.rules import POLICY
 
 REASSIGN, REMOVE = "kafka_reassign", "kafka_remove_brokers"
 IN_FLIGHT = 4
@@ -202,7 +204,13 @@ class RemoveDemo(ClusterDemo):
         self.start_births()
 
     def act(self) -> None:
-        section = {"brokers": [*REMOVED], "throttle_bytes_s": THROTTLE, "in_flight": IN_FLIGHT}
+        section: dict[str, Any] = {
+            "brokers": [*REMOVED],
+            "throttle_bytes_s": THROTTLE,
+            "in_flight": IN_FLIGHT,
+        }
+        if POLICY in self.lab.spec.broker_options:
+            section |= {"exclusion": "policy", "policy_file": POLICY_FILE}
         holding = [n for n, p in self.site.partitions().items() if set(p.replicas) & set(REMOVED)]
         operator = self.site.operator("remove", {"removal": section})
         began_ns, ended_ns = self.ran(operator)

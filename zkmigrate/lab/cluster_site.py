@@ -35,6 +35,7 @@ from zkmigrate.lab.operator import Operator
 from zkmigrate.lab.shape import FIRST_KRAFT, LAST_ZOOKEEPER, Shape, release
 from zkmigrate.lab.spec import LabSpec
 from zkmigrate.lab.wait import Progress, silent, wait_until
+from zkmigrate.removal.rules import OWN_POLICY, POLICY
 
 CLUSTER = "kf"
 """The cluster's name; its hosts are kf1 to kf6, its brokers 1 to 6."""
@@ -48,13 +49,18 @@ SETS: Mapping[str, Sequence[Sequence[int]]] = {
 """Where the load's topics begin: uneven, and not on broker 6."""
 FOREIGN = ("load-a", "leader.replication.throttled.replicas", "0:9")
 """A throttle setting that is there before: of another hand, and without effect."""
+POLICY_FILE = "/etc/kafka/excluded-brokers"
+"""What our policy reads on a broker's host."""
 _READY_S, _REQUEST_S = 360.0, 60.0
 
 
-def six_brokers(version: str, *, disk_mb: int = 2048, small: Mapping[int, int] | None = None) -> LabSpec:
+def six_brokers(
+    version: str, *, disk_mb: int = 2048, small: Mapping[int, int] | None = None, policy: bool = False
+) -> LabSpec:
     """The lab: with ZooKeeper up to its last release, else with KRaft on the first three brokers.
 
-    disk_mb: the size of each broker's disk. small: other sizes, by broker id.
+    disk_mb: the size of each broker's disk. small: other sizes, by broker id. policy: the brokers load our
+    CreateTopicPolicy.
     """
     zookeeper = release(version) <= LAST_ZOOKEEPER
     if not zookeeper and release(version) < FIRST_KRAFT:
@@ -71,7 +77,10 @@ def six_brokers(version: str, *, disk_mb: int = 2048, small: Mapping[int, int] |
     if zookeeper:
         cluster |= {"ensemble": "zk", "chroot": "/kafka"}
     ensembles = [{"name": "zk", "count": 1}] if zookeeper else []
-    return LabSpec(shape=Shape.from_json({"ensembles": ensembles, "clusters": [cluster]}))
+    options = {POLICY: OWN_POLICY, "zkmigrate.excluded.brokers.file": POLICY_FILE} if policy else {}
+    return LabSpec(
+        shape=Shape.from_json({"ensembles": ensembles, "clusters": [cluster]}), broker_options=options
+    )
 
 
 def host_of(broker: int) -> str:

@@ -356,16 +356,16 @@ def fitted(spec: LabSpec, session_timeout_ms: int | None, progress: Progress) ->
     return spec, speed
 
 
-def lab_of(playbook: str, options: dict[str, Any]) -> LabSpec:
-    """The lab of the demo of a playbook that moves no cluster to another ensemble. UsageError for an option
-    of the move."""
+def lab_of(playbook: str, options: dict[str, Any], *, policy: bool = False) -> LabSpec:
+    """The lab of the demo of a playbook that moves no cluster to another ensemble. policy: its brokers load
+    our CreateTopicPolicy. UsageError for an option of the move."""
     default = {item.name: item.default for item in fields(LabSpec)}
     foreign = [name for name, value in options.items() if name != "kafka_version" and value != default[name]]
     if foreign:
         words = ", ".join(name.replace("_", "-") for name in foreign)
         raise click.UsageError(f"the demo of {playbook} takes --kafka-version; {words}: only for {MOVE}")
     needs_root()
-    return six_brokers(options["kafka_version"])
+    return six_brokers(options["kafka_version"], policy=policy)
 
 
 @click.command()
@@ -395,10 +395,13 @@ def lab_of(playbook: str, options: dict[str, Any]) -> LabSpec:
 )
 @click.option("--tree-size", type=int, default=0, help="Filler znodes on source, outside the chroot.")
 @click.option("--tree-node-bytes", type=int, default=LabSpec.tree_node_bytes, help="Size of each filler.")
+@click.option("--policy", is_flag=True, help="The brokers load our CreateTopicPolicy; not for the move.")
 @click.option("--directory", default="demo", type=click.Path(path_type=Path), help="Where the result goes.")
-def main(playbook: str, directory: Path, session_timeout_ms: int | None, **of_the_lab: Any) -> None:
+def main(
+    playbook: str, policy: bool, directory: Path, session_timeout_ms: int | None, **of_the_lab: Any
+) -> None:
     """Run a playbook on a loaded Kafka in a lab on this machine, and judge it."""
-    other = None if playbook == MOVE else lab_of(playbook, of_the_lab)
+    other = None if playbook == MOVE else lab_of(playbook, of_the_lab, policy=policy)
     progress = TimedProgress()
     directory = directory.absolute()
     shutil.rmtree(directory, ignore_errors=True)

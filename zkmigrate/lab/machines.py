@@ -18,6 +18,7 @@ from zkmigrate.lab.shape import Ensemble, KafkaCluster
 from zkmigrate.lab.spec import JAVA_11_KAFKA, LabSpec, Role, hosts_of
 from zkmigrate.lab.state import HostRecord
 from zkmigrate.lab.wait import Progress
+from zkmigrate.removal.rules import OWN_POLICY, POLICY
 
 BOOT_S = 180
 """How long systemd-nspawn may take to start a container, seconds."""
@@ -44,6 +45,8 @@ def fetch(spec: LabSpec, progress: Progress) -> Software:
         if isinstance(part, Ensemble):
             return {render.ZOOKEEPER_JARS: provision.zookeeper_classpath(part.version, progress)[0].parent}
         jars = {render.KAFKA_JARS: provision.kafka_classpath(part.version, progress)[0].parent}
+        if spec.broker_options.get(POLICY) == OWN_POLICY:
+            jars[render.POLICY_JARS] = provision.policy_jar(progress).parent
         return jars | ({render.JAVA_11: provision.java11_home()} if part.version in JAVA_11_KAFKA else {})
 
     rootfs = provision.ensure_rootfs(progress)

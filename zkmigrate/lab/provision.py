@@ -1,4 +1,4 @@
-"""Fetch what the lab runs on: a Debian root file system, server jars and Java 11.
+"""Fetch what the lab runs on: a Debian root file system, server jars and Java 11; and build our own jar.
 
 Everything lands in `cache_dir` and is reused by later runs. An entry is built beside its final place under a
 file lock and renamed when it is complete, so a reader never sees half of one, a killed build leaves only a
@@ -37,6 +37,8 @@ ROOTFS_PACKAGES = (
 ROOTFS_REMOVED = ("etc/ssh/ssh_host_*", "etc/resolv.conf", "etc/hostname", "var/log/*.log", "var/log/apt/*")
 
 POM = Path(__file__).resolve().parents[2] / "setup" / "pom.xml"
+POLICY = POM.parent / "policy"
+"""Source of the jar that refuses new replicas on removed brokers."""
 _POM_NS = {"m": "http://maven.apache.org/POM/4.0.0"}
 
 _ROOTFS_SECONDS = 900.0
@@ -134,14 +136,31 @@ def java11_home() -> Path:
     return home
 
 
+def policy_jar(progress: Progress = silent) -> Path:
+    """The jar with our CreateTopicPolicy, built from source when missing or changed. Raises ProvisionError.
+
+    A Java runtime is enough: Debian's brings the compiler as a module.
+    """
+    sources = sorted(path for path in POLICY.glob("**/*") if path.suffix in (".xml", ".java"))
+    target = cache_dir() / "jars" / f"policy-{_digest(*(path.read_text() for path in sources))}"
+
+    def build(part: Path) -> None:
+        argv = _maven(POLICY / "pom.xml", f"-Dbuild.to={part}", "compiler:compile", "jar:jar")
+        advice = "check that Maven reaches its repository (see ~/.m2/settings.xml), then run again"
+        _run("building the policy's jar", argv, progress, seconds=_JARS_SECONDS, advice=advice)
+
+    return _ensure(target, "the policy's jar", build, progress, lock="jars") / "zkmigrate-policy.jar"
+
+
 def fetch(names: Sequence[str], progress: Progress = silent) -> None:
-    """Fetch the root file system and the named jars (`zookeeper-3.5.8`) in parallel.
+    """Fetch the root file system and the named jars (`zookeeper-3.5.8`, `policy`) in parallel.
 
     Raises ProvisionError; for an unknown name before it fetches anything.
     """
-    known = {
+    known: dict[str, Callable[[Progress], object]] = {
         **{f"zookeeper-{version}": partial(zookeeper_classpath, version) for version in zookeeper_versions()},
         **{f"kafka-{version}": partial(kafka_classpath, version) for version in kafka_versions()},
+        "policy": policy_jar,
     }
     if unknown := [name for name in names if name not in known]:
         raise ProvisionError(f"cannot fetch {', '.join(unknown)}; possible: {', '.join(known)}")
@@ -160,11 +179,8 @@ def _classpath(product: str, version: str, progress: Progress) -> tuple[Path, ..
     target = cache_dir() / "jars" / f"{name}-{profiles[version]}"
 
     def build(part: Path) -> None:
-        argv = [
-            "mvn", "--batch-mode", "--no-transfer-progress", "--strict-checksums", f"--file={POM}",
-            f"--activate-profiles={name}", f"-Dmaven.repo.local={cache_dir() / 'm2'}",
-            "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={part}",
-        ]  # fmt: skip
+        words = ("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={part}")
+        argv = _maven(POM, f"--activate-profiles={name}", *words)
         advice = "check that Maven reaches its repository (see ~/.m2/settings.xml), then run again"
         _run(f"fetching the jars of {name}", argv, progress, seconds=_JARS_SECONDS, advice=advice)
         if not any(part.glob(f"{product}*.jar")):
@@ -172,6 +188,11 @@ def _classpath(product: str, version: str, progress: Progress) -> tuple[Path, ..
 
     # Maven's own repository is not safe for two writers, and it is shared by all versions.
     return tuple(sorted(_ensure(target, f"{name} jars", build, progress, lock="jars").glob("*.jar")))
+
+
+def _maven(pom: Path, *words: str) -> list[str]:
+    options = ("--batch-mode", "--no-transfer-progress", "--strict-checksums")
+    return ["mvn", *options, f"--file={pom}", f"-Dmaven.repo.local={cache_dir() / 'm2'}", *words]
 
 
 def _profiles(product: str) -> dict[str, str]:
@@ -331,6 +352,7 @@ def _lines(stream: IO[str], deadline: float) -> Iterator[str | None]:
 def main() -> int:
     """`python -m zkmigrate.lab.provision [NAME...]`: fetch these, or all jars."""
     every = [f"zookeeper-{v}" for v in zookeeper_versions()] + [f"kafka-{v}" for v in kafka_versions()]
+    every.append("policy")
     parser = argparse.ArgumentParser(
         prog="python -m zkmigrate.lab.provision",
         description="Fetch what the lab needs and is not there yet: its root file system and the jars named.",

@@ -38,6 +38,8 @@ KAFKA_ENV = "/etc/kafka/kafka.env"
 KAFKA_DATA = "/var/lib/kafka"
 KRAFT_METADATA = f"{KAFKA_DATA}/metadata"
 ZOOKEEPER_JARS, KAFKA_JARS, JAVA_11 = "/opt/zookeeper/lib", "/opt/kafka/lib", "/opt/java-11"
+POLICY_JARS = "/opt/kafka/policy"
+"""Our policy's jar, where brokers are to load it; else an empty directory."""
 UNITS = "/etc/systemd/system"
 
 SNAP_COUNT = 2_000
@@ -132,7 +134,8 @@ _ZOOKEEPER = (
 
 
 def _kafka(version: str) -> str:
-    return f"{kafka_java(version)} $KAFKA_JVM -cp /etc/kafka:{KAFKA_JARS}/* kafka.Kafka {SERVER_PROPERTIES}"
+    jars = f"/etc/kafka:{KAFKA_JARS}/*:{POLICY_JARS}/*"
+    return f"{kafka_java(version)} $KAFKA_JVM -cp {jars} kafka.Kafka {SERVER_PROPERTIES}"
 
 
 def _started_by(
@@ -429,6 +432,7 @@ def _kafka_files(spec: LabSpec, host: HostPlan, version: str) -> list[HostFile]:
         log, content, option = "/etc/kafka/log4j.properties", _LOG4J, "log4j.configuration"
     return [
         HostFile(KAFKA_JARS, None, 0o755),
+        HostFile(POLICY_JARS, None, 0o755),
         HostFile(JAVA_11, None, 0o755),
         HostFile("/etc/kafka", None, 0o755),
         HostFile(log, content),

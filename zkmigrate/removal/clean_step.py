@@ -23,12 +23,9 @@ from zkmigrate.model.step import Context, Done, Forecast, Hazard, Ready, Step, V
 from zkmigrate.model.step_record import known
 from zkmigrate.removal.disks import OnDisks, directories_left, on_disks
 from zkmigrate.removal.exclude_step import Excluded
-from zkmigrate.removal.rules import CORDON_ALL, CORDONED
+from zkmigrate.removal.rules import ANSWER_S, CORDON_ALL, CORDONED, UNREGISTER
 from zkmigrate.removal.section import removal
 
-UNREGISTER = 64
-"""The API key of UnregisterBroker, which brokers with ZooKeeper do not offer."""
-_ANSWER_S = 3.0
 _BROKER = "unregister-"
 
 
@@ -50,7 +47,7 @@ class CleanStep(Step[CleanFacts]):
     def observe(self, c: Context, look: Look) -> CleanFacts:
         if c.way is Way.BACK or not removal(c.inventory).shutdown:
             return CleanFacts()
-        return CleanFacts(look.kafka(1), look.pulses(_ANSWER_S), on_disks(c.inventory, look))
+        return CleanFacts(look.kafka(1), look.pulses(ANSWER_S), on_disks(c.inventory, look))
 
     def check(self, c: Context, f: CleanFacts) -> Verdict:
         if f.view is None or f.pulses is None:

@@ -64,7 +64,7 @@ class ExcludeStep(Step[ExcludeFacts]):
         record = f.record
         findings: tuple[Finding, ...] = ()
         if f.first is not None:
-            choice = chosen(removal(c.inventory).exclusion, f.cordons, f.first.policies)
+            choice = chosen(removal(c.inventory), f.cordons, f.first.policies)
             findings = (exclusion(choice),)
             if blocking(findings):
                 return Blocked(findings)

@@ -14,11 +14,19 @@ from zkmigrate.placement.plan import Plan, Refused
 from zkmigrate.placement.statistics import statistics
 from zkmigrate.reassign.facts import section
 from zkmigrate.reassign.rules import foreign, gib, in_sync, seconds, too_old, unheard
-from zkmigrate.removal.section import Exclusion, stoppable
+from zkmigrate.removal.section import Exclusion, Removal, fenced, removal, stoppable
 from zkmigrate.removal.survey import Survey
 
 CORDONED, CORDON_ALL = "cordoned.log.dirs", "*"
 POLICY = "create.topic.policy.class.name"
+OWN_POLICY = "zkmigrate.ExcludedBrokersPolicy"
+"""The class in setup/policy, which reads a file that the run writes."""
+
+UNREGISTER = 64
+"""The API key of UnregisterBroker, which brokers with ZooKeeper do not offer."""
+ANSWER_S = 3.0
+"""Seconds for the answer of a broker that tells what requests it takes."""
+NOT_LOADED = "no CreateTopicPolicy is loaded; ours costs a jar and a restart of each broker"
 
 Settings = Mapping[int, Reading[TopicSetting]]
 """One config of brokers, by id."""
@@ -145,23 +153,26 @@ def words(c: Context, f: Survey) -> str:
 
 @dataclass(frozen=True)
 class Choice:
-    """way: how new replicas are kept away. why: what was seen. possible: whether the wanted way is."""
+    """way: how new replicas are kept away. why: what was seen. possible: whether the wanted way is. own: it
+    is our policy, told by a file."""
 
     way: Exclusion
     why: str
     possible: bool = True
+    own: bool = False
 
 
-def chosen(wanted: Exclusion, cordons: Settings, policies: Settings) -> Choice:
+def chosen(asked: Removal, cordons: Settings, policies: Settings) -> Choice:
     """The way that is taken. cordons: of the brokers to be removed. policies: of all brokers."""
+    wanted, own = asked.exclusion, asked.policy_file is not None
     silent = [id for id, own in cordons.items() if not isinstance(own, Seen) or own.value.value is None]
     knows = bool(cordons) and not silent
     loaded = {own.value.value for own in policies.values() if isinstance(own, Seen) and own.value.value}
     without = [id for id, own in policies.items() if not isinstance(own, Seen) or not own.value.value]
-    told = f"policy loaded: {', '.join(sorted(loaded))}" if loaded else "no CreateTopicPolicy is loaded"
+    told = f"policy loaded: {', '.join(sorted(loaded))}" if loaded else NOT_LOADED
     if wanted is Exclusion.POLICY:
         why = told if not without else f"no policy on brokers {few(map(str, without))}"
-        return Choice(wanted, why, bool(loaded) and not without)
+        return Choice(wanted, why, bool(loaded) and not without, own)
     if wanted is Exclusion.CORDON or (wanted is Exclusion.AUTO and knows):
         why = f"these brokers know {CORDONED}" if knows else f"unknown to brokers {few(map(str, silent))}"
         return Choice(Exclusion.CORDON, why, knows or not cordons)
@@ -173,7 +184,10 @@ def exclusion(choice: Choice) -> Finding:
     """How new replicas are kept away, and what still gets through."""
     through = {
         Exclusion.CORDON: "explicit assignments still pass, and are found and moved",
-        Exclusion.POLICY: "what the policy lets through is found and moved",
+        Exclusion.POLICY: "explicit assignments to them are refused, and every automatic one while a broker "
+        "stops; earlier ones are found and moved"
+        if choice.own
+        else "what the policy lets through is found and moved",
         Exclusion.WATCH: "new topics may land on the brokers, and are found and moved until the brokers stop",
     }
     return claim(
@@ -186,8 +200,36 @@ def exclusion(choice: Choice) -> Finding:
     )
 
 
+def policy_file(c: Context, policies: Settings, *, zookeeper: bool) -> tuple[Finding, ...]:
+    """Whether our policy can be told what to refuse, where the inventory says so. policies: of all brokers.
+    zookeeper: the cluster has one, so that brokers run the policy."""
+    if removal(c.inventory).policy_file is None:
+        return ()
+    hosts = {c.inventory.broker(name).id for name in fenced(c.inventory)}
+    without = [id for id in policies if id not in hosts]
+    loaded = {id: own.value.value if isinstance(own, Seen) else None for id, own in policies.items()}
+    other = [id for id, name in loaded.items() if name != OWN_POLICY]
+    seen = [f"no host for brokers {few(map(str, without))}"] if without else []
+    seen += [f"another policy, or none, on brokers {few(map(str, other))}"] if other else []
+    seen += [] if zookeeper else ["a cluster without ZooKeeper, whose controllers run the policy"]
+    return (
+        claim(
+            "remove.policy-file",
+            "our policy can be told on every broker what it refuses",
+            not seen,
+            seen=few(seen) if seen else f"{OWN_POLICY} on {len(policies):,} brokers",
+            needed=f"ssh, each broker under kafka.brokers, {OWN_POLICY} on each, and ZooKeeper",
+            moves=("load it on each broker", "removal.exclusion: watch, and no policy_file"),
+        ),
+    )
+
+
 MEANINGS = meanings(
     """
+    remove.policy-file: The run cannot tell our policy what to refuse. Cause: A broker has not loaded it, has
+    no host in the inventory, or the cluster has no ZooKeeper. To do: Load it, or set removal.exclusion to
+    watch.
+
     remove.known: Neither the cluster nor the inventory knows a broker to be removed. Cause: The id is
     wrong. To do: Correct removal.brokers. Nothing was changed.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.inventory.inventory import Inventory, RemotePath
 from zkmigrate.reassign.section import Pace, PacedInventory
 
 
@@ -19,7 +19,8 @@ class Exclusion(StrEnum):
     CORDON = "cordon"
     """Kafka's own setting cordoned.log.dirs, from 4.3 on; explicit assignments still pass."""
     POLICY = "policy"
-    """A CreateTopicPolicy that the brokers have loaded. What it refuses is the operator's word."""
+    """A CreateTopicPolicy that the brokers have loaded: ours with policy_file, else what it refuses is the
+    operator's word."""
     WATCH = "watch"
     """Nothing: what lands on the brokers is found and moved, until they stop."""
 
@@ -28,13 +29,21 @@ class Removal(Pace):
     """What the playbook kafka_remove_brokers removes, and how fast.
 
     brokers: their ids. shutdown: stop them once they are empty. exclusion: how new replicas are kept away.
+    policy_file: where our policy on each broker's host reads what is excluded; None for another policy.
     margin: the share of each other broker's free bytes that stays free.
     """
 
     brokers: Annotated[tuple[Annotated[int, Field(ge=0, le=2**31 - 1)], ...], Field(min_length=1)]
     shutdown: bool = True
     exclusion: Annotated[Exclusion, Field(strict=False)] = Exclusion.AUTO
+    policy_file: RemotePath | None = None
     margin: Annotated[float, Field(ge=0, lt=1)] = 0.1
+
+    @model_validator(mode="after")
+    def _policy_reads_it(self) -> Self:
+        if self.policy_file is not None and self.exclusion is not Exclusion.POLICY:
+            raise ValueError("policy_file needs exclusion: policy")
+        return self
 
     @field_validator("brokers")
     @classmethod
@@ -65,11 +74,18 @@ class RemovalInventory(PacedInventory):
         return tuple(broker.name for broker in self.brokers if broker.id in gone)
 
     @property
+    def fenced(self) -> tuple[str, ...]:
+        """The hosts on which a file tells our policy what is excluded: all brokers', or none."""
+        return self.broker_names if self.removal.policy_file is not None and self.has("ssh") else ()
+
+    @property
     def hosts(self) -> dict[str, tuple[str, ...]]:
-        """A run may change the hosts of removed brokers alone."""
+        """A run may change the hosts of removed brokers, and those of all brokers to tell our policy."""
         every, gone = super().hosts, self.stoppable
         stay = tuple(name for name in self.broker_names if name not in gone)
-        return {**every, "brokers": stay, **({"removed": gone} if gone else {})}
+        part = "fenced" if self.fenced else "brokers"
+        every = {**every, "brokers": (), part: stay, "removed": gone}
+        return {part: names for part, names in every.items() if names}
 
     @property
     def broker_ids(self) -> frozenset[int]:
@@ -79,6 +95,16 @@ class RemovalInventory(PacedInventory):
 def stoppable(inventory: Inventory) -> tuple[str, ...]:
     """The hosts of the brokers to be removed that may be stopped."""
     return inventory.stoppable if isinstance(inventory, RemovalInventory) else ()
+
+
+def fenced(inventory: Inventory) -> tuple[str, ...]:
+    """The hosts on which a file tells our policy what is excluded."""
+    return inventory.fenced if isinstance(inventory, RemovalInventory) else ()
+
+
+def stoppable_alone(inventory: Inventory) -> tuple[str, ...]:
+    """The hosts of brokers that are to stop, where no file needs zkm-host on all of them earlier."""
+    return () if fenced(inventory) else stoppable(inventory)
 
 
 def removed(inventory: Inventory) -> tuple[int, ...]:

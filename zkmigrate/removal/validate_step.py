@@ -22,7 +22,18 @@ from zkmigrate.model.step import Context, Done, Reads, Verdict, Waiting
 from zkmigrate.reassign.facts import LOOKS, Move
 from zkmigrate.reassign.rules import copied, gib
 from zkmigrate.reassign.throttle import FirstLimits, Values, read, values
-from zkmigrate.removal.rules import CORDONED, POLICY, Settings, before, chosen, exclusion, words
+from zkmigrate.removal.rules import (
+    ANSWER_S,
+    CORDONED,
+    POLICY,
+    UNREGISTER,
+    Settings,
+    before,
+    chosen,
+    exclusion,
+    policy_file,
+    words,
+)
 from zkmigrate.removal.section import removal
 from zkmigrate.removal.survey import Survey, survey
 
@@ -30,12 +41,14 @@ from zkmigrate.removal.survey import Survey, survey
 @dataclass(frozen=True)
 class ValidateFacts:
     """survey: the cluster. cordons, policies: the settings that tell how new replicas can be kept away.
-    limits: the rates of all brokers; empty where they are not asked for."""
+    limits: the rates of all brokers; empty where they are not asked for. zookeeper: the cluster has one;
+    asked where our policy is told what to refuse."""
 
     survey: Survey
     cordons: Settings
     policies: Settings
     limits: Values = field(default_factory=dict)
+    zookeeper: bool = True
 
 
 @dataclass(frozen=True)
@@ -56,8 +69,12 @@ def settings(look: Look, key: str, brokers: Collection[int]) -> Settings:
 def validated(c: Context, look: Look) -> ValidateFacts:
     """Look at the cluster and at how new replicas can be kept away."""
     found = survey(c, look)
+    pulses = look.pulses(ANSWER_S).values() if removal(c.inventory).policy_file is not None else ()
     return ValidateFacts(
-        found, settings(look, CORDONED, found.leaving), settings(look, POLICY, sorted(found.view.brokers))
+        found,
+        settings(look, CORDONED, found.leaving),
+        settings(look, POLICY, sorted(found.view.brokers)),
+        zookeeper=not any(UNREGISTER in pulse.apis for pulse in pulses),
     )
 
 
@@ -81,8 +98,9 @@ class ValidateStep(Reads[ValidateFacts]):
         return replace(found, limits=values(rates.value) if isinstance(rates, Seen) else {})
 
     def check(self, c: Context, f: ValidateFacts) -> Verdict:
-        choice = chosen(f.survey.wanted.exclusion, f.cordons, f.policies)
-        findings = (*before(c, f.survey), exclusion(choice))
+        choice = chosen(f.survey.wanted, f.cordons, f.policies)
+        told = policy_file(c, f.policies, zookeeper=f.zookeeper)
+        findings = (*before(c, f.survey), exclusion(choice), *told)
         return unsized(c, f.survey) or Done.unless_blocked(findings, FirstRates.of(f.limits).encode())
 
 
@@ -94,7 +112,7 @@ def planned_moves(c: Context, look: Look) -> tuple[Move, ...]:
 def foreseen(c: Context, look: Look) -> tuple[str, ...]:
     """What ``plan`` says of the whole run."""
     f = validated(c, look)
-    choice = chosen(removal(c.inventory).exclusion, f.cordons, f.policies)
+    choice = chosen(removal(c.inventory), f.cordons, f.policies)
     brokers = tuple(
         f"  broker {broker}: {gib(to)} in, {gib(of)} out"
         for broker, (to, of) in copied(f.survey.moves).items()

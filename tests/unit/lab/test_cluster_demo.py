@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.unit.judge_fixtures import Event, closed, event, opened
-from zkmigrate.lab import demo
+from zkmigrate.lab import demo, machines, provision, render
 from zkmigrate.lab.cluster_demo import (
     BORN,
     REMOVE_SETS,
@@ -21,10 +21,11 @@ from zkmigrate.lab.cluster_demo import (
     planned_claim,
     version_claim,
 )
-from zkmigrate.lab.cluster_site import SETS, not_as, sets_of, six_brokers
+from zkmigrate.lab.cluster_site import POLICY_FILE, SETS, not_as, sets_of, six_brokers
 from zkmigrate.lab.load.json_lines import Recording
 from zkmigrate.lab.load.samples import Partition
 from zkmigrate.lab.spec import Role, hosts_of
+from zkmigrate.lab.wait import silent
 from zkmigrate.model.finding import Held
 
 MS = 1_000_000
@@ -40,6 +41,23 @@ def test_six_brokers_in_three_racks(version: str, first: str, controllers: int) 
     assert [plan.rack for plan in brokers] == ["a", "b", "c"] * 2
     assert [plan.broker.disks_mb for plan in brokers if plan.broker] == [(2048,)] * 5 + [(128,)]
     assert sum(plan.votes for plan in hosts) == controllers
+
+
+def test_brokers_that_load_our_policy_get_its_jar_and_the_path_of_its_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(provision, "ensure_rootfs", lambda _progress: tmp_path)
+    monkeypatch.setattr(provision, "policy_jar", lambda _progress: tmp_path / "own" / "policy.jar")
+    for name in ("kafka_classpath", "zookeeper_classpath"):
+        monkeypatch.setattr(provision, name, lambda _version, _progress: (tmp_path / "jars" / "one.jar",))
+    for policy in (False, True):
+        spec = six_brokers("2.8.2", policy=policy)
+        broker = next(plan for plan in hosts_of(spec) if plan.role is Role.BROKER)
+        bound = machines.fetch(spec, silent).bound[broker.name]
+        assert bound.get(render.POLICY_JARS) == (tmp_path / "own" if policy else None)
+        told = render.server_properties(spec, broker)
+        assert (f"zkmigrate.excluded.brokers.file={POLICY_FILE}\n" in told) is policy
+        assert ("create.topic.policy.class.name=zkmigrate.ExcludedBrokersPolicy\n" in told) is policy
 
 
 def test_the_load_begins_uneven_and_not_on_the_last_broker() -> None:

@@ -1,6 +1,7 @@
 """Fetching: where the cache is, what is built once, and how each failure is told."""
 
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -241,6 +242,29 @@ def test_changed_profile_is_fetched_anew(
     monkeypatch.setattr(provision, "POM", changed)
     assert provision.zookeeper_classpath("3.6.4") != before
     assert provision.zookeeper_classpath("3.8.4") == other
+
+
+def test_the_policy_is_built_once_and_anew_when_its_source_changes(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(
+        "mvn",
+        """
+for word; do case $word in -Dbuild.to=*) folder=${word#*=} ;; esac; done
+mkdir -p "$folder" && touch "$folder/zkmigrate-policy.jar"
+echo run >>"$0.runs"
+""",
+    )
+    jar = provision.policy_jar()
+    assert jar.is_file()
+    assert provision.policy_jar() == jar
+    assert (tmp_path / "bin/mvn.runs").read_text() == "run\n"
+    changed = tmp_path / "policy"
+    shutil.copytree(provision.POLICY, changed)
+    with next(changed.glob("**/*.java")).open("a") as source:
+        source.write("// more\n")
+    monkeypatch.setattr(provision, "POLICY", changed)
+    assert provision.policy_jar() != jar
 
 
 def test_fetch_without_the_product_is_refused(program: Program) -> None:
