@@ -45,7 +45,10 @@ PLAYBOOK = Playbook(
         Stage(
             "moving",
             "Move the partitions",
-            (ThrottleStep(every_broker=True, foresee=planned_moves), MovesStep(planned, planned_moves)),
+            (
+                ThrottleStep(every_broker=True, foresee=planned_moves),
+                MovesStep(planned, planned_moves, replans=True),
+            ),
             consent="Move these partitions now?",
             noticed=True,
         ),

@@ -14,7 +14,7 @@ Proof: no move is in flight, each set is there in order, and all of it is in syn
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
@@ -42,6 +42,7 @@ from zkmigrate.model.step import (
     Waiting,
     Way,
 )
+from zkmigrate.moves.rules.accepted import TARGET_DOWN, accepted, given_up
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign import facts
 from zkmigrate.reassign.facts import (
@@ -69,6 +70,7 @@ POLL_S = 2.0
 _CLOSED_POLL_S = 30.0
 _RATE = "rate:"
 """Before a broker's id, in targets: no topic's name has a colon."""
+_GIVE_UP = f"accept {TARGET_DOWN} of a broker that stays down in migration.yml, then resume: it plans anew"
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ class MovesFacts:
     replicas are whose directories are named. rates: of the throttle; None where there is none. taken: moves
     of another hand that are in flight and throttled along. disputes: why ZooKeeper shows a move that seems
     to be at its end as not done. cramped: moves that wait until a broker has room. wall: when it was looked,
-    seconds since the epoch. phase: whose moves these are, from 0 to ``last_phase``."""
+    seconds since the epoch. phase: whose moves these are, from 0 to ``last_phase``. given_up: brokers that
+    are down, and that the run goes on without."""
 
     plan: Originals | None
     found: Cluster | None
@@ -93,11 +96,13 @@ class MovesFacts:
     wall: float = 0.0
     phase: int = 0
     last_phase: int = 0
+    given_up: frozenset[int] = frozenset()
 
     def stands(self, way: Way) -> Stands:
         """Where the moves stand that were looked at."""
         assert self.found is not None
-        return facts.stands(self.looked, self.found, way, self.disks).but(self.disputes)
+        gone = self.given_up if way is Way.FORWARD else ()
+        return facts.stands(self.looked, self.found, way, self.disks, gone).but(self.disputes)
 
 
 class MovesStep(Step[MovesFacts]):
@@ -118,10 +123,13 @@ class MovesStep(Step[MovesFacts]):
         foresee: Callable[[Context, Look], tuple[Move, ...]] = of_plan,
         *,
         sets_rates: bool = True,
+        replans: bool = False,
     ) -> None:
         """moves: those that it makes. foresee: what they will be, before they are recorded. sets_rates: it
-        also gives brokers the rates that an operator wants."""
+        also gives brokers the rates that an operator wants. replans: a later step plans anew what it leaves,
+        so that the operator may give up a broker that stays down."""
         self._moves, self._foresee, self._sets_rates = moves, foresee, sets_rates
+        self._replans = replans
 
     def observe(self, c: Context, look: Look) -> MovesFacts:
         """Look at the moves that were sent and are not seen at their end, and at those that may start now. At
@@ -183,6 +191,7 @@ class MovesStep(Step[MovesFacts]):
             look.wall(),
             phase,
             every.last_phase,
+            given_up(c.inventory.accept, look.wall()) - found.alive if self._replans else frozenset(),
         )
 
     def check(self, c: Context, f: MovesFacts) -> Verdict:
@@ -202,7 +211,7 @@ class MovesStep(Step[MovesFacts]):
         others += [move for move in turned if c.way is Way.FORWARD or _sent_back(c, move)]
         if others:
             return Blocked((foreign({move.name: flights[move.name] for move in others}),))
-        if turned:
+        if turned := turned or stands.at(Stand.ADRIFT):
             return Ready(tuple(move.target for move in turned))
         if not f.whole and (new := _new_rates(c, f)):
             return new
@@ -236,14 +245,15 @@ class MovesStep(Step[MovesFacts]):
             return self._wait(c, f, stands, looks + 1 if unsettled else 0, at_end=at_end)
         if (then := f.phase + (1 if c.way is Way.FORWARD else -1)) in range(f.last_phase + 1):
             return _next_phase(c, f, then)
-        return Done((_moved(c, stands), *(f.rates.found if f.rates else ())))
+        without = _without(c, f, stands.at(Stand.LEFT))
+        return Done((_moved(c, stands), *without, *(f.rates.found if f.rates else ())))
 
     def _wait(self, c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool) -> Waiting:
         """at_end: all that was looked at is at its end, and the next look is at others. Where nothing moves
         because no move may be submitted, there is neither a pace nor a standstill."""
         assert f.plan is not None
         assert f.found is not None
-        over = {move.name for move in stands.at(Stand.DONE)}
+        over = {move.name for move in stands.at(Stand.DONE, Stand.LEFT)}
         if looks > LOOKS:  # deleted, or of other hands on the way back
             over |= {move.name for move in stands.at(Stand.GONE, Stand.TO_SUBMIT, Stand.FOREIGN)}
         finished = frozenset(over) if f.whole else c.kept.get("finished", frozenset()) | over
@@ -271,13 +281,17 @@ class MovesStep(Step[MovesFacts]):
             mark=(f.phase, len(finished), looks, tuple(sorted(f.copied.items())), f.wall if still else 0.0),
             stalled_s=section(c.inventory).stalled_s,
             far=far,
+            moves=(_GIVE_UP,) if down and self._replans and c.way is Way.FORWARD else (),
         )
 
     def plan(self, c: Context, f: MovesFacts, target: str) -> Changes:
         assert f.plan is not None
         if target.startswith(_RATE):
             return _rate_changes(f, target)
-        return _towards(f, f.plan.by_target[target], Way.FORWARD)
+        move = f.plan.by_target[target]
+        if f.found is not None and f.stands(Way.FORWARD).of.get(move.name) is Stand.ADRIFT:
+            return (CancelReassignment(KAFKA, move.topic, move.number, move.after),)
+        return _towards(f, move, Way.FORWARD)
 
     def undo(self, c: Context, f: MovesFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         assert f.plan is not None
@@ -309,6 +323,24 @@ def _towards(f: MovesFacts, move: Move, way: Way) -> Changes:
     )
     reassigning = (ReassignPartition(KAFKA, move.topic, move.number, wished, other),)
     return placing if has == wished else (*placing, *reassigning)
+
+
+def _without(c: Context, f: MovesFacts, left: Collection[Move]) -> tuple[Finding, ...]:
+    """What is left for another plan, by the broker that is given up."""
+    findings = [
+        claim(
+            TARGET_DOWN,
+            "the brokers of the new sets are up",
+            False,
+            target=f"broker-{broker}",
+            seen=f"it is down; planned anew: {few(named)}",
+            needed="each broker that a new set names",
+            moves=("nothing: the next state moves these",),
+        )
+        for broker in sorted(f.given_up)
+        if (named := [move.target for move in left if broker in move.after])
+    ]
+    return accepted(c.inventory.accept, findings, f.wall)
 
 
 def _phase(c: Context, plan: Originals) -> int:
@@ -532,10 +564,11 @@ def _changed(f: MovesFacts, odd: list[Move]) -> Finding:
 def _moved(c: Context, stands: Stands) -> Finding:
     whose = "the new" if c.way is Way.FORWARD else "their old"
     done, gone = stands.at(Stand.DONE), stands.at(Stand.GONE)
-    other = stands.at(Stand.TO_SUBMIT, Stand.FOREIGN)
+    other, left = stands.at(Stand.TO_SUBMIT, Stand.FOREIGN), stands.at(Stand.LEFT)
     seen = f"{len(done):,} of {len(stands.moves):,} partitions"
     seen += f"; gone since: {few(move.target for move in gone)}" if gone else ""
     seen += f"; changed by others: {few(move.target for move in other)}" if other else ""
+    seen += f"; left for another plan: {len(left):,}" if left else ""
     return claim(
         "reassign.moved",
         f"the partitions have {whose} sets, in order and in sync",
@@ -552,6 +585,9 @@ MEANINGS = meanings(
     reassign.changed: A partition of this run has a set that is neither the plan's nor the one before.
     Cause: Somebody else moved it. To do: Give it one of the two sets, then resume. Or roll back, which
     leaves it as it is.
+
+    reassign.target-down: A broker of the new sets is down, and the run went on without it. Cause: Somebody
+    accepted that. To do: Nothing: the next state plans these moves anew.
 
     reassign.hours: The maintenance window ended before all partitions had moved. Cause: It was too short
     for the plan, or the run began late. To do: Give policy.window another time, then resume. Or roll back.
