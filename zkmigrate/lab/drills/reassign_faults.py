@@ -44,7 +44,7 @@ UNFINISHED = 8
 """The exit code of a way back that stopped."""
 VERB_S, SEEN_S = 600.0, 120.0
 KINDS = ("producer", "consumer", "samples")
-LOAD = {"record_bytes": 10_000, "produce_plan": ((10.0, 500.0), (7200.0, 10.0))}
+LOAD = {"record_bytes": 10_000, "produce_plan": ((25.0, 200.0), (7200.0, 10.0))}
 """50 MB first, then so little that the last case has no more to copy than the first one."""
 THROTTLE = 1_000_000
 """Four partitions of 4 MB each take 16 s."""
