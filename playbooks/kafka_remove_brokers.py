@@ -52,7 +52,7 @@ PLAYBOOK = Playbook(
             "Move the partitions",
             (
                 ThrottleStep(every_broker=True, foresee=planned_moves, first=FirstRates),
-                MovesStep(planned, planned_moves),
+                MovesStep(planned, planned_moves, replans=True),
             ),
             consent="Move these partitions now?",
             noticed=True,

@@ -11,10 +11,11 @@ import pytest
 
 from tests.unit.engine_world import Killed, back, forward, homeward, left_by_kills, on_and_back, resume
 from tests.unit.reassign_world import BROKERS, RATE, ReassignWorld
-from tests.unit.removal_world import GONE, POLICY_FILE, RemovalDesk, RemovalWorld, desk
+from tests.unit.removal_world import GONE, POLICY_FILE, RACKS, RemovalDesk, RemovalWorld, desk
 from tests.world.test_reassign import at, found, submitted
 from zkmigrate.engine import events, journal
 from zkmigrate.engine.events import RunEnded
+from zkmigrate.inventory.accept import Accept
 from zkmigrate.model.change import (
     KAFKA,
     AlterBrokerConfig,
@@ -25,7 +26,7 @@ from zkmigrate.model.change import (
     SetService,
 )
 from zkmigrate.model.fact import Seen
-from zkmigrate.model.finding import Held
+from zkmigrate.model.finding import Held, Severity
 from zkmigrate.model.look import TopicSetting
 from zkmigrate.model.step import Context, Way
 from zkmigrate.reassign.throttle import FOLLOWER_RATE, LEADER_RATE
@@ -748,6 +749,58 @@ def test_x20_a_target_that_dies_is_named_and_the_run_goes_on_once_it_is_back(tmp
         held.isr = held.replicas  # it has caught up
     assert made.process(resume).code == 0
     assert made.there
+
+
+def gone_without(broker: int) -> tuple[Accept, ...]:
+    """Somebody goes on without this broker."""
+    ids, until = ("reassign.target-down", "reassign.throttle-stays"), "2999-01-01T00:00Z"
+    return tuple(
+        Accept(finding=id, target=f"broker-{broker}", who="Lea", why="broken", until=until) for id in ids
+    )
+
+
+@pytest.mark.parametrize(("place", "state"), [(3, "moving"), (6, "empty")])
+def test_x20_moves_to_a_target_that_stays_dead_are_planned_anew_once_that_is_accepted(
+    tmp_path: Path, place: int, state: str
+) -> None:
+    """What was on it before stays there. Once it is back, all comes home."""
+    made = busy(tmp_path, 2, shutdown=True)
+    made.cluster.racks = dict.fromkeys(RACKS, "a")
+    made.before_change = at(place, ReassignPartition, lambda: made.cluster.down.add(2))
+    ended = made.process(forward)
+    assert ended.code == 6
+    assert state not in states(made)
+    assert "accept reassign.target-down" in " ".join(ended.findings[0].moves)
+    made.before_change = lambda _change: None
+    made.inventory = made.inventory.model_copy(update={"accept": gone_without(2)})
+    assert made.process(resume).code == 0
+    assert not made.cluster.flights
+    assert on(made.cluster, GONE) == []
+    assert made.cluster.stops == ["broker4", "broker5"]
+    assert made.cluster.replaced == [], "cancelled first"
+    if state == "moving":
+        told = found(made, "reassign.target-down")
+        assert (told.held, told.severity, told.target) == (Held.NO, Severity.WARN, "broker-2")
+    for name, held in made.cluster.held.items():
+        assert set(held.replicas) - {2} <= set(held.isr)
+        before = made.first.held.get(name, held).replicas
+        assert set(before) & set(GONE) or held.replicas == before, "only what must move moves"
+    made.cluster.down.discard(2)
+    for held in made.cluster.held.values():
+        held.isr = held.replicas
+    assert made.process(back).code == 0
+    sets = {name: held.replicas for name, held in made.first.held.items()}
+    assert {name: one.replicas for name, one in made.cluster.held.items() if name in sets} == sets
+    assert not made.cluster.down
+
+
+def test_x20_an_accepted_target_that_is_up_keeps_its_moves(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    made.inventory = made.inventory.model_copy(update={"accept": gone_without(2)})
+    assert made.process(forward).code == 0
+    assert made.there
+    assert received(made, 2) > 0
+    assert "; 0 had landed on them meanwhile" in found(made, "remove.empty").seen, "nothing was planned anew"
 
 
 def test_x15_the_plan_tells_bytes_time_exclusion_and_how_it_ends(tmp_path: Path) -> None:

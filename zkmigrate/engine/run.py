@@ -562,7 +562,8 @@ class Patience:
         if still_s >= waiting.stalled_s:
             claim = f"{waiting.what}: progress every {waiting.stalled_s:g} s"
             seen = f"{seen}; no progress for {still_s:.0f} s"
-        moves = ("find out why it takes so long, then resume", *(("rollback",) if back else ()))
+        moves = ("find out why it takes so long, then resume", *waiting.moves)
+        moves += ("rollback",) if back else ()
         needed = waiting.what
         return Blocked((Finding("engine.wait-over", claim, Held.NO, seen=seen, needed=needed, moves=moves),))
 

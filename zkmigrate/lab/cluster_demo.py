@@ -38,10 +38,12 @@ IN_FLIGHT = 4
 THROTTLE = 4_000_000
 LOAD: Mapping[str, Any] = {
     "record_bytes": 10_000,
-    "produce_plan": ((20.0, 600.0), (3600.0, 100.0)),
+    "produce_plan": ((40.0, 300.0), (3600.0, 100.0)),
     "metadata_create_every": 1,
 }
 """120 MB first, so that there is something to move; then 1 MB/s. A topic is created every second."""
+LOADED_WITH = 11_000
+"""Records before the first run. With fewer the brokers' free bytes are so even that a plan moves nothing."""
 RUN_S, FLOWING_S = 1500.0, 240.0
 ALL = ("--topics", "load-.*", "--partition-size-threshold", "0", "--brokers", "-2")
 PLANS: Mapping[str, tuple[str, ...]] = {
@@ -94,8 +96,9 @@ class ClusterDemo(ABC):
         try:
             self.begin()
             load.start(("samples",))
-            self.progress("load: 20 s at 6 MB/s, then 1 MB/s")
+            self.progress("load: 40 s at 3 MB/s, then 1 MB/s")
             self.site.wait_for_step(1, FLOWING_S)
+            self.site.wait_for_records(LOADED_WITH, FLOWING_S)
             self.act()
             self.progress("load: stopping, draining the consumer to the high watermarks")
             for problem in load.finish():

@@ -216,6 +216,10 @@ class ClusterSite:
         """Wait until the producer has come to this step of its plan."""
         wait_for_step(self.history, step, limit_s)
 
+    def wait_for_records(self, count: int, limit_s: float) -> None:
+        """Wait until so many records are acknowledged: a busy machine writes fewer of them in a step."""
+        wait_for_records(self.history, count, limit_s)
+
     def other_load(self, name: str, **options: Any) -> LoadRunner:
         """One more load beside the other one; it records to a directory of this name."""
         own = of_cluster(self.lab.spec, CLUSTER)
@@ -284,6 +288,19 @@ def wait_for_step(history: Path, step: int, limit_s: float) -> None:
         return None if any(seen >= step for seen in steps) else "its record"
 
     wait_until(f"step {step} of the load's plan", missing, limit_s)
+
+
+def wait_for_records(history: Path, count: int, limit_s: float) -> None:
+    """Wait until the producer that records there has had so many records acknowledged."""
+    follower = Follower(history, "producer")
+    seen = 0
+
+    def missing() -> str | None:
+        nonlocal seen
+        seen += sum(event["event"] == "ack" for event in follower.more())
+        return None if seen >= count else f"{count - seen:,} records"
+
+    wait_until(f"{count:,} acknowledged records", missing, limit_s)
 
 
 def sets_of(plan: Path) -> dict[str, tuple[int, ...]]:

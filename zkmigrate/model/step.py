@@ -94,7 +94,8 @@ class Waiting:
     """Nothing to do but wait. deadline_s: counts from the first return of the same ``what``. keep: facts for
     the next looks of this visit, in ``Context.kept``; not journaled. mark: progress, compared with the look
     before; the wait fails once it stays the same for ``stalled_s``, so that hours of progress are waited for
-    and a standstill is not. far: of a step that tells how far it is."""
+    and a standstill is not. far: of a step that tells how far it is. moves: what an operator can do where the
+    wait fails, beside looking and going back."""
 
     what: str
     progress: str
@@ -104,6 +105,7 @@ class Waiting:
     mark: object = None
     stalled_s: float = math.inf
     far: Far | None = None
+    moves: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -314,6 +314,10 @@ class Stand(Enum):
     """Another set is in flight, or it has brokers of neither."""
     GONE = "gone"
     """The partition does not exist."""
+    ADRIFT = "adrift"
+    """The set is in flight, and names a broker that is given up."""
+    LEFT = "left"
+    """Nothing is in flight, and the set names a broker that is given up: another plan is to be made."""
 
 
 @dataclass(frozen=True)
@@ -354,13 +358,22 @@ def disputed(
     return disputes(look, named, chroot, ends_in(c, done, found.alive))
 
 
-def stands(moves: Sequence[Move], found: Cluster, way: Way, placed: Disks) -> Stands:
-    """Where each move stands. placed: the replicas whose directories are named. On the way back a broker that
-    is down is not waited for."""
+def stands(
+    moves: Sequence[Move], found: Cluster, way: Way, placed: Disks, given_up: Collection[int] = ()
+) -> Stands:
+    """Where each move stands. placed: the replicas whose directories are named. given_up: brokers that are
+    down and not waited for; on the way back none is that is down."""
     partitions, flights = found.partitions, found.flights
+    awaited = found.alive if way is Way.BACK else frozenset(b for m in moves for b in m.after) - {*given_up}
     told = {
-        move.name: _stand(move, flights.get(move.name), partitions.get(move.name), found.alive, way, placed)
+        move.name: _stand(move, flights.get(move.name), partitions.get(move.name), awaited, way, placed)
         for move in moves
+    }
+    without = {Stand.MOVING: Stand.ADRIFT, Stand.TO_SUBMIT: Stand.LEFT}
+    told |= {
+        move.name: without[told[move.name]]
+        for move in moves
+        if told[move.name] in without and not {*given_up}.isdisjoint(goal(move, way))
     }
     return Stands(moves, told)
 
@@ -369,7 +382,7 @@ def _stand(
     move: Move,
     flight: InFlight | None,
     state: PartitionState | None,
-    alive: Collection[int],
+    awaited: Collection[int],
     way: Way,
     placed: Disks,
 ) -> Stand:
@@ -380,7 +393,7 @@ def _stand(
     if state is None:
         return Stand.GONE
     if state.replicas == wished:
-        needed = wished if way is Way.FORWARD else tuple(broker for broker in wished if broker in alive)
+        needed = tuple(broker for broker in wished if broker in awaited)
         return _placed(move, way, needed, placed) if set(needed) <= set(state.isr) else Stand.BEHIND
     known_sets = (set(wished), set(other))
     return Stand.TO_SUBMIT if set(state.replicas) in known_sets else Stand.FOREIGN

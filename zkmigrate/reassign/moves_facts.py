@@ -40,11 +40,13 @@ class MovesFacts:
     phase: int = 0
     last_phase: int = 0
     ends: LogEnds = field(default_factory=LogEnds)
+    given_up: frozenset[int] = frozenset()
 
     def stands(self, way: Way) -> Stands:
         """Where the moves stand that were looked at."""
         assert self.found is not None
-        return facts.stands(self.looked, self.found, way, self.disks).but(self.disputes)
+        gone = self.given_up if way is Way.FORWARD else ()
+        return facts.stands(self.looked, self.found, way, self.disks, gone).but(self.disputes)
 
 
 @dataclass(frozen=True)

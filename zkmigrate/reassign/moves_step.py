@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import (
@@ -30,6 +31,7 @@ from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.report import counted
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.moves.rules.accepted import TARGET_DOWN, accepted, given_up
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign import facts
 from zkmigrate.reassign.facts import (
@@ -56,6 +58,7 @@ POLL_S = 2.0
 _CLOSED_POLL_S = 30.0
 _RATE = "rate:"
 """Before a broker's id, in targets: no topic's name has a colon."""
+_GIVE_UP = f"accept {TARGET_DOWN} of a broker that stays down in migration.yml, then resume: it plans anew"
 
 _FLYING = (Stand.MOVING, Stand.INSIDE, Stand.BEHIND, Stand.UNTOLD, Stand.DISPUTED)
 """Where moves stand that were sent and are not at their end."""
@@ -79,10 +82,13 @@ class MovesStep(Step[MovesFacts]):
         foresee: Callable[[Context, Look], tuple[Move, ...]] = of_plan,
         *,
         sets_rates: bool = True,
+        replans: bool = False,
     ) -> None:
         """moves: those that it makes. foresee: what they will be, before they are recorded. sets_rates: it
-        also gives brokers the rates that an operator wants."""
+        also gives brokers the rates that an operator wants. replans: a later step plans anew what it leaves,
+        so that the operator may give up a broker that stays down."""
         self._moves, self._foresee, self._sets_rates = moves, foresee, sets_rates
+        self._replans = replans
 
     def observe(self, c: Context, look: Look) -> MovesFacts:
         """Look at the moves that were sent and are not seen at their end, and at those that may start now. At
@@ -116,6 +122,7 @@ class MovesStep(Step[MovesFacts]):
             phase,
             plan.last_phase,
             facts.log_ends(look, found, (m.name for m in (*looked, *queue.taken)), wanted.in_flight),
+            given_up(c.inventory.accept, look.wall()) - found.alive if self._replans else frozenset(),
         )
 
     def check(self, c: Context, f: MovesFacts) -> Verdict:
@@ -131,7 +138,7 @@ class MovesStep(Step[MovesFacts]):
         stands = f.stands(c.way)
         if others := _replaced(c, f, stands):
             return Blocked((foreign(others),))
-        if turned := stands.at(Stand.TURNED):
+        if turned := stands.at(Stand.TURNED) or stands.at(Stand.ADRIFT):
             return Ready(tuple(move.target for move in turned))
         if not f.whole and (new := _new_rates(c, f)):
             return new
@@ -156,16 +163,22 @@ class MovesStep(Step[MovesFacts]):
         if stands.at(*_FLYING) or todo or settling or not f.whole:
             moving = stands.at(Stand.MOVING, Stand.INSIDE)
             at_end = not (moving or settling or todo or f.taken or f.disputes or f.cramped)
-            return _wait(c, f, stands, looks + 1 if unsettled else 0, at_end=at_end)
+            waiting = _wait(c, f, stands, looks + 1 if unsettled else 0, at_end=at_end)
+            gives_up = self._replans and c.way is Way.FORWARD and waiting.keep["down"]
+            return replace(waiting, moves=(_GIVE_UP,)) if gives_up else waiting
         if (then := f.phase + (1 if c.way is Way.FORWARD else -1)) in range(f.last_phase + 1):
             return _next_phase(c, f, then)
-        return Done((_moved(c, stands), *(f.rates.found if f.rates else ())))
+        without = _without(c, f, stands.at(Stand.LEFT))
+        return Done((_moved(c, stands), *without, *(f.rates.found if f.rates else ())))
 
     def plan(self, c: Context, f: MovesFacts, target: str) -> Changes:
         assert f.plan is not None
         if target.startswith(_RATE):
             return _rate_changes(f, target)
-        return _towards(f, f.plan.by_target[target], Way.FORWARD)
+        move = f.plan.by_target[target]
+        if f.found is not None and f.stands(Way.FORWARD).of.get(move.name) is Stand.ADRIFT:
+            return (CancelReassignment(KAFKA, move.topic, move.number, move.after),)
+        return _towards(f, move, Way.FORWARD)
 
     def undo(self, c: Context, f: MovesFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         assert f.plan is not None
@@ -258,10 +271,28 @@ def _wait(c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool
 
 def _finished(c: Context, f: MovesFacts, stands: Stands, looks: int) -> frozenset[Name]:
     """The moves that were seen at their end; in the end those of this look alone."""
-    over = {move.name for move in stands.at(Stand.DONE)}
+    over = {move.name for move in stands.at(Stand.DONE, Stand.LEFT)}
     if looks > LOOKS:  # deleted, or of other hands on the way back
         over |= {move.name for move in stands.at(Stand.GONE, Stand.TO_SUBMIT, Stand.FOREIGN)}
     return frozenset(over) if f.whole else c.kept.get("finished", frozenset()) | over
+
+
+def _without(c: Context, f: MovesFacts, left: Collection[Move]) -> tuple[Finding, ...]:
+    """What is left for another plan, by the broker that is given up."""
+    findings = [
+        claim(
+            TARGET_DOWN,
+            "the brokers of the new sets are up",
+            False,
+            target=f"broker-{broker}",
+            seen=f"it is down; planned anew: {few(named)}",
+            needed="each broker that a new set names",
+            moves=("nothing: the next state moves these",),
+        )
+        for broker in sorted(f.given_up)
+        if (named := [move.target for move in left if broker in move.after])
+    ]
+    return accepted(c.inventory.accept, findings, f.wall)
 
 
 def _next_phase(c: Context, f: MovesFacts, phase: int) -> Waiting:
@@ -366,10 +397,11 @@ def _changed(f: MovesFacts, odd: list[Move]) -> Finding:
 def _moved(c: Context, stands: Stands) -> Finding:
     whose = "the new" if c.way is Way.FORWARD else "their old"
     done, gone = stands.at(Stand.DONE), stands.at(Stand.GONE)
-    other = stands.at(Stand.TO_SUBMIT, Stand.FOREIGN)
     seen = f"{len(done):,} of {counted(len(stands.moves), 'partition')}"
+    other, left = stands.at(Stand.TO_SUBMIT, Stand.FOREIGN), stands.at(Stand.LEFT)
     seen += f"; gone since: {few(move.target for move in gone)}" if gone else ""
     seen += f"; changed by others: {few(move.target for move in other)}" if other else ""
+    seen += f"; left for another plan: {len(left):,}" if left else ""
     return claim(
         "reassign.moved",
         f"the partitions have {whose} sets, in order and in sync",
@@ -386,6 +418,9 @@ MEANINGS = meanings(
     reassign.changed: A partition of this run has a set that is neither the plan's nor the one before.
     Cause: Somebody else moved it. To do: Give it one of the two sets, then resume. Or roll back, which
     leaves it as it is.
+
+    reassign.target-down: A broker of the new sets is down, and the run went on without it. Cause: Somebody
+    accepted that. To do: Nothing: the next state plans these moves anew.
 
     reassign.hours: The maintenance window ended before all partitions had moved. Cause: It was too short
     for the plan, or the run began late. To do: Give policy.window another time, then resume. Or roll back.

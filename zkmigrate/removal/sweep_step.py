@@ -132,7 +132,7 @@ class SweepStep(Step[SweepFacts]):
     record = Stragglers
 
     def __init__(self) -> None:
-        self._moving = MovesStep(self._own, sets_rates=False)
+        self._moving = MovesStep(self._own, sets_rates=False, replans=True)
 
     def _added(self, c: Context) -> Stragglers:
         """What this step has recorded; an empty record at first."""
@@ -328,7 +328,7 @@ def _busy(f: MovesFacts) -> bool:
     assert f.found is not None
     stands = f.stands(Way.FORWARD)
     foreign = [move for move in stands.at(Stand.FOREIGN) if move.name in f.found.flights]
-    waits = stands.at(Stand.TO_SUBMIT, Stand.MOVING, Stand.BEHIND, Stand.TURNED)
+    waits = stands.at(Stand.TO_SUBMIT, Stand.MOVING, Stand.BEHIND, Stand.TURNED, Stand.ADRIFT)
     return not f.whole or bool(waits or foreign)
 
 

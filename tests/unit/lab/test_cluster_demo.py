@@ -21,7 +21,8 @@ from zkmigrate.lab.cluster_demo import (
     planned_claim,
     version_claim,
 )
-from zkmigrate.lab.cluster_site import POLICY_FILE, SETS, not_as, sets_of, six_brokers
+from zkmigrate.lab.cluster_site import POLICY_FILE, SETS, not_as, sets_of, six_brokers, wait_for_records
+from zkmigrate.lab.failure import NotReady
 from zkmigrate.lab.load.json_lines import Recording
 from zkmigrate.lab.load.samples import Partition
 from zkmigrate.lab.spec import Role, hosts_of
@@ -82,6 +83,16 @@ def test_what_is_not_as_planned_is_told(tmp_path: Path) -> None:
         "a-b-2: [2, 1], in sync [2], not [2, 1]",
         "a-b-3: gone, not [2, 1]",
     ]
+
+
+def test_the_load_is_there_once_enough_records_are_acknowledged(tmp_path: Path) -> None:
+    """A busy machine writes fewer in the same time, and a plan that finds the brokers even moves nothing."""
+    rows: list[dict[str, object]] = [{"event": "rate", "step": 1}, {"event": "ack"}, {"event": "ack"}]
+    lines = (json.dumps({"mono_ns": 1, **row}) for row in rows)
+    (tmp_path / "producer.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    wait_for_records(tmp_path, 2, 0)
+    with pytest.raises(NotReady, match="1 records"):
+        wait_for_records(tmp_path, 3, 0)
 
 
 def moved(name: str, began_ms: int, ended_ms: int, partitions: int = 2, *wrong: str) -> Moved:

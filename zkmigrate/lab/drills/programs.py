@@ -42,6 +42,6 @@ PROGRAMS = (
     ),
     Program("after_open", "back to source behind the open door, with what dest did replayed", 240, 1800),
     Program("reassign_faults", "moves of partitions, disturbed: one lab for each Kafka", 1500, 7200),
-    Program("remove_faults", "the removal of a broker, disturbed: one lab for each Kafka", 900, 7200),
+    Program("remove_faults", "the removal of a broker, disturbed: one lab for each Kafka", 3600, 10800),
     Program("versions", "whole moves between the versions that are called drilled", 1200, 7200),
 )  # fmt: skip

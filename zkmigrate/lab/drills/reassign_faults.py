@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import click
 
@@ -44,7 +44,7 @@ UNFINISHED = 8
 """The exit code of a way back that stopped."""
 VERB_S, SEEN_S = 600.0, 120.0
 KINDS = ("producer", "consumer", "samples")
-LOAD = {"record_bytes": 10_000, "produce_plan": ((10.0, 500.0), (7200.0, 10.0))}
+LOAD = {"record_bytes": 10_000, "produce_plan": ((25.0, 200.0), (7200.0, 10.0))}
 """50 MB first, then so little that the last case has no more to copy than the first one."""
 THROTTLE = 1_000_000
 """Four partitions of 4 MB each take 16 s."""
@@ -106,6 +106,9 @@ class Faults:
     times_brought: int = 0
     book: tuple[str, str] = ("--playbook", "kafka_reassign")
     points: tuple[Point, ...] = POINTS
+    back_point: Point = Point("back", ("ReassignPartition", "any", 0))
+    small: ClassVar[Mapping[int, int]] = {TARGET: 512}
+    """Disks of another size, in MB."""
 
     def begin(self) -> None:
         """Start the load and wait until there is something to move."""
@@ -143,12 +146,12 @@ class Faults:
 
     @contextlib.contextmanager
     def flying(self, operator: Operator) -> Iterator[ToolProcess]:
-        """A run under way that has a move in flight."""
+        """A run under way that has a move of the load in flight."""
         with operator.tool("run", "run", *self.book) as tool:
 
             def missing() -> str | None:
                 require(not tool.has_ended, f"the run ended before a move was in flight: {tool.troubles()}")
-                return None if self.site.in_flight() else "a move in flight"
+                return None if HOME.keys() & self.site.in_flight() else "a move in flight"
 
             wait_until("a move in flight", missing, SEEN_S, poll_s=0.2)
             yield tool
@@ -218,12 +221,12 @@ class Faults:
         return self.restored(aim)
 
     def killed_going_back(self) -> str:
-        """``kill -9`` on the way back, before the first set is restored, then ``resume``."""
+        """``kill -9`` on the way back, before its first change of a set, then ``resume``."""
         aim = self.aim("kill-back")
         with self.flying(aim.operator) as tool:
             tool.process.send_signal(signal.SIGINT)
             self.ended(tool, 130)
-        program = ("zkmigrate.lab.killing", "ReassignPartition", "any", "0")
+        program = ("zkmigrate.lab.killing", *map(str, self.back_point.kill))
         with aim.operator.tool("rollback", "rollback", *self.book, program=program) as tool:
             self.ended(tool, KILLED)
         self.verb(aim.operator, "resume")
@@ -365,8 +368,14 @@ def followed(samples: Iterable[Event], broker: int, began_ns: Sequence[int]) -> 
 
 def judged(site: ClusterSite) -> str:
     """End the load and judge its records: the figures in words. Unexpected when one is wrong. The longest
-    pause is only a figure: a dead broker makes one."""
+    pause is only a figure: a dead broker makes one. One fault at a time costs each set one replica at most,
+    and no set of the lab has a min ISR of all its replicas."""
     wrong = site.load.finish()
+    seen = load_recording(site.history, "samples").of("sample")
+    most = max(len(event["in_flight"]) for event in seen)
+    ill = {what: {name for event in seen for name in event[what]} for what in ("offline", "lack_two")}
+    wrong += [f"{what}: {', '.join(sorted(names))}"[:1000] for what, names in ill.items() if names]
+    wrong += [f"{most} moves in flight"] if most > PACE["in_flight"] else []
     claims = {claim.id: claim for claim in kafka_claims(load_history(site.history), math.inf)}
     wrong += [
         f"{name} {claims[name].value}: {claims[name].detail}"[:1000]
@@ -376,7 +385,9 @@ def judged(site: ClusterSite) -> str:
     require(not wrong, "; ".join(wrong))
     gap = claims["longest_ack_gap_s"].value
     acked = claims["acked"].value
-    return ", ".join(f"{name} {claims[name].value}" for name in EXPECTED) + f", acked {acked}, gap {gap} s"
+    words = [*(f"{name} {claims[name].value}" for name in EXPECTED), f"acked {acked}", f"gap {gap} s"]
+    words += [f"{what} {len(names)}" for what, names in ill.items()]
+    return ", ".join([*words, f"at most {most} in flight in {len(seen):,} samples"])
 
 
 def play(
@@ -384,7 +395,7 @@ def play(
 ) -> None:
     """All cases of these versions, one lab each."""
     for version in versions:
-        with Lab.up(six_brokers(version, small={TARGET: 512}), progress) as lab:
+        with Lab.up(six_brokers(version, small=kind.small), progress) as lab:
             site = ClusterSite(lab, directory / version, progress, LOAD)
             try:
                 faults = kind(site)

@@ -57,12 +57,14 @@ class Partition:
 
 @dataclass(frozen=True)
 class Sample:
-    """One look. partitions: how many there are. in_flight, under_replicated, offline: names, ``a-0``. held:
-    replicas by broker id. rates: throttles of brokers; None where this look did not ask."""
+    """One look. partitions: how many there are. in_flight, under_replicated, offline: names, ``a-0``.
+    lack_two: of those under-replicated, where more than one replica is missed. held: replicas by broker id.
+    rates: throttles of brokers; None where this look did not ask."""
 
     partitions: int
     in_flight: list[str]
     under_replicated: list[str]
+    lack_two: list[str]
     offline: list[str]
     held: dict[str, int]
     rates: Settings | None
@@ -77,11 +79,15 @@ def sample(
     """The sample of what was told. adding: replicas that are, or were a moment ago, being added: as in
     Kafka's own count they are not missed in the ISR."""
     held = Counter(broker for partition in partitions.values() for broker in partition.replicas)
-    wanted = {name: set(one.replicas) - set(adding.get(name, ())) for name, one in partitions.items()}
+    lack = {
+        name: len(set(one.replicas) - set(adding.get(name, ()))) - len(one.isr)
+        for name, one in partitions.items()
+    }
     return Sample(
         len(partitions),
         sorted(in_flight),
-        sorted(name for name, one in partitions.items() if len(one.isr) < len(wanted[name])),
+        sorted(name for name, missed in lack.items() if missed > 0),
+        sorted(name for name, missed in lack.items() if missed > 1),
         sorted(name for name, one in partitions.items() if one.leader < 0),
         {str(broker): count for broker, count in sorted(held.items())},
         rates,
@@ -146,8 +152,13 @@ class Brokers:
         seen = self._look()
         if not seen.under_replicated:
             return seen
-        again = set(self._look().under_replicated)
-        return replace(seen, under_replicated=[name for name in seen.under_replicated if name in again])
+        again = self._look()
+        short, lack_two = {*again.under_replicated}, {*again.lack_two}
+        return replace(
+            seen,
+            under_replicated=[name for name in seen.under_replicated if name in short],
+            lack_two=[name for name in seen.lack_two if name in lack_two],
+        )
 
     def _look(self) -> Sample:
         try:

@@ -10,6 +10,7 @@ from zkmigrate.model.finding import Finding, Held, Severity
 
 PARTS_OF_ROLL = ("kafka.replication", "kafka.min-isr")
 """Checks whose target is a topic that the roll may make unavailable, once they are accepted."""
+TARGET_DOWN = "reassign.target-down"
 
 
 def accepted(exceptions: Sequence[Accept], findings: Iterable[Finding], at: float) -> tuple[Finding, ...]:
@@ -24,6 +25,13 @@ def accepted(exceptions: Sequence[Accept], findings: Iterable[Finding], at: floa
 def spared_topics(exceptions: Sequence[Accept], at: float) -> frozenset[str]:
     """Topics that somebody accepts to be unavailable while one broker restarts."""
     return frozenset(x.target for x in exceptions if x.finding in PARTS_OF_ROLL and at < x.end)
+
+
+def given_up(exceptions: Sequence[Accept], at: float) -> frozenset[int]:
+    """Brokers that somebody accepts to go on without while they are down, by id."""
+    named = (x.target for x in exceptions if x.finding == TARGET_DOWN and at < x.end)
+    ids = (target.removeprefix("broker-") for target in named)
+    return frozenset(int(id) for id in ids if id.isdecimal())
 
 
 def _judged(exceptions: Sequence[Accept], found: Finding, at: float) -> Finding:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import cast
 
 from tests.unit.judge_fixtures import SECOND, Event, event
-from zkmigrate.lab.cluster_site import ClusterSite
+from zkmigrate.inventory.accept import ACCEPTABLE, Accept
+from zkmigrate.lab.cluster_site import IDS, RACKS, ClusterSite
 from zkmigrate.lab.drills.reassign_faults import (
     AWAY,
     HOME,
@@ -15,7 +16,21 @@ from zkmigrate.lab.drills.reassign_faults import (
     Faults,
     followed,
 )
-from zkmigrate.lab.drills.remove_faults import RemovalFaults
+from zkmigrate.lab.drills.remove_faults import (
+    NEIGHBOUR,
+    ON_NEIGHBOUR,
+    RemovalFaults,
+    unfinished,
+    without,
+)
+from zkmigrate.lab.load.samples import Partition
+from zkmigrate.model.fact import Seen
+from zkmigrate.model.look import KafkaView
+from zkmigrate.moves.rules.accepted import given_up
+from zkmigrate.placement.cluster import Broker, Cluster
+from zkmigrate.placement.cluster import Partition as Sized
+from zkmigrate.removal.section import Removal
+from zkmigrate.removal.survey import Survey
 
 
 def sample(second: int, rate: int | None, broker: int = 1) -> Event:
@@ -51,7 +66,38 @@ def test_each_move_copies_to_the_target_and_changes_the_preferred_leader() -> No
 def test_the_removal_has_the_same_kills_and_each_needs_a_broker_that_holds_something() -> None:
     played = RemovalFaults(cast(ClusterSite, None)).cases()
     names = {name for name, *_ in played}
-    points = ("first-rate", "first-list", "first-move", "election", "in-flight", "back")
+    points = ("first-rate", "first-list", "first-move", "stop", "in-flight", "back")
     assert {name for name in names if name.startswith("kill-")} == {f"kill-{point}" for point in points}
-    assert {"controller", "half-way-back"} <= names
-    assert all(ready for *_, ready in played)
+    assert {"controller", "half-way-back", "leaving-dies", "target-dies"} <= names
+    assert all(ready for name, *_, ready in played if name != "target-dies"), "that one brings its own sets"
+
+
+def test_what_is_left_of_a_removal_is_told_once_for_each_partition() -> None:
+    now = {
+        "a-0": Partition((1, 5), (1,), 1),
+        "a-1": Partition((1, 2), (1,), 1),
+        "a-2": Partition((1, 2), (2, 1), 1),
+    }
+    assert unfinished(now, 5) == ["a-0: [1, 5], in sync [1]", "a-1: [1, 2], in sync [1]"]
+
+
+def test_the_drill_accepts_what_somebody_can_accept() -> None:
+    made = Accept.model_validate(without(6))
+    assert made.finding in ACCEPTABLE
+    assert given_up((made,), made.end - 1) == {6}
+    assert given_up((made,), made.end) == frozenset()
+
+
+def test_what_leaves_the_neighbour_goes_to_the_target_first_and_has_another_place() -> None:
+    def after(*alive: int) -> set[int]:
+        racks = dict(zip(IDS, RACKS * 2, strict=True))
+        brokers = [Broker(id, racks[id], RemovalFaults.small.get(id, 2048) << 20) for id in alive]
+        rows = (Sized("load-a", number, ids, 5 << 20) for number, ids in enumerate(ON_NEIGHBOUR.values()))
+        cluster = Cluster.of(brokers, rows)
+        view = KafkaView("", 1, {id: ("", 0, racks[id]) for id in alive}, (), {}, ())
+        wanted = Removal(brokers=(NEIGHBOUR,), throttle_bytes_s=1000)
+        plan = Survey(wanted, Seen({}), view, cluster).plan
+        return {id for move in getattr(plan, "moves", ()) for id in move.after if id not in (1, 4)}
+
+    assert after(*IDS) == {TARGET}
+    assert after(*(id for id in IDS if id != TARGET)) <= {2, 3}

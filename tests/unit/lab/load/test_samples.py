@@ -28,14 +28,23 @@ from zkmigrate.lab.load.samples import Brokers, Partition, Sample, Settings, sam
         ((1, 2, 3), (1, 2), (3,), False),
         ((1, 2, 3), (1,), (3,), True),
         ((1, 2, 3), (2, 3), (3,), False),
+        ((1, 2, 3), (1,), (), True),
     ],
-    ids=["whole", "one behind", "one to come", "one to come, one behind", "one come, one to go"],
+    ids=[
+        "whole",
+        "one behind",
+        "one to come",
+        "one to come, one behind",
+        "one come, one to go",
+        "two behind",
+    ],
 )
 def test_a_replica_that_is_being_added_is_not_missed(
     replicas: tuple[int, ...], isr: tuple[int, ...], adding: tuple[int, ...], under: bool
 ) -> None:
     seen = sample({"a-0": Partition(replicas, isr, 1)}, ["a-0"], {"a-0": adding}, None)
-    assert seen == Sample(1, ["a-0"], ["a-0"] if under else [], [], dict.fromkeys("123", 1), None)
+    short, two = ["a-0"] if under else [], ["a-0"] if len(isr) == 1 and not adding else []
+    assert seen == Sample(1, ["a-0"], short, two, [], dict.fromkeys("123", 1), None)
 
 
 def test_a_partition_without_a_leader_is_offline() -> None:
@@ -58,7 +67,7 @@ class Told:
             self.orders.stop()
         if self.looks % 2:
             raise KafkaConnectionError("away")
-        return Sample(0, [], [], [], {}, {})
+        return Sample(0, [], [], [], [], {}, {})
 
     def settings(self) -> Settings:
         return {"broker-1": {"a": str(self.looks)}}
