@@ -213,6 +213,7 @@ def test_a_broker_that_hangs_or_is_not_named_is_not_asked(cluster: FakeCluster) 
     cluster.of_disks[2] = answer(directory("/d"))
     seen = disks(1, 2, 9)
     assert [cause(seen[id])[0] for id in (1, 9)] == ["timeout"] * 2
+    assert {id for id, _ in cluster.asked} == {None, 2}
     assert isinstance(seen[2], Seen)
 
 
