@@ -18,7 +18,7 @@ from zkmigrate.removal.clean_step import CleanStep
 from zkmigrate.removal.exclude_step import ExcludeStep
 from zkmigrate.removal.planned_step import PlannedStep
 from zkmigrate.removal.policy_step import PolicyStep
-from zkmigrate.removal.section import RemovalInventory, fenced, goes_on, removed, stoppable_alone
+from zkmigrate.removal.section import RemovalInventory, goes_on, policed, removed, stoppable_alone
 from zkmigrate.removal.stop_step import StopStep
 from zkmigrate.removal.sweep_step import SweepStep
 from zkmigrate.removal.unthrottle_steps import LoosenStep, OthersUnthrottleStep
@@ -40,7 +40,7 @@ PLAYBOOK = Playbook(
             "excluded",
             "Keep new replicas away",
             (
-                InstallStep(KAFKA_BROKERS, keep=True, hosts=fenced),
+                InstallStep(KAFKA_BROKERS, keep=True, hosts=policed),
                 ExcludeStep(),
                 PolicyStep("refuse", "Tell our policy which brokers are excluded"),
             ),
@@ -88,7 +88,7 @@ PLAYBOOK = Playbook(
     sections=("kafka", "removal"),
     roles=(
         Role("brokers", "brokers"),
-        Role("fenced", "brokers with our policy", changed=True),
+        Role("policed", "brokers with our policy", changed=True),
         Role("removed", "brokers to be removed", changed=True),
     ),
     alters_clusters=True,

@@ -115,6 +115,7 @@ class RemovalWorld(ReassignWorld):
                 self.found[operation] = self.files.get(change.host)
                 self.files[change.host] = change.content
             case Restore() if change.operation in self.found:
+                assert change.host in self.installed
                 if (found := self.found[change.operation]) is not None:
                     self.files[change.host] = found
                 else:

@@ -33,6 +33,7 @@ from zkmigrate.reassign.throttle import FOLLOWER_RATE, LEADER_RATE
 from zkmigrate.removal.exclude_step import ExcludeFacts, ExcludeStep
 from zkmigrate.removal.policy_step import CLOSED_S
 from zkmigrate.removal.rules import CORDON_ALL, CORDONED, OWN_POLICY
+from zkmigrate.removal.section import Removal
 from zkmigrate.removal.validate_step import foreseen
 
 
@@ -462,6 +463,11 @@ def test_x2_the_closed_seconds_count_from_the_first_host(tmp_path: Path) -> None
     made.clock.pause(CLOSED_S)
     assert made.process(resume).code == 0
     assert found(made, "remove.closed").held is Held.NO
+
+
+def test_a_file_for_a_policy_that_is_not_asked_for_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="policy_file needs exclusion: policy"):
+        Removal(brokers=GONE, throttle_bytes_s=RATE, policy_file=POLICY_FILE)
 
 
 @pytest.mark.parametrize("trouble", ["class", "host", "kraft"])

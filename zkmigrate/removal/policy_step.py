@@ -22,7 +22,7 @@ from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Done, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.model.step_record import Recorded, known
-from zkmigrate.removal.section import fenced, removal
+from zkmigrate.removal.section import policed, removal
 
 Word: TypeAlias = Literal["refuse", "close", "open"]
 
@@ -58,7 +58,7 @@ class PolicyStep(Step[PolicyFacts]):
 
     def observe(self, c: Context, look: Look) -> PolicyFacts:
         path = removal(c.inventory).policy_file or ""
-        return PolicyFacts(look.each(fenced(c.inventory), lambda host: look.file(host, path)), look.wall())
+        return PolicyFacts(look.each(policed(c.inventory), lambda host: look.file(host, path)), look.wall())
 
     def check(self, c: Context, f: PolicyFacts) -> Verdict:
         if c.way is Way.BACK:

@@ -14,7 +14,7 @@ from zkmigrate.placement.plan import Plan, Refused
 from zkmigrate.placement.statistics import statistics
 from zkmigrate.reassign.facts import section
 from zkmigrate.reassign.rules import foreign, gib, in_sync, seconds, too_old, unheard
-from zkmigrate.removal.section import Exclusion, Removal, fenced, removal, stoppable
+from zkmigrate.removal.section import Exclusion, Removal, policed, removal, stoppable
 from zkmigrate.removal.survey import Survey
 
 CORDONED, CORDON_ALL = "cordoned.log.dirs", "*"
@@ -205,7 +205,7 @@ def policy_file(c: Context, policies: Settings, *, zookeeper: bool) -> tuple[Fin
     zookeeper: the cluster has one, so that brokers run the policy."""
     if removal(c.inventory).policy_file is None:
         return ()
-    hosts = {c.inventory.broker(name).id for name in fenced(c.inventory)}
+    hosts = {c.inventory.broker(name).id for name in policed(c.inventory)}
     without = [id for id in policies if id not in hosts]
     loaded = {id: own.value.value if isinstance(own, Seen) else None for id, own in policies.items()}
     other = [id for id, name in loaded.items() if name != OWN_POLICY]

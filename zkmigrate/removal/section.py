@@ -74,7 +74,7 @@ class RemovalInventory(PacedInventory):
         return tuple(broker.name for broker in self.brokers if broker.id in gone)
 
     @property
-    def fenced(self) -> tuple[str, ...]:
+    def policed(self) -> tuple[str, ...]:
         """The hosts on which a file tells our policy what is excluded: all brokers', or none."""
         return self.broker_names if self.removal.policy_file is not None and self.has("ssh") else ()
 
@@ -83,7 +83,7 @@ class RemovalInventory(PacedInventory):
         """A run may change the hosts of removed brokers, and those of all brokers to tell our policy."""
         every, gone = super().hosts, self.stoppable
         stay = tuple(name for name in self.broker_names if name not in gone)
-        part = "fenced" if self.fenced else "brokers"
+        part = "policed" if self.policed else "brokers"
         every = {**every, "brokers": (), part: stay, "removed": gone}
         return {part: names for part, names in every.items() if names}
 
@@ -97,14 +97,14 @@ def stoppable(inventory: Inventory) -> tuple[str, ...]:
     return inventory.stoppable if isinstance(inventory, RemovalInventory) else ()
 
 
-def fenced(inventory: Inventory) -> tuple[str, ...]:
+def policed(inventory: Inventory) -> tuple[str, ...]:
     """The hosts on which a file tells our policy what is excluded."""
-    return inventory.fenced if isinstance(inventory, RemovalInventory) else ()
+    return inventory.policed if isinstance(inventory, RemovalInventory) else ()
 
 
 def stoppable_alone(inventory: Inventory) -> tuple[str, ...]:
     """The hosts of brokers that are to stop, where no file needs zkm-host on all of them earlier."""
-    return () if fenced(inventory) else stoppable(inventory)
+    return () if policed(inventory) else stoppable(inventory)
 
 
 def removed(inventory: Inventory) -> tuple[int, ...]:
