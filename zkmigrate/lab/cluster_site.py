@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import KazooException
 
 from zkmigrate.lab import fault
 from zkmigrate.lab.failure import LabError
@@ -140,33 +140,37 @@ class ClusterSite:
     def _admin(self) -> Any:
         return AdminClient({"bootstrap.servers": self.bootstrap})
 
+    @contextlib.contextmanager
+    def _asked(self) -> Iterator[Brokers]:
+        """The brokers, to be asked. LabError where they do not answer."""
+        with self.lab.operator(), answered(), contextlib.closing(Brokers(self.bootstrap)) as brokers:
+            yield brokers
+
     def partitions(self) -> dict[str, Partition]:
         """Every partition as the brokers tell it now, by name."""
-        with self.lab.operator():
-            return Brokers(self.bootstrap).partitions()
+        with self._asked() as brokers:
+            return brokers.partitions()
 
     def in_flight(self) -> dict[str, tuple[int, ...]]:
         """What moves now: the replicas that are added, by partition."""
-        with self.lab.operator(), contextlib.closing(Brokers(self.bootstrap)) as brokers:
+        with self._asked() as brokers:
             return brokers.in_flight()
 
     def settings(self) -> dict[str, dict[str, str]]:
         """Every throttle setting, as brokers tell it."""
-        with self.lab.operator(), contextlib.closing(Brokers(self.bootstrap)) as brokers:
+        with self._asked() as brokers:
             return brokers.settings()
 
     def controller(self) -> int:
-        """The id of the active controller."""
-        if ZOOKEEPER in self.sources:
-            chroot = self.lab.cluster(CLUSTER).chroot
-            with self.lab.zookeeper("zk") as client:
-                return int(json.loads(client.get(f"{chroot}/controller")[0])["brokerid"])
-        asking = KafkaAdminClient
-        with (
-            self.lab.operator(),
-            contextlib.closing(asking(bootstrap_servers=self.bootstrap.split(","))) as a,
-        ):
-            return int(a.describe_metadata_quorum()["topics"][0]["partitions"][0]["leader_id"])
+        """The id of the active controller. LabError while there is none."""
+        with self.lab.operator(), answered():
+            if ZOOKEEPER in self.sources:
+                with self.lab.zookeeper("zk") as client:
+                    told = client.get(f"{self.lab.cluster(CLUSTER).chroot}/controller")[0]
+                return int(json.loads(told)["brokerid"])
+            client = KafkaAdminClient(bootstrap_servers=self.bootstrap.split(","))
+            with contextlib.closing(client):
+                return int(client.describe_metadata_quorum()["topics"][0]["partitions"][0]["leader_id"])
 
     def stop_broker(self, broker: int) -> None:
         """Stop a broker in order, and wait until the cluster does not count on it."""
@@ -205,11 +209,10 @@ class ClusterSite:
         found: list[int] = []
 
         def missing() -> str | None:
-            with contextlib.suppress(KafkaError, NoNodeError, OSError):
-                found.append(self.controller())
-            return None if found and found[-1] not in (but, -1) else f"another controller than {but}"
+            found.append(self.controller())
+            return None if found[-1] not in (but, -1) else f"another controller than {but}"
 
-        wait_until("another controller", missing, limit_s, poll_s=0.5)
+        wait_until("another controller", when_answered(missing), limit_s, poll_s=0.5)
         return found[-1]
 
     def wait_for_step(self, step: int, limit_s: float) -> None:
@@ -269,6 +272,28 @@ class ClusterSite:
             topic, _, number = name.rpartition("-")
             rows.append({"topic": topic, "partition": int(number), "replicas": list(ids)})
         (folder / "plan.json").write_text(json.dumps({"version": 1, "partitions": rows}))
+
+
+@contextlib.contextmanager
+def answered() -> Iterator[None]:
+    """LabError where a cluster that is asked does not answer."""
+    try:
+        yield
+    except (KafkaException, KafkaError, KazooException, OSError) as error:
+        raise LabError(f"the cluster does not answer: {error!r}") from error
+
+
+def when_answered(missing: Callable[[], str | None]) -> Callable[[], str | None]:
+    """The condition, for a cluster that is disturbed: as long as it does not answer, the answer is
+    missing."""
+
+    def asked() -> str | None:
+        try:
+            return missing()
+        except LabError as error:
+            return str(error)
+
+    return asked
 
 
 def _confirmed(answer: Future[Any]) -> None:

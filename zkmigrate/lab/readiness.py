@@ -97,8 +97,8 @@ def brokers_ready(
         ]
         if unregistered:
             return f"registrations of {', '.join(unregistered)}"
-        if closed := [broker.name for broker in brokers if not _accepts(broker.address, KAFKA_PORT)]:
-            return f"port {KAFKA_PORT} of {', '.join(closed)}"
+        if closed := _closed(brokers):
+            return closed
         short = short_isr(client, chroot)
         return f"full ISR of {', '.join(short)}" if short else None
 
@@ -106,10 +106,13 @@ def brokers_ready(
 
 
 def kraft_ready(brokers: Sequence[HostPlan]) -> Callable[[], str | None]:
-    """Condition: each of these brokers of a KRaft cluster knows all of them, and every ISR is full."""
+    """Condition: each of these brokers of a KRaft cluster accepts and knows all of them, and every ISR is
+    full. One that was killed counts as registered, and as in sync, for some seconds more."""
     addresses = [f"{broker.address}:{KAFKA_PORT}" for broker in brokers]
 
     def missing() -> str | None:
+        if closed := _closed(brokers):
+            return closed
         view = kafka.view(addresses, lambda: None)
         if not isinstance(view, Seen):
             return str(view)
@@ -138,6 +141,12 @@ def short_isr(client: KazooClient, chroot: str) -> list[str]:
             if len(state["isr"]) < len(replicas):
                 short.append(f"{topic}-{partition}")
     return short
+
+
+def _closed(brokers: Iterable[HostPlan]) -> str:
+    """The brokers whose port accepts nobody, in words; empty for none."""
+    closed = [broker.name for broker in brokers if not _accepts(broker.address, KAFKA_PORT)]
+    return f"port {KAFKA_PORT} of {', '.join(closed)}" if closed else ""
 
 
 def _accepts(address: str, port: int) -> bool:

@@ -241,6 +241,7 @@ def test_a_kraft_cluster_is_ready_when_all_are_registered_and_in_sync(
     seen: Reading[KafkaView], missing: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Sequence[str]] = []
+    monkeypatch.setattr(readiness, "_accepts", lambda *_: True)
 
     def answer(brokers: Sequence[str], _: object) -> Reading[KafkaView]:
         asked.append(brokers)
@@ -249,6 +250,12 @@ def test_a_kraft_cluster_is_ready_when_all_are_registered_and_in_sync(
     monkeypatch.setattr("zkmigrate.kafka.clients.admin.view", answer)
     assert readiness.kraft_ready([host("new1"), host("new2")])() == missing
     assert asked == [["10.71.0.31:9092", "10.71.0.32:9092"]]
+
+
+def test_a_killed_kraft_broker_is_not_ready_while_it_still_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zkmigrate.kafka.clients.admin.view", lambda *_: view((1, 2)))
+    monkeypatch.setattr(readiness, "_accepts", lambda address, _: address == host("new1").address)
+    assert readiness.kraft_ready([host("new1"), host("new2")])() == "port 9092 of new2"
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,13 @@ PROGRAMS = (
         drill="window_faults", words=("--only", "^silent-"),
     ),
     Program("after_open", "back to source behind the open door, with what dest did replayed", 240, 1800),
-    Program("reassign_faults", "moves of partitions, disturbed: one lab for each Kafka", 1500, 7200),
+    *(
+        Program(
+            f"reassign_{version}", f"moves of partitions on Kafka {version}, disturbed", 1200, 5400,
+            drill="reassign_faults", words=("--kafka-version", version),
+        )
+        for version in ("2.8.2", "3.9.1", "4.3.1")
+    ),
     Program("remove_faults", "the removal of a broker, disturbed: one lab for each Kafka", 3600, 10800),
     Program("versions", "whole moves between the versions that are called drilled", 1200, 7200),
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """Moves of partitions under load that are disturbed: each must end, or be taken back, with all as claimed.
 
-``python -m zkmigrate.lab.drills.reassign_faults`` builds one lab for each Kafka version. Each case moves four
+``python -m zkmigrate.lab.drills.reassign_faults`` builds one lab for each Kafka version. A series plays each
+version as a program of its own. Each case moves four
 partitions to or from broker 6 and has one fault: the operator killed at five points forward and one back, the
 controller or the target killed, the target's disk full, and half of the moves taken back. In one more case
 the clients' load doubles and halves, and the throttle has to follow.
@@ -23,7 +24,16 @@ import click
 
 from zkmigrate.cli.flags import F
 from zkmigrate.lab import fault
-from zkmigrate.lab.cluster_site import SETS, ClusterSite, host_of, not_as, six_brokers, wait_for_step
+from zkmigrate.lab.cluster_site import (
+    FOREIGN,
+    SETS,
+    ClusterSite,
+    host_of,
+    not_as,
+    six_brokers,
+    wait_for_step,
+    when_answered,
+)
 from zkmigrate.lab.drills.result import Case
 from zkmigrate.lab.drills.roll_site import require
 from zkmigrate.lab.drills.runner import directory_option, play_case, run_drill
@@ -43,9 +53,11 @@ BLOCKED = 6
 UNFINISHED = 8
 """The exit code of a way back that stopped."""
 VERB_S, SEEN_S = 600.0, 120.0
+SETTLED_S = 30.0
+"""Each broker hears of sets and settings for itself, after the one that the run asked."""
 KINDS = ("producer", "consumer", "samples")
 LOAD = {"record_bytes": 10_000, "produce_plan": ((25.0, 200.0), (7200.0, 10.0))}
-"""50 MB first, then so little that the last case has no more to copy than the first one."""
+"""50 MB first, then so little that a case half an hour later copies not more than four times as much."""
 THROTTLE = 1_000_000
 """Four partitions of 4 MB each take 16 s."""
 PACE = {"throttle_bytes_s": THROTTLE, "in_flight": 2, "per_broker": 2}
@@ -53,9 +65,11 @@ STALLED_S = 30
 """Without a byte for so long, a run whose target stays dead stops."""
 RAMP: Mapping[str, object] = {
     "topics": ("ramp",), "partitions": 1, "record_bytes": 10_000, "group": "ramp",
-    "produce_plan": ((13.0, 1000.0), (60.0, 100.0), (60.0, 200.0), (7200.0, 100.0)),
+    "produce_plan": ((13.0, 1000.0), (60.0, 100.0), (60.0, 200.0), (60.0, 100.0), (7200.0, 10.0)),
 }  # fmt: skip
-"""130 MB to copy; then 1, 2 and 1 MB/s."""
+"""130 MB to copy; then 1, 2 and 1 MB/s. In the end so little that the move comes to its end too."""
+RAMP_SET, RAMP_GOAL = (1, 2), (1, 5)
+"""On no small disk: the partition grows to about 400 MB."""
 RAMP_THROTTLE = 2_000_000
 ADAPT = {"cap_bytes_s": 4_000_000, "floor_bytes_s": 250_000, "tick_s": 12, "busy_limit": None}
 """A broker that can send 4 MB/s: the load is a large part of it."""
@@ -113,6 +127,7 @@ class Faults:
     def begin(self) -> None:
         """Start the load and wait until there is something to move."""
         self.site.create_topics()
+        self.site.set_topic(*FOREIGN)
         self.site.load.start(KINDS)
         self.site.load.wait_flowing(KINDS, SEEN_S)
         self.site.wait_for_step(1, SEEN_S)
@@ -148,13 +163,17 @@ class Faults:
     def flying(self, operator: Operator) -> Iterator[ToolProcess]:
         """A run under way that has a move of the load in flight."""
         with operator.tool("run", "run", *self.book) as tool:
-
-            def missing() -> str | None:
-                require(not tool.has_ended, f"the run ended before a move was in flight: {tool.troubles()}")
-                return None if HOME.keys() & self.site.in_flight() else "a move in flight"
-
-            wait_until("a move in flight", missing, SEEN_S, poll_s=0.2)
+            self.meanwhile(tool, "a move in flight", lambda: bool(HOME.keys() & self.site.in_flight()))
             yield tool
+
+    def meanwhile(self, tool: ToolProcess, what: str, come: Callable[[], bool]) -> None:
+        """Wait until something has come. The tool must not end before that."""
+
+        def missing() -> str | None:
+            require(not tool.has_ended, f"the run ended before {what}: {tool.troubles()}")
+            return when_answered(lambda: None if come() else what)()
+
+        wait_until(what, missing, SEEN_S, poll_s=0.2)
 
     def ended(self, tool: ToolProcess, code: int) -> None:
         """The tool must end so."""
@@ -168,19 +187,24 @@ class Faults:
 
     def reached(self, aim: Aim) -> str:
         """All is as the run aims."""
-        return self._settled(aim.wrong(), "as planned")
+        return self._settled(aim.wrong, "as planned")
 
     def restored(self, aim: Aim) -> str:
         """All is as it was before the run."""
-        return self._settled(not_as(self.site.partitions(), aim.before), "as before")
+        return self._settled(lambda: not_as(self.site.partitions(), aim.before), "as before")
 
-    def _settled(self, odd: Sequence[str], where: str) -> str:
+    def _settled(self, wrong: Callable[[], Sequence[str]], where: str) -> str:
         """Beside the sets: nothing is in flight, throttles are as found, clients are at work."""
-        require(not odd, f"not {where}: {'; '.join(odd[:5])}")
-        flights = self.site.in_flight()
-        require(not flights, f"still in flight: {flights}")
-        now = self.site.settings()
-        require(now == self.found, f"throttles: {now}, found: {self.found}")
+
+        def missing() -> str | None:
+            if odd := wrong():
+                return f"not {where}: {'; '.join(odd[:5])}"
+            if flights := self.site.in_flight():
+                return f"still in flight: {flights}"
+            now = self.site.settings()
+            return None if now == self.found else f"throttles: {now}, found: {self.found}"
+
+        wait_until(where, when_answered(missing), SETTLED_S)
         self.site.load.wait_flowing(("producer", "consumer"), SEEN_S, since_ns=time.monotonic_ns())
         return f"{where}, in order and in sync; throttles as found"
 
@@ -209,12 +233,7 @@ class Faults:
         aim = self.aim("half-way")
         with self.flying(aim.operator) as tool:
             whole = len(aim.wrong())
-
-            def missing() -> str | None:
-                require(not tool.has_ended, f"the run ended before half of it: {tool.troubles()}")
-                return None if len(aim.wrong()) <= whole / 2 else f"half of {whole} moves"
-
-            wait_until("half of the moves", missing, SEEN_S, poll_s=0.2)
+            self.meanwhile(tool, "half of the moves", lambda: len(aim.wrong()) <= whole / 2)
             tool.process.send_signal(signal.SIGINT)
             self.ended(tool, 130)
         self.verb(aim.operator, "rollback")
@@ -251,19 +270,12 @@ class Faults:
         aim = self.aim("target-returns")
         with self.flying(aim.operator) as tool:
             fault.kill(self.site.lab, host_of(TARGET))
-            wait_until("the run names the target", self._named(tool), SEEN_S, poll_s=0.2)
+            down = f"broker {TARGET} is down"
+            self.meanwhile(tool, f"its words: {down}", lambda: down in tool.path.read_text())
             self.site.start_broker_alone(TARGET)
             self.ended(tool, 0)
         self.site.lab.wait_for_brokers()
         return self.reached(aim)
-
-    def _named(self, tool: ToolProcess) -> Callable[[], str | None]:
-        def missing() -> str | None:
-            require(not tool.has_ended, f"the run ended: {tool.troubles()}")
-            said = tool.path.read_text()
-            return None if f"broker {TARGET} is down" in said else f"broker {TARGET} is down"
-
-        return missing
 
     def target_stays_dead(self, *, full: bool) -> str:
         """The target dies while it copies, killed or by a full disk, and stays dead. The run must stop and
@@ -284,8 +296,7 @@ class Faults:
             told = tool.path.read_text()
         kept = f"--entity-name {TARGET} --delete-config {LEADER_RATE}"
         require(kept in told, f"nobody told how the throttle of broker {TARGET} goes: {told}")
-        odd = not_as(self.site.partitions(), aim.before)
-        require(not odd, f"not back: {'; '.join(odd)}")
+        wait_until("the sets of before", when_answered(lambda: self._not_back(aim)), SETTLED_S)
         if full:
             fault.disk_free(self.site.lab, host_of(TARGET))
         self.site.start_broker_alone(TARGET)
@@ -293,14 +304,17 @@ class Faults:
         self.verb(aim.operator, "resume")
         return self.restored(aim)
 
+    def _not_back(self, aim: Aim) -> str | None:
+        return "; ".join(not_as(self.site.partitions(), aim.before)) or None
+
     def follows(self) -> str:
         """A load of its own on one partition, which moves meanwhile: it doubles, then it halves."""
-        self.site.create_topics({"ramp": ((1, 2),)})
+        self.site.create_topics({"ramp": (RAMP_SET,)})
         ramp = self.site.other_load("ramp", **RAMP)
         try:
             ramp.start(("producer",))
             wait_for_step(ramp.directory, 1, SEEN_S)
-            self.site.write_plan("follow", {"ramp-0": (1, TARGET)})
+            self.site.write_plan("follow", {"ramp-0": RAMP_GOAL})
             operator = self.site.moves("follow", throttle_bytes_s=RAMP_THROTTLE, stalled_s=60, adapt=ADAPT)
             self.verb(operator, "run")
             wrong = ramp.stop(("producer",))
@@ -308,15 +322,14 @@ class Faults:
             ramp.kill()
         require(not wrong, "; ".join(wrong))
         steps = [event["mono_ns"] for event in load_recording(ramp.directory, "producer").of("rate")]
-        rates = followed(load_recording(self.site.history, "samples").of("sample"), 1, steps[1:4])
+        rates = followed(load_recording(self.site.history, "samples").of("sample"), 1, steps[1:])[:3]
         require(len(rates) == 3, f"the move ended before the load had doubled and halved: rates {rates}")
         once, doubled, halved = rates
         require(doubled < once and doubled < halved, f"rates at the end of each step: {rates}")
-        odd = not_as(self.site.partitions(), {"ramp-0": (1, TARGET)})
-        require(not odd, f"not as planned: {'; '.join(odd)}")
-        require(self.site.settings() == self.found, "a throttle setting stayed")
+        settled = self._settled(lambda: not_as(self.site.partitions(), {"ramp-0": RAMP_GOAL}), "as planned")
         return (
-            f"leader's rate of broker 1: {once:,}, at the doubled load {doubled:,}, then {halved:,} bytes/s"
+            f"leader's rate of broker 1: {once:,}, at the doubled load {doubled:,}, then {halved:,} bytes/s; "
+            f"{settled}"
         )
 
     def cases(self) -> Iterable[Played]:
@@ -339,7 +352,7 @@ class Faults:
             self.target_returns,
             True,
         )
-        stops = f"the run stops and names broker {TARGET}; rollback: all as before"
+        stops = f"the run stops and names broker {TARGET}; rollback 8, and 0 once it is back: all as before"
         dead, full = (partial(self.target_stays_dead, full=full) for full in (False, True))
         yield "target-dead", f"kill -9 of broker {TARGET}, which stays dead", stops, dead, True
         yield "disk-full", f"the disk of broker {TARGET} fills", stops, full, True

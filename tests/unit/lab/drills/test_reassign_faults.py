@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from kafka.errors import KafkaConnectionError
+from kazoo.exceptions import NoNodeError
 
 from tests.unit.judge_fixtures import SECOND, Event, event
 from zkmigrate.inventory.accept import ACCEPTABLE, Accept
-from zkmigrate.lab.cluster_site import IDS, RACKS, ClusterSite
+from zkmigrate.lab.cluster_site import FOREIGN, IDS, RACKS, ClusterSite, answered, when_answered
+from zkmigrate.lab.drills import reassign_faults
 from zkmigrate.lab.drills.reassign_faults import (
     AWAY,
     HOME,
     LEADER_RATE,
     POINTS,
+    RAMP_GOAL,
+    RAMP_SET,
     TARGET,
+    Aim,
     Faults,
     followed,
 )
@@ -23,7 +33,10 @@ from zkmigrate.lab.drills.remove_faults import (
     unfinished,
     without,
 )
+from zkmigrate.lab.drills.roll_site import Unexpected
+from zkmigrate.lab.failure import LabError, NotReady
 from zkmigrate.lab.load.samples import Partition
+from zkmigrate.lab.operator import ToolProcess
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import KafkaView
 from zkmigrate.moves.rules.accepted import given_up
@@ -101,3 +114,70 @@ def test_what_leaves_the_neighbour_goes_to_the_target_first_and_has_another_plac
 
     assert after(*IDS) == {TARGET}
     assert after(*(id for id in IDS if id != TARGET)) <= {2, 3}
+
+
+def test_the_ramp_grows_on_no_small_disk() -> None:
+    assert TARGET not in {*RAMP_SET, *RAMP_GOAL}
+    assert len(set(RAMP_GOAL) - set(RAMP_SET)) == 1
+
+
+# --- a cluster that is disturbed ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [KafkaConnectionError(), NoNodeError(), ConnectionRefusedError()])
+def test_a_cluster_that_does_not_answer_is_no_end_of_the_drill(error: Exception) -> None:
+    with pytest.raises(LabError, match="does not answer"), answered():
+        raise error
+
+
+def test_a_wait_goes_on_while_the_cluster_does_not_answer() -> None:
+    def missing() -> str | None:
+        raise LabError("nobody answers")
+
+    assert when_answered(missing)() == "nobody answers"
+    assert when_answered(lambda: None)() is None
+
+
+def test_a_wait_beside_the_tool_is_over_when_the_tool_ends() -> None:
+    tool = cast(ToolProcess, SimpleNamespace(has_ended=True, troubles=lambda: "refused"))
+    with pytest.raises(Unexpected, match="before a move: refused"):
+        Faults(cast(ClusterSite, None)).meanwhile(tool, "a move", lambda: False)
+
+
+class Site:
+    """A cluster whose brokers tell something new at the third look. flowing: since when clients were seen."""
+
+    def __init__(self, **late: Any) -> None:
+        self.first: dict[str, Any] = {"partitions": partitions(HOME), "in_flight": {}, "settings": FOUND}
+        self.late, self.looks = {**self.first, **late}, 0
+        self.load = SimpleNamespace(wait_flowing=lambda *_, **__: None)
+
+    def __getattr__(self, what: str) -> Callable[[], Any]:
+        self.looks += what == "partitions"
+        return lambda: (self.late if self.looks < 3 else self.first)[what]
+
+
+FOUND = {f"topic-{FOREIGN[0]}": {FOREIGN[1]: FOREIGN[2]}}
+
+
+def partitions(sets: reassign_faults.Sets) -> dict[str, Partition]:
+    return {name: Partition(ids, ids, ids[0]) for name, ids in sets.items()}
+
+
+LATE: list[tuple[dict[str, Any], str]] = [
+    ({"partitions": partitions(AWAY)}, "not as before: load-a-0"),
+    ({"in_flight": {"load-a-0": (6,)}}, "still in flight: .*load-a-0"),
+    ({"settings": {}}, "throttles: "),
+]
+
+
+@pytest.mark.parametrize(("late", "told"), LATE)
+def test_what_brokers_tell_late_is_waited_for_and_told_where_it_stays(
+    late: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aim = Aim(cast(Any, None), HOME, list)
+    faults = Faults(cast(ClusterSite, Site(**late)), FOUND)
+    assert faults.restored(aim) == "as before, in order and in sync; throttles as found"
+    monkeypatch.setattr(reassign_faults, "SETTLED_S", 0.0)
+    with pytest.raises(NotReady, match=told):
+        Faults(cast(ClusterSite, Site(**late)), FOUND).restored(aim)

@@ -18,6 +18,7 @@ from zkmigrate.lab import drills
 from zkmigrate.lab.drills import __main__ as series
 from zkmigrate.lab.drills import result
 from zkmigrate.lab.drills.programs import PROGRAMS, Program
+from zkmigrate.lab.drills.reassign_faults import VERSIONS
 from zkmigrate.lab.drills.recorded import KEPT, RECORD, TRACK_RECORD, kept, series_of
 from zkmigrate.lab.drills.result import Case, Silenced, body_of
 from zkmigrate.lab.drills.window_faults import chosen
@@ -52,6 +53,8 @@ def test_parts_of_a_drill_play_each_of_its_cases_once() -> None:
     words = [program.words for program in PROGRAMS if program.module.endswith(".window_faults")]
     parts = [[case.name for case in chosen(pattern)] for _only, pattern in words]
     assert sorted(name for part in parts for name in part) == sorted(case.name for case in chosen(""))
+    words = [program.words for program in PROGRAMS if program.module.endswith(".reassign_faults")]
+    assert words == [("--kafka-version", version) for version in VERSIONS]
 
 
 @pytest.fixture
