@@ -36,38 +36,61 @@ pytestmark = pytest.mark.lab
 DISKS = {"disks_mb": [128, 256]}
 SETS, MOVED = {0: (1, 2), 1: (2, 1)}, {0: (3, 2), 1: (1, 2)}
 """One partition that copies to another broker, and one that only changes its order."""
+LEAVING = {0: (3, 1), 1: (1, 3)}
+"""Partitions with a replica on the broker that leaves."""
 
 
 def partitions_move_on_kraft(lab: Lab, directory: Path) -> None:
     """Two partitions moved by a plan, and back; no throttle stays."""
     with lab.operator(), client(lab, "new") as asking:
         asking.create_topics([NewTopic("moved", replica_assignments=SETS)], timeout_ms=60_000)
-    wait_for_sets(lab, SETS)
+    wait_for_sets(lab, "moved", SETS)
     rows = [{"topic": "moved", "partition": n, "replicas": list(ids)} for n, ids in MOVED.items()]
     (directory / "plan.json").write_text(json.dumps({"version": 1, "partitions": rows}))
     wanted = {"plan": "plan.json", "throttle_bytes_s": 5_000_000}
     path = write_cluster_inventory(lab, directory / "moves.yml", "new", {"reassign": wanted})
     book = ("--playbook", "kafka_reassign", "--run-id", "moves", "--yes")
     assert asked(lab, path, "run", *book, timeout_s=300).returncode == 0
-    wait_for_sets(lab, MOVED)
+    wait_for_sets(lab, "moved", MOVED)
     back = asked(lab, path, "rollback", *book, timeout_s=300)
     assert back.returncode == 0
     assert "[ok] reassign.back: " in back.stdout
-    wait_for_sets(lab, SETS)
+    wait_for_sets(lab, "moved", SETS)
     with lab.operator(), closing(Brokers(",".join(addresses(lab, "new")))) as brokers:
         assert (brokers.in_flight(), brokers.settings()) == ({}, {})
 
 
-def wait_for_sets(lab: Lab, wanted: Mapping[int, Sequence[int]]) -> None:
+def a_broker_leaves_and_comes_back_on_kraft(lab: Lab, directory: Path) -> None:
+    """Broker 3 is emptied and stops; on the way back it runs again, and is refilled."""
+    with lab.operator(), client(lab, "new") as asking:
+        asking.delete_topics(["both", *TOPICS], timeout_ms=60_000)  # two brokers hold no three replicas
+        asking.create_topics([NewTopic("leaving", replica_assignments=LEAVING)], timeout_ms=60_000)
+    wait_for_sets(lab, "leaving", LEAVING)
+    wanted = {"brokers": [3], "throttle_bytes_s": 5_000_000}
+    path = write_cluster_inventory(lab, directory / "leaving.yml", "new", {"removal": wanted})
+    book = ("--playbook", "kafka_remove_brokers", "--run-id", "leaving", "--yes")
+    assert asked(lab, path, "run", *book, timeout_s=300).returncode == 0
+    assert lab.status()["hosts"]["new3"]["unit_state"] != "active"
+    with lab.operator():
+        now = Brokers(",".join(addresses(lab, "new"))).partitions()
+    assert sorted(now) == ["leaving-0", "leaving-1", "moved-0", "moved-1"]
+    assert {tuple(sorted(one.replicas)) for one in now.values()} == {(1, 2)}
+    assert asked(lab, path, "rollback", *book, timeout_s=300).returncode == 0
+    wait_for_sets(lab, "leaving", LEAVING)
+    with lab.operator(), closing(Brokers(",".join(addresses(lab, "new")))) as brokers:
+        assert (brokers.in_flight(), brokers.settings()) == ({}, {})
+
+
+def wait_for_sets(lab: Lab, topic: str, wanted: Mapping[int, Sequence[int]]) -> None:
     """In order and in sync, as a client sees them."""
 
     def missing() -> str | None:
         with lab.operator():
             seen = Brokers(",".join(addresses(lab, "new"))).partitions()
-        odd = not_as(seen, {f"moved-{number}": ids for number, ids in wanted.items()})
+        odd = not_as(seen, {f"{topic}-{number}": ids for number, ids in wanted.items()})
         return "; ".join(odd) or None
 
-    wait_until("the sets of topic moved", missing, 60)
+    wait_until(f"the sets of topic {topic}", missing, 60)
 
 
 WRITEBACK = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
@@ -165,6 +188,7 @@ def test_clusters_of_three_kinds_in_one_lab(tmp_path: Path) -> None:
 
         there_and_back_on_kraft(lab, tmp_path)
         partitions_move_on_kraft(lab, tmp_path)
+        a_broker_leaves_and_comes_back_on_kraft(lab, tmp_path)
 
         for name, disk, megabytes in (("new1", 1, 128), ("new3", 2, 256), ("old1", 2, 256)):
             there = lab.host(name).root / f"var/lib/kafka/disk{disk}"

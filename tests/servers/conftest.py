@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.servers.process import RELEASES
 from tests.servers.test_reassign import Brokers, cluster
 
 
-@pytest.fixture(scope="package", params=["2.8.2", "3.9.1"])
+@pytest.fixture(scope="package", params=RELEASES)
 def brokers_at_work(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Brokers]:

@@ -12,8 +12,10 @@ from pathlib import Path
 from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.wait import wait_until
 
-START_SECONDS = 60
+START_SECONDS = 180
 
+RELEASES = ("2.8.2", "3.9.1")
+"""The releases of Kafka that most of these tests ask, each with brokers that it starts once."""
 
 ADDRESS = f"127.1.{os.getpid() >> 8 & 255}.{os.getpid() & 255 or 1}"
 """Where the servers of this process listen. Tests run side by side: on an address of its own nobody takes a
@@ -31,7 +33,7 @@ def free_port() -> int:
 def server(
     java: str, jars: Sequence[Path], argv: Sequence[str], log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A server process that ends with the block."""
+    """A server process that ends with the block. It has found all of its classes."""
     options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", ":".join(map(str, jars))]
     with log.open("wb") as output:
         process = subprocess.Popen([java, *options, *argv], stdout=output, stderr=subprocess.STDOUT)
@@ -44,6 +46,9 @@ def server(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+    said = log.read_text()
+    assert "NoClassDefFoundError" not in said
+    assert "Failed to load class" not in said, "no slf4j binding: the server would log nothing"
 
 
 def wait_for(

@@ -15,7 +15,7 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from tests.servers.process import ADDRESS, START_SECONDS, free_port, server, wait_for
+from tests.servers.process import ADDRESS, RELEASES, START_SECONDS, free_port, server, wait_for
 from tests.servers.test_versions import zookeeper
 from zkmigrate.hosts.facts import volumes
 from zkmigrate.inventory.inventory import Inventory
@@ -33,7 +33,7 @@ ID = 7
 SIZE = 200_000
 
 
-@pytest.mark.parametrize(("version", "tells"), [("2.8.2", False), ("3.9.1", True)])
+@pytest.mark.parametrize(("version", "tells"), zip(RELEASES, (False, True), strict=True))
 def test_a_real_broker_tells_of_named_topics_and_of_its_disks(
     version: str, tells: bool, tmp_path: Path
 ) -> None:

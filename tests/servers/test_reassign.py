@@ -11,10 +11,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from tests.servers.process import ADDRESS, START_SECONDS, free_port, server, wait_for
+from tests.servers.process import ADDRESS, RELEASES, START_SECONDS, free_port, server, wait_for
 from tests.servers.test_versions import zookeeper
 from zkmigrate.kafka.clients import admin, log_dirs, log_ends, reassignments, topics
 from zkmigrate.lab import provision
@@ -229,8 +230,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 def test_real_brokers_move_partitions_there_and_back(brokers_at_work: Brokers, tmp_path: Path) -> None:
-    at, folder = brokers_at_work.at, brokers_at_work.folder
-    brokers = list(at.values())
+    at, brokers = brokers_at_work.at, list(brokers_at_work.at.values())
     alter = admin.Alter(brokers)
     assert alter(AlterTopicConfig(KAFKA, "a", LEADER_LIST, "0:9", None))[0] == 0, "of another hand"
     first = settings(at)
@@ -241,7 +241,6 @@ def test_real_brokers_move_partitions_there_and_back(brokers_at_work: Brokers, t
     assert code == 0, output
     assert odd(at, AFTER) is None
     assert "told by brokers and by ZooKeeper" in ended(zkmigrate(tmp_path, quick, "status"))[1]
-    (kafkas_choice,) = places(at)[3, 0]
     assert settings(at) == first
     code, output = ended(zkmigrate(tmp_path, quick, "rollback"))
     assert code == 0, output
@@ -251,12 +250,7 @@ def test_real_brokers_move_partitions_there_and_back(brokers_at_work: Brokers, t
     # Four megabytes at 50 kB/s: killed with the move in flight, and then back.
     slow = inventory(tmp_path, brokers_at_work, 50_000, PLAN)
     running = zkmigrate(tmp_path, slow, "run")
-
-    def not_flying() -> str | None:
-        assert running.poll() is None, ended(running)
-        return None if reassignments.in_flight(brokers) != Seen({}) else "nothing is in flight"
-
-    wait_until("a move in flight", not_flying, WAIT_S)
+    in_flight(brokers, running)
     assert settings(at)[f"3 {FOLLOWER_RATE}"] == "50000"
     running.send_signal(signal.SIGKILL)
     ended(running)
@@ -272,6 +266,40 @@ def test_real_brokers_move_partitions_there_and_back(brokers_at_work: Brokers, t
     assert reassignments.in_flight(brokers) == Seen({})
     assert odd(at, SETS) is None, "in the original order"
     assert settings(at) == first
+
+    # What the playbook rests on: the answers of Kafka itself.
+    assert alter(CancelReassignment(KAFKA, "a", 0, (3, 2)))[0] == 0, "nothing was in flight"
+    code, why = alter(ReassignPartition(KAFKA, "a", 0, (9, 2), (1, 2)))
+    assert (code, why) == (1, "a-0: InvalidReplicationAssignmentError")
+    assert topics.settings(brokers, LEADER_LIST, ("a",)) == Seen({"a": Seen(TopicSetting("0:9"))})
+    alter.close()
+
+
+def in_flight(brokers: Sequence[str], running: subprocess.Popen[str]) -> None:
+    """Wait until a move of this run is in flight."""
+
+    def not_flying() -> str | None:
+        assert running.poll() is None, ended(running)
+        return None if reassignments.in_flight(brokers) != Seen({}) else "nothing is in flight"
+
+    wait_until("a move in flight", not_flying, WAIT_S)
+
+
+@pytest.mark.parametrize("brokers_at_work", RELEASES[:1], indirect=True)
+def test_real_brokers_move_replicas_into_directories_and_kafkas_own_tool_takes_them_back(
+    brokers_at_work: Brokers, tmp_path: Path
+) -> None:
+    at, folder = brokers_at_work.at, brokers_at_work.folder
+    brokers = list(at.values())
+    alter = admin.Alter(brokers)
+    assert alter(AlterTopicConfig(KAFKA, "a", LEADER_LIST, "0:9", None))[0] == 0, "of another hand"
+    first = settings(at)
+    assert alter(ReassignPartition(KAFKA, "a", 0, (3, 2), (1, 2)))[0] == 0
+    wait_until("the copy on broker 3", lambda: odd(at, {**SETS, 0: (3, 2)}), WAIT_S)
+    (kafkas_choice,) = places(at)[3, 0]
+    assert alter(ReassignPartition(KAFKA, "a", 0, (1, 2), (3, 2)))[0] == 0
+    wait_until("the sets from before", lambda: odd(at, SETS), WAIT_S)
+    alter.close()
 
     # Into directories that the plan names: broker 3 gets its copy in the one that Kafka would not choose,
     # and broker 2 moves its own.
@@ -292,7 +320,7 @@ def test_real_brokers_move_partitions_there_and_back(brokers_at_work: Brokers, t
     # Killed with a move in flight, and taken back by Kafka's own tool alone. A rollback finds that.
     slow = inventory(tmp_path, brokers_at_work, 50_002, named)
     running = zkmigrate(tmp_path, slow, "run")
-    wait_until("a move in flight", not_flying, WAIT_S)
+    in_flight(brokers, running)
     running.send_signal(signal.SIGKILL)
     ended(running)
     *_, run_dir = sorted((tmp_path / "runs").glob("*/way-back.json"), key=lambda file: file.stat().st_mtime)
@@ -325,10 +353,3 @@ def test_real_brokers_move_partitions_there_and_back(brokers_at_work: Brokers, t
     assert code == 0, output
     wait_until("the directories from before", lambda: elsewhere(at, before), WAIT_S)
     assert settings(at) == first
-
-    # What the playbook rests on: the answers of Kafka itself.
-    assert alter(CancelReassignment(KAFKA, "a", 0, (3, 2)))[0] == 0, "nothing was in flight"
-    code, why = alter(ReassignPartition(KAFKA, "a", 0, (9, 2), (1, 2)))
-    assert (code, why) == (1, "a-0: InvalidReplicationAssignmentError")
-    assert topics.settings(brokers, LEADER_LIST, ("a",)) == Seen({"a": Seen(TopicSetting("0:9"))})
-    alter.close()

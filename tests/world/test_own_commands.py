@@ -10,7 +10,7 @@ import pytest
 from tests.world.operator import Moment, Operator, inventory, quiet_world
 from tests.world.test_move import finish, footprint
 from zkmigrate.dependents.kafka import KAFKA
-from zkmigrate.model.change import Arm, SetService
+from zkmigrate.model.change import Arm, Go, Seal, SetService
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.step import Blocked, Context, Ready
 from zkmigrate.moves.steps.arm import ArmStep
@@ -20,7 +20,8 @@ from zkmigrate.moves.world.look import WorldLook
 
 @dataclass(frozen=True)
 class Whole:
-    """The undisturbed move. first: the hosts before it. after: what a kill after each change leaves."""
+    """The undisturbed move. first: the hosts before it. after: what a kill leaves after each change that has
+    commands run, or leads to it."""
 
     first: dict[str, object]
     after: tuple[Moment, ...]
@@ -32,8 +33,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     first = footprint(world)
     operator = Operator(world, tmp_path_factory.mktemp("whole") / "run", keeps=True)
     assert operator.forward().code == 0
-    assert operator.calls == len(operator.after)
-    return Whole(first, tuple(operator.after))
+    after = [
+        one for one in operator.after if isinstance(one.world.applied[-1][0], SetService | Arm | Seal | Go)
+    ]
+    assert len(after) > 25
+    return Whole(first, tuple(after))
 
 
 def test_the_move_and_its_way_back_go_through_commands_alone(tmp_path: Path) -> None:
@@ -51,8 +55,8 @@ def test_the_move_and_its_way_back_go_through_commands_alone(tmp_path: Path) -> 
 
 
 def test_killed_at_a_change_and_left_alone_the_run_resumes(tmp_path: Path, whole: Whole) -> None:
-    for n in range(1, len(whole.after) + 1, 3):
-        again = whole.after[n - 1].again(tmp_path / f"{n}" / "run")
+    for n, moment in enumerate(whole.after):
+        again = moment.again(tmp_path / f"{n}" / "run")
         world = again.world
         world.advance(30.0)
         assert finish(again) == 0, again.run_dir
@@ -60,8 +64,8 @@ def test_killed_at_a_change_and_left_alone_the_run_resumes(tmp_path: Path, whole
 
 
 def test_killed_at_a_change_the_run_walks_back_to_the_first_world(tmp_path: Path, whole: Whole) -> None:
-    for n in range(1, len(whole.after) + 1, 2):
-        again = whole.after[n - 1].again(tmp_path / f"{n}" / "run")
+    for n, moment in enumerate(whole.after):
+        again = moment.again(tmp_path / f"{n}" / "run")
         world = again.world
         ended = again.back()
         if any(host.phase == "open" for host in world.hosts.values()) or world.dest is not None:

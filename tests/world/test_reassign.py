@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -417,43 +419,46 @@ WISHES = {1: Overrides(every=2 * M), 3: Overrides(every=2 * M, each={1: 3 * M}),
 @pytest.mark.parametrize("kinds", [("apply", "applied"), ()], ids=["changes", "lines"])
 def test_t11_killed_anywhere_no_rate_of_an_operator_stays(tmp_path: Path, kinds: tuple[str, ...]) -> None:
     """At each change, and at places of the journal between record and change."""
-    made = desk(tmp_path)
-    operator(made, WISHES)
-    left = left_by_kills(made, forward, kinds, 1 if kinds else 5)
-    assert len(left) > (80 if kinds else 200 // 5)
-    sent = 0
-    for number, one in enumerate(left):
-        other = one.copy(one.run_dir.with_name(f"{number}-back"))
-        operator(one, still_to_come(one))
-        operator(other, {2: Overrides(each={2: 5 * M})})
-        assert one.process(resume).code == 0, number
-        assert one.there, number
-        assert other.process(back).code == 0, number
-        assert other.home, number
-        sent += twice_a_million(one)
+    number, sent = 0, 0
+    while True:
+        number += 1 if kinds else 5
+        made = desk(tmp_path / str(number))
+        operator(made, WISHES)
+        try:
+            made.process(forward, Points(number, kinds=kinds))
+        except Killed:
+            shutil.copytree(made.run_dir, copied := made.run_dir.with_name("copy"))
+            other = replace(made, run_dir=copied, cluster=made.cluster.copy())
+            other.first = made.first
+            operator(other, {2: Overrides(each={2: 5 * M})})
+            assert made.process(resume).code == 0, number
+            assert made.there, number
+            assert other.process(back).code == 0, number
+            assert other.home, number
+        else:
+            break
+        sent += sum(isinstance(c, AlterBrokerConfig) and c.value == str(2 * M) for c in made.cluster.made)
+    assert number > (80 if kinds else 200)
     assert sent > 100
 
 
-def still_to_come(made: Desk) -> dict[int, Overrides]:
-    """The wishes for moves that are not yet submitted, by their number from now on."""
-    begun = len(submitted(made))
-    return {number - begun: wish for number, wish in WISHES.items() if number > begun}
-
-
-def twice_a_million(made: Desk) -> int:
-    """How often a broker was given the rate that the first wish names."""
-    return sum(isinstance(c, AlterBrokerConfig) and c.value == str(2 * M) for c in made.cluster.made)
-
-
 def test_killed_on_the_way_back_no_rate_of_an_operator_stays(tmp_path: Path) -> None:
-    made = desk(tmp_path)
-    assert made.process(forward).code == 0
-    made.cluster.made.clear()
-    operator(made, WISHES)
-    left = left_by_kills(made, back, kinds=(), every=5)
-    for one in left:
-        operator(one, still_to_come(one))
-    assert sum(twice_a_million(one) for one in homeward(left)) > 100
+    number, sent = 0, 0
+    while True:
+        number += 5
+        made = desk(tmp_path / str(number))
+        assert made.process(forward).code == 0
+        operator(made, WISHES)
+        try:
+            made.process(back, Points(number))
+        except Killed:
+            way = journal.read(made.run_dir).way
+            assert made.process(resume if way is Way.BACK else back).code == 0, number
+            assert made.home, number
+        else:
+            break
+        sent += sum(isinstance(c, AlterBrokerConfig) and c.value == str(2 * M) for c in made.cluster.made)
+    assert sent > 100
 
 
 def rates_sent(made: Desk, rate: int) -> Counter[tuple[int, str]]:
