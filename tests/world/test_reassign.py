@@ -1110,3 +1110,14 @@ def test_a_throttle_that_another_run_set_since_the_preflight_is_not_taken_for_wh
     assert two.process(resume).code == 0
     assert one.there
     assert one.settings_kept, "neither has left a rate of the other"
+
+
+def test_a_throttle_that_came_after_the_preflight_stays_once_the_run_began_anew(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    assert made.process(lambda walk: walk.forward(until="move.originals")).code == 0
+    made.cluster.rates[2] = {LEADER_RATE: "555"}
+    assert [f.id for f in made.process(resume).findings] == ["reassign.throttle-changed"]
+    assert made.process(back).code == 0
+    assert made.process(forward).code == 0
+    assert submitted(made)
+    assert made.cluster.rates[2] == {LEADER_RATE: "555"}

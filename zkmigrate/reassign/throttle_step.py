@@ -147,7 +147,7 @@ class ThrottleStep(Step[ThrottleFacts]):
         if f.limits is None:
             told = few(f"{target}: {why}" for target, why in silent.items())
             return Waiting("an answer of Kafka about throttles", told, limit, poll_s=1.0)
-        if f.set_since:
+        if f.set_since and c.way is Way.FORWARD:
             return Blocked((_set_since(f.set_since),))
         differ = self._differ(c, f)
         sent = c.unrestored - c.unconfirmed if c.way is Way.FORWARD else frozenset(differ) - c.unrestored

@@ -236,7 +236,7 @@ def test_a_copy_that_was_changed_here_is_found_and_taken_again(side: Side) -> No
     side.run()
     assert side.verify() == (
         0,
-        f"2 files, {len(build_log(1, 10) + TREE)} bytes in the manifest: the folder matches\n",
+        f"2 files, {len(build_log(1, 10) + TREE):,} bytes in the manifest: the folder matches\n",
     )
     kept = side.out / "zk1" / "version-2" / "log.1"
     flipped = bytearray(kept.read_bytes())
