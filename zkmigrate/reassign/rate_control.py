@@ -217,8 +217,9 @@ def _moving(c: Context, moves: Copying, past: Figures) -> tuple[Moving, ...]:
         leader = state.leader if state is not None and state.leader >= 0 else sender
         adding = receivers if flight is None else flight.adding
         produced = was.produced if was is not None else 0.0
+        in_sync = 0 if state is None else len({*state.isr} - {leader, *adding})
         if adding:
-            made.append(Moving(*move.name, leader, adding, move.size, produced))
+            made.append(Moving(*move.name, leader, adding, move.size, produced, followers=in_sync))
     return tuple(made)
 
 

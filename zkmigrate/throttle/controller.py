@@ -70,8 +70,8 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """produced: what clients write to the partitions that one rate limits. left: bytes to copy besides.
-    ending: the rate that copies both within the wanted time."""
+    """produced: what clients write to the partitions that one rate limits, once for each follower that the
+    rate counts. left: bytes to copy besides. ending: the rate that copies both within the wanted time."""
 
     produced: float
     left: int
@@ -187,7 +187,8 @@ class _Tick:
         left = sum(one.left * times for one, times in copies)
         if not left:
             return None
-        produced = sum(one.produced * times for one, times in copies)
+        leads = role is Role.LEADER
+        produced = sum(one.produced * (times + one.followers * leads) for one, times in copies)
         return _Need(produced, left, math.floor(produced + left / self.settings.end_within_s) + 1)
 
     def _falls_behind(self, broker: int) -> str:

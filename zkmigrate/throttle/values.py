@@ -40,7 +40,8 @@ class Rate(NamedTuple):
 class Moving:
     """A partition that moves. adding: brokers that copy it. left: bytes that each of them still lacks.
     produced: bytes per second that clients write to it. lags: messages that each still lacks, by broker,
-    where known."""
+    where known. followers: in sync; Kafka holds none of them up, and counts what they get in the leader's
+    rate."""
 
     topic: str
     partition: int
@@ -49,6 +50,7 @@ class Moving:
     left: int = 0
     produced: float = 0.0
     lags: Mapping[int, int] = field(default_factory=dict)
+    followers: int = 0
 
     @property
     def name(self) -> str:

@@ -346,8 +346,8 @@ def sending(rate: int) -> State:
     return State({b: Rate(rate if b == 1 else 80 * M, 80 * M) for b in (1, 2, 4)})
 
 
-def produced(rate: int, copies: tuple[int, ...] = (2,)) -> tuple[Moving, ...]:
-    return (Moving("orders", 3, 1, copies, left=3600 * M, produced=rate),)
+def produced(rate: int, copies: tuple[int, ...] = (2,), followers: int = 0) -> tuple[Moving, ...]:
+    return (Moving("orders", 3, 1, copies, left=3600 * M, produced=rate, followers=followers),)
 
 
 def test_t9_a_rate_that_can_never_finish_is_named_before_it_is_set_with_the_one_that_would() -> None:
@@ -368,6 +368,13 @@ def test_a_leader_sends_what_is_produced_once_for_each_copy() -> None:
     assert not decide(
         produced(30 * M, (2,)), {1: used(45 * M), 2: IDLE, 4: IDLE}, SETTINGS, sending(50 * M)
     ).endless
+
+
+def test_followers_in_sync_are_counted_in_the_rate_of_their_leader_alone() -> None:
+    """Kafka's own words: both in-sync and out-of-sync replicas are accounted for."""
+    load = {1: used(45 * M), 2: IDLE, 4: IDLE}
+    found = decide(produced(30 * M, (2,), followers=1), load, SETTINGS, sending(50 * M))
+    assert [(one.broker, one.role, one.produced) for one in found.endless] == [(1, Role.LEADER, 60e6)]
 
 
 def test_the_rate_is_raised_step_by_step_until_it_ends_where_that_is_asked_for() -> None:
