@@ -167,16 +167,16 @@ class RemovalFaults(Faults):
         return f"{len(HOME) - len(again)} of {len(HOME)} moves planned anew; {self.reached(aim)}"
 
     def cases(self) -> list[Played]:
-        own = [(*case[:4], True) for case in super().cases() if case[0] not in OF_MOVES]
-        what = f"kill -9 before broker {TARGET} stops"
-        both = "resume: empty and stopped; rollback: started and refilled as before"
-        own.append(("kill-stop", what, both, self.killed_before_the_stop, True))
+        what = f"kill -9 of broker {TARGET}, which receives and stays dead"
+        named = "named; once accepted, planned anew without it; rollback: all as before"
+        own: list[Played] = [("target-dies", what, named, self.target_dies, False)]
         what = f"kill -9 of broker {TARGET}, which is emptied"
         alone = "the run ends by itself and names its throttle; rollback: all as before"
         own.append(("leaving-dies", what, alone, self.leaving_dies, True))
-        what = f"kill -9 of broker {TARGET}, which receives and stays dead"
-        named = "named; once accepted, planned anew without it; rollback: all as before"
-        return [*own, ("target-dies", what, named, self.target_dies, False)]
+        what = f"kill -9 before broker {TARGET} stops"
+        both = "resume: empty and stopped; rollback: started and refilled as before"
+        own.append(("kill-stop", what, both, self.killed_before_the_stop, True))
+        return [*own, *((*case[:4], True) for case in super().cases() if case[0] not in OF_MOVES)]
 
 
 @click.command()
