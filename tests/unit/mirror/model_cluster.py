@@ -14,7 +14,7 @@ from zkmigrate.mirror.rules import records
 from zkmigrate.mirror.rules.batch import Batch, encode, parse, visible
 from zkmigrate.mirror.rules.position import Ends
 
-OUT_OF_ORDER, FENCED, INVALID, UNKNOWN, NO_TRANSACTION, NOT_OWNER = 45, 47, 87, -1, 48, 90
+MOVED, OUT_OF_ORDER, FENCED, INVALID, UNKNOWN, NO_TRANSACTION, NOT_OWNER = 6, 45, 47, 87, -1, 48, 90
 REMEMBERED = 5
 
 
@@ -79,12 +79,15 @@ Write = Callable[[], object]
 @dataclass
 class ModelCluster:
     """Of ``mirror.clients.cluster.Cluster``. fault: asked before each write, what becomes of it: "", "lost"
-    (not applied, no answer), "unheard" (applied, no answer), "killed" (not sent), "killed after", or "late"
-    (killed, and it is applied when ``arrive`` is called)."""
+    (not applied, no answer), "unheard" (applied, no answer), "moved" (refused: the leader moved), "killed"
+    (not sent), "killed after", or "late": killed, and applied when ``arrive`` is called, at the latest after
+    the next write. away: asked before
+    each answer to a fetch, whether the leader moved."""
 
     what: str
     logs: dict[Part, Log]
     fault: Callable[[], str] = lambda: ""
+    away: Callable[[], bool] = lambda: False
     owners: dict[str, Owner] = field(default_factory=dict)
     late: list[Write] = field(default_factory=list)
 
@@ -94,15 +97,18 @@ class ModelCluster:
         for write in late:
             write()
 
-    def _write(self, write: Write) -> object:
+    def _write(self, write: Write, refusal: object) -> object:
         fault = self.fault()
         if fault == "late":
             self.late.append(write)
         if fault in ("late", "killed"):
             raise Killed
+        if fault == "moved":
+            return refusal
         if fault == "lost":
             return HostError("lost")
         done = write()
+        self.arrive()
         if fault == "killed after":
             raise Killed
         return HostError("unheard") if fault == "unheard" else done
@@ -128,7 +134,7 @@ class ModelCluster:
         found = {}
         for part, offset in asked.items():
             log = self.logs[part]
-            wrong = int(not log.start <= offset <= log.end)
+            wrong = MOVED if self.away() else int(not log.start <= offset <= log.end)
             left = [one for one in log.batches if one.next_offset > offset][:2]
             aborted = tuple(
                 (id, begun)
@@ -139,7 +145,10 @@ class ModelCluster:
         return found
 
     def begin_produce(self, leader: int, batches: Mapping[Part, bytes]) -> object:
-        return self._write(lambda: {part: self.logs[part].produce(data) for part, data in batches.items()})
+        return self._write(
+            lambda: {part: self.logs[part].produce(data) for part, data in batches.items()},
+            dict.fromkeys(batches, (MOVED, -1)),
+        )
 
     def produced(self, sent: object) -> object:
         return self._done(sent)
@@ -151,7 +160,7 @@ class ModelCluster:
                 for part, (count, owner) in counts.items()
             }
 
-        return self._done(self._write(write))
+        return self._done(self._write(write, dict.fromkeys(counts, MOVED)))
 
     def drop(self, part: Part, offset: int) -> object:
         def write() -> int:
@@ -160,7 +169,7 @@ class ModelCluster:
             log.batches = [one for one in log.batches if one.next_offset > log.start]
             return 0
 
-        return self._done(self._write(write))
+        return self._done(self._write(write, MOVED))
 
     def take(self, name: str) -> Owner:
         before = self.owners.get(name)

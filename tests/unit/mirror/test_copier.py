@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from itertools import count
+from itertools import chain, count, repeat
 from typing import Any, cast
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.unit.mirror.batches import at, built, in_transaction, marker, without
 from tests.unit.mirror.model_cluster import Killed, Log, ModelCluster
@@ -21,11 +23,13 @@ from zkmigrate.mirror.rules.batch import Batch
 PLAIN, HOLES, CUT = ("plain", 0), ("holes", 0), ("cut", 0)
 
 
-@pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SETTLE_S", "RETRY_S", "LOOK_S"):
-        monkeypatch.setattr(copier, name, 0.0)
-    monkeypatch.setattr(gaps, "FILL", 4)
+@pytest.fixture(autouse=True, scope="module")
+def _no_waiting() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("SETTLE_S", "RETRY_S", "LOOK_S"):
+            patch.setattr(copier, name, 0.0)
+        patch.setattr(gaps, "FILL", 4)
+        yield
 
 
 def source() -> ModelCluster:
@@ -106,6 +110,17 @@ def test_h8_killed_at_any_write_the_next_copier_goes_on(kind: str, monkeypatch: 
         assert_equal(here, there)
 
 
+@given(st.lists(st.sampled_from(["", "", "", "moved", "lost", "unheard"]), max_size=40), st.integers(1, 5))
+@settings(deadline=None, max_examples=40)
+def test_h6_leaders_that_move_on_either_side_cost_nothing(kinds: list[str], every: int) -> None:
+    here, there, asked = source(), empty(), count(1)
+    here.away = lambda: (n := next(asked)) < 50 and n % (every + 1) == 0
+    told = chain(kinds, repeat(""))
+    there.fault = lambda: next(told)
+    copied(here, there)
+    assert_equal(here, there)
+
+
 @pytest.mark.parametrize("kind", ["lost", "unheard"])
 def test_h6_an_answer_that_does_not_come_neither_doubles_nor_loses(kind: str) -> None:
     here = source()
@@ -124,7 +139,7 @@ def test_h8_the_older_of_two_copiers_stops_at_its_next_question(monkeypatch: pyt
     copied(here, there)
     monkeypatch.setattr(copier, "LEASE_S", -1.0)
     with pytest.raises(LockedError, match="taken over"):
-        older.copy(lambda: False, lambda: None)
+        older.copy(lambda: next(rounds) > 50, lambda: None)
     assert_equal(here, there)
 
 
@@ -136,9 +151,9 @@ def test_h8_an_older_copiers_batches_are_not_appended_twice() -> None:
     older.copy(lambda: next(begun[0]) > 0, lambda: None)
     newer.copy(lambda: next(begun[1]) > 0, lambda: None)
     for n in range(20):
-        once = iter((False, True))
+        ends = chain((False, False), repeat(True))
         try:
-            (older if n % 2 else newer).copy(once.__next__, lambda: None, once=True)
+            (older if n % 2 else newer).copy(ends.__next__, lambda: None, once=True)
         except LockedError:  # of the older, at a marker
             break
     copied(here, there)
@@ -190,6 +205,18 @@ def test_h2_a_write_in_between_is_named_by_the_answer(part: tuple[str, int]) -> 
             here.logs[part].append(built(2, first_value=70))
         assert copied(here, there).partitions[part].failed != ""
         del here.logs[part].batches[-3:]
+
+
+def test_h2_the_mirrors_own_batch_at_a_wrong_offset_is_named() -> None:
+    """A marker too many before it, say of a frozen copier on another machine."""
+    here, there = source(), empty()
+    copied(here, there)
+    log = there.logs[PLAIN]
+    last = log.batches.pop()
+    log.append(marker(0, 9, commit=False))
+    log.append(last)
+    here.logs[PLAIN].append(built(3, first_value=60))
+    assert "is not source's" in copied(here, there).partitions[PLAIN].failed
 
 
 def test_a_source_that_was_made_anew_fails() -> None:

@@ -27,7 +27,7 @@ from zkmigrate.mirror.rules.position import Begin, Ends, Failed, Producer, begin
 LEASE_S = 2.0
 """A copier writes end markers for at most so many seconds without asking whether it still may."""
 SETTLE_S = 2.5
-"""Longer than the lease: after it a former copier writes nothing more, and target's end stands still."""
+"""Longer than the lease: after it a former copier writes nothing more, and what it sent has arrived."""
 LOOK_S = 5.0
 """Seconds between two looks whether target's ends are where the copier left them."""
 RETRY_S = 0.5
@@ -108,14 +108,14 @@ class Copier:
             if not left or (once and all(p.at_goal for p in left)):
                 return
             try:
-                self._round(left)
+                self._round(left, ended, tick)
             except HostError as error:
                 for p in left:
                     self._again(p, str(error))
                 time.sleep(RETRY_S)
             tick()
 
-    def _round(self, left: Sequence[Partition]) -> None:
+    def _round(self, left: Sequence[Partition], ended: Callable[[], bool], tick: Callable[[], None]) -> None:
         shut = [p for p in left if p.position is None]
         if shut:
             self._open(shut)
@@ -128,7 +128,8 @@ class Copier:
             self._still_mine()
         if time.monotonic() - self._looked > LOOK_S:
             self._look()
-        self._apply()
+        while not ended() and self._apply():
+            tick()
 
     # -- beginning
 
@@ -144,7 +145,6 @@ class Copier:
             self._owners[topic] = owner
         self._asked = time.monotonic()
         parts = [p.part for p in shut]
-        before = self._target.ends(parts)
         time.sleep(SETTLE_S)
         stable = self._source.ends(parts, committed=True)
         sources, targets = self._source.ends(parts), self._target.ends(parts)
@@ -154,10 +154,7 @@ class Copier:
             told = [side.get(p.part, _NO_LEADER) for side in (sources, targets, stable)]
             source, target, goal = told
             if isinstance(source, Ends) and isinstance(target, Ends) and isinstance(goal, Ends):
-                if before.get(p.part) == target:
-                    self._begin(p, source, target, goal.end)
-                else:
-                    self._again(p, "target's end moves")
+                self._begin(p, source, target, goal.end)
             else:
                 self._judge(p, outcome(next(one for one in told if isinstance(one, int))))
 
@@ -230,14 +227,16 @@ class Copier:
 
     # -- target
 
-    def _apply(self) -> None:
-        while queued := [p for p in self.partitions.values() if p.open and p.steps]:
-            for p in queued:
-                if isinstance(p.steps[0], Drop):
-                    self._drop(p, p.steps[0].offset)
-            if gaps := [p for p in queued if p.open and p.steps and isinstance(p.steps[0], Gap)]:
-                self._mark(gaps)
-            self._append([p for p in queued if p.open and p.steps and isinstance(p.steps[0], Append)])
+    def _apply(self) -> bool:
+        """Send the next steps of each partition; whether there were any."""
+        queued = [p for p in self.partitions.values() if p.open and p.steps]
+        for p in queued:
+            if isinstance(p.steps[0], Drop):
+                self._drop(p, p.steps[0].offset)
+        if gaps := [p for p in queued if p.open and p.steps and isinstance(p.steps[0], Gap)]:
+            self._mark(gaps)
+        self._append([p for p in queued if p.open and p.steps and isinstance(p.steps[0], Append)])
+        return bool(queued)
 
     def _drop(self, p: Partition, offset: int) -> None:
         if self._judge(p, outcome(self._target.drop(p.part, offset), p.tries)):
