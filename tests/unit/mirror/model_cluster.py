@@ -80,7 +80,7 @@ Write = Callable[[], object]
 class ModelCluster:
     """Of ``mirror.clients.cluster.Cluster``. fault: asked before each write, what becomes of it: "", "lost"
     (not applied, no answer), "unheard" (applied, no answer), "moved" (refused: the leader moved), "killed"
-    (not sent), "killed after", or "late": killed, and applied when ``arrive`` is called, at the latest after
+    (not sent), "killed after", or "late": killed, and applied when ``arrive`` is called, at the latest before
     the next write. away: asked before
     each answer to a fetch, whether the leader moved."""
 
@@ -107,8 +107,8 @@ class ModelCluster:
             return refusal
         if fault == "lost":
             return HostError("lost")
-        done = write()
         self.arrive()
+        done = write()
         if fault == "killed after":
             raise Killed
         return HostError("unheard") if fault == "unheard" else done
