@@ -22,7 +22,7 @@ LOCKS = [ROOT / "setup" / name for name in ("requirements.txt", "requirements-sp
 TOOL_LOCK = ROOT / "setup" / "requirements-tool.txt"
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
-SPLIT = ("hosts", "kafka", "moves", "zookeeper")
+SPLIT = ("hosts", "kafka", "mirror", "moves", "zookeeper")
 """Packages that have modules of either side."""
 
 OWN = {"dependents", "leftovers", "moves", "reassign", "removal", "topics"}
@@ -35,6 +35,7 @@ PURE = {
     "hosts.facts",
     "kafka.facts",
     "kafka.rules",
+    "mirror.rules",
     "moves.by_hand",
     "moves.dependent",
     "moves.facts",
@@ -63,6 +64,8 @@ EFFECT = {
     "kafka.clients",
     "kafka.disks",
     "lab",
+    "mirror.clients",
+    "mirror.verbs",
     "moves.clients",
     "moves.verbs",
     "moves.world",

@@ -371,7 +371,8 @@ def test_help_has_every_verb_once_in_a_group_on_one_whole_line() -> None:
     assert CliRunner().invoke(cli, ["-h"], terminal_width=80).output == done.output
     groups = re.findall(r"^([A-Z][^\n]*):\n((?:  \w[^\n]*\n)+)", done.output, re.MULTILINE)
     assert [name for name, _ in groups if name != "Options"] == [
-        "Look (changes nothing)", "Move", "By hand", "Proofs", "Analysis", "Lab and shell",
+        "Look (changes nothing)", "Move", "Topics on a second cluster", "By hand", "Proofs", "Analysis",
+        "Lab and shell",
     ]  # fmt: skip
     lines = [line for name, text in groups if name != "Options" for line in text.splitlines()]
     said = dict(re.findall(r"^  (\S+) +([A-Z].*)", "\n".join(lines), re.MULTILINE))

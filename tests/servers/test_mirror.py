@@ -1,0 +1,225 @@
+"""The mirror on real brokers: 2.8.2 to 3.9.1, read back by Kafka's own rules for consumers."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from tests.servers.process import ADDRESS, START_SECONDS, free_port, server, wait_for
+from tests.servers.test_versions import zookeeper
+from zkmigrate.kafka.clients import admin
+from zkmigrate.lab import provision
+from zkmigrate.lab.wait import wait_until
+from zkmigrate.mirror.clients.cluster import Cluster
+from zkmigrate.mirror.rules.position import Ends
+from zkmigrate.model.fact import Seen
+
+WAIT_S = 120
+RELEASES = {"source": "2.8.2", "target": "3.9.1"}
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """Source and target, one broker each, as ``host:port``."""
+    folder, addresses, begun = tmp_path_factory.mktemp("mirror"), [], []
+    with zookeeper("3.5.8", folder) as port, ExitStack() as stack:
+        for name, release in RELEASES.items():
+            address = f"{ADDRESS}:{free_port()}"
+            config, log = folder / f"{name}.properties", folder / f"{name}.log"
+            config.write_text(
+                f"broker.id=1\nlisteners=PLAINTEXT://{address}\nlog.dirs={folder / name}\n"
+                f"zookeeper.connect={ADDRESS}:{port}/{name}\nzookeeper.session.timeout.ms=600000\n"
+                "offsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\n"
+                "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
+                "transaction.state.log.num.partitions=1\nlog.cleaner.dedupe.buffer.size=4000000\n"
+                "log.cleaner.backoff.ms=100\nauto.create.topics.enable=false\n"
+            )
+            main = ["-Xmx256m", "kafka.Kafka", str(config)]
+            process = stack.enter_context(server("java", provision.kafka_classpath(release), main, log))
+            begun.append((f"Kafka {release}", process, log, port, "dump", f"/{name}/brokers/ids/1"))
+            addresses.append(address)
+        for one in begun:
+            wait_for(*one)
+        for address in addresses:
+            wait_until(address, lambda at=address: answers(at), START_SECONDS)  # type: ignore[misc]
+        source, target = addresses
+        yield source, target
+
+
+def answers(address: str) -> str | None:
+    told = admin.ask([address], lambda _client, releases: Seen(len(releases)))
+    return None if told == Seen(1) else str(told)
+
+
+def make(address: str, topic: str, **settings: str) -> None:
+    configs = {key.replace("_", "."): value for key, value in settings.items()}
+    with closing(KafkaAdminClient(bootstrap_servers=[address])) as client:
+        client.create_topics([NewTopic(topic, 1, 1, topic_configs=configs)])
+
+
+def send(address: str, topic: str, values: Sequence[int], keys: int = 1000, **producer: Any) -> None:
+    with closing(KafkaProducer(bootstrap_servers=[address], linger_ms=0, **producer)) as sender:
+        for n in values:
+            sender.send(topic, b"value %d" % n, b"key %d" % (n % keys), [("n", b"%d" % n)], partition=0)
+            if n % 10 == 9:
+                sender.flush()
+        sender.flush()
+
+
+def transactions(address: str, topic: str) -> None:
+    """Committed and aborted ones in turns, five records each."""
+    with closing(KafkaProducer(bootstrap_servers=[address], transactional_id=topic)) as sender:
+        sender.init_transactions()
+        for n in range(12):
+            sender.begin_transaction()
+            for one in range(5):
+                sender.send(topic, b"%d of %d" % (one, n), partition=0)
+            sender.flush()
+            (sender.commit_transaction if n % 3 else sender.abort_transaction)()
+
+
+def read(address: str, topic: str) -> list[tuple[Any, ...]]:
+    """What a read_committed consumer sees of partition 0."""
+    at, found = TopicPartition(topic, 0), list[tuple[Any, ...]]()
+    with closing(
+        KafkaConsumer(bootstrap_servers=[address], isolation_level="read_committed", enable_auto_commit=False)
+    ) as consumer:
+        consumer.assign([at])
+        consumer.seek_to_beginning(at)
+        end = consumer.end_offsets([at])[at]
+
+        def unread() -> str | None:
+            for one in consumer.poll(200).get(at, ()):
+                found.append((one.offset, one.timestamp, one.key, one.value, tuple(one.headers)))
+            here = consumer.position(at)
+            return None if here >= end else f"at {here} of {end}"
+
+        wait_until(f"all of {topic}", unread, WAIT_S)
+    return found
+
+
+def mirror(clusters: tuple[str, str], verb: str, topics: Sequence[str], *more: str) -> subprocess.Popen[str]:
+    source, target = clusters
+    words = [sys.executable, "-m", "zkmigrate", "mirror", verb, "--source", source, "--target", target]
+    words += [word for topic in topics for word in ("--topic", topic)] + list(more)
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    output, _ = process.communicate(timeout=WAIT_S)
+    return process.returncode, output
+
+
+def ends(clusters: tuple[str, str], topics: Sequence[str]) -> tuple[dict[str, int], dict[str, int]]:
+    """Source's last stable offsets, and target's ends, -1 without a topic."""
+    found = []
+    for address in clusters:
+        with closing(Cluster(address, [address])) as cluster:
+            told = cluster.ends([(topic, 0) for topic in topics], committed=True)
+        found.append({topic: one.end for (topic, _), one in told.items() if isinstance(one, Ends)})
+    return found[0], found[1]
+
+
+def behind(clusters: tuple[str, str], topics: Sequence[str]) -> str | None:
+    source, target = ends(clusters, topics)
+    return None if source == target else f"{target}, needed {source}"
+
+
+TOPICS = ("plain", "packed", "compacted", "transactional", "deleted")
+
+
+def fill(source: str) -> None:
+    for topic in TOPICS[:2]:
+        make(source, topic, retention_ms="-1", max_message_bytes="900000")
+    send(source, "plain", range(200))
+    send(source, "packed", range(200), compression_type="gzip")
+    make(
+        source, "compacted", cleanup_policy="compact", segment_bytes="2000", min_cleanable_dirty_ratio="0.01"
+    )
+    send(source, "compacted", range(300), keys=70)
+    make(source, "transactional")
+    transactions(source, "transactional")
+    make(source, "deleted")
+    send(source, "deleted", range(150))
+    with closing(KafkaAdminClient(bootstrap_servers=[source])) as client:
+        client.delete_records({TopicPartition("deleted", 0): 95})
+
+    def whole() -> str | None:
+        seen = len(read(source, "compacted"))
+        return None if seen < 200 else f"{seen} records"
+
+    wait_until("compaction", whole, WAIT_S)
+
+
+def test_h1_h8_a_mirror_is_equal_however_often_its_copier_is_killed(
+    clusters: tuple[str, str], tmp_path: Path
+) -> None:
+    source, target = clusters
+    fill(source)
+    for last in (1, 3, 8):
+        words = [sys.executable, "-m", "tests.servers.killed_copier", source, target, str(last), *TOPICS]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S, check=False)
+        assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
+
+    # The newer of two copiers goes on, the older stops.
+    older = mirror(clusters, "run", TOPICS)
+    wait_until("the mirror is even", lambda: behind(clusters, TOPICS), WAIT_S)
+    send(source, "plain", range(200, 230))
+    wait_until("it follows", lambda: behind(clusters, TOPICS), WAIT_S)
+    newer = mirror(clusters, "run", TOPICS)
+    code, output = ended(older)
+    assert code == 5, output
+    assert "another copier has taken over" in output
+    send(source, "packed", range(200, 230), compression_type="gzip")
+    wait_until("the newer follows", lambda: behind(clusters, TOPICS), WAIT_S)
+    newer.send_signal(signal.SIGINT)
+    code, output = ended(newer)
+    assert code == 130, output
+    assert "failed: none" in output
+
+    code, output = ended(mirror(clusters, "compare", TOPICS, "--json"))
+    assert code == 0, output
+    told = json.loads(output)
+    assert {one["state"] for one in told["partitions"]} == {"equal"}
+    assert [one["differ"] for one in told["topics"]] == [{}] * len(TOPICS)
+    settings = {one["topic"]: one["settings"] for one in told["topics"]}
+    assert settings["plain"]["max.message.bytes"] == "900000"
+    for topic in TOPICS:
+        seen = read(source, topic)
+        assert seen == read(target, topic)
+        assert len(seen) == {one["topic"]: one["records"] for one in told["partitions"]}[topic]
+    assert read(target, "deleted")[0][0] == 95
+    assert len(read(target, "transactional")) == 40
+
+
+def test_h2_a_foreign_write_on_target_fails_the_partition_by_name(clusters: tuple[str, str]) -> None:
+    source, target = clusters
+    make(source, "foreign")
+    send(source, "foreign", range(10))
+    copying = mirror(clusters, "run", ["foreign"])
+    wait_until("the mirror is even", lambda: behind(clusters, ["foreign"]), WAIT_S)
+    send(target, "foreign", [99])
+    code, output = ended(copying)
+    assert code == 8, output
+    assert "FAILED foreign-0: target's log goes on at offset 11, needed: 10" in output
+
+    # Source catches up: no later copier goes on over it.
+    send(source, "foreign", range(10, 20))
+    code, output = ended(mirror(clusters, "run", ["foreign"], "--once"))
+    assert code == 8, output
+    assert "another producer" in output
+    code, output = ended(mirror(clusters, "status", ["foreign"]))
+    assert code == 10, output
+    code, output = ended(mirror(clusters, "compare", ["foreign"]))
+    assert code == 10, output
+    assert "foreign-0: different: offset 10: source's time is" in output

@@ -1,0 +1,34 @@
+"""The verbs ``mirror …``: what their options become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from click.testing import CliRunner
+
+from zkmigrate.cli.main import cli
+from zkmigrate.mirror.verbs import show
+from zkmigrate.mirror.verbs.survey import Request
+
+
+def test_brokers_and_topics_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def status(request: Request, say: Callable[[str], None]) -> int:
+        asked.append(request)
+        say("told")
+        return 11
+
+    monkeypatch.setattr(show, "status", status)
+    words = ["--source", "a:1, b:2", "--target", "c:3", "--topic", "x", "--topic", "y", "--topic", "x"]
+    done = CliRunner().invoke(cli, ["mirror", "status", *words, "--json"])
+    assert (done.exit_code, done.output) == (11, "told\n")
+    assert asked == [Request(["a:1", "b:2"], ["c:3"], ("x", "y"), True)]
+
+
+@pytest.mark.parametrize("source", ["a", "a:", ":1", "a:0", "a:65536", "a:x", ","])
+def test_a_broker_is_host_and_port(source: str) -> None:
+    done = CliRunner().invoke(cli, ["mirror", "plan", "--source", source, "--target", "c:3", "--topic", "x"])
+    assert done.exit_code == 2
+    assert "HOST:PORT" in done.output

@@ -1,0 +1,180 @@
+"""A cluster in memory that keeps Kafka's rules for producers, end markers and transactional ids."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from tests.unit.mirror.batches import marker
+from zkmigrate.errors import HostError
+from zkmigrate.mirror.clients.cluster import Fetched, Owner, Part
+from zkmigrate.mirror.clients.codecs import KafkaCodecs
+from zkmigrate.mirror.rules import records
+from zkmigrate.mirror.rules.batch import Batch, encode, parse, visible
+from zkmigrate.mirror.rules.position import Ends
+
+MOVED, OUT_OF_ORDER, FENCED, INVALID, UNKNOWN, NO_TRANSACTION, NOT_OWNER = 6, 45, 47, 87, -1, 48, 90
+REMEMBERED = 5
+
+
+class Killed(BaseException):
+    """The copier's process is gone."""
+
+
+@dataclass
+class Log:
+    """A partition. producers: by id the sequence numbers and offset of its last batches. epochs: of markers,
+    by producer id. aborted: producer id, first offset and end of each aborted transaction."""
+
+    start: int = 0
+    batches: list[Batch] = field(default_factory=list)
+    producers: dict[int, list[tuple[int, int, int]]] = field(default_factory=lambda: defaultdict(list))
+    epochs: dict[int, int] = field(default_factory=dict)
+    aborted: list[tuple[int, int, int]] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        return max([self.start, *(one.next_offset for one in self.batches)])
+
+    def append(self, batch: Batch) -> None:
+        """Without any check."""
+        self.batches.append(replace(batch, base_offset=self.end))
+
+    def produce(self, data: bytes) -> tuple[int, int]:
+        [batch] = parse(data)
+        if not batch.whole or batch.control or batch.append_time or batch.base_offset:
+            return INVALID, -1
+        own = self.producers[batch.producer_id]
+        first, last = batch.base_sequence, batch.base_sequence + batch.last_delta
+        for one in own[-REMEMBERED:]:
+            if one[:2] == (first, last):
+                return 0, one[2]
+        if own and own[-1][1] + 1 != first:
+            return OUT_OF_ORDER, -1
+        own.append((first, last, self.end))
+        self.append(batch)
+        return 0, own[-1][2]
+
+    def mark(self, owner: Owner) -> int:
+        if owner.id < 0:
+            return UNKNOWN
+        if self.epochs.get(owner.id, -1) > owner.epoch:
+            return FENCED
+        self.epochs[owner.id] = owner.epoch
+        self.append(marker(0, owner.id, commit=False))
+        return 0
+
+    def read(self) -> list[tuple[int, int, bytes]]:
+        """What a read_committed consumer sees."""
+        codecs = KafkaCodecs()
+        ended = [one.base_offset for one in self.batches if one.control and records.aborts(one, codecs)]
+        seen = visible(self.batches, [one[:2] for one in self.aborted], ended)
+        return [one for batch in seen for one in records.seen(batch, codecs) if one[0] >= self.start]
+
+
+Write = Callable[[], object]
+
+
+@dataclass
+class ModelCluster:
+    """Of ``mirror.clients.cluster.Cluster``. fault: asked before each write, what becomes of it: "", "lost"
+    (not applied, no answer), "unheard" (applied, no answer), "moved" (refused: the leader moved), "killed"
+    (not sent), "killed after", or "late": killed, and applied when ``arrive`` is called, at the latest before
+    the next write. away: asked before
+    each answer to a fetch, whether the leader moved."""
+
+    what: str
+    logs: dict[Part, Log]
+    fault: Callable[[], str] = lambda: ""
+    away: Callable[[], bool] = lambda: False
+    owners: dict[str, Owner] = field(default_factory=dict)
+    late: list[Write] = field(default_factory=list)
+
+    def arrive(self, *_: object) -> None:
+        """Apply what was under way when its sender died."""
+        late, self.late = self.late, []
+        for write in late:
+            write()
+
+    def _write(self, write: Write, refusal: object) -> object:
+        fault = self.fault()
+        if fault == "late":
+            self.late.append(write)
+        if fault in ("late", "killed"):
+            raise Killed
+        if fault == "moved":
+            return refusal
+        if fault == "lost":
+            return HostError("lost")
+        self.arrive()
+        done = write()
+        if fault == "killed after":
+            raise Killed
+        return HostError("unheard") if fault == "unheard" else done
+
+    def _done(self, told: object) -> object:
+        if isinstance(told, HostError):
+            raise told
+        return told
+
+    # -- what the copier calls
+
+    def leaders(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
+        return {name: {n: 1 for topic, n in self.logs if topic == name} for name in topics}
+
+    def ends(self, parts: Iterable[Part], *, committed: bool = False) -> dict[Part, Ends | int]:
+        return {part: Ends(self.logs[part].start, self.logs[part].end) for part in parts}
+
+    def begin_fetch(self, leader: int, offsets: Mapping[Part, int], isolation: int = 1) -> Mapping[Part, int]:
+        return dict(offsets)
+
+    def fetched(self, asked: Mapping[Part, int]) -> dict[Part, Fetched]:
+        """Two batches at most, from the one with the offset on."""
+        found = {}
+        for part, offset in asked.items():
+            log = self.logs[part]
+            wrong = MOVED if self.away() else int(not log.start <= offset <= log.end)
+            left = [one for one in log.batches if one.next_offset > offset][:2]
+            aborted = tuple(
+                (id, begun)
+                for id, begun, end in log.aborted
+                if left and begun < left[-1].next_offset and end >= offset
+            )
+            found[part] = Fetched(wrong, log.end, aborted, b"".join(map(encode, left)))
+        return found
+
+    def begin_produce(self, leader: int, batches: Mapping[Part, bytes]) -> object:
+        return self._write(
+            lambda: {part: self.logs[part].produce(data) for part, data in batches.items()},
+            dict.fromkeys(batches, (MOVED, -1)),
+        )
+
+    def produced(self, sent: object) -> object:
+        return self._done(sent)
+
+    def mark(self, leader: int, counts: Mapping[Part, tuple[int, Owner]]) -> object:
+        def write() -> dict[Part, int]:
+            return {
+                part: max(self.logs[part].mark(owner) for _ in range(count))
+                for part, (count, owner) in counts.items()
+            }
+
+        return self._done(self._write(write, dict.fromkeys(counts, MOVED)))
+
+    def drop(self, part: Part, offset: int) -> object:
+        def write() -> int:
+            log = self.logs[part]
+            log.start = max(log.start, offset)
+            log.batches = [one for one in log.batches if one.next_offset > log.start]
+            return 0
+
+        return self._done(self._write(write, MOVED))
+
+    def take(self, name: str) -> Owner:
+        before = self.owners.get(name)
+        self.owners[name] = Owner(name, 9, before.epoch + 1 if before else 0)
+        return self.owners[name]
+
+    def ended(self, owner: Owner) -> int:
+        return NO_TRANSACTION if self.owners[owner.name] == owner else NOT_OWNER

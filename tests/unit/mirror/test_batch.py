@@ -1,0 +1,107 @@
+"""Record batches: what is read, refused and rewritten."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.record.default_records import DefaultRecordBatch
+
+from tests.unit.mirror.batches import at, built, in_transaction, marker, sent
+from zkmigrate.mirror.rules.batch import (
+    APPEND_TIME,
+    TRANSACTIONAL,
+    BatchError,
+    next_sequence,
+    parse,
+    produced,
+    visible,
+)
+
+ONE = built(3)
+
+
+@given(st.lists(st.integers(1, 5), max_size=4), st.integers(0, 1 << 40))
+def test_what_is_encoded_is_read_back(counts: list[int], offset: int) -> None:
+    batches = []
+    for count in counts:
+        batches.append(at(built(count), offset))
+        offset = batches[-1].next_offset
+    assert parse(sent(*batches)) == batches
+
+
+def test_a_last_batch_that_is_cut_short_is_left_out() -> None:
+    data = sent(ONE, at(ONE, 3))
+    for length in range(len(data) // 2, len(data)):
+        assert parse(data[:length]) == [ONE]
+
+
+@given(st.data())
+def test_no_flipped_bit_passes(data: st.DataObject) -> None:
+    """A change in the base offset or in the leader's epoch is outside the CRC: Kafka's format."""
+    good = sent(ONE)
+    place = data.draw(st.integers(8, len(good) - 1).filter(lambda n: not 12 <= n < 16))
+    bad = bytearray(good)
+    bad[place] ^= 1 << data.draw(st.integers(0, 7))
+    with suppress(BatchError):
+        assert parse(bytes(bad)) == []  # longer than the answer
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        ({"count": 4}, "count"),
+        ({"count": -1}, "count"),
+        ({"last_delta": -1, "count": 0}, "count"),
+    ],
+)
+def test_impossible_counts_are_named(wrong: dict[str, int], what: str) -> None:
+    with pytest.raises(BatchError) as caught:
+        parse(sent(replace(ONE, **wrong)))  # type: ignore[arg-type]
+    assert caught.value.what == what
+
+
+def test_a_damaged_record_an_old_format_a_length_and_an_order_are_named() -> None:
+    good = sent(ONE)
+    damaged = good[:-1] + bytes([good[-1] ^ 1])
+    old = good[:16] + b"\1" + good[17:]
+    short = good[:8] + b"\0\0\0\1" + good[12:]
+    for data, what in ((damaged, "CRC"), (old, "magic"), (short, "length"), (sent(ONE, ONE), "order")):
+        with pytest.raises(BatchError) as caught:
+            parse(data)
+        assert caught.value.what == what
+
+
+@pytest.mark.parametrize("attributes", [0, TRANSACTIONAL, 0x40])
+def test_a_produced_batch_has_the_mirrors_producer_and_no_other_bits(attributes: int) -> None:
+    batch = replace(at(ONE, 1000), attributes=attributes, leader_epoch=5)
+    told = DefaultRecordBatch(produced(batch, 1 << 62, 17))
+    assert told.validate_crc()
+    assert (told.producer_id, told.producer_epoch, told.base_sequence) == (1 << 62, 0, 17)
+    assert (told.base_offset, told.leader_epoch, told.attributes) == (0, -1, 0)
+    assert produced(batch, 1 << 62, 17)[61:] == ONE.payload
+
+
+def test_sequence_numbers_go_round() -> None:
+    last = (1 << 31) - 1
+    assert [next_sequence(last, 1), next_sequence(last - 1, 1), next_sequence(last, 3)] == [0, last, 2]
+
+
+def test_only_aborted_transactions_and_markers_are_left_out() -> None:
+    one, two = in_transaction(at(ONE, 0), 1), in_transaction(at(ONE, 3), 2)
+    plain = at(ONE, 6)
+    ended = [marker(9, 1, commit=False), marker(10, 2, commit=True)]
+    again = in_transaction(at(ONE, 11), 1)
+    last = marker(14, 1, commit=True)
+    batches = [one, two, plain, *ended, again, last]
+    assert visible(batches, [(1, 0)], [9]) == [two, plain, again]
+    assert visible(batches, [], []) == [one, two, plain, again]
+    assert visible([again, last], [(1, 12)], []) == [], "a fetch that begins inside an aborted transaction"
+
+
+def test_the_brokers_clock_is_told() -> None:
+    assert replace(ONE, attributes=APPEND_TIME).append_time
+    assert not ONE.append_time

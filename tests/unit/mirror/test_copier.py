@@ -1,0 +1,258 @@
+"""The copier between two clusters in memory: killed, unheard, doubled, written past."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import chain, count, repeat
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.mirror.batches import at, built, in_transaction, marker, without
+from tests.unit.mirror.model_cluster import Killed, Log, ModelCluster
+from zkmigrate.errors import LockedError
+from zkmigrate.mirror.clients import copier
+from zkmigrate.mirror.clients.codecs import KafkaCodecs
+from zkmigrate.mirror.clients.copier import Copier
+from zkmigrate.mirror.rules import gaps
+from zkmigrate.mirror.rules.batch import Batch
+
+PLAIN, HOLES, CUT = ("plain", 0), ("holes", 0), ("cut", 0)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_waiting() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("SETTLE_S", "RETRY_S", "LOOK_S"):
+            patch.setattr(copier, name, 0.0)
+        patch.setattr(gaps, "FILL", 4)
+        yield
+
+
+def source() -> ModelCluster:
+    """Plain batches; transactions and holes of compaction; a log that begins at 11."""
+    plain, holes, cut = Log(), Log(), Log(start=11)
+    for n in range(7):
+        plain.append(built(1 + n % 3, first_value=n))
+    left = [
+        without(built(5), [1, 3]),
+        in_transaction(built(2, first_value=20), 5),
+        marker(0, 5, commit=False),
+        in_transaction(built(2, first_value=30), 5),
+        marker(0, 5, commit=True),
+        built(3, first_value=40),
+        marker(0, 6, commit=True),
+    ]
+    for one in left:
+        holes.append(one)
+    holes.aborted = [(5, 5, 7)]
+    holes.batches.append(at(built(1, first_value=50), holes.end + 6))
+    for n in range(4):
+        cut.append(built(2, first_value=n))
+    return ModelCluster("source", {PLAIN: plain, HOLES: holes, CUT: cut})
+
+
+def empty() -> ModelCluster:
+    return ModelCluster("target", {PLAIN: Log(), HOLES: Log(), CUT: Log()})
+
+
+def copying(here: ModelCluster, there: ModelCluster) -> Copier:
+    deletes = {topic for topic, _ in here.logs}
+    return Copier(cast(Any, here), cast(Any, there), here.logs, deletes, KafkaCodecs(), lambda _: None)
+
+
+def copied(here: ModelCluster, there: ModelCluster) -> Copier:
+    """A copier after its work."""
+    made = copying(here, there)
+    rounds = count()
+    made.copy(lambda: next(rounds) > 300, lambda: None, once=True)
+    return made
+
+
+def assert_equal(here: ModelCluster, there: ModelCluster) -> None:
+    for part, log in here.logs.items():
+        assert there.logs[part].read() == log.read(), part
+        assert (there.logs[part].start, there.logs[part].end) == (log.start, log.end)
+
+
+def writes(here: ModelCluster) -> int:
+    """How many writes a copier needs that nothing disturbs."""
+    there, done = empty(), []
+    there.fault = lambda: done.append(1) or ""  # type: ignore[func-returns-value]
+    made = copied(here, there)
+    assert [p.failed for p in made.partitions.values()] == [""] * 3
+    assert_equal(here, there)
+    return len(done)
+
+
+def faults(kind: str, place: int) -> Iterator[str]:
+    """One fault at the n-th write."""
+    yield from [""] * place
+    yield kind
+    while True:
+        yield ""
+
+
+@pytest.mark.parametrize("kind", ["killed", "killed after", "late"])
+def test_h8_killed_at_any_write_the_next_copier_goes_on(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A late write arrives while the next copier waits for target to stand still."""
+    here = source()
+    for place in range(writes(here)):
+        there, told = empty(), faults(kind, place)
+        there.fault = lambda told=told: next(told)  # type: ignore[misc]
+        with pytest.raises(Killed):
+            copied(here, there)
+        monkeypatch.setattr(time, "sleep", there.arrive)
+        copied(here, there)
+        assert_equal(here, there)
+
+
+@given(st.lists(st.sampled_from(["", "", "", "moved", "lost", "unheard"]), max_size=40), st.integers(1, 5))
+@settings(deadline=None, max_examples=40)
+def test_h6_leaders_that_move_on_either_side_cost_nothing(kinds: list[str], every: int) -> None:
+    here, there, asked = source(), empty(), count(1)
+    here.away = lambda: (n := next(asked)) < 50 and n % (every + 1) == 0
+    told = chain(kinds, repeat(""))
+    there.fault = lambda: next(told)
+    copied(here, there)
+    assert_equal(here, there)
+
+
+@pytest.mark.parametrize("kind", ["lost", "unheard"])
+def test_h6_an_answer_that_does_not_come_neither_doubles_nor_loses(kind: str) -> None:
+    here = source()
+    for place in range(writes(here)):
+        there, told = empty(), faults(kind, place)
+        there.fault = lambda told=told: next(told)  # type: ignore[misc]
+        copied(here, there)
+        assert_equal(here, there)
+
+
+def test_h8_the_older_of_two_copiers_stops_at_its_next_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = source(), empty()
+    older = copying(here, there)
+    rounds = count()
+    older.copy(lambda: next(rounds) > 2, lambda: None)
+    copied(here, there)
+    monkeypatch.setattr(copier, "LEASE_S", -1.0)
+    with pytest.raises(LockedError, match="taken over"):
+        older.copy(lambda: next(rounds) > 50, lambda: None)
+    assert_equal(here, there)
+
+
+def test_h8_an_older_copiers_batches_are_not_appended_twice() -> None:
+    """It goes on within its lease, from the position that both have."""
+    here, there = source(), empty()
+    older, newer = copying(here, there), copying(here, there)
+    begun = [count(), count()]
+    older.copy(lambda: next(begun[0]) > 0, lambda: None)
+    newer.copy(lambda: next(begun[1]) > 0, lambda: None)
+    for n in range(20):
+        ends = chain((False, False), repeat(True))
+        try:
+            (older if n % 2 else newer).copy(ends.__next__, lambda: None, once=True)
+        except LockedError:  # of the older, at a marker
+            break
+    copied(here, there)
+    assert there.logs[PLAIN].read() == here.logs[PLAIN].read()
+
+
+def test_h8_markers_of_a_former_copier_are_refused_after_the_first_of_the_next() -> None:
+    here, there = source(), empty()
+    former = there.take("zkmigrate-mirror-holes")
+    copied(here, there)
+    log = there.logs[HOLES]
+    end = log.end
+    assert log.mark(former) == 47
+    assert log.end == end
+
+
+def foreign() -> Batch:
+    return built(1, first_value=99)
+
+
+def test_h2_a_write_at_rest_is_named_at_the_next_look() -> None:
+    here, there = source(), empty()
+    made = copied(here, there)
+    end = there.logs[PLAIN].end
+    there.logs[PLAIN].append(foreign())
+    rounds = count()
+    made.copy(lambda: next(rounds) > 3, lambda: None)
+    assert f"offset {end + 1}, needed: {end}" in made.partitions[PLAIN].failed
+    assert made.partitions[HOLES].failed == ""
+
+
+@pytest.mark.parametrize("part", [PLAIN, HOLES])
+def test_h2_a_write_in_between_is_named_by_the_answer(part: tuple[str, int]) -> None:
+    """Wherever it lands, the partition fails, and no later copier goes on."""
+    here = source()
+    for place in range(1, writes(here)):
+        there, told = empty(), faults("foreign", place)
+
+        def fault(there: ModelCluster = there, told: Iterator[str] = told) -> str:
+            if next(told) == "foreign":
+                there.logs[part].append(foreign())
+            return ""
+
+        there.fault = fault
+        made = copied(here, there)
+        if made.partitions[part].failed == "":  # it came after the last write to this partition
+            assert there.logs[part].end == here.logs[part].end + 1
+        for _ in range(3):
+            here.logs[part].append(built(2, first_value=70))
+        assert copied(here, there).partitions[part].failed != ""
+        del here.logs[part].batches[-3:]
+
+
+def test_h2_the_mirrors_own_batch_at_a_wrong_offset_is_named() -> None:
+    """A marker too many before it, say of a frozen copier on another machine."""
+    here, there = source(), empty()
+    copied(here, there)
+    log = there.logs[PLAIN]
+    last = log.batches.pop()
+    log.append(marker(0, 9, commit=False))
+    log.append(last)
+    here.logs[PLAIN].append(built(3, first_value=60))
+    assert "is not source's" in copied(here, there).partitions[PLAIN].failed
+
+
+def test_a_source_that_was_made_anew_fails() -> None:
+    here, there = source(), empty()
+    copied(here, there)
+    here.logs[PLAIN] = Log()
+    assert "not ahead" in copied(here, there).partitions[PLAIN].failed
+
+
+def test_a_damaged_batch_of_source_is_named_and_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = source(), empty()
+    fetched = here.fetched
+
+    def damaged(asked: Any) -> Any:
+        told = fetched(asked)
+        for part, one in told.items():
+            if part == PLAIN and one.records:
+                data = one.records[:-1] + bytes([one.records[-1] ^ 1])
+                told[part] = type(one)(one.error, one.stable, one.aborted, data)
+        return told
+
+    monkeypatch.setattr(here, "fetched", damaged)
+    made = copied(here, there)
+    assert made.partitions[PLAIN].failed.startswith("source: CRC")
+    assert there.logs[PLAIN].batches == []
+    assert made.partitions[HOLES].failed == ""
+
+
+def test_an_older_source_that_has_deleted_more_is_followed() -> None:
+    """The copier was away for longer than source keeps records."""
+    here, there = source(), empty()
+    copied(here, there)
+    log = here.logs[PLAIN]
+    log.append(built(3, first_value=60))
+    log.append(built(3, first_value=63))
+    log.start = log.batches[-1].base_offset
+    del log.batches[:-1]
+    copied(here, there)
+    assert_equal(here, there)

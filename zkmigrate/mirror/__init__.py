@@ -1,0 +1,1 @@
+"""Copies topics to a second Kafka cluster at equal offsets."""

@@ -1,0 +1,1 @@
+"""The mirror's connections to both clusters, and the copier."""

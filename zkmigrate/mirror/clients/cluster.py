@@ -1,0 +1,377 @@
+"""One cluster as the mirror needs it: raw batches in and out, end markers, ends, topics and their settings.
+
+kafka-python has no public call for most of it, so the requests are sent here. Versions below those with topic
+ids are asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from kafka.protocol.admin import DeleteRecordsRequest, DescribeConfigsRequest
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.producer import (
+    EndTxnRequest,
+    InitProducerIdRequest,
+    ProduceRequest,
+    WriteTxnMarkersRequest,
+)
+
+from zkmigrate.errors import HostError
+from zkmigrate.mirror.rules.position import Ends
+
+Part = tuple[str, int]
+"""Topic and partition."""
+
+REQUEST_S = 30.0
+FETCH_BYTES, PARTITION_BYTES = 16 << 20, 1 << 20
+"""The most bytes of one fetch, and of one partition in it. A larger batch comes alone."""
+_WAIT_MS = 250
+"""How long a fetch waits for records."""
+_LARGEST = 128 << 20
+_CONSUMER, _UNCOMMITTED, COMMITTED = -1, 0, 1
+_LATEST, _EARLIEST = -1, -2
+_NO_EPOCH, _TOPIC = -1, 2
+_DEFAULT = 5
+"""DescribeConfigs: config_source of Kafka's own default."""
+_TRANSACTION, _TRANSACTION_MS = 1, 60_000
+
+logging.getLogger("kafka").addHandler(logging.NullHandler())  # the copier tells what matters
+
+
+@dataclass(frozen=True)
+class Topic:
+    """leaders: broker ids by partition, -1 without one. replicas: of the partition with the most. settings:
+    those that differ from Kafka's defaults, also by the broker's own file."""
+
+    leaders: Mapping[int, int]
+    replicas: int
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """An answer for one partition. error: Kafka's code. stable: the last stable offset. aborted: producer id
+    and first offset of aborted transactions."""
+
+    error: int
+    stable: int
+    aborted: tuple[tuple[int, int], ...]
+    records: bytes
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A transactional id's producer id and epoch."""
+
+    name: str
+    id: int
+    epoch: int
+
+
+class Cluster:
+    """A connection to a cluster. brokers: ``host:port``. Its calls raise HostError when no answer came, so
+    the outcome of a change is unknown."""
+
+    def __init__(self, what: str, brokers: Sequence[str]) -> None:
+        self.what = what
+        self._brokers = list(brokers)
+        try:
+            self._admin = KafkaAdminClient(
+                bootstrap_servers=self._brokers,
+                client_id="zkmigrate-mirror",
+                request_timeout_ms=int(REQUEST_S * 1000),
+                bootstrap_timeout_ms=int(REQUEST_S * 1000),
+                receive_message_max_bytes=_LARGEST,
+            )
+        except (KafkaError, OSError) as error:
+            raise self._silent(error) from None
+        self._net, self._manager = self._admin._net, self._admin._manager
+
+    def close(self) -> None:
+        self._admin.close()
+
+    def _silent(self, error: Exception) -> HostError:
+        return HostError(
+            f"{self.what} {','.join(self._brokers)} did not answer: {type(error).__name__}: {error}"
+        )
+
+    def begin(self, request: Any, node: int | None = None) -> Any:
+        """Send a request and return at once; ``end`` waits for the answer. At most four to one broker."""
+        return self._net.call_soon_with_future(self._manager.send, request, node)
+
+    def end(self, sent: Any) -> Any:
+        """The answer to a request."""
+        try:
+            return self._manager.run(lambda: sent)
+        except (KafkaError, OSError) as error:
+            raise self._silent(error) from None
+
+    def _ask(self, request: Any, node: int | None = None) -> Any:
+        return self.end(self.begin(request, node))
+
+    # -- topics
+
+    def id(self) -> str:
+        """The cluster's id."""
+        return str(self._ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).cluster_id)
+
+    def leaders(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
+        """The leader of each partition, -1 without one. A topic that does not exist is left out."""
+        return {name: {p: led[0] for p, led in parts.items()} for name, parts in self._led(topics).items()}
+
+    def _led(self, topics: Iterable[str]) -> dict[str, dict[int, tuple[int, int]]]:
+        named = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+        answer = self._ask(MetadataRequest(topics=named, allow_auto_topic_creation=False))
+        return {
+            topic.name: {p.partition_index: (p.leader_id, len(p.replica_nodes)) for p in topic.partitions}
+            for topic in answer.topics
+            if topic.partitions
+        }
+
+    def brokers(self) -> int:
+        """How many brokers there are."""
+        return len(self._ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).brokers)
+
+    def topics(self, names: Sequence[str]) -> dict[str, Topic]:
+        """The topics of these that exist. HostError where Kafka does not show their settings."""
+        led = self._led(names)
+        request = DescribeConfigsRequest(resources=[(_TOPIC, name, None) for name in led], min_version=1)
+        found = {name: dict[str, str]() for name in led}
+        for result in self._ask(request).results if led else []:
+            if result.error_code:
+                why = result.error_message or for_code(result.error_code).__name__
+                raise HostError(f"{self.what}: settings of topic {result.resource_name}: {why}")
+            found[result.resource_name] = {
+                one.name: one.value for one in result.configs if one.config_source != _DEFAULT
+            }
+        return {
+            name: Topic(
+                {p: leader for p, (leader, _) in parts.items()},
+                max(count for _, count in parts.values()),
+                found[name],
+            )
+            for name, parts in led.items()
+        }
+
+    def create(self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
+        """Make a topic, unless there is one. HostError with Kafka's reason."""
+        new = NewTopic(
+            name, num_partitions=partitions, replication_factor=replicas, topic_configs=dict(settings)
+        )
+        try:
+            self._admin.create_topics([new])
+        except TopicAlreadyExistsError:
+            return
+        except (KafkaError, OSError) as error:
+            raise HostError(f"{self.what} did not make topic {name}: {error}") from None
+
+    # -- logs
+
+    def ends(self, parts: Iterable[Part], *, committed: bool = False) -> dict[Part, Ends | int]:
+        """Both ends of each partition's log, or Kafka's error. committed: up to the last stable offset."""
+        starts = self._offsets(parts, _EARLIEST, _UNCOMMITTED)
+        ends = self._offsets(parts, _LATEST, COMMITTED if committed else _UNCOMMITTED)
+        found: dict[Part, Ends | int] = {}
+        for part, (error, start) in starts.items():
+            other, end = ends.get(part, (-1, -1))
+            found[part] = error or other or Ends(start, end)
+        return found
+
+    def _offsets(self, parts: Iterable[Part], which: int, isolation: int) -> dict[Part, tuple[int, int]]:
+        kind = ListOffsetsRequest.ListOffsetsTopic
+        sent = []
+        for leader, by_topic in self._by_leader(parts).items():
+            topics = [
+                kind(
+                    name=name,
+                    partitions=[
+                        kind.ListOffsetsPartition(
+                            partition_index=p, current_leader_epoch=_NO_EPOCH, timestamp=which
+                        )
+                        for p in numbers
+                    ],
+                )
+                for name, numbers in by_topic.items()
+            ]
+            request = ListOffsetsRequest(
+                replica_id=_CONSUMER, isolation_level=isolation, topics=topics, max_version=5
+            )
+            sent.append(self.begin(request, leader))
+        return {
+            (topic.name, p.partition_index): (p.error_code, p.offset)
+            for one in sent
+            for topic in self.end(one).topics
+            for p in topic.partitions
+        }
+
+    def _by_leader(self, parts: Iterable[Part]) -> dict[int, dict[str, list[int]]]:
+        """Partitions by topic, by the broker that leads them; those without a leader are left out."""
+        wanted = list(parts)
+        led = self.leaders({name for name, _ in wanted})
+        found: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for name, number in wanted:
+            leader = led.get(name, {}).get(number, -1)
+            if leader >= 0:
+                found[leader][name].append(number)
+        return found
+
+    def begin_fetch(self, leader: int, offsets: Mapping[Part, int], isolation: int = COMMITTED) -> Any:
+        """Ask a leader for batches from these offsets on; ``fetched`` waits for them."""
+        kind = FetchRequest.FetchTopic
+        by_topic: dict[str, list[Any]] = defaultdict(list)
+        for (name, number), offset in offsets.items():
+            by_topic[name].append(
+                kind.FetchPartition(
+                    partition=number,
+                    current_leader_epoch=_NO_EPOCH,
+                    fetch_offset=offset,
+                    log_start_offset=-1,
+                    partition_max_bytes=PARTITION_BYTES,
+                )
+            )
+        request = FetchRequest(
+            replica_id=_CONSUMER,
+            max_wait_ms=_WAIT_MS,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES,
+            isolation_level=isolation,
+            session_id=0,
+            session_epoch=-1,
+            topics=[kind(topic=name, partitions=own) for name, own in by_topic.items()],
+            forgotten_topics_data=[],
+            rack_id="",
+            max_version=11,
+        )
+        return self.begin(request, leader)
+
+    def fetched(self, sent: Any) -> dict[Part, Fetched]:
+        """The answer to ``begin_fetch``. HostError if the request as a whole failed."""
+        answer = self.end(sent)
+        if getattr(answer, "error_code", 0):
+            raise HostError(f"{self.what}: {for_code(answer.error_code).__name__}")
+        return {
+            (topic.topic, p.partition_index): Fetched(
+                p.error_code,
+                p.last_stable_offset,
+                tuple((one.producer_id, one.first_offset) for one in p.aborted_transactions or ()),
+                bytes(p.records or b""),
+            )
+            for topic in answer.responses
+            for p in topic.partitions
+        }
+
+    def begin_produce(self, leader: int, batches: Mapping[Part, bytes]) -> Any:
+        """Send one batch for each partition with acks=all; ``produced`` waits for the answer."""
+        kind = ProduceRequest.TopicProduceData
+        by_topic: dict[str, list[Any]] = defaultdict(list)
+        for (name, number), data in batches.items():
+            by_topic[name].append(kind.PartitionProduceData(index=number, records=data))
+        request = ProduceRequest(
+            transactional_id=None,
+            acks=-1,
+            timeout_ms=int(REQUEST_S * 1000),
+            topic_data=[kind(name=name, partition_data=own) for name, own in by_topic.items()],
+            max_version=8,
+        )
+        return self.begin(request, leader)
+
+    def produced(self, sent: Any) -> dict[Part, tuple[int, int]]:
+        """The answer to ``begin_produce``: Kafka's error and the base offset."""
+        return {
+            (topic.name, p.index): (p.error_code, p.base_offset)
+            for topic in self.end(sent).responses
+            for p in topic.partition_responses
+        }
+
+    def mark(self, leader: int, counts: Mapping[Part, tuple[int, Owner]]) -> dict[Part, int]:
+        """Append so many end markers of empty, aborted transactions to each partition. Kafka's error for
+        each."""
+        kind = WriteTxnMarkersRequest.WritableTxnMarker
+        markers = []
+        for round in range(max(count for count, _ in counts.values())):
+            by_owner: dict[Owner, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+            for (name, number), (count, owner) in counts.items():
+                if round < count:
+                    by_owner[owner][name].append(number)
+            for owner, by_topic in by_owner.items():
+                topics = [
+                    kind.WritableTxnMarkerTopic(name=name, partition_indexes=numbers)
+                    for name, numbers in by_topic.items()
+                ]
+                markers.append(
+                    kind(
+                        producer_id=owner.id,
+                        producer_epoch=owner.epoch,
+                        transaction_result=False,
+                        topics=topics,
+                        coordinator_epoch=0,
+                    )
+                )
+        found: dict[Part, int] = {}
+        for marker in self._ask(WriteTxnMarkersRequest(markers=markers), leader).markers:
+            for topic in marker.topics:
+                for p in topic.partitions:
+                    part = (topic.name, p.partition_index)
+                    found[part] = found.get(part, 0) or p.error_code
+        return found
+
+    def drop(self, part: Part, offset: int) -> int:
+        """Delete the records below an offset. Kafka's error."""
+        kind = DeleteRecordsRequest.DeleteRecordsTopic
+        name, number = part
+        below = kind.DeleteRecordsPartition(partition_index=number, offset=offset)
+        request = DeleteRecordsRequest(
+            topics=[kind(name=name, partitions=[below])], timeout_ms=int(REQUEST_S * 1000)
+        )
+        for leader in self._by_leader([part]):
+            [topic] = self._ask(request, leader).topics
+            return int(topic.partitions[0].error_code)
+        return _NO_LEADER
+
+    # -- who may write end markers
+
+    def take(self, name: str) -> Owner | int:
+        """Own this transactional id; whoever owned it before is fenced. Kafka's error if it is to be tried
+        again."""
+        node = self._coordinator(name)
+        if node is None:
+            return _NO_COORDINATOR
+        request = InitProducerIdRequest(
+            transactional_id=name,
+            transaction_timeout_ms=_TRANSACTION_MS,
+            producer_id=-1,
+            producer_epoch=-1,
+        )
+        answer = self._ask(request, node)
+        return int(answer.error_code) or Owner(name, answer.producer_id, answer.producer_epoch)
+
+    def ended(self, owner: Owner) -> int:
+        """Kafka's error for ending a transaction that was never begun. It changes nothing."""
+        node = self._coordinator(owner.name)
+        if node is None:
+            return _NO_COORDINATOR
+        request = EndTxnRequest(
+            transactional_id=owner.name,
+            producer_id=owner.id,
+            producer_epoch=owner.epoch,
+            committed=False,
+            max_version=4,  # later ones begin a new epoch
+        )
+        return int(self._ask(request, node).error_code)
+
+    def _coordinator(self, name: str) -> int | None:
+        request = FindCoordinatorRequest(key=name, key_type=_TRANSACTION, max_version=3)
+        answer = self._ask(request)
+        return None if answer.error_code else int(answer.node_id)
+
+
+_NO_LEADER, _NO_COORDINATOR = 5, 15
+"""LEADER_NOT_AVAILABLE and COORDINATOR_NOT_AVAILABLE."""

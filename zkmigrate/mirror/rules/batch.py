@@ -1,0 +1,178 @@
+"""Record batches of format 2 (Kafka 0.11 and later): header, checks, another producer in the header.
+
+The records themselves stay packed. Format: Kafka's ``DefaultRecordBatch``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import crc32c
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_LENGTH_END, _CRC_AT, _CRC_FROM, _MAGIC_AT = 12, 17, 21, 16
+_MAGIC = 2
+
+CODEC, APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
+"""Bits of the attributes."""
+
+
+class BatchError(ValueError):
+    """A batch that must not be copied. what: length, magic, CRC, count or order."""
+
+    def __init__(self, what: str, text: str) -> None:
+        super().__init__(f"{what}: {text}")
+        self.what = what
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch. last_delta: of the last offset to ``base_offset``; compaction may have removed its record.
+    base_ms, max_ms: milliseconds since the epoch. payload: the records, compressed by ``codec``."""
+
+    base_offset: int
+    leader_epoch: int
+    attributes: int
+    last_delta: int
+    base_ms: int
+    max_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
+    payload: bytes
+
+    SIZE: ClassVar[int] = _HEADER.size
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_delta + 1
+
+    @property
+    def codec(self) -> int:
+        return self.attributes & CODEC
+
+    @property
+    def append_time(self) -> bool:
+        """The broker's clock set the time: every record has ``max_ms``."""
+        return bool(self.attributes & APPEND_TIME)
+
+    @property
+    def transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def whole(self) -> bool:
+        """No record is missing."""
+        return self.count == self.last_delta + 1
+
+
+def parse(data: bytes) -> list[Batch]:
+    """The batches of a fetch answer. A last one that the answer cuts short is left out. BatchError."""
+    found: list[Batch] = []
+    at = 0
+    while len(data) - at > _MAGIC_AT:
+        length = int.from_bytes(data[at + 8 : at + _LENGTH_END], "big", signed=True)
+        offset = int.from_bytes(data[at : at + 8], "big", signed=True)
+        magic = data[at + _MAGIC_AT]
+        if magic != _MAGIC:
+            raise BatchError("magic", f"the batch at offset {offset} has format {magic}, needed: {_MAGIC}")
+        if length < _HEADER.size - _LENGTH_END:
+            raise BatchError("length", f"the batch at offset {offset} has {length} bytes")
+        end = at + _LENGTH_END + length
+        if end > len(data):
+            break
+        found.append(_batch(data, at, end))
+        if len(found) > 1 and offset < found[-2].next_offset:
+            raise BatchError(
+                "order", f"the batch at offset {offset} follows one up to {found[-2].next_offset}"
+            )
+        at = end
+    return found
+
+
+def _batch(data: bytes, at: int, end: int) -> Batch:
+    offset, _, leader_epoch, _, crc, *fields = _HEADER.unpack_from(data, at)
+    fields.append(data[at + _HEADER.size : end])
+    batch = Batch(offset, leader_epoch, *fields)
+    if crc32c.crc32c(data[at + _CRC_FROM : end]) != crc:
+        raise BatchError("CRC", f"the batch at offset {offset} is damaged")
+    if batch.last_delta < 0 or not 0 <= batch.count <= batch.last_delta + 1:
+        raise BatchError(
+            "count",
+            f"the batch at offset {offset} has {batch.count} records in {batch.last_delta + 1} offsets",
+        )
+    return batch
+
+
+def encode(batch: Batch) -> bytes:
+    """The batch with a new CRC."""
+    head = _HEADER.pack(
+        batch.base_offset,
+        _HEADER.size - _LENGTH_END + len(batch.payload),
+        batch.leader_epoch,
+        _MAGIC,
+        0,
+        batch.attributes,
+        batch.last_delta,
+        batch.base_ms,
+        batch.max_ms,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        batch.count,
+    )
+    crc = crc32c.crc32c(batch.payload, crc32c.crc32c(head[_CRC_FROM:]))
+    return b"".join((head[:_CRC_AT], crc.to_bytes(4, "big"), head[_CRC_FROM:], batch.payload))
+
+
+def produced(batch: Batch, producer_id: int, sequence: int) -> bytes:
+    """The bytes to produce: a plain batch of this producer, epoch 0.
+
+    Offsets begin at 0: then the broker keeps compressed records as they are. Transactional and delete
+    horizon bits are cleared; target's cleaner sets a horizon of its own.
+    """
+    return encode(
+        replace(
+            batch,
+            base_offset=0,
+            leader_epoch=-1,
+            attributes=batch.codec,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
+    )
+
+
+def next_sequence(sequence: int, count: int) -> int:
+    """The sequence number after ``count`` records. They go from 0 to 2**31 - 1, then from 0 again."""
+    return (sequence + count) & 0x7FFF_FFFF
+
+
+def visible(
+    batches: Sequence[Batch], aborted: Sequence[tuple[int, int]], aborts: Sequence[int]
+) -> list[Batch]:
+    """Those that a read_committed consumer sees.
+
+    aborted: producer id and first offset of each aborted transaction. aborts: the offsets of the control
+    batches that abort.
+    """
+    waiting = sorted(aborted, key=lambda one: one[1])
+    ended, left, seen = set(aborts), set[int](), list[Batch]()
+    for batch in batches:
+        while waiting and waiting[0][1] < batch.next_offset:
+            left.add(waiting.pop(0)[0])
+        if batch.control:
+            if batch.base_offset in ended:
+                left.discard(batch.producer_id)
+        elif not (batch.transactional and batch.producer_id in left):
+            seen.append(batch)
+    return seen

@@ -1,0 +1,56 @@
+"""The first record in which two reads differ, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import zip_longest
+
+from zkmigrate.mirror.rules.records import read_varint
+
+Read = tuple[int, int, bytes]
+"""Offset, time in milliseconds, body."""
+
+_SHOWN = 40
+
+
+def first_difference(source: Iterable[Read], target: Iterable[Read]) -> tuple[int, str]:
+    """How many records are equal, and the first difference; empty without one."""
+    count = 0
+    for one, other in zip_longest(source, target):
+        if one != other:
+            return count, _named(one, other)
+        count += 1
+    return count, ""
+
+
+def _named(one: Read | None, other: Read | None) -> str:
+    if one is None or other is None or one[0] != other[0]:
+        here, there = ("none" if read is None else f"offset {read[0]}" for read in (one, other))
+        return f"source's next record: {here}, target's: {there}"
+    fields, others = ({"time": read[1]} | _fields(read[2]) for read in (one, other))
+    for name, value in fields.items():
+        if value != others[name]:
+            return f"offset {one[0]}: source's {name} is {_short(value)}, target's {_short(others[name])}"
+    return f"offset {one[0]}: source's record is encoded in {len(one[2])} bytes, target's in {len(other[2])}"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
+
+
+def _fields(body: bytes) -> dict[str, object]:
+    key, at = _field(body, 0)
+    value, at = _field(body, at)
+    count, at = read_varint(body, at)
+    headers = []
+    for _ in range(count):
+        name, at = _field(body, at)
+        told, at = _field(body, at)
+        headers.append((name, told))
+    return {"key": key, "value": value, "headers": headers}
+
+
+def _field(body: bytes, at: int) -> tuple[bytes | None, int]:
+    length, at = read_varint(body, at)
+    return (None, at) if length < 0 else (body[at : at + length], at + length)

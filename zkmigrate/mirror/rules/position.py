@@ -1,0 +1,95 @@
+"""Where a copier goes on, and as which producer: both logs tell, nothing else is kept.
+
+The producer id is made from an offset of target's log, far above the ids that brokers hand out (from 0, by
+thousands). Two copiers that see the same log therefore use the same id and the same next sequence number, and
+a broker appends each batch of theirs once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zkmigrate.mirror.rules.batch import Batch, next_sequence
+
+FIRST_ID = 1 << 62
+FIRST_FILLING_ID = FIRST_ID + (1 << 61)
+"""The producer ids of copied batches begin here, and those of batches that fill a deleted prefix."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Log start offset and high watermark of a partition."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The partition cannot go on; why."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Producer:
+    """The id, and the sequence number of the next record."""
+
+    id: int
+    sequence: int
+
+    def after(self, count: int) -> Producer:
+        """The same, ``count`` records later."""
+        return Producer(self.id, next_sequence(self.sequence, count))
+
+
+@dataclass(frozen=True)
+class Begin:
+    """offset: target's end. start: the first offset to ask source for; what is between them is filled.
+    drops: by empty records that are deleted, else by end markers."""
+
+    offset: int
+    start: int
+    producer: Producer
+    drops: bool
+
+
+def begin(source: Ends, target: Ends, last: Sequence[Batch], *, deletes: bool) -> Begin | Failed:
+    """Where to go on. last: target's last batches of data, one more than a copier has in flight; so a write
+    that made it fail is among them. deletes: target's topic has the cleanup policy delete, so its records may
+    be deleted."""
+    if target.end > source.end:
+        return Failed(
+            f"target ends at {target.end}, source at {source.end}. Needed: target is not ahead. Another "
+            "producer wrote to target, or source lost records or was made anew"
+        )
+    for one in last:
+        if one.producer_id < FIRST_ID:
+            return Failed(
+                f"another producer (id {one.producer_id}) wrote target's batch at offset {one.base_offset}"
+            )
+    filling = bool(last) and last[-1].producer_id >= FIRST_FILLING_ID
+    drops = filling or (deletes and target.end < source.start)
+    own = fresh(target.end, filling=drops)
+    if last and filling == drops:
+        own = Producer(last[-1].producer_id, last[-1].base_sequence).after(last[-1].count)
+    return Begin(target.end, max(source.start, target.end), own, drops)
+
+
+def fresh(end: int, *, filling: bool = False) -> Producer:
+    """A producer that begins at target's end."""
+    return Producer((FIRST_FILLING_ID if filling else FIRST_ID) + end, 0)
+
+
+def unequal(offset: int) -> Failed:
+    """target's last batch is not what source has there."""
+    return Failed(
+        f"target's record at offset {offset} is not source's. Another producer wrote to target, or the topic "
+        "was made anew"
+    )
+
+
+def foreign(seen: int, needed: int) -> Failed:
+    """target's log ends elsewhere than where the copier left it."""
+    return Failed(f"target's log goes on at offset {seen}, needed: {needed}. Another producer wrote to it")

@@ -1,0 +1,1 @@
+"""The verbs plan, run, status and compare of ``zkmigrate mirror``."""

@@ -1,0 +1,104 @@
+"""The verb run: makes the topics on target and copies until it is told to end."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection
+
+from zkmigrate.engine.clock import Interrupt
+from zkmigrate.errors import HostError, UsageError
+from zkmigrate.mirror.clients.cluster import Cluster
+from zkmigrate.mirror.clients.codecs import KafkaCodecs
+from zkmigrate.mirror.clients.copier import Copier, Partition
+from zkmigrate.mirror.rules.topic import deletes
+from zkmigrate.mirror.verbs.survey import Mirrored, Request, both, topics
+
+EVERY_S = 10.0
+"""Seconds between two lines of progress."""
+_FAILED, _INTERRUPTED = 8, 130
+_MADE_S = 30.0
+
+
+class Telling:
+    """Prints what the copier does: lines, or with as_json one event each."""
+
+    def __init__(self, say: Callable[[str], None], *, as_json: bool) -> None:
+        self._say, self._as_json = say, as_json
+        self._told, self._bytes = time.monotonic(), 0
+
+    def line(self, event: str, text: str, **body: object) -> None:
+        """Print an event."""
+        at = round(time.time(), 3)
+        self._say(json.dumps({"at": at, "event": event, **body}) if self._as_json else text)
+
+    def failed(self, p: Partition) -> None:
+        """Print that a partition has failed."""
+        topic, number = p.part
+        self.line(
+            "PartitionFailed",
+            f"FAILED {topic}-{number}: {p.failed}",
+            topic=topic,
+            partition=number,
+            why=p.failed,
+        )
+
+    def progress(self, partitions: Collection[Partition]) -> None:
+        """Print how far it is, now and then."""
+        now = time.monotonic()
+        if now - self._told < EVERY_S:
+            return
+        copied = sum(p.bytes for p in partitions)
+        rate = (copied - self._bytes) / (now - self._told)
+        self._told, self._bytes = now, copied
+        waits = {f"{p.part[0]}-{p.part[1]}": p.why for p in partitions if p.why and not p.failed}
+        text = f"lag: {_lag(partitions)} offsets, {rate / 1e6:.1f} MB/s, waiting: {len(waits)}"
+        first = next((f" ({name}: {why})" for name, why in waits.items()), "")
+        self.line("Progress", text + first, lag=_lag(partitions), bytes_s=round(rate), waiting=waits)
+
+    def ended(self, partitions: Collection[Partition], code: int) -> None:
+        """Print how it ended."""
+        failed = [f"{p.part[0]}-{p.part[1]}" for p in partitions if p.failed]
+        text = f"ended, lag: {_lag(partitions)} offsets, failed: {', '.join(failed) or 'none'}"
+        self.line("RunEnded", text, code=code, message=text, lag=_lag(partitions), failed=failed)
+
+
+def _lag(partitions: Collection[Partition]) -> int:
+    """Offsets that target lacks, as far as source has told."""
+    return sum(max(0, p.stable - p.position) for p in partitions if p.position is not None)
+
+
+def run(asked: Request, say: Callable[[str], None], hint: Callable[[str], None], *, once: bool) -> int:
+    """Copy until Ctrl-C, or once up to source's present ends. 0: all is there; 8: a partition has failed;
+    130: Ctrl-C."""
+    stop = Interrupt()
+    tell = Telling(say, as_json=asked.as_json)
+    with stop.listening(), stop.answered(lambda: hint("ending; the copier goes on from here next time")):
+        with both(asked) as (here, there):
+            mirrored = topics(here, there, asked.topics)
+            if refused := [f"{one.topic}: {one.refused}" for one in mirrored if one.refused]:
+                raise UsageError("; ".join(refused))
+            for one in mirrored:
+                _make(there, one, tell)
+            parts = [(one.topic, n) for one in mirrored for n in range(one.partitions)]
+            clears = {one.topic for one in mirrored if deletes(one.settings)}
+            copier = Copier(here, there, parts, clears, KafkaCodecs(), tell.failed)
+            copier.copy(lambda: stop.wanted, lambda: tell.progress(copier.partitions.values()), once=once)
+        interrupted = stop.wanted
+    failed = sum(bool(p.failed) for p in copier.partitions.values())
+    code = _FAILED if failed else _INTERRUPTED if interrupted else 0
+    tell.ended(copier.partitions.values(), code)
+    return code
+
+
+def _make(there: Cluster, one: Mirrored, tell: Telling) -> None:
+    """Make the topic if target lacks it, and wait until target names its leaders."""
+    if one.exists:
+        return
+    there.create(one.topic, one.partitions, one.replicas, one.settings)
+    end = time.monotonic() + _MADE_S
+    while -1 in (led := there.leaders([one.topic]).get(one.topic, {})).values() or len(led) < one.partitions:
+        if time.monotonic() > end:
+            raise HostError(f"target: topic {one.topic} has no leaders {_MADE_S:g} s after it was made")
+        time.sleep(0.1)
+    tell.line("TopicMade", f"made topic {one.topic}, partitions: {one.partitions}", topic=one.topic)

@@ -1,0 +1,100 @@
+"""The verbs plan and status: what both clusters show, as text or JSON. They change nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from zkmigrate.mirror.verbs.survey import Mirrored, Place, Request, both, places, topics
+
+_CLAIM, _UNKNOWN, _PREFLIGHT = 10, 11, 3
+
+
+def plan(asked: Request, say: Callable[[str], None]) -> int:
+    """Print what run would do."""
+    with both(asked) as (here, there):
+        mirrored = topics(here, there, asked.topics)
+        found = places(here, there, mirrored)
+    if asked.as_json:
+        say(json.dumps({"topics": [topic_body(one) for one in mirrored], "partitions": _bodies(found)}))
+    else:
+        for line in (*plan_lines(mirrored), *place_lines(found)):
+            say(line)
+    return _PREFLIGHT if any(one.refused for one in mirrored) else _code(found)
+
+
+def status(asked: Request, say: Callable[[str], None]) -> int:
+    """Print how far target is."""
+    with both(asked) as (here, there):
+        found = places(here, there, topics(here, there, asked.topics))
+    if asked.as_json:
+        say(json.dumps({"partitions": _bodies(found), "lag": sum(one.lag for one in found)}))
+    else:
+        for line in place_lines(found):
+            say(line)
+    return _code(found)
+
+
+def _code(found: Sequence[Place]) -> int:
+    states = {one.state for one in found}
+    return _CLAIM if "failed" in states else _UNKNOWN if "unknown" in states else 0
+
+
+def topic_body(one: Mirrored) -> dict[str, Any]:
+    """A topic as JSON."""
+    return {
+        "topic": one.topic,
+        "partitions": one.partitions,
+        "exists": one.exists,
+        "replicas": one.replicas,
+        "settings": dict(one.settings),
+        "not_copied": dict(one.left),
+        "differ": {key: list(pair) for key, pair in one.differ.items()},
+        "refused": one.refused,
+    }
+
+
+def _bodies(found: Sequence[Place]) -> list[Mapping[str, Any]]:
+    return [
+        {
+            "topic": one.part[0],
+            "partition": one.part[1],
+            "state": one.state,
+            "why": one.why,
+            "lag": one.lag,
+            "source": None if one.source is None else [one.source.start, one.stable],
+            "target": None if one.target is None else [one.target.start, one.target.end],
+        }
+        for one in found
+    ]
+
+
+def plan_lines(mirrored: Sequence[Mirrored]) -> Iterator[str]:
+    """The topics as text."""
+    for one in mirrored:
+        if one.refused:
+            yield f"{one.topic}: refused: {one.refused}"
+            continue
+        act = "exists" if one.exists else "make"
+        yield f"{one.topic}: {act}, partitions: {one.partitions}, replicas: {one.replicas}"
+        yield from (f"    {key}={value}" for key, value in sorted(one.settings.items()))
+        yield from (f"    not copied: {key}: {why}" for key, why in sorted(one.left.items()))
+        for key, (needed, found) in one.differ.items():
+            yield f"    differs: {key}: {_value(found)}, needed: {_value(needed)}"
+
+
+def _value(text: str | None) -> str:
+    return "Kafka's default" if text is None else text
+
+
+def place_lines(found: Sequence[Place]) -> Iterator[str]:
+    """The partitions as text."""
+    for one in found:
+        name = f"{one.part[0]}-{one.part[1]}"
+        if one.why:
+            yield f"{name}: {one.state}: {one.why}"
+        elif one.target is None:
+            yield f"{name}: {one.state}, source's last stable offset: {one.stable}"
+        else:
+            yield f"{name}: {one.state}, at {one.target.end} of {one.stable}, lag: {one.lag}"

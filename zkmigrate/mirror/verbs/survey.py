@@ -1,0 +1,127 @@
+"""What both clusters show of the topics: for plan, status and compare, and before a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+from zkmigrate.errors import UsageError
+from zkmigrate.mirror.clients.cluster import Cluster, Part, Topic
+from zkmigrate.mirror.clients.copier import last_data
+from zkmigrate.mirror.rules.batch import BatchError
+from zkmigrate.mirror.rules.position import Ends, Failed, begin
+from zkmigrate.mirror.rules.topic import NOT_COPIED, deletes, differences, refusal, wanted
+
+
+@dataclass(frozen=True)
+class Mirrored:
+    """A topic. replicas: target's. settings: those that target needs. left: those that are not copied, and
+    why. differ: settings that target has otherwise, needed and found. refused: why it cannot be mirrored."""
+
+    topic: str
+    partitions: int
+    exists: bool
+    replicas: int
+    settings: Mapping[str, str]
+    left: Mapping[str, str]
+    differ: Mapping[str, tuple[str | None, str | None]]
+    refused: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """A partition on both sides. stable: source's last stable offset. state: missing, behind, equal, failed
+    or unknown."""
+
+    part: Part
+    source: Ends | None
+    stable: int
+    target: Ends | None
+    state: str
+    why: str = ""
+
+    @property
+    def lag(self) -> int:
+        """Offsets that target lacks."""
+        return max(0, self.stable - (self.target.end if self.target else 0))
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a verb is asked for. source, target: brokers, ``host:port``. as_json: print JSON."""
+
+    source: Sequence[str]
+    target: Sequence[str]
+    topics: Sequence[str]
+    as_json: bool = False
+
+
+@contextmanager
+def both(asked: Request) -> Iterator[tuple[Cluster, Cluster]]:
+    """The two clusters. UsageError when they are the same one."""
+    with closing(Cluster("source", asked.source)) as one, closing(Cluster("target", asked.target)) as other:
+        if one.id() == other.id():
+            raise UsageError(f"source and target are the same cluster, {one.id()}; needed: two")
+        yield one, other
+
+
+def topics(source: Cluster, target: Cluster, names: Sequence[str]) -> list[Mirrored]:
+    """The topics as they are to be. UsageError for a topic that source does not have."""
+    here, there = source.topics(names), target.topics(names)
+    if missing := [name for name in names if name not in here]:
+        raise UsageError(f"source has no topic {', '.join(missing)}")
+    brokers = target.brokers()
+    return [_mirrored(name, here[name], there.get(name), brokers) for name in names]
+
+
+def _mirrored(name: str, here: Topic, there: Topic | None, brokers: int) -> Mirrored:
+    replicas = min(here.replicas, brokers) if there is None else there.replicas
+    settings = wanted(here.settings, replicas)
+    found = {} if there is None else there.settings
+    return Mirrored(
+        name,
+        len(here.leaders),
+        there is not None,
+        replicas,
+        settings,
+        {key: NOT_COPIED[key] for key in here.settings if key in NOT_COPIED},
+        {} if there is None else differences(settings, found),
+        refusal(name, len(here.leaders), None if there is None else len(there.leaders), found),
+    )
+
+
+def places(source: Cluster, target: Cluster, mirrored: Sequence[Mirrored]) -> list[Place]:
+    """Every partition of the topics that are not refused."""
+    parts = [(one.topic, n) for one in mirrored if not one.refused for n in range(one.partitions)]
+    there = [part for part in parts if any(one.exists and one.topic == part[0] for one in mirrored)]
+    clears = {one.topic for one in mirrored if deletes(one.settings)}
+    # Target first: it only grows up to what source already has.
+    targets = target.ends(there)
+    sources, stable = source.ends(parts), source.ends(parts, committed=True)
+    led = target.leaders({name for name, _ in there})
+    found = []
+    for part in parts:
+        ends, last = sources.get(part), stable.get(part)
+        own = targets.get(part)
+        if not isinstance(ends, Ends) or not isinstance(last, Ends):
+            found.append(Place(part, None, 0, None, "unknown", "source's leader does not answer"))
+        elif part not in there:
+            found.append(Place(part, ends, last.end, None, "missing"))
+        elif not isinstance(own, Ends):
+            found.append(Place(part, ends, last.end, None, "unknown", "target's leader does not answer"))
+        else:
+            leader = led[part[0]][part[1]]
+            why = _failed(target, leader, part, ends, own, clear=part[0] in clears)
+            state = "failed" if why else "behind" if last.end > own.end else "equal"
+            found.append(Place(part, ends, last.end, own, state, why))
+    return found
+
+
+def _failed(target: Cluster, leader: int, part: Part, source: Ends, own: Ends, *, clear: bool) -> str:
+    """Why the copier could not go on from here; empty if it could."""
+    try:
+        begun = begin(source, own, last_data(target, leader, part, own), deletes=clear)
+    except BatchError as error:
+        return f"target: {error}"
+    return begun.why if isinstance(begun, Failed) else ""
