@@ -1,9 +1,9 @@
 """Draining one broker beside a load, by us and by Kafka's own tool: ``python -m bench.drain --gigabytes 10``.
 
 One lab of six Kafka 2.8.2 brokers in three racks, their links limited to one rate. Broker 1 holds a replica
-of each data partition (RF 2). Each way begins at the same sets and moves all of them off that broker; then
-they go back without a throttle. A producer (acks=all, RF 3) and a consumer run beside each way, with topics
-of their own; from their records come the latencies, and what is lost or duplicated.
+of each data partition (RF 2). Each way begins at the same sets and moves all of them off that broker; before
+the next one they go back without a throttle. A producer (acks=all, RF 3) and a consumer run beside each way,
+with topics of their own; from their records come the latencies, and what is lost or duplicated.
 
 - *kafka_reassign, rates follow the load*: the playbook with ``adapt``.
 - *kafka_reassign, the same fixed throttle*: the playbook with the rate of the next way.
@@ -336,11 +336,11 @@ def main(
             BEST: (rate, lambda: drains.own_tool(drained, rate)),
             FREE: (0, lambda: drains.own_tool(drained, 0)),
         }
-        for _ in range(rounds):
-            for way, (limit, drain) in ways.items():
-                results.append(drains.measured(way, limit, drain))
+        for number, (way, (limit, drain)) in enumerate(list(ways.items()) * rounds):
+            if number:
                 drains.own_tool(home, 0)
-                save(out, {"results": [asdict(one) for one in results]})
+            results.append(drains.measured(way, limit, drain))
+            save(out, {"results": [asdict(one) for one in results]})
     summary = {
         way: {
             figure: spread([getattr(one, figure) for one in results if one.way == way])

@@ -11,7 +11,7 @@ TESTS = Path(__file__).resolve().parents[1]
 PLANS = (*(f"R{n}" for n in range(1, 18)), "S1", "S2", *(f"B{n}" for n in range(1, 19)))
 KAFKA = ("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "P13", "P14")
 MOVES = (*(f"T{n}" for n in range(1, 12)), "U1", "U2")
-REMOVAL = tuple(f"X{n}" for n in range(1, 22) if n != 2)
+REMOVAL = tuple(f"X{n}" for n in range(1, 22))
 ROWS = (*PLANS, *KAFKA, *MOVES, *REMOVAL)
 
 
