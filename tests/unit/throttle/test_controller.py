@@ -373,7 +373,9 @@ def test_a_leader_sends_what_is_produced_once_for_each_copy() -> None:
 def test_followers_in_sync_are_counted_in_the_rate_of_their_leader_alone() -> None:
     """Kafka's own words: both in-sync and out-of-sync replicas are accounted for."""
     load = {1: used(45 * M), 2: IDLE, 4: IDLE}
-    found = decide(produced(30 * M, (2,), followers=1), load, SETTINGS, sending(50 * M))
+    state = State({b: Rate(50 * M, 40 * M) for b in (1, 2, 4)})
+    found = decide(produced(30 * M, (2,), followers=1), load, SETTINGS, state)
+    assert found.rates[2].follower < 60 * M
     assert [(one.broker, one.role, one.produced) for one in found.endless] == [(1, Role.LEADER, 60e6)]
 
 
