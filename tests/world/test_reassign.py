@@ -770,6 +770,18 @@ def test_p14_the_log_of_each_replica_that_moves_is_told_against_its_leaders(tmp_
     assert any(f" on 5: 1,500,000 bytes of 3,000,000 bytes, {unknown}" in e.progress for e in waits)
 
 
+def test_x15_what_clients_write_meanwhile_is_left_to_copy_too(tmp_path: Path) -> None:
+    """A partition becomes twice as large once its move is sent."""
+    made = desk(tmp_path, throttle_bytes_s=100_000)
+    whole = made.cluster.held["t0", 0]
+    made.after_change = at(1, ReassignPartition, lambda: setattr(whole, "size", 2 * whole.size))
+    assert made.process(forward).code == 0
+    assert made.there
+    told = [e.progress for e in made.seen if isinstance(e, events.Waits) and "t0-0 on 4: " in e.progress]
+    assert any("t0-0 on 4: 4,500,000 bytes of 6,000,000 bytes" in words for words in told)
+    assert not any(" 0 bytes left" in words for words in told)
+
+
 def test_a_target_broker_that_dies_holds_up_its_own_moves_alone(tmp_path: Path) -> None:
     """Kafka would refuse a set with it. Once it is back, the run goes on."""
     made = desk(tmp_path, 16)

@@ -41,6 +41,11 @@ class MovesFacts:
     last_phase: int = 0
     ends: LogEnds = field(default_factory=LogEnds)
     given_up: frozenset[int] = frozenset()
+    sizes: Mapping[Name, int] = field(default_factory=dict)
+
+    def size(self, move: Move) -> int:
+        """Bytes of a partition: clients may have written to it since the run began."""
+        return max(move.size, self.sizes.get(move.name, 0))
 
     def stands(self, way: Way) -> Stands:
         """Where the moves stand that were looked at."""
@@ -90,7 +95,8 @@ class Queue:
     def asked(self) -> tuple[list[int], list[Name]]:
         """The brokers whose disks are looked at, and the partitions there."""
         adding = {broker for move in self.copying for broker in self.flights[move.name].adding}
-        return sorted(adding | self.tight), [move.name for move in (*self.copying, *self.short[:1])]
+        senders = {ends(move, self.way)[0] for move in self.copying}
+        return sorted(adding | senders | self.tight), [move.name for move in (*self.copying, *self.short[:1])]
 
     def copied(self, told: Disks) -> dict[tuple[int, Name], int]:
         """Bytes of the replicas that are being added."""
@@ -99,6 +105,11 @@ class Queue:
             for (broker, name), size in told.sizes.items()
             if name in self.flights and broker in self.flights[name].adding
         }
+
+    def sizes(self, told: Disks) -> dict[Name, int]:
+        """Bytes of the partitions in flight, where they are copied from."""
+        found = {move.name: told.sizes.get((ends(move, self.way)[0], move.name)) for move in self.copying}
+        return {name: size for name, size in found.items() if size is not None}
 
     def cramped(self, told: Disks) -> tuple[Move, ...]:
         """The moves that wait until a broker has room."""

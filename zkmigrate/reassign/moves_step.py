@@ -123,6 +123,7 @@ class MovesStep(Step[MovesFacts]):
             plan.last_phase,
             facts.log_ends(look, found, (m.name for m in (*looked, *queue.taken)), wanted.in_flight),
             given_up(c.inventory.accept, look.wall()) - found.alive if self._replans else frozenset(),
+            queue.sizes(told),
         )
 
     def check(self, c: Context, f: MovesFacts) -> Verdict:

@@ -69,7 +69,7 @@ def progress(c: Context, f: MovesFacts, finished: Collection[Name]) -> Progress:
     left = [move for move in f.plan.moves if move.name not in finished]
     taken = {move.name for move in f.taken}
     copied = sum(size for (_, name), size in f.copied.items() if name not in taken)
-    in_all = sum(move.size * len((*ends(move, c.way)[1], *move.inside)) for move in left)
+    in_all = sum(f.size(move) * len((*ends(move, c.way)[1], *move.inside)) for move in left)
     bytes_left = max(0, in_all - copied)
     busiest = round(seconds(left, 1, c.way) * bytes_left / max(1, in_all))
     throughput: Throughput = c.kept.get("throughput", Throughput())
@@ -148,7 +148,7 @@ def _obstacles(c: Context, f: MovesFacts) -> Iterator[str]:
 
 def _copy(f: MovesFacts, move: Move, broker: int) -> str:
     size = f.copied.get((broker, move.name))
-    told = "not in sync" if size is None else f"{gib(size)} of {gib(move.size)}"
+    told = "not in sync" if size is None else f"{gib(size)} of {gib(f.size(move))}"
     state = f.found.partitions.get(move.name) if f.found else None
     reach = f.ends.words(broker, state.leader if state else -1, move.name)
     return f"{move.target} on {broker}: {told}, {reach}"
