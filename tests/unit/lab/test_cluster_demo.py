@@ -69,7 +69,7 @@ def test_what_is_not_as_planned_is_told(tmp_path: Path) -> None:
 
 def test_the_load_is_there_once_enough_records_are_acknowledged(tmp_path: Path) -> None:
     """A busy machine writes fewer in the same time, and a plan that finds the brokers even moves nothing."""
-    rows = [{"event": "rate", "step": 1}, {"event": "ack"}, {"event": "ack"}]
+    rows: list[Event] = [{"event": "rate", "step": 1}, {"event": "ack"}, {"event": "ack"}]
     lines = (json.dumps({"mono_ns": 1, **row}) for row in rows)
     (tmp_path / "producer.jsonl").write_text("".join(f"{line}\n" for line in lines))
     wait_for_records(tmp_path, 2, 0)
