@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
@@ -31,7 +32,7 @@ def desk(tmp_path: Path, count: int = 60, wave: int = 3) -> Desk:
 
 def at(number: int, act: Callable[[], object]) -> Callable[[Change], None]:
     """Does ``act`` before the change of this number."""
-    numbers = iter(range(1, CHANGES + 1))
+    numbers = itertools.count(1)
 
     def before(_change: Change) -> None:
         if next(numbers) == number:

@@ -32,6 +32,12 @@ class Carrier:
     far: socket.socket
     near: socket.socket
 
+    def waits(self, milliseconds: int) -> None:
+        """Delay source's frames by so much. Never does an empty file stand there, as in the lab."""
+        part = self.figure.with_suffix(".part")
+        part.write_text(f"{milliseconds}\n")
+        part.rename(self.figure)
+
     def says(self, text: str, mac: bytes, far: bool = True) -> None:
         """One frame onto the far end (source's side), or the near one."""
         end = self.far if far else self.near
@@ -85,7 +91,7 @@ def test_only_source_is_late_and_what_waits_is_not_overtaken(carrier: Carrier) -
     carrier.says("at once", SOURCE)
     assert carrier.hears() == "at once"
 
-    carrier.figure.write_text("500\n")
+    carrier.waits(500)
     carrier.says("probe", SOURCE)
     carrier.says("other", OTHER)
     heard = [carrier.hears(), carrier.hears()]
@@ -96,7 +102,7 @@ def test_only_source_is_late_and_what_waits_is_not_overtaken(carrier: Carrier) -
     assert heard == ["other", "probe"]
 
     carrier.says("first", SOURCE)
-    carrier.figure.write_text("0\n")
+    carrier.waits(0)
     carrier.says("second", SOURCE)
     carrier.says("mine", SOURCE, far=False)
     assert carrier.hears(far=True) == "mine", "what the host sends is never held"

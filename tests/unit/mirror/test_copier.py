@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.unit.mirror.batches import at, built, in_transaction, marker, without
 from tests.unit.mirror.model_cluster import Killed, Log, ModelCluster
 from zkmigrate.errors import LockedError
@@ -111,7 +112,7 @@ def test_h8_killed_at_any_write_the_next_copier_goes_on(kind: str, monkeypatch: 
 
 
 @given(st.lists(st.sampled_from(["", "", "", "moved", "lost", "unheard"]), max_size=40), st.integers(1, 5))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_h6_leaders_that_move_on_either_side_cost_nothing(kinds: list[str], every: int) -> None:
     here, there, asked = source(), empty(), count(1)
     here.away = lambda: (n := next(asked)) < 50 and n % (every + 1) == 0
