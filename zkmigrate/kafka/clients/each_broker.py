@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from kafka.errors import KafkaError, KafkaTimeoutError, RequestTimedOutError
+from kafka.errors import KafkaError, KafkaTimeoutError, RequestTimedOutError, UnknownBrokerIdError
 
 from zkmigrate.hosts.parallel import GiveUp, together
 from zkmigrate.kafka.clients import admin as kafka
@@ -28,6 +28,9 @@ def of_each(
     def ask(admin: Any, releases: Mapping[str, str]) -> Reading[Mapping[int, Reading[T]]]:
         cluster = admin._manager.run(kafka._metadata, admin, None, ())
         here = kafka.reachable(cluster, releases, everybody=len(releases) == len(set(brokers)))
+        # A broker that has just started was not named to a client from before: only a new one asks it.
+        if unnamed := {*ids}.intersection(here) - {one.node_id for one in admin._manager.cluster.brokers()}:
+            raise UnknownBrokerIdError(unnamed)
         late: GiveUp[Reading[T]] = GiveUp(LATE_S, _late, time.monotonic)
         asked = {str(id): partial(_told, admin, id, question) for id in ids if id in here}
         told = together(asked, late)

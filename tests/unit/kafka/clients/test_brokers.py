@@ -64,6 +64,16 @@ def test_a_broker_that_hangs_at_the_question_delays_no_other(monkeypatch: pytest
         assert seen[2] == Unknown("timeout", "broker 2 has not answered yet; most others have")
 
 
+def test_a_broker_that_answers_before_the_cluster_names_it_is_asked_later() -> None:
+    """So does one that has just started."""
+    with wire_brokers.brokers((1, 2, 3)) as made:
+        at, made.fenced = kafka.Brokers(made.at.values()), {3}
+        assert isinstance(told(at, (1, 3))[3], Unknown)
+        made.fenced = set()
+        assert isinstance(told(at, (1, 3))[3], Seen)
+        at.close()
+
+
 class Stale:
     """A client whose brokers closed its connections."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,7 +78,7 @@ class Cluster:
     """A KafkaAdminClient over a table of answers."""
 
     def __init__(self) -> None:
-        self._manager = self
+        self._manager = self.cluster = self
         self.results: dict[int, Any] = {}
         self.asked: list[tuple[object, ...]] = []
         self.leaders: list[int] = []
@@ -92,6 +93,9 @@ class Cluster:
         self.forgot = 0
         self.put: list[dict[TopicPartitionReplica, str]] = []
         self.put_said: type[Exception] = NoError
+
+    def brokers(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(node_id=id) for id in (1, 2)]
 
     def run(self, question: Any, admin: object, *rest: Any) -> Any:
         assert admin is self

@@ -25,12 +25,13 @@ RELEASE = {0: 9, 1: 11, 2: 9, 3: 9, 10: 3, 18: 3, 29: 2, 32: 4, 35: 4, 45: 0, 46
 
 
 class WireBrokers:
-    """at: ``host:port`` by id. hung: ids that accept connections and never answer. opened: connections so
-    far. asked: broker and API key of each request."""
+    """at: ``host:port`` by id. hung: ids that accept connections and never answer. fenced: ids that metadata
+    does not name. opened: connections so far. asked: broker and API key of each request."""
 
     def __init__(self, answers: Mapping[type[Any], Answer]) -> None:
         self.at: dict[int, str] = {}
         self.hung: set[int] = set()
+        self.fenced: set[int] = set()
         self.opened = 0
         self.asked: list[tuple[int, int]] = []
         self._answers: dict[int, tuple[Any, Answer]] = {}
@@ -96,6 +97,7 @@ class WireBrokers:
                 node_id=id, host=at.rpartition(":")[0], port=int(at.rpartition(":")[2]), rack=None
             )
             for id, at in self.at.items()
+            if id not in self.fenced
         ]
         return {"brokers": brokers, "cluster_id": "I" * 22, "controller_id": min(self.at), "topics": []}
 
