@@ -483,6 +483,8 @@ def test_p8_p9_a_follower_that_hangs_holds_the_mark_until_it_leaves_the_isr(clus
             return int(producer.send("marks", b"x", partition=0).get(START_SECONDS).offset) + 1
 
         assert sent() == 1
+        # So the producer need not ask for the leader later, perhaps the broker that hangs.
+        producer.send("lags", b"x", partition=0).get(START_SECONDS)
         wait_until("a first record for consumers", lambda: None if mark() == 1 else "none", LATE_S)
         with cluster.stopped(3):
             assert [sent(), sent(), sent()] == [2, 3, 4]
@@ -494,7 +496,8 @@ def test_p8_p9_a_follower_that_hangs_holds_the_mark_until_it_leaves_the_isr(clus
                 isr = cluster.partitions("lags")[0].isr
                 return None if isr == (1,) else str(isr)
 
-            limits = reassignments.broker_settings(others, "replica.lag.time.max.ms", (1, 2))
+            # Of all three, so that the client knows which one hangs.
+            limits = reassignments.broker_settings(cluster.addresses, "replica.lag.time.max.ms", (1, 2))
             assert isinstance(limits, Seen)
             told = {id: one.value.value for id, one in limits.value.items() if isinstance(one, Seen)}
             assert told == {id: str(LAG_MS[id]) for id in (1, 2)}
