@@ -334,7 +334,7 @@ class Cluster:
         for leader in self._by_leader([part]):
             [topic] = self._ask(request, leader).topics
             return int(topic.partitions[0].error_code)
-        return _NO_LEADER
+        return NO_LEADER
 
     # -- who may write end markers
 
@@ -373,5 +373,5 @@ class Cluster:
         return None if answer.error_code else int(answer.node_id)
 
 
-_NO_LEADER, _NO_COORDINATOR = 5, 15
+NO_LEADER, _NO_COORDINATOR = 5, 15
 """LEADER_NOT_AVAILABLE and COORDINATOR_NOT_AVAILABLE."""

@@ -17,7 +17,7 @@ from math import inf
 from typing import Any
 
 from zkmigrate.errors import HostError, LockedError
-from zkmigrate.mirror.clients.cluster import Cluster, Fetched, Owner, Part
+from zkmigrate.mirror.clients.cluster import NO_LEADER, Cluster, Fetched, Owner, Part
 from zkmigrate.mirror.rules import records
 from zkmigrate.mirror.rules.batch import Batch, BatchError, parse, produced
 from zkmigrate.mirror.rules.gaps import Append, Drop, Gap, Step, first, steps, too_wide
@@ -151,7 +151,7 @@ class Copier:
         self._leaders = self._led(self._source)
         self._targets = self._led(self._target)
         for p in shut:
-            told = [side.get(p.part, _NO_LEADER) for side in (sources, targets, stable)]
+            told = [side.get(p.part, NO_LEADER) for side in (sources, targets, stable)]
             source, target, goal = told
             if isinstance(source, Ends) and isinstance(target, Ends) and isinstance(goal, Ends):
                 self._begin(p, source, target, goal.end)
@@ -301,7 +301,7 @@ class Copier:
         marked = [p for p in gaps if p.open]
         ends = self._target.ends([p.part for p in marked])
         for p in marked:
-            self._marked(p, ends.get(p.part, _NO_LEADER))
+            self._marked(p, ends.get(p.part, NO_LEADER))
 
     def _marked(self, p: Partition, told: Ends | int) -> None:
         gap = p.steps[0]
@@ -332,7 +332,7 @@ class Copier:
         still = [p for p in self.partitions.values() if p.open]
         ends = self._target.ends([p.part for p in still])
         for p in still:
-            told = ends.get(p.part, _NO_LEADER)
+            told = ends.get(p.part, NO_LEADER)
             if not isinstance(told, Ends):
                 self._judge(p, outcome(told, p.tries))
             elif p.position is not None and told.end > p.position:
@@ -359,9 +359,6 @@ class Copier:
         p.position, p.why, p.heard = None, why, -inf
         p.steps.clear()
 
-
-_NO_LEADER = 5
-"""LEADER_NOT_AVAILABLE."""
 
 _TAKEN = "another copier has taken over topic {}. This one has stopped. Next: look there, or begin again here"
 
