@@ -62,6 +62,8 @@ def cluster(version: str, folder: Path) -> Iterator[Brokers]:
                 f"broker.id={id}\nlisteners=PLAINTEXT://{at[id]}\nlog.dirs={','.join(disks(folder, id))}\n"
                 f"zookeeper.connect={ADDRESS}:{port}/kafka\nzookeeper.session.timeout.ms=600000\n"
                 f"replica.lag.time.max.ms={LAG_MS[id]}\nreplica.fetch.max.bytes={FETCH_BYTES}\n"
+                # Else Kafka elects preferred leaders every five minutes. One that hangs shrinks no ISR.
+                "auto.leader.rebalance.enable=false\n"
             )
             main = ["-Xmx256m", "kafka.Kafka", str(config)]
             processes[id] = process = stack.enter_context(

@@ -97,13 +97,15 @@ def _nothing(_at: float) -> float:
 @dataclass
 class Machine:
     """A broker's host. clients: bytes per second that clients send, and that they receive, at a time. busy:
-    the share of the time that its disk works. blind: it answers no command. canary_ms: how long the canary's
-    records take; None without one. at: when its counters were last moved on; sent, received, busy_ms: they.
+    the share of the time that its disk works. blind: it answers no command. device: of its log directories'
+    volume, MAJOR:MINOR; its only disk is 8:0. canary_ms: how long the canary's records take; None without
+    one. at: when its counters were last moved on; sent, received, busy_ms: they.
     """
 
     clients: Callable[[float], float] = _nothing
     busy: Callable[[float], float] = _nothing
     blind: Callable[[float], float] = _nothing
+    device: str = "8:0"
     canary_ms: Callable[[float], float] | None = None
     at: float = 0.0
     sent: int = 0
@@ -120,7 +122,7 @@ class Machine:
         return (
             f"==> /proc/uptime <==\n{now:.2f} 0.00\n"
             f"==> /proc/diskstats <==\n 8 0 sda 0 0 0 0 0 0 0 0 0 {round(self.busy_ms)} 0\n"
-            "==> /proc/self/mountinfo <==\n1 0 8:0 / / rw - ext4 /dev/sda rw\n"
+            f"==> /proc/self/mountinfo <==\n1 0 {self.device} / / rw - ext4 /dev/sda rw\n"
             f"==> /proc/net/dev <==\n eth0: {self.received} 0 0 0 0 0 0 0 {self.sent} 0 0 0 0 0 0 0\n"
             "==> /proc/net/route <==\nIface\neth0 00000000 0 1 0 0 0 00000000 0 0 0\n"
         )

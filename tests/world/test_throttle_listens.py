@@ -120,6 +120,22 @@ def test_without_figures_a_rate_is_kept_for_a_tick_and_then_the_floor_holds_T8(t
     assert any("no figures of broker 2: " in told and "does not answer" in told for told in waits)
 
 
+@pytest.mark.parametrize("busy_limit", [None, 0.9])
+def test_log_directories_on_no_disk_matter_only_where_disks_have_a_limit(
+    tmp_path: Path, busy_limit: float | None
+) -> None:
+    """As on NFS, ZFS or an overlay."""
+    made = listening(tmp_path, busy_limit=busy_limit)
+    everywhere(made, clients=lambda _t: M)
+    for host in made.cluster.hosts.values():
+        host.device = "0:41"
+    assert made.process(forward).code == 0
+    free = max(step for step in STEPS if step <= (4 * M - M) / 2)
+    assert rates(made, 4, 1)[-1][1] == (free if busy_limit is None else STEPS[0])
+    waits = [e.progress for e in made.seen if isinstance(e, events.Waits)]
+    assert any("set busy_limit to null" in one for one in waits) == (busy_limit is not None)
+
+
 def test_a_broker_that_does_not_tell_its_directories_has_no_figures(tmp_path: Path) -> None:
     """Its disk would look idle."""
     made = listening(tmp_path)

@@ -47,6 +47,11 @@ class Adapt(BaseModel):
     tick_s: Annotated[float, Field(ge=12, le=600)] = 15.0
     interfaces: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9._@-]{1,15}$")], ...] = ()
 
+    @property
+    def disks_count(self) -> bool:
+        """Whether a limit concerns the brokers' disks. Else a host may have none that the kernel counts."""
+        return self.busy_limit is not None or self.await_limit_ms is not None
+
     def settings(self) -> Settings:
         """The controller's settings. UsageError where the keys do not go together."""
         caps = {one.id: Rate(one.cap_bytes_s, one.cap_bytes_s) for one in self.caps}

@@ -272,9 +272,10 @@ def _parsed(
 ) -> Reading[Counters]:
     if not isinstance(text, Seen):
         return text
-    if broker.id not in paths:
+    if adapt.disks_count and broker.id not in paths:
         return Unknown("failed", "it has not told its log directories yet")
-    return load_facts.parse(text.value, broker.address, paths[broker.id], adapt.interfaces)
+    own = paths[broker.id] if adapt.disks_count else ()
+    return load_facts.parse(text.value, broker.address, own, adapt.interfaces)
 
 
 def _samples(

@@ -24,6 +24,7 @@ COMMAND = ("sh", "-c", f"tail -n +1 {' '.join(f'/proc/{name}' for name in _FILES
 _HEAD = re.compile(r"==> /proc/(\S+) <==")
 _OCTAL = re.compile(r"\\([0-7]{3})")
 _DISK_FIELDS, _NET_FIELDS = 14, 16
+_NO_DISK = "Next: set busy_limit to null and no await_limit_ms, so that only the network counts"
 _WRAP = 1 << 32
 """The kernel counts a disk's milliseconds in 32 bits, and 32-bit kernels count bytes so."""
 
@@ -52,12 +53,13 @@ class Counters:
 @dataclass(frozen=True, slots=True)
 class Load:
     """Between two readings. sent, received: bytes per second. busy: the share of the time, 0 to 1, that the
-    busiest disk worked. await_ms: mean time of a request of the slowest disk; 0 without requests."""
+    busiest disk worked. await_ms: mean time of a request of the slowest disk; 0 without requests. Both are
+    None where no log directory was named."""
 
     sent: float
     received: float
-    busy: float
-    await_ms: float
+    busy: float | None
+    await_ms: float | None
 
 
 def parse(
@@ -67,8 +69,8 @@ def parse(
 
     address: the broker's; its traffic is that of the interface with the longest prefix to it: the bond and
     not its members, the bridge and not its ports. interfaces: take these instead. log_dirs: its directories,
-    of which the volumes' devices count, as
-    the ssh account sees the mounts; symbolic links are not followed.
+    of which the volumes' devices count, as the ssh account sees the mounts; symbolic links are not followed.
+    Without one, disks do not count.
     """
     files = _files(text)
     if missing := [
@@ -79,7 +81,9 @@ def parse(
         devices = [_device(files["self/mountinfo"], path) for path in log_dirs]
         disks = _disks(files["diskstats"])
         if lost := [path for path, one in zip(log_dirs, devices, strict=True) if one not in disks]:
-            return Unknown("failed", f"the volume of {lost[0]} is not on a disk in /proc/diskstats")
+            return Unknown(
+                "failed", f"the volume of {lost[0]} is not on a disk in /proc/diskstats. {_NO_DISK}"
+            )
         traffic = _traffic(files["net/dev"])
         chosen = interfaces or _towards(files, address, traffic)
         if gone := [name for name in chosen if name not in traffic]:
@@ -136,7 +140,8 @@ def load(before: Counters, after: Counters) -> Reading[Load]:
     sent, received = _grown(before.sent, after.sent), _grown(before.received, after.received)
     if sent is None or received is None:
         return Unknown("failed", "the counters of a network interface have begun anew")
-    return Seen(Load(sent / elapsed, received / elapsed, busy, slowest))
+    disks = (busy, slowest) if after.disks else (None, None)
+    return Seen(Load(sent / elapsed, received / elapsed, *disks))
 
 
 def _grown(before: float, after: float) -> float | None:

@@ -129,6 +129,13 @@ def test_a_quiet_host_has_no_load() -> None:
     assert load(BEFORE, replace(BEFORE, at=101.0)) == Seen(Load(0.0, 0.0, 0.0, 0.0))
 
 
+def test_without_log_directories_only_the_network_counts() -> None:
+    found = counters(TEXT.replace("8:0", "0:41"), dirs=())
+    assert found.disks == {}
+    after = replace(found, at=found.at + 10, sent=found.sent + 500)
+    assert load(found, after) == Seen(Load(50.0, 0.0, busy=None, await_ms=None))
+
+
 def test_a_counter_that_wraps_at_32_bits_goes_on() -> None:
     top = (1 << 32) - 1000
     before = replace(BEFORE, disks={"8:0": Disk(5, 10.0, float(top))}, sent=top)
