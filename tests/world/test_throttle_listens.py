@@ -17,6 +17,7 @@ from zkmigrate.engine.throttle_file import ThrottleFile
 from zkmigrate.kafka.rules.throttle_series import KIND, curves
 from zkmigrate.model.change import AlterBrokerConfig, Change, ReassignPartition
 from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.finding import Held
 from zkmigrate.model.look import InFlight, LogDirs
 from zkmigrate.reassign.throttle import FOLLOWER_RATE, LEADER_RATE
 from zkmigrate.throttle.values import Overrides
@@ -134,6 +135,9 @@ def test_log_directories_on_no_disk_matter_only_where_disks_have_a_limit(
     assert rates(made, 4, 1)[-1][1] == (free if busy_limit is None else STEPS[0])
     waits = [e.progress for e in made.seen if isinstance(e, events.Waits)]
     assert any("set busy_limit to null" in one for one in waits) == (busy_limit is not None)
+    told = found(made, "reassign.load")
+    assert (told.held is Held.YES) == (busy_limit is None), "told before the first change"
+    assert ("broker 2: unknown (failed): the volume of" in told.seen) == (busy_limit is not None)
 
 
 def test_a_broker_that_does_not_tell_its_directories_has_no_figures(tmp_path: Path) -> None:

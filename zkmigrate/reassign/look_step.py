@@ -30,6 +30,7 @@ from zkmigrate.reassign.facts import (
     unmade,
     wanted,
 )
+from zkmigrate.reassign.rate_control import unheard
 from zkmigrate.reassign.rules import COPYING, before, copied, gib, seconds
 from zkmigrate.reassign.throttle import FirstLimits, choosing, involved, listed, read, values
 
@@ -58,7 +59,9 @@ def first_look(c: Context, look: Look) -> FirstLook:
     words = listed(limits) if isinstance(throttles, Seen) else (str(throttles),)
     copying = {key: look.broker_settings(KAFKA, key, takes_part) for key in COPYING} if takes_part else {}
     bounds = {key: one.value for key, one in copying.items() if isinstance(one, Seen)}
-    return FirstLook(found, largest, words, told, bounds, limits)
+    adapt = section(c.inventory).adapt
+    loads = unheard(c, look, adapt, takes_part, told.paths) if adapt is not None else {}
+    return FirstLook(found, largest, words, told, bounds, limits, loads)
 
 
 def of_plan(c: Context, look: Look) -> tuple[Move, ...]:

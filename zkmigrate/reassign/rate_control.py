@@ -253,18 +253,27 @@ def _figures(
     told = look.log_dirs(KAFKA, tuple(brokers), by_topic) if by_topic else Seen({})
     dirs = told.value if isinstance(told, Seen) else {}
     paths = {**past.paths, **{id: tuple(own.value) for id, own in dirs.items() if isinstance(own, Seen)}}
+    counters, missing = _counters(c, look, adapt, brokers, paths)
+    return Figures(counters, missing, dirs, paths)
+
+
+def unheard(
+    c: Context, look: Look, adapt: Adapt, brokers: Collection[int], paths: Mapping[int, tuple[str, ...]]
+) -> Mapping[int, str]:
+    """Why the throttle could not hear the load of some of these brokers. paths: their log directories."""
+    return _counters(c, look, adapt, brokers, paths)[1]
+
+
+def _counters(
+    c: Context, look: Look, adapt: Adapt, brokers: Collection[int], paths: Mapping[int, tuple[str, ...]]
+) -> tuple[dict[int, Counters], dict[int, str]]:
+    """The counters of the brokers' hosts, and why a broker has none."""
     hosts = {broker.name: broker for broker in c.inventory.brokers if broker.id in brokers}
     texts = look.each(hosts, look.load_counters)
     read = {hosts[name].id: _parsed(text, hosts[name], paths, adapt) for name, text in texts.items()}
-    return Figures(
-        {id: one.value for id, one in read.items() if isinstance(one, Seen)},
-        {
-            **{id: "the inventory does not name it" for id in brokers if id not in read},
-            **{id: str(one) for id, one in read.items() if not isinstance(one, Seen)},
-        },
-        dirs,
-        paths,
-    )
+    missing = {id: "the inventory does not name it" for id in brokers if id not in read}
+    missing |= {id: str(one) for id, one in read.items() if not isinstance(one, Seen)}
+    return {id: one.value for id, one in read.items() if isinstance(one, Seen)}, missing
 
 
 def _parsed(

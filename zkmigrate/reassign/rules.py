@@ -173,6 +173,7 @@ def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
         _stale(c, f.cluster, flown),
         _room(steps, f.disks.room),
         *_log_dirs(moves, f.disks),
+        *_loads(c, f.loads),
         *_remarks(c, f, joined(unmade(c, f))),
     )
 
@@ -343,6 +344,23 @@ def _log_dirs(moves: Sequence[Move], disks: Disks) -> tuple[Finding, ...]:
     )
 
 
+def _loads(c: Context, missing: Mapping[int, str]) -> tuple[Finding, ...]:
+    """Whether a throttle that listens hears every broker of the moves."""
+    if section(c.inventory).adapt is None:
+        return ()
+    return (
+        claim(
+            "reassign.load",
+            "the throttle hears the load of every broker of the moves",
+            not missing,
+            seen=few(f"broker {id}: {why}" for id, why in missing.items()) if missing else "it does",
+            needed="counters of each broker's host; without them its rate falls to floor_bytes_s and stays",
+            moves=("see why the host does not tell them", "go on at the floor", "leave out reassign.adapt"),
+            severity=Severity.WARN,
+        ),
+    )
+
+
 def _remarks(c: Context, f: FirstLook, moves: Sequence[Move]) -> tuple[Finding, ...]:
     how = section(c.inventory)
     whole = sum(move.bytes for move in moves)
@@ -471,6 +489,10 @@ MEANINGS = meanings(
 
     reassign.log-dirs: A log directory of the plan cannot take its replica, or its broker does not tell.
     Cause: The broker has no such directory, or moves the replica already. To do: Make the plan again.
+
+    reassign.load: The throttle cannot hear the load of a broker, so its rate falls to the floor and stays.
+    Cause: No ssh, no route to its address, or log directories on NFS, ZFS or an overlay. To do: As the
+    message says. Without disks set busy_limit to null.
 
     reassign.bytes: How much the moves copy, and how long that takes at the throttle. Cause: A remark; it
     stops nothing. To do: Nothing.
