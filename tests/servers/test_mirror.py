@@ -36,8 +36,10 @@ from tests.servers.test_versions import zookeeper
 from zkmigrate.kafka.clients import admin
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
+from zkmigrate.mirror.clients import groups
 from zkmigrate.mirror.clients import topics as followed
 from zkmigrate.mirror.clients.cluster import Cluster
+from zkmigrate.mirror.rules.commits import Commit
 from zkmigrate.mirror.rules.position import Ends
 from zkmigrate.model.fact import Seen
 
@@ -325,11 +327,18 @@ def test_h4_h5_h7_partitions_settings_offsets_and_acls_follow(
             return None if busy.assignment() else "no assignment"
 
         wait_until("the group is active", unassigned, WAIT_S)
+        # A commit without a member is refused by the broker itself.
+        assert groups.commit(there.cluster, {"busy": (1, {("grown", 0): Commit(1)})}) == {
+            "busy": "active on target, left alone"
+        }
+        here.admin.create_partitions({"grown": 2})
         log = tmp_path / "run.json"
         with log.open("w") as told:
-            words = ["--refresh", "1", "--json", "--group", "reader", "--group", "busy"]
+            named = ("reader", "busy", "nobody")
+            words = ["--refresh", "1", "--json", *(word for one in named for word in ("--group", one))]
             running = mirror(clusters, "run", ["grown", "anew"], *words, output=told)
         try:
+            wait_until("a look", lambda: lacks("group busy" in log.read_text(), True), WAIT_S)
             follow(here, there)
             code, output = ended(mirror(clusters, "status", ["grown"], "--json"))
             assert code == 0, output
@@ -353,9 +362,11 @@ def test_h4_h5_h7_partitions_settings_offsets_and_acls_follow(
     assert code == 8, log.read_text()
     events = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
     kinds = {one["event"] for one in events}
-    assert {"PartitionsAdded", "SettingsChanged", "OffsetsCommitted", "AclsChanged"} <= kinds
+    assert {"SettingsChanged", "OffsetsCommitted", "AclsChanged"} <= kinds
+    assert [one["partitions"] for one in events if one["event"] == "PartitionsAdded"] == [2, 3]
     findings = {one["about"]: one["why"] for one in events if one["event"] == "Finding"}
     assert findings["group busy"] == "active on target (Stable), left alone"
+    assert findings["group nobody"] == "source has no such group"
     [failed] = [one for one in events if one["event"] == "PartitionFailed"]
     assert failed["topic"] == "anew"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any, cast
 
@@ -68,11 +68,9 @@ class World:
             raise HostError("no answer")
         return groups.Read(self.groups, {one.name: 1 for one in self.groups}, {})
 
-    def commit(self, _: object, group: str, broker: int, commits: Any) -> str:
-        if "commit" in self.broken:
-            raise HostError("no answer")
-        self.done.append((group, commits))
-        return ""
+    def commit(self, _: object, wanted: Mapping[str, tuple[int, Any]]) -> dict[str, str]:
+        self.done += [(name, commits) for name, (_, commits) in wanted.items()]
+        return {name: "no answer" for name in wanted if name in self.broken}
 
     def run(self, rounds: int = 30) -> None:
         left = count()
@@ -135,9 +133,11 @@ def test_h5_commits_go_up_to_the_copied_end_and_one_failure_stops_no_other(world
     world.run()
     assert world.done[-2:] == [("a", {FIRST: Commit(3)}), ("b", {FIRST: Commit(3)})]
     assert world.say[-1] == Committed("b", {FIRST: Commit(3)})
-    world.broken.add("commit")
+    world.broken.add("a")
+    told = len(world.say)
     world.follower.look(world.copier)
-    assert world.follower.findings == {"group a": "no answer", "group b": "no answer"}
+    assert world.follower.findings == {"group a": "no answer"}
+    assert world.say[told:] == [Committed("b", {FIRST: Commit(3)}), Finding("group a", "no answer")]
 
 
 def test_h5_a_failed_partition_gets_no_commits(world: World) -> None:

@@ -133,26 +133,18 @@ class Follower:
         sound = self._target.ends([p.part for p in copier.partitions.values() if p.open])
         ends = {part: one.end for part, one in sound.items() if isinstance(one, Ends)}
         troubles = dict(read.troubles)
-        for group in read.groups:
-            if group.state not in INACTIVE:
-                troubles[group.name] = standing(group).why
-            elif (commits := to_commit(group, ends)) and (
-                why := self._commit(read.brokers.get(group.name), Committed(group.name, commits))
-            ):
-                troubles[group.name] = why
-        self.findings.update({f"group {name}": why for name, why in troubles.items()})
+        troubles |= {one.name: standing(one).why for one in read.groups if one.state not in INACTIVE}
+        wanted = {
+            one.name: (read.brokers[one.name], commits)
+            for one in read.groups
+            if one.name in read.brokers and (commits := to_commit(one, ends))
+        }
+        refused = groups.commit(self._target, wanted)
+        for name, (_, commits) in wanted.items():
+            if name not in refused:
+                self._say(Committed(name, commits))
+        self.findings.update({f"group {name}": why for name, why in (troubles | refused).items()})
         return any(one.name not in read.brokers for one in read.groups)
-
-    def _commit(self, broker: int | None, done: Committed) -> str:
-        if broker is None:
-            return "target does not tell its coordinator yet"
-        try:
-            why = groups.commit(self._target, done.group, broker, done.commits)
-        except HostError as error:
-            return str(error)
-        if not why:
-            self._say(done)
-        return why
 
     # -- ACLs
 

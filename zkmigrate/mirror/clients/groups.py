@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kafka import TopicPartition
 from kafka.errors import for_code
 from kafka.protocol.admin import ListGroupsRequest
-from kafka.protocol.consumer import OffsetFetchRequest
+from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
-from kafka.structs import OffsetAndMetadata
 
 from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients.cluster import Cluster, Part
-from zkmigrate.mirror.rules.commits import Commit, Group
+from zkmigrate.mirror.rules.commits import Commit, Commits, Group
 
 _AT_ONCE = 4
 """Requests in flight to one cluster."""
-_GROUP, _NO_EPOCH = 0, -1
+_GROUP = 0
 _ACTIVE = frozenset({22, 25, 27})
 """ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID and REBALANCE_IN_PROGRESS: the group has members. The broker decides
 that at the commit itself."""
@@ -60,23 +59,54 @@ def touch(target: Cluster, read: Read) -> Read:
     asked = {
         name: (FindCoordinatorRequest(key=name, key_type=_GROUP, max_version=3), None) for name in unknown
     }
-    found = {name: answer for name, answer in _each(target, asked).items() if not answer.error_code}
+    found = {
+        name: answer
+        for name, answer in _each(target, asked).items()
+        if not isinstance(answer, HostError) and not answer.error_code
+    }
     missing = {name: "target does not tell its coordinator yet" for name in unknown if name not in found}
     brokers = {name: int(answer.node_id) for name, answer in found.items()}
     return replace(read, brokers={**read.brokers, **brokers}, troubles={**read.troubles, **missing})
 
 
-def commit(target: Cluster, group: str, broker: int, commits: Mapping[Part, Commit]) -> str:
-    """Commit for a group without members. Why it was not done; empty if it was."""
-    offsets = {
-        TopicPartition(*part): OffsetAndMetadata(one.offset, one.metadata, _NO_EPOCH)
-        for part, one in commits.items()
-    }
-    told = target.call(lambda admin: admin.alter_group_offsets(group, offsets, group_coordinator_id=broker))
-    errors = {error.errno: error.__name__ for error in told.values() if error.errno}
-    if errors.keys() & _ACTIVE:
-        return "active on target, left alone"
-    return f"target did not take its offsets: {', '.join(sorted(errors.values()))}" if errors else ""
+def commit(target: Cluster, wanted: Mapping[str, tuple[int, Commits]]) -> dict[str, str]:
+    """Commit for groups without members, by their coordinators. Why it was not done, by group."""
+    asked = {name: (_request(name, commits), broker) for name, (broker, commits) in wanted.items()}
+    found = {}
+    for name, answer in _each(target, asked).items():
+        if isinstance(answer, HostError):
+            found[name] = str(answer)
+            continue
+        errors = {p.error_code for topic in answer.topics for p in topic.partitions} - {0}
+        if errors & _ACTIVE:
+            found[name] = "active on target, left alone"
+        elif errors:
+            names = ", ".join(sorted(for_code(error).__name__ for error in errors))
+            found[name] = f"target did not take its offsets: {names}"
+    return found
+
+
+def _request(group: str, commits: Commits) -> OffsetCommitRequest:
+    kind = OffsetCommitRequest.OffsetCommitRequestTopic
+    by_topic: dict[str, list[Any]] = defaultdict(list)
+    for (topic, number), one in commits.items():
+        by_topic[topic].append(
+            kind.OffsetCommitRequestPartition(
+                partition_index=number,
+                committed_offset=one.offset,
+                committed_leader_epoch=-1,
+                committed_metadata=one.metadata,
+            )
+        )
+    return OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        retention_time_ms=-1,
+        topics=[kind(name=name, partitions=own) for name, own in by_topic.items()],
+        max_version=8,  # later ones name topics by id
+    )
 
 
 def _listed(cluster: Cluster) -> dict[str, tuple[int, str]]:
@@ -85,6 +115,8 @@ def _listed(cluster: Cluster) -> dict[str, tuple[int, str]]:
     asked = {one.node_id: (ListGroupsRequest(max_version=5), one.node_id) for one in answer.brokers}
     found = {}
     for broker, told in _each(cluster, asked).items():
+        if isinstance(told, HostError):
+            raise told
         if told.error_code:
             why = for_code(told.error_code).__name__
             raise HostError(f"{cluster.what}: groups of broker {broker}: {why}")
@@ -102,6 +134,9 @@ def _commits(
     }
     found = {}
     for name, answer in _each(cluster, asked).items():
+        if isinstance(answer, HostError):
+            troubles[name] = str(answer)
+            continue
         errors = {answer.error_code, *(p.error_code for topic in answer.topics for p in topic.partitions)}
         if error := max(errors, key=abs):
             troubles[name] = f"{cluster.what} does not show its offsets: {for_code(error).__name__}"
@@ -116,9 +151,13 @@ def _commits(
 
 
 def _each(cluster: Cluster, asked: Mapping[Any, tuple[Any, int | None]]) -> dict[Any, Any]:
-    """The answers by key, a few requests in flight."""
-    found, keys = {}, list(asked)
+    """The answers by key, or the HostError. A few requests are in flight."""
+    found, keys = dict[Any, Any](), list(asked)
     for at in range(0, len(keys), _AT_ONCE):
         sent = [(key, cluster.begin(*asked[key])) for key in keys[at : at + _AT_ONCE]]
-        found.update({key: cluster.end(one) for key, one in sent})
+        for key, one in sent:
+            try:
+                found[key] = cluster.end(one)
+            except HostError as error:
+                found[key] = error
     return found
