@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import count
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -50,12 +51,18 @@ class World:
         patch.setattr(rights, "revoke", lambda _, some: self.done.append(("revoke", some)))
         made = (cast(Any, self.source), cast(Any, self.target))
         self.copier = Copier(*made, [FIRST], {"orders"}, KafkaCodecs(), lambda _: None)
-        self.follower = Follower(*made, ["orders"], [], {"orders"}, 0.0, self.say.append)
+        self.clears = {"orders"}
+        self.policy = "delete"
+        self.looks = 0
+        self.follower = Follower(*made, ["orders"], [], self.clears, 0.0, self.say.append)
 
     def states(self, cluster: ModelCluster, names: Sequence[str]) -> dict[str, State | None]:
         if "topics" in self.broken:
             raise HostError("no answer")
-        return {name: State(self.ids[cluster.what], len(cluster.logs), 1, {}) for name in names}
+        self.looks += cluster is self.source
+        settings, known = {"cleanup.policy": self.policy}, frozenset({"cleanup.policy"})
+        one = State(self.ids[cluster.what], len(cluster.logs), 1, settings, known, known)
+        return dict.fromkeys(names, one)
 
     def grow(self, cluster: ModelCluster, change: Grow) -> None:
         if "grow" in self.broken:
@@ -126,6 +133,27 @@ def test_a_failing_look_is_told_and_copying_goes_on(world: World, part: str) -> 
     assert world.equal
     assert world.follower.findings == {part: "no answer"}
     assert world.say == [Finding(part, "no answer")]
+
+
+def test_a_slow_cluster_does_not_stop_the_copier(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look of one second is followed by nine without one."""
+    now = [100.0]
+    monkeypatch.setattr(follow, "SHARE", 9)
+    monkeypatch.setattr(follow, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(rights, "read", lambda _: now.__setitem__(0, now[0] + 0.5) or frozenset())
+    for at, looks in ((100.0, 1), (109.9, 1), (110.1, 2)):
+        now[0] = at
+        world.follower.tick(world.copier)
+        assert world.looks == looks
+
+
+def test_h7_records_are_deleted_only_while_targets_policy_lets_them(world: World) -> None:
+    world.policy = "compact"
+    world.follower.look(world.copier)
+    assert world.clears == set()
+    world.policy = "compact,delete"
+    world.follower.look(world.copier)
+    assert world.clears == {"orders"}
 
 
 def test_h5_commits_go_up_to_the_copied_end_and_one_failure_stops_no_other(world: World) -> None:
