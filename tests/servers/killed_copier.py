@@ -38,7 +38,7 @@ def main(source: str, target: str, last: str, *topics: str) -> int:
     for name in ("begin_produce", "mark", "drop"):
         setattr(Cluster, name, counted(getattr(Cluster, name)))
     copier.SETTLE_S = 0.3  # no other copier is at work
-    return run(Request([source], [target], topics), print, print, once=True)
+    return run(Request([source], [target], topics), print, print, once=True, refresh_s=10)
 
 
 if __name__ == "__main__":

@@ -13,14 +13,33 @@ from typing import Any
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.admin import (
+    ACL,
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    AlterConfigOp,
+    ConfigResource,
+    ConfigResourceType,
+    KafkaAdminClient,
+    NewTopic,
+    ResourcePattern,
+    ResourcePatternFilter,
+    ResourceType,
+)
+from kafka.errors import TopicAlreadyExistsError
+from kafka.structs import OffsetAndMetadata
 
 from tests.servers.process import ADDRESS, START_SECONDS, free_port, server, wait_for
 from tests.servers.test_versions import zookeeper
 from zkmigrate.kafka.clients import admin
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
+from zkmigrate.mirror.clients import groups
+from zkmigrate.mirror.clients import topics as followed
 from zkmigrate.mirror.clients.cluster import Cluster
+from zkmigrate.mirror.rules.commits import Commit
 from zkmigrate.mirror.rules.position import Ends
 from zkmigrate.model.fact import Seen
 
@@ -43,6 +62,8 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, st
                 "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
                 "transaction.state.log.num.partitions=1\nlog.cleaner.dedupe.buffer.size=4000000\n"
                 "log.cleaner.backoff.ms=100\nauto.create.topics.enable=false\n"
+                "authorizer.class.name=kafka.security.authorizer.AclAuthorizer\n"
+                "super.users=User:ANONYMOUS\ngroup.initial.rebalance.delay.ms=0\n"
             )
             main = ["-Xmx256m", "kafka.Kafka", str(config)]
             process = stack.enter_context(server("java", provision.kafka_classpath(release), main, log))
@@ -67,10 +88,13 @@ def make(address: str, topic: str, **settings: str) -> None:
         client.create_topics([NewTopic(topic, 1, 1, topic_configs=configs)])
 
 
-def send(address: str, topic: str, values: Sequence[int], keys: int = 1000, **producer: Any) -> None:
+def send(
+    address: str, topic: str, values: Sequence[int], keys: int = 1000, partition: int = 0, **producer: Any
+) -> None:
     with closing(KafkaProducer(bootstrap_servers=[address], linger_ms=0, **producer)) as sender:
         for n in values:
-            sender.send(topic, b"value %d" % n, b"key %d" % (n % keys), [("n", b"%d" % n)], partition=0)
+            key, headers = b"key %d" % (n % keys), [("n", b"%d" % n)]
+            sender.send(topic, b"value %d" % n, key, headers, partition=partition)
             if n % 10 == 9:
                 sender.flush()
         sender.flush()
@@ -108,11 +132,13 @@ def read(address: str, topic: str) -> list[tuple[Any, ...]]:
     return found
 
 
-def mirror(clusters: tuple[str, str], verb: str, topics: Sequence[str], *more: str) -> subprocess.Popen[str]:
+def mirror(
+    clusters: tuple[str, str], verb: str, topics: Sequence[str], *more: str, output: Any = subprocess.PIPE
+) -> subprocess.Popen[str]:
     source, target = clusters
     words = [sys.executable, "-m", "zkmigrate", "mirror", verb, "--source", source, "--target", target]
     words += [word for topic in topics for word in ("--topic", topic)] + list(more)
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(words, stdout=output, stderr=subprocess.STDOUT, text=True)
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
@@ -223,3 +249,168 @@ def test_h2_a_foreign_write_on_target_fails_the_partition_by_name(clusters: tupl
     code, output = ended(mirror(clusters, "compare", ["foreign"]))
     assert code == 10, output
     assert "foreign-0: different: offset 10: source's time is" in output
+
+
+GROWN = [("grown", n) for n in range(3)]
+
+
+def commit(address: str, group: str, offset: int) -> None:
+    with closing(
+        KafkaConsumer(bootstrap_servers=[address], group_id=group, enable_auto_commit=False)
+    ) as consumer:
+        consumer.commit({TopicPartition("grown", 0): OffsetAndMetadata(offset, "mine", -1)})
+
+
+def acl(
+    name: str,
+    operation: ACLOperation,
+    pattern: ACLResourcePatternType,
+    kind: ResourceType = ResourceType.TOPIC,
+) -> ACL:
+    return ACL("User:app", "*", operation, ACLPermissionType.ALLOW, ResourcePattern(kind, name, pattern))
+
+
+class Side:
+    """What one cluster shows beside the records."""
+
+    def __init__(self, address: str, stack: ExitStack) -> None:
+        self.address = address
+        self.admin = stack.enter_context(closing(KafkaAdminClient(bootstrap_servers=[address])))
+        self.cluster = stack.enter_context(closing(Cluster(address, [address])))
+
+    def committed(self, group: str) -> tuple[int, str]:
+        told = self.admin.list_group_offsets(group)[group][TopicPartition("grown", 0)]
+        return told.offset, told.metadata
+
+    def ends(self) -> dict[tuple[str, int], int]:
+        told = self.cluster.ends(GROWN)
+        return {part: one.end for part, one in told.items() if isinstance(one, Ends)}
+
+    def retention(self) -> str | None:
+        return self.cluster.topics(["grown"])["grown"].settings.get("retention.ms")
+
+    def retain(self, operation: AlterConfigOp, value: str | None) -> None:
+        settings = {"retention.ms": (operation, value)}
+        self.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, "grown", settings)])
+
+    def rights(self) -> set[ACL]:
+        every = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
+        which = ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY, every)
+        return set(self.admin.describe_acls(which)[0])
+
+
+def lacks(seen: object, needed: object) -> str | None:
+    return None if seen == needed else f"{seen}, needed {needed}"
+
+
+def test_h4_h5_h7_partitions_settings_offsets_and_acls_follow(
+    clusters: tuple[str, str], tmp_path: Path
+) -> None:
+    source, target = clusters
+    make(source, "grown", retention_ms="86400000")
+    make(source, "anew")
+    send(source, "grown", range(20))
+    send(source, "anew", range(5))
+    for group in ("reader", "busy"):
+        commit(source, group, 12)
+    code, output = ended(mirror(clusters, "run", ["grown", "anew"], "--once"))
+    assert code == 0, output
+    assert "group reader: target does not tell its coordinator yet" in output  # it is a fresh cluster
+    with ExitStack() as stack:
+        here, there = Side(source, stack), Side(target, stack)
+        # When it ends, offsets are equal.
+        assert there.committed("reader") == there.committed("busy") == (12, "mine")
+        busy = KafkaConsumer("grown", bootstrap_servers=[target], group_id="busy", enable_auto_commit=False)
+        stack.enter_context(closing(busy))
+
+        def inactive() -> str | None:
+            busy.poll(500)
+            return lacks(there.admin.describe_groups(["busy"])["busy"]["group_state"], "Stable")
+
+        wait_until("the group is active", inactive, WAIT_S)
+        # A commit without a member is refused by the broker itself.
+        assert groups.commit(there.cluster, {"busy": (1, {("grown", 0): Commit(1)})}) == {
+            "busy": "active on target, left alone"
+        }
+        here.admin.create_partitions({"grown": 2})
+        log = tmp_path / "run.json"
+        with log.open("w") as told:
+            named = ("reader", "busy", "nobody")
+            words = ["--refresh", "1", "--json", *(word for one in named for word in ("--group", one))]
+            running = mirror(clusters, "run", ["grown", "anew"], *words, output=told)
+        try:
+            wait_until("a look", lambda: lacks("group busy" in log.read_text(), True), WAIT_S)
+            follow(here, there)
+            code, output = ended(mirror(clusters, "status", ["grown"], "--json"))
+            assert code == 0, output
+            body = json.loads(output)
+            states = {one["group"]: one["state"] for one in body["groups"]}
+            assert states == {"reader": "equal", "busy": "active"}
+            assert body["acls"]["grant"] == []
+            assert list(body["acls"]["not_copied"].values()) == ["granted at the switch"]
+
+            former = followed.states(here.cluster, ["anew"])["anew"]
+            here.admin.delete_topics(["anew"])
+            wait_until("deletion", lambda: still_there(source, "anew"), WAIT_S)
+            send(source, "anew", range(100, 110))
+            now = followed.states(here.cluster, ["anew"])["anew"]
+            assert now is not None
+            assert former is not None
+            assert "" != former.id != now.id != ""
+            wait_until("it fails", lambda: lacks("PartitionFailed" in log.read_text(), True), WAIT_S)
+            send(source, "grown", range(30, 40))
+            wait_until("the others go on", lambda: lacks(there.ends(), here.ends()), WAIT_S)
+            assert there.cluster.ends([("anew", 0)]) == {("anew", 0): Ends(0, 5)}
+        finally:
+            running.send_signal(signal.SIGINT)
+            code = running.wait(WAIT_S)
+    assert code == 8, log.read_text()
+    events = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+    kinds = {one["event"] for one in events}
+    assert {"SettingsChanged", "OffsetsCommitted", "AclsChanged"} <= kinds
+    assert [one["partitions"] for one in events if one["event"] == "PartitionsAdded"] == [2, 3]
+    findings = {one["about"]: one["why"] for one in events if one["event"] == "Finding"}
+    assert findings["group busy"] == "active on target (Stable), left alone"
+    assert findings["group nobody"] == "source has no such group"
+    [failed] = [one for one in events if one["event"] == "PartitionFailed"]
+    assert failed["topic"] == "anew"
+
+
+def still_there(address: str, topic: str) -> str | None:
+    """Makes a topic anew, once ZooKeeper has forgotten the old one."""
+    try:
+        make(address, topic)
+    except TopicAlreadyExistsError:
+        return "the old topic is still there"
+    return None
+
+
+def follow(here: Side, there: Side) -> None:
+    """Changes at source, each until target has it."""
+    literal, prefixed = ACLResourcePatternType.LITERAL, ACLResourcePatternType.PREFIXED
+    topic = acl("gro", ACLOperation.READ, prefixed)
+    group = acl("reader", ACLOperation.READ, literal, ResourceType.GROUP)
+    here.admin.create_acls([topic, group, acl("grown", ACLOperation.WRITE, literal)])
+    here.admin.create_partitions({"grown": 3})
+    wait_until("source's partitions", lambda: lacks(len(here.ends()), 3), WAIT_S)
+    for partition in range(3):
+        send(here.address, "grown", range(30), partition=partition)
+    here.retain(AlterConfigOp.SET, "3600000")
+    wait_until("partitions", lambda: lacks(there.ends(), here.ends()), WAIT_S)
+    wait_until("the setting", lambda: lacks(there.retention(), "3600000"), WAIT_S)
+    wait_until("the ACLs", lambda: lacks(there.rights(), {topic, group}), WAIT_S)
+    for offset in (20, 35, 50):
+        commit(here.address, "reader", offset)
+        commit(here.address, "busy", offset)
+
+        def sample(needed: int = offset) -> str | None:
+            seen, _ = there.committed("reader")
+            assert seen <= min(here.committed("reader")[0], there.ends()["grown", 0])
+            return lacks(seen, needed)
+
+        wait_until("the group's offset", sample, WAIT_S)
+    assert there.committed("busy") == (12, "mine")
+    here.retain(AlterConfigOp.DELETE, None)
+    here.admin.delete_acls([topic])
+    wait_until("the setting's removal", lambda: lacks(there.retention(), None), WAIT_S)
+    wait_until("the ACL's removal", lambda: lacks(there.rights(), {group}), WAIT_S)

@@ -37,6 +37,10 @@ _common: Callable[[F], F] = flags.together(
     flags.many("--topic", "topics", "TOPIC", "A topic to mirror.", required=True),
 )
 
+_groups: Callable[[F], F] = flags.many(
+    "--group", "groups", "GROUP", "A consumer group to follow; all that committed on the topics without it."
+)
+
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     """The group of verbs. do: runs one and exits with its code."""
@@ -51,6 +55,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 
     @mirror.command("plan")
     @_common
+    @_groups
     @flags.as_json
     def plan(**options: Any) -> None:
         """Print what run would do. Changes nothing. Exit code 3: a topic is refused."""
@@ -60,20 +65,31 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 
     @mirror.command("run")
     @_common
+    @_groups
+    @click.option(
+        "--refresh",
+        type=click.FloatRange(1, 3600),
+        default=10.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="Most seconds until a change beside the records at source is on target.",
+    )
     @click.option("--once", is_flag=True, help="Copy what source holds now and end.")
     @click.option("--json", "as_json", is_flag=True, help="Print JSON, one event per line.")
     def run(**options: Any) -> None:
         """Make the topics on target and copy until Ctrl-C.
 
-        Call it again to continue: both logs tell where. Exit codes: 5 another copier took over, 8 a partition
-        failed.
+        It also keeps partitions, settings, group offsets and ACLs equal. Call it again to continue: both logs
+        tell where. Exit codes: 5 another copier took over, 8 a partition failed.
         """
         from zkmigrate.mirror.verbs import run as verb
 
-        do(lambda: verb.run(_asked(options), click.echo, flags.hint, once=options["once"]))
+        once, refresh_s = options["once"], options["refresh"]
+        do(lambda: verb.run(_asked(options), click.echo, flags.hint, once=once, refresh_s=refresh_s))
 
     @mirror.command("status")
     @_common
+    @_groups
     @flags.as_json
     def status(**options: Any) -> None:
         """Show how far target is. Changes nothing. Exit code 10: a partition failed."""
@@ -99,5 +115,5 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 def _asked(options: dict[str, Any]) -> Request:
     from zkmigrate.mirror.verbs.survey import Request
 
-    topics = tuple(dict.fromkeys(options["topics"]))
-    return Request(options["source"], options["target"], topics, options["as_json"])
+    topics, groups = (tuple(dict.fromkeys(options.get(key, ()))) for key in ("topics", "groups"))
+    return Request(options["source"], options["target"], topics, options["as_json"], groups)

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from zkmigrate.cli.main import cli
+from zkmigrate.mirror.verbs import run as verb
 from zkmigrate.mirror.verbs import show
 from zkmigrate.mirror.verbs.survey import Request
 
@@ -25,6 +26,21 @@ def test_brokers_and_topics_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     done = CliRunner().invoke(cli, ["mirror", "status", *words, "--json"])
     assert (done.exit_code, done.output) == (11, "told\n")
     assert asked == [Request(["a:1", "b:2"], ["c:3"], ("x", "y"), True)]
+
+
+def test_groups_and_refresh_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def run(request: Request, *_: object, once: bool, refresh_s: float) -> int:
+        asked.append((request.groups, once, refresh_s))
+        return 0
+
+    monkeypatch.setattr(verb, "run", run)
+    words = ["mirror", "run", "--source", "a:1", "--target", "c:3", "--topic", "x"]
+    for more in ([], ["--group", "g", "--group", "h", "--refresh", "2.5", "--once"]):
+        assert CliRunner().invoke(cli, [*words, *more]).exit_code == 0
+    assert asked == [((), False, 10.0), (("g", "h"), True, 2.5)]
+    assert CliRunner().invoke(cli, [*words, "--refresh", "0.5"]).exit_code == 2
 
 
 @pytest.mark.parametrize("source", ["a", "a:", ":1", "a:0", "a:65536", "a:x", ","])

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError, for_code
@@ -29,6 +29,7 @@ from zkmigrate.mirror.rules.position import Ends
 
 Part = tuple[str, int]
 """Topic and partition."""
+T = TypeVar("T")
 
 REQUEST_S = 30.0
 FETCH_BYTES, PARTITION_BYTES = 16 << 20, 1 << 20
@@ -39,8 +40,8 @@ _LARGEST = 128 << 20
 _CONSUMER, _UNCOMMITTED, COMMITTED = -1, 0, 1
 _LATEST, _EARLIEST = -1, -2
 _NO_EPOCH, _TOPIC = -1, 2
-_DEFAULT = 5
-"""DescribeConfigs: config_source of Kafka's own default."""
+_DEFAULT, _OWN = 5, 1
+"""DescribeConfigs: config_source of Kafka's own default, and of a topic's own value."""
 _TRANSACTION, _TRANSACTION_MS = 1, 60_000
 
 logging.getLogger("kafka").addHandler(logging.NullHandler())  # the copier tells what matters
@@ -49,11 +50,14 @@ logging.getLogger("kafka").addHandler(logging.NullHandler())  # the copier tells
 @dataclass(frozen=True)
 class Topic:
     """leaders: broker ids by partition, -1 without one. replicas: of the partition with the most. settings:
-    those that differ from Kafka's defaults, also by the broker's own file."""
+    those that differ from Kafka's defaults, also by the broker's own file. own: set on the topic itself.
+    known: every setting of a topic."""
 
     leaders: Mapping[int, int]
     replicas: int
     settings: Mapping[str, str]
+    own: frozenset[str] = frozenset()
+    known: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,13 @@ class Cluster:
 
     def close(self) -> None:
         self._admin.close()
+
+    def call(self, do: Callable[[KafkaAdminClient], T]) -> T:
+        """What kafka-python's own client has a call for."""
+        try:
+            return do(self._admin)
+        except (KafkaError, OSError) as error:
+            raise self._silent(error) from None
 
     def _silent(self, error: Exception) -> HostError:
         return HostError(
@@ -144,19 +155,19 @@ class Cluster:
         """The topics of these that exist. HostError where Kafka does not show their settings."""
         led = self._led(names)
         request = DescribeConfigsRequest(resources=[(_TOPIC, name, None) for name in led], min_version=1)
-        found = {name: dict[str, str]() for name in led}
+        found = {name: list[Any]() for name in led}
         for result in self._ask(request).results if led else []:
             if result.error_code:
                 why = result.error_message or for_code(result.error_code).__name__
                 raise HostError(f"{self.what}: settings of topic {result.resource_name}: {why}")
-            found[result.resource_name] = {
-                one.name: one.value for one in result.configs if one.config_source != _DEFAULT
-            }
+            found[result.resource_name] = result.configs
         return {
             name: Topic(
                 {p: leader for p, (leader, _) in parts.items()},
                 max(count for _, count in parts.values()),
-                found[name],
+                {one.name: one.value for one in found[name] if one.config_source != _DEFAULT},
+                frozenset(one.name for one in found[name] if one.config_source == _OWN),
+                frozenset(one.name for one in found[name]),
             )
             for name, parts in led.items()
         }

@@ -100,6 +100,17 @@ class Copier:
         self._targets: dict[Part, int] = {}
         self._flying: list[tuple[Any, dict[Part, int]]] = []
 
+    def add(self, parts: Iterable[Part]) -> None:
+        """Copy these as well, those that it does not know."""
+        for part in parts:
+            self.partitions.setdefault(part, Partition(part))
+
+    def stop(self, topic: str, why: str) -> None:
+        """Copy a topic no more: its partitions have failed."""
+        for p in self.partitions.values():
+            if p.part[0] == topic and not p.failed:
+                self._judge(p, Failed(why))
+
     def copy(self, ended: Callable[[], bool], tick: Callable[[], None], *, once: bool = False) -> None:
         """Copy until ``ended``, or until all partitions have failed. once: only up to source's ends at the
         beginning. tick: called often. LockedError when another copier has taken over."""

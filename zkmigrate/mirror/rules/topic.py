@@ -44,8 +44,8 @@ def refusal(name: str, partitions: int, found: int | None, settings: Mapping[str
     topic; None without one."""
     if name.startswith("__"):
         return "an internal topic of Kafka; needed: a topic of its users"
-    if found is not None and found != partitions:
-        return f"target's topic has {found} partitions; needed: source's {partitions}"
+    if found is not None and found > partitions:
+        return f"target's topic has {found} partitions; needed: at most source's {partitions}"
     if settings.get(TIME_TYPE) == "LogAppendTime":
         return (
             f"target's topic has {TIME_TYPE}=LogAppendTime, which replaces source's times; needed: CreateTime"

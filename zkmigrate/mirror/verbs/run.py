@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.mirror.clients.cluster import Cluster
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.copier import Copier, Partition
+from zkmigrate.mirror.clients.follow import SOON_S, Follower, Told
+from zkmigrate.mirror.clients.topics import grow
+from zkmigrate.mirror.rules.commits import Committed
+from zkmigrate.mirror.rules.follow import Grow
 from zkmigrate.mirror.rules.topic import deletes
+from zkmigrate.mirror.verbs.follow import told
 from zkmigrate.mirror.verbs.survey import Mirrored, Request, both, topics
 
 EVERY_S = 10.0
@@ -43,8 +48,14 @@ class Telling:
             why=p.failed,
         )
 
-    def progress(self, partitions: Collection[Partition]) -> None:
-        """Print how far it is, now and then."""
+    def followed(self, what: Told) -> None:
+        """Print a change beside the records, or a finding. Commits come at every look: events only."""
+        event, text, body = told(what)
+        if self._as_json or not isinstance(what, Committed):
+            self.line(event, text, **body)
+
+    def progress(self, partitions: Collection[Partition], findings: Mapping[str, str]) -> None:
+        """Print how far it is, now and then. findings: by what they are about."""
         now = time.monotonic()
         if now - self._told < EVERY_S:
             return
@@ -54,7 +65,9 @@ class Telling:
         waits = {f"{p.part[0]}-{p.part[1]}": p.why for p in partitions if p.why and not p.failed}
         text = f"lag: {_lag(partitions)} offsets, {rate / 1e6:.1f} MB/s, waiting: {len(waits)}"
         first = next((f" ({name}: {why})" for name, why in waits.items()), "")
-        self.line("Progress", text + first, lag=_lag(partitions), bytes_s=round(rate), waiting=waits)
+        text += f"{first}, findings: {len(findings)}"
+        body = {"waiting": waits, "findings": dict(findings)}
+        self.line("Progress", text, lag=_lag(partitions), bytes_s=round(rate), **body)
 
     def ended(self, partitions: Collection[Partition], code: int) -> None:
         """Print how it ended."""
@@ -68,9 +81,17 @@ def _lag(partitions: Collection[Partition]) -> int:
     return sum(max(0, p.stable - p.position) for p in partitions if p.position is not None)
 
 
-def run(asked: Request, say: Callable[[str], None], hint: Callable[[str], None], *, once: bool) -> int:
-    """Copy until Ctrl-C, or once up to source's present ends. 0: all is there; 8: a partition has failed;
-    130: Ctrl-C."""
+def run(
+    asked: Request,
+    say: Callable[[str], None],
+    hint: Callable[[str], None],
+    *,
+    once: bool,
+    refresh_s: float,
+) -> int:
+    """Copy until Ctrl-C, or once up to source's present ends. refresh_s: a change of partitions, settings,
+    group offsets or ACLs at source is on target so many seconds later. 0: all is there; 8: a partition has
+    failed; 130: Ctrl-C."""
     stop = Interrupt()
     tell = Telling(say, as_json=asked.as_json)
     with stop.listening(), stop.answered(lambda: hint("ending; the copier goes on from here next time")):
@@ -83,7 +104,15 @@ def run(asked: Request, say: Callable[[str], None], hint: Callable[[str], None],
             parts = [(one.topic, n) for one in mirrored for n in range(one.partitions)]
             clears = {one.topic for one in mirrored if deletes(one.settings)}
             copier = Copier(here, there, parts, clears, KafkaCodecs(), tell.failed)
-            copier.copy(lambda: stop.wanted, lambda: tell.progress(copier.partitions.values()), once=once)
+            follower = Follower(here, there, asked.topics, asked.groups, clears, refresh_s, tell.followed)
+
+            def tick() -> None:
+                follower.tick(copier)
+                tell.progress(copier.partitions.values(), follower.findings)
+
+            copier.copy(lambda: stop.wanted, tick, once=once)
+            if once:
+                _finish(follower, copier, stop)
         interrupted = stop.wanted
     failed = sum(bool(p.failed) for p in copier.partitions.values())
     code = _FAILED if failed else _INTERRUPTED if interrupted else 0
@@ -92,13 +121,27 @@ def run(asked: Request, say: Callable[[str], None], hint: Callable[[str], None],
 
 
 def _make(there: Cluster, one: Mirrored, tell: Telling) -> None:
-    """Make the topic if target lacks it, and wait until target names its leaders."""
-    if one.exists:
+    """Make the topic, or the partitions that target lacks, and wait until target names their leaders."""
+    if one.found == one.partitions:
         return
-    there.create(one.topic, one.partitions, one.replicas, one.settings)
+    growth = Grow(one.topic, one.partitions)
+    if one.exists:
+        grow(there, growth)
+    else:
+        there.create(one.topic, one.partitions, one.replicas, one.settings)
     end = time.monotonic() + _MADE_S
     while -1 in (led := there.leaders([one.topic]).get(one.topic, {})).values() or len(led) < one.partitions:
         if time.monotonic() > end:
             raise HostError(f"target: topic {one.topic} has no leaders {_MADE_S:g} s after it was made")
         time.sleep(0.1)
-    tell.line("TopicMade", f"made topic {one.topic}, partitions: {one.partitions}", topic=one.topic)
+    if one.exists:
+        tell.followed(growth)
+    else:
+        tell.line("TopicMade", f"made topic {one.topic}, partitions: {one.partitions}", topic=one.topic)
+
+
+def _finish(follower: Follower, copier: Copier, stop: Interrupt) -> None:
+    """After the last record: group offsets up to target's ends."""
+    end = time.monotonic() + _MADE_S
+    while not stop.wanted and follower.look(copier) and time.monotonic() < end:
+        time.sleep(SOON_S)

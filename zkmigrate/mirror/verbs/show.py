@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from zkmigrate.mirror.verbs import follow
 from zkmigrate.mirror.verbs.survey import Mirrored, Place, Request, both, places, topics
 
 _CLAIM, _UNKNOWN, _PREFLIGHT = 10, 11, 3
@@ -16,10 +17,12 @@ def plan(asked: Request, say: Callable[[str], None]) -> int:
     with both(asked) as (here, there):
         mirrored = topics(here, there, asked.topics)
         found = places(here, there, mirrored)
+        also = follow.beside(here, there, asked)
     if asked.as_json:
-        say(json.dumps({"topics": [topic_body(one) for one in mirrored], "partitions": _bodies(found)}))
+        topics_body = [topic_body(one) for one in mirrored]
+        say(json.dumps({"topics": topics_body, "partitions": _bodies(found), **follow.body(also)}))
     else:
-        for line in (*plan_lines(mirrored), *place_lines(found)):
+        for line in (*plan_lines(mirrored), *place_lines(found), *follow.lines(also)):
             say(line)
     return _PREFLIGHT if any(one.refused for one in mirrored) else _code(found)
 
@@ -28,10 +31,12 @@ def status(asked: Request, say: Callable[[str], None]) -> int:
     """Print how far target is."""
     with both(asked) as (here, there):
         found = places(here, there, topics(here, there, asked.topics))
+        also = follow.beside(here, there, asked)
     if asked.as_json:
-        say(json.dumps({"partitions": _bodies(found), "lag": sum(one.lag for one in found)}))
+        lag = sum(one.lag for one in found)
+        say(json.dumps({"partitions": _bodies(found), "lag": lag, **follow.body(also)}))
     else:
-        for line in place_lines(found):
+        for line in (*place_lines(found), *follow.lines(also)):
             say(line)
     return _code(found)
 
@@ -79,9 +84,12 @@ def plan_lines(mirrored: Sequence[Mirrored]) -> Iterator[str]:
         act = "exists" if one.exists else "make"
         yield f"{one.topic}: {act}, partitions: {one.partitions}, replicas: {one.replicas}"
         yield from (f"    {key}={value}" for key, value in sorted(one.settings.items()))
+        if 0 < one.found < one.partitions:
+            yield f"    add partitions: {one.partitions - one.found}"
         yield from (f"    not copied: {key}: {why}" for key, why in sorted(one.left.items()))
         for key, (needed, found) in one.differ.items():
-            yield f"    differs: {key}: {_value(found)}, needed: {_value(needed)}"
+            act = "differs" if key in one.left else "change"
+            yield f"    {act}: {key}: {_value(found)}, needed: {_value(needed)}"
 
 
 def _value(text: str | None) -> str:

@@ -10,23 +10,29 @@ from zkmigrate.errors import UsageError
 from zkmigrate.mirror.clients.cluster import Cluster, Part, Topic
 from zkmigrate.mirror.clients.copier import last_data
 from zkmigrate.mirror.rules.batch import BatchError
+from zkmigrate.mirror.rules.follow import Memory, State, follow
 from zkmigrate.mirror.rules.position import Ends, Failed, begin
 from zkmigrate.mirror.rules.topic import NOT_COPIED, deletes, differences, refusal, wanted
 
 
 @dataclass(frozen=True)
 class Mirrored:
-    """A topic. replicas: target's. settings: those that target needs. left: those that are not copied, and
-    why. differ: settings that target has otherwise, needed and found. refused: why it cannot be mirrored."""
+    """A topic. found: target's partitions, 0 without the topic. replicas: target's. settings: those that
+    target needs. left: those that stay different, and why. differ: settings that target has otherwise, needed
+    and found. refused: why it cannot be mirrored."""
 
     topic: str
     partitions: int
-    exists: bool
+    found: int
     replicas: int
     settings: Mapping[str, str]
     left: Mapping[str, str]
     differ: Mapping[str, tuple[str | None, str | None]]
     refused: str
+
+    @property
+    def exists(self) -> bool:
+        return self.found > 0
 
 
 @dataclass(frozen=True)
@@ -49,12 +55,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Request:
-    """What a verb is asked for. source, target: brokers, ``host:port``. as_json: print JSON."""
+    """What a verb is asked for. source, target: brokers, ``host:port``. groups: of consumers; empty: all.
+    as_json: print JSON."""
 
     source: Sequence[str]
     target: Sequence[str]
     topics: Sequence[str]
     as_json: bool = False
+    groups: Sequence[str] = ()
 
 
 @contextmanager
@@ -79,22 +87,29 @@ def _mirrored(name: str, here: Topic, there: Topic | None, brokers: int) -> Mirr
     replicas = min(here.replicas, brokers) if there is None else there.replicas
     settings = wanted(here.settings, replicas)
     found = {} if there is None else there.settings
+    left: Mapping[str, str] = {key: NOT_COPIED[key] for key in here.settings if key in NOT_COPIED}
+    if there is not None:
+        left = follow(name, _state(here), _state(there), Memory()).left
     return Mirrored(
         name,
         len(here.leaders),
-        there is not None,
+        0 if there is None else len(there.leaders),
         replicas,
         settings,
-        {key: NOT_COPIED[key] for key in here.settings if key in NOT_COPIED},
+        left,
         {} if there is None else differences(settings, found),
         refusal(name, len(here.leaders), None if there is None else len(there.leaders), found),
     )
 
 
+def _state(one: Topic) -> State:
+    return State("", len(one.leaders), one.replicas, one.settings, one.own, one.known)
+
+
 def places(source: Cluster, target: Cluster, mirrored: Sequence[Mirrored]) -> list[Place]:
     """Every partition of the topics that are not refused."""
     parts = [(one.topic, n) for one in mirrored if not one.refused for n in range(one.partitions)]
-    there = [part for part in parts if any(one.exists and one.topic == part[0] for one in mirrored)]
+    there = [(one.topic, n) for one in mirrored if not one.refused for n in range(one.found)]
     clears = {one.topic for one in mirrored if deletes(one.settings)}
     # Target first: it only grows up to what source already has.
     targets = target.ends(there)

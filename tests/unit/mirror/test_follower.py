@@ -1,0 +1,235 @@
+"""Following between the rounds of the copier: what it adds, stops, and what it cannot do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from kafka.errors import SecurityDisabledError
+
+from tests.unit.mirror.batches import built
+from tests.unit.mirror.model_cluster import Log, ModelCluster
+from zkmigrate.errors import HostError
+from zkmigrate.mirror.clients import copier, follow, groups, rights, topics
+from zkmigrate.mirror.clients.codecs import KafkaCodecs
+from zkmigrate.mirror.clients.copier import Copier
+from zkmigrate.mirror.clients.follow import Finding, Follower
+from zkmigrate.mirror.rules.commits import Commit, Committed, Group
+from zkmigrate.mirror.rules.follow import Configure, Grow, State
+from zkmigrate.mirror.rules.rights import Changed, Rule
+from zkmigrate.mirror.verbs.follow import told
+
+FIRST, SECOND = ("orders", 0), ("orders", 1)
+READ = Rule("TOPIC", "orders", "LITERAL", "User:a", "*", "READ", "ALLOW")
+
+
+class World:
+    """Two clusters and what a look reads of them; broken: names of the parts that fail."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.source = ModelCluster("source", {FIRST: Log()})
+        self.target = ModelCluster("target", {FIRST: Log()})
+        self.source.logs[FIRST].append(built(3))
+        self.ids = {"source": "one", "target": "two"}
+        self.groups: tuple[Group, ...] = ()
+        self.rules = {"source": frozenset[Rule](), "target": frozenset[Rule]()}
+        self.broken = set[str]()
+        self.done: list[Any] = []
+        self.say: list[Any] = []
+        for name in ("SETTLE_S", "RETRY_S", "LOOK_S"):
+            patch.setattr(copier, name, 0.0)
+        patch.setattr(topics, "states", self.states)
+        patch.setattr(topics, "grow", self.grow)
+        patch.setattr(groups, "read", self.read)
+        patch.setattr(groups, "touch", lambda _, read: read)
+        patch.setattr(groups, "commit", self.commit)
+        patch.setattr(rights, "read", lambda cluster: self.rules[cluster.what])
+        patch.setattr(rights, "grant", lambda _, some: self.done.append(("grant", some)))
+        patch.setattr(rights, "revoke", lambda _, some: self.done.append(("revoke", some)))
+        made = (cast(Any, self.source), cast(Any, self.target))
+        self.copier = Copier(*made, [FIRST], {"orders"}, KafkaCodecs(), lambda _: None)
+        self.clears = {"orders"}
+        self.policy = "delete"
+        self.looks = 0
+        self.follower = Follower(*made, ["orders"], [], self.clears, 0.0, self.say.append)
+
+    def states(self, cluster: ModelCluster, names: Sequence[str]) -> dict[str, State | None]:
+        if "topics" in self.broken:
+            raise HostError("no answer")
+        self.looks += cluster is self.source
+        settings, known = {"cleanup.policy": self.policy}, frozenset({"cleanup.policy"})
+        one = State(self.ids[cluster.what], len(cluster.logs), 1, settings, known, known)
+        return dict.fromkeys(names, one)
+
+    def grow(self, cluster: ModelCluster, change: Grow) -> None:
+        if "grow" in self.broken:
+            raise HostError("not allowed")
+        assert len(self.copier.partitions) < change.partitions, "copied before target has it"
+        cluster.logs.update({("orders", n): Log() for n in range(len(cluster.logs), change.partitions)})
+
+    def read(self, *_: object) -> groups.Read:
+        if "groups" in self.broken:
+            raise HostError("no answer")
+        return groups.Read(self.groups, {one.name: 1 for one in self.groups}, {})
+
+    def commit(self, _: object, wanted: Mapping[str, tuple[int, Any]]) -> dict[str, str]:
+        self.done += [(name, commits) for name, (_, commits) in wanted.items()]
+        return {name: "no answer" for name in wanted if name in self.broken}
+
+    def run(self, rounds: int = 30) -> None:
+        left = count()
+        self.copier.copy(lambda: next(left) > rounds, lambda: self.follower.tick(self.copier))
+
+    @property
+    def equal(self) -> bool:
+        return all(self.target.logs[part].read() == log.read() for part, log in self.source.logs.items())
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(follow, "SOON_S", 0.0)
+    monkeypatch.setattr(follow, "SHARE", 0)
+    return World(monkeypatch)
+
+
+def test_h4_a_new_partition_is_copied_after_target_has_it(world: World) -> None:
+    world.run()
+    world.source.logs[SECOND] = Log()
+    world.source.logs[SECOND].append(built(2))
+    world.run()
+    assert world.equal
+    assert world.target.logs[SECOND].end == 2
+    assert world.say == [Grow("orders", 2)]
+
+
+def test_h4_a_refused_growth_is_told_once_and_the_rest_is_copied(world: World) -> None:
+    world.run()
+    world.broken.add("grow")
+    world.source.logs[SECOND] = Log()
+    world.source.logs[FIRST].append(built(2))
+    world.run()
+    assert world.target.logs[FIRST].end == 5
+    assert world.say == [Finding("topic orders", "not allowed")]
+    assert SECOND not in world.copier.partitions
+
+
+def test_h4_a_topic_made_anew_fails_and_is_never_continued(world: World) -> None:
+    world.run()
+    world.ids["source"] = "three"
+    world.run()
+    world.source.logs[FIRST].append(built(2))
+    world.run()
+    assert "made anew" in world.copier.partitions[FIRST].failed
+    assert world.target.logs[FIRST].end == 3
+
+
+@pytest.mark.parametrize("part", ["topics", "groups"])
+def test_a_failing_look_is_told_and_copying_goes_on(world: World, part: str) -> None:
+    world.broken.add(part)
+    world.run()
+    assert world.equal
+    assert world.follower.findings == {part: "no answer"}
+    assert world.say == [Finding(part, "no answer")]
+
+
+def test_a_slow_cluster_does_not_stop_the_copier(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look of one second is followed by nine without one."""
+    now = [100.0]
+    monkeypatch.setattr(follow, "SHARE", 9)
+    monkeypatch.setattr(follow, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(rights, "read", lambda _: now.__setitem__(0, now[0] + 0.5) or frozenset())
+    for at, looks in ((100.0, 1), (109.9, 1), (110.1, 2)):
+        now[0] = at
+        world.follower.tick(world.copier)
+        assert world.looks == looks
+
+
+def test_h7_records_are_deleted_only_while_targets_policy_lets_them(world: World) -> None:
+    world.policy = "compact"
+    world.follower.look(world.copier)
+    assert world.clears == set()
+    world.policy = "compact,delete"
+    world.follower.look(world.copier)
+    assert world.clears == {"orders"}
+
+
+def test_h5_commits_go_up_to_the_copied_end_and_one_failure_stops_no_other(world: World) -> None:
+    world.groups = tuple(Group(name, "Empty", {FIRST: Commit(9)}, {}) for name in ("a", "b"))
+    world.run()
+    assert world.done[-2:] == [("a", {FIRST: Commit(3)}), ("b", {FIRST: Commit(3)})]
+    assert world.say[-1] == Committed("b", {FIRST: Commit(3)})
+    world.broken.add("a")
+    told = len(world.say)
+    world.follower.look(world.copier)
+    assert world.follower.findings == {"group a": "no answer"}
+    assert world.say[told:] == [Committed("b", {FIRST: Commit(3)}), Finding("group a", "no answer")]
+
+
+def test_h5_a_failed_partition_gets_no_commits(world: World) -> None:
+    world.run()
+    world.copier.stop("orders", "for a test")
+    world.groups = (Group("a", "Empty", {FIRST: Commit(2)}, {}),)
+    world.follower.look(world.copier)
+    assert world.done == []
+
+
+def test_h5_an_active_group_is_named(world: World) -> None:
+    world.groups = (Group("a", "Stable", {FIRST: Commit(2)}, {}),)
+    world.run()
+    assert world.done == []
+    assert world.follower.findings == {"group a": "active on target (Stable), left alone"}
+
+
+def test_h7_acls_are_added_and_what_source_had_is_deleted(world: World) -> None:
+    world.rules["source"] = frozenset({READ})
+    world.follower.look(world.copier)
+    world.rules = {"source": frozenset(), "target": frozenset({READ})}
+    world.follower.look(world.copier)
+    assert world.done == [("grant", {READ}), ("revoke", {READ})]
+    assert world.say == [Changed(frozenset({READ}), frozenset()), Changed(frozenset(), frozenset({READ}))]
+
+
+def test_h7_a_cluster_without_an_authorizer_is_told() -> None:
+    class Admin:
+        def describe_acls(self, _: object) -> None:
+            raise SecurityDisabledError
+
+    class Open:
+        what = "source"
+
+        def call(self, do: Any) -> Any:
+            return do(Admin())
+
+    assert rights.read(cast(Any, Open())) is None
+
+
+def test_h7_without_an_authorizer_nothing_is_changed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rights, "read", lambda cluster: None if cluster.what == "target" else {READ})
+    world.run()
+    assert world.done == []
+    assert world.follower.findings == {"target's ACLs": "no authorizer"}
+
+
+@pytest.mark.parametrize(
+    ("what", "event", "text"),
+    [
+        (Grow("orders", 5), "PartitionsAdded", "added partitions to topic orders, now: 5"),
+        (
+            Configure("orders", {"a": "1"}, ("b",)),
+            "SettingsChanged",
+            "changed settings of topic orders: a=1, b removed",
+        ),
+        (Committed("app", {FIRST: Commit(3)}), "OffsetsCommitted", "committed for group app: 1 partitions"),
+        (
+            Changed(frozenset({READ}), frozenset()),
+            "AclsChanged",
+            "ACLs on target: added ALLOW READ to User:a from * on topic orders",
+        ),
+        (Finding("groups", "no answer"), "Finding", "groups: no answer"),
+    ],
+)
+def test_each_change_is_told(what: Any, event: str, text: str) -> None:
+    assert told(what)[:2] == (event, text)

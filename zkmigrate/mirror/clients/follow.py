@@ -1,0 +1,167 @@
+"""Keeps what stands beside the records equal: partitions, settings, group offsets, ACLs.
+
+It looks at both sides between two rounds of the copier. What cannot be read or changed is a finding; copying
+goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from zkmigrate.errors import HostError
+from zkmigrate.mirror.clients import groups, topics
+from zkmigrate.mirror.clients import rights as acls
+from zkmigrate.mirror.clients.cluster import Cluster
+from zkmigrate.mirror.clients.copier import Copier
+from zkmigrate.mirror.rules.commits import INACTIVE, Committed, standing, to_commit
+from zkmigrate.mirror.rules.follow import Change, Configure, Grow, Memory, Stop, follow
+from zkmigrate.mirror.rules.position import Ends
+from zkmigrate.mirror.rules.rights import Changed, Rule, rights
+from zkmigrate.mirror.rules.topic import deletes
+
+SOON_S = 0.5
+"""Until the next look when a change is still to show, or a coordinator was not told."""
+SHARE = 9
+"""Looks wait so many times longer than they take: a slow cluster must not stop the copier."""
+NO_AUTHORIZER = "no authorizer"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is not equal, or could not be looked at, and why."""
+
+    about: str
+    why: str
+
+
+Told = Grow | Configure | Committed | Changed | Finding
+
+
+class Follower:
+    """Of these topics and groups; without groups of all that committed on the topics.
+
+    clears: the copier's topics whose records may be deleted, kept up to date. refresh_s: a change at source
+    is on target so many seconds later. say: told each change and new finding. findings: of the last look.
+    """
+
+    def __init__(
+        self,
+        source: Cluster,
+        target: Cluster,
+        names: Sequence[str],
+        named: Sequence[str],
+        clears: set[str],
+        refresh_s: float,
+        say: Callable[[Told], None],
+    ) -> None:
+        self._source, self._target, self._names, self._named = source, target, names, named
+        self._clears, self._every, self._say = clears, refresh_s / 2, say
+        self._due = 0.0
+        self._memory = dict.fromkeys(names, Memory())
+        self._groups: tuple[str, ...] = tuple(named)
+        self._keep = frozenset[Rule]()
+        self.findings: dict[str, str] = {}
+
+    def tick(self, copier: Copier) -> None:
+        """Look, if it is time."""
+        if time.monotonic() >= self._due:
+            self.look(copier)
+
+    def look(self, copier: Copier) -> bool:
+        """Make target equal, as far as it goes now. Whether the next look can do more."""
+        before, self.findings = self.findings, {}
+        begun, soon = time.monotonic(), False
+        parts = {"topics": self._follow_topics, "groups": self._follow_groups, "ACLs": self._follow_rights}
+        for about, part in parts.items():
+            try:
+                soon |= part(copier)
+            except HostError as error:
+                self.findings[about] = str(error)
+        ended = time.monotonic()
+        self._due = ended + max((ended - begun) * SHARE, SOON_S if soon else begun + self._every - ended)
+        for about, why in self.findings.items():
+            if before.get(about) != why:
+                self._say(Finding(about, why))
+        return soon
+
+    # -- topics
+
+    def _follow_topics(self, copier: Copier) -> bool:
+        going = {p.part[0] for p in copier.partitions.values() if not p.failed}
+        names = [name for name in self._names if name in going]
+        if not names:
+            return False
+        here, there = topics.states(self._source, names), topics.states(self._target, names)
+        soon = False
+        for name in names:
+            one, other = here[name], there[name]
+            told = follow(name, one, other, self._memory[name])
+            self._memory[name] = told.memory
+            for key, why in told.left.items():
+                self.findings[f"topic {name}: {key}" if key else f"topic {name}"] = why
+            for change in told.changes:
+                soon |= self._change(change, copier)
+            if one is not None and other is not None:
+                (self._clears.add if deletes(other.settings) else self._clears.discard)(name)
+                copier.add((name, n) for n in range(min(one.partitions, other.partitions)))
+        return soon
+
+    def _change(self, change: Change, copier: Copier) -> bool:
+        try:
+            match change:
+                case Stop():
+                    copier.stop(change.topic, change.why)
+                    return False
+                case Grow():
+                    topics.grow(self._target, change)
+                case Configure():
+                    topics.configure(self._target, change)
+        except HostError as error:
+            self.findings[f"topic {change.topic}"] = str(error)
+            return False
+        self._say(change)
+        return True
+
+    # -- groups
+
+    def _follow_groups(self, copier: Copier) -> bool:
+        read = groups.read(self._source, self._target, self._names, self._named)
+        read = groups.touch(self._target, read)
+        self._groups = tuple(one.name for one in read.groups)
+        sound = self._target.ends([p.part for p in copier.partitions.values() if p.open])
+        ends = {part: one.end for part, one in sound.items() if isinstance(one, Ends)}
+        troubles = dict(read.troubles)
+        troubles |= {one.name: standing(one).why for one in read.groups if one.state not in INACTIVE}
+        wanted = {
+            one.name: (read.brokers[one.name], commits)
+            for one in read.groups
+            if one.name in read.brokers and (commits := to_commit(one, ends))
+        }
+        refused = groups.commit(self._target, wanted)
+        for name, (_, commits) in wanted.items():
+            if name not in refused:
+                self._say(Committed(name, commits))
+        self.findings.update({f"group {name}": why for name, why in (troubles | refused).items()})
+        return any(one.name not in read.brokers for one in read.groups)
+
+    # -- ACLs
+
+    def _follow_rights(self, _: Copier) -> bool:
+        here, there = acls.read(self._source), acls.read(self._target)
+        for cluster, told in ((self._source, here), (self._target, there)):
+            if told is None:
+                self.findings[f"{cluster.what}'s ACLs"] = NO_AUTHORIZER
+        if here is None or there is None:
+            return False
+        found = rights(here, there, self._names, self._groups, self._keep)
+        self._keep = found.keep
+        self.findings.update({str(rule): why for rule, why in found.left.items()})
+        if found.grant:
+            acls.grant(self._target, found.grant)
+        if found.revoke:
+            acls.revoke(self._target, found.revoke)
+        if found.grant or found.revoke:
+            self._say(Changed(found.grant, found.revoke))
+        return False

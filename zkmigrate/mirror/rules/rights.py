@@ -1,0 +1,112 @@
+"""Which of source's ACLs target gets. Nobody gets the right to write there: another write ends the mirror."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+TOPIC, GROUP = "TOPIC", "GROUP"
+LITERAL, PREFIXED = "LITERAL", "PREFIXED"
+ALLOW, DENY = "ALLOW", "DENY"
+_EVERY, _EVERYBODY = "*", "User:*"
+
+_READING: Mapping[str, tuple[str, ...]] = {
+    TOPIC: ("READ", "DESCRIBE", "DESCRIBE_CONFIGS"),
+    GROUP: ("READ", "DESCRIBE"),
+}
+"""The operations that change no topic. READ of a group is needed to consume as that group."""
+
+LATER = "granted at the switch"
+
+
+class Rule(NamedTuple):
+    """An ACL in Kafka's words: resource, its name and pattern, who, from where, what, and whether allowed."""
+
+    resource: str
+    name: str
+    pattern: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+    def __str__(self) -> str:
+        pattern = "" if self.pattern == LITERAL else " prefixed"
+        return (
+            f"{self.permission} {self.operation} to {self.principal} from {self.host} on"
+            f"{pattern} {self.resource.lower()} {self.name}"
+        )
+
+
+@dataclass(frozen=True)
+class Changed:
+    """ACLs that the mirror has added to target and deleted there."""
+
+    granted: frozenset[Rule]
+    revoked: frozenset[Rule]
+
+
+@dataclass(frozen=True)
+class Rights:
+    """grant, revoke: on target. left: source's ACLs that target does not get, and why; and target's own that
+    let somebody write. keep: those that the mirror keeps, for the next look."""
+
+    grant: frozenset[Rule]
+    revoke: frozenset[Rule]
+    left: Mapping[Rule, str]
+    keep: frozenset[Rule]
+
+
+def rights(
+    source: Iterable[Rule],
+    target: Collection[Rule],
+    topics: Collection[str],
+    groups: Collection[str],
+    before: frozenset[Rule] = frozenset(),
+) -> Rights:
+    """before: ``keep`` of this run's last look. Only those are revoked, when source no longer has them."""
+    names = {TOPIC: topics, GROUP: groups}
+    needed, left = set[Rule](), dict[Rule, str]()
+    for rule in source:
+        if matched := _matched(rule, names):
+            for copy in _copies(rule, left):
+                needed.update(_exact(copy, matched))
+    for rule in target:
+        if rule not in needed | before and _matched(rule, names) and _writes(rule):
+            left[rule] = "on target already: who has it may write there"
+    there = set(target)
+    revoke = (before - needed) & there
+    return Rights(frozenset(needed - there), frozenset(revoke), left, frozenset(needed | revoke))
+
+
+def _matched(rule: Rule, names: Mapping[str, Collection[str]]) -> list[str]:
+    """The topics or groups that an ACL is about."""
+    if rule.pattern == PREFIXED:
+        return [name for name in names.get(rule.resource, ()) if name.startswith(rule.name)]
+    return [name for name in names.get(rule.resource, ()) if rule.name in (name, _EVERY)]
+
+
+def _copies(rule: Rule, left: dict[Rule, str]) -> Iterator[Rule]:
+    """What target gets for an ACL. left: filled with what it does not get."""
+    reading = _READING[rule.resource]
+    if rule.permission == DENY and rule.principal == _EVERYBODY:
+        left[rule] = "it would shut out the mirror as well"
+    elif rule.permission == DENY or rule.operation in reading:
+        yield rule
+    else:
+        left[rule] = LATER
+        if rule.operation == "ALL":
+            yield from (rule._replace(operation=one) for one in reading)
+
+
+def _exact(rule: Rule, matched: Iterable[str]) -> Iterator[Rule]:
+    """An ACL for every name becomes one for each name that is mirrored: target may have other topics."""
+    if rule.pattern == LITERAL and rule.name == _EVERY:
+        yield from (rule._replace(name=name) for name in matched)
+    else:
+        yield rule
+
+
+def _writes(rule: Rule) -> bool:
+    return rule.resource == TOPIC and rule.permission == ALLOW and rule.operation not in _READING[TOPIC]
