@@ -17,7 +17,8 @@ All families keep one contract:
 - ``FILE`` is of the format that ``zkmigrate.lab.load`` describes: ``opened`` (its ``config`` has
   ``library``, name and release of what the program found), ``ack``, ``failed``, ``stopping``, ``closed``;
   ``opened``, ``consumed``, ``assigned``, ``revoked``, ``closed``; ``kafka`` where a library tells of errors
-  of its own. A program that fails writes ``closed`` with the reason ``error: …``.
+  of its own, or raises one that it calls retriable. A program that fails writes ``closed`` with the reason
+  ``error: …``.
 
 ``families`` fetches and builds them, ``matrix`` plays them, ``zkmigrate.lab.judge.clients`` judges. The
 programs of Java and Go are in ``setup/clients``.

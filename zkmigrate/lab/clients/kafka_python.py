@@ -11,7 +11,7 @@ from typing import Any
 
 import kafka
 from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, RetriableError
 
 from zkmigrate.lab.clients.contract import COMMIT_MS, LINGER_MS, TICK_S, Reading, Sending, Task, run, value_of
 from zkmigrate.lab.load.json_lines import Recorder
@@ -68,7 +68,15 @@ def consume(task: Task, record: Recorder, orders: Orders) -> dict[str, Any]:
     ) as consumer:
         consumer.subscribe([task.topic], listener=_Changes(reading))
         while not orders.stopping:
-            for found in consumer.poll(int(TICK_S * 1000)).values():
+            try:
+                polled = consumer.poll(int(TICK_S * 1000))
+            except RetriableError as error:
+                # It raises what other libraries get over by themselves, such as a connection that was cut.
+                # An application has to ask again.
+                record.write("kafka", error=f"{type(error).__name__}: {error}", fatal=False)
+                orders.wait(TICK_S)
+                continue
+            for found in polled.values():
                 for one in found:
                     reading.got(one.topic, one.partition, one.offset, one.value)
     return {"consumed": reading.consumed}

@@ -42,6 +42,7 @@ class Figures:
     or never answered. consumed: deliveries to its group. again: deliveries of an offset beyond the first.
     produce_gap_s, consume_gap_s: the longest time without an acknowledgement and without a delivery, in
     seconds, until its producer stopped, and until all producers had; None with less than two of them.
+    errors: how often its library told of an error, whatever became of it.
 
     The others are None where the log was not read to its end. Of its producer's records: lost, acknowledged
     and nowhere in the log; moved, acknowledged and not at their offset; twice, offsets beyond the first
@@ -61,13 +62,14 @@ class Figures:
     gone: int | None
     produce_gap_s: float | None
     consume_gap_s: float | None
+    errors: int
 
 
 @dataclass(frozen=True)
 class Row:
     """The verdict on one client. held: YES when its programs ended in order, did something, and none of its
-    records failed, was lost, moved, twice, unseen or gone. Deliveries again and gaps are told, not judged.
-    why: what is wrong, and what its programs said besides; "" when it held."""
+    records failed, was lost, moved, twice, unseen or gone. Deliveries again, gaps and errors are told, not
+    judged. why: what is wrong, and what its programs said besides; "" when it held."""
 
     client: str
     figures: Figures
@@ -115,6 +117,7 @@ def _row(one: Played, log: Log, ours: _Ours, stopped_ns: int) -> Row:
         **{name: len(flaws[name]) if flaws else None for name in FLAWS},
         produce_gap_s=longest_s(ack_gaps(acks, end_of_asking(one.producer))),
         consume_gap_s=longest_s(ack_gaps(reads, stopped_ns)),
+        errors=len(one.producer.of("kafka")) + len(one.consumer.of("kafka")),
     )
     parts = {"producer": one.producer, "consumer": one.consumer}
     wrong = [

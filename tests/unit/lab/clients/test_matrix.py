@@ -81,7 +81,9 @@ def test_both_programs_get_what_they_need_and_end_in_order(played: Any, tmp_path
 
 
 def test_a_program_that_fails_is_told_with_its_words_and_waited_for_by_nobody(played: Any) -> None:
-    row = played(ORDERLY, BROKEN)
+    said: list[str] = []
+    row = played(ORDERLY, BROKEN, progress=said.append)
+    assert [line for line in said if "still missing" in line] == []
     assert row.held is Held.NO
     assert "consumer ended by error: it failed" in row.why
     assert "its consumer said: no such library" in row.why

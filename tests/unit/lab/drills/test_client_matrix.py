@@ -18,10 +18,10 @@ from zkmigrate.lab.judge.clients import Figures, Row
 from zkmigrate.lab.wait import Progress
 from zkmigrate.model.finding import Held
 
-FIGURES = Figures("library 1", 120, 0, 240, 3, 0, 0, 0, 0, 0, 1.25, None)
+FIGURES = Figures("library 1", 120, 0, 240, 3, 0, 0, 0, 0, 0, 1.25, None, 7)
 GOOD = Row("java-2.8.2", FIGURES, Held.YES, "")
 BAD = Row(
-    "aiokafka", Figures("", 0, 0, 0, 0, None, None, None, None, None, None, None), Held.UNKNOWN, "missing"
+    "aiokafka", Figures("", 0, 0, 0, 0, None, None, None, None, None, None, None, 0), Held.UNKNOWN, "missing"
 )
 
 
@@ -35,9 +35,10 @@ def test_the_table_has_a_line_for_each_client() -> None:
     head, good, bad = table([GOOD, BAD]).splitlines()
     assert head.split() == ["client", "library", *client_matrix.COLUMNS, "held"]
     assert good.split() == [
-        "java-2.8.2", "library", "1", "120", "0", "240", "3", "0", "0", "0", "0", "0", "1.25", "-", "yes",
+        "java-2.8.2", "library", "1", "120", "0", "240", "3", "0", "0", "0", "0", "0", "1.25", "-", "7",
+        "yes",
     ]  # fmt: skip
-    assert bad.split()[-6:] == ["-", "-", "-", "-", "-", "unknown"]
+    assert bad.split()[-6:] == ["-", "-", "-", "-", "0", "unknown"]
 
 
 def test_a_hook_tells_what_it_said_and_fails_with_it() -> None:

@@ -35,6 +35,7 @@ class Run:
     failed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CLIENTS, 0))
     closing: dict[str, Event | None] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
     log_problem: str = ""
 
     def write(self, id: str, partition: int) -> int:
@@ -70,6 +71,7 @@ class Run:
             event("consumed", 0, topic=TOPIC, partition=at, offset=offset, id=id)
             for id, at, offset in self.reads[name]
         ]
+        lines += [event("kafka", 0, error="a cut", fatal=False)] * self.told.count(name)
         return self._recording(f"{name}-consumer", lines)
 
     def _recording(self, name: str, lines: list[Event], **counters: Any) -> Recording:
@@ -244,3 +246,13 @@ def test_gaps_reach_until_production_ended() -> None:
     found = run.judged()
     assert [found[name].figures.produce_gap_s for name in CLIENTS] == [1.0, 1.0]
     assert [found[name].figures.consume_gap_s for name in CLIENTS] == [6.0, 6.0]
+
+
+def test_an_error_that_a_library_got_over_is_counted_and_held_against_nobody() -> None:
+    run = run_of([("a", 0), ("b", 0)])
+    run.told = ["a", "a"]
+    found = run.judged()
+    assert [(found[name].held, found[name].figures.errors) for name in CLIENTS] == [
+        (Held.YES, 2),
+        (Held.YES, 0),
+    ]
