@@ -1,8 +1,8 @@
 #!/bin/sh
 # Write the locks anew from pyproject.toml, with hashes and without the name of any package index:
 # setup/requirements.txt, every dependency (run time, lab, development, build); setup/requirements-tool.txt, those of it
-# that an operator's machine needs (run time, build); and setup/requirements-spark.txt, what the data pipeline needs
-# besides. Run it after a change of dependencies, then commit the files.
+# that an operator's machine needs (run time, build); setup/requirements-spark.txt, what the data pipeline needs
+# besides; and in setup/clients what the client matrix needs besides. Run it after a change of dependencies, then commit the files.
 # shellcheck source=setup/tool.sh
 . "$(dirname "$0")/tool.sh"
 install_tool pip-tools==7.6.2
@@ -21,3 +21,11 @@ compile setup/requirements-tool.txt --constraint setup/requirements.txt --build-
 python3 -c 'import tomllib; print("\n".join(tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["spark"]))' \
     >"$tools/spark.in"
 compile setup/requirements-spark.txt --constraint setup/requirements.txt --no-annotate "$tools/spark.in"
+
+# Clients that the set-up does not install. The first confluent-kafka with a wheel for Python 3.11 cannot stand beside
+# the one of the load, so each lock gets a folder of its own.
+for client in aiokafka 'confluent-kafka==2.0.2'; do
+    echo "$client" >"$tools/client.in"
+    case $client in aiokafka) name=aiokafka ;; *) name=librdkafka-oldest ;; esac
+    compile "setup/clients/$name.txt" --no-annotate "$tools/client.in"
+done

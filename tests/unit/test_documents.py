@@ -57,7 +57,8 @@ def test_misnumbered_decisions_are_found() -> None:
 VERBS = [name for name in cli.list_commands(click.Context(cli)) if name != "lab"]
 PROGRAMS = (
     "zkmigrate.lab.demo", "zkmigrate.lab.drills.__main__", "zkmigrate.lab.drills.cuts",
-    "zkmigrate.lab.drills.roll_faults", "zkmigrate.lab.drills.window_faults", "bench.window",
+    "zkmigrate.lab.drills.client_matrix", "zkmigrate.lab.drills.roll_faults",
+    "zkmigrate.lab.drills.window_faults", "bench.window",
     "bench.roll", "bench.subtree", "bench.prove", "bench.zxid_tail",
 )  # fmt: skip
 """Programs with options of their own that the pages name."""

@@ -20,6 +20,7 @@ from zkmigrate.runs import playbook_files
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = [ROOT / "setup" / name for name in ("requirements.txt", "requirements-spark.txt")]
 TOOL_LOCK = ROOT / "setup" / "requirements-tool.txt"
+CLIENT_LOCKS = sorted((ROOT / "setup" / "clients").glob("*.txt"))
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 SPLIT = ("hosts", "kafka", "mirror", "moves", "zookeeper")
@@ -194,8 +195,9 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
 
 
 def test_every_locked_requirement_is_pinned_with_hashes() -> None:
-    entries = list(requirements(*LOCKS, TOOL_LOCK))
+    entries = list(requirements(*LOCKS, TOOL_LOCK, *CLIENT_LOCKS))
     assert entries
+    assert len(CLIENT_LOCKS) == 2
     pinned = re.compile(r"[\w.-]+==\S+( +; .*?)?( +--hash=sha256:[0-9a-f]{64})+\s*")
     assert [entry for entry in entries if not pinned.fullmatch(entry)] == []
 

@@ -75,13 +75,13 @@ def ensure_rootfs(progress: Progress = silent) -> Path:
     It has no ssh host key, machine id, host name or resolver. Another suite or package list makes another
     one. Raises ProvisionError.
     """
-    key = _digest(SUITE, *ROOTFS_PACKAGES, *ROOTFS_REMOVED)
+    key = digest(SUITE, *ROOTFS_PACKAGES, *ROOTFS_REMOVED)
     target = cache_dir() / "rootfs" / f"{SUITE}-{key}"
 
     def build(part: Path) -> None:
         argv = ["mmdebstrap", "--variant=minbase", f"--include={','.join(ROOTFS_PACKAGES)}"]
         argv += [f"--aptopt={option}" for option in _apt_options()]
-        _run(
+        run(
             "building the lab's root file system",
             [*argv, SUITE, str(part), *_apt_sources()],
             progress,
@@ -94,7 +94,7 @@ def ensure_rootfs(progress: Progress = silent) -> Path:
         # Empty, not absent: systemd then makes an id at every boot instead of treating it as a first boot.
         (part / "etc/machine-id").write_text("")
 
-    return _ensure(target, "the lab's root file system", build, progress)
+    return ensure(target, "the lab's root file system", build, progress)
 
 
 def zookeeper_versions() -> tuple[str, ...]:
@@ -137,19 +137,25 @@ def java11_home() -> Path:
 
 
 def policy_jar(progress: Progress = silent) -> Path:
-    """The jar with our CreateTopicPolicy, built from source when missing or changed. Raises ProvisionError.
+    """The jar with our CreateTopicPolicy. Raises ProvisionError."""
+    return built_jar(POLICY, "the policy's jar", progress)
+
+
+def built_jar(folder: Path, what: str, progress: Progress = silent) -> Path:
+    """The jar of a folder with a pom and Java sources of ours, built when missing or changed. Its name is
+    ``zkmigrate-`` and the folder's. Raises ProvisionError.
 
     A Java runtime is enough: Debian's brings the compiler as a module.
     """
-    sources = sorted(path for path in POLICY.glob("**/*") if path.suffix in (".xml", ".java"))
-    target = cache_dir() / "jars" / f"policy-{_digest(*(path.read_text() for path in sources))}"
+    sources = sorted(path for path in folder.glob("**/*") if path.suffix in (".xml", ".java"))
+    target = cache_dir() / "jars" / f"{folder.name}-{digest(*(path.read_text() for path in sources))}"
 
     def build(part: Path) -> None:
-        argv = _maven(POLICY / "pom.xml", f"-Dbuild.to={part}", "compiler:compile", "jar:jar")
+        argv = _maven(folder / "pom.xml", f"-Dbuild.to={part}", "compiler:compile", "jar:jar")
         advice = "check that Maven reaches its repository (see ~/.m2/settings.xml), then run again"
-        _run("building the policy's jar", argv, progress, seconds=_JARS_SECONDS, advice=advice)
+        run(f"building {what}", argv, progress, seconds=_JARS_SECONDS, advice=advice)
 
-    return _ensure(target, "the policy's jar", build, progress, lock="jars") / "zkmigrate-policy.jar"
+    return ensure(target, what, build, progress, lock="jars") / f"zkmigrate-{folder.name}.jar"
 
 
 def fetch(names: Sequence[str], progress: Progress = silent) -> None:
@@ -182,12 +188,12 @@ def _classpath(product: str, version: str, progress: Progress) -> tuple[Path, ..
         words = ("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={part}")
         argv = _maven(POM, f"--activate-profiles={name}", *words)
         advice = "check that Maven reaches its repository (see ~/.m2/settings.xml), then run again"
-        _run(f"fetching the jars of {name}", argv, progress, seconds=_JARS_SECONDS, advice=advice)
+        run(f"fetching the jars of {name}", argv, progress, seconds=_JARS_SECONDS, advice=advice)
         if not any(part.glob(f"{product}*.jar")):
             raise ProvisionError(f"Maven ended well but copied no {product} jar; see profile {name} in {POM}")
 
     # Maven's own repository is not safe for two writers, and it is shared by all versions.
-    return tuple(sorted(_ensure(target, f"{name} jars", build, progress, lock="jars").glob("*.jar")))
+    return tuple(sorted(ensure(target, f"{name} jars", build, progress, lock="jars").glob("*.jar")))
 
 
 def _maven(pom: Path, *words: str) -> list[str]:
@@ -208,11 +214,11 @@ def _profiles(product: str) -> dict[str, str]:
         name = profile.findtext("m:id", default="", namespaces=_POM_NS)
         if name.startswith(f"{product}-"):
             text = ElementTree.canonicalize(ElementTree.tostring(profile), strip_text=True)
-            found[name.removeprefix(f"{product}-")] = _digest(text)
+            found[name.removeprefix(f"{product}-")] = digest(text)
     return found
 
 
-def _digest(*parts: str) -> str:
+def digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
@@ -253,10 +259,11 @@ def _missing(program: str) -> ProvisionError:
     return ProvisionError(f"{program} is not installed; run setup/install.sh as root, which installs it")
 
 
-def _ensure(
+def ensure(
     target: Path, what: str, build: Callable[[Path], None], progress: Progress, lock: str | None = None
 ) -> Path:
-    """Return `target`, building it first when missing; `lock` names a lock shared by several targets."""
+    """Return `target`, building it first when missing. build: fills the folder that it gets. what: its name
+    in messages. lock: the name of a lock shared by several targets. Raises ProvisionError."""
     if target.is_dir():
         return target
     try:
@@ -292,7 +299,7 @@ def _remove(path: Path) -> None:
         _output(["rm", "-rf", "--one-file-system", "--", str(path)])
 
 
-def _run(what: str, argv: Sequence[str], progress: Progress, *, seconds: float, advice: str) -> None:
+def run(what: str, argv: Sequence[str], progress: Progress, *, seconds: float, advice: str) -> None:
     """Run a command to its end, with progress. Raises ProvisionError."""
     begun = time.monotonic()
     last: deque[str] = deque(maxlen=_LAST_LINES)

@@ -8,16 +8,27 @@ import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
-from typing import NoReturn
+from typing import IO, NoReturn
 
 
 @contextlib.contextmanager
 def running(
-    command: Sequence[str], environment: Mapping[str, str] | None = None, patience_s: float = 20
+    command: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    patience_s: float = 20,
+    output: IO[bytes] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A process in its own session, so that Ctrl-C reaches it only through us. On the way out it gets SIGTERM
-    (a Ctrl-C may be ignored where we run in the background), and SIGKILL after ``patience_s``."""
-    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
+    (a Ctrl-C may be ignored where we run in the background), and SIGKILL after ``patience_s``. output: where
+    both of its streams go; None for ours."""
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=None if output is None else subprocess.STDOUT,
+        start_new_session=True,
+    )
     try:
         yield process
     finally:

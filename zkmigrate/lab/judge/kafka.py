@@ -45,7 +45,8 @@ def _counted(id: str, count: int, recording: Recording, problem: str, what: str)
     return Claim(id, value, held, f"{what}, more than 0", f"{recording.name}.jsonl", problem)
 
 
-def _place(event: Event) -> tuple[str, int, int]:
+def place_of(event: Event) -> tuple[str, int, int]:
+    """Topic, partition and offset of a line."""
     return event["topic"], event["partition"], event["offset"]
 
 
@@ -65,20 +66,22 @@ def _lost(acks: list[Event], reads: list[Event], log: Log, unsure: Sequence[str]
     """
     live: dict[tuple[str, int, int], set[str]] = defaultdict(set)
     for event in reads:
-        live[_place(event)].add(event["id"])
-    gone = [] if log.problem else _missing(acks, _read_in(log))
-    missing = [*gone, *(event for event in _missing(acks, live) if event not in gone)]
+        live[place_of(event)].add(event["id"])
+    gone = [] if log.problem else missing_acks(acks, read_in(log))
+    missing = [*gone, *(event for event in missing_acks(acks, live) if event not in gone)]
     shown = [f"{e['id']} at {e['topic']}/{e['partition']}@{e['offset']}" for e in missing[:_SHOWN]]
     held = truth(bool(acks or reads) and not missing, unsure, bad_is_certain=bool(gone))
     value = len(missing) if acks else None
     return Claim("lost", value, held, "0", _SOURCE, explain(", ".join(shown), *unsure))
 
 
-def _missing(acks: list[Event], read: Read) -> list[Event]:
+def missing_acks(acks: list[Event], read: Read) -> list[Event]:
+    """The acknowledgements of records that were not read, alone, at their offset. One without an offset is
+    missing where its id was not read, alone, somewhere in its partition."""
     there = {
         (topic, partition, id) for (topic, partition, _), ids in read.items() if len(ids) == 1 for id in ids
     }
-    missing = [event for event in _placed(acks) if read.get(_place(event)) != {event["id"]}]
+    missing = [event for event in _placed(acks) if read.get(place_of(event)) != {event["id"]}]
     return missing + [
         event
         for event in acks
@@ -86,7 +89,8 @@ def _missing(acks: list[Event], read: Read) -> list[Event]:
     ]
 
 
-def _read_in(log: Log) -> Read:
+def read_in(log: Log) -> Read:
+    """A log as what was read of it."""
     return {
         (topic, partition, offset): {id}
         for (topic, partition), records in log.records.items()
@@ -98,8 +102,8 @@ def _duplicated(acks: list[Event], reads: list[Event], log: Log, unsure: Sequenc
     """Duplicated: offsets beyond the first with the same id; one offset read twice is no duplicate."""
     places: dict[str, set[tuple[str, int, int]]] = defaultdict(set)
     for event in [*_placed(acks), *reads]:
-        places[event["id"]].add(_place(event))
-    for place, ids in _read_in(log).items():
+        places[event["id"]].add(place_of(event))
+    for place, ids in read_in(log).items():
         places[next(iter(ids))].add(place)
     doubled = {id: found for id, found in places.items() if len(found) > 1}
     extra = sum(len(found) - 1 for found in doubled.values())
@@ -114,14 +118,14 @@ def _cut_back(consumer: Recording, reads: list[Event], log: Log) -> Claim:
     those at or beyond a high watermark, which cannot be behind a read."""
     drained = next(iter(consumer.of("drained")), {})
     then = {part_of(key): end for key, end in (drained.get("high") or {}).items()}
-    now = _read_in(log)
+    now = read_in(log)
     bad: dict[tuple[str, int, int], str] = {}
     for event in reads:
         part = (event["topic"], event["partition"])
         if any(event["offset"] >= ends[part] for ends in (then, log.high) if part in ends):
-            bad[_place(event)] = f"{event['id']} beyond the end"
-        elif not log.problem and now.get(_place(event)) != {event["id"]}:
-            bad[_place(event)] = f"{event['id']} gone"
+            bad[place_of(event)] = f"{event['id']} beyond the end"
+        elif not log.problem and now.get(place_of(event)) != {event["id"]}:
+            bad[place_of(event)] = f"{event['id']} gone"
     problems = [consumer.problem and f"consumer: {consumer.problem}", log.problem and f"log: {log.problem}"]
     held = truth(bool(reads), problems, bad_is_certain=bool(bad))
     shown = ", ".join(f"{what} at {at[0]}/{at[1]}@{at[2]}" for at, what in sorted(bad.items())[:_SHOWN])

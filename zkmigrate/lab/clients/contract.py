@@ -1,0 +1,103 @@
+"""What the Python programs of the client matrix share: their arguments, their pace and their records."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zkmigrate.lab.load.json_lines import Recorder
+from zkmigrate.lab.load.pace import Pace
+from zkmigrate.lab.load.process import Orders
+
+VALUE_BYTES = 100
+COMMIT_MS = 1000
+LINGER_MS = 5
+TICK_S = 0.2
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one process is asked for. name: the prefix of a producer's ids, or a consumer's group. rate:
+    records per second; 0 for a consumer."""
+
+    role: str
+    bootstrap: str
+    topic: str
+    name: str
+    file: Path
+    rate: float
+
+
+Part = Callable[[Task, Recorder, Orders], dict[str, Any]]
+"""Works until the order to stop; returns the counters for the closing line."""
+
+
+def run(library: str, produce: Part, consume: Part) -> int:
+    """Do what the command line asks for; the exit code. An error ends the file and is raised."""
+    role, bootstrap, topic, name, file, *rate = sys.argv[1:]
+    task = Task(role, bootstrap, topic, name, Path(file), float(rate[0]) if rate else 0.0)
+    orders = Orders().listen()
+    with Recorder(task.file.parent, task.file.stem, {"library": library}) as record:
+        counters = (produce if role == "produce" else consume)(task, record, orders)
+        record.close("ordered", **counters)
+    return 0
+
+
+class Sending:
+    """The ids of a producer when they are due, and what became of them."""
+
+    def __init__(self, task: Task, record: Recorder) -> None:
+        self._task = task
+        self._record = record
+        self._pace = Pace(task.rate, time.monotonic_ns())
+        self.counts = {"sent": 0, "acked": 0, "failed": 0}
+
+    def due(self) -> str | None:
+        """The next id, each once; None while none is due."""
+        if not self._pace.take(time.monotonic_ns()):
+            return None
+        self.counts["sent"] += 1
+        return f"{self._task.name}{self.counts['sent'] - 1}"
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds until the next id is due, at most TICK_S."""
+        return min(TICK_S, max(0.0, (self._pace.next_ns - time.monotonic_ns()) / 1e9))
+
+    def acked(self, id: str, sent_ns: int, partition: int, offset: int | None) -> None:
+        """offset: None or negative where the broker told none."""
+        self.counts["acked"] += 1
+        known = offset if offset is not None and offset >= 0 else None
+        self._record.write(
+            "ack", topic=self._task.topic, partition=partition, offset=known, id=id, sent_mono_ns=sent_ns
+        )
+
+    def failed(self, id: str, error: object) -> None:
+        self.counts["failed"] += 1
+        self._record.write("failed", topic=self._task.topic, id=id, error=f"{type(error).__name__}: {error}")
+
+
+class Reading:
+    """What a consumer got."""
+
+    def __init__(self, record: Recorder) -> None:
+        self._record = record
+        self.consumed = 0
+
+    def got(self, topic: str, partition: int, offset: int, value: bytes | None) -> None:
+        self.consumed += 1
+        id = (value or b"").decode(errors="replace").rstrip()
+        self._record.write("consumed", topic=topic, partition=partition, offset=offset, id=id)
+
+    def changed(self, event: str, partitions: list[tuple[str, int]]) -> None:
+        """event: ``assigned``, ``revoked`` or ``lost``."""
+        self._record.write(event, partitions=[list(one) for one in sorted(partitions)])
+
+
+def value_of(id: str) -> bytes:
+    """The value of the record with this id."""
+    return id.encode().ljust(VALUE_BYTES)

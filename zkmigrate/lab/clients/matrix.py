@@ -1,0 +1,233 @@
+"""Play the client matrix: start each client, let something happen in the middle, stop all and judge."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from zkmigrate.lab.clients.families import Program
+from zkmigrate.lab.failure import LabError, NotReady
+from zkmigrate.lab.judge.clients import Played, Row, judge_clients
+from zkmigrate.lab.judge.history import Log, parse_log
+from zkmigrate.lab.load.config import LoadConfig
+from zkmigrate.lab.load.json_lines import Follower, load_recording
+from zkmigrate.lab.load.producer import create_topics
+from zkmigrate.lab.load.reread import NAME as LOG_FILE
+from zkmigrate.lab.load.reread import write_log
+from zkmigrate.lab.shutdown import running
+from zkmigrate.lab.wait import Progress, wait_until
+
+ROLES = ("producer", "consumer")
+_DONE = {"producer": "ack", "consumer": "consumed"}
+_METADATA_S = 5.0
+_LEADERS_S = 60.0
+_SAID = 400
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """What is played, and where.
+
+    bootstrap: the addresses ``host:port,…`` that each client is told, and nothing else. topic: made when it
+    is not there, with partitions and replication_factor; what it held before does not count. groups: what
+    the name of each client's group begins with. rate: records per second and producer. seconds: how long
+    they work after each has done something, or flow_s have passed. log_at: where the log is read in the
+    end; "" means the bootstrap. patience_s: how long a client may flush, and a group may read on; past it,
+    it is killed.
+    """
+
+    bootstrap: str
+    topic: str = "clients"
+    partitions: int = 3
+    replication_factor: int = 1
+    groups: str = "clients"
+    rate: float = 20.0
+    seconds: float = 60.0
+    log_at: str = ""
+    flow_s: float = 90.0
+    patience_s: float = 150.0
+
+    def load(self, bootstrap: str) -> LoadConfig:
+        """The topic for the modules of the load."""
+        return LoadConfig(
+            bootstrap=bootstrap, topics=(self.topic,), partitions=self.partitions,
+            replication_factor=self.replication_factor, min_insync=1, group=f"{self.groups}-judge",
+            drain_deadline_s=self.patience_s,
+        )  # fmt: skip
+
+
+def play(
+    matrix: Matrix,
+    programs: Mapping[str, Program],
+    directory: Path,
+    progress: Progress,
+    during: Callable[[], None] = lambda: None,
+) -> list[Row]:
+    """Play the matrix and judge it: a row for each of the programs.
+
+    directory: gets ``NAME-producer.jsonl``, ``NAME-consumer.jsonl``, their output as ``.log``, and
+    ``log.json``. during: called once, in the middle, while all clients work. What it raises ends the
+    matrix. Raises LabError without a topic.
+    """
+    began = secrets.token_hex(3)
+    prefixes = {name: f"{name}/{began}/" for name in programs}
+    _topic(matrix)
+    with ExitStack() as stack:
+        at_work = {
+            (name, role): stack.enter_context(
+                _started(matrix, programs[name], f"{name}-{role}", prefixes[name], directory)
+            )
+            for role in reversed(ROLES)
+            for name in programs
+        }
+        progress(f"{len(at_work)} programs started, ids of this run begin with NAME/{began}/")
+        _try(
+            f"each client at work within {matrix.flow_s:g} s",
+            _idle(at_work, directory),
+            matrix.flow_s,
+            progress,
+        )
+        time.sleep(matrix.seconds / 2)
+        during()
+        time.sleep(matrix.seconds / 2)
+        killed = _stop(at_work, "producer", matrix.patience_s)
+        progress("producers stopped; reading the log")
+        write_log(directory, matrix.load(matrix.log_at or matrix.bootstrap))
+        log = parse_log((directory / LOG_FILE).read_text())
+        unread = _unread(at_work, directory, log, tuple(prefixes.values()))
+        _try(f"each group at the end within {matrix.patience_s:g} s", unread, matrix.patience_s, progress)
+        killed += _stop(at_work, "consumer", matrix.patience_s)
+    for name, role in killed:
+        progress(f"{name}-{role} did not end and was killed")
+    return judge_clients([_played(name, prefixes[name], directory) for name in programs], log)
+
+
+def _topic(matrix: Matrix) -> None:
+    """Make the topic, and wait until each partition has a leader. Raises LabError."""
+
+    def leaderless() -> str | None:
+        seen = AdminClient({"bootstrap.servers": matrix.bootstrap}).list_topics(matrix.topic, _METADATA_S)
+        partitions = seen.topics[matrix.topic].partitions
+        led = sum(one.leader >= 0 for one in partitions.values())
+        return (
+            None
+            if led == len(partitions) == matrix.partitions
+            else f"{led} of {len(partitions)} partitions led"
+        )
+
+    try:
+        create_topics(matrix.load(matrix.bootstrap))
+        wait_until(f"{matrix.partitions} partitions of {matrix.topic}", leaderless, _LEADERS_S)
+    except KafkaException as error:
+        raise LabError(f"no topic {matrix.topic} at {matrix.bootstrap}: {error}") from error
+
+
+@contextmanager
+def _started(
+    matrix: Matrix, program: Program, name: str, prefix: str, directory: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """One program at work; its output goes to ``NAME.log``. name: the client and its role."""
+    file = str(directory / f"{name}.jsonl")
+    client, _, role = name.rpartition("-")
+    if role == "producer":
+        words = ["produce", matrix.bootstrap, matrix.topic, prefix, file, str(matrix.rate)]
+    else:
+        words = ["consume", matrix.bootstrap, matrix.topic, f"{matrix.groups}-{client}", file]
+    with (
+        (directory / f"{name}.log").open("wb") as output,
+        running([*program.argv, *words], {**os.environ, **program.environment}, output=output) as process,
+    ):
+        yield process
+
+
+AtWork = Mapping[tuple[str, str], subprocess.Popen[bytes]]
+"""The process of each client and role."""
+
+
+def _idle(at_work: AtWork, directory: Path) -> Callable[[], str | None]:
+    """Condition: each program that still runs has recorded that it did something."""
+    followers = {key: Follower(directory, "-".join(key)) for key in at_work}
+    left = set(at_work)
+
+    def idle() -> str | None:
+        for key in sorted(left):
+            ended = at_work[key].poll() is not None
+            if ended or any(event["event"] == _DONE[key[1]] for event in followers[key].more()):
+                left.discard(key)
+        return ", ".join("-".join(key) for key in sorted(left)) or None
+
+    return idle
+
+
+def _unread(
+    at_work: AtWork, directory: Path, log: Log, prefixes: tuple[str, ...]
+) -> Callable[[], str | None]:
+    """Condition: the consumers that still run have recorded each record of this run."""
+    needed = {
+        (partition, offset)
+        for (_, partition), records in log.records.items()
+        for offset, id in records.items()
+        if id.startswith(prefixes)
+    }
+    names = [name for name, role in at_work if role == "consumer"]
+    followers = {name: Follower(directory, f"{name}-consumer") for name in names}
+    left = {name: set(needed) for name in names}
+
+    def unread() -> str | None:
+        for name, places in left.items():
+            places -= {
+                (event["partition"], event["offset"])
+                for event in followers[name].more()
+                if event["event"] == "consumed"
+            }
+        reading = [name for name in names if left[name] and at_work[name, "consumer"].poll() is None]
+        return ", ".join(f"{len(left[name])} records by {name}" for name in reading) or None
+
+    return unread
+
+
+def _try(what: str, condition: Callable[[], str | None], limit_s: float, progress: Progress) -> None:
+    """Wait, and go on all the same: the judge finds what is missing in the files."""
+    try:
+        wait_until(what, condition, limit_s)
+    except NotReady as late:
+        progress(str(late))
+
+
+def _stop(at_work: AtWork, role: str, limit_s: float) -> list[tuple[str, str]]:
+    """Order the programs of a role to end, and kill those that do not; these."""
+    own = {key: process for key, process in at_work.items() if key[1] == role}
+    for process in own.values():
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+    end = time.monotonic() + limit_s
+    killed = []
+    for key, process in own.items():
+        try:
+            process.wait(max(0.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            killed.append(key)
+    return killed
+
+
+def _played(name: str, prefix: str, directory: Path) -> Played:
+    producer, consumer = (load_recording(directory, f"{name}-{role}") for role in ROLES)
+    said = {role: _last_words(directory / f"{name}-{role}.log") for role in ROLES}
+    return Played(name, prefix, producer, consumer, said)
+
+
+def _last_words(output: Path) -> str:
+    """The last lines of a program's output, as one line."""
+    return " | ".join(output.read_text(errors="replace").split("\n")[-4:])[-_SAID:].strip(" |")

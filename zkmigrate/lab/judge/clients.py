@@ -1,0 +1,175 @@
+"""What became of the records of a client matrix: per client, by its own recordings and the log in the end.
+Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from zkmigrate.lab.judge.claims import explain, truth
+from zkmigrate.lab.judge.gaps import ack_gaps, end_of_asking, longest_s
+from zkmigrate.lab.judge.history import Log
+from zkmigrate.lab.judge.kafka import missing_acks, place_of, read_in
+from zkmigrate.lab.load.json_lines import Event, Recording
+from zkmigrate.model.finding import Held
+
+_SHOWN = 3
+FLAWS = ("lost", "moved", "twice", "unseen", "gone")
+"""What the log tells against a client; see Figures."""
+Place: TypeAlias = tuple[str, int, int]
+"""Topic, partition and offset."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """One client. prefix: what the ids of its producer begin with. said: what is known besides of each of the
+    two, ``producer`` and ``consumer``; empty where nothing is."""
+
+    client: str
+    prefix: str
+    producer: Recording
+    consumer: Recording
+    said: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one client's records came to.
+
+    library: the release that it told. acked: acknowledged records. failed: records that the library gave up
+    or never answered. consumed: deliveries to its group. again: deliveries of an offset beyond the first.
+    produce_gap_s, consume_gap_s: the longest time without an acknowledgement and without a delivery, in
+    seconds, until its producer stopped, and until all producers had; None with less than two of them.
+    errors: how often its library told of an error, whatever became of it.
+
+    The others are None where the log was not read to its end. Of its producer's records: lost, acknowledged
+    and nowhere in the log; moved, acknowledged and not at their offset; twice, offsets beyond the first
+    with one id. Of its group: unseen, records of any client in the log that it never got; gone, offsets
+    where it read what the log does not have there.
+    """
+
+    library: str
+    acked: int
+    failed: int
+    consumed: int
+    again: int
+    lost: int | None
+    moved: int | None
+    twice: int | None
+    unseen: int | None
+    gone: int | None
+    produce_gap_s: float | None
+    consume_gap_s: float | None
+    errors: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """The verdict on one client. held: YES when its programs ended in order, did something, and none of its
+    records failed, was lost, moved, twice, unseen or gone. Deliveries again, gaps and errors are told, not
+    judged. why: what is wrong, and what its programs said besides; "" when it held."""
+
+    client: str
+    figures: Figures
+    held: Held
+    why: str
+
+
+def judge_clients(played: Sequence[Played], log: Log) -> list[Row]:
+    """A row for each client. log: all that the topic holds in the end; records of others in it do not
+    count."""
+    ours = _Ours.of(log, [one.prefix for one in played])
+    stopped_ns = max((end_of_asking(one.producer) for one in played), default=0)
+    return [_row(one, log, ours, stopped_ns) for one in played]
+
+
+@dataclass(frozen=True)
+class _Ours:
+    """The records of this run in the log: id → where it is, and all of them."""
+
+    prefixes: tuple[str, ...]
+    places: Mapping[str, Sequence[Place]]
+    all: frozenset[tuple[Place, str]]
+
+    @classmethod
+    def of(cls, log: Log, prefixes: Sequence[str]) -> _Ours:
+        found = {
+            (place, id) for place, ids in read_in(log).items() for id in ids if id.startswith(tuple(prefixes))
+        }
+        places: dict[str, list[Place]] = defaultdict(list)
+        for place, id in sorted(found):
+            places[id].append(place)
+        return cls(tuple(prefixes), places, frozenset(found))
+
+
+def _row(one: Played, log: Log, ours: _Ours, stopped_ns: int) -> Row:
+    acks, reads, failed = one.producer.of("ack"), one.consumer.of("consumed"), one.producer.of("failed")
+    unanswered = int((one.producer.closing or {}).get("sent", 0)) - len(acks) - len(failed)
+    flaws = {} if log.problem else _flaws(one.prefix, acks, reads, log, ours)
+    figures = Figures(
+        library=next(filter(None, map(_library, (one.producer, one.consumer))), ""),
+        acked=len(acks),
+        failed=len(failed) + max(0, unanswered),
+        consumed=len(reads),
+        again=sum(count - 1 for count in Counter(map(place_of, reads)).values()),
+        **{name: len(flaws[name]) if flaws else None for name in FLAWS},
+        produce_gap_s=longest_s(ack_gaps(acks, end_of_asking(one.producer))),
+        consume_gap_s=longest_s(ack_gaps(reads, stopped_ns)),
+        errors=len(one.producer.of("kafka")) + len(one.consumer.of("kafka")),
+    )
+    parts = {"producer": one.producer, "consumer": one.consumer}
+    wrong = [
+        *(f"{len(found)} {name}: {_first(found)}" for name, found in flaws.items() if found),
+        f"{figures.failed} failed: {_first({str(event['error']) for event in failed})}"
+        if figures.failed
+        else "",
+        *(f"{name} {part.problem}" for name, part in parts.items() if part.problem and part.closing),
+    ]
+    unsure = [
+        *(f"{name}: {part.problem}" for name, part in parts.items() if part.problem and not part.closing),
+        f"log: {log.problem}" if log.problem else "",
+        "" if acks else "nothing acknowledged",
+        "" if reads else "nothing consumed",
+    ]
+    if not any((*wrong, *unsure)):
+        return Row(one.client, figures, Held.YES, "")
+    said = [f"its {name} said: {words}" for name, words in one.said.items() if words]
+    held = truth(False, unsure, bad_is_certain=any(wrong))
+    return Row(one.client, figures, held, explain(*wrong, *unsure, *said))
+
+
+def _flaws(prefix: str, acks: list[Event], reads: list[Event], log: Log, ours: _Ours) -> dict[str, list[str]]:
+    """Each of FLAWS → what has it, in words."""
+    absent = missing_acks(acks, read_in(log))
+    got = {(place_of(event), event["id"]) for event in reads if event["id"].startswith(ours.prefixes)}
+    return {
+        "lost": [_acked(event) for event in absent if event["id"] not in ours.places],
+        "moved": [
+            f"{_acked(event)} is at {ours.places[event['id']]}"
+            for event in absent
+            if event["id"] in ours.places
+        ],
+        "twice": [
+            f"{id} at {place}"
+            for id, places in ours.places.items()
+            if id.startswith(prefix)
+            for place in places[1:]
+        ],
+        "unseen": [f"{id} at {place}" for place, id in sorted(ours.all - got)],
+        "gone": [f"{id} at {place}" for place, id in sorted(got - ours.all)],
+    }
+
+
+def _acked(event: Event) -> str:
+    return f"{event['id']} of {event['topic']}/{event['partition']}@{event['offset']}"
+
+
+def _first(found: Collection[str]) -> str:
+    return ", ".join(sorted(found)[:_SHOWN])
+
+
+def _library(recording: Recording) -> str:
+    config = recording.events[0].get("config") if recording.events else None
+    return str(config.get("library", "")) if isinstance(config, dict) else ""
