@@ -79,7 +79,7 @@ def test_the_first_difference_of_each_partition_is_named(
     assert "CRC: the batch at offset 6 is damaged" in told["bad-0"]["why"]
     assert [note for one in told.values() for note in one["notes"] if "torn from byte" in note]
     assert (found.proves, found.held) == (True, False)
-    assert found.answer.startswith("partitions: 5, different: 1, records: 18. First: bad-0: ")
+    assert found.answer.startswith("partitions: 5, different: 1, records: 18. First: paid-1: ")
     rows = found.frames["partitions"].filter("state = 'different'").collect()
     assert [(row.topic, row.differing, row.begun, row.end) for row in rows] == [
         ("paid", {"headers": 1}, 0, 8)

@@ -118,7 +118,8 @@ def _compare(options: dict[str, Any]) -> int:
 
     topics = tuple(dict.fromkeys(options["topics"]))
     asked = Request((), source_logs=options["source_logs"], target_logs=options["target_logs"], topics=topics)
-    bounds = Bounds(progress=False, ui=False)
+    # Python does the work: Java's second compiler and compiled plans would cost more than they save.
+    bounds = Bounds(progress=False, ui=False, small=True, tiny=True)
     return compare_logs(asked, bounds, click.echo, flags.hint, as_json=options["as_json"])
 
 

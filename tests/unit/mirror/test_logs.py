@@ -15,7 +15,7 @@ from tests.unit.mirror.logs import CODECS, body, holding, segments, told
 from zkmigrate.mirror.rules import log as logs
 from zkmigrate.mirror.rules import records
 from zkmigrate.mirror.rules import scan as scanning
-from zkmigrate.mirror.rules.batch import Batch, BatchError
+from zkmigrate.mirror.rules.batch import APPEND_TIME, TRANSACTIONAL, Batch, BatchError
 from zkmigrate.mirror.rules.compared import ComparedLogs, bounds, code, line, more, verdict
 from zkmigrate.mirror.rules.difference import Read, first_difference
 from zkmigrate.mirror.rules.join import Joined, join
@@ -295,6 +295,23 @@ def test_a_file_that_shrank_is_named() -> None:
 def test_parts_cover_every_offset_once(batches: list[Batch], cuts: list[int], begin: int, width: int) -> None:
     found = slices(disk(batches, cuts).log, begin, begin + width)
     assert [at for one, other in found for at in range(one, other)] == list(range(begin, begin + width))
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "state"),
+    [
+        ({}, {"base_ms": MS + 1}, "different"),
+        ({}, {"attributes": APPEND_TIME}, "different"),
+        ({"attributes": APPEND_TIME}, {"attributes": APPEND_TIME, "max_ms": MS + 9}, "different"),
+        ({}, {"count": 2}, "unknown"),
+        ({}, {"attributes": 1}, "unknown"),
+        ({}, {"attributes": TRANSACTIONAL, "producer_id": 5, "leader_epoch": 9}, "equal"),
+    ],
+)
+def test_equal_payloads_are_not_all(source: dict[str, int], target: dict[str, int], state: str) -> None:
+    here, there = (replace(ONE, **fields) for fields in (source, target))  # type: ignore[arg-type]
+    ended = marker(3, 5, commit=True)
+    assert compared(disk([here, ended]), disk([there, ended])).state == state
 
 
 def test_equal_batches_are_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,7 +99,6 @@ def _same(here: _Side, there: _Side, begin: int, stop: int) -> Batch | None:
         and begin <= one.base_offset
         and one.next_offset <= stop
         and one.count == other.count
-        and one.last_delta == other.last_delta
         and one.codec == other.codec
         and one.append_time == other.append_time
         and one.base_ms == other.base_ms

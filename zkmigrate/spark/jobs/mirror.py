@@ -92,7 +92,8 @@ def compared(spark: SparkSession, request: Request) -> list[ComparedLogs]:
     if missing := [topic for topic in request.topics if not any(part[0] == topic for part in replicas[0])]:
         raise UsageError(f"source's directories hold no partition of topic {', '.join(missing)}")
     logs = [_logs(spark, side, found) for side, found in zip(SIDES, replicas, strict=True)]
-    return _joined(spark, *logs)
+    found = _joined(spark, *logs)
+    return sorted(found, key=lambda one: (request.topics.index(one.topic), one.partition))
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,7 @@ def _joined(
         for part, own in found.items()
     }
     verdicts |= {part: ComparedLogs(*part, "unknown", 0, 0, 0, why) for part, why in unknown.items()}
-    return [one for _, one in sorted(verdicts.items())]
+    return list(verdicts.values())
 
 
 def _part(pair: Pair, begin: int, stop: int, end: int) -> Joined | str:
@@ -221,7 +222,7 @@ def _part(pair: Pair, begin: int, stop: int, end: int) -> Joined | str:
     except (LogError, BatchError) as error:
         return str(error)
     except OSError as error:
-        return f"{error.filename}: cannot be read: {error.strerror or error}"
+        return f"cannot be read: {error}"
 
 
 def _mapped(spark: SparkSession, one: Callable[[T], U], asked: Sequence[T]) -> Iterable[U]:
