@@ -21,6 +21,8 @@ from pyspark.sql import SparkSession
 
 import zkmigrate
 from tests.unit.kafka_segments import batch, put
+from tests.unit.mirror import logs
+from tests.unit.mirror.batches import at, built
 from tests.unit.report.test_report import Run
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import JOBS, job
@@ -34,6 +36,8 @@ PACKAGES = (
     "numpy",
     "numpy.libs",
     "fsspec",
+    "crc32c",
+    "cramjam",
     "click",
     "jinja2",
     "markupsafe",
@@ -41,6 +45,8 @@ PACKAGES = (
 )
 PYTHON = str(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
 HOME = Path(pyspark.__file__).parent
+CUTS: dict[str, list[int]] = {"old cluster": [1], "new cluster": []}
+"""Where the segments of each side's log are cut."""
 STARTED_S, ENDED_S, KILLED_S = 600, 1800, 60
 """Seconds for one of Spark's processes to start, for a command to end, for a process to go. On a fast machine
 none takes a twentieth of this."""
@@ -55,6 +61,8 @@ def bare(tmp_path: Path) -> dict[str, str]:
     for name in PACKAGES:
         if (HOME.parent / name).exists():  # numpy.libs only where the wheel brought libraries
             (packages / name).symlink_to(HOME.parent / name)
+    for told in HOME.parent.glob("crc32c-*.dist-info"):  # it asks for its own version
+        (packages / told.name).symlink_to(told)
     kept = {name: os.environ[name] for name in ("PATH", "JAVA_HOME") if name in os.environ}
     return {
         **kept,
@@ -121,6 +129,10 @@ def job_request(recorded: Path, tmp_path: Path) -> Request:
         run.step(name, "done", seconds=2.0)
     run.journal.append("end", {"code": 0, "message": "done"})
     run.journal.close()
+    made = [built(3), at(built(2, codec=1), 3)]
+    sides = [
+        logs.put(tmp_path / name, {"orders-0": logs.segments(made, cuts)}) for name, cuts in CUTS.items()
+    ]
     places = (Place("", str(source)),), (Place("dest", str(dest)),)
     partitions, brokers = tmp_path / "partitions.jsonl", tmp_path / "brokers.jsonl"
     row = {"cluster": "c", "topic": "t", "partition": 0, "replicas": [1], "size": 1 << 30}
@@ -134,6 +146,9 @@ def job_request(recorded: Path, tmp_path: Path) -> Request:
         broker_dirs=(str(broker),),
         fleet_partitions=str(partitions),
         fleet_brokers=str(brokers),
+        source_logs=(sides[0],),
+        target_logs=(sides[1],),
+        topics=("orders",),
     )
 
 
@@ -171,7 +186,9 @@ def test_two_workers_answer_as_one_machine_does(
         options = ["--chroot", job_request.chroot, "--dest-dir", f"dest={job_request.dest[0].path}"]
         options += ["--run", str(job_request.run), "--broker-dir", job_request.broker_dirs[0], "--json"]
         options += ["--fleet-partitions", job_request.fleet_partitions]
-        options += ["--fleet-brokers", job_request.fleet_brokers]
+        options += ["--fleet-brokers", job_request.fleet_brokers, "--topic", job_request.topics[0]]
+        options += ["--source-logs", job_request.source_logs[0]]
+        options += ["--target-logs", job_request.target_logs[0]]
         answered = run([*submit, str(script), "all", directory, *options], tmp_path, bare)
         assert answered.returncode == 0, answered.stdout + answered.stderr[-5000:]
         refused = run([*submit, str(script), "tenants", directory, "--master", "local"], tmp_path, bare)
@@ -185,4 +202,5 @@ def test_two_workers_answer_as_one_machine_does(
     here = {name: {"answer": one.answer, "held": one.held, **one.figures} for name, one in found.items()}
     assert json.loads(answered.stdout) == json.loads(json.dumps(here))
     assert here["proof"]["held"] is True
+    assert here["mirror"]["held"] is True
     assert here["diff"]["dests"]["dest"]["differing"] == 0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _AS_GIVEN = (
     "server", "window_s", "depth", "top", "jute_maxbuffer", "watches", "server_logs", "broker_dirs",
     "broker_logs", "client_history", "run", "broker_log_zone", "after_cut", "fleet_partitions",
-    "fleet_brokers",
+    "fleet_brokers", "source_logs", "target_logs", "topics",
 )  # fmt: skip
 
 
@@ -86,6 +86,9 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         metavar="FILE",
         help="placement: plans to try on each cluster, as JSON. Default: a rebalance.",
     )
+    @flags.many("--source-logs", "source_logs", "DIR", "mirror: a log directory of source's brokers.")
+    @flags.many("--target-logs", "target_logs", "DIR", "mirror: a log directory of target's brokers.")
+    @flags.many("--topic", "topics", "TOPIC", "mirror: a topic to compare.")
     @click.option("--run", type=flags.FILE, metavar="DIR", help="timeline: a run's directory.")
     @flags.many(
         "--client-history",

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _addresses(_context: click.Context, _option: click.Parameter, value: str) -> list[str]:
-    """``HOST:PORT,…`` as a list. BadParameter."""
+def _addresses(_context: click.Context, _option: click.Parameter, value: str | None) -> list[str]:
+    """``HOST:PORT,…`` as a list; empty without one. BadParameter."""
+    if value is None:
+        return []
     found = [one.strip() for one in value.split(",") if one.strip()]
     for one in found:
         host, _, port = one.rpartition(":")
@@ -98,18 +100,43 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         do(lambda: show.status(_asked(options), click.echo))
 
     @mirror.command("compare")
-    @_common
+    @click.option("--source", metavar="HOST:PORT,…", callback=_addresses, help="Brokers to copy from.")
+    @click.option("--target", metavar="HOST:PORT,…", callback=_addresses, help="Brokers to copy to.")
+    @flags.many("--source-logs", "source_logs", "DIR", "Instead: a log directory of source's brokers.")
+    @flags.many("--target-logs", "target_logs", "DIR", "Instead: a log directory of target's brokers.")
+    @flags.many("--topic", "topics", "TOPIC", "A topic to compare.", required=True)
     @flags.as_json
     def compare(**options: Any) -> None:
         """Compare every committed record of both sides. Changes nothing.
 
-        Exit codes: 10 something differs, 11 target is behind or a part could not be read.
+        From brokers, or with Spark from log directories: here, or copies. Exit codes: 10 something differs,
+        11 target is behind or a part could not be read.
         """
-        from zkmigrate.mirror.verbs import compare as verb
-
-        do(lambda: verb.compare(_asked(options), click.echo))
+        do(lambda: _compare(options))
 
     return mirror
+
+
+def _compare(options: dict[str, Any]) -> int:
+    """Raises UsageError where neither both clusters nor both sides' directories are named, or both."""
+    from zkmigrate.errors import UsageError
+
+    brokers, logs = ([bool(options[f"{side}{of}"]) for side in ("source", "target")] for of in ("", "_logs"))
+    if brokers == [True, True] and logs == [False, False]:
+        from zkmigrate.mirror.verbs import compare as verb
+
+        return verb.compare(_asked(options), click.echo)
+    if logs != [True, True] or brokers != [False, False]:
+        raise UsageError("compare needs --source and --target, or --source-logs and --target-logs")
+    from zkmigrate.spark.compare_logs import compare_logs
+    from zkmigrate.spark.request import Request
+    from zkmigrate.spark.session import Bounds
+
+    topics = tuple(dict.fromkeys(options["topics"]))
+    asked = Request((), source_logs=options["source_logs"], target_logs=options["target_logs"], topics=topics)
+    # Python does the work: Java's second compiler and compiled plans would cost more than they save.
+    bounds = Bounds(progress=False, ui=False, small=True, tiny=True)
+    return compare_logs(asked, bounds, click.echo, flags.hint, as_json=options["as_json"])
 
 
 def _asked(options: dict[str, Any]) -> Request:

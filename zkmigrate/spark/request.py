@@ -56,7 +56,7 @@ class Request:
     broker_dirs: brokers' log directories; cluster: with their free bytes; broker_logs: brokers' text logs;
     broker_log_zone: their time zone; client_history: of real clients; run: the folder of a finished run.
     fleet_partitions, fleet_brokers: tables of many clusters; what_ifs: plans to try on them, none for one by
-    default."""
+    default. source_logs, target_logs: log directories of a mirror's two sides; topics: to compare."""
 
     source: tuple[Place, ...]
     dest: tuple[Place, ...] = ()
@@ -80,6 +80,9 @@ class Request:
     client_history: tuple[str, ...] = ()
     run: Path | None = None
     broker_log_zone: str = "UTC"
+    source_logs: tuple[str, ...] = ()
+    target_logs: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
 
     @property
     def depth_below(self) -> int:
@@ -92,7 +95,7 @@ def is_small(request: Request, most: int = SMALL) -> bool:
     clients and fleets, and with text logs, whose sizes are not read here."""
     others = (
         request.broker_dirs, request.broker_logs, request.client_history, request.server_logs,
-        request.fleet_partitions,
+        request.fleet_partitions, request.source_logs,
     )  # fmt: skip
     if any(others) or request.run:
         return False

@@ -48,3 +48,19 @@ def test_a_broker_is_host_and_port(source: str) -> None:
     done = CliRunner().invoke(cli, ["mirror", "plan", "--source", source, "--target", "c:3", "--topic", "x"])
     assert done.exit_code == 2
     assert "HOST:PORT" in done.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--source", "a:1"],
+        ["--source", "a:1", "--target-logs", "x"],
+        ["--source-logs", "x"],
+        ["--source", "a:1", "--target", "b:1", "--source-logs", "x", "--target-logs", "y"],
+    ],
+)
+def test_compare_reads_brokers_or_log_directories(words: list[str]) -> None:
+    done = CliRunner().invoke(cli, ["mirror", "compare", "--topic", "x", *words])
+    assert done.exit_code == 2
+    assert "--source and --target, or --source-logs and --target-logs" in done.output

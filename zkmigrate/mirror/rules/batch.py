@@ -8,24 +8,27 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import crc32c
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _LENGTH_END, _CRC_AT, _CRC_FROM, _MAGIC_AT = 12, 17, 21, 16
 _MAGIC = 2
+HEAD = _MAGIC_AT + 1
+"""Bytes of a batch that tell its offset, size and format."""
 
 CODEC, APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
 """Bits of the attributes."""
 
 
 class BatchError(ValueError):
-    """A batch that must not be copied. what: length, magic, CRC, count or order."""
+    """A batch that must not be copied. what: length, magic, CRC, count or order. at: the byte of what was
+    parsed at which it begins."""
 
-    def __init__(self, what: str, text: str) -> None:
+    def __init__(self, what: str, text: str, at: int = 0) -> None:
         super().__init__(f"{what}: {text}")
-        self.what = what
+        self.what, self.at = what, at
 
 
 @dataclass(frozen=True)
@@ -74,25 +77,45 @@ class Batch:
         return self.count == self.last_delta + 1
 
 
+class Head(NamedTuple):
+    """What the beginning of a batch tells. size: bytes of the whole batch."""
+
+    base_offset: int
+    size: int
+
+
+def head(data: bytes, at: int = 0) -> Head:
+    """Of the batch that begins at a place of the data, which holds ``HEAD`` bytes of it. BatchError."""
+    length = int.from_bytes(data[at + 8 : at + _LENGTH_END], "big", signed=True)
+    offset = int.from_bytes(data[at : at + 8], "big", signed=True)
+    magic = data[at + _MAGIC_AT]
+    if magic != _MAGIC:
+        raise BatchError("magic", f"the batch at offset {offset} has format {magic}, needed: {_MAGIC}", at)
+    if length < _HEADER.size - _LENGTH_END:
+        raise BatchError("length", f"the batch at offset {offset} has {length} bytes", at)
+    return Head(offset, _LENGTH_END + length)
+
+
+def bare(data: bytes, at: int) -> Batch:
+    """The batch that begins at a place, without its payload: nothing of it is checked."""
+    offset, _, leader_epoch, _, _, *fields = _HEADER.unpack_from(data, at)
+    fields.append(b"")
+    return Batch(offset, leader_epoch, *fields)
+
+
 def parse(data: bytes) -> list[Batch]:
     """The batches of a fetch answer. A last one that the answer cuts short is left out. BatchError."""
     found: list[Batch] = []
     at = 0
-    while len(data) - at > _MAGIC_AT:
-        length = int.from_bytes(data[at + 8 : at + _LENGTH_END], "big", signed=True)
-        offset = int.from_bytes(data[at : at + 8], "big", signed=True)
-        magic = data[at + _MAGIC_AT]
-        if magic != _MAGIC:
-            raise BatchError("magic", f"the batch at offset {offset} has format {magic}, needed: {_MAGIC}")
-        if length < _HEADER.size - _LENGTH_END:
-            raise BatchError("length", f"the batch at offset {offset} has {length} bytes")
-        end = at + _LENGTH_END + length
+    while len(data) - at >= HEAD:
+        offset, size = head(data, at)
+        end = at + size
         if end > len(data):
             break
         found.append(_batch(data, at, end))
         if len(found) > 1 and offset < found[-2].next_offset:
             raise BatchError(
-                "order", f"the batch at offset {offset} follows one up to {found[-2].next_offset}"
+                "order", f"the batch at offset {offset} follows one up to {found[-2].next_offset}", at
             )
         at = end
     return found
@@ -103,11 +126,12 @@ def _batch(data: bytes, at: int, end: int) -> Batch:
     fields.append(data[at + _HEADER.size : end])
     batch = Batch(offset, leader_epoch, *fields)
     if crc32c.crc32c(data[at + _CRC_FROM : end]) != crc:
-        raise BatchError("CRC", f"the batch at offset {offset} is damaged")
+        raise BatchError("CRC", f"the batch at offset {offset} is damaged", at)
     if batch.last_delta < 0 or not 0 <= batch.count <= batch.last_delta + 1:
         raise BatchError(
             "count",
             f"the batch at offset {offset} has {batch.count} records in {batch.last_delta + 1} offsets",
+            at,
         )
     return batch
 

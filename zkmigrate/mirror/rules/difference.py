@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
 from zkmigrate.mirror.rules.records import read_varint
@@ -18,20 +18,35 @@ def first_difference(source: Iterable[Read], target: Iterable[Read]) -> tuple[in
     count = 0
     for one, other in zip_longest(source, target):
         if one != other:
-            return count, _named(one, other)
+            return count, named(one, other)
         count += 1
     return count, ""
 
 
-def _named(one: Read | None, other: Read | None) -> str:
+def named(one: Read | None, other: Read | None) -> str:
+    """How the next records differ, source's and target's. None: none is left."""
     if one is None or other is None or one[0] != other[0]:
         here, there = ("none" if read is None else f"offset {read[0]}" for read in (one, other))
         return f"source's next record: {here}, target's: {there}"
-    fields, others = ({"time": read[1]} | _fields(read[2]) for read in (one, other))
-    for name, value in fields.items():
-        if value != others[name]:
-            return f"offset {one[0]}: source's {name} is {_short(value)}, target's {_short(others[name])}"
+    for name, value, found in _differing(one, other):
+        return f"offset {one[0]}: source's {name} is {_short(value)}, target's {_short(found)}"
     return f"offset {one[0]}: source's record is encoded in {len(one[2])} bytes, target's in {len(other[2])}"
+
+
+def kind(one: Read | None, other: Read | None) -> str:
+    """In what the next records differ. missing: target lacks source's; extra: source lacks target's; time,
+    key, value, headers: the first that differs; encoding: none of them, but the bytes."""
+    if other is None or (one is not None and one[0] < other[0]):
+        return "missing"
+    if one is None or one[0] > other[0]:
+        return "extra"
+    return next((name for name, _, _ in _differing(one, other)), "encoding")
+
+
+def _differing(one: Read, other: Read) -> Iterator[tuple[str, object, object]]:
+    """The fields that differ, with both values."""
+    fields, others = ({"time": read[1]} | _fields(read[2]) for read in (one, other))
+    return ((name, value, others[name]) for name, value in fields.items() if value != others[name])
 
 
 def _short(value: object) -> str:

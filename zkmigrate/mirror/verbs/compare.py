@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from zkmigrate.errors import HostError
@@ -12,25 +11,10 @@ from zkmigrate.mirror.clients.cluster import Cluster
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.copier import committed
 from zkmigrate.mirror.rules.batch import BatchError
+from zkmigrate.mirror.rules.compared import CLAIM, Compared, code, line, total
 from zkmigrate.mirror.rules.difference import first_difference
 from zkmigrate.mirror.verbs.show import topic_body
 from zkmigrate.mirror.verbs.survey import Mirrored, Place, Request, both, places, topics
-
-_CLAIM, _UNKNOWN = 10, 11
-
-
-@dataclass(frozen=True)
-class Compared:
-    """A partition. state: equal, behind, different or unknown. records: how many were compared. begun, end:
-    the offsets between which."""
-
-    topic: str
-    partition: int
-    state: str
-    records: int
-    begun: int
-    end: int
-    why: str = ""
 
 
 def compare(asked: Request, say: Callable[[str], None]) -> int:
@@ -43,12 +27,9 @@ def compare(asked: Request, say: Callable[[str], None]) -> int:
         body: dict[str, Any] = {"topics": [topic_body(one) for one in mirrored]}
         say(json.dumps({**body, "partitions": [vars(one) for one in found]}))
     else:
-        for line in (*_topic_lines(mirrored), *_lines(found)):
-            say(line)
-    states = {one.state for one in found}
-    if "different" in states or any(one.refused or one.differ for one in mirrored):
-        return _CLAIM
-    return _UNKNOWN if states & {"behind", "unknown"} else 0
+        for text in (*_topic_lines(mirrored), *map(line, found), total(found)):
+            say(text)
+    return CLAIM if any(one.refused or one.differ for one in mirrored) else code(found)
 
 
 def _compared(here: Cluster, there: Cluster, place: Place) -> Compared:
@@ -79,14 +60,3 @@ def _topic_lines(mirrored: Sequence[Mirrored]) -> Iterator[str]:
             yield f"{one.topic}: different: {one.refused}"
         for key, (needed, found) in one.differ.items():
             yield f"{one.topic}: different: {key} is {found or 'unset'}, needed: {needed or 'unset'}"
-
-
-def _lines(found: Sequence[Compared]) -> Iterator[str]:
-    for one in found:
-        text = f"{one.topic}-{one.partition}: {one.state}"
-        if one.why:
-            yield f"{text}: {one.why}"
-        else:
-            yield f"{text}, compared records: {one.records}, offsets {one.begun} to {one.end}"
-    differ = sum(one.state == "different" for one in found)
-    yield f"partitions: {len(found)}, different: {differ}, records: {sum(one.records for one in found)}"

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 JOBS = (
     "tenants", "writers", "quiet", "sessions", "continuity", "proof", "diff", "partitions", "timeline",
-    "placement",
+    "placement", "mirror",
 )  # fmt: skip
 """By name, in the order of the page; each is a module here."""
 
 OWN_INPUT = {
     "proof": "dest_dirs", "diff": "dest_dirs", "partitions": "broker_dirs", "timeline": "run",
-    "placement": "fleet_partitions",
+    "placement": "fleet_partitions", "mirror": "source_logs",
 }  # fmt: skip
 """Jobs that read more than source's directories, with the option for it: ``all`` skips those without it."""
 

@@ -1,0 +1,34 @@
+"""``mirror compare`` of log directories: the job ``mirror`` with the text and the codes of that verb."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from zkmigrate.spark.request import Request
+from zkmigrate.spark.session import Bounds, session
+from zkmigrate.spark.verb import AnalysisError, reason
+
+Say = Callable[[str], None]
+
+
+def compare_logs(request: Request, bounds: Bounds, say: Say, hint: Say, *, as_json: bool) -> int:
+    """Compare the topics and print the first difference of each partition. 10: something differs; 11: target
+    is behind, or a part could not be read. Raises UsageError, and AnalysisError where Spark fails."""
+    with session(bounds, hint) as spark:
+        from pyspark.errors import PySparkException
+
+        from zkmigrate.mirror.rules.compared import code, line, more, total
+        from zkmigrate.spark.jobs.mirror import body, compared
+
+        try:
+            found = compared(spark, request)
+        except PySparkException as error:
+            raise AnalysisError(reason(error)) from error
+    if as_json:
+        say(json.dumps({"partitions": [body(one) for one in found]}))
+    else:
+        for one in found:
+            say("\n".join((line(one), *more(one))))
+        say(total(found))
+    return code(found)
