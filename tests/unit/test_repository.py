@@ -22,7 +22,7 @@ LOCKS = [ROOT / "setup" / name for name in ("requirements.txt", "requirements-sp
 TOOL_LOCK = ROOT / "setup" / "requirements-tool.txt"
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
-SPLIT = ("hosts", "kafka", "mirror", "moves", "zookeeper")
+SPLIT = ("gateway", "hosts", "kafka", "mirror", "moves", "zookeeper")
 """Packages that have modules of either side."""
 
 OWN = {"dependents", "leftovers", "moves", "reassign", "removal", "topics"}
@@ -35,6 +35,7 @@ PURE = {
     "hosts.facts",
     "kafka.facts",
     "kafka.rules",
+    "gateway.rules",
     "mirror.rules",
     "moves.by_hand",
     "moves.dependent",
@@ -59,6 +60,8 @@ EFFECT = {
     "cli",
     "discovery",
     "engine",
+    "gateway.serving",
+    "gateway.verbs",
     "hosts.parallel",
     "hosts.transport",
     "kafka.clients",

@@ -1,0 +1,408 @@
+"""Connections through a gateway: what waits, what is in flight, who gets which broker."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from kafka.protocol.metadata import MetadataResponse
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+
+from tests.examples import examples
+from tests.unit.gateway import frames
+from tests.unit.gateway.frames import answer, decoded, request
+from tests.unit.gateway.loop import FRAME, Setting, run, until
+from tests.unit.gateway.test_messages import GOOD_ANSWERS, GOOD_REQUESTS, mutated
+from zkmigrate.gateway.rules.apis import FETCH, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from zkmigrate.gateway.rules.hold import SYNC_S
+from zkmigrate.gateway.serving.connection import FIRST, MOST_WAITING
+
+
+def produce(correlation: int = 5, client: str = "app-1", **more: Any) -> bytes:
+    return request(frames.produce(**more), 9, correlation, client)
+
+
+def fetch(client: str = "app-1") -> bytes:
+    return request(frames.fetch(), 11, 6, client)
+
+
+def told(correlation: int, body: bytes = b"body") -> bytes:
+    return correlation.to_bytes(4, "big") + body
+
+
+def test_a_request_and_its_answer_pass_whole_also_in_pieces() -> None:
+    async def test(at: Setting) -> None:
+        client, records = await at.client(), random.Random(1).randbytes(FRAME // 2)
+        at.a.body = records
+        frame = produce(records=records)
+        assert len(frame) > FIRST
+        assert await client.asks(frame) == told(5, records)
+        assert at.a.got == [frame]
+        assert at.seen("answered") == {"PRODUCE": 1}
+        assert at.seen("acks") == {"-1": 1}
+
+    run(test)
+
+
+def test_a_producer_without_acks_gets_no_answer() -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        client.send(produce(acks=0))
+        await until("it arrives", lambda: at.a.kinds() == [PRODUCE])
+        assert at.seen("in_flight") == {}
+        assert at.seen("answered") == {"PRODUCE": 1}
+
+    run(test)
+
+
+def test_h9_one_application_waits_and_the_others_do_not() -> None:
+    async def test(at: Setting) -> None:
+        held, other = await at.client(), await at.client()
+        assert await held.asks(produce(1)) == told(1)
+        assert at.order("hold", ttl_ms=60_000).outcome == "done"
+        held.send(produce(2))
+        held.send(produce(3))
+        await until("it is parked", lambda: at.seen("parked") == {"PRODUCE": 1})
+        for n in range(20):
+            assert await other.asks(produce(n, "other-1")) == told(n)
+        assert at.seen("answered") == {"PRODUCE": 1}
+        assert at.seen("answered", "others") == {"PRODUCE": 20}
+        assert at.gateway.in_flight("app") == 0
+        assert at.order("unhold").outcome == "done"
+        assert [await held.answer(), await held.answer()] == [told(2), told(3)]
+        assert at.a.kinds() == [PRODUCE] * 23
+
+    run(test)
+
+
+def test_settle_parks_fetch_while_commits_pass() -> None:
+    async def test(at: Setting) -> None:
+        consumer, commits = await at.client(), await at.client()
+        at.order("settle", ttl_ms=60_000)
+        consumer.send(fetch())
+        await until("it is parked", lambda: at.seen("parked") == {"FETCH": 1})
+        assert await commits.asks(request(frames.offset_commit(), 8)) == told(5)
+        assert FETCH not in at.a.kinds()
+        at.order("hold", ttl_ms=60_000)
+        commits.send(request(frames.offset_commit(), 8))
+        await until("both wait", lambda: at.seen("parked") == {"FETCH": 1, "OFFSET_COMMIT": 1})
+
+    run(test)
+
+
+def test_seal_waits_for_what_is_in_flight() -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        at.a.answering.clear()
+        client.send(produce(1))
+        await until("it is in flight", lambda: at.seen("in_flight") == {"PRODUCE": 1})
+        refused = at.seal()
+        assert (refused.outcome, refused.text) == ("refused", "1 requests of app are in flight, needed: 0")
+        at.a.answering.set()
+        assert await client.answer() == told(1)
+        await until("nothing is in flight", lambda: at.gateway.in_flight("app") == 0)
+        assert at.order("seal", hold="the-hold").outcome == "done"
+
+    run(test)
+
+
+def test_what_a_client_left_behind_stays_in_flight_until_it_is_answered() -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        at.a.answering.clear()
+        client.send(produce(1))
+        await until("it is in flight", lambda: at.seen("in_flight") == {"PRODUCE": 1})
+        client.writer.close()
+        await client.writer.wait_closed()
+        other = await at.client()
+        at.a.answering.set()
+        await other.asks(produce(1, "other-1"))
+        await until("it was answered", lambda: at.seen("answered") == {"PRODUCE": 1})
+        assert at.seen("in_flight") == {}
+        assert at.seen("lost") == {}
+
+    run(test)
+
+
+def test_a_broker_that_ends_in_between_leaves_it_lost() -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        at.a.answering.clear()
+        client.send(produce(1))
+        await until("it arrives", lambda: at.a.kinds() == [PRODUCE])
+        at.a.writers[0].transport.abort()
+        await client.ended()
+        await until("it is counted", lambda: at.seen("lost") == {"PRODUCE": 1})
+        assert at.gateway.in_flight("app") == 0
+
+    run(test)
+
+
+def test_a_parked_request_of_a_client_that_has_gone_is_never_sent() -> None:
+    async def test(at: Setting) -> None:
+        client, other = await at.client(), await at.client()
+        assert await client.asks(produce(1)) == told(1)
+        at.order("hold", ttl_ms=60_000)
+        client.send(produce(2))
+        client.send(produce(3, records=b"r" * 9000))
+        await until("it is parked", lambda: at.seen("parked") == {"PRODUCE": 1})
+        client.writer.transport.abort()
+        await asyncio.sleep(0.05)
+        at.order("unhold")
+        assert await other.asks(produce(4)) == told(4)
+        await until("it is parked no more", lambda: at.seen("parked") == {})
+        assert len(at.a.got) == 2
+
+    run(test)
+
+
+def test_a_lease_that_ends_lets_requests_go_on() -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        at.order("hold", id="the-hold", ttl_ms=50)
+        client.send(produce(1))
+        await until("it is parked", lambda: at.seen("parked") == {"PRODUCE": 1})
+        assert at.a.got == []
+        at.now += 1
+        assert await client.answer() == told(1)
+        assert [one["app"] for one in at.events("Lapsed")] == ["app"]
+        assert at.order("seal", hold="the-hold").outcome == "refused"
+
+    run(test)
+
+
+def test_h10_a_left_port_leads_to_the_other_cluster() -> None:
+    async def test(at: Setting) -> None:
+        before = await at.client("a")
+        assert await before.asks(produce(1)) == told(1)
+        assert at.seal().outcome == "done"
+        before.send(produce(2))
+        await until("it is parked", lambda: at.seen("parked") == {"PRODUCE": 1})
+        assert at.order("go").outcome == "done"
+        await before.ended()
+        assert len(at.a.got) == 1
+
+        at.b.answers[3] = answer(frames.metadata(), 9)[4:]
+        body = at.b.answers[3]
+        client = await at.client("a")
+        frame = await client.asks(request(frames.MetadataRequest(topics=None), 9))
+        assert at.b.kinds() == [3]
+        seen = decoded(MetadataResponse, frame, 9)
+        assert {(one["host"], one["port"]) for one in seen["brokers"]} == {("gw.example", 29007)}
+        assert body != frame[4:]
+        assert await client.asks(produce(3)) == told(3)
+        assert len(at.a.got) == 1
+        assert at.gateway.status()["apps"]["app"]["connections_on_left_ports"] == 1
+        assert {(one["cluster"], one["node"]) for one in at.gateway.status()["unlisted"]} == {
+            ("b", 1),
+            ("b", 2),
+        }
+        assert at.record.written[-1]["apps"]["app"]["route"] == "b"
+        other = await at.client("b")
+        assert await other.asks(produce(4, "other-1")) == told(4), "an application that stayed, on b's port"
+        assert len(at.a.got) == 2
+
+    run(test)
+
+
+def test_after_a_flip_fetch_waits_for_sync_group() -> None:
+    async def test(at: Setting) -> None:
+        at.seal()
+        at.order("go")
+        consumer, group = await at.client("b"), await at.client("b")
+        consumer.send(fetch())
+        await until("it is parked", lambda: at.seen("parked") == {"FETCH": 1})
+        sync = (14).to_bytes(2, "big") + (5).to_bytes(2, "big") + told(5, b"\0\5app-1\0") + b"\1" * 30
+        failed = answer(frames.SyncGroupResponse(throttle_time_ms=0, error_code=27, assignment=b""), 5)
+        at.b.answers[14] = failed[4:]
+        await group.asks(sync)
+        assert FETCH not in at.b.kinds()
+        done = answer(frames.SyncGroupResponse(throttle_time_ms=0, error_code=0, assignment=b"x"), 5)
+        at.b.answers[14] = done[4:]
+        await group.asks(sync)
+        assert await consumer.answer() == told(6)
+        late = await at.client("b")
+        late.send(fetch("app-2"))
+        await until("it is parked", lambda: at.seen("parked") == {"FETCH": 1})
+        at.now += SYNC_S
+        assert await late.answer() == told(6)
+
+    run(test)
+
+
+def test_an_order_that_cannot_be_written_changes_nothing() -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        at.seal()
+        at.record.full = True
+        failed = at.order("go", id="the-go")
+        assert failed.outcome == "failed"
+        assert "No space left" in failed.text
+        client.send(produce(1))
+        await until("it is parked", lambda: at.seen("parked") == {"PRODUCE": 1})
+        at.record.full = False
+        assert at.order("go", id="the-go").outcome == "done"
+        await client.ended()
+
+    run(test)
+
+
+def test_a_broker_that_closes_an_idle_connection_closes_the_clients() -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        await client.asks(produce(1))
+        at.a.writers[0].close()
+        await client.ended()
+
+    run(test)
+
+
+def test_versions_are_those_of_both_clusters() -> None:
+    async def test(at: Setting) -> None:
+        at.gateway.ranges["b"] = {PRODUCE: (3, 8), FETCH: (4, 17), 18: (0, 4)}
+        own = [
+            frames.ApiVersionsResponse.ApiVersion(api_key=k, min_version=0, max_version=12)
+            for k in (0, 1, 23)
+        ]
+        body = frames.ApiVersionsResponse(error_code=0, api_keys=own, throttle_time_ms=0)
+        at.a.answers[18] = answer(body, 3)[4:]
+        client = await at.client()
+        frame = await client.asks(request(frames.software(), 3))
+        seen = frames.ApiVersionsResponse.decode(frame[4:], version=3).to_dict()["api_keys"]
+        assert [(one["api_key"], one["max_version"]) for one in seen] == [(0, 8), (1, 11)]
+        assert at.seen("software") == {"librdkafka 2.16.0": 1}
+        newer = await at.client()
+        frame = await newer.asks((18).to_bytes(2, "big") + (4).to_bytes(2, "big") + told(9, b"\0\1x\0\1\1\0"))
+        assert frame[:6] == told(9, b"\0\x23")
+        assert len(at.a.got) == 1, "the gateway answered by itself"
+
+    run(test)
+
+
+def sasl(mechanism: str) -> bytes:
+    return request(SaslHandshakeRequest(mechanism=mechanism), 1)
+
+
+def test_a_principal_leads_to_its_applications_cluster() -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        assert await client.asks(sasl("PLAIN")) == told(5)
+        secret = b"\0alice\0hunter2"
+        assert await client.asks(request(SaslAuthenticateRequest(auth_bytes=secret), 2)) == told(5)
+        assert (at.a.kinds(), at.b.kinds()) == ([SASL_HANDSHAKE], [SASL_HANDSHAKE, SASL_AUTHENTICATE])
+        await client.asks(produce(1))
+        assert at.b.kinds()[-1] == PRODUCE
+        assert at.seen("principals", "user") == {"alice": 1}
+        assert "hunter2" not in str(at.lines) + str(at.gateway.status())
+
+    run(test)
+
+
+def test_a_mechanism_that_was_not_drilled_is_refused_by_name() -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        frame = await client.asks(sasl("GSSAPI"))
+        assert frame[:6] == told(5, b"\0\x21")
+        assert at.a.got == []
+
+    run(test)
+
+
+BAD = {
+    "a size below a header": b"\0\0\0\1x",
+    "a negative size": b"\xff\xff\xff\xffx",
+    "a size above the limit": (FRAME + 1).to_bytes(4, "big") + b"x",
+    "another protocol": b"GET / HTTP/1.1\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
+def test_what_is_no_request_is_closed_and_named(bad: bytes) -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        client.writer.write(bad)
+        await client.ended()
+        [event] = at.events("Refused")
+        assert event["why"].startswith("size: ")
+        assert (event["cluster"], event["node"]) == ("a", 1)
+        assert sum(at.seen("refused", "others").values()) == 1
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "why"), [(FETCH, 13, "FETCH version 13"), (68, 0, "CONSUMER_GROUP")]
+)
+def test_what_is_not_offered_is_closed_and_named(key: int, version: int, why: str) -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        client.send(key.to_bytes(2, "big") + version.to_bytes(2, "big") + told(1, b"\0\5app-1\0\0"))
+        await client.ended()
+        [event] = at.events("Refused")
+        assert why in event["why"]
+        assert at.a.got == []
+        assert list(at.seen("refused")) == [event["why"]]
+
+    run(test)
+
+
+def test_an_answer_out_of_order_ends_the_connection() -> None:
+    async def test(at: Setting) -> None:
+        client, at.a.wrong = await at.client(), 1
+        client.send(produce(1))
+        await client.ended()
+        [event] = at.events("BrokerRefused")
+        assert event["why"] == "order: an answer to 2, needed: to 1"
+
+    run(test)
+
+
+def test_requests_without_answers_are_bounded() -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        at.a.answering.clear()
+        for n in range(MOST_WAITING + 50):
+            client.send(request(frames.HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 3, n))
+        full = {"HEARTBEAT": MOST_WAITING}
+        await until("it is full", lambda: at.seen("in_flight") == full)
+        at.a.answering.set()
+        for n in range(MOST_WAITING + 50):
+            assert (await client.answer())[:4] == n.to_bytes(4, "big")
+
+    run(test)
+
+
+def test_mutated_frames_end_a_connection_and_nothing_else() -> None:
+    """Both ways, through sockets; afterwards the gateway serves as before."""
+
+    async def test(at: Setting) -> None:
+        chance = random.Random(7)
+        for n in range(examples(40)):
+            client = await at.client()
+            told_head, good = chance.choice(GOOD_ANSWERS)
+            at.a.answers[told_head.key] = mutated(good[4:], chance)
+            frame = mutated(chance.choice(GOOD_REQUESTS), chance)
+            size = len(frame) if n % 4 else chance.randrange(1 << 31)
+            client.writer.write(size.to_bytes(4, "big") + frame)
+            version, key = told_head.version, told_head.key
+            client.send(key.to_bytes(2, "big") + version.to_bytes(2, "big") + told(1, b"\0\1x\0") + b"\1" * 9)
+            client.writer.write_eof()
+            async with asyncio.timeout(20):
+                with suppress(ConnectionError):
+                    assert len(await client.reader.read()) < 1 << 16
+            client.writer.close()
+        at.a.answers.clear()
+        client = await at.client()
+        assert await client.asks(produce(1)) == told(1)
+
+        def quiet() -> bool:
+            return all(not one["in_flight"] for one in at.gateway.status()["apps"].values())
+
+        await until("nothing is in flight", quiet)
+        assert all(not one["parked"] for one in at.gateway.status()["apps"].values())
+        assert not [line for line in at.lines if "Traceback" in str(line)]
+
+    run(test)
