@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 _READER_GONE = 128 + signal.SIGPIPE
 """The code of a program that the shell sees ended by SIGPIPE."""
 _TELL_EVENTS = ("run", "resume", "rollback")
-_ELSEWHERE = ("analyze", "collect", "gateway", "init", "mirror", "placement", "prove", "replay", "writers", "zxid")
+_ELSEWHERE = (
+    "analyze", "collect", "gateway", "init", "mirror", "placement", "prove", "replay", "writers", "zxid",
+)  # fmt: skip
 """Verbs and groups of verbs with a module of their own here; its ``command`` makes them."""
 
 _GROUPS = {
