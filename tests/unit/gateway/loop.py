@@ -53,7 +53,9 @@ class Broker:
                 self.got.append(frame)
                 await self.answering.wait()
                 key, _, correlation = struct.unpack_from(">hhi", frame)
-                told = (correlation + self.wrong).to_bytes(4, "big") + self.answers.get(key, self.body)
+                told = (correlation + self.wrong).to_bytes(4, "big", signed=True) + self.answers.get(
+                    key, self.body
+                )
                 writer.write(len(told).to_bytes(4, "big") + told)
                 await writer.drain()
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):

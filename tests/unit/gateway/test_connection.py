@@ -406,3 +406,47 @@ def test_mutated_frames_end_a_connection_and_nothing_else() -> None:
         assert not [line for line in at.lines if "Traceback" in str(line)]
 
     run(test)
+
+
+@pytest.mark.parametrize("seed", range(examples(3)))
+def test_nothing_reaches_the_left_cluster_behind_a_seal(seed: int) -> None:
+    """Producers at work, and orders and lapses at random."""
+    chance = random.Random(seed)
+
+    async def producer(at: Setting, name: str) -> None:
+        while True:
+            client = await at.client(chance.choice("ab"))
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                for n in range(chance.randrange(1, 20)):
+                    await client.asks(produce(n, name))
+                    await asyncio.sleep(0)
+
+    async def test(at: Setting) -> None:
+        work = [asyncio.create_task(producer(at, f"app-{n}")) for n in range(4)]
+        left = {"a": 0, "b": 0}
+        brokers, switches = {"a": at.a, "b": at.b}, 0
+        for _ in range(150):
+            app = at.gateway.status()["apps"]["app"]
+            verb = chance.choice(
+                ["route", "hold", "seal", "seal", "go", "unseal", "unhold", "settle", "lapse"]
+            )
+            if verb == "lapse":
+                at.now += chance.choice([0.0, 0.0, 2.0])
+            other = "b" if app["route"] == "a" else "a"
+            more = {"to": other} if verb == "route" else {"hold": app["hold"]} if verb == "seal" else {}
+            done = at.order(verb, ttl_ms=chance.choice([1000, 5000]), **more).outcome == "done"
+            if done and verb == "seal":
+                left = {name: len(one.got) for name, one in brokers.items()}
+            for _ in range(chance.randrange(30)):
+                await asyncio.sleep(0)
+            if at.gateway.status()["apps"]["app"]["gate"] == "sealed":
+                assert left == {name: len(one.got) for name, one in brokers.items()}
+            if done and verb == "go":
+                switches += 1
+                assert len(brokers[app["route"]].got) == left[app["route"]]
+        assert switches
+        assert at.seen("lost") == {}
+        for task in work:
+            task.cancel()
+
+    run(test)

@@ -41,9 +41,9 @@ from zkmigrate.gateway.serving.gateway import Gateway
 
 FIRST = 4096
 """The header, and the fields that are read of a streamed request, stand in so many bytes."""
-WHOLE = 64 << 20
-"""The largest message that is read whole."""
-PIECE = BUFFER = 1 << 18
+WHOLE, LARGE = 64 << 20, 1 << 18
+"""The largest message that is read whole, and the size above which only some are in memory at once."""
+PIECE, BUFFER = 1 << 17, 1 << 16
 MOST_WAITING = 1000
 """Requests of one connection without an answer."""
 FRAME_S = 60.0
@@ -130,7 +130,7 @@ class Connection:
 
     def _refused(self, error: FrameError) -> None:
         app = self._app or self._gateway.plan.app(self.port.listener, "", "")
-        self._gateway.refused(app, str(error))
+        self._gateway.refused(app, str(error) if error.what == "api" else error.what)
         at = {"listener": self.port.listener, "cluster": self.port.cluster, "node": self.port.node}
         self._gateway.log("Refused", peer=self._peer, app=app, **at, why=str(error))
 
@@ -164,7 +164,8 @@ class Connection:
             if head.api is None or not head.api.streamed:
                 if size > WHOLE:
                     raise FrameError("size", f"{named(head.key)} of {size} bytes, needed: at most {WHOLE}")
-                frame += await self._reader.readexactly(size - len(frame))
+                async with self._gateway.memory(size > LARGE):
+                    frame += await self._reader.readexactly(size - len(frame))
         left = size - len(frame)
         fields: Mapping[str, Any] = {}
         if head.api is not None:
@@ -212,7 +213,7 @@ class Connection:
                 waited = True
                 parked[kind] += 1
                 try:
-                    await self._gateway.change(app, LOOK_S if now.gate is Gate.OPEN else DRAIN_S)
+                    await self._gateway.change(app, now, LOOK_S if now.gate is Gate.OPEN else DRAIN_S)
                 finally:
                     parked[kind] -= 1
                 continue
@@ -328,8 +329,9 @@ class Connection:
             self._gateway.log("BrokerRefused", cluster=self._cluster, why=str(error))
         except (OSError, asyncio.IncompleteReadError):
             pass
-        self._idle.set()
-        self.close()
+        finally:
+            self._idle.set()
+            self.close()
 
     async def _answer(self, one: Waiting) -> None:
         """Pass the next answer on."""
@@ -340,14 +342,15 @@ class Connection:
         reader, head = self._broker[0], one.head
         prefix = await reader.readexactly(4)
         size = self._size(prefix, WHOLE if one.rewritten else self._most)
-        whole = one.rewritten or head.key == SYNC_GROUP
-        frame = await reader.readexactly(size if whole else min(size, FIRST))
-        if correlation(frame) != head.correlation:
-            raise FrameError("order", f"an answer to {correlation(frame)}, needed: to {head.correlation}")
         if one.rewritten:
-            frame = self._changed(head, frame)
-            await self._tell(len(frame).to_bytes(4, "big"), frame)
+            async with self._gateway.memory(size > LARGE), asyncio.timeout(FRAME_S):
+                frame = await reader.readexactly(size)
+                _to(head, frame)
+                frame = self._changed(head, frame)
+                await self._tell(len(frame).to_bytes(4, "big"), frame)
             return
+        frame = await reader.readexactly(size if head.key == SYNC_GROUP else min(size, FIRST))
+        _to(head, frame)
         await self._tell(prefix, frame)
         if head.key == SYNC_GROUP and self._messages.synced(head, frame):
             self._gateway.rejoined(one.app, (head.client, self._peer))
@@ -382,3 +385,9 @@ class Connection:
         self._writer.write(b"".join(pieces))
         with suppress(ConnectionError):
             await self._writer.drain()
+
+
+def _to(head: Head, frame: bytes) -> None:
+    """FrameError if an answer is to another request."""
+    if correlation(frame) != head.correlation:
+        raise FrameError("order", f"an answer to {correlation(frame)}, needed: to {head.correlation}")

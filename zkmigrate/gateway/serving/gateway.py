@@ -8,7 +8,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import Any, Protocol
 
 from zkmigrate.gateway.rules import orders
@@ -18,6 +18,8 @@ from zkmigrate.gateway.rules.hold import App, Gate, Order
 from zkmigrate.gateway.rules.plan import OTHERS, Plan, Port
 from zkmigrate.gateway.rules.seen import Seen, count
 
+LARGE_AT_ONCE = 16
+"""So many large messages are in memory at once."""
 FREE = frozenset(api.name for api in APIS.values() if api.free)
 
 
@@ -59,6 +61,7 @@ class Gateway:
         self._connections: dict[str, set[Cut]] = defaultdict(set)
         self._unlisted: set[tuple[str, int]] = set()
         self._until = math.inf
+        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
 
     def log(self, event: str, **body: object) -> None:
         """Print an event."""
@@ -92,11 +95,12 @@ class Gateway:
         self._rejoined[name].synced(client)
         self._wake(name)
 
-    async def change(self, name: str, most_s: float) -> None:
-        """Wait until something about an application changes, or so many seconds."""
-        until = self.app(name).until
-        if until is not None:
-            most_s = min(most_s, max(0.001, until - self._now()))
+    async def change(self, name: str, seen: App, most_s: float) -> None:
+        """Wait until an application is no longer as it was seen, or so many seconds."""
+        if self.app(name) != seen:
+            return
+        if seen.until is not None:
+            most_s = min(most_s, max(0.001, seen.until - self._now()))
         with suppress(TimeoutError):
             await asyncio.wait_for(self._changed[name].wait(), most_s)
 
@@ -148,6 +152,10 @@ class Gateway:
         """A connection has ended."""
         for connections in self._connections.values():
             connections.discard(one)
+
+    def memory(self, large: bool) -> AbstractAsyncContextManager[None]:
+        """Room for a message that is read whole."""
+        return self._large if large else nullcontext()
 
     def address(self, port: Port, route: str, node: int) -> tuple[str, int]:
         """Where clients of this port's listener reach a node."""
