@@ -30,6 +30,7 @@ __all__ = [
     "HeartbeatRequest",
     "InitProducerIdRequest",
     "MetadataRequest",
+    "OffsetCommitRequest",
     "SyncGroupResponse",
 ]
 

@@ -1,0 +1,159 @@
+"""The process as a whole: its ports, its socket, its record, and how many it serves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.gateway.loop import until
+from zkmigrate.errors import HostError
+from zkmigrate.gateway.serving.config import Config
+from zkmigrate.gateway.serving.record import SOCKET, Record
+from zkmigrate.gateway.serving.server import Server
+
+HOST = "127.0.0.1"
+
+
+def free() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def config(folder: Path, app: str = "app") -> Config:
+    """Two clusters whose brokers are down; one connection at a time."""
+    ports = {"a": {"1": free()}, "b": {"2": free()}}
+    return Config.model_validate(
+        {
+            "state": str(folder),
+            "listen": HOST,
+            "route": "a",
+            "clusters": {"a": {"1": f"{HOST}:{free()}"}, "b": {"2": f"{HOST}:{free()}"}},
+            "listeners": {"l": {"advertise": HOST, "ports": ports}},
+            "apps": {app: {"route": "a", "client_ids": ["x"]}},
+            "connections": 1,
+        }
+    )
+
+
+class Running:
+    """A server in this loop."""
+
+    def __init__(self, config: Config, server: Server) -> None:
+        self.config, self.server = config, server
+
+    async def asks(self, line: bytes) -> Any:
+        reader, writer = await asyncio.open_unix_connection(Path(self.config.state) / SOCKET)
+        writer.write(line + b"\n")
+        answer = await reader.read()
+        writer.close()
+        return json.loads(answer) if answer else None
+
+    async def order(self, **order: Any) -> Any:
+        return await self.asks(json.dumps({"fencing": 1, "app": "app", **order}).encode())
+
+    async def connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(HOST, self.config.listeners["l"].ports["a"]["1"])
+
+
+def serve(config: Config, test: Callable[[Running], Awaitable[None]]) -> list[dict[str, Any]]:
+    """Serve while a test runs; the lines of the log."""
+    lines: list[dict[str, Any]] = []
+
+    async def whole(record: Record) -> None:
+        server = Server(config, record, lambda line: lines.append(json.loads(line)))
+        serving = asyncio.create_task(server.serve())
+        try:
+            await until("it serves", lambda: serving.done() or "Serving" in str(lines))
+            if not serving.done():
+                await test(Running(config, server))
+        finally:
+            server._stop.set()
+            with suppress(AssertionError):
+                await serving
+
+    with closing(Record(Path(config.state))) as record:
+        asyncio.run(whole(record))
+    return lines
+
+
+def test_its_orders_and_its_record_outlive_it(tmp_path: Path) -> None:
+    settings = config(tmp_path)
+
+    async def first(at: Running) -> None:
+        assert (await at.order(id="1", verb="route", to="b"))["outcome"] == "done"
+        assert (await at.order(id="2", verb="hold", ttl_ms=60_000))["outcome"] == "done"
+        assert (await at.order(id="3", verb="seal", hold="2"))["outcome"] == "done"
+        assert (await at.order(id="4", verb="go"))["text"] == "app: open on b"
+        assert (await at.asks(b'"status"'))["apps"]["app"]["route"] == "b"
+
+    async def second(at: Running) -> None:
+        assert (await at.order(id="4", verb="go"))["text"] == "app: open on b"
+        assert (await at.asks(b'"status"'))["apps"]["app"]["route"] == "b"
+
+    serve(settings, first)
+    lines = serve(settings, second)
+    assert [one["apps"] for one in lines if one["event"] == "Serving"] == [{"app": "b", "others": "a"}]
+    assert not (tmp_path / SOCKET).exists()
+
+
+@pytest.mark.parametrize(
+    "line", [b"[]", b"{}", b"1", b'{"fencing": "x", "id": "1", "verb": "hold", "app": "app"}', b"{", b"\xff"]
+)
+def test_what_is_no_order_changes_nothing(line: bytes, tmp_path: Path) -> None:
+    async def test(at: Running) -> None:
+        told = await at.asks(line)
+        assert told is None or told["outcome"] == "refused"
+        assert (await at.asks(b'"status"'))["fencing"] == 0
+
+    serve(config(tmp_path), test)
+
+
+def test_one_connection_more_than_configured_is_closed(tmp_path: Path) -> None:
+    async def test(at: Running) -> None:
+        _, first = await at.connected()
+        await until("it is served", lambda: len(at.server._tasks) == 1)
+        more, second = await at.connected()
+        with suppress(ConnectionError):
+            assert await asyncio.wait_for(more.read(), 20) == b""
+        told = (await at.asks(b'"status"'))["apps"]["others"]["refused"]
+        assert told == {"more than 1 connections": 1}
+        first.close()
+        second.close()
+        await until("its place is free", lambda: not at.server._tasks)
+
+    serve(config(tmp_path), test)
+
+
+def test_a_record_of_another_file_is_refused(tmp_path: Path) -> None:
+    async def test(at: Running) -> None:
+        assert (await at.order(id="1", verb="unhold"))["outcome"] == "done"
+
+    serve(config(tmp_path), test)
+    with pytest.raises(HostError, match="application 'app'"):
+        serve(config(tmp_path, "other"), test)
+
+
+def test_a_disk_that_fails_behind_the_rename_ends_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = config(tmp_path)
+
+    async def test(at: Running) -> None:
+        monkeypatch.setattr(at.server._record, "write", failing)
+        told = await at.order(id="1", verb="unhold")
+        assert told == {"outcome": "failed", "text": "the folder"}
+        await until("it stops", at.server._stop.is_set)
+
+    def failing(_body: Any) -> None:
+        raise HostError("the folder")
+
+    with pytest.raises(HostError, match="the folder"):
+        serve(settings, test)
