@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
@@ -14,9 +15,11 @@ import pytest
 
 from tests.unit.gateway.loop import until
 from zkmigrate.errors import HostError
+from zkmigrate.gateway.rules.hold import Order
 from zkmigrate.gateway.serving.config import Config
 from zkmigrate.gateway.serving.record import SOCKET, Record
 from zkmigrate.gateway.serving.server import Server
+from zkmigrate.gateway.verbs import ask
 
 HOST = "127.0.0.1"
 
@@ -46,8 +49,8 @@ def config(folder: Path, app: str = "app") -> Config:
 class Running:
     """A server in this loop."""
 
-    def __init__(self, config: Config, server: Server) -> None:
-        self.config, self.server = config, server
+    def __init__(self, config: Config, server: Server, lines: list[dict[str, Any]]) -> None:
+        self.config, self.server, self.lines = config, server, lines
 
     async def asks(self, line: bytes) -> Any:
         reader, writer = await asyncio.open_unix_connection(Path(self.config.state) / SOCKET)
@@ -73,7 +76,7 @@ def serve(config: Config, test: Callable[[Running], Awaitable[None]]) -> list[di
         try:
             await until("it serves", lambda: serving.done() or "Serving" in str(lines))
             if not serving.done():
-                await test(Running(config, server))
+                await test(Running(config, server, lines))
         finally:
             server._stop.set()
             with suppress(AssertionError):
@@ -157,3 +160,36 @@ def test_a_disk_that_fails_behind_the_rename_ends_the_process(
 
     with pytest.raises(HostError, match="the folder"):
         serve(settings, test)
+
+
+def test_the_verbs_order_and_status(tmp_path: Path) -> None:
+    settings, file, said = config(tmp_path / "state"), tmp_path / "gateway.yml", list[str]()
+    file.write_text(json.dumps(settings.model_dump()))
+
+    def order(verb: str, id: str, fencing: int = 2, **more: Any) -> int:
+        return ask.order(file, Order(fencing, id, verb, "app", **more), said.append, as_json=False)
+
+    async def test(at: Running) -> None:
+        _, writer = await at.connected()
+        writer.write(b"\0\0\0\x0b\0\1\0\x0d\0\0\0\1\0\1x")
+        await until("it is refused", lambda: "Refused" in str(at.lines))
+        writer.close()
+        assert await asyncio.to_thread(order, "route", "1", to="b") == 0
+        assert await asyncio.to_thread(order, "hold", "2", ttl_ms=60_000) == 0
+        assert await asyncio.to_thread(order, "go", "3") == 6
+        assert await asyncio.to_thread(order, "unhold", "4", fencing=1) == 5
+        assert await asyncio.to_thread(ask.status, file, said.append, as_json=False) == 0
+
+    serve(settings, test)
+    assert said[:4] == [
+        "done: app: open on a",
+        "done: app: held on a",
+        "refused: app is held; go needs sealed",
+        "fenced: fencing number 1 is out; the present one is 2",
+    ]
+    told = "\n".join(said[4:])
+    assert "cluster a: versions unknown" in told
+    assert re.search(r"app: held on a, staged b, lease \d+ ms\n", told)
+    assert "    refused: api: FETCH version 13, needed: 4 to 11 1" in told
+    with pytest.raises(HostError, match="No gateway answered"):
+        order("unhold", "5")
