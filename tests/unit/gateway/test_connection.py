@@ -288,6 +288,10 @@ def sasl(mechanism: str) -> bytes:
 def test_a_principal_leads_to_its_applications_cluster() -> None:
     async def test(at: Setting) -> None:
         client = await at.client()
+        at.a.answers[18] = answer(frames.ApiVersionsResponse(error_code=0, api_keys=[]), 3)[4:]
+        await client.asks(request(frames.software(), 3))
+        assert at.seen("software") == {"librdkafka 2.16.0": 1}
+        at.a.got.clear()
         assert await client.asks(sasl("PLAIN")) == told(5)
         secret = b"\0alice\0hunter2"
         assert await client.asks(request(SaslAuthenticateRequest(auth_bytes=secret), 2)) == told(5)
@@ -295,6 +299,7 @@ def test_a_principal_leads_to_its_applications_cluster() -> None:
         await client.asks(produce(1))
         assert at.b.kinds()[-1] == PRODUCE
         assert at.seen("principals", "user") == {"alice": 1}
+        assert at.seen("software", "user") == {"librdkafka 2.16.0": 1}
         assert "hunter2" not in str(at.lines) + str(at.gateway.status())
 
     run(test)

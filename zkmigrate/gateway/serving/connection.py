@@ -101,6 +101,7 @@ class Connection:
         self._broker: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._bound = self._deaf = False
         self._handshake = b""
+        self._software: Mapping[str, Any] = {}
         self._waiting: deque[Waiting] = deque()
         self._arrived, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
@@ -190,10 +191,13 @@ class Connection:
                 app = self._gateway.plan.app(self.port.listener, head.client, self._principal)
                 count(self._gateway.seen[app].principals, self._principal)
         app = self._gateway.plan.app(self.port.listener, head.client, self._principal)
+        seen = self._gateway.seen[app]
         if app != self._app:
             self._app = app
             self._gateway.connected(app, self)
-        seen = self._gateway.seen[app]
+            seen.request(self._software)  # told before the principal was known
+        if head.key == API_VERSIONS:
+            self._software = fields
         count(seen.clients, head.client)
         seen.request(fields)
         return app
