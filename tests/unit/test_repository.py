@@ -23,7 +23,7 @@ TOOL_LOCK = ROOT / "setup" / "requirements-tool.txt"
 CLIENT_LOCKS = sorted((ROOT / "setup" / "clients").glob("*.txt"))
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
-SPLIT = ("hosts", "kafka", "mirror", "moves", "zookeeper")
+SPLIT = ("gateway", "hosts", "kafka", "mirror", "moves", "zookeeper")
 """Packages that have modules of either side."""
 
 OWN = {"dependents", "leftovers", "moves", "reassign", "removal", "topics"}
@@ -36,6 +36,7 @@ PURE = {
     "hosts.facts",
     "kafka.facts",
     "kafka.rules",
+    "gateway.rules",
     "mirror.rules",
     "moves.by_hand",
     "moves.dependent",
@@ -60,6 +61,8 @@ EFFECT = {
     "cli",
     "discovery",
     "engine",
+    "gateway.serving",
+    "gateway.verbs",
     "hosts.parallel",
     "hosts.transport",
     "kafka.clients",

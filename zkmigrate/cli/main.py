@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 _READER_GONE = 128 + signal.SIGPIPE
 """The code of a program that the shell sees ended by SIGPIPE."""
 _TELL_EVENTS = ("run", "resume", "rollback")
-_ELSEWHERE = ("analyze", "collect", "init", "mirror", "placement", "prove", "replay", "writers", "zxid")
+_ELSEWHERE = (
+    "analyze", "collect", "gateway", "init", "mirror", "placement", "prove", "replay", "writers", "zxid",
+)  # fmt: skip
 """Verbs and groups of verbs with a module of their own here; its ``command`` makes them."""
 
 _GROUPS = {
@@ -58,6 +60,7 @@ _GROUPS = {
     },
     "Topics on a second cluster": {
         "mirror": "Copy topics to another Kafka cluster at equal offsets.",
+        "gateway": "Stand between clients and two clusters: hide epochs, hold, route.",
     },
     "By hand": {
         "runbook": "Write the steps as a page to follow by hand.",

@@ -1,0 +1,395 @@
+"""The gateway between real clients and two real clusters: 2.8.2 on ZooKeeper, and 4.3.1 with KRaft."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from kafka import KafkaProducer, TopicPartition
+from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.errors import KafkaError, NoError
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
+from kafka.structs import OffsetAndMetadata
+from kazoo.client import KazooClient
+
+from tests.servers.process import ADDRESS, START_SECONDS, free_port, server
+from tests.servers.test_mirror import answers
+from tests.servers.test_versions import zookeeper
+from zkmigrate.lab import provision
+from zkmigrate.lab.wait import wait_until
+from zkmigrate.mirror.clients.cluster import Cluster
+from zkmigrate.mirror.rules.position import Ends
+
+WAIT_S = 120
+OLD, NEW, NEW_NODE = "2.8.2", "4.3.1", 7
+TOPIC, OTHER, GROUPS, EPOCH = "orders", "audit", ("readers", "rd-readers"), 7
+_ONE = (
+    "offsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\n"
+    "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
+    "transaction.state.log.num.partitions=1\nlog.cleaner.dedupe.buffer.size=4000000\n"
+    "auto.create.topics.enable=false\ngroup.initial.rebalance.delay.ms=0\n"
+)
+
+
+@contextmanager
+def old(folder: Path, zookeeper_port: int) -> Iterator[str]:
+    """A broker of the old cluster, node 1."""
+    address, config = f"{ADDRESS}:{free_port()}", folder / "old.properties"
+    config.write_text(
+        f"broker.id=1\nlisteners=PLAINTEXT://{address}\nlog.dirs={folder / 'old'}\n"
+        f"zookeeper.connect={ADDRESS}:{zookeeper_port}/old\nzookeeper.session.timeout.ms=600000\n{_ONE}"
+    )
+    jars = provision.kafka_classpath(OLD)
+    with server("java", jars, ["-Xmx256m", "kafka.Kafka", str(config)], folder / "old.log"):
+        wait_until(OLD, lambda: answers(address), START_SECONDS)
+        yield address
+
+
+@contextmanager
+def new(folder: Path) -> Iterator[str]:
+    """A broker and controller of the new cluster."""
+    port, controller, config = free_port(), free_port(), folder / "new.properties"
+    address, jars = f"{ADDRESS}:{port}", provision.kafka_classpath(NEW)
+    config.write_text(
+        f"process.roles=broker,controller\nnode.id={NEW_NODE}\n"
+        f"controller.quorum.voters={NEW_NODE}@{ADDRESS}:{controller}\n"
+        f"listeners=PLAINTEXT://{address},CONTROLLER://{ADDRESS}:{controller}\n"
+        "controller.listener.names=CONTROLLER\n"
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
+        f"log.dirs={folder / 'new'}\n{_ONE}"
+    )
+    words = ["kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAA", "-c", str(config)]
+    options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    argv = ["java", *options, "-cp", ":".join(map(str, jars)), *words]
+    made = subprocess.run(argv, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert made.returncode == 0, made.stdout + made.stderr
+    with server("java", jars, ["-Xmx256m", "kafka.Kafka", str(config)], folder / "new.log"):
+        wait_until(NEW, lambda: answers(address), START_SECONDS)
+        yield address
+
+
+def ask(address: str, request: Any, kind: Any, version: int) -> Any:
+    """One request on a connection of its own."""
+    host, _, port = address.rpartition(":")
+    request.API_VERSION = version
+    request.with_header(1, "looker")
+    with socket.create_connection((host, int(port)), WAIT_S) as connection:
+        connection.sendall(request.encode(version=version, header=True, framed=True))
+        with connection.makefile("rb") as stream:
+            frame = stream.read(int.from_bytes(stream.read(4), "big"))
+    return kind.decode(frame, version=version, header=True)
+
+
+def epochs(address: str, topic: str) -> set[int]:
+    names = [MetadataRequest.MetadataRequestTopic(name=topic)]
+    told = ask(address, MetadataRequest(topics=names, allow_auto_topic_creation=False), MetadataResponse, 9)
+    return {p.leader_epoch for one in told.topics for p in one.partitions}
+
+
+def brokers(address: str) -> list[tuple[int, str]]:
+    request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+    told = ask(address, request, MetadataResponse, 9).brokers
+    return [(one.node_id, f"{one.host}:{one.port}") for one in told]
+
+
+def make(address: str, *topics: str) -> None:
+    with closing(KafkaAdminClient(bootstrap_servers=[address])) as client:
+        client.create_topics([NewTopic(topic, 1, 1) for topic in topics])
+
+
+def end(address: str, topic: str = TOPIC) -> int:
+    with closing(Cluster(address, [address])) as cluster:
+        told = cluster.ends([(topic, 0)])[topic, 0]
+    assert isinstance(told, Ends)
+    return told.end
+
+
+def committed(address: str) -> dict[str, int]:
+    """The offset of each group."""
+    at, found = TopicPartition(TOPIC, 0), {}
+    with closing(KafkaAdminClient(bootstrap_servers=[address])) as client:
+        for group in GROUPS:
+            found[group] = int(client.list_group_offsets({group: [at]})[group][at].offset)
+    return found
+
+
+class Gateway:
+    """Its file and its process. ports: by cluster."""
+
+    def __init__(self, folder: Path, addresses: dict[str, str]) -> None:
+        self.ports = {name: free_port() for name in addresses}
+        self.file, self.log = folder / "gateway.yml", folder / "gateway.log"
+        self.file.write_text(
+            f"state: {folder / 'state'}\nlisten: {ADDRESS}\nroute: old\n"
+            f"clusters:\n  old: {{1: '{addresses['old']}'}}\n  new: {{{NEW_NODE}: '{addresses['new']}'}}\n"
+            f"listeners:\n  shop:\n    advertise: {ADDRESS}\n    ports:\n"
+            f"      old: {{1: {self.ports['old']}}}\n      new: {{{NEW_NODE}: {self.ports['new']}}}\n"
+            "apps:\n  app: {route: old, client_ids: ['app-*']}\n"
+        )
+        self.begin()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.process.terminate()
+        assert self.process.wait(WAIT_S) == 0
+
+    def address(self, cluster: str) -> str:
+        return f"{ADDRESS}:{self.ports[cluster]}"
+
+    def words(self, verb: str, *more: str) -> list[str]:
+        return [sys.executable, "-m", "zkmigrate", "gateway", verb, "--config", str(self.file), *more]
+
+    def begin(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(self.words("serve"), stdout=log, stderr=subprocess.STDOUT)
+        begun = self.log.read_text().count('"Serving"')
+
+        def silent() -> str | None:
+            assert self.process.poll() is None, self.log.read_text()[-3000:]
+            return None if self.log.read_text().count('"Serving"') > begun else "it does not serve"
+
+        wait_until("the gateway", silent, WAIT_S)
+
+    def order(self, *words: str, fencing: int = 2, code: int = 0) -> str:
+        argv = self.words("order", "--as", str(fencing), *words)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=WAIT_S, check=False)
+        assert done.returncode == code, done.stdout + done.stderr + self.log.read_text()[-3000:]
+        return done.stdout + done.stderr
+
+    def status(self) -> dict[str, Any]:
+        done = subprocess.run(self.words("status", "--json"), capture_output=True, check=True, timeout=WAIT_S)
+        told: dict[str, Any] = json.loads(done.stdout)
+        return told
+
+
+def raise_epoch(zookeeper_port: int, address: str) -> None:
+    """Give the topic's leader a leader epoch above 0, as elections do: the next controller tells it."""
+    client, path = (
+        KazooClient(f"{ADDRESS}:{zookeeper_port}"),
+        f"/old/brokers/topics/{TOPIC}/partitions/0/state",
+    )
+    client.start(START_SECONDS)
+    try:
+        state = json.loads(client.get(path)[0])
+        client.set(path, json.dumps(state | {"leader_epoch": EPOCH}).encode())
+        client.delete("/old/controller")
+        low = lambda: None if epochs(address, TOPIC) == {EPOCH} else str(epochs(address, TOPIC))  # noqa: E731
+        wait_until("the leader epoch", low, WAIT_S)
+    finally:
+        client.stop()
+        client.close()
+
+
+@pytest.fixture
+def clusters(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Both clusters. The old one's topic has a leader epoch."""
+    with zookeeper("3.5.8", tmp_path) as port, old(tmp_path, port) as here, new(tmp_path) as there:
+        make(here, TOPIC, OTHER)
+        make(there, OTHER)
+        raise_epoch(port, here)
+        yield {"old": here, "new": there}
+
+
+@contextmanager
+def reader(address: str, folder: Path) -> Iterator[Path]:
+    """Java's console consumer, in a group; yields the file with the values that it got."""
+    config, out = folder / "reader.properties", folder / "reader.out"
+    config.write_text("client.id=app-reader\nauto.commit.interval.ms=100\nauto.offset.reset=earliest\n")
+    jars = ":".join(map(str, provision.kafka_classpath(OLD)))
+    words = [
+        "--bootstrap-server",
+        address,
+        "--topic",
+        TOPIC,
+        "--group",
+        GROUPS[0],
+        "--consumer.config",
+        str(config),
+    ]
+    argv = ["java", "-Xmx64m", "-XX:TieredStopAtLevel=1", "-cp", jars, "kafka.tools.ConsoleConsumer", *words]
+    with out.open("wb") as output, (folder / "reader.log").open("wb") as log:
+        process = subprocess.Popen(argv, stdout=output, stderr=log)
+    try:
+        yield out
+    finally:
+        process.terminate()
+        process.wait(WAIT_S)
+
+
+def send(producer: KafkaProducer, topic: str, values: Sequence[int]) -> list[Any]:
+    return [producer.send(topic, b"%d" % n, partition=0) for n in values]
+
+
+def acknowledged(sent: Sequence[Any]) -> list[int]:
+    return [one.get(WAIT_S).offset for one in sent]
+
+
+def copy(addresses: dict[str, str]) -> None:
+    """The old topic's records to the new one, at the same offsets, and the groups' offsets."""
+    words = ["mirror", "run", "--once", "--source", addresses["old"], "--target", addresses["new"]]
+    argv = [sys.executable, "-m", "zkmigrate", *words, "--topic", TOPIC]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    at, offsets = TopicPartition(TOPIC, 0), committed(addresses["old"])
+
+    def failed() -> str | None:
+        """The first question for a coordinator makes the topic of groups; it fails until that is there."""
+        with closing(KafkaAdminClient(bootstrap_servers=[addresses["new"]])) as admin:
+            try:
+                for group, offset in offsets.items():
+                    told = admin.alter_group_offsets(group, {at: OffsetAndMetadata(offset, "", -1)})
+                    if told != {at: NoError}:
+                        return str(told)
+            except KafkaError as error:
+                return str(error)
+        return None
+
+    wait_until("the groups' offsets", failed, WAIT_S)
+
+
+class Librdkafka:
+    """A producer and a consumer. seen: the values that it got."""
+
+    def __init__(self, address: str) -> None:
+        common = {"bootstrap.servers": address}
+        self.producer = Producer(common | {"client.id": "app-rd-writer", "acks": "all", "linger.ms": 0})
+        group = {"group.id": GROUPS[1], "auto.offset.reset": "earliest", "auto.commit.interval.ms": 100}
+        self.consumer = Consumer(common | group | {"client.id": "app-rd-reader"})
+        self.consumer.subscribe([TOPIC])
+        self.seen: list[int] = []
+
+    def send(self, values: Sequence[int]) -> list[int]:
+        """The offsets of values that were acknowledged."""
+        offsets: list[int] = []
+
+        def told(error: Any, message: Any) -> None:
+            assert error is None, str(error)
+            offsets.append(message.offset())
+
+        for n in values:
+            self.producer.produce(TOPIC, b"%d" % n, partition=0, on_delivery=told)
+        assert self.producer.flush(WAIT_S) == 0
+        return offsets
+
+    def behind(self, last: int) -> str | None:
+        message = self.consumer.poll(0.1)
+        while message is not None:
+            if message.error() is None:
+                self.seen.append(int(message.value() or b""))
+            message = self.consumer.poll(0.01)
+        return None if self.seen and self.seen[-1] >= last else f"{len(self.seen)} records"
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+def test_h9_h10_an_application_is_led_to_another_cluster(clusters: dict[str, str], tmp_path: Path) -> None:
+    with Gateway(tmp_path, clusters) as gateway:
+        led(gateway, clusters, tmp_path)
+
+
+def led(gateway: Gateway, clusters: dict[str, str], folder: Path) -> None:
+    left = gateway.address("old")
+
+    # Hidden from the first connection on.
+    assert epochs(clusters["old"], TOPIC) == {EPOCH}
+    assert epochs(left, TOPIC) == {-1}
+    assert brokers(left) == [(1, left)]
+    told = ask(left, ApiVersionsRequest(), ApiVersionsResponse, 0)
+    versions = {one.api_key: one.max_version for one in told.api_keys}
+    assert (versions[1], versions[3]) == (11, 9)
+    assert not versions.keys() & {23, 60, 68, 75, 76}
+
+    with ExitStack() as stack:
+
+        def producer(name: str) -> KafkaProducer:
+            made = KafkaProducer(bootstrap_servers=[left], client_id=name, acks="all", linger_ms=0)
+            return stack.enter_context(closing(made))
+
+        app, other = producer("app-writer"), producer("other-writer")
+        out = stack.enter_context(reader(left, folder))
+        librdkafka = stack.enter_context(closing(Librdkafka(left)))
+        assert acknowledged(send(app, TOPIC, range(40))) == list(range(40))
+        assert librdkafka.send(range(40, 50)) == list(range(40, 50))
+
+        def behind(last: int) -> str | None:
+            seen = out.read_text().split()
+            java = None if seen and int(seen[-1]) >= last else f"{len(seen)} records"
+            return librdkafka.behind(last) or java
+
+        wait_until("the readers have all", lambda: behind(49), WAIT_S)
+        copy(clusters)
+
+        # Settle: the commit catches up with what was delivered. Then hold.
+        gateway.order("route", "o-1", "app", "--to", "new")
+        gateway.order("settle", "o-2", "app", "--ttl-ms", "60000")
+
+        def uncommitted() -> str | None:
+            librdkafka.behind(49)
+            told = committed(clusters["old"])
+            return None if set(told.values()) == {50} else str(told)
+
+        wait_until("what was delivered is committed", uncommitted, WAIT_S)
+        gateway.order("hold", "o-3", "app", "--ttl-ms", "120000")
+        waits = send(app, TOPIC, range(50, 60))
+        assert acknowledged(send(other, OTHER, range(30))) == list(range(30)), "another application flows"
+
+        def held() -> str | None:
+            told = gateway.status()["apps"]["app"]
+            quiet = told["requests_in_flight"] == 0 and "PRODUCE" in told["parked"]
+            return None if quiet else f"in flight {told['in_flight']}, parked {told['parked']}"
+
+        wait_until("nothing is in flight, and the producer waits", held, WAIT_S)
+        assert end(clusters["old"]) == 50
+        assert not any(one.is_done for one in waits)
+        copy(clusters)
+        assert "fencing number 1 is out; the present one is 2" in gateway.order(
+            "seal", "o-4", "app", "--hold", "o-3", fencing=1, code=5
+        )
+        gateway.order("seal", "o-4", "app", "--hold", "o-3")
+        gateway.order("go", "o-5", "app")
+
+        # Both know ports of the old cluster only.
+        assert acknowledged(waits) == list(range(50, 60))
+        assert librdkafka.send(range(60, 65)) == list(range(60, 65))
+        wait_until("the readers go on", lambda: behind(64), WAIT_S)
+        assert (end(clusters["old"]), end(clusters["new"])) == (50, 65)
+        assert (end(clusters["old"], OTHER), end(clusters["new"], OTHER)) == (30, 0)
+        seen = gateway.status()["apps"]["app"]
+        assert seen["acks"].keys() == {"-1"}
+        assert {"apache-kafka-java 2.8.2"} <= seen["software"].keys()
+        assert any("confluent-kafka" in name for name in seen["software"]), seen["software"]
+
+        # Killed: the last durable route, and the same operation is answered as before.
+        gateway.process.kill()
+        gateway.process.wait(WAIT_S)
+        gateway.begin()
+        assert gateway.status()["apps"]["app"]["route"] == "new"
+        assert "app: open on new" in gateway.order("go", "o-5", "app")
+        assert acknowledged(send(app, TOPIC, range(65, 70))) == list(range(65, 70))
+        wait_until("the readers go on", lambda: behind(69), WAIT_S)
+        assert end(clusters["old"]) == 50
+        assert [int(one) for one in out.read_text().split()] == list(range(70)), "each once, in order"
+        assert librdkafka.seen == list(range(70)), "each once, in order"
+
+        # New clients of the newest release that know only the left port.
+        jars = ":".join(map(str, provision.kafka_classpath(NEW)))
+        options = ["-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jars]
+        words = ["java", *options, str(Path(__file__).with_name("Newest.java")), left, TOPIC, "70"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert [int(one) for one in done.stdout.split()] == [70, *range(71)]
+        wait_until("its record is there", lambda: behind(70), WAIT_S)
+        assert end(clusters["new"]) == 71
+        software = gateway.status()["apps"]["app"]["software"]
+        assert "apache-kafka-java 4.3.1" in software

@@ -1,0 +1,359 @@
+"""Connections through a gateway: what waits, what is in flight, who gets which broker."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from kafka.protocol.metadata import MetadataResponse
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+
+from tests.examples import examples
+from tests.unit.gateway import frames
+from tests.unit.gateway.frames import answer, decoded, request
+from tests.unit.gateway.loop import FRAME, Setting, run, until
+from zkmigrate.gateway.rules.apis import FETCH, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from zkmigrate.gateway.rules.hold import SYNC_S
+from zkmigrate.gateway.serving.connection import FIRST
+
+
+def produce(correlation: int = 5, client: str = "app-1", **more: Any) -> bytes:
+    return request(frames.produce(**more), 9, correlation, client)
+
+
+def fetch(client: str = "app-1") -> bytes:
+    return request(frames.fetch(), 11, 6, client)
+
+
+def told(correlation: int, body: bytes = b"body") -> bytes:
+    return correlation.to_bytes(4, "big") + body
+
+
+def test_a_request_and_its_answer_pass_whole_also_in_pieces() -> None:
+    async def test(at: Setting) -> None:
+        client, records = await at.client(), random.Random(1).randbytes(FRAME // 2)
+        at.a.body = records
+        frame = produce(records=records)
+        assert len(frame) > FIRST
+        assert await client.asks(frame) == told(5, records)
+        assert at.a.got == [frame]
+        assert at.seen("answered") == {"PRODUCE": 1}
+        assert at.seen("acks") == {"-1": 1}
+
+    run(test)
+
+
+def test_a_producer_without_acks_gets_no_answer() -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        client.send(produce(acks=0))
+        await until("it arrives", lambda: at.a.kinds() == [PRODUCE])
+        assert at.seen("in_flight") == {}
+        assert at.seen("answered") == {"PRODUCE": 1}
+
+    run(test)
+
+
+def test_h9_one_application_waits_and_the_others_do_not() -> None:
+    async def test(at: Setting) -> None:
+        held, other = await at.client(), await at.client()
+        assert await held.asks(produce(1)) == told(1)
+        assert at.order("hold", ttl_ms=60_000).outcome == "done"
+        held.send(produce(2))
+        held.send(produce(3))
+        await until("it is parked", lambda: at.seen("parked") == {"PRODUCE": 1})
+        for n in range(20):
+            assert await other.asks(produce(n, "other-1")) == told(n)
+        assert at.seen("answered") == {"PRODUCE": 1}
+        assert at.seen("answered", "others") == {"PRODUCE": 20}
+        assert at.gateway.in_flight("app") == 0
+        assert at.order("unhold").outcome == "done"
+        assert [await held.answer(), await held.answer()] == [told(2), told(3)]
+        assert at.a.kinds() == [PRODUCE] * 23
+
+    run(test)
+
+
+def test_settle_parks_fetch_while_commits_pass() -> None:
+    async def test(at: Setting) -> None:
+        consumer, commits = await at.client(), await at.client()
+        at.order("settle", ttl_ms=60_000)
+        consumer.send(fetch())
+        await until("it is parked", lambda: at.seen("parked") == {"FETCH": 1})
+        assert await commits.asks(request(frames.offset_commit(), 8)) == told(5)
+        assert FETCH not in at.a.kinds()
+        at.order("hold", ttl_ms=60_000)
+        commits.send(request(frames.offset_commit(), 8))
+        await until("both wait", lambda: at.seen("parked") == {"FETCH": 1, "OFFSET_COMMIT": 1})
+
+    run(test)
+
+
+def test_seal_waits_for_what_is_in_flight() -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        at.a.answering.clear()
+        client.send(produce(1))
+        await until("it is in flight", lambda: at.seen("in_flight") == {"PRODUCE": 1})
+        refused = at.seal()
+        assert (refused.outcome, refused.text) == ("refused", "1 requests of app are in flight, needed: 0")
+        at.a.answering.set()
+        assert await client.answer() == told(1)
+        await until("nothing is in flight", lambda: at.gateway.in_flight("app") == 0)
+        assert at.order("seal", hold="the-hold").outcome == "done"
+
+    run(test)
+
+
+def test_what_a_client_left_behind_stays_in_flight_until_it_is_answered() -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        at.a.answering.clear()
+        client.send(produce(1))
+        await until("it is in flight", lambda: at.seen("in_flight") == {"PRODUCE": 1})
+        client.writer.close()
+        await client.writer.wait_closed()
+        other = await at.client()
+        at.a.answering.set()
+        await other.asks(produce(1, "other-1"))
+        await until("it was answered", lambda: at.seen("answered") == {"PRODUCE": 1})
+        assert at.seen("in_flight") == {}
+        assert at.seen("lost") == {}
+
+    run(test)
+
+
+def test_a_broker_that_ends_in_between_leaves_it_lost() -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        at.a.answering.clear()
+        client.send(produce(1))
+        await until("it arrives", lambda: at.a.kinds() == [PRODUCE])
+        at.a.writers[0].transport.abort()
+        await client.ended()
+        await until("it is counted", lambda: at.seen("lost") == {"PRODUCE": 1})
+        assert at.gateway.in_flight("app") == 0
+
+    run(test)
+
+
+def test_a_parked_request_of_a_client_that_has_gone_is_never_sent() -> None:
+    async def test(at: Setting) -> None:
+        client, other = await at.client(), await at.client()
+        assert await client.asks(produce(1)) == told(1)
+        at.order("hold", ttl_ms=60_000)
+        client.send(produce(2))
+        client.send(produce(3, records=b"r" * 9000))
+        await until("it is parked", lambda: at.seen("parked") == {"PRODUCE": 1})
+        client.writer.transport.abort()
+        await asyncio.sleep(0.05)
+        at.order("unhold")
+        assert await other.asks(produce(4)) == told(4)
+        await until("it is parked no more", lambda: at.seen("parked") == {})
+        assert len(at.a.got) == 2
+
+    run(test)
+
+
+def test_a_lease_that_ends_lets_requests_go_on() -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        at.order("hold", id="the-hold", ttl_ms=50)
+        client.send(produce(1))
+        await until("it is parked", lambda: at.seen("parked") == {"PRODUCE": 1})
+        assert at.a.got == []
+        at.now += 1
+        assert await client.answer() == told(1)
+        assert [one["app"] for one in at.events("Lapsed")] == ["app"]
+        assert at.order("seal", hold="the-hold").outcome == "refused"
+
+    run(test)
+
+
+def test_h10_a_left_port_leads_to_the_other_cluster() -> None:
+    async def test(at: Setting) -> None:
+        before = await at.client("a")
+        assert await before.asks(produce(1)) == told(1)
+        assert at.seal().outcome == "done"
+        before.send(produce(2))
+        await until("it is parked", lambda: at.seen("parked") == {"PRODUCE": 1})
+        assert at.order("go").outcome == "done"
+        await before.ended()
+        assert len(at.a.got) == 1
+
+        at.b.answers[3] = answer(frames.metadata(), 9)[4:]
+        body = at.b.answers[3]
+        client = await at.client("a")
+        frame = await client.asks(request(frames.MetadataRequest(topics=None), 9))
+        assert at.b.kinds() == [3]
+        seen = decoded(MetadataResponse, frame, 9)
+        assert {(one["host"], one["port"]) for one in seen["brokers"]} == {("gw.example", 29007)}
+        assert body != frame[4:]
+        assert await client.asks(produce(3)) == told(3)
+        assert len(at.a.got) == 1
+        assert at.gateway.status()["apps"]["app"]["connections_on_left_ports"] == 1
+        assert {(one["cluster"], one["node"]) for one in at.gateway.status()["unlisted"]} == {
+            ("b", 1),
+            ("b", 2),
+        }
+        assert at.record.written[-1]["apps"]["app"]["route"] == "b"
+        other = await at.client("b")
+        assert await other.asks(produce(4, "other-1")) == told(4), "an application that stayed, on b's port"
+        assert len(at.a.got) == 2
+
+    run(test)
+
+
+def test_after_a_flip_fetch_waits_for_sync_group() -> None:
+    async def test(at: Setting) -> None:
+        at.seal()
+        at.order("go")
+        consumer, group = await at.client("b"), await at.client("b")
+        consumer.send(fetch())
+        await until("it is parked", lambda: at.seen("parked") == {"FETCH": 1})
+        sync = (14).to_bytes(2, "big") + (5).to_bytes(2, "big") + told(5, b"\0\5app-1\0") + b"\1" * 30
+        failed = answer(frames.SyncGroupResponse(throttle_time_ms=0, error_code=27, assignment=b""), 5)
+        at.b.answers[14] = failed[4:]
+        await group.asks(sync)
+        assert FETCH not in at.b.kinds()
+        done = answer(frames.SyncGroupResponse(throttle_time_ms=0, error_code=0, assignment=b"x"), 5)
+        at.b.answers[14] = done[4:]
+        await group.asks(sync)
+        assert await consumer.answer() == told(6)
+        late = await at.client("b")
+        late.send(fetch("app-2"))
+        await until("it is parked", lambda: at.seen("parked") == {"FETCH": 1})
+        at.now += SYNC_S
+        assert await late.answer() == told(6)
+
+    run(test)
+
+
+def test_an_order_that_cannot_be_written_changes_nothing() -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        at.seal()
+        at.record.full = True
+        failed = at.order("go", id="the-go")
+        assert failed.outcome == "failed"
+        assert "No space left" in failed.text
+        client.send(produce(1))
+        await until("it is parked", lambda: at.seen("parked") == {"PRODUCE": 1})
+        at.record.full = False
+        assert at.order("go", id="the-go").outcome == "done"
+        await client.ended()
+
+    run(test)
+
+
+def test_a_broker_that_closes_an_idle_connection_closes_the_clients() -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        await client.asks(produce(1))
+        at.a.writers[0].close()
+        await client.ended()
+
+    run(test)
+
+
+def test_versions_are_those_of_both_clusters() -> None:
+    async def test(at: Setting) -> None:
+        at.gateway.ranges["b"] = {PRODUCE: (3, 8), FETCH: (4, 17), 18: (0, 4)}
+        own = [
+            frames.ApiVersionsResponse.ApiVersion(api_key=k, min_version=0, max_version=12)
+            for k in (0, 1, 23)
+        ]
+        body = frames.ApiVersionsResponse(error_code=0, api_keys=own, throttle_time_ms=0)
+        at.a.answers[18] = answer(body, 3)[4:]
+        client = await at.client()
+        frame = await client.asks(request(frames.software(), 3))
+        seen = frames.ApiVersionsResponse.decode(frame[4:], version=3).to_dict()["api_keys"]
+        assert [(one["api_key"], one["max_version"]) for one in seen] == [(0, 8), (1, 11)]
+        assert at.seen("software") == {"librdkafka 2.16.0": 1}
+        newer = await at.client()
+        frame = await newer.asks((18).to_bytes(2, "big") + (4).to_bytes(2, "big") + told(9, b"\0\1x\0\1\1\0"))
+        assert frame[:6] == told(9, b"\0\x23")
+        assert len(at.a.got) == 1, "the gateway answered by itself"
+
+    run(test)
+
+
+def sasl(mechanism: str) -> bytes:
+    return request(SaslHandshakeRequest(mechanism=mechanism), 1)
+
+
+def test_a_principal_leads_to_its_applications_cluster() -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        at.a.answers[18] = answer(frames.ApiVersionsResponse(error_code=0, api_keys=[]), 3)[4:]
+        await client.asks(request(frames.software(), 3))
+        assert at.seen("software") == {"librdkafka 2.16.0": 1}
+        at.a.got.clear()
+        assert await client.asks(sasl("PLAIN")) == told(5)
+        secret = b"\0alice\0hunter2"
+        assert await client.asks(request(SaslAuthenticateRequest(auth_bytes=secret), 2)) == told(5)
+        assert (at.a.kinds(), at.b.kinds()) == ([SASL_HANDSHAKE], [SASL_HANDSHAKE, SASL_AUTHENTICATE])
+        await client.asks(produce(1))
+        assert at.b.kinds()[-1] == PRODUCE
+        assert at.seen("principals", "user") == {"alice": 1}
+        assert at.seen("software", "user") == {"librdkafka 2.16.0": 1}
+        assert "hunter2" not in str(at.lines) + str(at.gateway.status())
+
+    run(test)
+
+
+def test_a_mechanism_that_was_not_drilled_is_refused_by_name() -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        frame = await client.asks(sasl("GSSAPI"))
+        assert frame[:6] == told(5, b"\0\x21")
+        assert at.a.got == []
+
+    run(test)
+
+
+@pytest.mark.parametrize("seed", range(examples(3)))
+def test_nothing_reaches_the_left_cluster_behind_a_seal(seed: int) -> None:
+    """Producers at work, and orders and lapses at random."""
+    chance = random.Random(seed)
+
+    async def producer(at: Setting, name: str) -> None:
+        while True:
+            client = await at.client(chance.choice("ab"))
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                for n in range(chance.randrange(1, 20)):
+                    await client.asks(produce(n, name))
+                    await asyncio.sleep(0)
+
+    async def test(at: Setting) -> None:
+        work = [asyncio.create_task(producer(at, f"app-{n}")) for n in range(4)]
+        left = {"a": 0, "b": 0}
+        brokers, switches = {"a": at.a, "b": at.b}, 0
+        for _ in range(150):
+            app = at.gateway.status()["apps"]["app"]
+            verb = chance.choice(
+                ["route", "hold", "seal", "seal", "go", "unseal", "unhold", "settle", "lapse"]
+            )
+            if verb == "lapse":
+                at.now += chance.choice([0.0, 0.0, 2.0])
+            other = "b" if app["route"] == "a" else "a"
+            more = {"to": other} if verb == "route" else {"hold": app["hold"]} if verb == "seal" else {}
+            done = at.order(verb, ttl_ms=chance.choice([1000, 5000]), **more).outcome == "done"
+            if done and verb == "seal":
+                left = {name: len(one.got) for name, one in brokers.items()}
+            for _ in range(chance.randrange(30)):
+                await asyncio.sleep(0)
+            if at.gateway.status()["apps"]["app"]["gate"] == "sealed":
+                assert left == {name: len(one.got) for name, one in brokers.items()}
+            if done and verb == "go":
+                switches += 1
+                assert len(brokers[app["route"]].got) == left[app["route"]]
+        assert switches
+        assert at.seen("lost") == {}
+        for task in work:
+            task.cancel()
+
+    run(test)

@@ -1,0 +1,188 @@
+"""Holds: what each order makes of an application, and what its requests get."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+
+from tests.unit.gateway.frames import head
+from zkmigrate.gateway.rules.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE, named
+from zkmigrate.gateway.rules.clients import MOST_CLIENTS, Rejoined
+from zkmigrate.gateway.rules.hold import (
+    FLIPPED_S,
+    MOST_TTL_MS,
+    SYNC_S,
+    VERBS,
+    Act,
+    App,
+    Gate,
+    Order,
+    Refused,
+    Verdict,
+    carried_out,
+    decide,
+    lapsed,
+)
+
+CLUSTERS = {"a": (), "b": ()}
+
+
+def order(verb: str, **more: Any) -> Order:
+    return Order(1, "id-1", verb, "orders", **more)
+
+
+def told(app: App, verb: str, in_flight: int = 0, **more: Any) -> App | Refused:
+    return carried_out(app, order(verb, **more), CLUSTERS, 100.0, 5000.0, in_flight)
+
+
+def test_every_gate_and_request_has_a_verdict() -> None:
+    for gate, key, version, synced in product(Gate, range(-1, 100), range(-1, 20), (True, False)):
+        verdict = decide(gate, head(key, version), synced=synced)
+        served = key in APIS and APIS[key].least <= version <= APIS[key].most
+        newer = key == API_VERSIONS and version > 3
+        assert (verdict.act is Act.ANSWER) == newer
+        assert (verdict.act is Act.REFUSE) == (not served and not newer)
+        if verdict.act in (Act.REFUSE, Act.PARK):
+            assert verdict.why
+
+
+def test_settling_parks_fetch_alone() -> None:
+    parked = {
+        key
+        for key, api in APIS.items()
+        if decide(Gate.SETTLING, head(key, api.most), synced=True).act is Act.PARK
+    }
+    assert parked == {FETCH}
+
+
+@pytest.mark.parametrize("gate", [Gate.HELD, Gate.SEALED, Gate.GONE])
+def test_a_hold_parks_all_that_changes_or_reads_data(gate: Gate) -> None:
+    parked = {
+        named(key)
+        for key, api in APIS.items()
+        if decide(gate, head(key, api.most), synced=True).act is Act.PARK
+    }
+    assert parked >= {
+        *("PRODUCE", "FETCH", "LIST_OFFSETS", "OFFSET_COMMIT", "OFFSET_FETCH", "JOIN_GROUP", "SYNC_GROUP"),
+        *("HEARTBEAT", "LEAVE_GROUP", "INIT_PRODUCER_ID", "END_TXN", "TXN_OFFSET_COMMIT", "CREATE_TOPICS"),
+    }
+    assert not parked & {
+        "API_VERSIONS",
+        "METADATA",
+        "FIND_COORDINATOR",
+        "SASL_HANDSHAKE",
+        "SASL_AUTHENTICATE",
+    }
+
+
+def test_fetch_waits_for_its_clients_sync_group() -> None:
+    assert decide(Gate.OPEN, head(FETCH, 11), synced=False) == Verdict(Act.PARK, "before SYNC_GROUP")
+    assert decide(Gate.OPEN, head(FETCH, 11), synced=True).act is Act.FORWARD
+    assert decide(Gate.OPEN, head(PRODUCE, 9), synced=False).act is Act.FORWARD
+    assert decide(Gate.OPEN, head(METADATA, 9), synced=False).act is Act.REWRITE
+
+
+def test_refusals_name_what_is_needed() -> None:
+    assert decide(Gate.OPEN, head(FETCH, 13), synced=True).why == "FETCH version 13, needed: 4 to 11"
+    assert decide(Gate.OPEN, head(68, 0), synced=True).why == "CONSUMER_GROUP_HEARTBEAT is not offered"
+    assert decide(Gate.OPEN, head(99, 0), synced=True).why == "request 99 is not offered"
+
+
+def test_a_switch_and_its_way_back() -> None:
+    app = told(App("a"), "route", to="b")
+    assert app == App("a", staged="b")
+    for verb, gate in [("settle", Gate.SETTLING), ("hold", Gate.HELD)]:
+        app = told(app, verb, ttl_ms=2000)
+        assert isinstance(app, App)
+        assert (app.gate, app.until) == (gate, 102.0)
+    app = told(app, "seal", hold="id-1")
+    assert app == App("a", "b", Gate.SEALED, "id-1")
+    gone = told(app, "go", ttl_ms=1000)
+    assert gone == App("b", gate=Gate.GONE, until=101.0, flipped=5000.0)
+    assert told(gone, "unhold") == App("b", flipped=5000.0)
+    assert told(app, "go") == App("b", flipped=5000.0)
+    back = told(app, "unseal", ttl_ms=2000)
+    assert back == App("a", "b", Gate.HELD, "id-1", 102.0)
+    assert told(back, "unhold") == App("a", "b")
+
+
+ALLOWED = {
+    "route": {Gate.OPEN, Gate.SETTLING, Gate.HELD},
+    "settle": {Gate.OPEN, Gate.SETTLING},
+    "hold": {Gate.OPEN, Gate.SETTLING, Gate.HELD},
+    "unhold": {Gate.OPEN, Gate.SETTLING, Gate.HELD, Gate.GONE},
+    "seal": {Gate.HELD},
+    "unseal": {Gate.SEALED},
+    "go": {Gate.SEALED},
+}
+
+
+@pytest.mark.parametrize(("verb", "gate"), list(product(VERBS, Gate)))
+def test_an_order_at_a_wrong_gate_is_refused_by_name(verb: str, gate: Gate) -> None:
+    done = told(App("a", "b", gate, "id-1"), verb, to="b", hold="id-1", ttl_ms=1)
+    assert isinstance(done, App) == (gate in ALLOWED[verb])
+    if isinstance(done, Refused):
+        assert done.why.startswith(f"orders is {gate.value}; {verb} needs ")
+
+
+def test_seal_needs_the_hold_a_route_and_nothing_in_flight() -> None:
+    held = App("a", "b", Gate.HELD, "id-1", 102.0)
+    assert told(held, "seal", hold="id-1", in_flight=1) == Refused(
+        "1 requests of orders are in flight, needed: 0"
+    )
+    assert isinstance(told(replace(held, staged=""), "seal", hold="id-1"), Refused)
+    assert told(held, "seal", hold="id-0") == Refused("hold 'id-0' has ended; the present one is 'id-1'")
+
+
+def test_a_lease_ends_by_itself_and_a_new_hold_is_another_one() -> None:
+    held = App("a", "b", Gate.HELD, "id-0", 102.0)
+    assert lapsed(held, 101.9) == held
+    opened = lapsed(held, 102.0)
+    assert opened == App("a", "b", lapsed=True)
+    again = told(opened, "hold", ttl_ms=1000)
+    assert isinstance(again, App)
+    assert (again.gate, again.hold, again.lapsed) == (Gate.HELD, "id-1", False)
+    assert isinstance(told(again, "seal", hold="id-0"), Refused), "it lapsed in between"
+    gone = App("b", gate=Gate.GONE, until=102.0)
+    assert lapsed(gone, 102.0) == App("b"), "after GO it opens; nothing lapsed"
+    assert lapsed(App("a", "b", Gate.SEALED, "id-0"), 1e9).gate is Gate.SEALED
+
+
+def test_a_renewed_hold_stays_the_same() -> None:
+    held = App("a", "b", Gate.HELD, "id-0", 102.0)
+    assert told(held, "hold", ttl_ms=5000) == replace(held, until=105.0)
+
+
+@pytest.mark.parametrize("ttl_ms", [0, -1, MOST_TTL_MS + 1])
+def test_a_lease_has_bounds(ttl_ms: int) -> None:
+    assert isinstance(told(App("a"), "hold", ttl_ms=ttl_ms), Refused)
+
+
+@pytest.mark.parametrize("to", ["a", "c", ""])
+def test_a_route_leads_to_another_cluster(to: str) -> None:
+    done = told(App("a"), "route", to=to)
+    assert isinstance(done, Refused)
+    assert done.why.endswith("needed: b")
+
+
+def test_a_client_fetches_after_its_sync_group_or_after_10_s() -> None:
+    clients, me, other = Rejoined(), ("c-1", "10.0.0.1"), ("c-1", "10.0.0.2")
+    assert clients.may_fetch(me, 0.0, 1000.0), "no flip"
+    assert not clients.may_fetch(me, 1000.0, 1001.0)
+    clients.synced(other)
+    assert not clients.may_fetch(me, 1000.0, 1002.0)
+    assert clients.may_fetch(other, 1000.0, 1002.0)
+    assert not clients.may_fetch(me, 1000.0, 1001.0 + SYNC_S - 0.1)
+    assert clients.may_fetch(me, 1000.0, 1001.0 + SYNC_S), "it has no group"
+    assert not clients.may_fetch(other, 1003.0, 1004.0), "another flip"
+    assert clients.may_fetch(("late", ""), 1003.0, 1003.0 + FLIPPED_S)
+
+
+def test_the_table_of_clients_is_bounded() -> None:
+    clients = Rejoined()
+    for n in range(MOST_CLIENTS + 5):
+        assert not clients.may_fetch((str(n), ""), 1000.0, 1000.0)
+    assert len(clients._begun) == MOST_CLIENTS

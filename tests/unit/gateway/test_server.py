@@ -1,0 +1,195 @@
+"""The process as a whole: its ports, its socket, its record, and how many it serves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.gateway.loop import until
+from zkmigrate.errors import HostError
+from zkmigrate.gateway.rules.hold import Order
+from zkmigrate.gateway.serving.config import Config
+from zkmigrate.gateway.serving.record import SOCKET, Record
+from zkmigrate.gateway.serving.server import Server
+from zkmigrate.gateway.verbs import ask
+
+HOST = "127.0.0.1"
+
+
+def free() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def config(folder: Path, app: str = "app") -> Config:
+    """Two clusters whose brokers are down; one connection at a time."""
+    ports = {"a": {"1": free()}, "b": {"2": free()}}
+    return Config.model_validate(
+        {
+            "state": str(folder),
+            "listen": HOST,
+            "route": "a",
+            "clusters": {"a": {"1": f"{HOST}:{free()}"}, "b": {"2": f"{HOST}:{free()}"}},
+            "listeners": {"l": {"advertise": HOST, "ports": ports}},
+            "apps": {app: {"route": "a", "client_ids": ["x"]}},
+            "connections": 1,
+        }
+    )
+
+
+class Running:
+    """A server in this loop."""
+
+    def __init__(self, config: Config, server: Server, lines: list[dict[str, Any]]) -> None:
+        self.config, self.server, self.lines = config, server, lines
+
+    async def asks(self, line: bytes) -> Any:
+        reader, writer = await asyncio.open_unix_connection(Path(self.config.state) / SOCKET)
+        writer.write(line + b"\n")
+        answer = await reader.read()
+        writer.close()
+        return json.loads(answer) if answer else None
+
+    async def order(self, **order: Any) -> Any:
+        return await self.asks(json.dumps({"fencing": 1, "app": "app", **order}).encode())
+
+    async def connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(HOST, self.config.listeners["l"].ports["a"]["1"])
+
+
+def serve(config: Config, test: Callable[[Running], Awaitable[None]]) -> list[dict[str, Any]]:
+    """Serve while a test runs; the lines of the log."""
+    lines: list[dict[str, Any]] = []
+
+    async def whole(record: Record) -> None:
+        server = Server(config, record, lambda line: lines.append(json.loads(line)))
+        serving = asyncio.create_task(server.serve())
+        try:
+            await until("it serves", lambda: serving.done() or "Serving" in str(lines))
+            if not serving.done():
+                await test(Running(config, server, lines))
+        finally:
+            server._stop.set()
+            with suppress(AssertionError):
+                await serving
+
+    with closing(Record(Path(config.state))) as record:
+        asyncio.run(whole(record))
+    return lines
+
+
+def test_its_orders_and_its_record_outlive_it(tmp_path: Path) -> None:
+    settings = config(tmp_path)
+
+    async def first(at: Running) -> None:
+        assert (await at.order(id="1", verb="route", to="b"))["outcome"] == "done"
+        assert (await at.order(id="2", verb="hold", ttl_ms=60_000))["outcome"] == "done"
+        assert (await at.order(id="3", verb="seal", hold="2"))["outcome"] == "done"
+        assert (await at.order(id="4", verb="go"))["text"] == "app: open on b"
+        assert (await at.asks(b'"status"'))["apps"]["app"]["route"] == "b"
+
+    async def second(at: Running) -> None:
+        assert (await at.order(id="4", verb="go"))["text"] == "app: open on b"
+        assert (await at.asks(b'"status"'))["apps"]["app"]["route"] == "b"
+
+    serve(settings, first)
+    lines = serve(settings, second)
+    assert [one["apps"] for one in lines if one["event"] == "Serving"] == [{"app": "b", "others": "a"}]
+    assert not (tmp_path / SOCKET).exists()
+
+
+@pytest.mark.parametrize(
+    "line", [b"[]", b"{}", b"1", b'{"fencing": "x", "id": "1", "verb": "hold", "app": "app"}', b"{", b"\xff"]
+)
+def test_what_is_no_order_changes_nothing(line: bytes, tmp_path: Path) -> None:
+    async def test(at: Running) -> None:
+        told = await at.asks(line)
+        assert told is None or told["outcome"] == "refused"
+        assert (await at.asks(b'"status"'))["fencing"] == 0
+
+    serve(config(tmp_path), test)
+
+
+def test_one_connection_more_than_configured_is_closed(tmp_path: Path) -> None:
+    async def test(at: Running) -> None:
+        _, first = await at.connected()
+        await until("it is served", lambda: len(at.server._tasks) == 1)
+        more, second = await at.connected()
+        with suppress(ConnectionError):
+            assert await asyncio.wait_for(more.read(), 20) == b""
+        told = (await at.asks(b'"status"'))["apps"]["others"]["refused"]
+        assert told == {"more than 1 connections": 1}
+        first.close()
+        second.close()
+        await until("its place is free", lambda: not at.server._tasks)
+
+    serve(config(tmp_path), test)
+
+
+def test_a_record_of_another_file_is_refused(tmp_path: Path) -> None:
+    async def test(at: Running) -> None:
+        assert (await at.order(id="1", verb="unhold"))["outcome"] == "done"
+
+    serve(config(tmp_path), test)
+    with pytest.raises(HostError, match="application 'app'"):
+        serve(config(tmp_path, "other"), test)
+
+
+def test_a_disk_that_fails_behind_the_rename_ends_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = config(tmp_path)
+
+    async def test(at: Running) -> None:
+        monkeypatch.setattr(at.server._record, "write", failing)
+        told = await at.order(id="1", verb="unhold")
+        assert told == {"outcome": "failed", "text": "the folder"}
+        await until("it stops", at.server._stop.is_set)
+
+    def failing(_body: Any) -> None:
+        raise HostError("the folder")
+
+    with pytest.raises(HostError, match="the folder"):
+        serve(settings, test)
+
+
+def test_the_verbs_order_and_status(tmp_path: Path) -> None:
+    settings, file, said = config(tmp_path / "state"), tmp_path / "gateway.yml", list[str]()
+    file.write_text(json.dumps(settings.model_dump()))
+
+    def order(verb: str, id: str, fencing: int = 2, **more: Any) -> int:
+        return ask.order(file, Order(fencing, id, verb, "app", **more), said.append, as_json=False)
+
+    async def test(at: Running) -> None:
+        _, writer = await at.connected()
+        writer.write(b"\0\0\0\x0b\0\1\0\x0d\0\0\0\1\0\1x")
+        await until("it is refused", lambda: "Refused" in str(at.lines))
+        writer.close()
+        assert await asyncio.to_thread(order, "route", "1", to="b") == 0
+        assert await asyncio.to_thread(order, "hold", "2", ttl_ms=60_000) == 0
+        assert await asyncio.to_thread(order, "go", "3") == 6
+        assert await asyncio.to_thread(order, "unhold", "4", fencing=1) == 5
+        assert await asyncio.to_thread(ask.status, file, said.append, as_json=False) == 0
+
+    serve(settings, test)
+    assert said[:4] == [
+        "done: app: open on a",
+        "done: app: held on a",
+        "refused: app is held; go needs sealed",
+        "fenced: fencing number 1 is out; the present one is 2",
+    ]
+    told = "\n".join(said[4:])
+    assert "cluster a: versions unknown" in told
+    assert re.search(r"app: held on a, staged b, lease \d+ ms\n", told)
+    assert "    refused: api: FETCH version 13, needed: 4 to 11 1" in told
+    with pytest.raises(HostError, match="No gateway answered"):
+        order("unhold", "5")

@@ -1,0 +1,73 @@
+"""The verbs ``gateway …`` for the command line; :mod:`zkmigrate.gateway.verbs` does the work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from zkmigrate.cli import flags
+
+_VERBS = ("route", "settle", "hold", "unhold", "seal", "unseal", "go")
+
+_config = click.option("--config", type=flags.FILE, required=True, help="The gateway's file.")
+
+
+def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
+    """The group of verbs. do: runs one and exits with its code."""
+
+    @click.group("gateway")
+    def gateway() -> None:
+        """Stand between clients and two Kafka clusters.
+
+        The gateway hides leader epochs, holds an application's requests and leads its clients to the other
+        cluster without a restart.
+        """
+
+    @gateway.command("serve")
+    @_config
+    def serve(config: Path) -> None:
+        """Serve until SIGTERM or Ctrl-C. Prints its log, one JSON object per line.
+
+        After a crash it comes up with the last route that an order made. Exit code 5: another gateway has the
+        folder.
+        """
+        from zkmigrate.gateway.verbs import serve as verb
+
+        do(lambda: verb.serve(config, click.echo))
+
+    @gateway.command("order")
+    @_config
+    @click.option("--as", "fencing", type=click.IntRange(0), required=True, help="Your fencing number.")
+    @click.option("--to", default="", metavar="CLUSTER", help="The next route; of route.")
+    @click.option("--hold", default="", metavar="OPID", help="The hold to make permanent; of seal.")
+    @flags.number(
+        "--ttl-ms", "ttl_ms", "MS", "Lease of settle, hold, unseal. Of go: open after it.", 0, least=0
+    )
+    @flags.as_json
+    @click.argument("verb", type=click.Choice(_VERBS))
+    @click.argument("id", metavar="OPID")
+    @click.argument("app")
+    def order(config: Path, as_json: bool, **options: Any) -> None:
+        """Give an order about an application to the gateway on this machine.
+
+        A repeated operation id returns the first answer. Exit codes: 5 a higher fencing number was seen, 6
+        refused, 8 not written or no answer.
+        """
+        from zkmigrate.gateway.rules.hold import Order
+        from zkmigrate.gateway.verbs import ask
+
+        do(lambda: ask.order(config, Order(**options), click.echo, as_json=as_json))
+
+    @gateway.command("status")
+    @_config
+    @flags.as_json
+    def status(config: Path, as_json: bool) -> None:
+        """Show routes, holds, requests in flight and parked, and what the clients are. Changes nothing."""
+        from zkmigrate.gateway.verbs import ask
+
+        do(lambda: ask.status(config, click.echo, as_json=as_json))
+
+    return gateway

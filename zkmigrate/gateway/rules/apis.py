@@ -1,0 +1,119 @@
+"""The requests that the gateway offers, and the versions of each.
+
+Left out: topic ids, leaders in answers (KIP-951), the last fetched epoch (FETCH 12), transactions of version
+2 (KIP-890), KIP-848 and share groups, requests between brokers, and answers with addresses that a client can
+have from METADATA.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Api:
+    """A kind of request. schema: the name of Kafka's message. least, most: the versions that are served.
+    told: the least version that API_VERSIONS tells, where clients look for older ones. free: it changes
+    nothing, so it is served while an application is held. look: the fields of the request that are read.
+    streamed: the rest of the request goes on unread. rewritten: its answer is changed."""
+
+    key: int
+    schema: str
+    least: int
+    most: int
+    told: int | None = None
+    free: bool = False
+    look: tuple[str, ...] = ()
+    streamed: bool = True
+    rewritten: bool = False
+
+    @property
+    def name(self) -> str:
+        """In capitals, as Kafka's documents write it."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", self.schema).upper()
+
+
+PRODUCE, FETCH, METADATA, FIND_COORDINATOR, SYNC_GROUP = 0, 1, 3, 10, 14
+SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
+
+APIS = {
+    one.key: one
+    for one in (
+        # librdkafka takes a broker without PRODUCE 0 for one of before 0.9, so it is told (KAFKA-18659).
+        Api(PRODUCE, "Produce", 3, 9, told=0, look=("TransactionalId", "Acks")),
+        Api(FETCH, "Fetch", 4, 11, streamed=False),
+        Api(2, "ListOffsets", 1, 7, streamed=False, rewritten=True),
+        Api(METADATA, "Metadata", 0, 9, free=True, rewritten=True),
+        Api(8, "OffsetCommit", 2, 8, streamed=False),
+        Api(9, "OffsetFetch", 1, 8, rewritten=True),
+        Api(FIND_COORDINATOR, "FindCoordinator", 0, 4, free=True, rewritten=True),
+        Api(11, "JoinGroup", 0, 9),
+        Api(12, "Heartbeat", 0, 4),
+        Api(13, "LeaveGroup", 0, 5),
+        Api(SYNC_GROUP, "SyncGroup", 0, 5),
+        Api(15, "DescribeGroups", 0, 5, free=True),
+        Api(16, "ListGroups", 0, 4, free=True),
+        Api(SASL_HANDSHAKE, "SaslHandshake", 1, 1, told=0, free=True, look=("Mechanism",), streamed=False),
+        Api(API_VERSIONS, "ApiVersions", 0, 3, free=True, streamed=False, rewritten=True,
+            look=("ClientSoftwareName", "ClientSoftwareVersion")),
+        Api(19, "CreateTopics", 2, 6),
+        Api(20, "DeleteTopics", 1, 5),
+        Api(21, "DeleteRecords", 0, 2),
+        Api(22, "InitProducerId", 0, 4, look=("TransactionalId",)),
+        Api(24, "AddPartitionsToTxn", 0, 3),
+        Api(25, "AddOffsetsToTxn", 0, 3),
+        Api(26, "EndTxn", 0, 3),
+        Api(28, "TxnOffsetCommit", 0, 3, streamed=False),
+        Api(29, "DescribeAcls", 1, 3, free=True),
+        Api(30, "CreateAcls", 1, 3),
+        Api(31, "DeleteAcls", 1, 3),
+        Api(32, "DescribeConfigs", 1, 4, free=True),
+        Api(33, "AlterConfigs", 0, 2),
+        Api(SASL_AUTHENTICATE, "SaslAuthenticate", 0, 2, free=True, look=("AuthBytes",), streamed=False),
+        Api(37, "CreatePartitions", 0, 3),
+        Api(42, "DeleteGroups", 0, 2),
+        Api(44, "IncrementalAlterConfigs", 0, 1),
+        Api(47, "OffsetDelete", 0, 0),
+    )
+}  # fmt: skip
+"""By Kafka's number."""
+
+_NOT_OFFERED = {
+    23: "OFFSET_FOR_LEADER_EPOCH",
+    60: "DESCRIBE_CLUSTER",
+    68: "CONSUMER_GROUP_HEARTBEAT",
+    69: "CONSUMER_GROUP_DESCRIBE",
+    71: "GET_TELEMETRY_SUBSCRIPTIONS",
+    75: "DESCRIBE_TOPIC_PARTITIONS",
+    76: "SHARE_GROUP_HEARTBEAT",
+    77: "SHARE_GROUP_DESCRIBE",
+    78: "SHARE_FETCH",
+    79: "SHARE_ACKNOWLEDGE",
+    88: "STREAMS_GROUP_HEARTBEAT",
+}
+"""Names of some that are refused."""
+
+
+def named(key: int) -> str:
+    """The name of a request, or its number."""
+    api = APIS.get(key)
+    return api.name if api else _NOT_OFFERED.get(key, f"request {key}")
+
+
+Ranges = dict[int, tuple[int, int]]
+"""First and last version of each request by its number."""
+
+
+def offered(clusters: list[Ranges]) -> Ranges:
+    """The versions that each of these clusters has and the gateway serves."""
+    found: Ranges = {}
+    for key, api in APIS.items():
+        if any(key not in one for one in clusters):
+            continue
+        told = api.least if api.told is None else api.told
+        first = max(told, *(one[key][0] for one in clusters)) if clusters else told
+        last = min(api.most, *(one[key][1] for one in clusters)) if clusters else api.most
+        if first <= last and api.least <= last:
+            found[key] = (first, last)
+    return found

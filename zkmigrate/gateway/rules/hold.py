@@ -1,0 +1,183 @@
+"""An application's route and hold: what each order makes of it, and what its requests get meanwhile."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from zkmigrate.gateway.rules.apis import API_VERSIONS, APIS, FETCH, Api, named
+from zkmigrate.gateway.rules.messages import Head
+
+SYNC_S = 10.0
+"""The longest that a FETCH waits for its client's SYNC_GROUP after a flip."""
+FLIPPED_S = 600.0
+"""So long after a flip a client's first FETCH waits."""
+MOST_TTL_MS = 600_000
+
+
+class Gate(enum.Enum):
+    """What an application may do. OPEN: everything. SETTLING: no FETCH. HELD: nothing that changes or reads
+    data, until the lease ends. SEALED: the same, without end. GONE: the same on the new route, until told or
+    the time is up."""
+
+    OPEN = "open"
+    SETTLING = "settling"
+    HELD = "held"
+    SEALED = "sealed"
+    GONE = "gone"
+
+
+@dataclass(frozen=True)
+class App:
+    """An application. route: its cluster. staged: where ``go`` leads. hold: the operation id of its hold.
+    until: when the gate opens by itself, of the clock ``now``. lapsed: it did. flipped: seconds since the
+    epoch of the last change of route, 0 without one."""
+
+    route: str
+    staged: str = ""
+    gate: Gate = Gate.OPEN
+    hold: str = ""
+    until: float | None = None
+    lapsed: bool = False
+    flipped: float = 0.0
+
+
+@dataclass(frozen=True)
+class Refused:
+    """An order that is not carried out. why: what was seen, what was needed."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Order:
+    """An order to a gateway. fencing: of the operator. id: of this operation. app: the application. to: a
+    cluster, for ``route``. hold: the operation id of the hold, for ``seal``. ttl_ms: of the lease; for ``go``
+    the longest time to ``unhold``."""
+
+    fencing: int
+    id: str
+    verb: str
+    app: str
+    to: str = ""
+    hold: str = ""
+    ttl_ms: int = 0
+
+
+VERBS = ("route", "settle", "hold", "unhold", "seal", "unseal", "go")
+_LEASED = ("settle", "hold", "unseal")
+
+
+def lapsed(app: App, now: float) -> App:
+    """The application at this time: a lease that ended opens its gate."""
+    if app.until is None or now < app.until:
+        return app
+    opened = replace(app, gate=Gate.OPEN, hold="", until=None)
+    return opened if app.gate is Gate.GONE else replace(opened, lapsed=True)
+
+
+def carried_out(
+    app: App, order: Order, clusters: Mapping[str, object], now: float, wall: float, in_flight: int
+) -> App | Refused:
+    """What an order makes of its application. now, wall: of both clocks. in_flight: requests that a broker
+    has not answered."""
+    if order.verb in _LEASED and not 0 < order.ttl_ms <= MOST_TTL_MS:
+        return Refused(f"a lease of {order.ttl_ms} ms, needed: 1 to {MOST_TTL_MS}")
+    until = now + order.ttl_ms / 1000
+    match order.verb, app.gate:
+        case "route", Gate.OPEN | Gate.SETTLING | Gate.HELD:
+            if order.to not in clusters or order.to == app.route:
+                others = ", ".join(one for one in clusters if one != app.route)
+                return Refused(f"cluster {order.to!r}, needed: {others}")
+            return replace(app, staged=order.to)
+        case "settle", Gate.OPEN | Gate.SETTLING:
+            return replace(app, gate=Gate.SETTLING, until=until, lapsed=False)
+        case "hold", Gate.OPEN | Gate.SETTLING:
+            return replace(app, gate=Gate.HELD, hold=order.id, until=until, lapsed=False)
+        case "hold", Gate.HELD:
+            return replace(app, until=until)
+        case "unhold", Gate.OPEN | Gate.SETTLING | Gate.HELD | Gate.GONE:
+            return replace(app, gate=Gate.OPEN, hold="", until=None)
+        case "seal", Gate.HELD:
+            return _sealed(app, order, in_flight)
+        case "unseal", Gate.SEALED:
+            return replace(app, gate=Gate.HELD, hold=order.id, until=until)
+        case "go", Gate.SEALED:
+            gone = Gate.GONE if order.ttl_ms > 0 else Gate.OPEN
+            left = until if order.ttl_ms > 0 else None
+            return App(app.staged, gate=gone, until=left, flipped=wall)
+    return Refused(f"{order.app} is {app.gate.value}; {order.verb} needs {_NEEDED[order.verb]}")
+
+
+_NEEDED = {
+    "route": "open, settling or held",
+    "settle": "open or settling",
+    "hold": "open, settling or held",
+    "unhold": "open, settling, held or gone",
+    "seal": "held",
+    "unseal": "sealed",
+    "go": "sealed",
+}
+
+
+def _sealed(app: App, order: Order, in_flight: int) -> App | Refused:
+    if order.hold != app.hold:
+        return Refused(f"hold {order.hold!r} has ended; the present one is {app.hold!r}")
+    if not app.staged:
+        return Refused(f"{order.app} has no staged route; first: route")
+    if in_flight:
+        return Refused(f"{in_flight} requests of {order.app} are in flight, needed: 0")
+    return replace(app, gate=Gate.SEALED, until=None)
+
+
+# -- requests
+
+
+class Act(enum.Enum):
+    """What is done with a request. FORWARD: to the broker. REWRITE: so too, and its answer is changed. PARK:
+    it waits, and is judged again. ANSWER: by the gateway itself. REFUSE: the connection is closed."""
+
+    FORWARD = "forward"
+    REWRITE = "rewrite"
+    PARK = "park"
+    ANSWER = "answer"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The act, and for PARK and REFUSE why."""
+
+    act: Act
+    why: str = ""
+
+
+def decide(gate: Gate, head: Head, *, synced: bool) -> Verdict:
+    """What is done with a request; for every gate and every request. synced: its client's SYNC_GROUP was
+    answered since the flip, or need not be."""
+    api = head.api
+    if api is None:
+        if head.key == API_VERSIONS and head.version > APIS[API_VERSIONS].most:
+            return Verdict(Act.ANSWER)
+        return Verdict(Act.REFUSE, _not_served(head))
+    if why := _parked(gate, api, synced):
+        return Verdict(Act.PARK, why)
+    return Verdict(Act.REWRITE if api.rewritten else Act.FORWARD)
+
+
+def _not_served(head: Head) -> str:
+    if api := APIS.get(head.key):
+        return f"{api.name} version {head.version}, needed: {api.least} to {api.most}"
+    return f"{named(head.key)} is not offered"
+
+
+def _parked(gate: Gate, api: Api, synced: bool) -> str:
+    """Why a request waits; empty if it does not."""
+    match gate:
+        case Gate.OPEN:
+            return "before SYNC_GROUP" if api.key == FETCH and not synced else ""
+        case Gate.SETTLING:
+            return gate.value if api.key == FETCH else ""
+        case Gate.HELD | Gate.SEALED | Gate.GONE:
+            return "" if api.free else gate.value

@@ -1,0 +1,279 @@
+"""The layout of a message by its schema: fields to change and fields to read, in one walk over the bytes.
+
+Everything else stays as it is, byte for byte. Formats: Kafka's protocol guide and KIP-482 (compact types,
+tagged fields). A schema is one of Kafka's own message definitions, as kafka-python carries them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+EPOCHS = frozenset({"LeaderEpoch", "CurrentLeaderEpoch", "CommittedLeaderEpoch"})
+"""Fields that carry a leader epoch, in every message that the gateway offers."""
+
+_SIZES = {"int8": 1, "bool": 1, "int16": 2, "uint16": 2, "int32": 4, "int64": 8, "float64": 8, "uuid": 16}
+_SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
+_NONE = _INT.pack(-1)
+_VARINT_BYTES, _VARINT_MOST = 5, (1 << 32) - 1
+_ENDLESS = 1 << 15
+
+Where = Callable[[int], tuple[str, int]]
+"""Host and port of the listener for a node."""
+
+
+class FrameError(ValueError):
+    """A frame that is not answered: the connection is closed. what: size, length, count, number, rest, api,
+    order or time."""
+
+    def __init__(self, what: str, text: str) -> None:
+        super().__init__(f"{what}: {text}")
+        self.what = what
+
+
+@dataclass
+class Walk:
+    """One message and how far it was read. pieces: the new bytes up to ``kept``. seen: the fields read."""
+
+    data: bytes
+    where: Where
+    at: int = 0
+    kept: int = 0
+    pieces: list[bytes | memoryview] = field(default_factory=list)
+    seen: dict[str, Any] = field(default_factory=dict)
+
+    def take(self, count: int) -> int:
+        """Go on by so many bytes; where they begin. FrameError."""
+        begun, self.at = self.at, self.at + count
+        if self.at > len(self.data):
+            raise FrameError("length", f"{count} bytes at {begun}, but the frame ends at {len(self.data)}")
+        return begun
+
+    def short(self) -> int:
+        return int(_SHORT.unpack_from(self.data, self.take(2))[0])
+
+    def number(self) -> int:
+        return int(_INT.unpack_from(self.data, self.take(4))[0])
+
+    def varint(self) -> int:
+        """An unsigned number of one to five bytes."""
+        value = 0
+        for n in range(_VARINT_BYTES):
+            byte = self.data[self.take(1)]
+            value |= (byte & 0x7F) << 7 * n
+            if byte < 0x80:
+                break
+        else:
+            raise FrameError("number", f"more than {_VARINT_BYTES} bytes at {self.at}")
+        if value > _VARINT_MOST:
+            raise FrameError("number", f"{value} at {self.at}")
+        return value
+
+    def length(self, *, compact: bool, wide: bool) -> int:
+        """The length of a text or of bytes, or a count; -1 means null. wide: four bytes where not compact."""
+        value = self.varint() - 1 if compact else self.number() if wide else self.short()
+        if value < -1:
+            raise FrameError("length", f"{value} at {self.at}")
+        return value
+
+    def tags(self) -> None:
+        """Go on behind tagged fields."""
+        for _ in range(self.varint()):
+            self.varint()
+            self.take(self.varint())
+
+    def replace(self, begun: int, new: bytes) -> None:
+        """Put other bytes in the place of those from ``begun`` up to here."""
+        self.pieces += (memoryview(self.data)[self.kept : begun], new)
+        self.kept = self.at
+
+    def done(self) -> bytes:
+        """The message with all that was replaced."""
+        if not self.pieces:
+            return self.data
+        return b"".join((*self.pieces, memoryview(self.data)[self.kept :]))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A field: its step over the bytes, the fewest bytes it has, and whether it always has that many and no
+    step does anything but skip."""
+
+    step: Callable[[Walk], None]
+    least: int
+    fixed: bool = False
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How to walk over one version of a message. look: the fields to read."""
+
+    parts: tuple[_Part, ...]
+    flexible: bool
+
+    def walk(self, data: bytes, where: Where) -> Walk:
+        """Over a whole message. FrameError."""
+        walk = Walk(data, where)
+        for part in self.parts:
+            part.step(walk)
+        if walk.at != len(data):
+            raise FrameError("rest", f"{len(data) - walk.at} bytes follow the message")
+        return walk
+
+    def begin(self, data: bytes, where: Where, names: Collection[str]) -> Mapping[str, Any]:
+        """The fields of these names at the beginning of a message; the rest is not read. FrameError."""
+        walk = Walk(data, where)
+        for part in self.parts:
+            if len(walk.seen) == len(names):
+                break
+            part.step(walk)
+        return walk.seen
+
+
+def span(text: str | None) -> tuple[int, int]:
+    """First and last version of ``0+``, ``2-5``, ``3`` or ``none``."""
+    if text is None or text.strip() in ("", "none"):
+        return 0, -1
+    first, _, last = text.strip().removesuffix("+").partition("-")
+    return int(first), _ENDLESS if text.strip().endswith("+") else int(last or first)
+
+
+def within(text: str | None, version: int) -> bool:
+    """Whether a schema's range of versions holds this one."""
+    first, last = span(text)
+    return first <= version <= last
+
+
+def layout(schema: Mapping[str, Any], version: int, look: Collection[str] = ()) -> Layout:
+    """The layout of a version of a message. look: fields at its top that are read."""
+    flexible = within(schema.get("flexibleVersions"), version)
+    return Layout(tuple(_parts(schema["fields"], version, flexible, look)), flexible)
+
+
+def _parts(
+    fields: Sequence[Mapping[str, Any]], version: int, flexible: bool, look: Collection[str]
+) -> list[_Part]:
+    parts: list[_Part] = []
+    own = [one for one in fields if within(one["versions"], version)]
+    own = [one for one in own if not within(one.get("taggedVersions"), version)]
+    names = [one["name"] for one in own]
+    hosts = {at for at in range(1, len(own)) if names[at - 1 : at + 2] == ["NodeId", "Host", "Port"]}
+    skip = 0
+    for at, one in enumerate(own):
+        if at in hosts:
+            part = _Part(_address(flexible), 5 if flexible else 6)
+        elif at - 1 in hosts:
+            continue  # the step of the host took the port too
+        else:
+            part = _part(one, version, flexible, look)
+        if part.fixed:
+            skip += part.least
+            continue
+        parts += [_skip(skip)] if skip else []
+        parts.append(part)
+        skip = 0
+    parts += [_skip(skip)] if skip else []
+    return [*parts, _Part(Walk.tags, 1)] if flexible else parts
+
+
+def _part(one: Mapping[str, Any], version: int, flexible: bool, look: Collection[str]) -> _Part:
+    name, kind = one["name"], one["type"]
+    if name in EPOCHS:
+        return _Part(_hide, 4)
+    if name in look:
+        return _Part(_read(name, kind, flexible), 1)
+    if kind in _SIZES:
+        return _skip(_SIZES[kind])
+    if kind.startswith("[]"):
+        inner = (
+            _parts(one["fields"], version, flexible, ())
+            if "fields" in one
+            else [_part({**one, "type": kind[2:]}, version, flexible, ())]
+        )
+        return _Part(_array(inner, flexible), 1 if flexible else 4)
+    wide = kind in ("bytes", "records")
+    return _Part(_text(flexible, wide), 1 if flexible else 4 if wide else 2)
+
+
+def _skip(count: int) -> _Part:
+    def step(walk: Walk) -> None:
+        walk.take(count)
+
+    return _Part(step, count, fixed=True)
+
+
+def _text(flexible: bool, wide: bool) -> Callable[[Walk], None]:
+    def step(walk: Walk) -> None:
+        walk.take(max(0, walk.length(compact=flexible, wide=wide)))
+
+    return step
+
+
+def _read(name: str, kind: str, flexible: bool) -> Callable[[Walk], None]:
+    def step(walk: Walk) -> None:
+        if kind == "int16":
+            walk.seen[name] = walk.short()
+            return
+        count = walk.length(compact=flexible, wide=kind == "bytes")
+        begun = walk.take(max(0, count))
+        told = walk.data[begun : walk.at]
+        walk.seen[name] = None if count < 0 else told if kind == "bytes" else told.decode(errors="replace")
+
+    return step
+
+
+def _array(inner: Sequence[_Part], flexible: bool) -> Callable[[Walk], None]:
+    least = max(1, sum(part.least for part in inner))
+    whole = all(part.fixed for part in inner)
+    steps = [part.step for part in inner]
+
+    def step(walk: Walk) -> None:
+        count = walk.length(compact=flexible, wide=True)
+        if count * least > len(walk.data) - walk.at:
+            raise FrameError("count", f"{count} items at {walk.at} do not fit into the frame")
+        if whole:
+            walk.take(max(0, count) * least)
+            return
+        for _ in range(count):
+            for one in steps:
+                one(walk)
+
+    return step
+
+
+def _hide(walk: Walk) -> None:
+    begun = walk.take(4)
+    if walk.data[begun : walk.at] != _NONE:
+        walk.replace(begun, _NONE)
+
+
+def _address(flexible: bool) -> Callable[[Walk], None]:
+    """Host and port, after the id of their node; -1 where there is none."""
+
+    def step(walk: Walk) -> None:
+        node = int(_INT.unpack_from(walk.data, walk.at - 4)[0])
+        begun = walk.at
+        walk.take(max(0, walk.length(compact=flexible, wide=False)))
+        walk.take(4)
+        if node >= 0:
+            host, port = walk.where(node)
+            walk.replace(begun, text(host, compact=flexible) + _INT.pack(port))
+
+    return step
+
+
+def text(value: str, *, compact: bool) -> bytes:
+    """A text with its length before it."""
+    told = value.encode()
+    return varint(len(told) + 1) + told if compact else _SHORT.pack(len(told)) + told
+
+
+def varint(value: int) -> bytes:
+    """An unsigned number."""
+    told = bytearray()
+    while value >= 0x80:
+        told.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*told, value))

@@ -1,0 +1,170 @@
+"""Requests and answers as the gateway changes them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from zkmigrate.gateway.rules.apis import API_VERSIONS, APIS, Api, Ranges
+from zkmigrate.gateway.rules.layout import FrameError, Layout, Walk, Where, layout, text, varint, within
+
+Schemas = Callable[[str], Mapping[str, Any]]
+"""Kafka's definition of a message by its name, such as ``MetadataResponse``."""
+
+_HEADER, _CORRELATION, _RANGE = struct.Struct(">hhi"), struct.Struct(">i"), struct.Struct(">hhh")
+LEAST = _HEADER.size + 2
+"""The fewest bytes of a request: its header without a client id."""
+_ERROR = ("ErrorCode",)
+UNSUPPORTED_VERSION, _UNSUPPORTED_MECHANISM = 35, 33
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""Those of SASL that pass. Others were not drilled."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """A request's header. client: its client id, empty without one. body: where the message begins."""
+
+    key: int
+    version: int
+    correlation: int
+    client: str
+    body: int
+
+    @property
+    def api(self) -> Api | None:
+        """The kind of request, if it is offered in this version."""
+        api = APIS.get(self.key)
+        return api if api and api.least <= self.version <= api.most else None
+
+
+def nowhere(_node: int) -> tuple[str, int]:
+    """Of a message without addresses."""
+    raise AssertionError("a request has no address")
+
+
+class Messages:
+    """Reads and changes messages. schemas: Kafka's definitions."""
+
+    def __init__(self, schemas: Schemas) -> None:
+        @cache
+        def flexible(key: int, version: int) -> bool:
+            return within(schemas(f"{APIS[key].schema}Request")["flexibleVersions"], version)
+
+        @cache
+        def of(name: str, version: int, look: tuple[str, ...]) -> Layout:
+            return layout(schemas(name), version, look)
+
+        self._flexible, self._layout = flexible, of
+
+    def head(self, frame: bytes) -> Head:
+        """The header of a request, from its first bytes. FrameError."""
+        if len(frame) < LEAST:
+            raise FrameError("size", f"a request of {len(frame)} bytes, needed: {LEAST}")
+        key, version, correlation = _HEADER.unpack_from(frame)
+        walk = Walk(frame, nowhere, _HEADER.size)
+        count = walk.length(compact=False, wide=False)
+        begun = walk.take(max(0, count))
+        client = frame[begun : walk.at].decode(errors="replace")
+        api = APIS.get(key)
+        if api and api.least <= version <= api.most and self._flexible(key, version):
+            walk.tags()
+        return Head(key, version, correlation, client, walk.at)
+
+    def asked(self, head: Head, frame: bytes) -> tuple[bytes, Mapping[str, Any]]:
+        """A request as it goes to the broker, without leader epochs, and the fields that were read. frame:
+        all of it, or its beginning if it is streamed. FrameError."""
+        api = APIS[head.key]
+        told = self._layout(f"{api.schema}Request", head.version, api.look)
+        if api.streamed:
+            if not api.look:
+                return frame, {}
+            return frame, told.begin(frame[head.body :], nowhere, api.look)
+        walk = told.walk(frame[head.body :], nowhere)
+        return (frame[: head.body] + walk.done() if walk.pieces else frame), walk.seen
+
+    def answered(self, head: Head, frame: bytes, where: Where) -> bytes:
+        """An answer as it goes to the client: the gateway's addresses, no leader epochs. frame: from the
+        correlation id on. FrameError."""
+        api = APIS[head.key]
+        told = self._layout(f"{api.schema}Response", head.version, ())
+        begun = self._begins(told, frame)
+        walk = told.walk(frame[begun:], where)
+        return frame[:begun] + walk.done() if walk.pieces else frame
+
+    @staticmethod
+    def _begins(told: Layout, frame: bytes) -> int:
+        """Where the message of an answer begins."""
+        walk = Walk(frame, nowhere, _CORRELATION.size)
+        if told.flexible:
+            walk.tags()
+        return walk.at
+
+    def synced(self, head: Head, frame: bytes) -> bool:
+        """Whether an answer to SYNC_GROUP gave the client its partitions. FrameError."""
+        told = self._layout("SyncGroupResponse", head.version, _ERROR)
+        begun = self._begins(told, frame)
+        return bool(told.begin(frame[begun:], nowhere, _ERROR)["ErrorCode"] == 0)
+
+
+def correlation(frame: bytes) -> int:
+    """The correlation id of an answer. FrameError."""
+    if len(frame) < _CORRELATION.size:
+        raise FrameError("size", f"an answer of {len(frame)} bytes")
+    return int(_CORRELATION.unpack_from(frame)[0])
+
+
+def ranges(frame: bytes, version: int) -> tuple[int, Ranges]:
+    """Kafka's error and the versions that an answer to API_VERSIONS tells. A broker that lacks ``version``
+    answers as for 0. FrameError."""
+    walk = Walk(frame, nowhere, _CORRELATION.size)
+    error = walk.short()
+    compact = version >= 3 and error != UNSUPPORTED_VERSION
+    found: Ranges = {}
+    for _ in range(walk.length(compact=compact, wide=True)):
+        key, first, last = _RANGE.unpack_from(frame, walk.take(_RANGE.size))
+        found[key] = (first, last)
+        if compact:
+            walk.tags()
+    return error, found
+
+
+def versions(head: Head, error: int, found: Ranges) -> bytes:
+    """The answer to API_VERSIONS, without features. Its header is never flexible."""
+    version = 0 if error == UNSUPPORTED_VERSION else head.version
+    compact = version >= 3
+    end = b"\0" if compact else b""
+    items = [_RANGE.pack(key, *span) + end for key, span in sorted(found.items())]
+    count = varint(len(items) + 1) if compact else _CORRELATION.pack(len(items))
+    throttle = _CORRELATION.pack(0) if version >= 1 else b""
+    error_code = error.to_bytes(2, "big", signed=True)
+    return b"".join((_CORRELATION.pack(head.correlation), error_code, count, *items, throttle, end))
+
+
+def too_new(head: Head) -> bytes:
+    """The answer to API_VERSIONS of a version that is not served: the client asks again with one that is."""
+    api = APIS[API_VERSIONS]
+    return versions(head, UNSUPPORTED_VERSION, {API_VERSIONS: (api.least, api.most)})
+
+
+def other_mechanism(head: Head, mechanisms: Sequence[str] = MECHANISMS) -> bytes:
+    """The answer to SASL_HANDSHAKE with a mechanism that does not pass."""
+    names = b"".join(text(one, compact=False) for one in mechanisms)
+    error = _UNSUPPORTED_MECHANISM.to_bytes(2, "big")
+    return _CORRELATION.pack(head.correlation) + error + _CORRELATION.pack(len(mechanisms)) + names
+
+
+def principal(mechanism: str, token: bytes | None) -> str | None:
+    """The user's name in a client's first SASL message; None if it has none (RFC 4616, RFC 5802)."""
+    if not token:
+        return None
+    told = token.decode(errors="replace")
+    if mechanism == "PLAIN":
+        parts = told.split("\0")
+        return parts[1] if len(parts) == 3 else None
+    for part in told.split(","):
+        if part.startswith("n=") and not part.startswith("n=,"):
+            return part[2:].replace("=2C", ",").replace("=3D", "=")
+    return None

@@ -1,0 +1,49 @@
+"""What a gateway sees of an application's clients: the facts that usage rules judge."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+MOST_NAMES = 1000
+"""So many names of a kind are kept."""
+_MORE = "(more)"
+
+
+@dataclass
+class Seen:
+    """Counts. software: connections by name and version of the client's library. clients, principals,
+    transactional: requests by client id, user and transactional id. acks: requests of producers. refused:
+    requests and frames that were not served. answered, in_flight, parked: requests by kind. lost: requests by
+    kind whose connection to the broker ended first, so their outcome is unknown."""
+
+    software: Counter[str] = field(default_factory=Counter)
+    clients: Counter[str] = field(default_factory=Counter)
+    principals: Counter[str] = field(default_factory=Counter)
+    transactional: Counter[str] = field(default_factory=Counter)
+    acks: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    answered: Counter[str] = field(default_factory=Counter)
+    in_flight: Counter[str] = field(default_factory=Counter)
+    parked: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+
+    def body(self) -> dict[str, dict[str, int]]:
+        """As JSON; what is at 0 is left out."""
+        return {name: dict(sorted((+table).items())) for name, table in vars(self).items()}
+
+    def request(self, fields: Mapping[str, Any]) -> None:
+        """Count the fields that were read of a request."""
+        if name := fields.get("ClientSoftwareName"):
+            count(self.software, f"{name} {fields.get('ClientSoftwareVersion')}")
+        if "Acks" in fields:
+            count(self.acks, str(fields["Acks"]))
+        if told := fields.get("TransactionalId"):
+            count(self.transactional, told)
+
+
+def count(table: Counter[str], name: str) -> None:
+    """Count a name that a client chose; the table stays bounded."""
+    table[name if name in table or len(table) < MOST_NAMES else _MORE] += 1

@@ -1,0 +1,1 @@
+"""The gateway's process: listeners, connections, its record on disk and the socket for orders."""

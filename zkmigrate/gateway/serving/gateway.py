@@ -1,0 +1,211 @@
+"""The state that all connections of a gateway share: routes and holds, versions, what was seen."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from typing import Any, Protocol
+
+from zkmigrate.gateway.rules import orders
+from zkmigrate.gateway.rules.apis import APIS, Ranges, offered
+from zkmigrate.gateway.rules.clients import Client, Rejoined
+from zkmigrate.gateway.rules.hold import App, Gate, Order
+from zkmigrate.gateway.rules.plan import OTHERS, Plan, Port
+from zkmigrate.gateway.rules.seen import Seen, count
+
+LARGE_AT_ONCE = 16
+"""So many large messages are in memory at once."""
+FREE = frozenset(api.name for api in APIS.values() if api.free)
+
+
+class Writes(Protocol):
+    """Where the record goes."""
+
+    def write(self, body: Any) -> None:
+        """Make it durable. OSError."""
+
+
+class Cut(Protocol):
+    """A client's connection."""
+
+    port: Port
+
+    def close(self) -> None:
+        """End it at once."""
+
+
+class Gateway:
+    """plan, state: what is configured, and what the record told. say: prints a line of the log. now, wall:
+    the clocks; leases run by the first."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        state: orders.State,
+        record: Writes,
+        say: Callable[[str], None],
+        now: Callable[[], float],
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.plan, self._state, self._record = plan, state, record
+        self._say, self._now, self._wall = say, now, wall
+        self.seen: dict[str, Seen] = defaultdict(Seen)
+        self.ranges: dict[str, Ranges] = {}
+        self._rejoined: dict[str, Rejoined] = defaultdict(Rejoined)
+        self._changed: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self._connections: dict[str, set[Cut]] = defaultdict(set)
+        self._unlisted: set[tuple[str, int]] = set()
+        self._until = math.inf
+        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
+
+    def log(self, event: str, **body: object) -> None:
+        """Print an event."""
+        self._say(json.dumps({"at": round(self._wall(), 3), "event": event, **body}))
+
+    # -- routes and holds
+
+    def app(self, name: str) -> App:
+        """An application as it is now."""
+        now = self._now()
+        if now >= self._until:
+            before = self._state.apps
+            self._set(orders.at(self._state, now))
+            for one, app in before.items():
+                if self._state.apps[one] != app:
+                    self.log("Lapsed", app=one, gate=app.gate.value, route=app.route)
+                    self._wake(one)
+        return self._state.apps[name]
+
+    def _set(self, state: orders.State) -> None:
+        self._state = state
+        leases = [app.until for app in state.apps.values() if app.until is not None]
+        self._until = min(leases, default=math.inf)
+
+    def may_fetch(self, name: str, client: Client) -> bool:
+        """Whether a FETCH of this client need not wait for its SYNC_GROUP."""
+        return self._rejoined[name].may_fetch(client, self._state.apps[name].flipped, self._wall())
+
+    def rejoined(self, name: str, client: Client) -> None:
+        """A SYNC_GROUP of this client was answered."""
+        self._rejoined[name].synced(client)
+        self._wake(name)
+
+    async def change(self, name: str, seen: App, most_s: float) -> None:
+        """Wait until an application is no longer as it was seen, or so many seconds."""
+        if self.app(name) != seen:
+            return
+        if seen.until is not None:
+            most_s = min(most_s, max(0.001, seen.until - self._now()))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._changed[name].wait(), most_s)
+
+    def _wake(self, name: str) -> None:
+        self._changed.pop(name, asyncio.Event()).set()
+
+    def order(self, order: Order) -> orders.Answer:
+        """Carry an order out. What it changes is durable before it has an effect."""
+        self.app(OTHERS)  # leases that have ended
+        before = self._state.apps.get(order.app)
+        state, answer = orders.take(
+            self._state, order, self.plan.clusters, self._now(), self._wall(), self.in_flight(order.app)
+        )
+        if orders.durable(state) != orders.durable(self._state):
+            try:
+                self._record.write(orders.durable(state))
+            except OSError as error:
+                answer = orders.Answer(
+                    "failed", f"the record could not be written, nothing has changed: {error}"
+                )
+                state = self._state
+        self._set(state)
+        told = {"fencing": order.fencing, "id": order.id, "verb": order.verb, "app": order.app}
+        self.log("Order", **told, outcome=answer.outcome, text=answer.text)
+        after = state.apps.get(order.app)
+        if before is not None and after is not None and after != before:
+            if after.route != before.route:
+                self._cut(order.app)
+            self._wake(order.app)
+        return answer
+
+    def in_flight(self, name: str) -> int:
+        """Requests of an application that its broker has not answered, without those that change nothing."""
+        return sum(n for kind, n in self.seen[name].in_flight.items() if kind not in FREE)
+
+    def _cut(self, name: str) -> None:
+        cut = list(self._connections[name])
+        for one in cut:
+            one.close()
+        self.log("Cut", app=name, connections=len(cut))
+
+    # -- connections
+
+    def connected(self, name: str, one: Cut) -> None:
+        """A connection has sent a request of this application."""
+        self._connections[name].add(one)
+
+    def left(self, one: Cut) -> None:
+        """A connection has ended."""
+        for connections in self._connections.values():
+            connections.discard(one)
+
+    def memory(self, large: bool) -> AbstractAsyncContextManager[None]:
+        """Room for a message that is read whole."""
+        return self._large if large else nullcontext()
+
+    def address(self, port: Port, route: str, node: int) -> tuple[str, int]:
+        """Where clients of this port's listener reach a node."""
+        if node not in self.plan.clusters[route] and (route, node) not in self._unlisted:
+            self._unlisted.add((route, node))
+            self.log("Unlisted", cluster=route, node=node, needed="a broker and ports in the configuration")
+        return self.plan.address(port.listener, route, node)
+
+    def offered(self) -> Ranges:
+        """The versions that every cluster has, as far as they are known."""
+        return offered([self.ranges[name] for name in self.plan.clusters if name in self.ranges])
+
+    def refused(self, name: str, what: str) -> None:
+        """Count something that was not served."""
+        count(self.seen[name].refused, what)
+
+    # -- status
+
+    def status(self) -> dict[str, Any]:
+        """Everything that can be asked."""
+        apps = {}
+        for name in self._state.apps:
+            app, now = self.app(name), self._now()
+            connections = self._connections[name]
+            apps[name] = {
+                "route": app.route,
+                "staged": app.staged,
+                "gate": app.gate.value,
+                "hold": app.hold,
+                "lease_ms": None if app.until is None else max(0, round((app.until - now) * 1000)),
+                "lapsed": app.lapsed,
+                "requests_in_flight": self.in_flight(name),
+                "connections": len(connections),
+                "connections_on_left_ports": sum(one.port.cluster != app.route for one in connections),
+                **self.seen[name].body(),
+            }
+        return {
+            "fencing": self._state.fencing,
+            "clusters": {
+                name: {"versions": "known" if name in self.ranges else "unknown"}
+                for name in self.plan.clusters
+            },
+            "unlisted": [{"cluster": cluster, "node": node} for cluster, node in sorted(self._unlisted)],
+            "apps": apps,
+        }
+
+
+def sealed_or_open(state: orders.State) -> dict[str, str]:
+    """Route and gate of each application, for the first line of the log."""
+    return {
+        name: f"{app.route}, {Gate.SEALED.value}" if app.gate is Gate.SEALED else app.route
+        for name, app in state.apps.items()
+    }

@@ -1,0 +1,60 @@
+"""The gateway's record on disk, and the lock that keeps a second process away."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from zkmigrate.errors import HostError, LockedError
+
+SOCKET = "gateway.sock"
+
+
+class Record:
+    """``record.json`` in a folder of mode 0700. Only one process has it."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder, self._path = folder, folder / "record.json"
+        self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise LockedError(f"another gateway serves from {folder}. Next: look for its process") from None
+
+    def close(self) -> None:
+        os.close(self._lock)
+
+    def read(self) -> Any:
+        """What it holds; None before the first order. HostError."""
+        try:
+            return json.loads(self._path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise HostError(
+                f"{self._path}: {error}. The route is unknown, so nothing is served. Next: look at the other "
+                "gateways' status, then restore the file or remove it"
+            ) from None
+
+    def write(self, body: Any) -> None:
+        """Replace what it holds; afterwards it is on disk. OSError: the former one is still there. HostError:
+        it is not known which of both a restart would find, so the process must not go on."""
+        new = self._path.with_suffix(".new")
+        with open(new, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+            file.write(json.dumps(body).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self._path)
+        try:
+            folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise HostError(f"{self._folder}: {error}. Next: repair the disk, then serve again") from None

@@ -1,0 +1,184 @@
+"""The gateway's process: its listeners, its socket for orders, and the look at each cluster's versions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import signal
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from zkmigrate.errors import HostError
+from zkmigrate.gateway.rules import orders
+from zkmigrate.gateway.rules.apis import API_VERSIONS
+from zkmigrate.gateway.rules.hold import Order
+from zkmigrate.gateway.rules.layout import FrameError, text
+from zkmigrate.gateway.rules.messages import ranges
+from zkmigrate.gateway.rules.plan import Port
+from zkmigrate.gateway.serving.config import Config
+from zkmigrate.gateway.serving.connection import BUFFER, WHOLE, Connection
+from zkmigrate.gateway.serving.gateway import Gateway, sealed_or_open
+from zkmigrate.gateway.serving.record import SOCKET, Record
+from zkmigrate.gateway.serving.schemas import messages
+
+LOOK_S, ANSWER_S = 30.0, 1.0
+"""Between two looks at the versions, and the longest wait for one broker."""
+STOP_S = 5.0
+"""The longest wait for answers at the end."""
+_ORDER_BYTES = 1 << 16
+_ASK = struct.pack(">hhi", API_VERSIONS, 0, 0) + text("zkmigrate-gateway", compact=False)
+
+
+class Server:
+    """One process. say: prints a line of the log."""
+
+    def __init__(self, config: Config, record: Record, say: Callable[[str], None]) -> None:
+        self._config, self._record, self._say = config, record, say
+        self._messages = messages()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failed: HostError | None = None
+        self._stop = asyncio.Event()
+
+    async def serve(self) -> bool:
+        """Until a signal; whether it was SIGINT. HostError when the record can no longer be trusted."""
+        loop = asyncio.get_running_loop()
+        state = self._state()
+        plan = self._config.plan()
+        self._gateway = Gateway(plan, state, self._record, self._say, loop.time)
+        interrupted = False
+
+        def stopped(number: int) -> None:
+            nonlocal interrupted
+            interrupted = number == signal.SIGINT
+            self._stop.set()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stopped, number)
+        await asyncio.gather(*(self._learn(name) for name in plan.clusters))
+        servers = [
+            await asyncio.start_server(
+                partial(self._client, port), self._config.listen, number, limit=BUFFER, backlog=1024
+            )
+            for port, number in plan.ports.items()
+        ]
+        path = Path(self._config.state) / SOCKET
+        path.unlink(missing_ok=True)
+        before = os.umask(0o177)
+        try:
+            servers.append(await asyncio.start_unix_server(self._asked, path, limit=_ORDER_BYTES))
+        finally:
+            os.umask(before)
+        looking = asyncio.create_task(self._look())
+        self._gateway.log("Serving", ports=len(plan.ports), apps=sealed_or_open(state), files=_files())
+        await self._stop.wait()
+        looking.cancel()
+        for server in servers:
+            server.close()
+        for _ in range(2):  # the first lets answers come that are on their way
+            for task in self._tasks:
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait(set(self._tasks), timeout=STOP_S)
+        path.unlink(missing_ok=True)
+        if self._failed is not None:
+            raise self._failed
+        return interrupted
+
+    def _state(self) -> orders.State:
+        told = self._record.read()
+        if told is None:
+            return orders.fresh(self._config.routes)
+        try:
+            return orders.restored(told, self._config.routes, self._config.clusters)
+        except orders.RecordError as error:
+            where = f"{self._config.state}: the record: {error}"
+            raise HostError(f"{where}. Next: give the configuration it was made with") from None
+
+    async def _client(self, port: Port, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._tasks) >= self._config.connections:
+            self._gateway.refused("others", f"more than {self._config.connections} connections")
+            writer.transport.abort()
+            return
+        one = Connection(self._gateway, self._messages, port, self._config.frame_bytes, reader, writer)
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            await one.serve()
+        except asyncio.CancelledError:
+            one.close()
+        finally:
+            self._tasks.discard(task)
+
+    # -- orders
+
+    async def _asked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One question on the socket: a line of JSON, answered by one."""
+        with suppress(OSError, ValueError, asyncio.IncompleteReadError):
+            told = json.loads(await reader.readline())
+            writer.write(json.dumps(self._answer(told)).encode() + b"\n")
+            await writer.drain()
+        writer.close()
+
+    def _answer(self, told: Any) -> dict[str, Any]:
+        if told == "status":
+            return self._gateway.status()
+        try:
+            answer = self._gateway.order(Order(**told))
+        except TypeError as error:
+            return {"outcome": "refused", "text": f"not an order: {error}"}
+        except HostError as error:
+            self._failed = error
+            self._stop.set()
+            return {"outcome": "failed", "text": str(error)}
+        return {"outcome": answer.outcome, "text": answer.text}
+
+    # -- versions
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            await asyncio.gather(*(self._learn(name) for name in self._gateway.plan.clusters))
+
+    async def _learn(self, name: str) -> None:
+        """Ask the brokers of a cluster, one after the other, which versions they have."""
+        why = ""
+        for address in self._gateway.plan.clusters[name].values():
+            try:
+                async with asyncio.timeout(ANSWER_S):
+                    frame = await _asked_versions(address)
+                error, found = ranges(frame, 0)
+                if not error:
+                    self._gateway.ranges[name] = found
+                    return
+                why = f"Kafka's error {error}"
+            except (OSError, TimeoutError, asyncio.IncompleteReadError, FrameError) as error_seen:
+                why = f"{type(error_seen).__name__}: {error_seen}"
+        if name not in self._gateway.ranges:
+            self._gateway.log("VersionsUnknown", cluster=name, why=why)
+
+
+async def _asked_versions(address: str) -> bytes:
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        writer.write(len(_ASK).to_bytes(4, "big") + _ASK)
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        return await reader.readexactly(min(size, WHOLE))
+    finally:
+        writer.close()
+
+
+def _files() -> int:
+    """How many files the process may have open; as many as the system allows. A client needs two."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    return soft

@@ -1,0 +1,74 @@
+"""The verbs order and status: a question to the gateway's process on this machine."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from zkmigrate.errors import HostError
+from zkmigrate.gateway.rules.hold import Order
+from zkmigrate.gateway.serving.config import load
+from zkmigrate.gateway.serving.record import SOCKET
+
+ANSWER_S = 30.0
+_CODES = {"done": 0, "refused": 6, "fenced": 5, "failed": 8}
+
+
+def order(file: Path, asked: Order, say: Callable[[str], None], *, as_json: bool) -> int:
+    """Give an order. 0: done, also if it was done before; 5: fenced off; 6: refused; 8: not written, or no
+    gateway answers."""
+    told = _answer(file, asdict(asked))
+    say(json.dumps(told) if as_json else f"{told['outcome']}: {told['text']}")
+    return _CODES[told["outcome"]]
+
+
+def status(file: Path, say: Callable[[str], None], *, as_json: bool) -> int:
+    """Print what the gateway does and sees. HostError when none answers."""
+    told = _answer(file, "status")
+    if as_json:
+        say(json.dumps(told))
+        return 0
+    for line in _lines(told):
+        say(line)
+    return 0
+
+
+def _answer(file: Path, question: Any) -> Any:
+    path = Path(load(file).state) / SOCKET
+    try:
+        with socket.socket(socket.AF_UNIX) as asked:
+            asked.settimeout(ANSWER_S)
+            asked.connect(str(path))
+            asked.sendall(json.dumps(question).encode() + b"\n")
+            with asked.makefile("rb") as answer:
+                return json.loads(answer.readline())
+    except (OSError, ValueError) as error:
+        raise HostError(
+            f"{path}: {error}. No gateway answered, so the outcome is unknown. Next: look at its log, then "
+            "give the same order again with the same operation id"
+        ) from None
+
+
+def _lines(told: dict[str, Any]) -> Iterator[str]:
+    """The status as text."""
+    yield f"fencing: {told['fencing']}"
+    for name, cluster in told["clusters"].items():
+        yield f"cluster {name}: versions {cluster['versions']}"
+    for one in told["unlisted"]:
+        yield f"cluster {one['cluster']}: node {one['node']} has no port"
+    for name, app in told["apps"].items():
+        staged = f", staged {app['staged']}" if app["staged"] else ""
+        lease = f", lease {app['lease_ms']} ms" if app["lease_ms"] is not None else ""
+        ended = ", a lease has ended by itself" if app["lapsed"] else ""
+        yield f"{name}: {app['gate']} on {app['route']}{staged}{lease}{ended}"
+        yield (
+            f"    connections: {app['connections']}, on left ports: {app['connections_on_left_ports']}, "
+            f"in flight: {app['requests_in_flight']}"
+        )
+        for kind in ("parked", "lost", "refused", "software", "acks", "transactional"):
+            if app[kind]:
+                yield f"    {kind}: " + ", ".join(f"{key} {count}" for key, count in app[kind].items())

@@ -1,0 +1,25 @@
+"""The verb serve: the gateway's process, until it is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from zkmigrate.gateway.serving.config import load
+from zkmigrate.gateway.serving.record import Record
+from zkmigrate.gateway.serving.server import Server
+
+_INTERRUPTED = 130
+
+
+def serve(file: Path, say: Callable[[str], None]) -> int:
+    """Serve until SIGTERM (0) or Ctrl-C (130). say: prints a line of the log, JSON."""
+    config = load(file)
+
+    async def serving(record: Record) -> bool:
+        return await Server(config, record, say).serve()
+
+    with closing(Record(Path(config.state))) as record:
+        return _INTERRUPTED if asyncio.run(serving(record)) else 0
