@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import zip_longest
 
+from zkmigrate.mirror.rules.batch import BatchError
 from zkmigrate.mirror.rules.records import read_varint
 
 Read = tuple[int, int, bytes]
@@ -27,7 +28,10 @@ def _named(one: Read | None, other: Read | None) -> str:
     if one is None or other is None or one[0] != other[0]:
         here, there = ("none" if read is None else f"offset {read[0]}" for read in (one, other))
         return f"source's next record: {here}, target's: {there}"
-    fields, others = ({"time": read[1]} | _fields(read[2]) for read in (one, other))
+    try:
+        fields, others = ({"time": read[1]} | _fields(read[2]) for read in (one, other))
+    except (BatchError, IndexError):
+        return f"offset {one[0]}: the fields of source's or target's record cannot be read"
     for name, value in fields.items():
         if value != others[name]:
             return f"offset {one[0]}: source's {name} is {_short(value)}, target's {_short(others[name])}"
