@@ -20,7 +20,7 @@ from tests.servers.test_versions import zookeeper
 from zkmigrate.kafka.clients import admin
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.mirror.clients.cluster import Cluster
+from zkmigrate.mirror.clients.cluster import Cluster, Part
 from zkmigrate.mirror.rules.position import Ends
 from zkmigrate.model.fact import Seen
 
@@ -61,16 +61,20 @@ def answers(address: str) -> str | None:
     return None if told == Seen(1) else str(told)
 
 
-def make(address: str, topic: str, **settings: str) -> None:
+def make(address: str, topic: str, partitions: int = 1, **settings: str) -> None:
     configs = {key.replace("_", "."): value for key, value in settings.items()}
     with closing(KafkaAdminClient(bootstrap_servers=[address])) as client:
-        client.create_topics([NewTopic(topic, 1, 1, topic_configs=configs)])
+        client.create_topics([NewTopic(topic, partitions, 1, topic_configs=configs)])
 
 
-def send(address: str, topic: str, values: Sequence[int], keys: int = 1000, **producer: Any) -> None:
+def send(
+    address: str, topic: str, values: Sequence[int], keys: int = 1000, partition: int = 0, **producer: Any
+) -> None:
     with closing(KafkaProducer(bootstrap_servers=[address], linger_ms=0, **producer)) as sender:
         for n in values:
-            sender.send(topic, b"value %d" % n, b"key %d" % (n % keys), [("n", b"%d" % n)], partition=0)
+            sender.send(
+                topic, b"value %d" % n, b"key %d" % (n % keys), [("n", b"%d" % n)], partition=partition
+            )
             if n % 10 == 9:
                 sender.flush()
         sender.flush()
@@ -120,18 +124,19 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, output
 
 
-def ends(clusters: tuple[str, str], topics: Sequence[str]) -> tuple[dict[str, int], dict[str, int]]:
-    """Source's last stable offsets, and target's ends, -1 without a topic."""
+def ends(clusters: tuple[str, str], topics: Sequence[str], partitions: int) -> list[dict[Part, int]]:
+    """Source's last stable offsets, and target's ends; none without a topic."""
     found = []
     for address in clusters:
-        with closing(Cluster(address, [address])) as cluster:
-            told = cluster.ends([(topic, 0) for topic in topics], committed=True)
-        found.append({topic: one.end for (topic, _), one in told.items() if isinstance(one, Ends)})
-    return found[0], found[1]
+        with closing(Cluster(address, address.split(","))) as site:
+            parts = [(topic, n) for topic in topics for n in range(partitions)]
+            told = site.ends(parts, committed=True)
+        found.append({part: one.end for part, one in told.items() if isinstance(one, Ends)})
+    return found
 
 
-def behind(clusters: tuple[str, str], topics: Sequence[str]) -> str | None:
-    source, target = ends(clusters, topics)
+def behind(clusters: tuple[str, str], topics: Sequence[str], partitions: int = 1) -> str | None:
+    source, target = ends(clusters, topics, partitions)
     return None if source == target else f"{target}, needed {source}"
 
 
@@ -223,3 +228,31 @@ def test_h2_a_foreign_write_on_target_fails_the_partition_by_name(clusters: tupl
     code, output = ended(mirror(clusters, "compare", ["foreign"]))
     assert code == 10, output
     assert "foreign-0: different: offset 10: source's time is" in output
+
+
+def test_two_copiers_share_partitions_and_a_third_takes_all_of_them(clusters: tuple[str, str]) -> None:
+    """None of them knows of the others."""
+    source, _ = clusters
+    count, values = 6, range(30)
+    make(source, "common", partitions=count)
+
+    def more() -> None:
+        for n in range(count):
+            send(source, "common", values, partition=n)
+        wait_until("the mirror is even", lambda: behind(clusters, ["common"], count), WAIT_S)
+
+    sharing = [mirror(clusters, "run", ["common"], "--share", share) for share in ("1/2", "2/2")]
+    more()
+    alone = mirror(clusters, "run", ["common"])
+    for one in sharing:
+        code, output = ended(one)
+        assert code == 5, output
+        assert output.count("TAKEN common-") == 3, output
+    more()
+    alone.send_signal(signal.SIGINT)
+    code, output = ended(alone)
+    assert code == 130, output
+    code, output = ended(mirror(clusters, "compare", ["common"], "--json"))
+    assert code == 0, output
+    told = json.loads(output)["partitions"]
+    assert [(one["state"], one["records"]) for one in told] == [("equal", 2 * len(values))] * count

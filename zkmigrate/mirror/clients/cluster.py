@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +17,11 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 from kafka.protocol.admin import DeleteRecordsRequest, DescribeConfigsRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
-from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
-from kafka.protocol.producer import (
-    EndTxnRequest,
-    InitProducerIdRequest,
-    ProduceRequest,
-    WriteTxnMarkersRequest,
-)
+from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.producer import ProduceRequest, WriteTxnMarkersRequest
 
 from zkmigrate.errors import HostError
+from zkmigrate.mirror.clients.owners import Owner, Owners
 from zkmigrate.mirror.rules.position import Ends
 
 Part = tuple[str, int]
@@ -41,7 +38,9 @@ _LATEST, _EARLIEST = -1, -2
 _NO_EPOCH, _TOPIC = -1, 2
 _DEFAULT = 5
 """DescribeConfigs: config_source of Kafka's own default."""
-_TRANSACTION, _TRANSACTION_MS = 1, 60_000
+
+_IN_FLIGHT = 1 << 16
+"""kafka-python refuses a request beyond it. The copier has one for each partition in flight."""
 
 logging.getLogger("kafka").addHandler(logging.NullHandler())  # the copier tells what matters
 
@@ -67,15 +66,6 @@ class Fetched:
     records: bytes
 
 
-@dataclass(frozen=True)
-class Owner:
-    """A transactional id's producer id and epoch."""
-
-    name: str
-    id: int
-    epoch: int
-
-
 class Cluster:
     """A connection to a cluster. brokers: ``host:port``. Its calls raise HostError when no answer came, so
     the outcome of a change is unknown."""
@@ -90,10 +80,12 @@ class Cluster:
                 request_timeout_ms=int(REQUEST_S * 1000),
                 bootstrap_timeout_ms=int(REQUEST_S * 1000),
                 receive_message_max_bytes=_LARGEST,
+                max_in_flight_requests_per_connection=_IN_FLIGHT,
             )
         except (KafkaError, OSError) as error:
             raise self._silent(error) from None
         self._net, self._manager = self._admin._net, self._admin._manager
+        self._owners = Owners(self.begin, self.end)
 
     def close(self) -> None:
         self._admin.close()
@@ -104,7 +96,7 @@ class Cluster:
         )
 
     def begin(self, request: Any, node: int | None = None) -> Any:
-        """Send a request and return at once; ``end`` waits for the answer. At most four to one broker."""
+        """Send a request and return at once; ``end`` waits for the answer."""
         return self._net.call_soon_with_future(self._manager.send, request, node)
 
     def end(self, sent: Any) -> Any:
@@ -176,12 +168,13 @@ class Cluster:
     # -- logs
 
     def ends(self, parts: Iterable[Part], *, committed: bool = False) -> dict[Part, Ends | int]:
-        """Both ends of each partition's log, or Kafka's error. committed: up to the last stable offset."""
+        """Both ends of each partition's log, or Kafka's error; none where the leader does not answer.
+        committed: up to the last stable offset."""
         starts = self._offsets(parts, _EARLIEST, _UNCOMMITTED)
         ends = self._offsets(parts, _LATEST, COMMITTED if committed else _UNCOMMITTED)
         found: dict[Part, Ends | int] = {}
         for part, (error, start) in starts.items():
-            other, end = ends.get(part, (-1, -1))
+            other, end = ends.get(part, (NO_LEADER, -1))
             found[part] = error or other or Ends(start, end)
         return found
 
@@ -205,12 +198,13 @@ class Cluster:
                 replica_id=_CONSUMER, isolation_level=isolation, topics=topics, max_version=5
             )
             sent.append(self.begin(request, leader))
-        return {
-            (topic.name, p.partition_index): (p.error_code, p.offset)
-            for one in sent
-            for topic in self.end(one).topics
-            for p in topic.partitions
-        }
+        found = dict[Part, tuple[int, int]]()
+        for one in sent:
+            with suppress(HostError):  # the partitions of a leader that is gone are left out
+                for topic in self.end(one).topics:
+                    for p in topic.partitions:
+                        found[topic.name, p.partition_index] = p.error_code, p.offset
+        return found
 
     def _by_leader(self, parts: Iterable[Part]) -> dict[int, dict[str, list[int]]]:
         """Partitions by topic, by the broker that leads them; those without a leader are left out."""
@@ -223,8 +217,14 @@ class Cluster:
                 found[leader][name].append(number)
         return found
 
-    def begin_fetch(self, leader: int, offsets: Mapping[Part, int], isolation: int = COMMITTED) -> Any:
-        """Ask a leader for batches from these offsets on; ``fetched`` waits for them."""
+    def begin_fetch(
+        self,
+        leader: int,
+        offsets: Mapping[Part, int],
+        isolation: int = COMMITTED,
+        most: int = FETCH_BYTES,
+    ) -> Any:
+        """Ask a leader for batches from these offsets on; ``fetched`` waits for them. most: bytes."""
         kind = FetchRequest.FetchTopic
         by_topic: dict[str, list[Any]] = defaultdict(list)
         for (name, number), offset in offsets.items():
@@ -241,7 +241,7 @@ class Cluster:
             replica_id=_CONSUMER,
             max_wait_ms=_WAIT_MS,
             min_bytes=1,
-            max_bytes=FETCH_BYTES,
+            max_bytes=most,
             isolation_level=isolation,
             session_id=0,
             session_epoch=-1,
@@ -251,6 +251,10 @@ class Cluster:
             max_version=11,
         )
         return self.begin(request, leader)
+
+    def arrived(self, sent: Any) -> bool:
+        """Whether the answer is there, or will never be."""
+        return bool(sent.is_done)
 
     def fetched(self, sent: Any) -> dict[Part, Fetched]:
         """The answer to ``begin_fetch``. HostError if the request as a whole failed."""
@@ -338,40 +342,16 @@ class Cluster:
 
     # -- who may write end markers
 
-    def take(self, name: str) -> Owner | int:
-        """Own this transactional id; whoever owned it before is fenced. Kafka's error if it is to be tried
+    def take(self, names: Sequence[str]) -> dict[str, Owner | int]:
+        """Own these transactional ids; whoever owned one before is fenced. Kafka's error for one to be tried
         again."""
-        node = self._coordinator(name)
-        if node is None:
-            return _NO_COORDINATOR
-        request = InitProducerIdRequest(
-            transactional_id=name,
-            transaction_timeout_ms=_TRANSACTION_MS,
-            producer_id=-1,
-            producer_epoch=-1,
-        )
-        answer = self._ask(request, node)
-        return int(answer.error_code) or Owner(name, answer.producer_id, answer.producer_epoch)
+        return self._owners.take(names)
 
-    def ended(self, owner: Owner) -> int:
-        """Kafka's error for ending a transaction that was never begun. It changes nothing."""
-        node = self._coordinator(owner.name)
-        if node is None:
-            return _NO_COORDINATOR
-        request = EndTxnRequest(
-            transactional_id=owner.name,
-            producer_id=owner.id,
-            producer_epoch=owner.epoch,
-            committed=False,
-            max_version=4,  # later ones begin a new epoch
-        )
-        return int(self._ask(request, node).error_code)
-
-    def _coordinator(self, name: str) -> int | None:
-        request = FindCoordinatorRequest(key=name, key_type=_TRANSACTION, max_version=3)
-        answer = self._ask(request)
-        return None if answer.error_code else int(answer.node_id)
+    def ended(self, owners: Sequence[Owner]) -> dict[str, int]:
+        """Kafka's error for ending a transaction that was never begun, by transactional id. It changes
+        nothing."""
+        return self._owners.ended(owners)
 
 
-NO_LEADER, _NO_COORDINATOR = 5, 15
-"""LEADER_NOT_AVAILABLE and COORDINATOR_NOT_AVAILABLE."""
+NO_LEADER = 5
+"""LEADER_NOT_AVAILABLE."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from zkmigrate.errors import UsageError
 from zkmigrate.mirror.clients.cluster import Cluster, Part, Topic
-from zkmigrate.mirror.clients.copier import last_data
+from zkmigrate.mirror.clients.reading import last_data
 from zkmigrate.mirror.rules.batch import BatchError
 from zkmigrate.mirror.rules.position import Ends, Failed, begin
 from zkmigrate.mirror.rules.topic import NOT_COPIED, deletes, differences, refusal, wanted
