@@ -13,31 +13,71 @@ from typing import Any
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.admin import KafkaAdminClient, NewTopic, ScramMechanism, UserScramCredentialUpsertion
 
 from tests.servers.process import ADDRESS, START_SECONDS, free_port, server, wait_for
 from tests.servers.test_versions import zookeeper
+from zkmigrate.errors import HostError
 from zkmigrate.kafka.clients import admin
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
+from zkmigrate.mirror.clients import cluster
 from zkmigrate.mirror.clients.cluster import Cluster, Part
+from zkmigrate.mirror.clients.security import settings
 from zkmigrate.mirror.rules.position import Ends
 from zkmigrate.model.fact import Seen
 
 WAIT_S = 120
+SECRET = "s3cr3t of alice"
 RELEASES = {"source": "2.8.2", "target": "3.9.1"}
 
 
 @pytest.fixture(scope="module")
-def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("mirror")
+
+
+@pytest.fixture(scope="module")
+def doors() -> dict[str, str]:
+    """Where the brokers listen with TLS or SASL: SASL_PLAINTEXT is source's, the others are target's."""
+    return {name: f"{ADDRESS}:{free_port()}" for name in ("SASL_PLAINTEXT", "SSL", "SASL_SSL")}
+
+
+def secured(folder: Path, doors: dict[str, str]) -> dict[str, str]:
+    """The listeners and settings of each broker for them."""
+    own = folder / "own.pem"
+    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    words += ["-keyout", str(folder / "key.pem"), "-out", str(own), "-days", "2", "-subj", "/CN=mirror"]
+    subprocess.run([*words, "-addext", f"subjectAltName=IP:{ADDRESS}"], check=True, capture_output=True)
+    own.write_text((folder / "key.pem").read_text() + own.read_text())
+    modules = "org.apache.kafka.common.security"
+    plain = f'{modules}.plain.PlainLoginModule required user_alice="{SECRET}";'
+    return {
+        "source": f",SASL_PLAINTEXT://{doors['SASL_PLAINTEXT']}\nsasl.enabled.mechanisms=SCRAM-SHA-256\n"
+        "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config="
+        f"{modules}.scram.ScramLoginModule required;\n",
+        "target": f",SSL://{doors['SSL']},SASL_SSL://{doors['SASL_SSL']}\n{tls(own)}"
+        "ssl.client.auth=required\nlistener.name.sasl_ssl.ssl.client.auth=none\n"
+        f"sasl.enabled.mechanisms=PLAIN\nlistener.name.sasl_ssl.plain.sasl.jaas.config={plain}\n",
+    }
+
+
+def tls(own: Path) -> str:
+    """Key, certificate and whom to trust: a broker's settings or a client's."""
+    stores = ("truststore", "keystore")
+    return "".join(f"ssl.{one}.type=PEM\nssl.{one}.location={own}\n" for one in stores)
+
+
+@pytest.fixture(scope="module")
+def clusters(folder: Path, doors: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Source and target, one broker each, as ``host:port``."""
-    folder, addresses, begun = tmp_path_factory.mktemp("mirror"), [], []
+    addresses, begun, more = [], [], secured(folder, doors)
     with zookeeper("3.5.8", folder) as port, ExitStack() as stack:
         for name, release in RELEASES.items():
             address = f"{ADDRESS}:{free_port()}"
             config, log = folder / f"{name}.properties", folder / f"{name}.log"
             config.write_text(
-                f"broker.id=1\nlisteners=PLAINTEXT://{address}\nlog.dirs={folder / name}\n"
+                f"broker.id=1\nlisteners=PLAINTEXT://{address}{more[name]}log.dirs={folder / name}\n"
                 f"zookeeper.connect={ADDRESS}:{port}/{name}\nzookeeper.session.timeout.ms=600000\n"
                 "offsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\n"
                 "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
@@ -256,3 +296,44 @@ def test_two_copiers_share_partitions_and_a_third_takes_all_of_them(clusters: tu
     assert code == 0, output
     told = json.loads(output)["partitions"]
     assert [(one["state"], one["records"]) for one in told] == [("equal", 2 * len(values))] * count
+
+
+def test_both_clusters_are_reached_by_tls_and_sasl(
+    clusters: tuple[str, str], doors: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, _ = clusters
+    make(source, "secured")
+    send(source, "secured", range(20))
+    with closing(KafkaAdminClient(bootstrap_servers=[source])) as client:
+        client.alter_user_scram_credentials(
+            [UserScramCredentialUpsertion("alice", ScramMechanism.SCRAM_SHA_256, SECRET)]
+        )
+    modules = "org.apache.kafka.common.security"
+    login = f'required username="alice" password="{SECRET}";'
+    scram, keys, plain = (folder / f"{name}.properties" for name in ("scram", "keys", "plain"))
+    scram.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\n"
+        f"sasl.jaas.config={modules}.scram.ScramLoginModule {login}\n"
+    )
+    keys.write_text(f"security.protocol=SSL\n{tls(folder / 'own.pem')}")
+    trust = f"ssl.truststore.type=PEM\nssl.truststore.location={folder / 'own.pem'}\n"
+    plain.write_text(
+        f"security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n{trust}"
+        f"sasl.jaas.config={modules}.plain.PlainLoginModule {login}\n"
+    )
+    for verb, door, config, more in (("run", "SSL", keys, ["--once"]), ("compare", "SASL_SSL", plain, [])):
+        files = ["--source-config", str(scram), "--target-config", str(config)]
+        pair = (doors["SASL_PLAINTEXT"], doors[door])
+        code, output = ended(mirror(pair, verb, ["secured"], *files, *more))
+        assert code == 0, output
+    assert "records: 20" in output
+
+    # Who may not come in is told why, and not the secret.
+    monkeypatch.setattr(cluster, "REQUEST_S", 4.0)
+    scram.write_text(scram.read_text().replace(SECRET, f"{SECRET} of old"))
+    with pytest.raises(HostError, match=r"SaslAuthenticationFailed") as caught:
+        Cluster("source", [doors["SASL_PLAINTEXT"]], settings(scram))
+    assert SECRET not in str(caught.value)
+    keys.write_text("security.protocol=SSL\n")
+    with pytest.raises(HostError, match="CERTIFICATE_VERIFY_FAILED"):
+        Cluster("target", [doors["SSL"]], settings(keys))

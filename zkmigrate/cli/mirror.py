@@ -42,6 +42,8 @@ _common: Callable[[F], F] = flags.together(
     click.option(
         "--target", required=True, metavar="HOST:PORT,…", callback=_addresses, help="Brokers to copy to."
     ),
+    click.option("--source-config", type=flags.FILE, help="Kafka client properties for source: TLS, SASL."),
+    click.option("--target-config", type=flags.FILE, help="The same for target."),
     flags.many("--topic", "topics", "TOPIC", "A topic to mirror.", required=True),
 )
 
@@ -126,4 +128,11 @@ def _asked(options: dict[str, Any]) -> Request:
     from zkmigrate.mirror.verbs.survey import Request
 
     topics = tuple(dict.fromkeys(options["topics"]))
-    return Request(options["source"], options["target"], topics, options["as_json"])
+    return Request(
+        options["source"],
+        options["target"],
+        topics,
+        options["as_json"],
+        options["source_config"],
+        options["target_config"],
+    )

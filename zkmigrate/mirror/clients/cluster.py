@@ -7,6 +7,7 @@ ids are asked for.
 from __future__ import annotations
 
 import logging
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -41,8 +42,24 @@ _DEFAULT = 5
 
 _IN_FLIGHT = 1 << 16
 """kafka-python refuses a request beyond it. The copier has one for each partition in flight."""
+_OPEN: Mapping[str, Any] = {}
+_REASON = re.compile(r"Connection (?:lost|failed): (.*)")
 
-logging.getLogger("kafka").addHandler(logging.NullHandler())  # the copier tells what matters
+_LOG = logging.getLogger("kafka")
+_LOG.addHandler(logging.NullHandler())  # the copier tells what matters
+_LOG.setLevel(logging.INFO)  # below it kafka-python logs passwords
+
+
+class _Said(logging.Handler):
+    """Why connections failed: kafka-python says that in its log only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reasons: dict[str, None] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if reason := _REASON.search(record.getMessage()):
+            self.reasons[reason[1]] = None
 
 
 @dataclass(frozen=True)
@@ -67,12 +84,14 @@ class Fetched:
 
 
 class Cluster:
-    """A connection to a cluster. brokers: ``host:port``. Its calls raise HostError when no answer came, so
-    the outcome of a change is unknown."""
+    """A connection to a cluster. brokers: ``host:port``. security: of ``security.settings``. Its calls raise
+    HostError when no answer came, so the outcome of a change is unknown."""
 
-    def __init__(self, what: str, brokers: Sequence[str]) -> None:
+    def __init__(self, what: str, brokers: Sequence[str], security: Mapping[str, Any] = _OPEN) -> None:
         self.what = what
         self._brokers = list(brokers)
+        said = _Said()
+        _LOG.addHandler(said)
         try:
             self._admin = KafkaAdminClient(
                 bootstrap_servers=self._brokers,
@@ -81,19 +100,21 @@ class Cluster:
                 bootstrap_timeout_ms=int(REQUEST_S * 1000),
                 receive_message_max_bytes=_LARGEST,
                 max_in_flight_requests_per_connection=_IN_FLIGHT,
+                **security,
             )
         except (KafkaError, OSError) as error:
-            raise self._silent(error) from None
+            raise self._silent(error, "; ".join(said.reasons)) from None
+        finally:
+            _LOG.removeHandler(said)
         self._net, self._manager = self._admin._net, self._admin._manager
         self._owners = Owners(self.begin, self.end)
 
     def close(self) -> None:
         self._admin.close()
 
-    def _silent(self, error: Exception) -> HostError:
-        return HostError(
-            f"{self.what} {','.join(self._brokers)} did not answer: {type(error).__name__}: {error}"
-        )
+    def _silent(self, error: Exception, why: str = "") -> HostError:
+        text = f"{self.what} {','.join(self._brokers)} did not answer: {type(error).__name__}: {error}"
+        return HostError(f"{text}. Seen: {why}" if why else text)
 
     def begin(self, request: Any, node: int | None = None) -> Any:
         """Send a request and return at once; ``end`` waits for the answer."""
