@@ -296,6 +296,8 @@ def test_two_copiers_share_partitions_and_a_third_takes_all_of_them(clusters: tu
     assert code == 0, output
     told = json.loads(output)["partitions"]
     assert [(one["state"], one["records"]) for one in told] == [("equal", 2 * len(values))] * count
+    code, output = ended(mirror(clusters, "run", ["common"], "--share", "99/99", "--once"))
+    assert (code, "share 99/99 has no partition of these topics" in output) == (2, True), output
 
 
 def test_both_clusters_are_reached_by_tls_and_sasl(

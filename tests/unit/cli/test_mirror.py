@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from zkmigrate.cli.main import cli
-from zkmigrate.mirror.verbs import show
+from zkmigrate.mirror.rules.rate import UNLIMITED
+from zkmigrate.mirror.rules.share import Share
+from zkmigrate.mirror.verbs import run, show
 from zkmigrate.mirror.verbs.survey import Request
 
 
@@ -32,3 +36,35 @@ def test_a_broker_is_host_and_port(source: str) -> None:
     done = CliRunner().invoke(cli, ["mirror", "plan", "--source", source, "--target", "c:3", "--topic", "x"])
     assert done.exit_code == 2
     assert "HOST:PORT" in done.output
+
+
+WORDS = ["--source", "a:1", "--target", "c:3", "--topic", "x"]
+
+
+@pytest.mark.parametrize(
+    ("words", "rate", "share"),
+    [([], UNLIMITED, Share(1, 1)), (["--rate", "2.5", "--share", "2/3"], 2_500_000, Share(2, 3))],
+)
+def test_rate_and_share_of_a_run(
+    words: Sequence[str], rate: float, share: Share, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+
+    def copied(request: Request, *_: object, **more: Any) -> int:
+        told.append((request, more))
+        return 0
+
+    monkeypatch.setattr(run, "run", copied)
+    files = ["--source-config", "here", "--target-config", "there"]
+    done = CliRunner().invoke(cli, ["mirror", "run", *WORDS, *files, *words])
+    assert done.exit_code == 0, done.output
+    [(request, more)] = told
+    assert (request.source_config, request.target_config) == (Path("here"), Path("there"))
+    assert more == {"once": False, "rate": rate, "share": share}
+
+
+@pytest.mark.parametrize("words", ["--share 0/3", "--share 4/3", "--share 1", "--share a/b", "--rate 0"])
+def test_a_share_or_a_rate_that_cannot_be_is_refused(words: str) -> None:
+    done = CliRunner().invoke(cli, ["mirror", "run", *WORDS, *words.split()])
+    assert done.exit_code == 2
+    assert words.split()[0] in done.output
