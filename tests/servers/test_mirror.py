@@ -27,36 +27,77 @@ from kafka.admin import (
     ResourcePattern,
     ResourcePatternFilter,
     ResourceType,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
 )
 from kafka.errors import TopicAlreadyExistsError
 from kafka.structs import OffsetAndMetadata
 
 from tests.servers.process import ADDRESS, START_SECONDS, free_port, server, wait_for
 from tests.servers.test_versions import zookeeper
+from zkmigrate.errors import HostError
 from zkmigrate.kafka.clients import admin
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.mirror.clients import groups
+from zkmigrate.mirror.clients import cluster, groups
 from zkmigrate.mirror.clients import topics as followed
-from zkmigrate.mirror.clients.cluster import Cluster
+from zkmigrate.mirror.clients.cluster import Cluster, Part
+from zkmigrate.mirror.clients.security import settings
 from zkmigrate.mirror.rules.commits import Commit
 from zkmigrate.mirror.rules.position import Ends
 from zkmigrate.model.fact import Seen
 
 WAIT_S = 120
+SECRET = "s3cr3t of alice"
 RELEASES = {"source": "2.8.2", "target": "3.9.1"}
 
 
 @pytest.fixture(scope="module")
-def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("mirror")
+
+
+@pytest.fixture(scope="module")
+def doors() -> dict[str, str]:
+    """Where the brokers listen with TLS or SASL: SASL_PLAINTEXT is source's, the others are target's."""
+    return {name: f"{ADDRESS}:{free_port()}" for name in ("SASL_PLAINTEXT", "SSL", "SASL_SSL")}
+
+
+def secured(folder: Path, doors: dict[str, str]) -> dict[str, str]:
+    """The listeners and settings of each broker for them."""
+    own = folder / "own.pem"
+    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    words += ["-keyout", str(folder / "key.pem"), "-out", str(own), "-days", "2", "-subj", "/CN=mirror"]
+    subprocess.run([*words, "-addext", f"subjectAltName=IP:{ADDRESS}"], check=True, capture_output=True)
+    own.write_text((folder / "key.pem").read_text() + own.read_text())
+    modules = "org.apache.kafka.common.security"
+    plain = f'{modules}.plain.PlainLoginModule required user_alice="{SECRET}";'
+    return {
+        "source": f",SASL_PLAINTEXT://{doors['SASL_PLAINTEXT']}\nsasl.enabled.mechanisms=SCRAM-SHA-256\n"
+        "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config="
+        f"{modules}.scram.ScramLoginModule required;\n",
+        "target": f",SSL://{doors['SSL']},SASL_SSL://{doors['SASL_SSL']}\n{tls(own)}"
+        "ssl.client.auth=required\nlistener.name.sasl_ssl.ssl.client.auth=none\n"
+        f"sasl.enabled.mechanisms=PLAIN\nlistener.name.sasl_ssl.plain.sasl.jaas.config={plain}\n",
+    }
+
+
+def tls(own: Path) -> str:
+    """Key, certificate and whom to trust: a broker's settings or a client's."""
+    stores = ("truststore", "keystore")
+    return "".join(f"ssl.{one}.type=PEM\nssl.{one}.location={own}\n" for one in stores)
+
+
+@pytest.fixture(scope="module")
+def clusters(folder: Path, doors: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Source and target, one broker each, as ``host:port``."""
-    folder, addresses, begun = tmp_path_factory.mktemp("mirror"), [], []
+    addresses, begun, more = [], [], secured(folder, doors)
     with zookeeper("3.5.8", folder) as port, ExitStack() as stack:
         for name, release in RELEASES.items():
             address = f"{ADDRESS}:{free_port()}"
             config, log = folder / f"{name}.properties", folder / f"{name}.log"
             config.write_text(
-                f"broker.id=1\nlisteners=PLAINTEXT://{address}\nlog.dirs={folder / name}\n"
+                f"broker.id=1\nlisteners=PLAINTEXT://{address}{more[name]}log.dirs={folder / name}\n"
                 f"zookeeper.connect={ADDRESS}:{port}/{name}\nzookeeper.session.timeout.ms=600000\n"
                 "offsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\n"
                 "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
@@ -82,10 +123,10 @@ def answers(address: str) -> str | None:
     return None if told == Seen(1) else str(told)
 
 
-def make(address: str, topic: str, **settings: str) -> None:
+def make(address: str, topic: str, partitions: int = 1, **settings: str) -> None:
     configs = {key.replace("_", "."): value for key, value in settings.items()}
     with closing(KafkaAdminClient(bootstrap_servers=[address])) as client:
-        client.create_topics([NewTopic(topic, 1, 1, topic_configs=configs)])
+        client.create_topics([NewTopic(topic, partitions, 1, topic_configs=configs)])
 
 
 def send(
@@ -146,18 +187,19 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, output
 
 
-def ends(clusters: tuple[str, str], topics: Sequence[str]) -> tuple[dict[str, int], dict[str, int]]:
-    """Source's last stable offsets, and target's ends, -1 without a topic."""
+def ends(clusters: tuple[str, str], topics: Sequence[str], partitions: int) -> list[dict[Part, int]]:
+    """Source's last stable offsets, and target's ends; none without a topic."""
     found = []
     for address in clusters:
-        with closing(Cluster(address, [address])) as cluster:
-            told = cluster.ends([(topic, 0) for topic in topics], committed=True)
-        found.append({topic: one.end for (topic, _), one in told.items() if isinstance(one, Ends)})
-    return found[0], found[1]
+        with closing(Cluster(address, address.split(","))) as site:
+            parts = [(topic, n) for topic in topics for n in range(partitions)]
+            told = site.ends(parts, committed=True)
+        found.append({part: one.end for part, one in told.items() if isinstance(one, Ends)})
+    return found
 
 
-def behind(clusters: tuple[str, str], topics: Sequence[str]) -> str | None:
-    source, target = ends(clusters, topics)
+def behind(clusters: tuple[str, str], topics: Sequence[str], partitions: int = 1) -> str | None:
+    source, target = ends(clusters, topics, partitions)
     return None if source == target else f"{target}, needed {source}"
 
 
@@ -414,3 +456,74 @@ def follow(here: Side, there: Side) -> None:
     here.admin.delete_acls([topic])
     wait_until("the setting's removal", lambda: lacks(there.retention(), None), WAIT_S)
     wait_until("the ACL's removal", lambda: lacks(there.rights(), {group}), WAIT_S)
+
+
+def test_two_copiers_share_partitions_and_a_third_takes_all_of_them(clusters: tuple[str, str]) -> None:
+    """None of them knows of the others."""
+    source, _ = clusters
+    count, values = 6, range(30)
+    make(source, "common", partitions=count)
+
+    def more() -> None:
+        for n in range(count):
+            send(source, "common", values, partition=n)
+        wait_until("the mirror is even", lambda: behind(clusters, ["common"], count), WAIT_S)
+
+    sharing = [mirror(clusters, "run", ["common"], "--share", share) for share in ("1/2", "2/2")]
+    more()
+    alone = mirror(clusters, "run", ["common"])
+    for one in sharing:
+        code, output = ended(one)
+        assert code == 5, output
+        assert output.count("TAKEN common-") == 3, output
+    more()
+    alone.send_signal(signal.SIGINT)
+    code, output = ended(alone)
+    assert code == 130, output
+    code, output = ended(mirror(clusters, "compare", ["common"], "--json"))
+    assert code == 0, output
+    told = json.loads(output)["partitions"]
+    assert [(one["state"], one["records"]) for one in told] == [("equal", 2 * len(values))] * count
+    code, output = ended(mirror(clusters, "run", ["common"], "--share", "99/99", "--once"))
+    assert (code, "share 99/99 has no partition of these topics" in output) == (2, True), output
+
+
+def test_both_clusters_are_reached_by_tls_and_sasl(
+    clusters: tuple[str, str], doors: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, _ = clusters
+    make(source, "secured")
+    send(source, "secured", range(20))
+    with closing(KafkaAdminClient(bootstrap_servers=[source])) as client:
+        client.alter_user_scram_credentials(
+            [UserScramCredentialUpsertion("alice", ScramMechanism.SCRAM_SHA_256, SECRET)]
+        )
+    modules = "org.apache.kafka.common.security"
+    login = f'required username="alice" password="{SECRET}";'
+    scram, keys, plain = (folder / f"{name}.properties" for name in ("scram", "keys", "plain"))
+    scram.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\n"
+        f"sasl.jaas.config={modules}.scram.ScramLoginModule {login}\n"
+    )
+    keys.write_text(f"security.protocol=SSL\n{tls(folder / 'own.pem')}")
+    trust = f"ssl.truststore.type=PEM\nssl.truststore.location={folder / 'own.pem'}\n"
+    plain.write_text(
+        f"security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n{trust}"
+        f"sasl.jaas.config={modules}.plain.PlainLoginModule {login}\n"
+    )
+    for verb, door, config, more in (("run", "SSL", keys, ["--once"]), ("compare", "SASL_SSL", plain, [])):
+        files = ["--source-config", str(scram), "--target-config", str(config)]
+        pair = (doors["SASL_PLAINTEXT"], doors[door])
+        code, output = ended(mirror(pair, verb, ["secured"], *files, *more))
+        assert code == 0, output
+    assert "records: 20" in output
+
+    # Who may not come in is told why, and not the secret.
+    monkeypatch.setattr(cluster, "REQUEST_S", 4.0)
+    scram.write_text(scram.read_text().replace(SECRET, f"{SECRET} of old"))
+    with pytest.raises(HostError, match=r"SaslAuthenticationFailed") as caught:
+        Cluster("source", [doors["SASL_PLAINTEXT"]], settings(scram))
+    assert SECRET not in str(caught.value)
+    keys.write_text("security.protocol=SSL\n")
+    with pytest.raises(HostError, match="CERTIFICATE_VERIFY_FAILED"):
+        Cluster("target", [doors["SSL"]], settings(keys))

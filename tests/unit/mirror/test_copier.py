@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, count, repeat
 from typing import Any, cast
 
@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.unit.mirror.batches import at, built, in_transaction, marker, without
 from tests.unit.mirror.model_cluster import Killed, Log, ModelCluster
-from zkmigrate.errors import LockedError
+from zkmigrate.errors import HostError, LockedError
 from zkmigrate.mirror.clients import copier
+from zkmigrate.mirror.clients.cluster import Fetched, Part
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.copier import Copier
-from zkmigrate.mirror.rules import gaps
-from zkmigrate.mirror.rules.batch import Batch
+from zkmigrate.mirror.clients.owners import Owner
+from zkmigrate.mirror.clients.partition import Partition
+from zkmigrate.mirror.rules import gaps, small_batches
+from zkmigrate.mirror.rules.batch import Batch, encode
 
 PLAIN, HOLES, CUT = ("plain", 0), ("holes", 0), ("cut", 0)
 
@@ -30,6 +33,7 @@ def _no_waiting() -> Iterator[None]:
         for name in ("SETTLE_S", "RETRY_S", "LOOK_S"):
             patch.setattr(copier, name, 0.0)
         patch.setattr(gaps, "FILL", 4)
+        patch.setattr(small_batches, "FEW", 0)  # several batches are to be in flight
         yield
 
 
@@ -97,9 +101,13 @@ def faults(kind: str, place: int) -> Iterator[str]:
         yield ""
 
 
+@pytest.mark.parametrize("few", [0, 2])
 @pytest.mark.parametrize("kind", ["killed", "killed after", "late"])
-def test_h8_killed_at_any_write_the_next_copier_goes_on(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_h8_killed_at_any_write_the_next_copier_goes_on(
+    kind: str, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A late write arrives while the next copier waits for target to stand still."""
+    monkeypatch.setattr(small_batches, "FEW", few)
     here = source()
     for place in range(writes(here)):
         there, told = empty(), faults(kind, place)
@@ -111,11 +119,19 @@ def test_h8_killed_at_any_write_the_next_copier_goes_on(kind: str, monkeypatch: 
         assert_equal(here, there)
 
 
-@given(st.lists(st.sampled_from(["", "", "", "moved", "lost", "unheard"]), max_size=40), st.integers(1, 5))
+@given(
+    st.lists(st.sampled_from(["", "", "", "moved", "lost", "unheard"]), max_size=40),
+    st.integers(1, 5),
+    st.booleans(),
+)
 @settings(deadline=None, max_examples=examples(40))
-def test_h6_leaders_that_move_on_either_side_cost_nothing(kinds: list[str], every: int) -> None:
+def test_h6_leaders_that_move_on_either_side_cost_nothing(kinds: list[str], every: int, silent: bool) -> None:
     here, there, asked = source(), empty(), count(1)
-    here.away = lambda: (n := next(asked)) < 50 and n % (every + 1) == 0
+
+    def away() -> bool:
+        return (n := next(asked)) < 50 and n % (every + 1) == 0
+
+    here.silent, here.away = (away, lambda: False) if silent else (lambda: False, away)
     told = chain(kinds, repeat(""))
     there.fault = lambda: next(told)
     copied(here, there)
@@ -132,6 +148,40 @@ def test_h6_an_answer_that_does_not_come_neither_doubles_nor_loses(kind: str) ->
         assert_equal(here, there)
 
 
+def test_h6_a_broker_that_does_not_answer_stops_only_what_it_leads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The others need not wait until the position of its partitions is read anew."""
+    here, there = source(), empty()
+    led = {PLAIN: 1, HOLES: 2, CUT: 2}
+    here.leaders = lambda topics: {name: {0: led[name, 0]} for name in topics}  # type: ignore[method-assign]
+    told = here.fetched
+    done = list[tuple[str, int]]()
+
+    def fetched(asked: Mapping[Part, int]) -> dict[Part, Fetched]:
+        if PLAIN in asked and HOLES not in asked and there.logs[HOLES].end < here.logs[HOLES].end:
+            done.append(PLAIN)
+            raise HostError("gone")
+        return told(asked)
+
+    here.fetched = fetched  # type: ignore[method-assign]
+    made = copying(here, there)
+    opened = list[object]()
+    begin = made._begin
+
+    def begun(p: Partition, *rest: Any) -> None:
+        opened.append(p.part)
+        begin(p, *rest)
+
+    monkeypatch.setattr(made, "_begin", begun)
+    rounds = count()
+    made.copy(lambda: next(rounds) > 300, lambda: None, once=True)
+    assert done
+    assert (opened.count(HOLES), opened.count(CUT)) == (1, 1)
+    assert opened.count(PLAIN) == 1 + len(done)
+    assert_equal(here, there)
+
+
 def test_h8_the_older_of_two_copiers_stops_at_its_next_question(monkeypatch: pytest.MonkeyPatch) -> None:
     here, there = source(), empty()
     older = copying(here, there)
@@ -142,6 +192,63 @@ def test_h8_the_older_of_two_copiers_stops_at_its_next_question(monkeypatch: pyt
     with pytest.raises(LockedError, match="taken over"):
         older.copy(lambda: next(rounds) > 50, lambda: None)
     assert_equal(here, there)
+
+
+def test_h8_who_loses_a_partition_goes_on_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newer copier has a share of the partitions only."""
+    here, there = source(), empty()
+    told = list[Partition]()
+    older = Copier(cast(Any, here), cast(Any, there), here.logs, {"cut"}, KafkaCodecs(), told.append)
+    rounds = count()
+    older.copy(lambda: next(rounds) > 2, lambda: None)
+    newer = Copier(cast(Any, here), cast(Any, there), [HOLES], (), KafkaCodecs(), told.append)
+    rounds = count()
+    newer.copy(lambda: next(rounds) > 100, lambda: None, once=True)
+    monkeypatch.setattr(copier, "LEASE_S", -1.0)
+    rounds = count()
+    with pytest.raises(LockedError, match=r"taken over holes-0\. This one"):
+        older.copy(lambda: next(rounds) > 100, lambda: None, once=True)
+    assert [(p.part, p.taken) for p in told] == [(HOLES, True)]
+    assert_equal(here, there)
+
+
+def test_h8_who_lost_a_partition_does_not_take_it_back_when_its_leader_moves() -> None:
+    here, there = source(), empty()
+    older = copying(here, there)
+    rounds = count()
+    older.copy(lambda: next(rounds) > 1, lambda: None)
+    newer = there.take(["zkmigrate-mirror-plain-0"])["zkmigrate-mirror-plain-0"]
+    older.partitions[PLAIN].again("moved")
+    rounds = count()
+    with pytest.raises(LockedError, match="taken over plain-0"):
+        older.copy(lambda: next(rounds) > 100, lambda: None, once=True)
+    assert there.owners["zkmigrate-mirror-plain-0"] == newer
+
+
+def test_h8_the_lease_begins_before_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer may be late, and somebody else may have taken over meanwhile."""
+    here, there = source(), empty()
+    now = [100.0]
+    monkeypatch.setattr(copier, "LEASE_S", 2.0)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    made = copying(here, there)
+    take, asked = there.take, list[float]()
+
+    def late(names: Sequence[str]) -> dict[str, Owner]:
+        now[0] += 2.1
+        return take(names)
+
+    monkeypatch.setattr(there, "take", late)
+    ended = there.ended
+
+    def told(owners: Sequence[Owner]) -> dict[str, int]:
+        asked.append(now[0])
+        return ended(owners)
+
+    monkeypatch.setattr(there, "ended", told)
+    rounds = count()
+    made.copy(lambda: next(rounds) > 0, lambda: None)
+    assert asked, "the lease was over when it began"
 
 
 def test_h8_an_older_copiers_batches_are_not_appended_twice() -> None:
@@ -163,7 +270,7 @@ def test_h8_an_older_copiers_batches_are_not_appended_twice() -> None:
 
 def test_h8_markers_of_a_former_copier_are_refused_after_the_first_of_the_next() -> None:
     here, there = source(), empty()
-    former = there.take("zkmigrate-mirror-holes")
+    former = there.take(["zkmigrate-mirror-holes-0"])["zkmigrate-mirror-holes-0"]
     copied(here, there)
     log = there.logs[HOLES]
     end = log.end
@@ -218,6 +325,19 @@ def test_h2_the_mirrors_own_batch_at_a_wrong_offset_is_named() -> None:
     log.append(last)
     here.logs[PLAIN].append(built(3, first_value=60))
     assert "is not source's" in copied(here, there).partitions[PLAIN].failed
+
+
+def test_batches_are_not_joined_where_target_takes_only_smaller_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_batches, "FEW", 4)
+    here, there = source(), empty()
+    largest = max(len(encode(one)) for one in here.logs[PLAIN].batches)
+    copied(here, there)
+    assert len(there.logs[PLAIN].batches) < len(here.logs[PLAIN].batches)
+    there = empty()
+    there.logs[PLAIN].largest = largest
+    copied(here, there)
+    assert_equal(here, there)
+    assert max(len(encode(one)) for one in there.logs[PLAIN].batches) <= largest
 
 
 def test_a_source_that_was_made_anew_fails() -> None:

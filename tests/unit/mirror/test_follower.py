@@ -20,6 +20,7 @@ from zkmigrate.mirror.clients.follow import Finding, Follower
 from zkmigrate.mirror.rules.commits import Commit, Committed, Group
 from zkmigrate.mirror.rules.follow import Configure, Grow, State
 from zkmigrate.mirror.rules.rights import Changed, Rule
+from zkmigrate.mirror.rules.share import Share, owner
 from zkmigrate.mirror.verbs.follow import told
 
 FIRST, SECOND = ("orders", 0), ("orders", 1)
@@ -114,6 +115,20 @@ def test_h4_a_refused_growth_is_told_once_and_the_rest_is_copied(world: World) -
     assert world.target.logs[FIRST].end == 5
     assert world.say == [Finding("topic orders", "not allowed")]
     assert SECOND not in world.copier.partitions
+
+
+def test_h4_each_of_several_copiers_gets_its_share_of_new_partitions(world: World) -> None:
+    """Also one that had no partition of the topic yet."""
+    [own] = {1, 2} - {owner(2, FIRST)}
+    share, parts = Share(own, 2), [("orders", n) for n in range(9)]
+    world.copier.partitions.clear()
+    world.source.logs = {part: Log() for part in parts}
+    made = (cast(Any, world.source), cast(Any, world.target))
+    follower = Follower(*made, ["orders"], [], set(), 0.0, world.say.append, share)
+    follower.look(world.copier)
+    follower.look(world.copier)
+    assert 0 < len(share.of(parts)) < len(parts)
+    assert list(world.copier.partitions) == share.of(parts)
 
 
 def test_h4_a_topic_made_anew_fails_and_is_never_continued(world: World) -> None:

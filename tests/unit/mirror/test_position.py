@@ -94,7 +94,7 @@ def test_what_may_be_there_already_is_read_anew_a_few_times() -> None:
     assert isinstance(outcome(7, 1000), Again), "a broker may be away for long"
 
 
-@pytest.mark.parametrize("error", [47, 49, 72, 90])
+@pytest.mark.parametrize("error", [47, 72, 90])
 def test_who_is_fenced_stops(error: int) -> None:
     assert outcome(error) == Fenced()
     assert owns(error) is False
@@ -103,6 +103,12 @@ def test_who_is_fenced_stops(error: int) -> None:
 def test_what_kafka_refuses_fails_by_kafkas_name() -> None:
     assert outcome(10) == Failed("Kafka's error MESSAGE_TOO_LARGE")
     assert outcome(9999) == Failed("Kafka's error 9999")
+
+
+def test_an_id_that_has_expired_is_taken_anew() -> None:
+    """Kafka forgets a transactional id a week after its last transaction; the copier never makes one."""
+    assert isinstance(outcome(49), Again)
+    assert owns(49) is None
 
 
 def test_the_owner_hears_that_it_began_no_transaction() -> None:

@@ -7,8 +7,10 @@ ids are asked for.
 from __future__ import annotations
 
 import logging
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,15 +18,11 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 from kafka.protocol.admin import DeleteRecordsRequest, DescribeConfigsRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
-from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
-from kafka.protocol.producer import (
-    EndTxnRequest,
-    InitProducerIdRequest,
-    ProduceRequest,
-    WriteTxnMarkersRequest,
-)
+from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.producer import ProduceRequest, WriteTxnMarkersRequest
 
 from zkmigrate.errors import HostError
+from zkmigrate.mirror.clients.owners import Owner, Owners
 from zkmigrate.mirror.rules.position import Ends
 
 Part = tuple[str, int]
@@ -42,9 +40,27 @@ _LATEST, _EARLIEST = -1, -2
 _NO_EPOCH, _TOPIC = -1, 2
 _DEFAULT, _OWN = 5, 1
 """DescribeConfigs: config_source of Kafka's own default, and of a topic's own value."""
-_TRANSACTION, _TRANSACTION_MS = 1, 60_000
 
-logging.getLogger("kafka").addHandler(logging.NullHandler())  # the copier tells what matters
+_IN_FLIGHT = 1 << 16
+"""kafka-python refuses a request beyond it. The copier has one for each partition in flight."""
+_OPEN: Mapping[str, Any] = {}
+_REASON = re.compile(r"Connection (?:lost|failed): (.*)")
+
+_LOG = logging.getLogger("kafka")
+_LOG.addHandler(logging.NullHandler())  # the copier tells what matters
+_LOG.setLevel(logging.INFO)  # below it kafka-python logs passwords
+
+
+class _Said(logging.Handler):
+    """Why connections failed: kafka-python says that in its log only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reasons: dict[str, None] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if reason := _REASON.search(record.getMessage()):
+            self.reasons[reason[1]] = None
 
 
 @dataclass(frozen=True)
@@ -71,22 +87,15 @@ class Fetched:
     records: bytes
 
 
-@dataclass(frozen=True)
-class Owner:
-    """A transactional id's producer id and epoch."""
-
-    name: str
-    id: int
-    epoch: int
-
-
 class Cluster:
-    """A connection to a cluster. brokers: ``host:port``. Its calls raise HostError when no answer came, so
-    the outcome of a change is unknown."""
+    """A connection to a cluster. brokers: ``host:port``. security: of ``security.settings``. Its calls raise
+    HostError when no answer came, so the outcome of a change is unknown."""
 
-    def __init__(self, what: str, brokers: Sequence[str]) -> None:
+    def __init__(self, what: str, brokers: Sequence[str], security: Mapping[str, Any] = _OPEN) -> None:
         self.what = what
         self._brokers = list(brokers)
+        said = _Said()
+        _LOG.addHandler(said)
         try:
             self._admin = KafkaAdminClient(
                 bootstrap_servers=self._brokers,
@@ -94,10 +103,15 @@ class Cluster:
                 request_timeout_ms=int(REQUEST_S * 1000),
                 bootstrap_timeout_ms=int(REQUEST_S * 1000),
                 receive_message_max_bytes=_LARGEST,
+                max_in_flight_requests_per_connection=_IN_FLIGHT,
+                **security,
             )
         except (KafkaError, OSError) as error:
-            raise self._silent(error) from None
+            raise self._silent(error, "; ".join(said.reasons)) from None
+        finally:
+            _LOG.removeHandler(said)
         self._net, self._manager = self._admin._net, self._admin._manager
+        self._owners = Owners(self.begin, self.end)
 
     def close(self) -> None:
         self._admin.close()
@@ -109,13 +123,12 @@ class Cluster:
         except (KafkaError, OSError) as error:
             raise self._silent(error) from None
 
-    def _silent(self, error: Exception) -> HostError:
-        return HostError(
-            f"{self.what} {','.join(self._brokers)} did not answer: {type(error).__name__}: {error}"
-        )
+    def _silent(self, error: Exception, why: str = "") -> HostError:
+        text = f"{self.what} {','.join(self._brokers)} did not answer: {type(error).__name__}: {error}"
+        return HostError(f"{text}. Seen: {why}" if why else text)
 
     def begin(self, request: Any, node: int | None = None) -> Any:
-        """Send a request and return at once; ``end`` waits for the answer. At most four to one broker."""
+        """Send a request and return at once; ``end`` waits for the answer."""
         return self._net.call_soon_with_future(self._manager.send, request, node)
 
     def end(self, sent: Any) -> Any:
@@ -187,12 +200,13 @@ class Cluster:
     # -- logs
 
     def ends(self, parts: Iterable[Part], *, committed: bool = False) -> dict[Part, Ends | int]:
-        """Both ends of each partition's log, or Kafka's error. committed: up to the last stable offset."""
+        """Both ends of each partition's log, or Kafka's error; none where the leader does not answer.
+        committed: up to the last stable offset."""
         starts = self._offsets(parts, _EARLIEST, _UNCOMMITTED)
         ends = self._offsets(parts, _LATEST, COMMITTED if committed else _UNCOMMITTED)
         found: dict[Part, Ends | int] = {}
         for part, (error, start) in starts.items():
-            other, end = ends.get(part, (-1, -1))
+            other, end = ends.get(part, (NO_LEADER, -1))
             found[part] = error or other or Ends(start, end)
         return found
 
@@ -216,12 +230,13 @@ class Cluster:
                 replica_id=_CONSUMER, isolation_level=isolation, topics=topics, max_version=5
             )
             sent.append(self.begin(request, leader))
-        return {
-            (topic.name, p.partition_index): (p.error_code, p.offset)
-            for one in sent
-            for topic in self.end(one).topics
-            for p in topic.partitions
-        }
+        found = dict[Part, tuple[int, int]]()
+        for one in sent:
+            with suppress(HostError):  # the partitions of a leader that is gone are left out
+                for topic in self.end(one).topics:
+                    for p in topic.partitions:
+                        found[topic.name, p.partition_index] = p.error_code, p.offset
+        return found
 
     def _by_leader(self, parts: Iterable[Part]) -> dict[int, dict[str, list[int]]]:
         """Partitions by topic, by the broker that leads them; those without a leader are left out."""
@@ -234,8 +249,14 @@ class Cluster:
                 found[leader][name].append(number)
         return found
 
-    def begin_fetch(self, leader: int, offsets: Mapping[Part, int], isolation: int = COMMITTED) -> Any:
-        """Ask a leader for batches from these offsets on; ``fetched`` waits for them."""
+    def begin_fetch(
+        self,
+        leader: int,
+        offsets: Mapping[Part, int],
+        isolation: int = COMMITTED,
+        most: int = FETCH_BYTES,
+    ) -> Any:
+        """Ask a leader for batches from these offsets on; ``fetched`` waits for them. most: bytes."""
         kind = FetchRequest.FetchTopic
         by_topic: dict[str, list[Any]] = defaultdict(list)
         for (name, number), offset in offsets.items():
@@ -252,7 +273,7 @@ class Cluster:
             replica_id=_CONSUMER,
             max_wait_ms=_WAIT_MS,
             min_bytes=1,
-            max_bytes=FETCH_BYTES,
+            max_bytes=most,
             isolation_level=isolation,
             session_id=0,
             session_epoch=-1,
@@ -262,6 +283,10 @@ class Cluster:
             max_version=11,
         )
         return self.begin(request, leader)
+
+    def arrived(self, sent: Any) -> bool:
+        """Whether the answer is there, or will never be."""
+        return bool(sent.is_done)
 
     def fetched(self, sent: Any) -> dict[Part, Fetched]:
         """The answer to ``begin_fetch``. HostError if the request as a whole failed."""
@@ -349,40 +374,16 @@ class Cluster:
 
     # -- who may write end markers
 
-    def take(self, name: str) -> Owner | int:
-        """Own this transactional id; whoever owned it before is fenced. Kafka's error if it is to be tried
+    def take(self, names: Sequence[str]) -> dict[str, Owner | int]:
+        """Own these transactional ids; whoever owned one before is fenced. Kafka's error for one to be tried
         again."""
-        node = self._coordinator(name)
-        if node is None:
-            return _NO_COORDINATOR
-        request = InitProducerIdRequest(
-            transactional_id=name,
-            transaction_timeout_ms=_TRANSACTION_MS,
-            producer_id=-1,
-            producer_epoch=-1,
-        )
-        answer = self._ask(request, node)
-        return int(answer.error_code) or Owner(name, answer.producer_id, answer.producer_epoch)
+        return self._owners.take(names)
 
-    def ended(self, owner: Owner) -> int:
-        """Kafka's error for ending a transaction that was never begun. It changes nothing."""
-        node = self._coordinator(owner.name)
-        if node is None:
-            return _NO_COORDINATOR
-        request = EndTxnRequest(
-            transactional_id=owner.name,
-            producer_id=owner.id,
-            producer_epoch=owner.epoch,
-            committed=False,
-            max_version=4,  # later ones begin a new epoch
-        )
-        return int(self._ask(request, node).error_code)
-
-    def _coordinator(self, name: str) -> int | None:
-        request = FindCoordinatorRequest(key=name, key_type=_TRANSACTION, max_version=3)
-        answer = self._ask(request)
-        return None if answer.error_code else int(answer.node_id)
+    def ended(self, owners: Sequence[Owner]) -> dict[str, int]:
+        """Kafka's error for ending a transaction that was never begun, by transactional id. It changes
+        nothing."""
+        return self._owners.ended(owners)
 
 
-NO_LEADER, _NO_COORDINATOR = 5, 15
-"""LEADER_NOT_AVAILABLE and COORDINATOR_NOT_AVAILABLE."""
+NO_LEADER = 5
+"""LEADER_NOT_AVAILABLE."""

@@ -19,6 +19,7 @@ from zkmigrate.mirror.rules.commits import INACTIVE, Committed, standing, to_com
 from zkmigrate.mirror.rules.follow import Change, Configure, Grow, Memory, Stop, follow
 from zkmigrate.mirror.rules.position import Ends
 from zkmigrate.mirror.rules.rights import Changed, Rule, rights
+from zkmigrate.mirror.rules.share import WHOLE, Share
 from zkmigrate.mirror.rules.topic import deletes
 
 SOON_S = 0.5
@@ -43,7 +44,8 @@ class Follower:
     """Of these topics and groups; without groups of all that committed on the topics.
 
     clears: the copier's topics whose records may be deleted, kept up to date. refresh_s: a change at source
-    is on target so many seconds later. say: told each change and new finding. findings: of the last look.
+    is on target so many seconds later. say: told each change and new finding. share: the copier's, also of
+    new partitions. findings: of the last look.
     """
 
     def __init__(
@@ -55,8 +57,10 @@ class Follower:
         clears: set[str],
         refresh_s: float,
         say: Callable[[Told], None],
+        share: Share = WHOLE,
     ) -> None:
         self._source, self._target, self._names, self._named = source, target, names, named
+        self._share = share
         self._clears, self._every, self._say = clears, refresh_s / 2, say
         self._due = 0.0
         self._memory = dict.fromkeys(names, Memory())
@@ -89,8 +93,9 @@ class Follower:
     # -- topics
 
     def _follow_topics(self, copier: Copier) -> bool:
-        going = {p.part[0] for p in copier.partitions.values() if not p.failed}
-        names = [name for name in self._names if name in going]
+        every = copier.partitions.values()
+        over = {p.part[0] for p in every} - {p.part[0] for p in every if p.left}
+        names = [name for name in self._names if name not in over]
         if not names:
             return False
         here, there = topics.states(self._source, names), topics.states(self._target, names)
@@ -105,7 +110,8 @@ class Follower:
                 soon |= self._change(change, copier)
             if one is not None and other is not None:
                 (self._clears.add if deletes(other.settings) else self._clears.discard)(name)
-                copier.add((name, n) for n in range(min(one.partitions, other.partitions)))
+                count = min(one.partitions, other.partitions)
+                copier.add(self._share.of((name, n) for n in range(count)))
         return soon
 
     def _change(self, change: Change, copier: Copier) -> bool:

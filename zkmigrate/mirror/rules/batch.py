@@ -23,8 +23,8 @@ CODEC, APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
 
 
 class BatchError(ValueError):
-    """A batch that must not be copied. what: length, magic, CRC, count or order. at: the byte of what was
-    parsed at which it begins."""
+    """A batch that must not be copied. what: length, magic, CRC, count, order or time. at: the byte of what
+    was parsed at which it begins."""
 
     def __init__(self, what: str, text: str, at: int = 0) -> None:
         super().__init__(f"{what}: {text}")
@@ -103,8 +103,9 @@ def bare(data: bytes, at: int) -> Batch:
     return Batch(offset, leader_epoch, *fields)
 
 
-def parse(data: bytes) -> list[Batch]:
-    """The batches of a fetch answer. A last one that the answer cuts short is left out. BatchError."""
+def parse(data: bytes, begun: int = 0) -> list[Batch]:
+    """The batches of a fetch answer. A last one that the answer cuts short is left out. begun: the offset
+    that was asked for. BatchError."""
     found: list[Batch] = []
     at = 0
     while len(data) - at >= HEAD:
@@ -112,12 +113,16 @@ def parse(data: bytes) -> list[Batch]:
         end = at + size
         if end > len(data):
             break
-        found.append(_batch(data, at, end))
-        if len(found) > 1 and offset < found[-2].next_offset:
+        batch = _batch(data, at, end)
+        # Whoever takes a batch that ends before the offset asked for asks for that offset for ever.
+        if offset < (begun if found else 0) or batch.next_offset <= begun:
             raise BatchError(
-                "order", f"the batch at offset {offset} follows one up to {found[-2].next_offset}", at
+                "order", f"offsets {offset} to {batch.next_offset - 1} came where {begun} was needed", at
             )
-        at = end
+        found.append(batch)
+        begun, at = batch.next_offset, end
+    if data and not found:  # a broker sends at least one whole batch
+        raise BatchError("length", f"the first batch is longer than the answer of {len(data)} bytes")
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
+from zkmigrate.mirror.rules.batch import BatchError
 from zkmigrate.mirror.rules.records import read_varint
 
 Read = tuple[int, int, bytes]
@@ -28,8 +29,13 @@ def named(one: Read | None, other: Read | None) -> str:
     if one is None or other is None or one[0] != other[0]:
         here, there = ("none" if read is None else f"offset {read[0]}" for read in (one, other))
         return f"source's next record: {here}, target's: {there}"
-    for name, value, found in _differing(one, other):
-        return f"offset {one[0]}: source's {name} is {_short(value)}, target's {_short(found)}"
+    try:
+        found = next(_differing(one, other), None)
+    except (BatchError, IndexError):
+        return f"offset {one[0]}: the fields of source's or target's record cannot be read"
+    if found is not None:
+        name, value, seen = found
+        return f"offset {one[0]}: source's {name} is {_short(value)}, target's {_short(seen)}"
     return f"offset {one[0]}: source's record is encoded in {len(one[2])} bytes, target's in {len(other[2])}"
 
 

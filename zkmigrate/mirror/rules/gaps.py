@@ -39,6 +39,11 @@ class Append:
     def count(self) -> int:
         return self.batch.count
 
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return Batch.SIZE + len(self.batch.payload)
+
 
 @dataclass(frozen=True)
 class Drop:

@@ -129,11 +129,11 @@ def _chunks(log: Log, begin: int, end: int, open_: Open) -> Iterator[list[Batch]
             try:
                 if len(data) >= HEAD and (size := head(data).size) > len(data):
                     data = reader.read(at, size)
+                if len(data) < HEAD or len(data) < head(data).size:
+                    raise LogError(segment.path, at + len(data), "the file ends here, and was longer before")
                 batches = parse(data)
             except BatchError as error:
                 raise LogError(segment.path, at + error.at, error) from error
-            if not batches:
-                raise LogError(segment.path, at + len(data), "the file ends here, and was longer before")
             yield batches
             if batches[-1].next_offset >= end:
                 return

@@ -22,6 +22,7 @@ AGAIN = {
     20: "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
     45: "OUT_OF_ORDER_SEQUENCE_NUMBER",
     46: "DUPLICATE_SEQUENCE_NUMBER",
+    49: "INVALID_PRODUCER_ID_MAPPING",
     51: "CONCURRENT_TRANSACTIONS",
     56: "KAFKA_STORAGE_ERROR",
     59: "UNKNOWN_PRODUCER_ID",
@@ -29,11 +30,13 @@ AGAIN = {
     75: "UNKNOWN_LEADER_EPOCH",
     78: "OFFSET_NOT_AVAILABLE",
 }
-"""Errors after which the position is read anew, by Kafka's code. With 45 and 46 a part is there already."""
+"""Errors after which the position is read anew, by Kafka's code. With 45 and 46 a part is there already. 49:
+the transactional id has expired, as it does after a week without a transaction. Nobody has taken it over."""
 
+TOO_LARGE = 10
 _NAMES = {
     2: "CORRUPT_MESSAGE",
-    10: "MESSAGE_TOO_LARGE",
+    TOO_LARGE: "MESSAGE_TOO_LARGE",
     29: "TOPIC_AUTHORIZATION_FAILED",
     31: "CLUSTER_AUTHORIZATION_FAILED",
     32: "INVALID_TIMESTAMP",
@@ -47,9 +50,9 @@ _NAMES = {
 _ONCE, TRIES = frozenset({-1, 1, 45, 46, 59}), 5
 """Of them those that a position read anew ends; they fail the partition after so many tries."""
 
-FENCED = frozenset({47, 49, 72, 90})
-"""INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, TRANSACTION_COORDINATOR_FENCED and PRODUCER_FENCED:
-another copier has taken over."""
+FENCED = frozenset({47, 72, 90})
+"""INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED and PRODUCER_FENCED: another copier has taken
+over."""
 
 NO_TRANSACTION = 48
 """INVALID_TXN_STATE: the answer to the owner of a transactional id that ends a transaction it never began."""

@@ -16,6 +16,9 @@ FIRST_ID = 1 << 62
 FIRST_FILLING_ID = FIRST_ID + (1 << 61)
 """The producer ids of copied batches begin here, and those of batches that fill a deleted prefix."""
 
+WINDOW = 4
+"""Most batches of one producer in flight. A broker remembers the last five."""
+
 
 @dataclass(frozen=True)
 class Ends:

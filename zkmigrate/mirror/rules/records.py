@@ -16,6 +16,9 @@ from zkmigrate.mirror.rules.batch import Batch, BatchError
 FILL = 100_000
 """Records of one batch that fills a deleted prefix."""
 GZIP = 1
+MAX_RECORDS = 1_000_000
+"""The most records of a batch that is opened: each costs some 200 bytes of memory."""
+_MS_END = 1 << 63
 
 
 class Codecs(Hashable, Protocol):
@@ -61,7 +64,9 @@ def varint(value: int) -> bytes:
 
 
 def read(payload: bytes, count: int) -> list[Record]:
-    """The records of an unpacked payload. BatchError if they are not exactly ``count``."""
+    """The records of an unpacked payload. BatchError if they are not exactly ``count``, or too many."""
+    if count > MAX_RECORDS:
+        raise BatchError("count", f"the batch has {count} records. Needed: at most {MAX_RECORDS}")
     found: list[Record] = []
     at = 0
     try:
@@ -91,9 +96,24 @@ def write(records: list[Record]) -> bytes:
     return bytes(out)
 
 
+def opened(batch: Batch, codecs: Codecs) -> list[Record]:
+    """The records of a batch. BatchError unless their offsets rise, within those of the batch."""
+    found = read(codecs.unpack(batch.codec, batch.payload), batch.count)
+    last = -1
+    for one in found:
+        if not last < one.delta <= batch.last_delta:
+            raise BatchError(
+                "order",
+                f"the batch at offset {batch.base_offset} has a record at {one.delta} after one at {last}. "
+                f"Needed: rising, up to {batch.last_delta}",
+            )
+        last = one.delta
+    return found
+
+
 def seen(batch: Batch, codecs: Codecs) -> Iterator[tuple[int, int, bytes]]:
-    """Offset, time in milliseconds and body of each record."""
-    for one in read(codecs.unpack(batch.codec, batch.payload), batch.count):
+    """Offset, time in milliseconds and body of each record. BatchError."""
+    for one in opened(batch, codecs):
         yield batch.base_offset + one.delta, _ms(batch, one), one.body
 
 
@@ -102,9 +122,10 @@ def _ms(batch: Batch, record: Record) -> int:
 
 
 def split(batch: Batch, start: int, codecs: Codecs) -> list[Batch]:
-    """The records from offset ``start`` on in whole batches, with the times that consumers see."""
+    """The records from offset ``start`` on in whole batches, with the times that consumers see.
+    BatchError."""
     runs: list[list[Record]] = []
-    for one in read(codecs.unpack(batch.codec, batch.payload), batch.count):
+    for one in opened(batch, codecs):
         if batch.base_offset + one.delta < start:
             continue
         if runs and runs[-1][-1].delta + 1 == one.delta:
@@ -116,6 +137,8 @@ def split(batch: Batch, start: int, codecs: Codecs) -> list[Batch]:
 
 def _whole(batch: Batch, run: list[Record], codecs: Codecs) -> Batch:
     first, times = run[0], [_ms(batch, one) for one in run]
+    if not -_MS_END <= min(times) <= max(times) < _MS_END:
+        raise BatchError("time", f"a record at offset {batch.base_offset + first.delta} or later has none")
     moved = [
         one._replace(delta=n, ms_delta=ms - times[0])
         for n, (one, ms) in enumerate(zip(run, times, strict=True))

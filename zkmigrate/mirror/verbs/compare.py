@@ -9,7 +9,7 @@ from typing import Any
 from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients.cluster import Cluster
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
-from zkmigrate.mirror.clients.copier import committed
+from zkmigrate.mirror.clients.reading import committed
 from zkmigrate.mirror.rules.batch import BatchError
 from zkmigrate.mirror.rules.compared import CLAIM, Compared, code, line, total
 from zkmigrate.mirror.rules.difference import first_difference

@@ -10,11 +10,14 @@ from zkmigrate.engine.clock import Interrupt
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.mirror.clients.cluster import Cluster
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
-from zkmigrate.mirror.clients.copier import Copier, Partition
+from zkmigrate.mirror.clients.copier import Copier
 from zkmigrate.mirror.clients.follow import SOON_S, Follower, Told
+from zkmigrate.mirror.clients.partition import Partition
 from zkmigrate.mirror.clients.topics import grow
 from zkmigrate.mirror.rules.commits import Committed
 from zkmigrate.mirror.rules.follow import Grow
+from zkmigrate.mirror.rules.rate import UNLIMITED
+from zkmigrate.mirror.rules.share import WHOLE, Share
 from zkmigrate.mirror.rules.topic import deletes
 from zkmigrate.mirror.verbs.follow import told
 from zkmigrate.mirror.verbs.survey import Mirrored, Request, both, topics
@@ -37,16 +40,12 @@ class Telling:
         at = round(time.time(), 3)
         self._say(json.dumps({"at": at, "event": event, **body}) if self._as_json else text)
 
-    def failed(self, p: Partition) -> None:
-        """Print that a partition has failed."""
+    def gone(self, p: Partition) -> None:
+        """Print that a partition has failed, or that another copier has taken it over."""
         topic, number = p.part
-        self.line(
-            "PartitionFailed",
-            f"FAILED {topic}-{number}: {p.failed}",
-            topic=topic,
-            partition=number,
-            why=p.failed,
-        )
+        event, word = ("PartitionTaken", "TAKEN") if p.taken else ("PartitionFailed", "FAILED")
+        why = p.failed or "another copier has taken it over"
+        self.line(event, f"{word} {topic}-{number}: {why}", topic=topic, partition=number, why=why)
 
     def followed(self, what: Told) -> None:
         """Print a change beside the records, or a finding. Commits come at every look: events only."""
@@ -62,7 +61,7 @@ class Telling:
         copied = sum(p.bytes for p in partitions)
         rate = (copied - self._bytes) / (now - self._told)
         self._told, self._bytes = now, copied
-        waits = {f"{p.part[0]}-{p.part[1]}": p.why for p in partitions if p.why and not p.failed}
+        waits = {f"{p.part[0]}-{p.part[1]}": p.why for p in partitions if p.why and p.left}
         text = f"lag: {_lag(partitions)} offsets, {rate / 1e6:.1f} MB/s, waiting: {len(waits)}"
         first = next((f" ({name}: {why})" for name, why in waits.items()), "")
         text += f"{first}, findings: {len(findings)}"
@@ -73,12 +72,14 @@ class Telling:
         """Print how it ended."""
         failed = [f"{p.part[0]}-{p.part[1]}" for p in partitions if p.failed]
         text = f"ended, lag: {_lag(partitions)} offsets, failed: {', '.join(failed) or 'none'}"
-        self.line("RunEnded", text, code=code, message=text, lag=_lag(partitions), failed=failed)
+        taken = [f"{p.part[0]}-{p.part[1]}" for p in partitions if p.taken]
+        body = {"lag": _lag(partitions), "failed": failed, "taken": taken}
+        self.line("RunEnded", text, code=code, message=text, **body)
 
 
 def _lag(partitions: Collection[Partition]) -> int:
     """Offsets that target lacks, as far as source has told."""
-    return sum(max(0, p.stable - p.position) for p in partitions if p.position is not None)
+    return sum(max(0, p.stable - p.position) for p in partitions if p.position is not None and not p.taken)
 
 
 def run(
@@ -88,10 +89,13 @@ def run(
     *,
     once: bool,
     refresh_s: float,
+    rate: float = UNLIMITED,
+    share: Share = WHOLE,
 ) -> int:
     """Copy until Ctrl-C, or once up to source's present ends. refresh_s: a change of partitions, settings,
-    group offsets or ACLs at source is on target so many seconds later. 0: all is there; 8: a partition has
-    failed; 130: Ctrl-C."""
+    group offsets or ACLs at source is on target so many seconds later. rate: the most bytes per second.
+    share: of the partitions, for one of several copiers. 0: all is there; 8: a partition has failed; 130:
+    Ctrl-C. UsageError; LockedError when another copier took over."""
     stop = Interrupt()
     tell = Telling(say, as_json=asked.as_json)
     with stop.listening(), stop.answered(lambda: hint("ending; the copier goes on from here next time")):
@@ -101,10 +105,14 @@ def run(
                 raise UsageError("; ".join(refused))
             for one in mirrored:
                 _make(there, one, tell)
-            parts = [(one.topic, n) for one in mirrored for n in range(one.partitions)]
+            parts = share.of((one.topic, n) for one in mirrored for n in range(one.partitions))
+            if not parts:
+                raise UsageError(f"share {share} has no partition of these topics. Needed: fewer copiers")
             clears = {one.topic for one in mirrored if deletes(one.settings)}
-            copier = Copier(here, there, parts, clears, KafkaCodecs(), tell.failed)
-            follower = Follower(here, there, asked.topics, asked.groups, clears, refresh_s, tell.followed)
+            copier = Copier(here, there, parts, clears, KafkaCodecs(), tell.gone, rate)
+            follower = Follower(
+                here, there, asked.topics, asked.groups, clears, refresh_s, tell.followed, share
+            )
 
             def tick() -> None:
                 follower.tick(copier)

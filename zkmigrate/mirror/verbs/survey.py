@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from zkmigrate.errors import UsageError
 from zkmigrate.mirror.clients.cluster import Cluster, Part, Topic
-from zkmigrate.mirror.clients.copier import last_data
+from zkmigrate.mirror.clients.reading import last_data
+from zkmigrate.mirror.clients.security import settings
 from zkmigrate.mirror.rules.batch import BatchError
 from zkmigrate.mirror.rules.follow import Memory, State, follow
 from zkmigrate.mirror.rules.position import Ends, Failed, begin
@@ -56,19 +58,24 @@ class Place:
 @dataclass(frozen=True)
 class Request:
     """What a verb is asked for. source, target: brokers, ``host:port``. groups: of consumers; empty: all.
-    as_json: print JSON."""
+    as_json: print JSON. source_config, target_config: files of client properties."""
 
     source: Sequence[str]
     target: Sequence[str]
     topics: Sequence[str]
     as_json: bool = False
     groups: Sequence[str] = ()
+    source_config: Path | None = None
+    target_config: Path | None = None
 
 
 @contextmanager
 def both(asked: Request) -> Iterator[tuple[Cluster, Cluster]]:
     """The two clusters. UsageError when they are the same one."""
-    with closing(Cluster("source", asked.source)) as one, closing(Cluster("target", asked.target)) as other:
+    here, there = settings(asked.source_config), settings(asked.target_config)
+    with ExitStack() as stack:
+        one = stack.enter_context(closing(Cluster("source", asked.source, here)))
+        other = stack.enter_context(closing(Cluster("target", asked.target, there)))
         if one.id() == other.id():
             raise UsageError(f"source and target are the same cluster, {one.id()}; needed: two")
         yield one, other

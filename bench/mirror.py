@@ -1,0 +1,203 @@
+"""What copying costs, by us and by MirrorMaker 2: ``python -m bench.mirror``.
+
+One broker each as source and target. For batches of 1, 10 and 1,000 records of 1,000 bytes a topic is
+filled. Both copy it: ``mirror run`` under its own name, MirrorMaker 2 with its defaults under ``source.…``.
+They take turns, one at a time. Counted is the CPU time of the copying process, user and system, from the
+first look at which target has a fifth of the records to the one at which it has all. So no start counts.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import click
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from bench.spread import out_option, save, shown, spread
+from bench.usage import cpu_s
+from tests.servers.process import ADDRESS, free_port, server, wait_for
+from tests.servers.test_mirror import answers, make
+from tests.servers.test_versions import zookeeper
+from zkmigrate.lab import provision
+from zkmigrate.lab.wait import wait_until
+from zkmigrate.mirror.clients.cluster import Cluster
+from zkmigrate.mirror.rules.batch import encode, parse
+from zkmigrate.mirror.rules.position import Ends
+
+RELEASE = "3.9.1"
+MEGABYTES = {1: 40.0, 10: 150.0, 1000: 600.0}
+"""How much to copy, by the records of a batch."""
+PARTITIONS, RECORD = 4, 1000
+BEGUN = 0.2
+"""The part of the records at which counting begins."""
+LOOK_S, WAIT_S = 0.05, 900.0
+OURS, THEIRS = "mirror run", "MirrorMaker 2"
+
+
+@contextmanager
+def brokers(folder: Path) -> Iterator[tuple[str, str]]:
+    """Source and target, as ``host:port``."""
+    found, begun = [], []
+    with zookeeper("3.5.8", folder) as port, ExitStack() as stack:
+        for name in ("source", "target"):
+            address = f"{ADDRESS}:{free_port()}"
+            config, log = folder / f"{name}.properties", folder / f"{name}.log"
+            config.write_text(
+                f"broker.id=1\nlisteners=PLAINTEXT://{address}\nlog.dirs={folder / name}\n"
+                f"zookeeper.connect={ADDRESS}:{port}/{name}\nzookeeper.session.timeout.ms=600000\n"
+                "offsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\n"
+                "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
+                "transaction.state.log.num.partitions=1\n"
+            )
+            main = ["-Xmx512m", "kafka.Kafka", str(config)]
+            jars = provision.kafka_classpath(RELEASE)
+            process = stack.enter_context(server("java", jars, main, log))
+            begun.append((f"Kafka {RELEASE}", process, log, port, "dump", f"/{name}/brokers/ids/1"))
+            found.append(address)
+        for one in begun:
+            wait_for(*one)
+        for address in found:
+            wait_until(address, lambda at=address: answers(at), WAIT_S)  # type: ignore[misc]
+        yield found[0], found[1]
+
+
+def batch(records: int) -> bytes:
+    """A batch of so many records, without a producer."""
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=0,
+        is_transactional=False,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=4 << 20,
+    )
+    for n in range(records):
+        builder.append(n, int(time.time() * 1000), None, os.urandom(RECORD), [])
+    [one] = parse(bytes(builder.build()))
+    return encode(replace(one, leader_epoch=-1))
+
+
+def fill(address: str, topic: str, records: int, megabytes: float) -> int:
+    """Make a topic with that much. How many batches each partition has."""
+    make(address, topic, partitions=PARTITIONS)
+    data = batch(records)
+    rounds = max(1, round(megabytes * 1e6 / len(data) / PARTITIONS))
+    with closing(Cluster("source", [address])) as cluster:
+
+        def led() -> str | None:
+            found = cluster.leaders([topic]).get(topic, {})
+            return None if set(found.values()) == {1} else str(found)
+
+        wait_until(topic, led, WAIT_S)
+        flying = []
+        for _ in range(rounds):
+            flying.append(cluster.begin_produce(1, {(topic, n): data for n in range(PARTITIONS)}))
+            if len(flying) == 8:
+                cluster.produced(flying.pop(0))
+        for one in flying:
+            cluster.produced(one)
+    return rounds
+
+
+def ours(pair: tuple[str, str], topic: str, folder: Path) -> subprocess.Popen[bytes]:
+    words = [sys.executable, "-m", "zkmigrate", "mirror", "run", "--topic", topic]
+    words += ["--source", pair[0], "--target", pair[1]]
+    return started(words, folder / "ours.log")
+
+
+def theirs(pair: tuple[str, str], topic: str, folder: Path) -> subprocess.Popen[bytes]:
+    config = folder / "mirror.properties"
+    internal = ["offset-syncs.topic", "checkpoints.topic", "heartbeats.topic", "offset.storage"]
+    internal += ["status.storage", "config.storage"]
+    config.write_text(
+        f"clusters=source, target\nsource.bootstrap.servers={pair[0]}\ntarget.bootstrap.servers={pair[1]}\n"
+        f"source->target.enabled=true\nsource->target.topics={topic}\ntarget->source.enabled=false\n"
+        "emit.heartbeats.enabled=false\nemit.checkpoints.enabled=false\nsync.topic.acls.enabled=false\n"
+        "replication.factor=1\n" + "".join(f"{one}.replication.factor=1\n" for one in internal)
+    )
+    jars = ":".join(map(str, provision.mirror_maker_classpath(RELEASE)))
+    main = "org.apache.kafka.connect.mirror.MirrorMaker"
+    return started(["java", "-Xms256m", "-Xmx2g", "-cp", jars, main, str(config)], folder / "theirs.log")
+
+
+def started(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    with log.open("ab") as output:
+        return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+
+
+def megabytes_per_cpu_s(process: subprocess.Popen[bytes], target: Cluster, topic: str, total: int) -> float:
+    """Until target has all records. Those are of RECORD bytes. ClickException when it ends before."""
+    first: tuple[int, float] | None = None
+    until = time.monotonic() + WAIT_S
+    while time.monotonic() < until:
+        if process.poll() is not None:
+            raise click.ClickException(f"{process.args!r} ended with {process.returncode}")
+        have, used = copied(target, topic), cpu_s(process.pid)
+        if first is None and have >= total * BEGUN:
+            first = have, used
+        if have >= total:
+            if first is None or have == first[0] or used == first[1]:
+                raise click.ClickException("copied between two looks. Needed: more megabytes (--scale)")
+            return (have - first[0]) * RECORD / 1e6 / (used - first[1])
+        time.sleep(LOOK_S)
+    raise click.ClickException(f"not copied within {WAIT_S:g} s")
+
+
+def copied(target: Cluster, topic: str) -> int:
+    if not target.leaders([topic]):
+        return 0
+    told = target.ends([(topic, n) for n in range(PARTITIONS)])
+    return sum(one.end for one in told.values() if isinstance(one, Ends))
+
+
+@click.command(help=__doc__)
+@click.option("--rounds", default=3, show_default=True, help="How often each copies each topic.")
+@click.option("--scale", default=1.0, show_default=True, help="Times the megabytes.")
+@out_option
+def main(rounds: int, scale: float, out: Path | None) -> None:
+    provision.mirror_maker_classpath(RELEASE, click.echo)
+    ways: dict[str, Callable[[tuple[str, str], str, Path], subprocess.Popen[bytes]]] = {
+        OURS: ours,
+        THEIRS: theirs,
+    }
+    figures = {}
+    with tempfile.TemporaryDirectory(prefix="bench-mirror-") as name, ExitStack() as stack:
+        folder = Path(name)
+        pair = stack.enter_context(brokers(folder))
+        target = stack.enter_context(closing(Cluster("target", [pair[1]])))
+        for records, megabytes in MEGABYTES.items():
+            found: dict[str, list[float]] = {way: [] for way in ways}
+            for turn in range(rounds):
+                topic = f"of{records}-{turn}"
+                total = fill(pair[0], topic, records, megabytes * scale) * PARTITIONS * records
+                for way, start in ways.items():
+                    process = start(pair, topic, folder)
+                    try:
+                        there = topic if way == OURS else f"source.{topic}"
+                        found[way].append(megabytes_per_cpu_s(process, target, there, total))
+                    finally:
+                        process.send_signal(signal.SIGINT)
+                        process.wait(WAIT_S)
+                    click.echo(f"{records} records a batch, {way}: {found[way][-1]:.1f} MB per CPU second")
+            times = [one / other for one, other in zip(found[OURS], found[THEIRS], strict=True)]
+            figures[str(records)] = {way: spread(one) for way, one in found.items()} | {
+                "times": spread(times)
+            }
+            for way, one in found.items():
+                click.echo(shown(f"{records}: {way}", one, "MB"))
+            click.echo(shown(f"{records}: times", times, ""))
+    save(out, {"release": RELEASE, "mb_per_cpu_s": figures})
+
+
+if __name__ == "__main__":
+    main()

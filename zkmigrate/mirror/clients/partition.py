@@ -1,0 +1,102 @@
+"""A partition as the copier knows it: where it is, and what is queued for it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from math import inf
+
+from zkmigrate.mirror.clients.cluster import Part
+from zkmigrate.mirror.rules.gaps import Append, Step
+from zkmigrate.mirror.rules.position import WINDOW, Producer
+
+
+@dataclass
+class Partition:
+    """A partition's state.
+
+    position: target's end; None before it was read. fetched: the next offset to ask source for. stable:
+    source's last stable offset. steps: the next ones. later: the bytes of each answer of source, and those
+    of its steps that are not made yet. tries: positions read without progress since. why: what it waits for.
+    failed: why it cannot go on. taken: another copier has taken it over. asked: when target was asked and
+    said that this copier may write end markers. heard: when target last took a batch of this producer.
+    served: when source last sent records. joins: whether small batches are joined. bytes: copied so far.
+    goal: source's last stable offset at the beginning.
+    """
+
+    part: Part
+    position: int | None = None
+    fetched: int = 0
+    stable: int = -1
+    producer: Producer = field(default_factory=lambda: Producer(0, 0))
+    steps: deque[Step] = field(default_factory=deque)
+    later: deque[tuple[int, Iterator[Step]]] = field(default_factory=deque)
+    tries: int = 0
+    why: str = "not begun"
+    failed: str = ""
+    taken: bool = False
+    asked: float = -inf
+    heard: float = -inf
+    served: float = -inf
+    joins: bool = True
+    bytes: int = 0
+    goal: int | None = None
+
+    @property
+    def left(self) -> bool:
+        """Whether it is still to be copied."""
+        return not self.failed and not self.taken
+
+    @property
+    def open(self) -> bool:
+        return self.position is not None and self.left
+
+    @property
+    def queued(self) -> int:
+        """Bytes of source's answers that it holds."""
+        return sum(size for size, _ in self.later)
+
+    @property
+    def at_goal(self) -> bool:
+        """Whether all that source held at the beginning is there."""
+        return self.position is not None and self.goal is not None and self.position >= self.goal
+
+    def make(self) -> None:
+        """Make the next steps, no more than are sent at once: batches that are opened take memory.
+        BatchError."""
+        while self.later and len(self.steps) < WINDOW:
+            step = next(self.later[0][1], None)
+            if step is None:
+                self.later.popleft()
+            else:
+                self.steps.append(step)
+
+    def head(self, most: int) -> list[Append]:
+        """The batches with which the steps begin."""
+        found: list[Append] = []
+        for step in islice(self.steps, most):
+            if not isinstance(step, Append):
+                break
+            found.append(step)
+        return found
+
+    def again(self, why: str) -> None:
+        """Forget what is queued; the position is to be read anew."""
+        self.position, self.why, self.heard = None, why, -inf
+        self._forget()
+
+    def fail(self, why: str) -> None:
+        """It cannot go on."""
+        self.failed = why
+        self._forget()
+
+    def give_up(self) -> None:
+        """Another copier has taken it over."""
+        self.taken = True
+        self._forget()
+
+    def _forget(self) -> None:
+        self.steps.clear()
+        self.later.clear()

@@ -1,0 +1,134 @@
+"""TLS and SASL of a cluster, from a file of Kafka's own client properties.
+
+Values of secrets are in no message.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from zkmigrate.errors import UsageError
+from zkmigrate.hosts.facts.properties import parse_properties
+
+PROTOCOL, MECHANISM, JAAS = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
+TRUST, TRUST_TYPE, TRUSTED = "ssl.truststore.location", "ssl.truststore.type", "ssl.truststore.certificates"
+KEYS, KEYS_TYPE, KEY_PASSWORD = "ssl.keystore.location", "ssl.keystore.type", "ssl.key.password"
+IDENTIFICATION = "ssl.endpoint.identification.algorithm"
+
+_KNOWN = {
+    PROTOCOL,
+    MECHANISM,
+    JAAS,
+    TRUST,
+    TRUST_TYPE,
+    TRUSTED,
+    KEYS,
+    KEYS_TYPE,
+    KEY_PASSWORD,
+    IDENTIFICATION,
+}
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+_JAAS = re.compile(r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(.*);\s*", re.DOTALL)
+_OPTION = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s\";]+))", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def settings(file: Path | None) -> dict[str, Any]:
+    """The settings of kafka-python for a file of client properties; none without a file. UsageError names the
+    file and the key."""
+    if file is None:
+        return {}
+    try:
+        text = file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise UsageError(
+            f"{file} cannot be read: {why}. Needed: a file of Kafka's client properties"
+        ) from None
+    try:
+        return of({key: _plain(value) for key, value in parse_properties(text).items()})
+    except UsageError as error:
+        raise UsageError(f"{file}: {error}") from None
+
+
+def of(properties: Mapping[str, str]) -> dict[str, Any]:
+    """The settings of kafka-python for client properties. UsageError."""
+    prefixes = ("security.", "sasl.", "ssl.")
+    if unknown := sorted(key for key in properties if key.startswith(prefixes) and key not in _KNOWN):
+        raise UsageError(f"{', '.join(unknown)}: not known here. Possible: {', '.join(sorted(_KNOWN))}")
+    protocol = properties.get(PROTOCOL, "PLAINTEXT")
+    if protocol not in _PROTOCOLS:
+        raise UsageError(f"{PROTOCOL} is {protocol}. Possible: {', '.join(_PROTOCOLS)}")
+    found: dict[str, Any] = {"security_protocol": protocol}
+    if protocol.startswith("SASL_"):
+        found |= _sasl(properties)
+    if protocol.endswith("SSL"):
+        found["ssl_context"] = _tls(properties)
+    return found
+
+
+def _sasl(properties: Mapping[str, str]) -> dict[str, str]:
+    mechanism = properties.get(MECHANISM, "GSSAPI")  # Kafka's default
+    if mechanism not in _MODULES:
+        raise UsageError(f"{MECHANISM} is {mechanism}. Possible: {', '.join(_MODULES)}")
+    jaas = _JAAS.fullmatch(properties.get(JAAS, ""))
+    if jaas is None or jaas[1] != _MODULES[mechanism]:
+        raise UsageError(
+            f"{JAAS} is not as {mechanism} needs it: "
+            f'{_MODULES[mechanism]} required username="…" password="…";'
+        )
+    options = {name: _plain(quoted) or plain for name, quoted, plain in _OPTION.findall(jaas[2])}
+    if missing := [name for name in ("username", "password") if not options.get(name)]:
+        raise UsageError(f"{JAAS} has no {' and no '.join(missing)}")
+    return {
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": options["username"],
+        "sasl_plain_password": options["password"],
+    }
+
+
+def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
+    keys = _pem(properties, KEYS, KEYS_TYPE)
+    try:
+        if TRUSTED in properties:
+            context = ssl.create_default_context(cadata=properties[TRUSTED])
+        else:
+            context = ssl.create_default_context(cafile=_pem(properties, TRUST, TRUST_TYPE))
+    except OSError as error:
+        raise UsageError(f"{TRUSTED if TRUSTED in properties else TRUST}: {error}") from None
+    try:
+        if keys is not None:
+            # Without a password OpenSSL would ask the terminal for that of an encrypted key.
+            context.load_cert_chain(keys, password=properties.get(KEY_PASSWORD, ""))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{KEYS} {keys}, {KEY_PASSWORD}: {error}") from None
+    if properties.get(IDENTIFICATION, "https") == "":
+        context.check_hostname = False
+    return context
+
+
+def _pem(properties: Mapping[str, str], key: str, kind: str) -> str | None:
+    file = properties.get(key)
+    if file is not None and (found := properties.get(kind, "JKS")) != "PEM":
+        raise UsageError(f"{kind} is {found}. Needed: PEM. `keytool -exportcert -rfc` and `openssl` write it")
+    return file
+
+
+def _plain(text: str) -> str:
+    """The text without its escapes."""
+
+    def one(found: re.Match[str]) -> str:
+        told = found[1]
+        return chr(int(told[1:], 16)) if len(told) == 5 else _CONTROLS.get(told, told)
+
+    return _ESCAPE.sub(one, text)
