@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, count, repeat
+from math import inf
 from typing import Any, cast
 
 import pytest
@@ -117,6 +118,56 @@ def test_h8_killed_at_any_write_the_next_copier_goes_on(
         monkeypatch.setattr(time, "sleep", there.arrive)
         copied(here, there)
         assert_equal(here, there)
+
+
+def clock(monkeypatch: pytest.MonkeyPatch, then: Callable[[float], object]) -> list[float]:
+    """A clock that only waiting moves on. then: told each time."""
+    now = [100.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds or 0.1
+        then(now[0])
+
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(copier, "SETTLE_S", 2.5)
+    return now
+
+
+def test_h8_a_position_is_read_after_a_former_copiers_last_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = source()
+    for place in range(writes(here)):
+        there, told, died = empty(), faults("late", place), [inf]
+
+        def arrives(now: float, there: ModelCluster = there, died: list[float] = died) -> None:
+            if now - died[-1] > 2.4:
+                there.arrive()
+
+        with monkeypatch.context() as patch:
+            now = clock(patch, arrives)
+            there.fault = lambda told=told: next(told)  # type: ignore[misc]
+            with pytest.raises(Killed):
+                copied(here, there)
+            died.append(now[0])
+            copied(here, there)
+        assert_equal(here, there)
+
+
+def test_h4_others_go_on_while_a_partition_settles(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = source(), empty()
+    now = clock(monkeypatch, lambda _: None)
+    made = copying(here, there)
+    for part in (HOLES, CUT):
+        del made.partitions[part]
+    made.copy(lambda: there.logs[PLAIN].end == here.logs[PLAIN].end, lambda: None)
+    begun = now[0]
+    made.add([HOLES])
+    here.logs[PLAIN].append(built(3))
+    made.copy(lambda: there.logs[PLAIN].end == here.logs[PLAIN].end, lambda: None)
+    assert (now[0], there.logs[HOLES].end) == (begun, 0)
+    now[0] += 2.5
+    made.copy(lambda: False, lambda: None, once=True)
+    assert there.logs[HOLES].read() == here.logs[HOLES].read()
 
 
 @given(
@@ -247,7 +298,7 @@ def test_h8_the_lease_begins_before_the_question(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(there, "ended", told)
     rounds = count()
-    made.copy(lambda: next(rounds) > 0, lambda: None)
+    made.copy(lambda: next(rounds) > 1, lambda: None)
     assert asked, "the lease was over when it began"
 
 

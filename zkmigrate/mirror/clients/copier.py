@@ -135,26 +135,32 @@ class Copier:
     # -- beginning
 
     def _open(self, shut: Sequence[Partition]) -> None:
-        """Take these partitions over, unless another copier has, and read their positions."""
+        """Take these partitions over, and read their positions ``SETTLE_S`` later. Others go on meanwhile."""
+        now = time.monotonic()
+        settled = [p for p in shut if p.due is not None and p.due <= now]
+        if new := [p for p in shut if p.due is None]:
+            self._take(new)
+        if settled:
+            self._read(settled)
+
+    def _take(self, shut: Sequence[Partition]) -> None:
+        """Take these partitions over, unless another copier has."""
         if known := [p for p in shut if p.part in self._owners]:
             self._ask(known)
-        mine, begun = list[Partition](), time.monotonic()
+        begun = time.monotonic()
         asked = [p for p in shut if p.left]
         owners = self._target.take([_owned(p.part) for p in asked])
         for p in asked:
             owner = owners[_owned(p.part)]
             if isinstance(owner, Owner):
                 self._owners[p.part], p.asked = owner, begun
-                mine.append(p)
+                p.due = time.monotonic() + SETTLE_S
             else:
                 self._judge(p, outcome(owner, p.tries))
-        if mine:
-            self._read(mine)
 
     def _read(self, shut: Sequence[Partition]) -> None:
         """Read the positions of these partitions from both logs, after what a former copier sent."""
         parts = [p.part for p in shut]
-        time.sleep(SETTLE_S)
         stable = self._source.ends(parts, committed=True)
         sources, targets = self._source.ends(parts), self._target.ends(parts)
         self._leaders = self._led(self._source)

@@ -17,17 +17,19 @@ from zkmigrate.mirror.rules.position import WINDOW, Producer
 class Partition:
     """A partition's state.
 
-    position: target's end; None before it was read. fetched: the next offset to ask source for. stable:
-    source's last stable offset. steps: the next ones. later: the bytes of each answer of source, and those
-    of its steps that are not made yet. tries: positions read without progress since. why: what it waits for.
-    failed: why it cannot go on. taken: another copier has taken it over. asked: when target was asked and
-    said that this copier may write end markers. heard: when target last took a batch of this producer.
-    served: when source last sent records. joins: whether small batches are joined. bytes: copied so far.
-    goal: source's last stable offset at the beginning.
+    position: target's end; None before it was read. due: when it may be read; None before the partition was
+    taken over. fetched: the next offset to ask source for. stable: source's last stable offset. steps: the
+    next ones. later: the bytes of each answer of source, and those of its steps that are not made yet.
+    tries: positions read without progress since. why: what it waits for. failed: why it cannot go on. taken:
+    another copier has taken it over. asked: when target was asked and said that this copier may write end
+    markers. heard: when target last took a batch of this producer. served: when source last sent records.
+    joins: whether small batches are joined. bytes: copied so far. goal: source's last stable offset at the
+    beginning.
     """
 
     part: Part
     position: int | None = None
+    due: float | None = None
     fetched: int = 0
     stable: int = -1
     producer: Producer = field(default_factory=lambda: Producer(0, 0))
@@ -84,7 +86,7 @@ class Partition:
 
     def again(self, why: str) -> None:
         """Forget what is queued; the position is to be read anew."""
-        self.position, self.why, self.heard = None, why, -inf
+        self.position, self.due, self.why, self.heard = None, None, why, -inf
         self._forget()
 
     def fail(self, why: str) -> None:
