@@ -37,6 +37,7 @@ PURE = {
     "kafka.facts",
     "kafka.rules",
     "gateway.rules",
+    "gateway.usage",
     "mirror.rules",
     "moves.by_hand",
     "moves.dependent",

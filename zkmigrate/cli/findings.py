@@ -26,6 +26,7 @@ from zkmigrate.moves.preflight.check import Check
 _HOUSE = (
     "zkmigrate.dependents",
     "zkmigrate.engine",
+    "zkmigrate.gateway",
     "zkmigrate.model",
     "zkmigrate.moves.facts",
     "zkmigrate.moves.rules",
@@ -50,6 +51,7 @@ _AREAS = {
     "retire": "Retiring a broker",
     "return": "The return to source",
     "topics": "Topic configs",
+    "gateway": "The gateway",
     "engine": "Every run",
 }
 _SAME_AREA = {

@@ -174,12 +174,18 @@ def test_the_verbs_order_and_status(tmp_path: Path) -> None:
         writer.write(b"\0\0\0\x0b\0\1\0\x0d\0\0\0\1\0\1x")
         await until("it is refused", lambda: "Refused" in str(at.lines))
         writer.close()
+        _, writer = await at.connected()
+        writer.write(b"\0\0\0\x0b\0\x44\0\0\0\0\0\1\0\1x")
+        await until("a new group is refused", lambda: "CONSUMER_GROUP" in str(at.lines))
+        writer.close()
         assert await asyncio.to_thread(order, "route", "1", to="b") == 0
         assert await asyncio.to_thread(order, "hold", "2", ttl_ms=60_000) == 0
         assert await asyncio.to_thread(order, "go", "3") == 6
         assert await asyncio.to_thread(order, "unhold", "4", fencing=1) == 5
         assert await asyncio.to_thread(ask.status, file, said.append, as_json=False) == 0
+        assert await asyncio.to_thread(ask.status, file, bodies.append, as_json=True) == 0
 
+    bodies = list[str]()
     serve(settings, test)
     assert said[:4] == [
         "done: app: open on a",
@@ -190,6 +196,9 @@ def test_the_verbs_order_and_status(tmp_path: Path) -> None:
     told = "\n".join(said[4:])
     assert "cluster a: versions unknown" in told
     assert re.search(r"app: held on a, staged b, lease \d+ ms\n", told)
-    assert "    refused: api: FETCH version 13, needed: 4 to 11 1" in told
+    assert "    refused: api: CONSUMER_GROUP_HEARTBEAT is not offered 1, api: FETCH version 13, " in told
+    assert re.search(r"gateway.new-groups.*app.*: refused: api: CONSUMER_GROUP_HEARTBEAT", told), told
+    found = [one for one in json.loads(bodies[0])["findings"] if one["target"] == "app"]
+    assert {one["id"]: one["held"] for one in found}["gateway.new-groups"] == "no"
     with pytest.raises(HostError, match="No gateway answered"):
         order("unhold", "5")

@@ -9,10 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from zkmigrate.engine.codec import encode_finding
 from zkmigrate.errors import HostError
 from zkmigrate.gateway.rules.hold import Order
 from zkmigrate.gateway.serving.config import load
 from zkmigrate.gateway.serving.record import SOCKET
+from zkmigrate.gateway.usage import usage
+from zkmigrate.ui import finding_lines
 
 ANSWER_S = 30.0
 _CODES = {"done": 0, "refused": 6, "fenced": 5, "failed": 8}
@@ -29,12 +32,22 @@ def order(file: Path, asked: Order, say: Callable[[str], None], *, as_json: bool
 def status(file: Path, say: Callable[[str], None], *, as_json: bool) -> int:
     """Print what the gateway does and sees. HostError when none answers."""
     told = _answer(file, "status")
+    found = {name: usage(name, app) for name, app in told["apps"].items()}
     if as_json:
-        say(json.dumps(told))
+        bodies = [encode_finding(one) for of_app in found.values() for one in of_app]
+        say(json.dumps({**told, "findings": bodies}))
         return 0
     for line in _lines(told):
         say(line)
+    used = [one for name, of_app in found.items() if _used(told["apps"][name]) for one in of_app]
+    for line in finding_lines.findings(used):
+        say(line)
     return 0
+
+
+def _used(app: dict[str, Any]) -> bool:
+    """Whether a client has asked for something."""
+    return bool(app["clients"] or app["refused"])
 
 
 def _answer(file: Path, question: Any) -> Any:

@@ -1,0 +1,86 @@
+"""H21: usage rules, from what a gateway sees of its clients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from zkmigrate.gateway.rules.seen import Seen
+from zkmigrate.gateway.usage import usage
+from zkmigrate.model.finding import Finding, Held
+
+JAVA = "apache-kafka-java "
+
+
+def judged(**tables: dict[str, int]) -> dict[str, Finding]:
+    seen: dict[str, Any] = Seen().body()
+    return {one.id.removeprefix("gateway."): one for one in usage("orders", seen | tables)}
+
+
+def test_h21_clients_without_fault_hold_every_claim() -> None:
+    software = {f"{JAVA}2.8.2": 2, f"{JAVA}4.3.1": 1, "confluent-kafka-python 2.16.1-rdkafka-2.16.0": 1}
+    found = judged(software=software, acks={"-1": 9}, answered={"API_VERSIONS": 4, "PRODUCE": 9})
+    wrong = {id: one for id, one in found.items() if one.held is not Held.YES}
+    assert wrong.keys() == {"client-assign"}, "Java 2.8.2 has KAFKA-13563 where it uses assign()"
+    assert all(one.target == "orders" for one in found.values())
+
+
+@pytest.mark.parametrize(
+    ("release", "stuck", "assigned"),
+    [
+        ("2.4.1", False, False),
+        ("2.5.0", True, False),
+        ("2.5.1", True, False),
+        ("2.6.0", True, False),
+        ("2.6.1", True, False),
+        ("2.7.0", True, False),
+        ("2.6.2", False, True),
+        ("3.2.0", False, True),
+        ("3.2.1", False, False),
+        ("3.9.1", False, False),
+        ("2.5.0-cp1", True, False),
+    ],
+)
+def test_h21_releases_of_java_that_lose_their_coordinator(release: str, stuck: bool, assigned: bool) -> None:
+    found = judged(software={JAVA + release: 1, "librdkafka 2.5.0": 1}, answered={"API_VERSIONS": 2})
+    assert found["client-stuck"].held is (Held.NO if stuck else Held.YES)
+    assert found["client-assign"].held is (Held.NO if assigned else Held.YES)
+    assert (JAVA + release in found["client-assign"].seen) == assigned
+
+
+def test_h21_who_does_not_tell_a_release_is_unknown() -> None:
+    assert judged()["client-stuck"].held is Held.UNKNOWN
+    found = judged(software={f"{JAVA}3.9.1": 1}, answered={"API_VERSIONS": 3})["client-stuck"]
+    assert found.held is Held.UNKNOWN
+    assert "2 connections did not tell theirs" in found.seen
+    known = judged(software={f"{JAVA}2.7.0": 1}, answered={"API_VERSIONS": 3})["client-stuck"]
+    assert known.held is Held.NO, "a known fault is not hidden by what is unknown"
+
+
+@pytest.mark.parametrize(
+    ("tables", "id", "said"),
+    [
+        ({"acks": {"-1": 5, "1": 2}}, "acks", "acks=1: 2 requests"),
+        ({"acks": {"0": 3}}, "acks", "acks=0: 3 requests"),
+        ({"transactional": {"pay-1": 4}}, "transactions", "pay-1"),
+        (
+            {"refused": {"api: CONSUMER_GROUP_HEARTBEAT is not offered": 1}},
+            "new-groups",
+            "CONSUMER_GROUP_HEART",
+        ),
+        ({"refused": {"api: SHARE_FETCH is not offered": 1}}, "new-groups", "SHARE_FETCH"),
+        ({"refused": {"api: STREAMS_GROUP_HEARTBEAT is not offered": 1}}, "new-groups", "STREAMS_GROUP"),
+        ({"lost": {"PRODUCE": 2}}, "lost", "PRODUCE 2"),
+    ],
+)
+def test_h21_what_a_switch_has_to_think_of(tables: dict[str, Any], id: str, said: str) -> None:
+    found = judged(**tables)
+    assert found[id].held is Held.NO
+    assert said in found[id].seen
+    others = {name: one for name, one in found.items() if name not in (id, "client-stuck")}
+    assert all(one.held is Held.YES for one in others.values())
+
+
+def test_h21_another_refusal_is_not_about_groups() -> None:
+    assert judged(refused={"api: DESCRIBE_CLUSTER is not offered": 1})["new-groups"].held is Held.YES
