@@ -6,7 +6,6 @@ the next one they go back without a throttle. A producer (acks=all, RF 3) and a 
 with topics of their own; from their records come the latencies, and what is lost or duplicated.
 
 - *kafka_reassign, rates follow the load*: the playbook with ``adapt``.
-- *kafka_reassign, the same fixed throttle*: the playbook with the rate of the next way.
 - *kafka-reassign-partitions, best fixed throttle*: the highest of some shares of the link's rate with which
   the p99 stayed below ``--slow`` times that before; tried before, each on a part of the data. Where none did,
   the one with the smallest p99.
@@ -52,9 +51,8 @@ RELEASE, CLUSTER, DATA = "2.8.2", "broker", "drained"
 BROKERS, DRAINED = (1, 2, 3, 4, 5, 6), 1
 SHARES = (0.3, 0.5, 0.7, 0.9)
 """Of the link's rate: the fixed throttles that are tried."""
-ADAPT, SAME, BEST, FREE = (
+ADAPT, BEST, FREE = (
     "kafka_reassign, rates follow the load",
-    "kafka_reassign, the same fixed throttle",
     "kafka-reassign-partitions, best fixed throttle",
     "kafka-reassign-partitions, no throttle",
 )
@@ -184,17 +182,16 @@ class Drains:
             raise click.ClickException(f"{' '.join(words)}: {done.stdout}{done.stderr}")
         return done.stdout
 
-    def playbook(self, sets: Sets, rate: int, adapt: Mapping[str, Any] | None) -> None:
-        """The playbook, to its end."""
+    def playbook(self, sets: Sets, rate: int, adapt: Mapping[str, Any]) -> None:
+        """The playbook with rates that follow the load, to its end. rate: where they begin."""
         self._count += 1
         here = self.folder / f"run{self._count}"
         here.mkdir()
         (here / "plan.json").write_text(_json(sets))
-        section = {"plan": "plan.json", "throttle_bytes_s": rate} | ({"adapt": dict(adapt)} if adapt else {})
+        section = {"plan": "plan.json", "throttle_bytes_s": rate, "adapt": dict(adapt)}
         path = write_cluster_inventory(self.lab, here / "moves.yml", CLUSTER, {"reassign": section})
-        if adapt:
-            text = path.read_text().replace("\nkafka:\n", f"\nkafka:\n  canary_topic: {canary_topic.TOPIC}\n")
-            path.write_text(text)
+        text = path.read_text().replace("\nkafka:\n", f"\nkafka:\n  canary_topic: {canary_topic.TOPIC}\n")
+        path.write_text(text)
         words = ["run", "-i", str(path), "--playbook", "kafka_reassign", "--run-id", "drain", "--yes"]
         argv = self.lab.operator_command([sys.executable, "-m", "zkmigrate", *words])
         environment = {**os.environ, "ZKMIGRATE_RUNS": str(here / "runs")}
@@ -302,7 +299,7 @@ def main(
     rounds: int,
     out: Path | None,
 ) -> None:
-    """Drain a broker four ways, round by round."""
+    """Drain a broker three ways, round by round."""
     end_on_signals()
     bytes_s = link * 1_000_000
     home = data_sets(partitions, BROKERS, DRAINED)
@@ -332,7 +329,6 @@ def main(
         adapt = adapted(bytes_s, slow * before_ms)
         ways: dict[str, tuple[int, Callable[[], None]]] = {
             ADAPT: (rate, lambda: drains.playbook(drained, rate, adapt)),
-            SAME: (rate, lambda: drains.playbook(drained, rate, None)),
             BEST: (rate, lambda: drains.own_tool(drained, rate)),
             FREE: (0, lambda: drains.own_tool(drained, 0)),
         }

@@ -37,6 +37,11 @@ def _share(_context: click.Context, _option: click.Parameter, value: str) -> tup
     return int(number), int(copiers)
 
 
+_configs: Callable[[F], F] = flags.together(
+    click.option("--source-config", type=flags.FILE, help="Kafka client properties for source: TLS, SASL."),
+    click.option("--target-config", type=flags.FILE, help="The same for target."),
+)
+
 _common: Callable[[F], F] = flags.together(
     click.option(
         "--source", required=True, metavar="HOST:PORT,…", callback=_addresses, help="Brokers to copy from."
@@ -44,8 +49,7 @@ _common: Callable[[F], F] = flags.together(
     click.option(
         "--target", required=True, metavar="HOST:PORT,…", callback=_addresses, help="Brokers to copy to."
     ),
-    click.option("--source-config", type=flags.FILE, help="Kafka client properties for source: TLS, SASL."),
-    click.option("--target-config", type=flags.FILE, help="The same for target."),
+    _configs,
     flags.many("--topic", "topics", "TOPIC", "A topic to mirror.", required=True),
 )
 
@@ -130,6 +134,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @mirror.command("compare")
     @click.option("--source", metavar="HOST:PORT,…", callback=_addresses, help="Brokers to copy from.")
     @click.option("--target", metavar="HOST:PORT,…", callback=_addresses, help="Brokers to copy to.")
+    @_configs
     @flags.many("--source-logs", "source_logs", "DIR", "Instead: a log directory of source's brokers.")
     @flags.many("--target-logs", "target_logs", "DIR", "Instead: a log directory of target's brokers.")
     @flags.many("--topic", "topics", "TOPIC", "A topic to compare.", required=True)

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from zkmigrate.cli.main import cli
 from zkmigrate.mirror.rules.rate import UNLIMITED
 from zkmigrate.mirror.rules.share import Share
-from zkmigrate.mirror.verbs import run, show
+from zkmigrate.mirror.verbs import compare, run, show
 from zkmigrate.mirror.verbs.survey import Request
 
 
@@ -67,6 +67,21 @@ def test_compare_reads_brokers_or_log_directories(words: list[str]) -> None:
     done = CliRunner().invoke(cli, ["mirror", "compare", "--topic", "x", *words])
     assert done.exit_code == 2
     assert "--source and --target, or --source-logs and --target-logs" in done.output
+
+
+@pytest.mark.parametrize("verb", ["plan", "status", "compare"])
+def test_every_verb_takes_files_of_client_properties(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[Request]()
+
+    def told(request: Request, _say: Callable[[str], None]) -> int:
+        asked.append(request)
+        return 0
+
+    monkeypatch.setattr(compare if verb == "compare" else show, verb, told)
+    files = ["--source-config", "here", "--target-config", "there"]
+    done = CliRunner().invoke(cli, ["mirror", verb, *WORDS, *files])
+    assert done.exit_code == 0, done.output
+    assert asked == [Request(["a:1"], ["c:3"], ("x",), False, (), Path("here"), Path("there"))]
 
 
 WORDS = ["--source", "a:1", "--target", "c:3", "--topic", "x"]
