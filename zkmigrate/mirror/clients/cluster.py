@@ -107,7 +107,11 @@ class Cluster:
                 **security,
             )
         except (KafkaError, OSError) as error:
-            raise self._silent(error, "; ".join(said.reasons)) from None
+            seen = "; ".join(said.reasons)
+            if str(security.get("security_protocol", "")).startswith("SASL"):
+                # kafka-python may see the end of the connection before the broker's reason.
+                seen = f"{seen}. With SASL, look at user and password first"
+            raise self._silent(error, seen) from None
         finally:
             _LOG.removeHandler(said)
         self._net, self._manager = self._admin._net, self._admin._manager
