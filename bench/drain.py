@@ -6,9 +6,9 @@ the next one they go back without a throttle. A producer (acks=all, RF 3) and a 
 with topics of their own; from their records come the latencies, and what is lost or duplicated.
 
 - *kafka_reassign, rates follow the load*: the playbook with ``adapt``.
-- *kafka-reassign-partitions, best fixed throttle*: the highest of some shares of the link's rate with which
-  the p99 stayed below ``--slow`` times that before; tried before, each on a part of the data. Where none did,
-  the one with the smallest p99.
+- *kafka-reassign-partitions, best fixed throttle*: some shares of the link's rate are tried before, each on a
+  part of the data, from the lowest to the first with which the p99 grew beyond ``--slow`` times that before.
+  The one below it is taken.
 - *kafka-reassign-partitions, no throttle*.
 
 A way takes from its command's start until nothing is in flight, all sets are in sync and the throttles are
@@ -323,6 +323,8 @@ def main(
             p99s[rate] = found.p99_ms
             befores.append(found.before_p99_ms)
             drains.own_tool({n: home[n] for n in some}, 0)
+            if found.p99_ms > slow * statistics.median(befores):
+                break
         before_ms = statistics.median(befores)
         rate = best(p99s, before_ms, slow)
         click.echo(f"the best fixed throttle is {rate / 1e6:g} MB/s (p99 before {before_ms:.1f} ms)")
