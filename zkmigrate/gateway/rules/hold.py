@@ -10,9 +10,9 @@ from zkmigrate.gateway.rules.apis import API_VERSIONS, APIS, FETCH, Api, named
 from zkmigrate.gateway.rules.messages import Head
 
 SYNC_S = 10.0
-"""The longest that a FETCH waits for its client's SYNC_GROUP after a flip."""
+"""The longest that a client gets no FETCH after a flip before its SYNC_GROUP, from its first one on."""
 FLIPPED_S = 600.0
-"""So long after a flip a client's first FETCH waits."""
+"""After so long a flip matters no more."""
 MOST_TTL_MS = 600_000
 
 
@@ -136,18 +136,20 @@ def _sealed(app: App, order: Order, in_flight: int) -> App | Refused:
 
 class Act(enum.Enum):
     """What is done with a request. FORWARD: to the broker. REWRITE: so too, and its answer is changed. PARK:
-    it waits, and is judged again. ANSWER: by the gateway itself. REFUSE: the connection is closed."""
+    it waits, and is judged again. ANSWER: by the gateway itself. REFUSE: the connection is closed. CUT: so
+    too, but the request is in order and may come again."""
 
     FORWARD = "forward"
     REWRITE = "rewrite"
     PARK = "park"
     ANSWER = "answer"
     REFUSE = "refuse"
+    CUT = "cut"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The act, and for PARK and REFUSE why."""
+    """The act, and for PARK, REFUSE and CUT why."""
 
     act: Act
     why: str = ""
@@ -161,7 +163,10 @@ def decide(gate: Gate, head: Head, *, synced: bool) -> Verdict:
         if head.key == API_VERSIONS and head.version > APIS[API_VERSIONS].most:
             return Verdict(Act.ANSWER)
         return Verdict(Act.REFUSE, _not_served(head))
-    if why := _parked(gate, api, synced):
+    if gate is Gate.OPEN and api.key == FETCH and not synced:
+        # Answered later it would be delivered beside what the client fetches after its SYNC_GROUP.
+        return Verdict(Act.CUT, "before SYNC_GROUP")
+    if why := _parked(gate, api):
         return Verdict(Act.PARK, why)
     return Verdict(Act.REWRITE if api.rewritten else Act.FORWARD)
 
@@ -172,11 +177,11 @@ def _not_served(head: Head) -> str:
     return f"{named(head.key)} is not offered"
 
 
-def _parked(gate: Gate, api: Api, synced: bool) -> str:
+def _parked(gate: Gate, api: Api) -> str:
     """Why a request waits; empty if it does not."""
     match gate:
         case Gate.OPEN:
-            return "before SYNC_GROUP" if api.key == FETCH and not synced else ""
+            return ""
         case Gate.SETTLING:
             return gate.value if api.key == FETCH else ""
         case Gate.HELD | Gate.SEALED | Gate.GONE:

@@ -21,7 +21,7 @@ from zkmigrate.gateway.rules.apis import (
     SYNC_GROUP,
     named,
 )
-from zkmigrate.gateway.rules.hold import Act, Gate, Verdict, decide
+from zkmigrate.gateway.rules.hold import Act, Verdict, decide
 from zkmigrate.gateway.rules.layout import FrameError
 from zkmigrate.gateway.rules.messages import (
     LEAST,
@@ -48,7 +48,7 @@ MOST_WAITING = 1000
 """Requests of one connection without an answer."""
 FRAME_S = 60.0
 """The longest time from a frame's first byte to its last."""
-CONNECT_S, DRAIN_S, LOOK_S = 5.0, 60.0, 1.0
+CONNECT_S, DRAIN_S = 5.0, 60.0
 _FREE = frozenset({API_VERSIONS, SASL_HANDSHAKE})
 """Requests after which another cluster may still take the connection."""
 _ESTABLISHED = 1
@@ -213,11 +213,13 @@ class Connection:
             verdict = decide(now.gate, head, synced=synced)
             if head.key == SASL_HANDSHAKE and self._mechanism not in MECHANISMS and head.api is not None:
                 return Verdict(Act.ANSWER)
+            if verdict.act is Act.CUT:
+                raise Ended
             if verdict.act is Act.PARK:
                 waited = True
                 parked[kind] += 1
                 try:
-                    await self._gateway.change(app, now, LOOK_S if now.gate is Gate.OPEN else DRAIN_S)
+                    await self._gateway.change(app, now, DRAIN_S)
                 finally:
                     parked[kind] -= 1
                 continue

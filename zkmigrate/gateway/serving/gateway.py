@@ -93,7 +93,6 @@ class Gateway:
     def rejoined(self, name: str, client: Client) -> None:
         """A SYNC_GROUP of this client was answered."""
         self._rejoined[name].synced(client)
-        self._wake(name)
 
     async def change(self, name: str, seen: App, most_s: float) -> None:
         """Wait until an application is no longer as it was seen, or so many seconds."""
