@@ -16,12 +16,12 @@ from zkmigrate.model.fact import Seen
 
 
 @contextmanager
-def broker(version: str, folder: Path) -> Iterator[str]:
+def broker(version: str, folder: Path, node: int = 1) -> Iterator[str]:
     """Yields the broker's address once it answers. Its internal topics have one partition and one replica."""
     address, controller = (f"{ADDRESS}:{free_port()}" for _ in range(2))
     config, log = folder / "kraft.properties", folder / "kraft.log"
     config.write_text(
-        f"process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@{controller}\n"
+        f"process.roles=broker,controller\nnode.id={node}\ncontroller.quorum.voters={node}@{controller}\n"
         f"listeners=PLAINTEXT://{address},CONTROLLER://{controller}\n"
         "controller.listener.names=CONTROLLER\n"
         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n"

@@ -20,6 +20,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, Met
 from kafka.structs import OffsetAndMetadata
 from kazoo.client import KazooClient
 
+from tests.servers import kraft
 from tests.servers.process import ADDRESS, START_SECONDS, free_port, server
 from tests.servers.test_mirror import answers
 from tests.servers.test_versions import zookeeper
@@ -50,29 +51,6 @@ def old(folder: Path, zookeeper_port: int) -> Iterator[str]:
     jars = provision.kafka_classpath(OLD)
     with server("java", jars, ["-Xmx256m", "kafka.Kafka", str(config)], folder / "old.log"):
         wait_until(OLD, lambda: answers(address), START_SECONDS)
-        yield address
-
-
-@contextmanager
-def new(folder: Path) -> Iterator[str]:
-    """A broker and controller of the new cluster."""
-    port, controller, config = free_port(), free_port(), folder / "new.properties"
-    address, jars = f"{ADDRESS}:{port}", provision.kafka_classpath(NEW)
-    config.write_text(
-        f"process.roles=broker,controller\nnode.id={NEW_NODE}\n"
-        f"controller.quorum.voters={NEW_NODE}@{ADDRESS}:{controller}\n"
-        f"listeners=PLAINTEXT://{address},CONTROLLER://{ADDRESS}:{controller}\n"
-        "controller.listener.names=CONTROLLER\n"
-        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
-        f"log.dirs={folder / 'new'}\n{_ONE}"
-    )
-    words = ["kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAA", "-c", str(config)]
-    options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    argv = ["java", *options, "-cp", ":".join(map(str, jars)), *words]
-    made = subprocess.run(argv, capture_output=True, text=True, timeout=WAIT_S, check=False)
-    assert made.returncode == 0, made.stdout + made.stderr
-    with server("java", jars, ["-Xmx256m", "kafka.Kafka", str(config)], folder / "new.log"):
-        wait_until(NEW, lambda: answers(address), START_SECONDS)
         yield address
 
 
@@ -193,7 +171,11 @@ def raise_epoch(zookeeper_port: int, address: str) -> None:
 @pytest.fixture
 def clusters(tmp_path: Path) -> Iterator[dict[str, str]]:
     """Both clusters. The old one's topic has a leader epoch."""
-    with zookeeper("3.5.8", tmp_path) as port, old(tmp_path, port) as here, new(tmp_path) as there:
+    with (
+        zookeeper("3.5.8", tmp_path) as port,
+        old(tmp_path, port) as here,
+        kraft.broker(NEW, tmp_path, NEW_NODE) as there,
+    ):
         make(here, TOPIC, OTHER)
         make(there, OTHER)
         raise_epoch(port, here)

@@ -60,34 +60,24 @@ def _rule(acl: ACL) -> Rule:
     )
 
 
+def _may(rule: Rule) -> tuple[str, str, ACLOperation, ACLPermissionType]:
+    return rule.principal, rule.host, ACLOperation[rule.operation], ACLPermissionType[rule.permission]
+
+
+def _where(rule: Rule) -> tuple[ResourceType, str, ACLResourcePatternType]:
+    return ResourceType[rule.resource], rule.name, ACLResourcePatternType[rule.pattern]
+
+
 def grant(cluster: Cluster, rules: Iterable[Rule]) -> None:
     """Add ACLs; one that is there already stays. HostError with Kafka's reason."""
-    acls = [
-        ACL(
-            one.principal,
-            one.host,
-            ACLOperation[one.operation],
-            ACLPermissionType[one.permission],
-            ResourcePattern(ResourceType[one.resource], one.name, ACLResourcePatternType[one.pattern]),
-        )
-        for one in rules
-    ]
+    acls = [ACL(*_may(one), ResourcePattern(*_where(one))) for one in rules]
     told = cluster.call(lambda admin: admin.create_acls(acls))
     _refused(cluster, told["failed"])
 
 
 def revoke(cluster: Cluster, rules: Iterable[Rule]) -> None:
     """Delete exactly these ACLs. HostError with Kafka's reason."""
-    which = [
-        ACLFilter(
-            one.principal,
-            one.host,
-            ACLOperation[one.operation],
-            ACLPermissionType[one.permission],
-            ResourcePatternFilter(ResourceType[one.resource], one.name, ACLResourcePatternType[one.pattern]),
-        )
-        for one in rules
-    ]
+    which = [ACLFilter(*_may(one), ResourcePatternFilter(*_where(one))) for one in rules]
     told = cluster.call(lambda admin: admin.delete_acls(which))
     _refused(cluster, [error for _, _, error in told if error is not NoError])
 

@@ -1,7 +1,7 @@
 """mirror: whether a mirror's topics are equal, from the log directories of both sides.
 
 Both logs are in the order of offsets, so a task reads the same offsets of both, side by side, and Spark
-shuffles nothing. One pass over the headers finds markers of transactions and places to begin at; a second one
+shuffles nothing. One pass over the headers finds markers of transactions and places to begin at. A second one
 reads what is compared. Records never leave a task."""
 
 from __future__ import annotations
