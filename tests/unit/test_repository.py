@@ -26,7 +26,7 @@ PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SPLIT = ("gateway", "hosts", "kafka", "mirror", "moves", "zookeeper")
 """Packages that have modules of either side."""
 
-OWN = {"dependents", "leftovers", "moves", "reassign", "removal", "topics"}
+OWN = {"dependents", "leftovers", "moves", "reassign", "removal", "topic_move", "topics"}
 """Packages of playbooks."""
 
 PURE = {
@@ -55,6 +55,7 @@ PURE = {
     "removal",
     "throttle",
     "topics",
+    "topic_move",
     "dependents",
 }
 EFFECT = {
