@@ -36,7 +36,7 @@ from zkmigrate.topic_move.facts import (
 from zkmigrate.topic_move.rules import groups_equal, lapsed, moved, not_silent, part_name, unread
 from zkmigrate.topic_move.section import mirror_hosts, move_of, switched
 
-OFFSETS = "group offsets"
+OFFSETS = "group-offsets"
 """The target of the change that copies the groups' offsets."""
 _POLL_S = 0.05
 _LOOKS = 2
