@@ -156,9 +156,10 @@ class Window:
         stage, window = at.stage, at.stage.window
         phase, decision = self._decided(at, finding)
         all_sealed = window is not None and self._all_sealed(stage)
-        if decision is Decision.BACK and all_sealed and self._late(at):
+        costs = window is not None and window.renews and all_sealed and self._late(at)
+        if decision is Decision.BACK and costs:
             # Sealed hosts do not go back alone, so nothing forces a way back that costs every session:
-            # only the operator may want it, by name.
+            # only the operator may want it, by name. Where no lease is renewed no session is at stake.
             decision = Decision.ASK
             cost = "going back now loses the clients' sessions"
             finding = replace(finding, seen=f"{finding.seen or finding.verdict}; {cost}")

@@ -19,7 +19,7 @@ from zkmigrate.model.change import MIRRORED, Applied, Changes, CopyOffsets, SetS
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import blocking, claim, few, meanings
 from zkmigrate.model.look import GroupPair, Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.topic_move.facts import (
     Copiers,
     Drained,
@@ -28,6 +28,7 @@ from zkmigrate.topic_move.facts import (
     Part,
     both_ends,
     copiers,
+    every_app,
     forward,
     forward_unit,
     gateways,
@@ -106,6 +107,10 @@ class DrainStep(Step[DrainFacts]):
         if target not in mirror_hosts(c.inventory):
             return ()
         return (SetService(target, forward_unit(c), "start"),)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[DrainFacts]:
+        held = DrainFacts(every_app(c, "held"), Seen({}))
+        return Forecast(held, (*mirror_hosts(c.inventory), OFFSETS))
 
 
 def _equal(f: DrainFacts, found: Copiers, ends: Ends, keep: dict[str, object]) -> Verdict:

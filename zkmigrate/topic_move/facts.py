@@ -136,6 +136,15 @@ def _app(told: Mapping[str, Any]) -> AppSeen:
     )
 
 
+def every_app(c: Context, gate: str, *, switched_over: bool = False) -> Gateways:
+    """Every application as a step of the window will find it, for its forecast."""
+    move = move_of(c.inventory).topic_move
+    route = move.target if switched_over else move.source
+    app = AppSeen(route, move.target, gate, "HOLD", False, 0, 0, 0, {})
+    hosts, apps = gateway_hosts(c.inventory), switched(c.inventory).apps
+    return Gateways({(host, name): app for host in hosts for name in apps}, ())
+
+
 def _unheard(host: str, seen: str) -> Finding:
     return claim(
         "switch.gateway",

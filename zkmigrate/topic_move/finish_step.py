@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from zkmigrate.model.change import Applied, Changes, SetService
 from zkmigrate.model.finding import claim, meanings
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.topic_move.facts import Copiers, Gateways, backward_unit, copiers, gateways
 from zkmigrate.topic_move.rules import not_silent
-from zkmigrate.topic_move.section import move_of
+from zkmigrate.topic_move.section import mirror_hosts, move_of
 from zkmigrate.topic_move.verify_step import left_ports
 
 
@@ -53,6 +53,10 @@ class FinishStep(Step[FinishFacts]):
 
     def undo(self, c: Context, f: FinishFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (SetService(target, backward_unit(c), "start"),)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[FinishFacts]:
+        running = FinishFacts(Copiers(backward_unit(c), {}), Gateways({}, ()))
+        return Forecast(running, mirror_hosts(c.inventory))
 
 
 MEANINGS = meanings(

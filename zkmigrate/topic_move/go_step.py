@@ -15,8 +15,8 @@ from __future__ import annotations
 from zkmigrate.model.change import Applied, Changes, GatewayOrder
 from zkmigrate.model.finding import Finding, claim, meanings
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Way
-from zkmigrate.topic_move.facts import AppSeen, Gateways, gateways
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.topic_move.facts import AppSeen, Gateways, every_app, gateways
 from zkmigrate.topic_move.seal_step import sealed
 from zkmigrate.topic_move.section import move_of
 
@@ -53,6 +53,9 @@ class GoStep(Step[Gateways]):
             if host == target and app.route == move.target:
                 found += _led_back(host, name, app, move.source, move.hold_ms, _ttl(c))
         return tuple(found)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[Gateways]:
+        return Forecast(every_app(c, "sealed"))
 
 
 def _ttl(c: Context) -> int:

@@ -14,8 +14,8 @@ from __future__ import annotations
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import meanings
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Waiting, Way
-from zkmigrate.topic_move.facts import AppSeen, Gateways, Held, gateways
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.topic_move.facts import AppSeen, Gateways, Held, every_app, gateways
 from zkmigrate.topic_move.rules import lapsed
 from zkmigrate.topic_move.section import move_of
 
@@ -55,6 +55,9 @@ class HoldStep(Step[Gateways]):
 
     def undo(self, c: Context, f: Gateways, target: str, applied: tuple[Applied, ...]) -> Changes:
         return f.orders(target, "unhold", waits)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[Gateways]:
+        return Forecast(every_app(c, "settling"))
 
 
 def waits(app: AppSeen) -> bool:

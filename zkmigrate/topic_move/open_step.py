@@ -16,8 +16,8 @@ from __future__ import annotations
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import meanings
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Way
-from zkmigrate.topic_move.facts import Gateways, gateways
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.topic_move.facts import Gateways, every_app, gateways
 from zkmigrate.topic_move.go_step import no_way_back, opened_on
 from zkmigrate.topic_move.section import move_of
 
@@ -49,6 +49,9 @@ class OpenStep(Step[Gateways]):
 
     def undo(self, c: Context, f: Gateways, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()
+
+    def forecast(self, c: Context, look: Look) -> Forecast[Gateways]:
+        return Forecast(every_app(c, "gone", switched_over=True))
 
 
 MEANINGS = meanings(

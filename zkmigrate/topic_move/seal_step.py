@@ -16,9 +16,9 @@ from dataclasses import replace
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import meanings
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.step_record import needed
-from zkmigrate.topic_move.facts import AppSeen, Gateways, Held, gateways
+from zkmigrate.topic_move.facts import AppSeen, Gateways, Held, every_app, gateways
 from zkmigrate.topic_move.rules import lapsed
 from zkmigrate.topic_move.section import move_of
 
@@ -58,6 +58,11 @@ class SealStep(Step[Gateways]):
     def undo(self, c: Context, f: Gateways, target: str, applied: tuple[Applied, ...]) -> Changes:
         ttl = move_of(c.inventory).topic_move.hold_ms
         return f.orders(target, "unseal", sealed, ttl_ms=ttl)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[Gateways]:
+        held = every_app(c, "held")
+        holds = tuple((host, name, app.hold) for (host, name), app in held.at.items())
+        return Forecast(held, records={Held.step: Held(holds).encode()})
 
 
 def sealed(app: AppSeen) -> bool:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import meanings
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Waiting, Way
-from zkmigrate.topic_move.facts import AppSeen, Gateways, gateways
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.topic_move.facts import AppSeen, Gateways, every_app, gateways
 from zkmigrate.topic_move.section import move_of
 
 LONGER_MS = 10_000
@@ -69,6 +69,9 @@ class SettleStep(Step[SettleFacts]):
 
     def undo(self, c: Context, f: SettleFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return f.gateways.orders(target, "unhold", settling)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[SettleFacts]:
+        return Forecast(SettleFacts(every_app(c, "open"), 0.0))
 
 
 def settling(app: AppSeen) -> bool:

@@ -17,10 +17,10 @@ from zkmigrate.model.change import Applied, Changes, SetService
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import claim, few, meanings
 from zkmigrate.model.look import BothEnds, Look
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.topic_move.facts import Copiers, Ends, backward, backward_unit, copiers
 from zkmigrate.topic_move.rules import not_silent, part_name
-from zkmigrate.topic_move.section import move_of, switched
+from zkmigrate.topic_move.section import mirror_hosts, move_of, switched
 
 _POLL_S, _MOST_S = 0.5, 300.0
 
@@ -76,6 +76,9 @@ class TurnStep(Step[TurnFacts]):
 
     def undo(self, c: Context, f: TurnFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (SetService(target, backward_unit(c), "stop"),)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[TurnFacts]:
+        return Forecast(TurnFacts(Copiers(backward_unit(c), {}), Seen({})), mirror_hosts(c.inventory))
 
 
 def _come(ends: BothEnds | None, end: int) -> bool:
