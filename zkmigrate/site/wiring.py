@@ -6,8 +6,10 @@ The command line imports it only when a verb needs hosts: paramiko and the clien
 from __future__ import annotations
 
 import getpass
+import json
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pkgutil import resolve_name
 
@@ -25,7 +27,7 @@ from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model import change
 from zkmigrate.model.change import Outcome
-from zkmigrate.model.fact import Reading
+from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.look import KafkaView, Pulse
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.sampling import Body
@@ -79,8 +81,16 @@ class Site:
         """The lock on the playbook's witnesses, not yet taken."""
         owner = f"{getpass.getuser()}@{socket.gethostname()}"
         names, nonce = playbook.witnesses(self.inventory), int(clock.wall() * 1000)
-        many = playbook.many_witnesses
-        return HostLock(names, owner, self._ask, nonce, steal=steal, before=playbook.unlocked, many=many)
+        many, gateways = playbook.many_witnesses, playbook.gateways(self.inventory)
+
+        def least() -> int:
+            told = self.look.each(gateways, self.look.gateway)
+            return max((_fencing(one.value) for one in told.values() if isinstance(one, Seen)), default=0)
+
+        before = playbook.unlocked
+        return HostLock(
+            names, owner, self._ask, nonce, steal=steal, before=before, many=many, least=least
+        )
 
     def window_lines(self, playbook: Playbook, records: Records) -> tuple[str, ...]:
         """The plan's lines about the whole run. records: of a run that may have been rehearsed."""
@@ -148,3 +158,10 @@ class Site:
     def _note(self, kind: str, body: Body) -> None:
         if self._samples is not None:
             self._samples.note(kind, body)
+
+
+def _fencing(status: str) -> int:
+    """The highest fencing number that a gateway has seen; 0 where its status tells none."""
+    with suppress(ValueError, TypeError, KeyError):
+        return int(json.loads(status)["fencing"])
+    return 0
