@@ -61,7 +61,7 @@ PLAYBOOK = Playbook(
             "finish",
             "Finish",
             (FinishStep(),),
-            consent="Stop the copiers back to source? The way back gets longer with every record from then on.",
+            consent="Stop the copiers back to source? From then on source falls behind.",
         ),
     ),
     inventory=TopicMoveInventory,

@@ -70,8 +70,8 @@ class Role:
     """Hosts that play one part in a runbook. part: the key of ``Inventory.hosts``. many: what such hosts are
     called. changed: a run may change them. witness: they keep the lock and the copies of the journal.
     service: unit and commands of the service whose state ``status`` asks of a witness. without: the inventory
-    without some of them; None where none can be retired. gateways: they are gateways, which take no order with
-    a lower fencing number than one before, of whichever run."""
+    without some of them; None where none can be retired. gateways: they are gateways, which refuse a lower
+    fencing number than one before, of whichever run."""
 
     part: str
     many: str

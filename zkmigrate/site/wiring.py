@@ -88,9 +88,7 @@ class Site:
             return max((_fencing(one.value) for one in told.values() if isinstance(one, Seen)), default=0)
 
         before = playbook.unlocked
-        return HostLock(
-            names, owner, self._ask, nonce, steal=steal, before=before, many=many, least=least
-        )
+        return HostLock(names, owner, self._ask, nonce, steal=steal, before=before, many=many, least=least)
 
     def window_lines(self, playbook: Playbook, records: Records) -> tuple[str, ...]:
         """The plan's lines about the whole run. records: of a run that may have been rehearsed."""

@@ -1,5 +1,5 @@
-"""``clusters``, ``gateways``, ``mirrors``, ``sets`` and ``topic_move`` in the inventory: what moves from where
-to where."""
+"""``clusters``, ``gateways``, ``mirrors``, ``sets`` and ``topic_move`` in the inventory: which topics move, and
+from where to where."""
 
 from __future__ import annotations
 

@@ -35,7 +35,9 @@ def test_the_gateways_own_status_is_read() -> None:
     assert parse_apps(status(App("new", lapsed=True)))["shop"].words.endswith("ended by itself")
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"apps": 3}', '{"apps": {"shop": {}}}', '{"apps": {"s": 1}}'])
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"apps": 3}', '{"apps": {"shop": {}}}', '{"apps": {"s": 1}}']
+)
 def test_what_is_no_status_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"status|Expecting"):
         parse_apps(text)
@@ -62,5 +64,5 @@ def test_orders_go_to_the_applications_of_one_gateway_alone() -> None:
         (BothEnds(5, 5, None), None, False),
     ],
 )
-def test_ends_are_equal_only_without_an_open_transaction(ends: BothEnds, lag: int | None, equal: bool) -> None:
+def test_ends_are_equal_without_an_open_transaction(ends: BothEnds, lag: int | None, equal: bool) -> None:
     assert (ends.lag, ends.equal) == (lag, equal)
