@@ -1,4 +1,4 @@
-"""``clusters``, ``gateways``, ``mirrors``, ``sets`` and ``topic_move`` in the inventory: which topics move, and
+"""``clusters``, ``gateways``, ``mirrors``, ``sets`` and ``topic_move`` in the inventory: which topics move
 from where to where."""
 
 from __future__ import annotations
