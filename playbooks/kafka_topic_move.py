@@ -67,7 +67,7 @@ PLAYBOOK = Playbook(
     inventory=TopicMoveInventory,
     sections=("ssh", "clusters", GATEWAYS, MIRRORS, "sets", "topic_move"),
     roles=(
-        Role(GATEWAYS, "gateways", changed=True, gateways=True),
+        Role(GATEWAYS, "gateways", changed=True, ordered=True),
         Role(MIRRORS, "mirror hosts", changed=True, witness=True),
     ),
     alters_clusters=True,

@@ -284,13 +284,17 @@ HOUSE = ("engine", "model/playbook.py", "report", "runs", "site", "ui")
 """What knows no host role, stage, step or kind of sample by its name."""
 
 ORDINARY = {
+    "after": "where a hold is",
     "go": "an answer",
+    "hold": "a pause that an operator asks for",
+    "look": "a kind of connection, and what the verb preflight does",
     "open": "the state of a run",
     "planned": "what a saved plan holds",
     "stopped": "an event of the verb clean-up",
     "read": "what is done with a file",
     "start": "where text is anchored in a picture",
     "stop": "an answer",
+    "turn": "an entry of the journal",
 }
 """Names of steps that are whole texts of the house as well, and what they mean there."""
 
@@ -312,6 +316,7 @@ NAMED = {
     ("site/observe.py", "broker"): _LOOK,
     ("site/observe.py", "brokers"): _LOOK,
     ("site/observe.py", "kafka"): _LOOK,
+    ("site/wiring.py", "gateway"): _LOOK,
     ("site/wiring.py", "kafka"): _LOOK,
     ("ui/recent_events.py", "brokers"): "events of before name no targets: theirs were these",
 }

@@ -70,8 +70,8 @@ class Role:
     """Hosts that play one part in a runbook. part: the key of ``Inventory.hosts``. many: what such hosts are
     called. changed: a run may change them. witness: they keep the lock and the copies of the journal.
     service: unit and commands of the service whose state ``status`` asks of a witness. without: the inventory
-    without some of them; None where none can be retired. gateways: they are gateways, which refuse a lower
-    fencing number than one before, of whichever run."""
+    without some of them; None where none can be retired. ordered: they take orders, and refuse one with a
+    lower fencing number than an earlier one, of whichever run."""
 
     part: str
     many: str
@@ -79,7 +79,7 @@ class Role:
     witness: bool = False
     service: Callable[[Inventory], tuple[str, tuple[str, ...]]] | None = None
     without: Callable[[Inventory, Collection[str]], Inventory] | None = None
-    gateways: bool = False
+    ordered: bool = False
 
 
 @dataclass(frozen=True)
@@ -143,9 +143,9 @@ class Playbook:
         """The hosts that keep the lock and the journal's copies; without any, only this machine does."""
         return _names(inventory, (role for role in self.roles if role.witness))
 
-    def gateways(self, inventory: Inventory) -> tuple[str, ...]:
-        """The hosts of gateways."""
-        return _names(inventory, (role for role in self.roles if role.gateways))
+    def ordered(self, inventory: Inventory) -> tuple[str, ...]:
+        """The hosts that take orders."""
+        return _names(inventory, (role for role in self.roles if role.ordered))
 
     @property
     def many_witnesses(self) -> str:

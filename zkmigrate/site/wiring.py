@@ -81,10 +81,10 @@ class Site:
         """The lock on the playbook's witnesses, not yet taken."""
         owner = f"{getpass.getuser()}@{socket.gethostname()}"
         names, nonce = playbook.witnesses(self.inventory), int(clock.wall() * 1000)
-        many, gateways = playbook.many_witnesses, playbook.gateways(self.inventory)
+        many, ordered = playbook.many_witnesses, playbook.ordered(self.inventory)
 
         def least() -> int:
-            told = self.look.each(gateways, self.look.gateway)
+            told = self.look.each(ordered, self.look.gateway)
             return max((_fencing(one.value) for one in told.values() if isinstance(one, Seen)), default=0)
 
         before = playbook.unlocked
@@ -159,7 +159,7 @@ class Site:
 
 
 def _fencing(status: str) -> int:
-    """The highest fencing number that a gateway has seen; 0 where its status tells none."""
+    """The highest fencing number that a host of orders has seen; 0 where its status tells none."""
     with suppress(ValueError, TypeError, KeyError):
         return int(json.loads(status)["fencing"])
     return 0
