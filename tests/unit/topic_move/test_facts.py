@@ -51,7 +51,7 @@ def test_orders_go_to_the_applications_of_one_gateway_alone() -> None:
     orders = found.orders("g1", "hold", lambda one: one.gate == "open", ttl_ms=500)
     assert [(one.host, one.app, one.ttl_ms) for one in orders] == [("g1", "a", 500)]
     assert found.hosts(lambda one: one.gate == "open") == ("g1", "g2")
-    assert [one.target for one in found.outside("x.y", lambda one: one.gate == "open", "open")] == ["g1 b"]
+    assert [one.target for one in found.outside("x.y", lambda one: one.gate == "open", "open")] == ["g1:b"]
 
 
 @pytest.mark.parametrize(
