@@ -300,7 +300,11 @@ ORDINARY = {
 
 _LOOK = "a question of every look (model/look.py)"
 _ZKM_HOST = "zkm-host's own words"
+_ORDER = "a kind of change, and where it goes (model/change.py)"
 NAMED = {
+    ("engine/apply.py", "gateway"): _ORDER,
+    ("engine/apply.py", "gateways"): _ORDER,
+    ("engine/plan.py", "gateway"): _ORDER,
     ("engine/codec.py", "kafka"): "journals of before name no cluster: theirs was this one",
     ("engine/history.py", "dest"): "the journal's events of the verb clean-up, in words",
     ("engine/plan.py", "DRAIN"): _ZKM_HOST,
@@ -315,8 +319,14 @@ NAMED = {
     ("report/plots.py", "broker"): "a field of Beat, which the report's JSON has",
     ("site/observe.py", "broker"): _LOOK,
     ("site/observe.py", "brokers"): _LOOK,
+    ("site/observe.py", "gateway"): _LOOK,
+    ("site/observe.py", "gateways"): _LOOK,
     ("site/observe.py", "kafka"): _LOOK,
-    ("site/wiring.py", "gateway"): _LOOK,
+    ("site/observe.py", "mirror"): _LOOK,
+    ("site/observe.py", "mirrors"): _LOOK,
+    ("site/observe.py", "source"): _LOOK,
+    ("site/wiring.py", "gateway"): _ORDER,
+    ("site/wiring.py", "gateways"): _ORDER,
     ("site/wiring.py", "kafka"): _LOOK,
     ("ui/recent_events.py", "brokers"): "events of before name no targets: theirs were these",
 }

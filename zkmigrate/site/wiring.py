@@ -21,9 +21,9 @@ from zkmigrate.engine.lock import HostLock
 from zkmigrate.engine.samples import Samples
 from zkmigrate.engine.watch import Watch
 from zkmigrate.hosts import zkm_host
-from zkmigrate.hosts.transport.channels import Channels
+from zkmigrate.hosts.transport.channels import Channels, gateway_relay
 from zkmigrate.hosts.transport.program import Program
-from zkmigrate.hosts.transport.ssh import Transport
+from zkmigrate.hosts.transport.ssh import Purpose, Transport
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model import change
 from zkmigrate.model.change import Outcome
@@ -63,18 +63,21 @@ class Site:
         self.inventory = inventory
         self._run = run
         self._transport = Transport(inventory)
+        self._gateways: list[Channels] = []
         program = Program(self._transport, run, zkm_host.program(), zkm_host.sudoers)
         self._steps = Channels(self._transport, run, "steps")
         self._watching = Channels(self._transport, run, "watch")
         # Statuses are slow; a renewal must not wait for one.
         self._probing = Channels(self._transport, run, "looks")
-        self.look = SampledObserve(inventory, self._transport, program, self._steps)
-        self._watch_look = Observe(inventory, self._transport, program, self._probing)
-        self._sample_look = Observe(inventory, self._transport, program, self._probing)
+        orders = self._to_gateways("steps")
+        statuses = self._to_gateways("looks")
+        self.look = SampledObserve(inventory, self._transport, program, self._steps, orders)
+        self._watch_look = Observe(inventory, self._transport, program, self._probing, statuses)
+        self._sample_look = Observe(inventory, self._transport, program, self._probing, statuses)
         self._clusters: dict[str, Alter] = {
             name: resolve_name(plug)(inventory, self.look) for name, plug in (clusters or {}).items()
         }
-        self.apply = ChannelApply(self._steps, program, self._clusters)
+        self.apply = ChannelApply(self._steps, program, self._clusters, orders)
         self._samples: Samples | None = None
 
     def lock(self, clock: Clock, playbook: Playbook, *, steal: bool) -> HostLock:
@@ -136,8 +139,19 @@ class Site:
         for alter in self._clusters.values():
             alter.close()
         looks = (self.look, self._watch_look, self._sample_look)
-        for part in (*looks, self._steps, self._watching, self._probing, self._transport):
+        for part in (*looks, self._steps, self._watching, self._probing):
             part.close()
+        for channels in self._gateways:
+            channels.close()
+        self._transport.close()
+
+    def _to_gateways(self, purpose: Purpose) -> Channels | None:
+        """Channels to the relays of the gateways; None where the inventory has none."""
+        if (program := self.inventory.gateway) is None:
+            return None
+        made = Channels(self._transport, self._run, purpose, gateway_relay(program))
+        self._gateways.append(made)
+        return made
 
     def _ask(self, host: str, words: tuple[str, ...], fencing: int) -> Outcome:
         return self._watching.ask(host, *words, fencing=fencing, deadline_s=_LOCK_CALL_S)
