@@ -42,7 +42,7 @@ class SealStep(Step[Gateways]):
         if wrong := lapsed(f):
             return Blocked(wrong)
         if wrong := f.outside(
-            "seal.gate",
+            "switch.seal-gate",
             lambda app: app.gate in ("held", "sealed") and app.route == source,
             f"held on {source}",
         ):
@@ -72,7 +72,7 @@ def sealed(app: AppSeen) -> bool:
 
 MEANINGS = meanings(
     """
-    seal.gate: An application is not held on source when it is to be sealed. Cause: Another operator, or an
+    switch.seal-gate: An application is not held on source when it is to be sealed. Cause: Another operator, or an
     earlier part of this run. To do: Look at zkmigrate gateway status. Let the run walk back.
     """
 )
