@@ -155,10 +155,10 @@ def _compared(compared: Compared, ends: Ends) -> Verdict:
 
 MEANINGS = meanings(
     """
-    switch.arm-gate: An application is not open on source when its route is staged. Cause: Another run holds it. To
-    do: Look at zkmigrate gateway status, then resume.
+    switch.arm-gate: An application is not open on source when its route is staged. Cause: Another run
+    holds it. To do: Look at zkmigrate gateway status, then resume.
 
-    switch.arm-records: Records differ between the clusters. Cause: Somebody else wrote on target, or a defect. To
-    do: zkmigrate mirror compare names the first difference. Do not switch.
+    switch.arm-records: Records differ between the clusters. Cause: Somebody else wrote on target, or a
+    defect. To do: zkmigrate mirror compare names the first difference. Do not switch.
     """
 )

@@ -79,13 +79,13 @@ class CheckStep(Reads[CheckFacts]):
 
 MEANINGS = meanings(
     """
-    switch.check-route: A gateway still leads an application to source. Cause: It did not get its order. To do:
-    Resume, or let the run walk back.
+    switch.check-route: A gateway still leads an application to source. Cause: It did not get its order.
+    To do: Resume, or let the run walk back.
 
-    switch.check-leaders: A partition of target has no leader that answers. Cause: A broker is down. To do: Let the
-    run walk back. Repair the broker.
+    switch.check-leaders: A partition of target has no leader that answers. Cause: A broker is down. To
+    do: Let the run walk back. Repair the broker.
 
-    switch.check-ends: A log of target grew while the applications waited. Cause: Somebody writes there beside the
-    gateways. To do: Let the run walk back. Find out who it is.
+    switch.check-ends: A log of target grew while the applications waited. Cause: Somebody writes there
+    beside the gateways. To do: Let the run walk back. Find out who it is.
     """
 )

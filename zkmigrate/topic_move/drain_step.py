@@ -146,7 +146,7 @@ def _back(f: DrainFacts) -> Verdict:
 
 MEANINGS = meanings(
     """
-    switch.drained: The logs do not end alike, or a copier runs. Cause: The step is under way. To do: Wait. If
-    the hold ends first, the run walks back.
+    switch.drained: The logs do not end alike, or a copier runs. Cause: The step is under way. To do:
+    Wait. If the hold ends first, the run walks back.
     """
 )

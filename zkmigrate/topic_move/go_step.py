@@ -111,7 +111,7 @@ def no_way_back(opened: tuple[str, ...], target: str) -> Finding:
 
 MEANINGS = meanings(
     """
-    switch.go-gate: An application is neither sealed nor on target. Cause: Another operator. To do: Look at zkmigrate
-    gateway status. Let the run walk back.
+    switch.go-gate: An application is neither sealed nor on target. Cause: Another operator. To do: Look
+    at zkmigrate gateway status. Let the run walk back.
     """
 )

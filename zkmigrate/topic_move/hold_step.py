@@ -83,7 +83,8 @@ MEANINGS = meanings(
     switch.hold-route: An application is not on source. Cause: It has switched already. To do: Exchange
     topic_move.source and target for the way back.
 
-    switch.hold-back: An application is sealed, or on target, when the hold is to be taken back. Cause: An earlier
-    part of the way back did not reach its gateway. To do: See zkmigrate gateway status, then resume.
+    switch.hold-back: An application is sealed, or on target, when the hold is to be taken back. Cause: An
+    earlier part of the way back did not reach its gateway. To do: See zkmigrate gateway status, then
+    resume.
     """
 )

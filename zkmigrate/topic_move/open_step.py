@@ -56,7 +56,7 @@ class OpenStep(Step[Gateways]):
 
 MEANINGS = meanings(
     """
-    switch.open-route: A gateway leads an application to source when it is to go on. Cause: Another operator. To do:
-    Look at zkmigrate gateway status.
+    switch.open-route: A gateway leads an application to source when it is to go on. Cause: Another
+    operator. To do: Look at zkmigrate gateway status.
     """
 )

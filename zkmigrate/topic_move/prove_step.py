@@ -88,10 +88,11 @@ class ProveStep(Reads[ProveFacts]):
 
 MEANINGS = meanings(
     """
-    switch.prove-ends: A partition ends at different offsets on both clusters. Cause: Somebody wrote on one side. To
-    do: Let the run walk back. Find out who wrote.
+    switch.prove-ends: A partition ends at different offsets on both clusters. Cause: Somebody wrote on
+    one side. To do: Let the run walk back. Find out who wrote.
 
-    switch.prove-records: Records differ between the clusters, or could not be read. Cause: Somebody wrote on target,
-    or a broker does not answer. To do: Let the run walk back. zkmigrate mirror compare names the difference.
+    switch.prove-records: Records differ between the clusters, or could not be read. Cause: Somebody wrote
+    on target, or a broker does not answer. To do: Let the run walk back. zkmigrate mirror compare names
+    the difference.
     """
 )

@@ -72,7 +72,8 @@ def sealed(app: AppSeen) -> bool:
 
 MEANINGS = meanings(
     """
-    switch.seal-gate: An application is not held on source when it is to be sealed. Cause: Another operator, or an
-    earlier part of this run. To do: Look at zkmigrate gateway status. Let the run walk back.
+    switch.seal-gate: An application is not held on source when it is to be sealed. Cause: Another
+    operator, or an earlier part of this run. To do: Look at zkmigrate gateway status. Let the run walk
+    back.
     """
 )

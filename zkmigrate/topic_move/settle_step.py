@@ -83,7 +83,7 @@ def settling(app: AppSeen) -> bool:
 
 MEANINGS = meanings(
     """
-    switch.settle-gate: An application is neither open nor settling on source. Cause: Another run holds it. To do:
-    Look at zkmigrate gateway status, then resume.
+    switch.settle-gate: An application is neither open nor settling on source. Cause: Another run holds
+    it. To do: Look at zkmigrate gateway status, then resume.
     """
 )

@@ -98,16 +98,16 @@ def left_ports(found: Gateways) -> Finding:
 
 MEANINGS = meanings(
     """
-    switch.verify-open: An application is not open on target. Cause: An order did not reach its gateway. To do:
-    Resume.
+    switch.verify-open: An application is not open on target. Cause: An order did not reach its gateway.
+    To do: Resume.
 
-    switch.clients: An application has no client. Cause: It does not run, or cannot connect. To do: See its
-    log.
+    switch.clients: An application has no client. Cause: It does not run, or cannot connect. To do: See
+    its log.
 
     switch.left-ports: Clients still connect to ports of the cluster that was left. Cause: They know only
     those; the gateway leads them on. To do: Leave the gateway there until none does.
 
-    switch.verify-mirror: A partition of source is not mirrored from target. Cause: The finding names it. To do:
-    Repair the mirror, then resume.
+    switch.verify-mirror: A partition of source is not mirrored from target. Cause: The finding names it.
+    To do: Repair the mirror, then resume.
     """
 )
