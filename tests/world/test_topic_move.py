@@ -142,7 +142,12 @@ def changed(one: Operator, order: str, act: Callable[[GatewayOrder, int], None])
     send = one._send
 
     def sent(change: Change, operation: str, fencing: int) -> Outcome | None:
-        if isinstance(change, GatewayOrder) and change.order == order and ".switch." in operation and not seen:
+        if (
+            isinstance(change, GatewayOrder)
+            and change.order == order
+            and ".switch." in operation
+            and not seen
+        ):
             seen.append(change.host)
             act(change, fencing)
         return send(change, operation, fencing)
@@ -203,10 +208,9 @@ def test_no_client_goes_back_to_source_while_a_gateway_that_is_not_heard_may_be_
     said = one.forward()
     assert heard.act is None, "the run turned back"
     assert said is not None
-    assert said.code == 8
+    assert said.code == 6, "the other one went on by itself meanwhile"
     world.advance(40.0)
     world.dark = 0.0
-    assert ended(one)[0] == 6, "it goes forward from here"
     assert ended(one)[0] == 0
     world.advance(10.0)
     world.at_rest(world.target)
@@ -225,7 +229,9 @@ def test_the_run_walks_back_from_a_target_whose_leaders_are_silent(tmp_path: Pat
 def test_an_order_to_go_that_comes_late_leads_nobody_to_target_once_others_are_back(tmp_path: Path) -> None:
     """The first operator's order to one gateway is under way when he dies; the next one walks back."""
     world = at_work()
-    one = operator(world, tmp_path, Fault(2, "never", 0.0, "switch.go"), Fault(3, "die-before", 0.0, "switch.go"))
+    one = operator(
+        world, tmp_path, Fault(2, "never", 0.0, "switch.go"), Fault(3, "die-before", 0.0, "switch.go")
+    )
     assert one.forward() is None
     [left] = [name for name, gateway in world.gateways.items() if gateway.real.app("orders").route == "old"]
     two = Operator(world, one.run_dir)
@@ -233,7 +239,7 @@ def test_an_order_to_go_that_comes_late_leads_nobody_to_target_once_others_are_b
     def late(_order: GatewayOrder, fencing: int) -> None:
         world.apply(GatewayOrder(left, "go", "orders", ttl_ms=5_000), "r-1.late", fencing - 1)
 
-    seen = changed(two, "go", late)
+    seen = changed(two, "unseal", late)
     said = two.back()
     assert seen
     assert said is not None

@@ -88,6 +88,11 @@ class ModelGateway:
         """Whether an operator gets answers."""
         return self.up and not self.silent
 
+    @property
+    def fencing(self) -> int:
+        """The highest fencing number that it has seen."""
+        return int(self.real.status()["fencing"])
+
     def open_on(self) -> set[str]:
         """The clusters on which clients of the set can write now."""
         if not self.up:

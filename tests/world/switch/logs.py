@@ -113,7 +113,9 @@ def differs(source: Sequence[str], target: Sequence[str]) -> str:
     return ""
 
 
-def first_difference(source: Cluster, target: Cluster, ranges: Mapping[Part, tuple[int, int]]) -> dict[Part, str]:
+def first_difference(
+    source: Cluster, target: Cluster, ranges: Mapping[Part, tuple[int, int]]
+) -> dict[Part, str]:
     """The first difference in each range, empty where there is none."""
     found = {}
     for part, (begin, end) in ranges.items():

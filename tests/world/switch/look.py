@@ -108,11 +108,15 @@ class ModelMirror:
         self.look.heard()
         here = {part: len(self.source.logs[part]) for part in self._parts(topics)}
         dark = self.look.now() < self.look.world.dark
-        source, target = (None if dark and one is self.look.world.target else one for one in (self.source, self.target))
+        source, target = (
+            None if dark and one is self.look.world.target else one for one in (self.source, self.target)
+        )
         return Seen(
             {
                 part: BothEnds(
-                    here[part] if source else None, here[part] if source else None, there[part] if target else None
+                    here[part] if source else None,
+                    here[part] if source else None,
+                    there[part] if target else None,
                 )
                 for part in here
             }

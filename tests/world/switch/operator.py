@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar, cast
 from unittest import mock
@@ -43,7 +43,9 @@ from zkmigrate.topic_move.section import (
 )
 
 T = TypeVar("T")
-Kind = Literal["die-before", "die-after", "lost", "never", "late", "asleep", "gateway", "silent", "dark", "taken-over"]
+Kind = Literal[
+    "die-before", "die-after", "lost", "never", "late", "asleep", "gateway", "silent", "dark", "taken-over"
+]
 BEAT_S = 5.0
 """An operator whose lock was taken knows it after so long at the latest."""
 
@@ -78,8 +80,8 @@ def _machines(names: Mapping[str, object], first: int) -> tuple[Machine, ...]:
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that befalls one change: the one with this number, of the world or of a step (``stage.step``),
-    which counts those of its way back too. amount: seconds, of a kind that lasts."""
+    """Something that befalls one change, by its number: among all, or among those of a step (``stage.step``)
+    and its way back. amount: seconds, of a kind that lasts."""
 
     number: int
     kind: Kind
@@ -240,7 +242,7 @@ class Operator:
         if kind in ("late", "never"):
             if kind == "late":
                 world.late_service = world.late_service or isinstance(change, SetService)
-                world.later(amount, lambda: self._send(change, operation, fencing) and None)
+                world.later(amount, partial(self._send, change, operation, fencing))
             world.advance(1.0)
             raise HostError(f"{change.where}: no answer")
         outcome = self._send(change, operation, fencing)

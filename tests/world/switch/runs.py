@@ -77,7 +77,14 @@ def drawn(seed: int) -> Scene:
 
 def _fault(rng: random.Random) -> Fault:
     kind: Kind = rng.choice(get_args(Kind))
-    most = {"late": 12.0, "asleep": 15.0, "gateway": 6.0, "silent": 20.0, "dark": 20.0, "taken-over": 2.0}.get(kind, 0.0)
+    most = {
+        "late": 12.0,
+        "asleep": 15.0,
+        "gateway": 6.0,
+        "silent": 20.0,
+        "dark": 20.0,
+        "taken-over": 2.0,
+    }.get(kind, 0.0)
     amount = rng.uniform(0.1, most) if most else 0.0
     if rng.random() < 0.4:
         return Fault(rng.randint(1, CHANGES), kind, amount)

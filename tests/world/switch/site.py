@@ -135,7 +135,7 @@ class World:
         self.switched, self.dark, self.late_service = 0, 0.0, False
         self._bypassed = 0
         self._ticked = 0.0
-        self._later: list[tuple[float, int, Callable[[], None]]] = []
+        self._later: list[tuple[float, int, Callable[[], object]]] = []
         self._number = itertools.count()
 
     def _consumers(self) -> Iterator[Consumer]:
@@ -170,7 +170,7 @@ class World:
         """Seconds to a broker, or back."""
         return self.rng.uniform(0.01, self.shape.took_s)
 
-    def later(self, seconds: float, act: Callable[[], None]) -> None:
+    def later(self, seconds: float, act: Callable[[], object]) -> None:
         """Do it so much later."""
         heapq.heappush(self._later, (self.t + seconds, next(self._number), act))
 
@@ -296,8 +296,8 @@ class World:
         there = [host for host in self.hosts.values() if host.installed]
         if not there:
             return 0
-        told = [gateway.real.status()["fencing"] for gateway in self.gateways.values() if gateway.heard]
-        number = max(0, *(host.fencing for host in there), *told) + 1
+        told = [gateway.fencing for gateway in self.gateways.values() if gateway.heard]
+        number: int = max(0, *(host.fencing for host in there), *told) + 1
         for host in there:
             host.fencing = number
         return number
