@@ -39,7 +39,9 @@ class GoStep(Step[Gateways]):
         if f.unknown:
             return Blocked(f.unknown)
         if wrong := f.outside(
-            "go.gate", lambda app: app.route == move.target or sealed(app), f"sealed, or on {move.target}"
+            "switch.go-gate",
+            lambda app: app.route == move.target or sealed(app),
+            f"sealed, or on {move.target}",
         ):
             return Blocked(wrong)
         todo = f.hosts(lambda app: app.route != move.target)
@@ -127,7 +129,7 @@ def no_way_back(opened: tuple[str, ...], target: str) -> Finding:
 
 MEANINGS = meanings(
     """
-    go.gate: An application is neither sealed nor on target. Cause: Another operator. To do: Look at zkmigrate
-    gateway status. Let the run walk back.
+    switch.go-gate: An application is neither sealed nor on target. Cause: Another operator. To do: Look
+    at zkmigrate gateway status. Let the run walk back.
     """
 )

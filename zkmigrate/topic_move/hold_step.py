@@ -36,7 +36,7 @@ class HoldStep(Step[Gateways]):
             return _back(f, move.source)
         if f.unknown:
             return Blocked(f.unknown)
-        if wrong := f.outside("hold.route", lambda app: app.route == move.source, f"on {move.source}"):
+        if wrong := f.outside("switch.hold-route", lambda app: app.route == move.source, f"on {move.source}"):
             return Blocked(wrong)
         if todo := f.hosts(lambda app: app.gate in ("open", "settling") and not app.lapsed):
             return Ready(todo)
@@ -74,7 +74,7 @@ def waits(app: AppSeen) -> bool:
 def _back(f: Gateways, source: str) -> Verdict:
     """Requests go on where they came from, at each gateway that answers. A seal may have come late, after its
     own way back."""
-    if wrong := f.outside("hold.back", lambda app: app.route == source, f"on {source}"):
+    if wrong := f.outside("switch.hold-back", lambda app: app.route == source, f"on {source}"):
         return Blocked(wrong)
     if todo := f.hosts(waits):
         return Ready(todo)
@@ -83,10 +83,10 @@ def _back(f: Gateways, source: str) -> Verdict:
 
 MEANINGS = meanings(
     """
-    hold.route: An application is not on source. Cause: It has switched already. To do: Exchange
+    switch.hold-route: An application is not on source. Cause: It has switched already. To do: Exchange
     topic_move.source and target for the way back.
 
-    hold.back: An application is on target when the hold is to be taken back. Cause: An earlier part of the
-    way back did not reach its gateway. To do: See zkmigrate gateway status, then resume.
+    switch.hold-back: An application is on target when the hold is to be taken back. Cause: An earlier part
+    of the way back did not reach its gateway. To do: See zkmigrate gateway status, then resume.
     """
 )

@@ -40,7 +40,7 @@ class OpenStep(Step[Gateways]):
             return Blocked(f.unknown)
         if c.way is Way.BACK:
             return Done()
-        if wrong := f.outside("open.route", lambda app: app.route == target, f"on {target}"):
+        if wrong := f.outside("switch.open-route", lambda app: app.route == target, f"on {target}"):
             return Blocked(wrong)
         todo = f.hosts(shut)
         return Ready(todo) if todo else Done()
@@ -64,7 +64,7 @@ def shut(app: AppSeen) -> bool:
 
 MEANINGS = meanings(
     """
-    open.route: A gateway leads an application to source when it is to go on. Cause: Another operator. To do:
-    Look at zkmigrate gateway status.
+    switch.open-route: A gateway leads an application to source when it is to go on. Cause: Another
+    operator. To do: Look at zkmigrate gateway status.
     """
 )

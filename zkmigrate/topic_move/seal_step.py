@@ -43,7 +43,7 @@ class SealStep(Step[Gateways]):
         if wrong := lapsed(f):
             return Blocked(wrong)
         if wrong := f.outside(
-            "seal.gate",
+            "switch.seal-gate",
             lambda app: app.gate in ("held", "sealed") and app.route == source,
             f"held on {source}",
         ):
@@ -68,7 +68,8 @@ class SealStep(Step[Gateways]):
 
 MEANINGS = meanings(
     """
-    seal.gate: An application is not held on source when it is to be sealed. Cause: Another operator, or an
-    earlier part of this run. To do: Look at zkmigrate gateway status. Let the run walk back.
+    switch.seal-gate: An application is not held on source when it is to be sealed. Cause: Another
+    operator, or an earlier part of this run. To do: Look at zkmigrate gateway status. Let the run walk
+    back.
     """
 )
