@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,12 +15,13 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.world.operator import Killed
+from tests.world.switch.clients import Flight
 from tests.world.switch.operator import Fault, Operator
 from tests.world.switch.runs import Story, drawn, told
 from tests.world.switch.site import Shape, World
 from zkmigrate.engine.events import Event, Turned
 from zkmigrate.gateway.rules.hold import Gate
-from zkmigrate.model.change import Change, GatewayOrder, Outcome
+from zkmigrate.model.change import Change, GatewayOrder, Outcome, SetService
 
 KILLS = 64
 """More changes than a whole switch has."""
@@ -175,6 +177,116 @@ def test_a_hold_that_lapsed_is_not_sealed_however_it_looks(tmp_path: Path) -> No
     assert code == 7
     assert world.switched == 0
     world.advance(20.0)
+    world.at_rest(world.source)
+
+
+def test_a_request_that_takes_long_is_waited_for(tmp_path: Path) -> None:
+    """Its broker answers a second after the hold; nobody turns back for that."""
+    world = at_work()
+    one = operator(world, tmp_path)
+
+    def slow(_order: GatewayOrder, _fencing: int) -> None:
+        def sent() -> list[Flight]:
+            return [flight for flight in world.flights if flight.kind == "PRODUCE" and flight.arrives]
+
+        while not sent():
+            world.advance(0.05)
+        flight = sent()[0]
+        flight.arrives, flight.answered = world.t + 0.8, world.t + 1.0
+
+    seen = changed(one, "hold", slow)
+    assert ended(one)[0] == 0
+    assert seen
+    world.advance(10.0)
+    world.at_rest(world.target)
+
+
+def test_a_copied_record_that_went_around_the_gateways_turns_the_run_back(
+    tmp_path: Path,
+) -> None:
+    """The next one would be lost."""
+    world = at_work()
+    one = operator(world, tmp_path)
+    send, stops = one._send, Counter[str]()
+
+    def around(change: Change, operation: str, fencing: int) -> Outcome | None:
+        if isinstance(change, SetService) and operation.startswith("switch.drain."):
+            stops[change.action] += 1
+            if stops[change.action] == 1 and change.action == "stop":
+                for part in world.parts:
+                    world.source.append(part, "around")
+                world.advance(0.2)
+        return send(change, operation, fencing)
+
+    one._send = around  # type: ignore[method-assign]
+    assert ended(one)[0] == 7
+    assert stops["stop"] == stops["start"] == 2
+    assert world.switched == 0
+    world.advance(10.0)
+    world.at_rest(world.source)
+
+
+def test_a_group_that_begins_to_read_on_target_turns_the_run_back(tmp_path: Path) -> None:
+    """Nobody can commit for it there."""
+    world = at_work()
+    one = operator(world, tmp_path)
+    seen = changed(one, "hold", lambda _order, _fencing: setattr(world, "on_target", world.t))
+    assert ended(one)[0] == 7
+    assert seen
+    assert world.switched == 0
+    world.advance(10.0)
+    world.at_rest(world.source)
+
+
+def test_an_operator_who_was_replaced_leads_nobody_away(tmp_path: Path) -> None:
+    """His order comes when the next switch has sealed one gateway, and is about to seal the other one."""
+    world = at_work()
+    one = operator(world, tmp_path, Fault(1, "die-before", 0.0, "switch.go"))
+    assert one.forward() is None
+    old = world.gateways["gw1"].fencing
+    two = Operator(world, one.run_dir)
+    said = two.back()
+    assert said is not None
+    assert said.code == 0
+    three = Operator(world, one.run_dir)
+    send = three._send
+
+    def between(change: Change, operation: str, fencing: int) -> Outcome | None:
+        sealed = [g.name for g in world.gateways.values() if g.real.app("orders").gate is Gate.SEALED]
+        if sealed:
+            world.apply(GatewayOrder(sealed[0], "go", "orders", ttl_ms=5_000), "r-1.late", old)
+            raise Killed
+        return send(change, operation, fencing)
+
+    three._send = between  # type: ignore[method-assign]
+    assert three.forward() is None
+    world.advance(20.0)
+    four = Operator(world, one.run_dir)
+    said = four.back()
+    assert said is not None
+    assert said.code == 0
+    world.advance(10.0)
+    world.at_rest(world.source)
+
+
+def test_a_seal_that_comes_late_is_taken_back_with_the_hold(tmp_path: Path) -> None:
+    world = at_work(Shape(gateways=1))
+    one = operator(world, tmp_path, Fault(1, "die-before", 0.0, "switch.seal"))
+    assert one.forward() is None
+    gateway, two = world.gateways["gw1"], Operator(world, one.run_dir)
+    old = gateway.fencing
+
+    def late(_order: GatewayOrder, _fencing: int) -> None:
+        seal = GatewayOrder("gw1", "seal", "orders", hold=gateway.real.app("orders").hold)
+        world.apply(seal, "r-1.late", old)
+        assert gateway.real.app("orders").gate is Gate.SEALED
+
+    seen = changed(two, "unhold", late)
+    said = two.back()
+    assert seen
+    assert said is not None
+    assert said.code == 0
+    world.advance(10.0)
     world.at_rest(world.source)
 
 
