@@ -290,6 +290,16 @@ def test_a_seal_that_comes_late_is_taken_back_with_the_hold(tmp_path: Path) -> N
     world.at_rest(world.source)
 
 
+def test_consumers_of_a_switch_that_nobody_ends_are_delivered_nothing_twice(tmp_path: Path) -> None:
+    """Their FETCH waited for longer than one without a group waits for its SYNC_GROUP."""
+    world = at_work(Shape(open_limit_s=12.0))
+    one = operator(world, tmp_path, Fault(1, "die-before", 0.0, "switch.open"))
+    assert one.forward() is None
+    world.advance(30.0)
+    world.at_rest(world.target)
+    assert [consumer.repeats for consumer in world.consumers] == [0, 0]
+
+
 class Heard(list[Event]):
     """What a run tells; ``act`` is called at its first turn."""
 

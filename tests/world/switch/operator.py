@@ -56,7 +56,7 @@ def inventory(world: World) -> TopicMoveInventory:
         version=1,
         name="switch",
         ssh=Ssh(user="ops", key="k", known_hosts="h"),
-        policy=Policy(open_limit_s=5.0, step_deadline_s=20.0),
+        policy=Policy(open_limit_s=world.shape.open_limit_s, step_deadline_s=20.0),
         clusters=tuple(
             Cluster(name=name, brokers=(brokers(name),), mirror=unit_name(name)) for name in world.clusters
         ),
