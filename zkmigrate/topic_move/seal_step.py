@@ -18,7 +18,8 @@ from zkmigrate.model.finding import meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.step_record import needed
-from zkmigrate.topic_move.facts import AppSeen, Gateways, Held, every_app, gateways
+from zkmigrate.topic_move.facts import Gateways, Held, every_app, gateways
+from zkmigrate.topic_move.hold_step import sealed
 from zkmigrate.topic_move.rules import lapsed
 from zkmigrate.topic_move.section import move_of
 
@@ -63,11 +64,6 @@ class SealStep(Step[Gateways]):
         held = every_app(c, "held")
         holds = tuple((host, name, app.hold) for (host, name), app in held.at.items())
         return Forecast(held, records={Held.step: Held(holds).encode()})
-
-
-def sealed(app: AppSeen) -> bool:
-    """Whether its hold has no end."""
-    return app.gate == "sealed"
 
 
 MEANINGS = meanings(
