@@ -5,8 +5,8 @@ filled. Both copy it: ``mirror run`` under its own name, MirrorMaker 2 with its 
 They take turns, one at a time. Counted is the CPU time of the copying process, user and system, from the
 first look at which target has a fifth of the records to the one at which it has all. So no start counts.
 
-The wall time of the same stretch gives what each can do at most on this machine, with both brokers on it. Then
-a producer writes at 80 % of that, and each look tells how many seconds of its records target lacks.
+The wall time of the same stretch gives what each can do at most on this machine, beside both brokers. Then a
+producer writes at 80 % of that, and each look tells how many seconds of its records target lacks.
 """
 
 from __future__ import annotations
@@ -167,7 +167,12 @@ def megabytes_per_s(
 
 
 def lags_s(
-    process: subprocess.Popen[bytes], pair: tuple[str, str], topic: str, there: str, rate: float, steady_s: float
+    process: subprocess.Popen[bytes],
+    pair: tuple[str, str],
+    topic: str,
+    there: str,
+    rate: float,
+    steady_s: float,
 ) -> list[float]:
     """Seconds of the producer's records that target lacks, at each look. rate: megabytes per second."""
     data = batch(STEADY_RECORDS)
@@ -239,7 +244,7 @@ def main(rounds: int, scale: float, steady: float, out: Path | None) -> None:
                         if records == STEADY_RECORDS and steady:
                             lags = lags_s(process, pair, topic, there, per_s * STEADY, steady)
                             behind[way] += lags
-                            click.echo(shown(f"{way} at {per_s * STEADY:.1f} MB/s, seconds behind", lags, "s"))
+                            click.echo(shown(f"{way}, {per_s * STEADY:.1f} MB/s: behind", lags))
                     finally:
                         process.send_signal(signal.SIGINT)
                         process.wait(WAIT_S)
@@ -252,8 +257,8 @@ def main(rounds: int, scale: float, steady: float, out: Path | None) -> None:
                 click.echo(shown(f"{records}: {way}", one, "MB"))
             click.echo(shown(f"{records}: times", times, ""))
     lag = {way: {"p50": median(one), "p99": quantiles(one, n=100)[98]} for way, one in behind.items() if one}
-    for way, one in lag.items():
-        click.echo(f"at 80 % of capacity, {way}: {one['p50']:.3f} s behind, p99 {one['p99']:.3f} s")
+    for way, told in lag.items():
+        click.echo(f"at 80 % of capacity, {way}: {told['p50']:.3f} s behind, p99 {told['p99']:.3f} s")
     save(out, {"release": RELEASE, "mb_per_cpu_s": figures, "behind_s": lag})
 
 

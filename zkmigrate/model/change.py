@@ -409,6 +409,11 @@ class GatewayOrder(_OnHost):
     def arguments(self) -> tuple[str, ...]:
         return (self.order, self.app, f"to={self.to}", f"hold={self.hold}", f"ttl_ms={self.ttl_ms}")
 
+    def options(self) -> tuple[str, ...]:
+        """What ``zkmigrate gateway order`` takes behind the application."""
+        told = {"--to": self.to, "--hold": self.hold, "--ttl-ms": str(self.ttl_ms) if self.ttl_ms else ""}
+        return tuple(word for option, value in told.items() if value for word in (option, value))
+
     def describe(self) -> str:
         more = [f"to {self.to}"] if self.to else []
         more += [f"for at most {self.ttl_ms} ms"] if self.ttl_ms else []

@@ -215,7 +215,7 @@ LogDirs: TypeAlias = Reading[Mapping[str, Reading[LogDir]]]
 
 @dataclass(frozen=True)
 class ClusterAt:
-    """Where a cluster is reached. brokers: ``host:port``. config: a file of client properties; None: plain."""
+    """Where a cluster is reached. brokers: ``host:port``. config: a file of client properties; None: none."""
 
     brokers: tuple[str, ...]
     config: str | None = None

@@ -123,7 +123,9 @@ def equal_records(compared: Compared) -> tuple[bool | None, str]:
     """Whether compared records are equal, and in words what was seen."""
     if not isinstance(compared, Seen):
         return None, str(compared)
-    dark = [f"{part_name(part)}: {told}" for part, told in compared.value.items() if not isinstance(told, Seen)]
+    dark = [
+        f"{part_name(part)}: {told}" for part, told in compared.value.items() if not isinstance(told, Seen)
+    ]
     apart = [
         f"{part_name(part)}: {told.value}"
         for part, told in compared.value.items()

@@ -79,7 +79,7 @@ class Gateways:
                 seen=app.words,
                 needed=needed,
                 moves=("look at zkmigrate gateway status on that host", "rollback"),
-                target=f"{host} {name}",
+                target=f"{host}:{name}",
             )
             for (host, name), app in self.at.items()
             if not test(app)

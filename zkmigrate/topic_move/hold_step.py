@@ -42,7 +42,7 @@ class HoldStep(Step[Gateways]):
             return Ready(todo)
         if wrong := lapsed(f):
             return Blocked(wrong)
-        busy = {f"{host} {name}": app.in_flight for (host, name), app in f.at.items() if app.in_flight}
+        busy = {f"{host}:{name}": app.in_flight for (host, name), app in f.at.items() if app.in_flight}
         if busy:
             told = ", ".join(f"{where}: {count}" for where, count in busy.items())
             return Waiting("answers to the requests in flight", told, move.hold_ms / 1000, poll_s=_POLL_S)

@@ -25,7 +25,7 @@ def used(found: Gateways) -> Iterator[Finding]:
     release is a warning: nobody can make it tell."""
     for (host, name), app in found.at.items():
         for one in usage(name, app.seen):
-            told = replace(one, target=f"{host} {one.target}")
+            told = replace(one, target=f"{host}:{one.target}")
             unknown = told.id == _UNTOLD and told.held is Held.UNKNOWN
             yield replace(told, severity=Severity.WARN) if unknown else told
 
@@ -142,7 +142,7 @@ def lapsed(found: Gateways) -> tuple[Finding, ...]:
             "switch.lapsed",
             "the application's requests wait",
             False,
-            target=f"{host} {name}",
+            target=f"{host}:{name}",
             seen=app.words,
             needed="held, without a gap since the hold",
             moves=("run again with a longer topic_move.hold_ms", "see in the report which step was slow"),

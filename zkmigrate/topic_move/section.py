@@ -1,5 +1,5 @@
-"""``clusters``, ``gateways``, ``mirrors``, ``sets`` and ``topic_move`` in the inventory: what moves from where
-to where."""
+"""``clusters``, ``gateways``, ``mirrors``, ``sets`` and ``topic_move`` in the inventory: which topics move
+from where to where."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from zkmigrate.inventory.checks import HostList
 from zkmigrate.inventory.inventory import (
     Address,
     Command,
+    GatewayProgram,
     Inventory,
     LocalPath,
     Name,
@@ -172,9 +173,17 @@ class TopicMoveInventory(Inventory):
         return super().address(name)
 
     @property
-    def gateway_program(self) -> tuple[str, ...]:
-        """The words that start zkmigrate on a gateway's host, and its file there."""
-        return (*self.gateways.program.split(), self.gateways.config)
+    def gateway(self) -> GatewayProgram:
+        return GatewayProgram(tuple(self.gateways.program.split()), self.gateways.config)
+
+    @property
+    def ends(self) -> tuple[ClusterAt, ClusterAt]:
+        """Where source and target are reached."""
+        source, target = (
+            next(one for one in self.clusters if one.name == name)
+            for name in (self.topic_move.source, self.topic_move.target)
+        )
+        return ClusterAt(source.brokers, source.config), ClusterAt(target.brokers, target.config)
 
 
 def move_of(inventory: Inventory) -> TopicMoveInventory:
@@ -197,9 +206,7 @@ def cluster(inventory: Inventory, name: str) -> Cluster:
 
 def ends_of(inventory: Inventory) -> tuple[ClusterAt, ClusterAt]:
     """Where source and target are reached."""
-    move = move_of(inventory).topic_move
-    source, target = (cluster(inventory, name) for name in (move.source, move.target))
-    return ClusterAt(source.brokers, source.config), ClusterAt(target.brokers, target.config)
+    return move_of(inventory).ends
 
 
 def mirror_hosts(inventory: Inventory) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ def _findings(c: Context, f: VerifyFacts) -> Iterator[Finding]:
     yield from f.gateways.outside(
         "verify.open", lambda app: app.route == target and app.gate == "open", f"open on {target}"
     )
-    clients = [f"{host} {name}: {app.connections}" for (host, name), app in f.gateways.at.items()]
+    clients = [f"{host}:{name}: {app.connections}" for (host, name), app in f.gateways.at.items()]
     yield claim(
         "verify.clients",
         "clients are connected to every application",
@@ -81,7 +81,7 @@ def _findings(c: Context, f: VerifyFacts) -> Iterator[Finding]:
 def left_ports(found: Gateways) -> Finding:
     """Who still connects to the ports of the cluster that was left."""
     left = {
-        f"{host} {name}": app.on_left_ports for (host, name), app in found.at.items() if app.on_left_ports
+        f"{host}:{name}": app.on_left_ports for (host, name), app in found.at.items() if app.on_left_ports
     }
     clients = sorted({str(one) for app in found.at.values() for one in app.seen.get("clients", {})})
     told = "; ".join(f"{where}: {count}" for where, count in left.items())

@@ -128,14 +128,10 @@ def probes(inventory: Inventory, look: Look, _note: Note) -> tuple[Probe, ...]:
             if missed[host] in (0, _IN_A_ROW):
                 held = True if missed[host] == 0 else None
                 seen = "answers" if held else str(told)
-                yield claim(
-                    Trouble.HOST_UNREACHABLE, "the gateway answers", held, seen=seen, target=host
-                )
+                yield claim(Trouble.HOST_UNREACHABLE, "the gateway answers", held, seen=seen, target=host)
 
     return (Probe("gateways", _EVERY_S, findings, leased=True, within_s=MESSAGE_S),)
 
 
-WINDOW = WindowSpec(
-    STEPS, decide_finding, deadline_s, without_operator, limits, probes=probes, renews=False
-)
+WINDOW = WindowSpec(STEPS, decide_finding, deadline_s, without_operator, limits, probes=probes, renews=False)
 """What the rehearsal and the switch carry."""

@@ -114,7 +114,7 @@ def test_a_switch_and_its_way_back() -> None:
 ALLOWED = {
     "route": {Gate.OPEN, Gate.SETTLING, Gate.HELD},
     "settle": {Gate.OPEN, Gate.SETTLING},
-    "hold": {Gate.OPEN, Gate.SETTLING, Gate.HELD},
+    "hold": {Gate.OPEN, Gate.SETTLING, Gate.HELD, Gate.GONE},
     "unhold": {Gate.OPEN, Gate.SETTLING, Gate.HELD, Gate.GONE},
     "seal": {Gate.HELD},
     "unseal": {Gate.SEALED},
@@ -188,3 +188,18 @@ def test_the_table_of_clients_is_bounded() -> None:
     for n in range(MOST_CLIENTS + 5):
         assert not clients.may_fetch((str(n), ""), 1000.0, 1000.0)
     assert len(clients._begun) == MOST_CLIENTS
+
+
+def test_h17_the_way_back_before_open_is_a_hold_on_the_new_route() -> None:
+    gone = App("b", gate=Gate.GONE, until=101.0, flipped=5000.0)
+    held = told(gone, "hold", ttl_ms=2000)
+    assert isinstance(held, App)
+    assert held == App("b", "", Gate.HELD, "id-1", 102.0, flipped=5000.0)
+    assert isinstance(told(held, "seal", hold="id-1"), Refused), "first a route"
+    assert lapsed(held, 102.0) == App("b", lapsed=True, flipped=5000.0), "it opens where it is"
+    staged = told(held, "route", to="a")
+    assert isinstance(staged, App)
+    back = told(staged, "seal", hold="id-1")
+    assert back == App("b", "a", Gate.SEALED, "id-1", flipped=5000.0)
+    assert isinstance(back, App)
+    assert told(back, "go", ttl_ms=1000) == App("a", gate=Gate.GONE, until=101.0, flipped=5000.0)

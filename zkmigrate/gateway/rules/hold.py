@@ -93,7 +93,7 @@ def carried_out(
             return replace(app, staged=order.to)
         case "settle", Gate.OPEN | Gate.SETTLING:
             return replace(app, gate=Gate.SETTLING, until=until, lapsed=False)
-        case "hold", Gate.OPEN | Gate.SETTLING:
+        case "hold", Gate.OPEN | Gate.SETTLING | Gate.GONE:
             return replace(app, gate=Gate.HELD, hold=order.id, until=until, lapsed=False)
         case "hold", Gate.HELD:
             return replace(app, until=until)
@@ -113,7 +113,7 @@ def carried_out(
 _NEEDED = {
     "route": "open, settling or held",
     "settle": "open or settling",
-    "hold": "open, settling or held",
+    "hold": "open, settling, held or gone",
     "unhold": "open, settling, held or gone",
     "seal": "held",
     "unseal": "sealed",

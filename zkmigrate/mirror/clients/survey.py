@@ -1,19 +1,21 @@
-"""What both clusters show of the topics: for plan, status and compare, and before a run."""
+"""What both clusters show of all that is mirrored: topics, partitions, groups, ACLs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from zkmigrate.errors import UsageError
+from zkmigrate.errors import HostError, UsageError
+from zkmigrate.mirror.clients import groups
+from zkmigrate.mirror.clients import rights as acls
 from zkmigrate.mirror.clients.cluster import Cluster, Part, Topic
+from zkmigrate.mirror.clients.follow import NO_AUTHORIZER
 from zkmigrate.mirror.clients.reading import last_data
-from zkmigrate.mirror.clients.security import settings
 from zkmigrate.mirror.rules.batch import BatchError
+from zkmigrate.mirror.rules.commits import Standing, standing
 from zkmigrate.mirror.rules.follow import Memory, State, follow
 from zkmigrate.mirror.rules.position import Ends, Failed, begin
+from zkmigrate.mirror.rules.rights import Rights, rights
 from zkmigrate.mirror.rules.topic import NOT_COPIED, deletes, differences, refusal, wanted
 
 
@@ -56,29 +58,15 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Request:
-    """What a verb is asked for. source, target: brokers, ``host:port``. groups: of consumers; empty: all.
-    as_json: print JSON. source_config, target_config: files of client properties."""
+class Beside:
+    """Groups by name, and ACLs. notes: what could not be looked at, and why."""
 
-    source: Sequence[str]
-    target: Sequence[str]
-    topics: Sequence[str]
-    as_json: bool = False
-    groups: Sequence[str] = ()
-    source_config: Path | None = None
-    target_config: Path | None = None
+    groups: Mapping[str, Standing]
+    rights: Rights
+    notes: Mapping[str, str]
 
 
-@contextmanager
-def both(asked: Request) -> Iterator[tuple[Cluster, Cluster]]:
-    """The two clusters. UsageError when they are the same one."""
-    here, there = settings(asked.source_config), settings(asked.target_config)
-    with ExitStack() as stack:
-        one = stack.enter_context(closing(Cluster("source", asked.source, here)))
-        other = stack.enter_context(closing(Cluster("target", asked.target, there)))
-        if one.id() == other.id():
-            raise UsageError(f"source and target are the same cluster, {one.id()}; needed: two")
-        yield one, other
+_NO_RIGHTS = Rights(frozenset(), frozenset(), {}, frozenset())
 
 
 def topics(source: Cluster, target: Cluster, names: Sequence[str]) -> list[Mirrored]:
@@ -147,3 +135,27 @@ def _failed(target: Cluster, leader: int, part: Part, source: Ends, own: Ends, *
     except BatchError as error:
         return f"target: {error}"
     return begun.why if isinstance(begun, Failed) else ""
+
+
+def beside(source: Cluster, target: Cluster, names: Sequence[str], named: Sequence[str]) -> Beside:
+    """How groups and ACLs stand. names: of topics. named: groups; empty: all that committed on the topics.
+
+    It changes nothing and asks for no coordinator, which would make a topic.
+    """
+    standings, found, notes = dict[str, Standing](), _NO_RIGHTS, dict[str, str]()
+    try:
+        read = groups.read(source, target, names, named)
+        standings = {one.name: standing(one) for one in read.groups}
+        notes |= {f"group {name}": why for name, why in read.troubles.items()}
+    except HostError as error:
+        notes["groups"] = str(error)
+    try:
+        here, there = acls.read(source), acls.read(target)
+        if here is None or there is None:
+            side = "source" if here is None else "target"
+            notes["ACLs"] = f"{NO_AUTHORIZER} on {side}"
+        else:
+            found = rights(here, there, names, list(standings))
+    except HostError as error:
+        notes["ACLs"] = str(error)
+    return Beside(standings, found, notes)
