@@ -13,7 +13,7 @@ import pytest
 from playbooks import kafka_topic_move
 from zkmigrate.gateway.rules.plan import Port
 from zkmigrate.gateway.serving import config
-from zkmigrate.inventory.inventory import load
+from zkmigrate.inventory.inventory import GatewayProgram, load
 from zkmigrate.lab import between, machines, provision, render, service, state, topic_site
 from zkmigrate.lab.clients.contract import PLAIN
 from zkmigrate.lab.failure import LabError
@@ -172,7 +172,8 @@ def test_the_inventory_of_a_switch_is_one_that_its_playbook_takes(
         assert own.mirror == f"zkmigrate-mirror-{target}.service"
         assert found.hosts == {"gateways": ("gateway1", "gateway2"), "mirrors": ("mirror1", "mirror2")}
         assert found.address("mirror2") == "10.71.0.52"
-        assert found.gateway_program == (*between.GATEWAY_PROGRAM.split(), between.GATEWAY_FILE)
+        program = GatewayProgram(tuple(between.GATEWAY_PROGRAM.split()), between.GATEWAY_FILE)
+        assert found.gateway == program
         assert [(one.topics, one.apps, one.groups) for one in found.sets] == [
             (("a",), (between.APP,), ("g",))
         ]
