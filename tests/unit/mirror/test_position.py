@@ -41,16 +41,11 @@ def test_a_target_that_is_ahead_fails() -> None:
     assert isinstance(begin(Ends(0, 9), Ends(0, 10), [], deletes=True), Failed)
 
 
-def test_another_producers_batch_fails_also_before_the_last_ones() -> None:
-    told = begin(Ends(0, 9), Ends(0, 8), [*last(2, 7, 0), *last(5, FIRST_ID, 0)], deletes=True)
-    assert isinstance(told, Failed)
-
-
 @pytest.mark.parametrize("id", [-1, 0, 7000, FIRST_ID - 1])
-def test_another_producers_batch_fails_by_name(id: int) -> None:
-    told = begin(Ends(0, 9), Ends(0, 8), last(5, id, 0), deletes=True)
-    assert isinstance(told, Failed)
-    assert f"another producer (id {id}) wrote target's batch at offset 5" in told.why
+def test_h17_behind_what_clients_wrote_it_goes_on_as_a_producer_of_its_own(id: int) -> None:
+    """Target was source before: the caller compares its last records with those of source."""
+    told = begin(Ends(0, 9), Ends(0, 8), last(5, id, 7), deletes=True)
+    assert told == Begin(8, 8, fresh(8), False)
 
 
 def test_a_deleted_prefix_is_filled_by_an_id_of_its_own() -> None:

@@ -9,7 +9,7 @@ from zkmigrate.mirror.clients.cluster import Cluster, Fetched, Part
 from zkmigrate.mirror.rules import records
 from zkmigrate.mirror.rules.batch import Batch, parse
 from zkmigrate.mirror.rules.gaps import Append, steps
-from zkmigrate.mirror.rules.position import WINDOW, Ends
+from zkmigrate.mirror.rules.position import FIRST_ID, WINDOW, Ends
 
 _UNCOMMITTED = 0
 _EMPTY = 20
@@ -66,14 +66,17 @@ def differing(
     """The first offset of target's last batches at which source holds another record; None without one.
     start: of source's log. BatchError, HostError.
 
-    A batch of the copier itself that followed another write stands at a wrong offset.
+    A batch of the copier itself that followed another write stands at a wrong offset. What somebody else
+    wrote must be in source whole: source may be the copy of a log that clients wrote.
     """
     if not last or last[-1].next_offset <= start:
         return None
     begun, end = max(last[0].base_offset, start), last[-1].next_offset
     there = {at: (ms, body) for one in last for at, ms, body in records.seen(one, codecs)}
     read = committed(source, leader, part, begun, end, codecs)
-    return records.differing({at: (ms, body) for at, ms, body in read}, there)
+    foreign = [one for one in last if one.producer_id < FIRST_ID]
+    needed = {at for one in foreign for at, _, _ in records.seen(one, codecs) if at >= begun}
+    return records.differing({at: (ms, body) for at, ms, body in read}, there, needed)
 
 
 def _good(answer: Fetched, cluster: Cluster, part: Part) -> bytes:

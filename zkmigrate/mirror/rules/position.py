@@ -59,23 +59,19 @@ class Begin:
 
 
 def begin(source: Ends, target: Ends, last: Sequence[Batch], *, deletes: bool) -> Begin | Failed:
-    """Where to go on. last: target's last batches of data, one more than a copier has in flight; so a write
-    that made it fail is among them. deletes: target's topic has the cleanup policy delete, so its records may
-    be deleted."""
+    """Where to go on, if source holds the same records as ``last``, which the caller compares. last: target's
+    last batches of data, one more than a copier has in flight; so a write that made it fail is among them.
+    Others may have written them: the clients of a cluster that was source before. deletes: target's topic has
+    the cleanup policy delete, so its records may be deleted."""
     if target.end > source.end:
         return Failed(
             f"target ends at {target.end}, source at {source.end}. Needed: target is not ahead. Another "
             "producer wrote to target, or source lost records or was made anew"
         )
-    for one in last:
-        if one.producer_id < FIRST_ID:
-            return Failed(
-                f"another producer (id {one.producer_id}) wrote target's batch at offset {one.base_offset}"
-            )
     filling = bool(last) and last[-1].producer_id >= FIRST_FILLING_ID
     drops = filling or (deletes and target.end < source.start)
     own = fresh(target.end, filling=drops)
-    if last and filling == drops:
+    if last and filling == drops and last[-1].producer_id >= FIRST_ID:
         own = Producer(last[-1].producer_id, last[-1].base_sequence).after(last[-1].count)
     return Begin(target.end, max(source.start, target.end), own, drops)
 
