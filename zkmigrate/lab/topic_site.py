@@ -34,7 +34,8 @@ TOPIC, PARTITIONS, REPLICAS = "orders", 6, 3
 GROUPS = "shop"
 """What the names of the clients' groups begin with."""
 BOOK = ("--playbook", "kafka_topic_move")
-_PLAIN = "-plain"
+PLAIN_NAME = "-plain"
+"""What ends the name of a client whose producer is not idempotent."""
 _VERB_S, _MIRRORED_S = 300.0, 120.0
 
 
@@ -57,8 +58,8 @@ def clients(names: Sequence[str], progress: Progress) -> dict[str, Program]:
     """The programs of these families. With ``-plain`` behind its name a producer is not idempotent."""
     found = {}
     for name in names:
-        program = FAMILIES[name.removesuffix(_PLAIN)](progress)
-        plain = {PLAIN: "yes"} if name.endswith(_PLAIN) else {}
+        program = FAMILIES[name.removesuffix(PLAIN_NAME)](progress)
+        plain = {PLAIN: "yes"} if name.endswith(PLAIN_NAME) else {}
         found[name] = replace(program, environment={**program.environment, **plain})
     return found
 
@@ -128,7 +129,8 @@ class TopicSite:
         self.progress(f"mirror: copies {TOPIC} to {NEW}")
 
     def copy_to(self, target: str) -> None:
-        """Let the copiers to this cluster run, and no other ones; wait until all is mirrored."""
+        """Let the copiers to this cluster run, and no other ones. Wait until all is mirrored, and until no
+        group has members there from before: their sessions end by themselves."""
         for host in self.lab.names(Role.MIRROR):
             self.lab.exec(
                 host, ["systemctl", "stop", between.mirror_unit(between.other(self.lab.spec, target))]
@@ -141,7 +143,8 @@ class TopicSite:
             except LabError as error:
                 return str(error)[-300:]
             states = {one["state"] for one in told["partitions"]}
-            return None if states <= {"equal", "behind"} else ", ".join(sorted(states))
+            active = [one["group"] for one in told["groups"] if one["state"] == "active"]
+            return ", ".join([*sorted(states - {"equal", "behind"}), *active]) or None
 
         wait_until(f"{TOPIC} on {target}", missing, _MIRRORED_S, poll_s=1.0)
 
