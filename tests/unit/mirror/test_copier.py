@@ -382,6 +382,16 @@ def test_h17_after_a_switch_the_copy_turns_round_at_the_common_end() -> None:
         assert_equal(front, back)
 
 
+@pytest.mark.parametrize("odd", [built(2, first_value=99), marker(0, 9, commit=False)])
+def test_h17_turned_round_it_refuses_what_the_other_side_has_otherwise_or_not_at_all(odd: Batch) -> None:
+    here, there = source(), empty()
+    copied(here, there)
+    here.logs[PLAIN].append(built(2, first_value=70))
+    there.logs[PLAIN].append(odd)
+    there.logs[PLAIN].append(built(2, first_value=80))
+    assert "another producer" in copied(there, here).partitions[PLAIN].failed
+
+
 def test_h2_the_mirrors_own_batch_at_a_wrong_offset_is_named() -> None:
     """A marker too many before it, say of a frozen copier on another machine."""
     here, there = source(), empty()
