@@ -79,8 +79,8 @@ def brokers(folder: Path) -> Iterator[tuple[str, str]]:
         yield found[0], found[1]
 
 
-def batch(records: int) -> bytes:
-    """A batch of so many records, without a producer."""
+def batch(records: int, size: int = RECORD) -> bytes:
+    """A batch of so many records of this size, without a producer."""
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=0,
@@ -91,7 +91,7 @@ def batch(records: int) -> bytes:
         batch_size=4 << 20,
     )
     for n in range(records):
-        builder.append(n, int(time.time() * 1000), None, os.urandom(RECORD), [])
+        builder.append(n, int(time.time() * 1000), None, os.urandom(size), [])
     [one] = parse(bytes(builder.build()))
     return encode(replace(one, leader_epoch=-1))
 

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import KafkaError as RdError
+from confluent_kafka import TopicPartition as RdPartition
 from kafka import KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import KafkaError, NoError
@@ -107,16 +109,18 @@ def committed(address: str) -> dict[str, int]:
 
 
 class Gateway:
-    """Its file and its process. ports: by cluster."""
+    """Its file and its process. ports: by cluster, and of the listener whose clients read the new one."""
 
     def __init__(self, folder: Path, addresses: dict[str, str]) -> None:
-        self.ports = {name: free_port() for name in addresses}
+        self.ports = {name: free_port() for name in (*addresses, "mirror")}
         self.file, self.log = folder / "gateway.yml", folder / "gateway.log"
         self.file.write_text(
             f"state: {folder / 'state'}\nlisten: {ADDRESS}\nroute: old\n"
             f"clusters:\n  old: {{1: '{addresses['old']}'}}\n  new: {{{NEW_NODE}: '{addresses['new']}'}}\n"
             f"listeners:\n  shop:\n    advertise: {ADDRESS}\n    ports:\n"
             f"      old: {{1: {self.ports['old']}}}\n      new: {{{NEW_NODE}: {self.ports['new']}}}\n"
+            f"  mirror:\n    advertise: {ADDRESS}\n    read_only: new\n    mirrored_groups: ['*readers']\n"
+            f"    ports:\n      new: {{{NEW_NODE}: {self.ports['mirror']}}}\n"
             "apps:\n  app: {route: old, client_ids: ['app-*']}\n"
         )
         self.begin()
@@ -128,8 +132,8 @@ class Gateway:
         self.process.terminate()
         assert self.process.wait(WAIT_S) == 0
 
-    def address(self, cluster: str) -> str:
-        return f"{ADDRESS}:{self.ports[cluster]}"
+    def address(self, port: str) -> str:
+        return f"{ADDRESS}:{self.ports[port]}"
 
     def words(self, verb: str, *more: str) -> list[str]:
         return [sys.executable, "-m", "zkmigrate", "gateway", verb, "--config", str(self.file), *more]
@@ -288,7 +292,59 @@ class Librdkafka:
         self.consumer.close()
 
 
-def test_h9_h10_an_application_is_led_to_another_cluster(clusters: dict[str, str], tmp_path: Path) -> None:
+def on_the_mirror(address: str, records: int) -> None:
+    """Readers of the mirror, with a client id of the application: served, also while that is held. What they
+    may not do is Kafka's own error, after which they go on."""
+    common = {"bootstrap.servers": address, "client.id": "app-mirror"}
+    errors: list[int] = []
+
+    def told(error: Any, _message: Any) -> None:
+        errors.append(error.code())
+
+    plain = Producer(common | {"acks": "all"})
+    plain.produce(TOPIC, b"not here", partition=0, on_delivery=told)
+    assert plain.flush(WAIT_S) == 0
+    assert errors == [RdError.TOPIC_AUTHORIZATION_FAILED]
+
+    group = {"group.id": "spark", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    seen: list[int] = []
+
+    def read(consumer: Consumer, most: int) -> str | None:
+        message = consumer.poll(0.1)
+        if message is not None:
+            assert message.error() is None, str(message.error())
+            seen.append(int(message.value() or b""))
+        return None if len(seen) >= most else f"{len(seen)} records"
+
+    with closing(Consumer(common | group)) as consumer:
+        consumer.subscribe([TOPIC])
+        wait_until("the mirror is read", lambda: read(consumer, records), WAIT_S)
+        assert seen == list(range(records))
+        assert [one.error for one in consumer.commit(asynchronous=False)] == [None]
+
+    seen.clear()
+    with closing(Consumer(common | group | {"group.id": GROUPS[0]})) as consumer:
+        consumer.assign([RdPartition(TOPIC, 0, 0)])
+        wait_until("the mirror is read", lambda: read(consumer, 1), WAIT_S)
+        with pytest.raises(KafkaException) as error:
+            consumer.commit(asynchronous=False)
+        assert error.value.args[0].code() == RdError.GROUP_AUTHORIZATION_FAILED
+        wait_until("it goes on", lambda: read(consumer, records), WAIT_S)
+
+    with closing(Consumer(common | group | {"group.id": GROUPS[1]})) as consumer:
+        consumer.subscribe([TOPIC])
+
+        def admitted() -> str | None:
+            message = consumer.poll(0.1)
+            error = message.error() if message is not None else None
+            if error is None:
+                return "no error"
+            return None if error.code() == RdError.GROUP_AUTHORIZATION_FAILED else str(error)
+
+        wait_until("a mirrored group is refused", admitted, WAIT_S)
+
+
+def test_h3_h9_h10_an_application_is_led_to_another_cluster(clusters: dict[str, str], tmp_path: Path) -> None:
     with Gateway(tmp_path, clusters) as gateway:
         led(gateway, clusters, tmp_path)
 
@@ -348,6 +404,14 @@ def led(gateway: Gateway, clusters: dict[str, str], folder: Path) -> None:
         assert end(clusters["old"]) == 50
         assert not any(one.is_done for one in waits)
         copy(clusters)
+        before = committed(clusters["new"])
+        on_the_mirror(gateway.address("mirror"), 50)
+        assert (end(clusters["new"]), committed(clusters["new"])) == (50, before)
+        reads = gateway.status()["readers"]["mirror"]
+        assert reads["cluster"] == "new"
+        for name in ("PRODUCE", "OFFSET_COMMIT", "JOIN_GROUP"):
+            assert f"{name}: listener mirror only reads" in reads["refused"]
+        assert not any(one.is_done for one in waits), "the hold is as it was"
         assert "fencing number 1 is out; the present one is 2" in gateway.order(
             "seal", "o-4", "app", "--hold", "o-3", fencing=1, code=5
         )

@@ -1,4 +1,7 @@
-"""H6 on real brokers: leaders that move and a broker that dies under a mirror, on source and on target."""
+"""H6 and H22 on real brokers: leaders that move and a broker that dies under a mirror, on source or target.
+
+The two clusters differ in all that a cluster may be like.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,24 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, NoError
 from kafka.protocol.admin.topics import ElectionType
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.structs import OffsetAndMetadata
 
 from tests.servers.process import ADDRESS, START_SECONDS, free_port, server, wait_for
+from tests.servers.test_gateway import ask
 from tests.servers.test_mirror import WAIT_S, answers, behind, ended, ends, mirror
 from tests.servers.test_versions import zookeeper
 from zkmigrate.errors import HostError
+from zkmigrate.kafka.clients import admin
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.mirror.clients.cluster import Cluster, Part
+from zkmigrate.model.fact import Seen
 
 THREE, ONE = "2.8.2", "3.9.1"
+GROUP = "across"
 MOVES = 5
 """How often all leaders move, on each side."""
 
@@ -51,10 +60,12 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
     with zookeeper("3.5.8", folder) as port, ExitStack() as stack:
         for id, address in at.items():
             root, replicas, session_ms = ("three", 2, 6000) if id < 4 else ("one", 1, 600000)
+            parts, rack = (5, f"broker.rack=rack-{id}\n") if id < 4 else (3, "")
             config, logs[id] = folder / f"{id}.properties", folder / f"{id}.log"
             config.write_text(
                 f"broker.id={id}\nlisteners=PLAINTEXT://{address}\nlog.dirs={folder / str(id)}\n"
                 f"zookeeper.connect={ADDRESS}:{port}/{root}\nzookeeper.session.timeout.ms={session_ms}\n"
+                f"offsets.topic.replication.factor={replicas}\noffsets.topic.num.partitions={parts}\n{rack}"
                 f"transaction.state.log.replication.factor={replicas}\ntransaction.state.log.min.isr=1\n"
                 "transaction.state.log.num.partitions=1\nauto.create.topics.enable=false\n"
                 "auto.leader.rebalance.enable=false\nlog.cleaner.dedupe.buffer.size=4000000\n"
@@ -144,8 +155,16 @@ def copier(pair: tuple[str, str], topic: str) -> Iterator[subprocess.Popen[str]]
         raise
 
 
-def drill(pair: tuple[str, str], moved: str, topic: str, sets: Sequence[Sequence[int]], sites: Sites) -> None:
-    """All leaders move several times and then one broker dies, while records are written and copied."""
+def drill(
+    pair: tuple[str, str],
+    moved: str,
+    topic: str,
+    sets: Sequence[Sequence[int]],
+    sites: Sites,
+    beside: Callable[[], str | None] = lambda: None,
+) -> None:
+    """All leaders move several times and then one broker dies, while records are written and copied. beside:
+    what the mirror has not done yet beside the records, awaited before."""
     count = len(sets)
 
     def go_on() -> None:
@@ -167,6 +186,7 @@ def drill(pair: tuple[str, str], moved: str, topic: str, sets: Sequence[Sequence
     with copier(pair, topic) as copying:
         with writing(pair[0], topic, count):
             go_on()
+            wait_until("what stands beside the records", heard(beside), WAIT_S)
             for _ in range(MOVES):
                 sets = [list(reversed(ids)) for ids in sets]
                 lead(moved, topic, sets)
@@ -193,10 +213,69 @@ def drill(pair: tuple[str, str], moved: str, topic: str, sets: Sequence[Sequence
     assert {(topic, one["partition"]): one["records"] for one in found} == needed, "no gap, none twice"
 
 
-def test_h6_leaders_move_and_a_broker_dies_on_source(sites: Sites) -> None:
+@dataclass(frozen=True)
+class Shape:
+    """What a cluster is like. racks: by node. releases: of its brokers. copies: of the topic's partitions.
+    groups: partitions and copies of ``__consumer_offsets``."""
+
+    racks: Mapping[int, str | None]
+    releases: frozenset[str]
+    copies: frozenset[int]
+    groups: tuple[int, int]
+
+
+def shape(address: str, topic: str) -> Shape:
+    releases = admin.ask(address.split(","), lambda _client, releases: Seen(frozenset(releases.values())))
+    assert isinstance(releases, Seen), releases
+    names = [MetadataRequest.MetadataRequestTopic(name=name) for name in (topic, "__consumer_offsets")]
+    request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
+    told = ask(address.split(",")[0], request, MetadataResponse, 9)
+    copies = {one.name: [len(part.replica_nodes) for part in one.partitions] for one in told.topics}
+    groups = copies["__consumer_offsets"]
+    racks = {one.node_id: one.rack for one in told.brokers}
+    return Shape(racks, releases.value, frozenset(copies[topic]), (len(groups), min(groups)))
+
+
+def committed(address: str, topic: str) -> int:
+    """The offset of the group, which stands on the first partition; -1 before."""
+    at = TopicPartition(topic, 0)
+    with closing(KafkaAdminClient(bootstrap_servers=address.split(","))) as client:
+        try:
+            return int(client.list_group_offsets({GROUP: [at]})[GROUP][at].offset)
+        except KafkaError:
+            return -1
+
+
+def commit(address: str, topic: str, offset: int) -> None:
+    """The first question for a coordinator makes the topic of groups; it fails until that is there."""
+    at = TopicPartition(topic, 0)
+
+    def failed() -> str | None:
+        with closing(KafkaAdminClient(bootstrap_servers=address.split(","))) as client:
+            try:
+                told = client.alter_group_offsets(GROUP, {at: OffsetAndMetadata(offset, "", -1)})
+            except KafkaError as error:
+                return str(error)
+        return None if told == {at: NoError} else str(told)
+
+    wait_until("the group's offset", failed, WAIT_S)
+
+
+def test_h6_h22_leaders_move_and_a_broker_dies_on_source_of_another_shape(sites: Sites) -> None:
     sets = [[1, 3], [2, 1], [3, 2]]
     make(sites.all_three, "onwards", sets)
-    drill((sites.all_three, sites.one), sites.all_three, "onwards", sets, sites)
+    commit(sites.all_three, "onwards", 3)
+    racks = {id: f"rack-{id}" for id in (1, 2, 3)}
+    three = Shape(racks, frozenset({"2.8"}), frozenset({2}), (5, 2))
+    assert shape(sites.all_three, "onwards") == three
+
+    def other() -> str | None:
+        found = committed(sites.one, "onwards")
+        return None if found == 3 else f"{found}, needed 3"
+
+    drill((sites.all_three, sites.one), sites.all_three, "onwards", sets, sites, other)
+    one = Shape({4: None}, frozenset({"3.9"}), frozenset({1}), (3, 1))
+    assert shape(sites.one, "onwards") == one, "unlike source in each of these"
 
 
 def test_h6_leaders_move_and_a_broker_dies_on_target(sites: Sites) -> None:

@@ -9,15 +9,19 @@ from typing import Any
 
 import click
 import pytest
+from kafka.protocol.consumer import FetchResponse
+from kafka.protocol.producer import ProduceResponse
 
 from bench.demo_speed import outcome
 from bench.drain import best, data_sets, without
+from bench.gateway import DIRECT, OURS, fetched, produced, summary
 from bench.journal import MOVES, THROTTLES, delta, plan, write
 from bench.roll import last_roll_s
 from bench.spread import in_turn, ratios, spread
 from bench.subtree import ROOT, paths
 from bench.targets import WAVES, measured
 from bench.window import PARTS, figures
+from tests.unit.gateway.frames import answer
 from zkmigrate.engine import journal as journals
 
 
@@ -155,3 +159,41 @@ def test_the_best_fixed_throttle_is_the_highest_that_clients_hardly_feel() -> No
     tried = {10: 20.0, 20: 30.0, 30: 39.0, 40: 90.0}
     assert best(tried, before_ms=20.0, slow=2.0) == 30
     assert best(tried, before_ms=5.0, slow=2.0) == 10, "none is fine: the one with the smallest p99"
+
+
+def test_an_answers_error_and_bytes_are_read_where_they_stand() -> None:
+    topic, part = ProduceResponse.TopicProduceResponse, "orders"
+    for error in (0, 29):
+        one = topic.PartitionProduceResponse(index=0, error_code=error, base_offset=5, log_append_time_ms=-1)
+        body = ProduceResponse(responses=[topic(name=part, partition_responses=[one])], throttle_time_ms=0)
+        if error:
+            with pytest.raises(click.ClickException, match="error 29 to PRODUCE"):
+                produced(answer(body, 8), part)
+        else:
+            produced(answer(body, 8), part)
+    kind = FetchResponse.FetchableTopicResponse
+    for error, records in ((0, b"r" * 777), (0, b""), (3, b"r" * 777)):
+        own = kind.PartitionData(
+            partition_index=0,
+            error_code=error,
+            high_watermark=9,
+            last_stable_offset=9,
+            log_start_offset=0,
+            aborted_transactions=None,
+            preferred_read_replica=-1,
+            records=records,
+        )
+        told = FetchResponse(
+            throttle_time_ms=0, error_code=0, session_id=0, responses=[kind(topic=part, partitions=[own])]
+        )
+        if error or not records:
+            with pytest.raises(click.ClickException, match=f"error {error} to FETCH"):
+                fetched(answer(told, 11), part)
+        else:
+            assert fetched(answer(told, 11), part) == len(records)
+
+
+def test_a_way_is_held_against_its_peer_round_by_round() -> None:
+    found = summary({"p50 ms": {DIRECT: [1.0, 2.0], OURS: [2.0, 6.0]}, "MB": {OURS: [5.0]}}, DIRECT)
+    assert found["p50 ms"][f"{OURS} / {DIRECT}"] == {"n": 2, "median": 2.5, "least": 2.0, "most": 3.0}
+    assert found["MB"] == {OURS: spread([5.0])}

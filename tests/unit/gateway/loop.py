@@ -14,7 +14,7 @@ from typing import Any
 
 from zkmigrate.gateway.rules.hold import Order
 from zkmigrate.gateway.rules.orders import Answer, fresh
-from zkmigrate.gateway.rules.plan import OTHERS, Plan, Port, Who
+from zkmigrate.gateway.rules.plan import OTHERS, Plan, Port, Reading, Who
 from zkmigrate.gateway.serving.connection import Connection
 from zkmigrate.gateway.serving.gateway import Gateway
 from zkmigrate.gateway.serving.schemas import messages
@@ -106,7 +106,8 @@ class Client:
 
 
 class Setting:
-    """Application ``app`` has the client ids ``app-…``; ``user`` the principal ``alice``."""
+    """Application ``app`` has the client ids ``app-…``; ``user`` the principal ``alice``. Listener ``r`` only
+    reads cluster b, where a mirror commits for the groups ``orders-…``."""
 
     def __init__(self, a: Broker, b: Broker, addresses: dict[str, str]) -> None:
         self.a, self.b = a, b
@@ -115,9 +116,10 @@ class Setting:
         self.now = 100.0
         plan = Plan(
             {"a": {1: addresses["a"]}, "b": {7: addresses["b"]}},
-            {Port("l", "a", 1): 19001, Port("l", "b", 7): 29007},
-            {"l": "gw.example"},
-            {"user": Who(principals=("alice",)), "app": Who("l", ("app-*",))},
+            {Port("l", "a", 1): 19001, Port("l", "b", 7): 29007, Port("r", "b", 7): 39007},
+            {"l": "gw.example", "r": "gw.example"},
+            {"user": Who(principals=("alice",)), "app": Who("", ("app-*",))},
+            {"r": Reading("b", ("orders-*",))},
         )
         state = fresh({"user": "b", "app": "a", OTHERS: "a"})
         say = lambda line: self.lines.append(json.loads(line))  # noqa: E731
@@ -126,8 +128,9 @@ class Setting:
         self.writers: list[asyncio.StreamWriter] = []
         self.fencing, self.ids = 1, 0
 
-    async def client(self, cluster: str = "a") -> Client:
-        host, port = self.servers[cluster].sockets[0].getsockname()[:2]
+    async def client(self, to: str = "a") -> Client:
+        """To a cluster's port, or to the listener ``r``."""
+        host, port = self.servers[to].sockets[0].getsockname()[:2]
         reader, writer = await asyncio.open_connection(host, port)
         self.writers.append(writer)
         return Client(reader, writer)
@@ -174,7 +177,7 @@ async def setting() -> AsyncIterator[Setting]:
     for port in made.gateway.plan.ports:
         server = await asyncio.start_server(partial(_serve, made, port), "127.0.0.1", 0)
         own.append(server)
-        made.servers[port.cluster] = server
+        made.servers[port.cluster if port.listener == "l" else port.listener] = server
     try:
         yield made
     finally:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from zkmigrate.errors import HostError, InventoryError, LockedError
-from zkmigrate.gateway.rules.plan import OTHERS, Port
+from zkmigrate.gateway.rules.plan import OTHERS, Port, Reading
 from zkmigrate.gateway.serving.config import load
 from zkmigrate.gateway.serving.record import Record
 
@@ -56,6 +56,41 @@ def test_a_file_and_its_plan(tmp_path: Path) -> None:
     assert plan.app("other", "orders-7", "") == OTHERS
     assert plan.address("shop", "new", 12) == ("gw1.example", 29012)
     assert plan.address("shop", "new", 99) == ("gw1.example", 29011), "never the broker's own"
+
+
+READERS = TEXT.replace(
+    "apps:",
+    "  readers:\n    advertise: gw2.example\n    read_only: new\n    mirrored_groups: ['orders-*']\n"
+    "    ports:\n      new: {11: 39011, 12: 39012}\napps:",
+)
+
+
+def test_h3_a_listener_that_only_reads_has_ports_of_one_cluster(tmp_path: Path) -> None:
+    plan = load(written(tmp_path, READERS)).plan()
+    assert plan.reading == {"readers": Reading("new", ("orders-*",))}
+    assert plan.app("readers", "orders-7", "bob") == "readers", "no application's"
+    assert plan.address("readers", "new", 12) == ("gw2.example", 39012)
+    assert {port.cluster for port in plan.ports if port.listener == "readers"} == {"new"}
+
+
+NOT_READERS = {
+    "listeners.readers.read_only: no cluster has this name": ("read_only: new", "read_only: odd"),
+    "listeners.readers.mirrored_groups: needed beside it: read_only": ("    read_only: new\n", ""),
+    "listeners.readers.ports.old: it reads new only": ("new: {11: 3", "old: {1: 39001}\n      new: {11: 3"),
+    "listeners.readers.ports.new: ports for nodes 11, needed: 11, 12": (", 12: 39012", ""),
+    "listeners.orders: an application has this name": ("  readers:", "  orders:"),
+    "listeners.others: an application has this name": ("  readers:", "  others:"),
+    "apps.orders.listener: that listener only reads": ("    listener: shop", "    listener: readers"),
+}
+
+
+@pytest.mark.parametrize("needed", NOT_READERS)
+def test_a_mistake_in_a_listener_that_only_reads_is_named(needed: str, tmp_path: Path) -> None:
+    old, new = NOT_READERS[needed]
+    assert READERS.count(old) == 1
+    with pytest.raises(InventoryError) as error:
+        load(written(tmp_path, READERS.replace(old, new)))
+    assert needed in str(error.value)
 
 
 def test_a_left_port_has_brokers_of_the_other_cluster(tmp_path: Path) -> None:

@@ -31,15 +31,16 @@ def free() -> int:
 
 
 def config(folder: Path, app: str = "app") -> Config:
-    """Two clusters whose brokers are down; one connection at a time."""
+    """Two clusters whose brokers are down; one connection at a time. Listener r only reads."""
     ports = {"a": {"1": free()}, "b": {"2": free()}}
+    reads = {"advertise": HOST, "ports": {"b": {"2": free()}}, "read_only": "b"}
     return Config.model_validate(
         {
             "state": str(folder),
             "listen": HOST,
             "route": "a",
             "clusters": {"a": {"1": f"{HOST}:{free()}"}, "b": {"2": f"{HOST}:{free()}"}},
-            "listeners": {"l": {"advertise": HOST, "ports": ports}},
+            "listeners": {"l": {"advertise": HOST, "ports": ports}, "r": reads},
             "apps": {app: {"route": "a", "client_ids": ["x"]}},
             "connections": 1,
         }
@@ -62,8 +63,11 @@ class Running:
     async def order(self, **order: Any) -> Any:
         return await self.asks(json.dumps({"fencing": 1, "app": "app", **order}).encode())
 
-    async def connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection(HOST, self.config.listeners["l"].ports["a"]["1"])
+    async def connected(
+        self, listener: str = "l", cluster: str = "a"
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        [port] = self.config.listeners[listener].ports[cluster].values()
+        return await asyncio.open_connection(HOST, port)
 
 
 def serve(config: Config, test: Callable[[Running], Awaitable[None]]) -> list[dict[str, Any]]:
@@ -178,6 +182,10 @@ def test_the_verbs_order_and_status(tmp_path: Path) -> None:
         writer.write(b"\0\0\0\x0b\0\x44\0\0\0\0\0\1\0\1x")
         await until("a new group is refused", lambda: "CONSUMER_GROUP" in str(at.lines))
         writer.close()
+        reader, writer = await at.connected("r", "b")
+        writer.write(b"\0\0\0\x11\0\x16\0\0\0\0\0\5\0\1x\xff\xff\0\0\0\1")
+        assert (await reader.readexactly(14))[4:] == b"\0\0\0\5\0\0\0\0\0\x1f", "CLUSTER_AUTHORIZATION_FAILED"
+        writer.close()
         assert await asyncio.to_thread(order, "route", "1", to="b") == 0
         assert await asyncio.to_thread(order, "hold", "2", ttl_ms=60_000) == 0
         assert await asyncio.to_thread(order, "go", "3") == 6
@@ -196,6 +204,8 @@ def test_the_verbs_order_and_status(tmp_path: Path) -> None:
     told = "\n".join(said[4:])
     assert "cluster a: versions unknown" in told
     assert re.search(r"app: held on a, staged b, lease \d+ ms\n", told)
+    assert "r: reads b, connections: " in told
+    assert "    refused: INIT_PRODUCER_ID: listener r only reads 1" in told
     assert "    refused: api: CONSUMER_GROUP_HEARTBEAT is not offered 1, api: FETCH version 13, " in told
     assert re.search(r"gateway.new-groups.*app.*: refused: api: CONSUMER_GROUP_HEARTBEAT", told), told
     found = [one for one in json.loads(bodies[0])["findings"] if one["target"] == "app"]

@@ -16,7 +16,9 @@ class Api:
     """A kind of request. schema: the name of Kafka's message. least, most: the versions that are served.
     told: the least version that API_VERSIONS tells, where clients look for older ones. free: it changes
     nothing, so it is served while an application is held. look: the fields of the request that are read.
-    streamed: the rest of the request goes on unread. rewritten: its answer is changed."""
+    streamed: the rest of the request goes on unread. rewritten: its answer is changed. denied: Kafka's error
+    that answers it where clients only read; 0 where it is served there too. With a ``GroupId`` to look at it
+    is denied to mirrored groups alone."""
 
     key: int
     schema: str
@@ -27,6 +29,7 @@ class Api:
     look: tuple[str, ...] = ()
     streamed: bool = True
     rewritten: bool = False
+    denied: int = 0
 
     @property
     def name(self) -> str:
@@ -36,19 +39,21 @@ class Api:
 
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR, SYNC_GROUP = 0, 1, 3, 10, 14
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
+_TOPIC, _GROUP, _CLUSTER, _TRANSACTION = 29, 30, 31, 53
+"""Kafka's errors ``…_AUTHORIZATION_FAILED``: every client knows them and does not ask again."""
 
 APIS = {
     one.key: one
     for one in (
         # librdkafka takes a broker without PRODUCE 0 for one of before 0.9, so it is told (KAFKA-18659).
-        Api(PRODUCE, "Produce", 3, 9, told=0, look=("TransactionalId", "Acks")),
+        Api(PRODUCE, "Produce", 3, 9, told=0, look=("TransactionalId", "Acks"), denied=_TOPIC),
         Api(FETCH, "Fetch", 4, 11, streamed=False),
         Api(2, "ListOffsets", 1, 7, streamed=False, rewritten=True),
         Api(METADATA, "Metadata", 0, 9, free=True, rewritten=True),
-        Api(8, "OffsetCommit", 2, 8, streamed=False),
+        Api(8, "OffsetCommit", 2, 8, streamed=False, look=("GroupId",), denied=_GROUP),
         Api(9, "OffsetFetch", 1, 8, rewritten=True),
         Api(FIND_COORDINATOR, "FindCoordinator", 0, 4, free=True, rewritten=True),
-        Api(11, "JoinGroup", 0, 9),
+        Api(11, "JoinGroup", 0, 9, look=("GroupId",), denied=_GROUP),
         Api(12, "Heartbeat", 0, 4),
         Api(13, "LeaveGroup", 0, 5),
         Api(SYNC_GROUP, "SyncGroup", 0, 5),
@@ -57,24 +62,24 @@ APIS = {
         Api(SASL_HANDSHAKE, "SaslHandshake", 1, 1, told=0, free=True, look=("Mechanism",), streamed=False),
         Api(API_VERSIONS, "ApiVersions", 0, 3, free=True, streamed=False, rewritten=True,
             look=("ClientSoftwareName", "ClientSoftwareVersion")),
-        Api(19, "CreateTopics", 2, 6),
-        Api(20, "DeleteTopics", 1, 5),
-        Api(21, "DeleteRecords", 0, 2),
-        Api(22, "InitProducerId", 0, 4, look=("TransactionalId",)),
-        Api(24, "AddPartitionsToTxn", 0, 3),
-        Api(25, "AddOffsetsToTxn", 0, 3),
-        Api(26, "EndTxn", 0, 3),
-        Api(28, "TxnOffsetCommit", 0, 3, streamed=False),
+        Api(19, "CreateTopics", 2, 6, denied=_TOPIC),
+        Api(20, "DeleteTopics", 1, 5, denied=_TOPIC),
+        Api(21, "DeleteRecords", 0, 2, denied=_TOPIC),
+        Api(22, "InitProducerId", 0, 4, look=("TransactionalId",), denied=_CLUSTER),
+        Api(24, "AddPartitionsToTxn", 0, 3, denied=_TRANSACTION),
+        Api(25, "AddOffsetsToTxn", 0, 3, denied=_TRANSACTION),
+        Api(26, "EndTxn", 0, 3, denied=_TRANSACTION),
+        Api(28, "TxnOffsetCommit", 0, 3, streamed=False, denied=_TRANSACTION),
         Api(29, "DescribeAcls", 1, 3, free=True),
-        Api(30, "CreateAcls", 1, 3),
-        Api(31, "DeleteAcls", 1, 3),
+        Api(30, "CreateAcls", 1, 3, denied=_CLUSTER),
+        Api(31, "DeleteAcls", 1, 3, denied=_CLUSTER),
         Api(32, "DescribeConfigs", 1, 4, free=True),
-        Api(33, "AlterConfigs", 0, 2),
+        Api(33, "AlterConfigs", 0, 2, denied=_CLUSTER),
         Api(SASL_AUTHENTICATE, "SaslAuthenticate", 0, 2, free=True, look=("AuthBytes",), streamed=False),
-        Api(37, "CreatePartitions", 0, 3),
-        Api(42, "DeleteGroups", 0, 2),
-        Api(44, "IncrementalAlterConfigs", 0, 1),
-        Api(47, "OffsetDelete", 0, 0),
+        Api(37, "CreatePartitions", 0, 3, denied=_TOPIC),
+        Api(42, "DeleteGroups", 0, 2, denied=_GROUP),
+        Api(44, "IncrementalAlterConfigs", 0, 1, denied=_CLUSTER),
+        Api(47, "OffsetDelete", 0, 0, denied=_GROUP),
     )
 }  # fmt: skip
 """By Kafka's number."""

@@ -14,7 +14,7 @@ from typing import Any
 EPOCHS = frozenset({"LeaderEpoch", "CurrentLeaderEpoch", "CommittedLeaderEpoch"})
 """Fields that carry a leader epoch, in every message that the gateway offers."""
 
-_SIZES = {"int8": 1, "bool": 1, "int16": 2, "uint16": 2, "int32": 4, "int64": 8, "float64": 8, "uuid": 16}
+SIZES = {"int8": 1, "bool": 1, "int16": 2, "uint16": 2, "int32": 4, "int64": 8, "float64": 8, "uuid": 16}
 _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
 _NONE = _INT.pack(-1)
 _VARINT_BYTES, _VARINT_MOST = 5, (1 << 32) - 1
@@ -184,8 +184,8 @@ def _part(one: Mapping[str, Any], version: int, flexible: bool, look: Collection
         return _Part(_hide, 4)
     if name in look:
         return _Part(_read(name, kind, flexible), 1)
-    if kind in _SIZES:
-        return _skip(_SIZES[kind])
+    if kind in SIZES:
+        return _skip(SIZES[kind])
     if kind.startswith("[]"):
         inner = (
             _parts(one["fields"], version, flexible, ())

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from zkmigrate.gateway.rules.apis import API_VERSIONS, APIS, Api, Ranges
+from zkmigrate.gateway.rules.denied import read, written
 from zkmigrate.gateway.rules.layout import FrameError, Layout, Walk, Where, layout, text, varint, within
 
 Schemas = Callable[[str], Mapping[str, Any]]
@@ -57,7 +58,7 @@ class Messages:
         def of(name: str, version: int, look: tuple[str, ...]) -> Layout:
             return layout(schemas(name), version, look)
 
-        self._flexible, self._layout = flexible, of
+        self._schemas, self._flexible, self._layout = schemas, flexible, of
 
     def head(self, frame: bytes) -> Head:
         """The header of a request, from its first bytes. FrameError."""
@@ -93,6 +94,14 @@ class Messages:
         begun = self._begins(told, frame)
         walk = told.walk(frame[begun:], where)
         return frame[:begun] + walk.done() if walk.pieces else frame
+
+    def denied(self, head: Head, frame: bytes, error: int, why: str) -> bytes:
+        """The answer to a request that is not served: this error for all that it names. frame: all of the
+        request. FrameError."""
+        api, flexible = APIS[head.key], self._flexible(head.key, head.version)
+        asked = read(Walk(frame, nowhere, head.body), self._schemas(f"{api.schema}Request"), head.version)
+        told = written(self._schemas(f"{api.schema}Response"), head.version, asked, error, why)
+        return _CORRELATION.pack(head.correlation) + (b"\0" if flexible else b"") + told
 
     @staticmethod
     def _begins(told: Layout, frame: bytes) -> int:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Any
+
+from zkmigrate.gateway.rules.apis import Api
 
 OTHERS = "others"
 """The application of all clients that no other one names."""
@@ -37,17 +40,37 @@ class Who:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """A listener whose clients only read. cluster: the one that serves them, whatever an application's route
+    is. groups: those whose offsets a mirror commits there, so that nobody else may; with ``*``."""
+
+    cluster: str
+    groups: Sequence[str] = ()
+
+    def error(self, api: Api, fields: Mapping[str, Any]) -> int:
+        """Kafka's error for a request; 0 if it is served. fields: those that were read of it."""
+        group = fields.get("GroupId")
+        if group is not None and not any(fnmatchcase(group, one) for one in self.groups):
+            return 0
+        return api.denied
+
+
+@dataclass(frozen=True)
 class Plan:
     """clusters: the brokers' ``host:port`` by node. ports: the port of each. advertise: by listener, the host
-    that clients connect to. apps: in order; the first that names a client has it."""
+    that clients connect to. apps: in order; the first that names a client has it. reading: the listeners
+    whose clients only read."""
 
     clusters: Mapping[str, Mapping[int, str]]
     ports: Mapping[Port, int]
     advertise: Mapping[str, str]
     apps: Mapping[str, Who]
+    reading: Mapping[str, Reading] = field(default_factory=dict)
 
     def app(self, listener: str, client_id: str, principal: str) -> str:
-        """The application of a client."""
+        """The application of a client. Those of a listener that only reads are none's: its own name."""
+        if listener in self.reading:
+            return listener
         for name, who in self.apps.items():
             if who.is_(listener, client_id, principal):
                 return name

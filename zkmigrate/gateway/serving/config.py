@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from zkmigrate.errors import InventoryError
-from zkmigrate.gateway.rules.plan import OTHERS, Plan, Port, Who
+from zkmigrate.gateway.rules.plan import OTHERS, Plan, Port, Reading, Who
 from zkmigrate.inventory import marked_yaml
 
 _Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)]
@@ -31,9 +31,12 @@ class _Strict(BaseModel):
 
 
 class Listener(_Strict):
-    """advertise: the host that clients connect to. ports: of each node of each cluster."""
+    """advertise: the host that clients connect to. ports: of each node of each cluster. read_only: the one
+    cluster of a listener whose clients only read. mirrored_groups: those that a mirror commits for there."""
 
     advertise: _Host
+    read_only: _Name | None = None
+    mirrored_groups: list[_Text] = []
     ports: dict[_Name, dict[_Node, _Port]]
 
 
@@ -81,6 +84,11 @@ class Config(_Strict):
             {
                 name: Who(app.listener or "", tuple(app.client_ids), tuple(app.principals))
                 for name, app in self.apps.items()
+            },
+            {
+                name: Reading(listener.read_only, tuple(listener.mirrored_groups))
+                for name, listener in self.listeners.items()
+                if listener.read_only
             },
         )
 
@@ -136,7 +144,10 @@ def _crossed(config: Config) -> Iterator[tuple[marked_yaml.Path, str]]:
     for name, listener in config.listeners.items():
         for cluster in listener.ports.keys() - config.clusters.keys():
             yield ("listeners", name, "ports", cluster), "no cluster has this name"
+        yield from _reading(config, name, listener)
         for cluster, nodes in config.clusters.items():
+            if listener.read_only not in (None, cluster):
+                continue
             own = listener.ports.get(cluster, {})
             if own.keys() != nodes.keys():
                 seen, needed = ", ".join(sorted(own)) or "none", ", ".join(sorted(nodes))
@@ -158,3 +169,20 @@ def _crossed(config: Config) -> Iterator[tuple[marked_yaml.Path, str]]:
             yield ("apps", name, "route"), "no cluster has this name"
     if config.route not in config.clusters:
         yield ("route",), "no cluster has this name"
+
+
+def _reading(config: Config, name: str, listener: Listener) -> Iterator[tuple[marked_yaml.Path, str]]:
+    """What is wrong with a listener that only reads."""
+    if listener.read_only is None:
+        if listener.mirrored_groups:
+            yield ("listeners", name, "mirrored_groups"), "needed beside it: read_only"
+        return
+    if listener.read_only not in config.clusters:
+        yield ("listeners", name, "read_only"), "no cluster has this name"
+    for cluster in listener.ports.keys() & config.clusters.keys() - {listener.read_only}:
+        yield ("listeners", name, "ports", cluster), f"it reads {listener.read_only} only"
+    if name in (*config.apps, OTHERS):
+        yield ("listeners", name), "an application has this name, and this listener counts by itself"
+    for app, told in config.apps.items():
+        if told.listener == name:
+            yield ("apps", app, "listener"), "that listener only reads, whatever an application's route is"

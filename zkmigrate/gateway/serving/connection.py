@@ -94,6 +94,7 @@ class Connection:
     ) -> None:
         self.port = port
         self._gateway, self._messages, self._most = gateway, messages, most
+        self._reading = gateway.plan.reading.get(port.listener)
         self._reader, self._writer = reader, writer
         writer.transport.set_write_buffer_limits(0)  # an answer counts once the kernel has all of it
         self._peer = str((writer.get_extra_info("peername") or ("unknown",))[0])
@@ -162,7 +163,7 @@ class Connection:
         async with asyncio.timeout(FRAME_S):
             frame = await self._reader.readexactly(min(size, FIRST))
             head = self._messages.head(frame)
-            if head.api is None or not head.api.streamed:
+            if head.api is None or not head.api.streamed or (self._reading and head.api.denied):
                 if size > WHOLE:
                     raise FrameError("size", f"{named(head.key)} of {size} bytes, needed: at most {WHOLE}")
                 async with self._gateway.memory(size > LARGE):
@@ -172,6 +173,9 @@ class Connection:
         if head.api is not None:
             frame, fields = self._messages.asked(head, frame)
         app = self._see(head, fields)
+        if self._reading and head.api and (error := self._reading.error(head.api, fields)):
+            self._deny(app, head, frame, error, fields)
+            return
         verdict = await self._judged(app, head)
         if verdict.act is Act.REFUSE:
             raise FrameError("api", verdict.why)
@@ -180,6 +184,14 @@ class Connection:
             self._expect(Waiting(head, app, False, own))
             return
         await self._send(Waiting(head, app, verdict.act is Act.REWRITE), frame, left, fields.get("Acks") != 0)
+
+    def _deny(self, app: str, head: Head, frame: bytes, error: int, fields: Mapping[str, Any]) -> None:
+        """Answer a request with Kafka's error, since this listener only reads."""
+        why = f"{named(head.key)}: listener {self.port.listener} only reads"
+        if fields.get("Acks") == 0:
+            raise FrameError("api", f"{why}, and acks=0 takes no answer")
+        self._gateway.refused(app, why)
+        self._expect(Waiting(head, app, False, self._messages.denied(head, frame, error, why)))
 
     def _see(self, head: Head, fields: Mapping[str, Any]) -> str:
         """The application of a request. Takes notes of what it shows."""

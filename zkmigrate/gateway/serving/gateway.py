@@ -70,7 +70,9 @@ class Gateway:
     # -- routes and holds
 
     def app(self, name: str) -> App:
-        """An application as it is now."""
+        """An application as it is now; for a listener that only reads always the same."""
+        if name in self.plan.reading:
+            return App(self.plan.reading[name].cluster)
         now = self._now()
         if now >= self._until:
             before = self._state.apps
@@ -203,6 +205,14 @@ class Gateway:
             },
             "unlisted": [{"cluster": cluster, "node": node} for cluster, node in sorted(self._unlisted)],
             "apps": apps,
+            "readers": {
+                name: {
+                    "cluster": reading.cluster,
+                    "connections": len(self._connections[name]),
+                    **self.seen[name].body(),
+                }
+                for name, reading in self.plan.reading.items()
+            },
         }
 
 

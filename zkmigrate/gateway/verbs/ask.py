@@ -103,6 +103,13 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
             f"    connections: {app['connections']}, on left ports: {app['connections_on_left_ports']}, "
             f"in flight: {app['requests_in_flight']}"
         )
-        for kind in ("parked", "lost", "refused", "software", "acks", "transactional"):
-            if app[kind]:
-                yield f"    {kind}: " + ", ".join(f"{key} {count}" for key, count in app[kind].items())
+        yield from _tables(app, "parked", "lost", "refused", "software", "acks", "transactional")
+    for name, reader in told["readers"].items():
+        yield f"{name}: reads {reader['cluster']}, connections: {reader['connections']}"
+        yield from _tables(reader, "lost", "refused", "software")
+
+
+def _tables(seen: dict[str, Any], *kinds: str) -> Iterator[str]:
+    for kind in kinds:
+        if seen[kind]:
+            yield f"    {kind}: " + ", ".join(f"{key} {count}" for key, count in seen[kind].items())
