@@ -37,7 +37,7 @@ class Api:
         return re.sub(r"(?<!^)(?=[A-Z])", "_", self.schema).upper()
 
 
-PRODUCE, FETCH, METADATA, FIND_COORDINATOR, SYNC_GROUP = 0, 1, 3, 10, 14
+PRODUCE, FETCH, METADATA, FIND_COORDINATOR, SYNC_GROUP, INIT_PRODUCER_ID = 0, 1, 3, 10, 14, 22
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 _TOPIC, _GROUP, _CLUSTER, _TRANSACTION = 29, 30, 31, 53
 """Kafka's errors ``…_AUTHORIZATION_FAILED``: every client knows them and does not ask again."""
@@ -65,7 +65,7 @@ APIS = {
         Api(19, "CreateTopics", 2, 6, denied=_TOPIC),
         Api(20, "DeleteTopics", 1, 5, denied=_TOPIC),
         Api(21, "DeleteRecords", 0, 2, denied=_TOPIC),
-        Api(22, "InitProducerId", 0, 4, look=("TransactionalId",), denied=_CLUSTER),
+        Api(INIT_PRODUCER_ID, "InitProducerId", 0, 4, look=("TransactionalId",), denied=_CLUSTER),
         Api(24, "AddPartitionsToTxn", 0, 3, denied=_TRANSACTION),
         Api(25, "AddOffsetsToTxn", 0, 3, denied=_TRANSACTION),
         Api(26, "EndTxn", 0, 3, denied=_TRANSACTION),

@@ -32,7 +32,7 @@ class Gate(enum.Enum):
 class App:
     """An application. route: its cluster. staged: where ``go`` leads. hold: the operation id of its hold.
     until: when the gate opens by itself, of the clock ``now``. lapsed: it did. flipped: seconds since the
-    epoch of the last change of route, 0 without one."""
+    epoch of the last change of route, 0 without one. flips: how many there were."""
 
     route: str
     staged: str = ""
@@ -41,6 +41,7 @@ class App:
     until: float | None = None
     lapsed: bool = False
     flipped: float = 0.0
+    flips: int = 0
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def carried_out(
         case "go", Gate.SEALED:
             gone = Gate.GONE if order.ttl_ms > 0 else Gate.OPEN
             left = until if order.ttl_ms > 0 else None
-            return App(app.staged, gate=gone, until=left, flipped=wall)
+            return App(app.staged, gate=gone, until=left, flipped=wall, flips=app.flips + 1)
     return Refused(f"{order.app} is {app.gate.value}; {order.verb} needs {_NEEDED[order.verb]}")
 
 

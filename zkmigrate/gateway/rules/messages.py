@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from zkmigrate.gateway.rules import producers
 from zkmigrate.gateway.rules.apis import API_VERSIONS, APIS, Api, Ranges
 from zkmigrate.gateway.rules.denied import read, written
 from zkmigrate.gateway.rules.layout import FrameError, Layout, Walk, Where, layout, text, varint, within
@@ -110,6 +111,11 @@ class Messages:
         if told.flexible:
             walk.tags()
         return walk.at
+
+    def initiated(self, head: Head, frame: bytes, rename: Callable[[int], int]) -> bytes:
+        """An answer to INIT_PRODUCER_ID with another producer id. FrameError."""
+        begun = self._begins(self._layout("InitProducerIdResponse", head.version, ()), frame)
+        return frame[:begun] + producers.initiated(frame[begun:], rename)
 
     def synced(self, head: Head, frame: bytes) -> bool:
         """Whether an answer to SYNC_GROUP gave the client its partitions. FrameError."""

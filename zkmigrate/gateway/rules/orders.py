@@ -84,6 +84,7 @@ def durable(state: State) -> dict[str, Any]:
                 "staged": app.staged,
                 "sealed": app.gate is Gate.SEALED,
                 "flipped": app.flipped,
+                "flips": app.flips,
             }
             for name, app in state.apps.items()
         },
@@ -114,4 +115,5 @@ def restored(record: object, apps: Mapping[str, str], clusters: Mapping[str, obj
 
 def _app(told: Mapping[str, Any]) -> App:
     gate = Gate.SEALED if told["sealed"] else Gate.OPEN
-    return App(str(told["route"]), str(told["staged"]), gate, flipped=float(told["flipped"]))
+    flips = int(told.get("flips", 0))  # records of before have none
+    return App(str(told["route"]), str(told["staged"]), gate, flipped=float(told["flipped"]), flips=flips)

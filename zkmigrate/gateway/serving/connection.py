@@ -13,9 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from zkmigrate.gateway.rules import producers
 from zkmigrate.gateway.rules.apis import (
     API_VERSIONS,
     FETCH,
+    INIT_PRODUCER_ID,
+    PRODUCE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     SYNC_GROUP,
@@ -51,6 +54,8 @@ FRAME_S = 60.0
 CONNECT_S, DRAIN_S = 5.0, 60.0
 _FREE = frozenset({API_VERSIONS, SASL_HANDSHAKE})
 """Requests after which another cluster may still take the connection."""
+_NUMBERED = frozenset({PRODUCE, INIT_PRODUCER_ID})
+"""Requests that carry or get a producer id."""
 _ESTABLISHED = 1
 
 
@@ -60,12 +65,14 @@ class Ended(Exception):
 
 @dataclass(frozen=True)
 class Waiting:
-    """A request without an answer yet. ready: the gateway's own answer."""
+    """A request without an answer yet. ready: the gateway's own answer. flips: how often its application had
+    switched."""
 
     head: Head
     app: str
     rewritten: bool
     ready: bytes | None = None
+    flips: int = 0
 
 
 class Reader(asyncio.StreamReader):
@@ -163,7 +170,8 @@ class Connection:
         async with asyncio.timeout(FRAME_S):
             frame = await self._reader.readexactly(min(size, FIRST))
             head = self._messages.head(frame)
-            if head.api is None or not head.api.streamed or (self._reading and head.api.denied):
+            flips = self._flips(head)
+            if head.api is None or self._whole(head, flips):
                 if size > WHOLE:
                     raise FrameError("size", f"{named(head.key)} of {size} bytes, needed: at most {WHOLE}")
                 async with self._gateway.memory(size > LARGE):
@@ -183,7 +191,27 @@ class Connection:
             own = too_new(head) if head.key == API_VERSIONS else other_mechanism(head)
             self._expect(Waiting(head, app, False, own))
             return
-        await self._send(Waiting(head, app, verdict.act is Act.REWRITE), frame, left, fields.get("Acks") != 0)
+        if flips != self._flips(head):
+            raise Ended  # its application switched while the frame came
+        if flips and head.key == PRODUCE:
+            own = producers.produced(head.version, frame[head.body :], lambda id: producers.sent(id, flips))
+            frame = frame[: head.body] + own
+        rewritten = verdict.act is Act.REWRITE or (flips > 0 and head.key == INIT_PRODUCER_ID)
+        await self._send(Waiting(head, app, rewritten, flips=flips), frame, left, fields.get("Acks") != 0)
+
+    def _flips(self, head: Head) -> int:
+        """How often the application of a request has switched; 0 where that does not matter."""
+        if head.key not in _NUMBERED:
+            return 0
+        app = self._gateway.plan.app(self.port.listener, head.client, self._principal)
+        return self._gateway.app(app).flips
+
+    def _whole(self, head: Head, flips: int) -> bool:
+        """Whether a request is read whole before anything is done with it."""
+        api = head.api
+        assert api is not None
+        denied = bool(self._reading and api.denied)
+        return not api.streamed or denied or (flips > 0 and head.key == PRODUCE)
 
     def _deny(self, app: str, head: Head, frame: bytes, error: int, fields: Mapping[str, Any]) -> None:
         """Answer a request with Kafka's error, since this listener only reads."""
@@ -364,7 +392,7 @@ class Connection:
             async with self._gateway.memory(size > LARGE), asyncio.timeout(FRAME_S):
                 frame = await reader.readexactly(size)
                 _to(head, frame)
-                frame = self._changed(head, frame)
+                frame = self._changed(one, frame)
                 await self._tell(len(frame).to_bytes(4, "big"), frame)
             return
         frame = await reader.readexactly(size if head.key == SYNC_GROUP else min(size, FIRST))
@@ -386,7 +414,10 @@ class Connection:
             raise FrameError("size", f"an answer of {size} bytes, needed: 4 to {most}")
         return size
 
-    def _changed(self, head: Head, frame: bytes) -> bytes:
+    def _changed(self, one: Waiting, frame: bytes) -> bytes:
+        head = one.head
+        if head.key == INIT_PRODUCER_ID:
+            return self._messages.initiated(head, frame, lambda id: producers.given(id, one.flips))
         if head.key == API_VERSIONS:
             error, found = ranges(frame, head.version)
             if not error:

@@ -1,0 +1,108 @@
+"""Producer ids across switches."""
+
+from __future__ import annotations
+
+import struct
+
+import crc32c
+import pytest
+from hypothesis import given as examples
+from hypothesis import strategies as st
+from kafka.protocol.producer import InitProducerIdResponse, ProduceRequest
+
+from tests.unit.mirror.batches import built
+from zkmigrate.gateway.rules.layout import FrameError
+from zkmigrate.gateway.rules.producers import given, initiated, produced, renamed, sent
+from zkmigrate.mirror.rules.batch import encode, parse
+from zkmigrate.mirror.rules.batch import produced as by
+from zkmigrate.mirror.rules.position import FIRST_ID
+
+IDS, FLIPS = st.integers(0, (1 << 40) - 1), st.integers(0, 1000)
+
+
+@examples(IDS, FLIPS)
+def test_an_id_of_the_present_cluster_goes_back_as_it_was_given(id: int, flips: int) -> None:
+    assert sent(given(id, flips), flips) == id
+    assert given(id, 0) == id, "before the first switch nothing is changed"
+
+
+@examples(IDS, IDS, FLIPS, FLIPS, FLIPS)
+def test_no_other_id_meets_one_that_a_broker_has_seen(a: int, b: int, x: int, y: int, now: int) -> None:
+    """Neither those that brokers give, nor those of the mirror, nor its own of another time there."""
+    one = sent(given(a, x), now)
+    assert 0 <= one < FIRST_ID
+    if x != now:
+        assert one >= 1 << 50
+        assert (one == sent(given(b, y), now)) == ((a, x) == (b, y))
+        assert one not in (sent(given(a, x), later) for later in range(now + 1, now + 3) if later <= 1000)
+
+
+def test_a_producer_without_an_id_has_none_afterwards() -> None:
+    assert [sent(-1, n) for n in (0, 3)] == [-1, -1]
+    assert given(-1, 3) == -1, "the broker gave none: it answered with an error"
+
+
+def request(version: int, *records: bytes | None) -> bytes:
+    kind = ProduceRequest.TopicProduceData
+    asked = ProduceRequest(
+        version=version,
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=1000,
+        topic_data=[
+            kind(
+                version=version,
+                name=f"t{n}",
+                partition_data=[kind.PartitionProduceData(version=version, index=n, records=one)],
+            )
+            for n, one in enumerate(records)
+        ],
+    )
+    return bytes(asked.encode(version=version))
+
+
+def of(id: int, count: int = 3) -> bytes:
+    return by(built(count), id, 7)
+
+
+@pytest.mark.parametrize("version", range(3, 10))
+def test_every_batch_of_a_request_gets_its_id_and_a_right_crc(version: int) -> None:
+    two = of(5) + of(6, 1)
+    changed = produced(version, request(version, two, None, of(7)), lambda id: id + 1000)
+    assert changed == request(version, of(1005) + of(1006, 1), None, of(1007))
+    assert [(one.producer_id, one.base_sequence) for one in parse(of(1005))] == [(1005, 7)]
+
+
+def test_what_is_damaged_stays_damaged() -> None:
+    sound = of(5)
+    odd = bytearray(sound)
+    odd[-1] ^= 1
+    old = bytearray(sound)
+    old[16] = 1
+    for one in (bytes(odd), bytes(old), sound[:-1], sound[:40], b"", bytes(12) + b"\xff" * 60):
+        assert renamed(one, lambda id: id + 1) == one
+    assert renamed(sound + bytes(odd), lambda id: id + 1) == of(6) + bytes(odd)
+    (batch,) = parse(renamed(sound, lambda id: id + 1))
+    told = encode(batch)
+    assert crc32c.crc32c(told[21:]) == int.from_bytes(told[17:21], "big")
+
+
+@pytest.mark.parametrize("cut", [1, 5, 20])
+def test_a_request_that_is_cut_short_or_goes_on_is_refused(cut: int) -> None:
+    whole = request(9, of(5))
+    for odd in (whole[:-cut], whole + bytes(cut)):
+        with pytest.raises(FrameError):
+            produced(9, odd, lambda id: id)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 4])
+def test_a_new_id_reaches_the_client_as_one_of_its_time(version: int) -> None:
+    def answer(id: int) -> bytes:
+        told = InitProducerIdResponse(
+            version=version, throttle_time_ms=0, error_code=0, producer_id=id, producer_epoch=3
+        )
+        return bytes(told.encode(version=version))
+
+    assert initiated(answer(41), lambda id: id + 1) == answer(42)
+    with pytest.raises((FrameError, struct.error)):
+        initiated(answer(41)[:9], lambda id: id)
