@@ -9,15 +9,18 @@ from typing import Any
 
 import pytest
 from kafka.protocol.metadata import MetadataResponse
+from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from tests.examples import examples
 from tests.unit.gateway import frames
 from tests.unit.gateway.frames import answer, decoded, request
-from tests.unit.gateway.loop import FRAME, Setting, run, until
-from zkmigrate.gateway.rules.apis import FETCH, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from tests.unit.gateway.loop import FRAME, Broker, Setting, run, until
+from tests.unit.mirror.batches import built
+from zkmigrate.gateway.rules.apis import FETCH, INIT_PRODUCER_ID, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from zkmigrate.gateway.rules.hold import SYNC_S
 from zkmigrate.gateway.serving.connection import FIRST
+from zkmigrate.mirror.rules.batch import parse, produced
 
 
 def produce(correlation: int = 5, client: str = "app-1", **more: Any) -> bytes:
@@ -231,6 +234,58 @@ def test_after_a_flip_fetch_is_cut_until_sync_group() -> None:
         await late.ended()
         at.now += SYNC_S
         assert await (await at.client("b")).asks(fetch("app-2")) == told(6)
+
+    run(test)
+
+
+def ids(broker: Broker) -> list[int]:
+    """The producer ids of the batches that a broker has got."""
+    found = []
+    for frame in broker.got:
+        if frame[:2] == PRODUCE.to_bytes(2, "big"):
+            asked: Any = ProduceRequest.decode(frame, version=9, header=True)
+            found += [one.producer_id for one in parse(asked.topic_data[0].partition_data[0].records)]
+    return found
+
+
+def test_a_producer_that_comes_back_is_another_one_for_its_cluster() -> None:
+    """Its numbers went on elsewhere, and the cluster remembers the last one that it saw."""
+
+    async def switch(at: Setting, to: str) -> None:
+        at.order("route", to=to)
+        hold = f"to-{to}"
+        at.order("hold", id=hold, ttl_ms=60_000)
+        at.order("seal", hold=hold)
+        assert at.order("go").outcome == "done"
+
+    def initiated(id: int) -> bytes:
+        told = InitProducerIdResponse(throttle_time_ms=0, error_code=0, producer_id=id, producer_epoch=0)
+        return answer(told, 4)[4:]
+
+    async def test(at: Setting) -> None:
+        at.a.answers[INIT_PRODUCER_ID] = initiated(2000)
+        at.b.answers[INIT_PRODUCER_ID] = initiated(7)
+        begin = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
+        old = await at.client("a")
+        assert await old.asks(request(begin, 4)) == told(5, initiated(2000)), "no switch, no change"
+        large = produced(built(FIRST // 40), 2000, 0)
+        assert await old.asks(produce(records=large)) == told(5)
+        await switch(at, "b")
+        frame = await (await at.client("b")).asks(request(begin, 4))
+        new = decoded(InitProducerIdResponse, frame, 4)["producer_id"]
+        assert new not in (7, 2000)
+        for number in (9, 12):
+            assert await (await at.client("b")).asks(produce(records=produced(built(3), 2000, number)))
+        assert await (await at.client("b")).asks(produce(records=produced(built(3), new, 0))) == told(5)
+        await switch(at, "a")
+        assert await (await at.client("a")).asks(produce(records=produced(built(3), 2000, 15))) == told(5)
+        assert ids(at.a)[0] == 2000
+        first, again, own = ids(at.b)
+        assert first == again
+        assert first not in (2000, 7)
+        assert own == 7, "as that cluster gave it"
+        assert len({2000, 7, first, ids(at.a)[1]}) == 4
+        assert at.record.written[-1]["apps"]["app"]["flips"] == 2
 
     run(test)
 
