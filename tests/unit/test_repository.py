@@ -141,8 +141,8 @@ def test_no_tracked_file_names_a_path_of_this_machine() -> None:
 
 
 def test_one_module_says_where_zkm_host_stands_and_keeps_its_state() -> None:
-    """Settings of the lab under its own directory begin with the same words."""
-    said = files_with(rf"{zkm_host.INSTALLED_PATH}|{zkm_host.STATE_DIR}(?!-lab)")
+    """Settings of the lab and of the gateway under their own directories begin with the same words."""
+    said = files_with(rf"{zkm_host.INSTALLED_PATH}|{zkm_host.STATE_DIR}(?!-lab|-gateway)")
     assert [name for name in said if re.fullmatch(r"zkmigrate/.*\.py", name)] == [
         "zkmigrate/hosts/zkm_host/__init__.py"
     ]

@@ -9,12 +9,13 @@ from zkmigrate.errors import HostError, UsageError
 from zkmigrate.mirror.clients import groups
 from zkmigrate.mirror.clients import rights as acls
 from zkmigrate.mirror.clients.cluster import Cluster, Part, Topic
+from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.follow import NO_AUTHORIZER
-from zkmigrate.mirror.clients.reading import last_data
+from zkmigrate.mirror.clients.reading import differing, last_data
 from zkmigrate.mirror.rules.batch import BatchError
 from zkmigrate.mirror.rules.commits import Standing, standing
 from zkmigrate.mirror.rules.follow import Memory, State, follow
-from zkmigrate.mirror.rules.position import Ends, Failed, begin
+from zkmigrate.mirror.rules.position import Ends, Failed, begin, others, unequal
 from zkmigrate.mirror.rules.rights import Rights, rights
 from zkmigrate.mirror.rules.topic import NOT_COPIED, deletes, differences, refusal, wanted
 
@@ -109,7 +110,7 @@ def places(source: Cluster, target: Cluster, mirrored: Sequence[Mirrored]) -> li
     # Target first: it only grows up to what source already has.
     targets = target.ends(there)
     sources, stable = source.ends(parts), source.ends(parts, committed=True)
-    led = target.leaders({name for name, _ in there})
+    led = [side.leaders({name for name, _ in there}) for side in (source, target)]
     found = []
     for part in parts:
         ends, last = sources.get(part), stable.get(part)
@@ -121,20 +122,28 @@ def places(source: Cluster, target: Cluster, mirrored: Sequence[Mirrored]) -> li
         elif not isinstance(own, Ends):
             found.append(Place(part, ends, last.end, None, "unknown", "target's leader does not answer"))
         else:
-            leader = led[part[0]][part[1]]
-            why = _failed(target, leader, part, ends, own, clear=part[0] in clears)
+            leaders = [side[part[0]][part[1]] for side in led]
+            why = _failed((source, target), leaders, part, (ends, own), clear=part[0] in clears)
             state = "failed" if why else "behind" if last.end > own.end else "equal"
             found.append(Place(part, ends, last.end, own, state, why))
     return found
 
 
-def _failed(target: Cluster, leader: int, part: Part, source: Ends, own: Ends, *, clear: bool) -> str:
-    """Why the copier could not go on from here; empty if it could."""
+def _failed(
+    sides: Sequence[Cluster], leaders: Sequence[int], part: Part, ends: tuple[Ends, Ends], *, clear: bool
+) -> str:
+    """Why the copier could not go on from here; empty if it could. Each of source and target."""
     try:
-        begun = begin(source, own, last_data(target, leader, part, own), deletes=clear)
+        last = last_data(sides[1], leaders[1], part, ends[1])
+        begun = begin(ends[0], ends[1], last, deletes=clear)
+        if isinstance(begun, Failed):
+            return begun.why
+        if any(map(others, last)):
+            wrong = differing(sides, leaders, part, ends[0].start, last, KafkaCodecs())
+            return "" if wrong is None else unequal(wrong, last).why
     except BatchError as error:
         return f"target: {error}"
-    return begun.why if isinstance(begun, Failed) else ""
+    return ""
 
 
 def beside(source: Cluster, target: Cluster, names: Sequence[str], named: Sequence[str]) -> Beside:
