@@ -248,7 +248,7 @@ class Consumer(Client):
         self.group, self.parts = f"group-{name}", parts
         self.position = dict.fromkeys(parts, 0)
         self.read: dict[Part, list[str]] = {part: [] for part in parts}
-        self.repeats, self.steady = 0, True
+        self.repeats, self.steady, self._member = 0, True, False
         self._joined: Cluster | None = None
         self._fetches = self._commits = self._beats = 0.0
         self._sent: dict[Part, int] = {}
@@ -262,7 +262,7 @@ class Consumer(Client):
         now = self.world.t
         if now >= self._beats and SYNC_GROUP not in self.flights:
             self._beat()
-        if now >= self._fetches and FETCH not in self.flights:
+        if self._member and now >= self._fetches and FETCH not in self.flights:
             self._fetch()
         due = self.steady and self._joined is not None and self.position != self._sent
         if due and now >= self._commits and not {OFFSET_COMMIT, SYNC_GROUP} & self.flights.keys():
@@ -286,7 +286,7 @@ class Consumer(Client):
         def answer(cluster: Cluster) -> None:
             real.rejoined(self.app, (self.id, "peer"))
             self.world.joins(cluster, self)
-            self._joined, self._sent = cluster, dict(self.position)
+            self._joined, self._member, self._sent = cluster, True, dict(self.position)
 
         self.send(SYNC_GROUP, effect, answer)
 

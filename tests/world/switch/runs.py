@@ -180,6 +180,8 @@ def _leg(world: World, scene: Scene, folder: Path, story: Story) -> None:
     history = operator.history
     story.steps |= set(history.first_sent) | history.undone
     world.at_rest(_in_force(world, history))
+    if scene.quiet and (story.codes[-1] != 0 or any(consumer.repeats for consumer in world.consumers)):
+        world.broken(f"nothing went wrong, yet {[consumer.repeats for consumer in world.consumers]} repeats")
 
 
 def _next(operator: Operator, ended: RunEnded | None, number: int) -> RunEnded | None:
