@@ -60,7 +60,7 @@ class ArmStep(Step[ArmFacts]):
             return Blocked(f.gateways.unknown)
         begins = f"open on {move.source}"
         if wrong := f.gateways.outside(
-            "arm.gate", lambda app: app.gate == "open" and app.route == move.source, begins
+            "switch.arm-gate", lambda app: app.gate == "open" and app.route == move.source, begins
         ):
             return Blocked(wrong)
         if todo := f.gateways.hosts(lambda app: app.staged != move.target):
@@ -141,7 +141,7 @@ def _compared(compared: Compared, ends: Ends) -> Verdict:
     if held is None and not isinstance(compared, Seen):
         return Blocked((unread("the last records", compared),))
     found = claim(
-        "arm.records",
+        "switch.arm-records",
         "the last records of each partition are equal on both clusters",
         held,
         seen=seen,
@@ -155,10 +155,10 @@ def _compared(compared: Compared, ends: Ends) -> Verdict:
 
 MEANINGS = meanings(
     """
-    arm.gate: An application is not open on source when its route is staged. Cause: Another run holds it. To
-    do: Look at zkmigrate gateway status, then resume.
+    switch.arm-gate: An application is not open on source when its route is staged. Cause: Another run
+    holds it. To do: Look at zkmigrate gateway status, then resume.
 
-    arm.records: Records differ between the clusters. Cause: Somebody else wrote on target, or a defect. To
-    do: zkmigrate mirror compare names the first difference. Do not switch.
+    switch.arm-records: Records differ between the clusters. Cause: Somebody else wrote on target, or a
+    defect. To do: zkmigrate mirror compare names the first difference. Do not switch.
     """
 )

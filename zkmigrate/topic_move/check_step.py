@@ -42,7 +42,7 @@ class CheckStep(Reads[CheckFacts]):
         target = move_of(c.inventory).topic_move.target
         if f.gateways.unknown:
             return Blocked(f.gateways.unknown)
-        if wrong := f.gateways.outside("check.route", lambda app: app.route == target, f"on {target}"):
+        if wrong := f.gateways.outside("switch.check-route", lambda app: app.route == target, f"on {target}"):
             return Blocked(wrong)
         if not isinstance(f.ends, Seen):
             return Blocked((unread("ends", f.ends),))
@@ -58,7 +58,7 @@ class CheckStep(Reads[CheckFacts]):
         return Done.unless_blocked(
             (
                 claim(
-                    "check.leaders",
+                    "switch.check-leaders",
                     "each partition of target has a leader that answers",
                     not dark,
                     seen=f"silent: {few(dark)}" if dark else f"{len(drained):,} partitions",
@@ -66,7 +66,7 @@ class CheckStep(Reads[CheckFacts]):
                     moves=("let the run walk back", "see which broker is down"),
                 ),
                 claim(
-                    "check.ends",
+                    "switch.check-ends",
                     "target's logs end where they were drained, unless an application went on by itself",
                     not odd or bool(opened),
                     seen=few(odd) or "all of them",
@@ -79,13 +79,13 @@ class CheckStep(Reads[CheckFacts]):
 
 MEANINGS = meanings(
     """
-    check.route: A gateway still leads an application to source. Cause: It did not get its order. To do:
-    Resume, or let the run walk back.
+    switch.check-route: A gateway still leads an application to source. Cause: It did not get its order.
+    To do: Resume, or let the run walk back.
 
-    check.leaders: A partition of target has no leader that answers. Cause: A broker is down. To do: Let the
-    run walk back. Repair the broker.
+    switch.check-leaders: A partition of target has no leader that answers. Cause: A broker is down. To
+    do: Let the run walk back. Repair the broker.
 
-    check.ends: A log of target grew while the applications waited. Cause: Somebody writes there beside the
-    gateways. To do: Let the run walk back. Find out who it is.
+    switch.check-ends: A log of target grew while the applications waited. Cause: Somebody writes there
+    beside the gateways. To do: Let the run walk back. Find out who it is.
     """
 )

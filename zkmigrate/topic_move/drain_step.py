@@ -129,7 +129,7 @@ def _equal(f: DrainFacts, found: Copiers, ends: Ends, keep: dict[str, object]) -
     if blocking((equal,)):
         return Blocked((equal,))
     drained = claim(
-        "drain.equal",
+        "switch.drained",
         "both logs of every partition end alike, and no copier runs",
         True,
         seen=f"{len(ends):,} partitions, {found.unit} stopped",
@@ -146,7 +146,7 @@ def _back(f: DrainFacts) -> Verdict:
 
 MEANINGS = meanings(
     """
-    drain.equal: The logs do not end alike, or a copier runs. Cause: The step is under way. To do: Wait. If
-    the hold ends first, the run walks back.
+    switch.drained: The logs do not end alike, or a copier runs. Cause: The step is under way. To do:
+    Wait. If the hold ends first, the run walks back.
     """
 )

@@ -45,7 +45,7 @@ class FinishStep(Step[FinishFacts]):
             return Ready(f.copiers.down) if f.copiers.down else Done()
         if f.copiers.running:
             return Ready(f.copiers.running)
-        stopped = claim("finish.stopped", "no copier runs", True, seen=f"{f.copiers.unit} is down")
+        stopped = claim("switch.finished", "no copier runs", True, seen=f"{f.copiers.unit} is down")
         return Done((stopped, left_ports(f.gateways)))
 
     def plan(self, c: Context, f: FinishFacts, target: str) -> Changes:
@@ -61,6 +61,6 @@ class FinishStep(Step[FinishFacts]):
 
 MEANINGS = meanings(
     """
-    finish.stopped: A copier runs. Cause: The step is under way. To do: Wait, or resume.
+    switch.finished: A copier runs. Cause: The step is under way. To do: Wait, or resume.
     """
 )

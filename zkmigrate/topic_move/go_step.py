@@ -5,19 +5,22 @@ Why now: every gateway is sealed, so none sends a request to source any more.
 Clients may notice: they connect again. Their requests still wait, at most policy.open_limit_s; then they go
 on by themselves, on target.
 
-Way back: the applications are held, led back to source and sealed there, as long as none has gone on.
+Way back: every application on target is sealed there, so that none goes on by itself, and every other one
+loses its staged route. Then they are led back to source. There is none once an application has gone on.
 
 Proof: each gateway wrote its new route, and the application waits there.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 from zkmigrate.model.change import Applied, Changes, GatewayOrder
 from zkmigrate.model.finding import Finding, claim, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.topic_move.facts import AppSeen, Gateways, every_app, gateways
-from zkmigrate.topic_move.seal_step import sealed
+from zkmigrate.topic_move.hold_step import sealed
 from zkmigrate.topic_move.section import move_of
 
 
@@ -32,11 +35,13 @@ class GoStep(Step[Gateways]):
     def check(self, c: Context, f: Gateways) -> Verdict:
         move = move_of(c.inventory).topic_move
         if c.way is Way.BACK:
-            return _back(f, move.target)
+            return _back(f, move.source, move.target)
         if f.unknown:
             return Blocked(f.unknown)
         if wrong := f.outside(
-            "go.gate", lambda app: app.route == move.target or sealed(app), f"sealed, or on {move.target}"
+            "switch.go-gate",
+            lambda app: app.route == move.target or sealed(app),
+            f"sealed, or on {move.target}",
         ):
             return Blocked(wrong)
         todo = f.hosts(lambda app: app.route != move.target)
@@ -48,11 +53,17 @@ class GoStep(Step[Gateways]):
 
     def undo(self, c: Context, f: Gateways, target: str, applied: tuple[Applied, ...]) -> Changes:
         move = move_of(c.inventory).topic_move
-        found: list[GatewayOrder] = []
-        for (host, name), app in f.at.items():
-            if host == target and app.route == move.target:
-                found += _led_back(host, name, app, move.source, move.hold_ms, _ttl(c))
-        return tuple(found)
+        if f.hosts(lambda app: _may_open(app, move.target)):
+            return tuple(
+                order
+                for (host, name), app in f.at.items()
+                if host == target and _may_open(app, move.target)
+                for order in _sealed_there(host, name, app, move.source)
+            )
+        if f.hosts(lambda app: _still_led(app, move.source)):
+            still = partial(_still_led, source=move.source)
+            return f.orders(target, "route", still, to=move.source)
+        return f.orders(target, "go", lambda app: app.route == move.target, ttl_ms=_ttl(c))
 
     def forecast(self, c: Context, look: Look) -> Forecast[Gateways]:
         return Forecast(every_app(c, "sealed"))
@@ -63,28 +74,37 @@ def _ttl(c: Context) -> int:
     return int(c.inventory.policy.open_limit_s * 1000)
 
 
-def _led_back(
-    host: str, name: str, app: AppSeen, source: str, hold_ms: int, ttl_ms: int
-) -> tuple[GatewayOrder, ...]:
-    """The next orders of the way back; a seal needs the hold's operation id, which only its gateway knows."""
-    if app.gate == "gone":
-        return (
-            GatewayOrder(host, "hold", name, ttl_ms=hold_ms),
-            GatewayOrder(host, "route", name, to=source),
-        )
-    if app.gate == "held" and app.staged != source:
-        return (GatewayOrder(host, "route", name, to=source),)
-    if app.gate == "held":
-        return (GatewayOrder(host, "seal", name, hold=app.hold),)
-    return (GatewayOrder(host, "go", name, ttl_ms=ttl_ms),)
+def _sealed_there(host: str, name: str, app: AppSeen, source: str) -> tuple[GatewayOrder, ...]:
+    """The orders that shut an application on target without an end, with the way to source staged. A gateway
+    refuses the seal of one that has gone on meanwhile."""
+    route = () if app.staged == source else (GatewayOrder(host, "route", name, to=source),)
+    return (*route, GatewayOrder(host, "seal", name, hold=app.hold))
 
 
-def _back(f: Gateways, target: str) -> Verdict:
+def _may_open(app: AppSeen, target: str) -> bool:
+    """Whether it is on target and may go on there by itself."""
+    return app.route == target and not sealed(app)
+
+
+def _still_led(app: AppSeen, source: str) -> bool:
+    """Whether it is sealed on source with a staged route: an order to go that comes late would lead it to
+    target."""
+    return app.route == source and sealed(app) and app.staged not in ("", source)
+
+
+def _back(f: Gateways, source: str, target: str) -> Verdict:
+    """None goes on at source, also by itself, while one may go on at target. One that is not heard may have
+    been led to target: it is waited for."""
     if opened := opened_on(f, target):
         return Blocked((no_way_back(opened, target),), no_way_back=True)
-    if todo := f.hosts(lambda app: app.route == target):
-        return Ready(todo)
-    return Blocked(f.unknown, others_back=True) if f.unknown else Done()
+    if f.unknown:
+        return Blocked(f.unknown)
+    todo = (
+        f.hosts(lambda app: _may_open(app, target))
+        or f.hosts(lambda app: _still_led(app, source))
+        or f.hosts(lambda app: app.route == target)
+    )
+    return Ready(todo) if todo else Done()
 
 
 def opened_on(f: Gateways, target: str) -> tuple[str, ...]:
@@ -109,7 +129,7 @@ def no_way_back(opened: tuple[str, ...], target: str) -> Finding:
 
 MEANINGS = meanings(
     """
-    go.gate: An application is neither sealed nor on target. Cause: Another operator. To do: Look at zkmigrate
-    gateway status. Let the run walk back.
+    switch.go-gate: An application is neither sealed nor on target. Cause: Another operator. To do: Look
+    at zkmigrate gateway status. Let the run walk back.
     """
 )

@@ -36,7 +36,7 @@ class HoldStep(Step[Gateways]):
             return _back(f, move.source)
         if f.unknown:
             return Blocked(f.unknown)
-        if wrong := f.outside("hold.route", lambda app: app.route == move.source, f"on {move.source}"):
+        if wrong := f.outside("switch.hold-route", lambda app: app.route == move.source, f"on {move.source}"):
             return Blocked(wrong)
         if todo := f.hosts(lambda app: app.gate in ("open", "settling") and not app.lapsed):
             return Ready(todo)
@@ -54,22 +54,27 @@ class HoldStep(Step[Gateways]):
         return f.orders(target, "hold", lambda app: app.gate in ("open", "settling"), ttl_ms=ttl)
 
     def undo(self, c: Context, f: Gateways, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return f.orders(target, "unhold", waits)
+        ttl = move_of(c.inventory).topic_move.hold_ms
+        return (*f.orders(target, "unseal", sealed, ttl_ms=ttl), *f.orders(target, "unhold", waits))
 
     def forecast(self, c: Context, look: Look) -> Forecast[Gateways]:
         return Forecast(every_app(c, "settling"))
 
 
+def sealed(app: AppSeen) -> bool:
+    """Whether its hold has no end."""
+    return app.gate == "sealed"
+
+
 def waits(app: AppSeen) -> bool:
     """Whether its requests wait until somebody lets them go on."""
-    return app.gate in ("held", "gone")
+    return app.gate in ("held", "gone", "sealed")
 
 
 def _back(f: Gateways, source: str) -> Verdict:
-    """Requests go on where they came from, at each gateway that answers."""
-    if wrong := f.outside(
-        "hold.back", lambda app: app.route == source and app.gate != "sealed", f"not sealed, on {source}"
-    ):
+    """Requests go on where they came from, at each gateway that answers. A seal may have come late, after its
+    own way back."""
+    if wrong := f.outside("switch.hold-back", lambda app: app.route == source, f"on {source}"):
         return Blocked(wrong)
     if todo := f.hosts(waits):
         return Ready(todo)
@@ -78,10 +83,10 @@ def _back(f: Gateways, source: str) -> Verdict:
 
 MEANINGS = meanings(
     """
-    hold.route: An application is not on source. Cause: It has switched already. To do: Exchange
+    switch.hold-route: An application is not on source. Cause: It has switched already. To do: Exchange
     topic_move.source and target for the way back.
 
-    hold.back: An application is sealed, or on target, when the hold is to be taken back. Cause: An earlier
-    part of the way back did not reach its gateway. To do: See zkmigrate gateway status, then resume.
+    switch.hold-back: An application is on target when the hold is to be taken back. Cause: An earlier part
+    of the way back did not reach its gateway. To do: See zkmigrate gateway status, then resume.
     """
 )

@@ -90,12 +90,13 @@ def _findings(c: Context, f: LookFacts) -> Iterator[Finding]:
 MEANINGS = meanings(
     """
     switch.start: An application is not open on source. Cause: Another run holds it, or it has switched
-    already. To do: Look at zkmigrate gateway status. Exchange topic_move.source and target for the way back.
+    already. To do: Look at zkmigrate gateway status. Exchange topic_move.source and target for the way
+    back.
 
-    switch.copies: No copier to target runs on a mirror host. Cause: Its unit is down. To do: Start it, and
-    wait until the mirror is equal.
+    switch.copies: No copier to target runs on a mirror host. Cause: Its unit is down. To do: Start it,
+    and wait until the mirror is equal.
 
-    switch.copies-back: A copier to source runs. Cause: It was left from an earlier switch. To do: Stop it, or
-    exchange topic_move.source and target.
+    switch.copies-back: A copier to source runs. Cause: It was left from an earlier switch. To do: Stop
+    it, or exchange topic_move.source and target.
     """
 )

@@ -17,8 +17,9 @@ from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
-from zkmigrate.topic_move.facts import Gateways, every_app, gateways
+from zkmigrate.topic_move.facts import AppSeen, Gateways, every_app, gateways
 from zkmigrate.topic_move.go_step import no_way_back, opened_on
+from zkmigrate.topic_move.hold_step import sealed
 from zkmigrate.topic_move.section import move_of
 
 
@@ -39,13 +40,15 @@ class OpenStep(Step[Gateways]):
             return Blocked(f.unknown)
         if c.way is Way.BACK:
             return Done()
-        if wrong := f.outside("open.route", lambda app: app.route == target, f"on {target}"):
+        if wrong := f.outside("switch.open-route", lambda app: app.route == target, f"on {target}"):
             return Blocked(wrong)
-        todo = f.hosts(lambda app: app.gate == "gone")
+        todo = f.hosts(shut)
         return Ready(todo) if todo else Done()
 
     def plan(self, c: Context, f: Gateways, target: str) -> Changes:
-        return f.orders(target, "unhold", lambda app: app.gate == "gone")
+        ttl = move_of(c.inventory).topic_move.hold_ms
+        unsealed = f.orders(target, "unseal", sealed, ttl_ms=ttl)
+        return (*unsealed, *f.orders(target, "unhold", shut))
 
     def undo(self, c: Context, f: Gateways, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()
@@ -54,9 +57,14 @@ class OpenStep(Step[Gateways]):
         return Forecast(every_app(c, "gone", switched_over=True))
 
 
+def shut(app: AppSeen) -> bool:
+    """Whether its requests wait: it has gone, or a way back that was broken off has sealed it."""
+    return app.gate in ("gone", "held", "sealed")
+
+
 MEANINGS = meanings(
     """
-    open.route: A gateway leads an application to source when it is to go on. Cause: Another operator. To do:
-    Look at zkmigrate gateway status.
+    switch.open-route: A gateway leads an application to source when it is to go on. Cause: Another
+    operator. To do: Look at zkmigrate gateway status.
     """
 )

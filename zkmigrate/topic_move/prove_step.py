@@ -66,7 +66,7 @@ class ProveStep(Reads[ProveFacts]):
         return Done.unless_blocked(
             (
                 claim(
-                    "prove.ends",
+                    "switch.prove-ends",
                     "both logs of every partition end alike",
                     not apart,
                     seen=few(apart) or f"{len(f.ends.value):,} partitions",
@@ -74,7 +74,7 @@ class ProveStep(Reads[ProveFacts]):
                     moves=("let the run walk back",),
                 ),
                 claim(
-                    "prove.records",
+                    "switch.prove-records",
                     "the records that were not compared before are equal on both clusters",
                     held,
                     seen=seen,
@@ -88,10 +88,11 @@ class ProveStep(Reads[ProveFacts]):
 
 MEANINGS = meanings(
     """
-    prove.ends: A partition ends at different offsets on both clusters. Cause: Somebody wrote on one side. To
-    do: Let the run walk back. Find out who wrote.
+    switch.prove-ends: A partition ends at different offsets on both clusters. Cause: Somebody wrote on
+    one side. To do: Let the run walk back. Find out who wrote.
 
-    prove.records: Records differ between the clusters, or could not be read. Cause: Somebody wrote on target,
-    or a broker does not answer. To do: Let the run walk back. zkmigrate mirror compare names the difference.
+    switch.prove-records: Records differ between the clusters, or could not be read. Cause: Somebody wrote
+    on target, or a broker does not answer. To do: Let the run walk back. zkmigrate mirror compare names
+    the difference.
     """
 )

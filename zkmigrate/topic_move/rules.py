@@ -192,45 +192,45 @@ def not_silent(found: Copiers) -> tuple[Finding, ...]:
 
 MEANINGS = meanings(
     """
-    switch.gateway: A gateway does not answer, or its file lacks an application of the set. Cause: Its process
-    is down, or topic_move.set names another application. To do: See zkmigrate gateway status on that host,
-    then resume.
+    switch.gateway: A gateway does not answer, or its file lacks an application of the set. Cause: Its
+    process is down, or topic_move.set names another application. To do: See zkmigrate gateway status on
+    that host, then resume.
 
     switch.clusters: A cluster did not answer. Cause: A broker is down, or refuses this client. To do: See
     why, then resume.
 
-    switch.two-clusters: Source and target are the same cluster. Cause: Wrong brokers under clusters. To do:
-    Correct the inventory.
+    switch.two-clusters: Source and target are the same cluster. Cause: Wrong brokers under clusters. To
+    do: Correct the inventory.
 
-    switch.topics: A topic of the set cannot be mirrored. Cause: The finding names it. To do: Leave the topic
-    out of the set, or mend what is named.
+    switch.topics: A topic of the set cannot be mirrored. Cause: The finding names it. To do: Leave the
+    topic out of the set, or mend what is named.
 
-    switch.settings: A topic has other settings on target. Cause: The copier does not run, or somebody changed
-    them on target. To do: See zkmigrate mirror plan, then look again.
+    switch.settings: A topic has other settings on target. Cause: The copier does not run, or somebody
+    changed them on target. To do: See zkmigrate mirror plan, then look again.
 
-    switch.partitions: A partition is not mirrored, or its mirror failed. Cause: The finding names it. To do:
-    Repair the mirror, then look again.
+    switch.partitions: A partition is not mirrored, or its mirror failed. Cause: The finding names it. To
+    do: Repair the mirror, then look again.
 
-    switch.groups: A consumer group has members on target, or its commits there are ahead. Cause: A consumer
-    reads on target already. To do: Stop it, then look again.
+    switch.groups: A consumer group has members on target, or its commits there are ahead. Cause: A
+    consumer reads on target already. To do: Stop it, then look again.
 
-    switch.rights: Target lacks ACLs that source has. Cause: The copier grants no right to write. To do: Grant
-    them on target before the switch.
+    switch.rights: Target lacks ACLs that source has. Cause: The copier grants no right to write. To do:
+    Grant them on target before the switch.
 
     switch.unread: Groups or ACLs could not be read. Cause: The account lacks a right, or a cluster has no
     authorizer. To do: Grant the right; without an authorizer do nothing.
 
-    switch.commits: A group's commits differ between the clusters. Cause: It committed after the copy, or the
-    copy failed. To do: Let the run walk back, then run again.
+    switch.commits: A group's commits differ between the clusters. Cause: It committed after the copy, or
+    the copy failed. To do: Let the run walk back, then run again.
 
-    switch.lapsed: A gateway let an application's requests go on by itself. Cause: The hold lasted longer than
-    topic_move.hold_ms, or the gateway was restarted. To do: Let the run walk back. See in the report which
-    step was slow.
+    switch.lapsed: A gateway let an application's requests go on by itself. Cause: The hold lasted longer
+    than topic_move.hold_ms, or the gateway was restarted. To do: Let the run walk back. See in the report
+    which step was slow.
 
     switch.bypassed: A partition of source grew while the application's requests waited. Cause: A producer
     connects to the brokers beside the gateway. To do: Find it. The run walks back.
 
-    switch.copier: A mirror host does not tell whether its copier runs. Cause: The host does not answer. To
-    do: See why, then resume.
+    switch.copier: A mirror host does not tell whether its copier runs. Cause: The host does not answer.
+    To do: See why, then resume.
     """
 )

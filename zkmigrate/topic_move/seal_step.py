@@ -18,7 +18,8 @@ from zkmigrate.model.finding import meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.step_record import needed
-from zkmigrate.topic_move.facts import AppSeen, Gateways, Held, every_app, gateways
+from zkmigrate.topic_move.facts import Gateways, Held, every_app, gateways
+from zkmigrate.topic_move.hold_step import sealed
 from zkmigrate.topic_move.rules import lapsed
 from zkmigrate.topic_move.section import move_of
 
@@ -42,7 +43,7 @@ class SealStep(Step[Gateways]):
         if wrong := lapsed(f):
             return Blocked(wrong)
         if wrong := f.outside(
-            "seal.gate",
+            "switch.seal-gate",
             lambda app: app.gate in ("held", "sealed") and app.route == source,
             f"held on {source}",
         ):
@@ -65,14 +66,10 @@ class SealStep(Step[Gateways]):
         return Forecast(held, records={Held.step: Held(holds).encode()})
 
 
-def sealed(app: AppSeen) -> bool:
-    """Whether its hold has no end."""
-    return app.gate == "sealed"
-
-
 MEANINGS = meanings(
     """
-    seal.gate: An application is not held on source when it is to be sealed. Cause: Another operator, or an
-    earlier part of this run. To do: Look at zkmigrate gateway status. Let the run walk back.
+    switch.seal-gate: An application is not held on source when it is to be sealed. Cause: Another
+    operator, or an earlier part of this run. To do: Look at zkmigrate gateway status. Let the run walk
+    back.
     """
 )

@@ -50,7 +50,9 @@ class SettleStep(Step[SettleFacts]):
             return Ready(todo) if todo else Done()
         needed = f"open or settling on {move.source}"
         if wrong := f.gateways.outside(
-            "settle.gate", lambda app: app.gate in ("open", "settling") and app.route == move.source, needed
+            "switch.settle-gate",
+            lambda app: app.gate in ("open", "settling") and app.route == move.source,
+            needed,
         ):
             return Blocked(wrong)
         if todo := f.gateways.hosts(lambda app: not settling(app)):
@@ -81,7 +83,7 @@ def settling(app: AppSeen) -> bool:
 
 MEANINGS = meanings(
     """
-    settle.gate: An application is neither open nor settling on source. Cause: Another run holds it. To do:
-    Look at zkmigrate gateway status, then resume.
+    switch.settle-gate: An application is neither open nor settling on source. Cause: Another run holds
+    it. To do: Look at zkmigrate gateway status, then resume.
     """
 )

@@ -63,7 +63,7 @@ class TurnStep(Step[TurnFacts]):
         return Done(
             (
                 claim(
-                    "turn.copies",
+                    "switch.turned",
                     "copiers from target to source run, and source follows",
                     True,
                     seen=f"{f.copiers.unit}, {len(first):,} partitions",
@@ -88,7 +88,7 @@ def _come(ends: BothEnds | None, end: int) -> bool:
 
 MEANINGS = meanings(
     """
-    turn.copies: Source does not follow target. Cause: The copiers do not run, or are behind. To do: See
+    switch.turned: Source does not follow target. Cause: The copiers do not run, or are behind. To do: See
     zkmigrate mirror status, then resume.
     """
 )

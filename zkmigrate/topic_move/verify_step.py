@@ -47,11 +47,11 @@ def _findings(c: Context, f: VerifyFacts) -> Iterator[Finding]:
     target = move_of(c.inventory).topic_move.target
     yield from f.gateways.unknown
     yield from f.gateways.outside(
-        "verify.open", lambda app: app.route == target and app.gate == "open", f"open on {target}"
+        "switch.verify-open", lambda app: app.route == target and app.gate == "open", f"open on {target}"
     )
     clients = [f"{host}:{name}: {app.connections}" for (host, name), app in f.gateways.at.items()]
     yield claim(
-        "verify.clients",
+        "switch.clients",
         "clients are connected to every application",
         all(app.connections for app in f.gateways.at.values()),
         seen=f"connections: {few(clients)}",
@@ -69,7 +69,7 @@ def _findings(c: Context, f: VerifyFacts) -> Iterator[Finding]:
         if state not in ("equal", "behind")
     ]
     yield claim(
-        "verify.mirror",
+        "switch.verify-mirror",
         "each partition of source is mirrored from target",
         not wrong,
         seen=few(wrong) or f"{len(f.survey.value.partitions):,} partitions",
@@ -86,7 +86,7 @@ def left_ports(found: Gateways) -> Finding:
     clients = sorted({str(one) for app in found.at.values() for one in app.seen.get("clients", {})})
     told = "; ".join(f"{where}: {count}" for where, count in left.items())
     return claim(
-        "verify.left-ports",
+        "switch.left-ports",
         "no client connects to a port of the cluster that was left",
         not left,
         seen=f"connections {told}; clients: {few(clients)}" if left else "none",
@@ -98,16 +98,16 @@ def left_ports(found: Gateways) -> Finding:
 
 MEANINGS = meanings(
     """
-    verify.open: An application is not open on target. Cause: An order did not reach its gateway. To do:
-    Resume.
+    switch.verify-open: An application is not open on target. Cause: An order did not reach its gateway.
+    To do: Resume.
 
-    verify.clients: An application has no client. Cause: It does not run, or cannot connect. To do: See its
-    log.
+    switch.clients: An application has no client. Cause: It does not run, or cannot connect. To do: See
+    its log.
 
-    verify.left-ports: Clients still connect to ports of the cluster that was left. Cause: They know only
+    switch.left-ports: Clients still connect to ports of the cluster that was left. Cause: They know only
     those; the gateway leads them on. To do: Leave the gateway there until none does.
 
-    verify.mirror: A partition of source is not mirrored from target. Cause: The finding names it. To do:
-    Repair the mirror, then resume.
+    switch.verify-mirror: A partition of source is not mirrored from target. Cause: The finding names it.
+    To do: Repair the mirror, then resume.
     """
 )

@@ -15,7 +15,7 @@ from zkmigrate.mirror.clients.reading import differing, last_data
 from zkmigrate.mirror.rules.batch import BatchError
 from zkmigrate.mirror.rules.commits import Standing, standing
 from zkmigrate.mirror.rules.follow import Memory, State, follow
-from zkmigrate.mirror.rules.position import Ends, Failed, begin, unequal
+from zkmigrate.mirror.rules.position import Ends, Failed, begin, others, unequal
 from zkmigrate.mirror.rules.rights import Rights, rights
 from zkmigrate.mirror.rules.topic import NOT_COPIED, deletes, differences, refusal, wanted
 
@@ -110,7 +110,7 @@ def places(source: Cluster, target: Cluster, mirrored: Sequence[Mirrored]) -> li
     # Target first: it only grows up to what source already has.
     targets = target.ends(there)
     sources, stable = source.ends(parts), source.ends(parts, committed=True)
-    led, from_ = (side.leaders({name for name, _ in there}) for side in (target, source))
+    led = [side.leaders({name for name, _ in there}) for side in (source, target)]
     found = []
     for part in parts:
         ends, last = sources.get(part), stable.get(part)
@@ -122,27 +122,28 @@ def places(source: Cluster, target: Cluster, mirrored: Sequence[Mirrored]) -> li
         elif not isinstance(own, Ends):
             found.append(Place(part, ends, last.end, None, "unknown", "target's leader does not answer"))
         else:
-            at = (from_[part[0]][part[1]], led[part[0]][part[1]])
-            why = _failed((source, target), at, part, (ends, own), clear=part[0] in clears)
+            leaders = [side[part[0]][part[1]] for side in led]
+            why = _failed((source, target), leaders, part, (ends, own), clear=part[0] in clears)
             state = "failed" if why else "behind" if last.end > own.end else "equal"
             found.append(Place(part, ends, last.end, own, state, why))
     return found
 
 
 def _failed(
-    sides: tuple[Cluster, Cluster], led: tuple[int, int], part: Part, ends: tuple[Ends, Ends], *, clear: bool
+    sides: Sequence[Cluster], leaders: Sequence[int], part: Part, ends: tuple[Ends, Ends], *, clear: bool
 ) -> str:
-    """Why the copier could not go on from here; empty if it could. Of each pair source comes first."""
-    (source, target), (there, here) = sides, led
+    """Why the copier could not go on from here; empty if it could. Each of source and target."""
     try:
-        last = last_data(target, here, part, ends[1])
-        begun = begin(*ends, last, deletes=clear)
+        last = last_data(sides[1], leaders[1], part, ends[1])
+        begun = begin(ends[0], ends[1], last, deletes=clear)
         if isinstance(begun, Failed):
             return begun.why
-        wrong = differing(source, there, part, ends[0].start, last, KafkaCodecs())
+        if any(map(others, last)):
+            wrong = differing(sides, leaders, part, ends[0].start, last, KafkaCodecs())
+            return "" if wrong is None else unequal(wrong, last).why
     except BatchError as error:
         return f"target: {error}"
-    return "" if wrong is None else unequal(wrong).why
+    return ""
 
 
 def beside(source: Cluster, target: Cluster, names: Sequence[str], named: Sequence[str]) -> Beside:

@@ -6,7 +6,7 @@ are never decoded. Format: Kafka's ``DefaultRecord``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, Protocol
@@ -174,12 +174,6 @@ def aborts(batch: Batch, codecs: Codecs) -> bool:
     return any(body[:1] == varint(4) and body[3:5] == b"\0\0" for _, _, body in seen(batch, codecs))
 
 
-def differing(
-    one: Mapping[int, tuple[int, bytes]],
-    other: Mapping[int, tuple[int, bytes]],
-    needed: Collection[int] = (),
-) -> int | None:
-    """The first offset that both have with another time or body, or that is needed of ``one`` and not there;
-    None without one."""
-    apart = {at for at in one.keys() & other.keys() if one[at] != other[at]}
-    return min(apart | (set(needed) - one.keys()), default=None)
+def differing(one: Mapping[int, tuple[int, bytes]], other: Mapping[int, tuple[int, bytes]]) -> int | None:
+    """The first offset that both have with another time or body; None without one."""
+    return min((at for at in one.keys() & other.keys() if one[at] != other[at]), default=None)
