@@ -107,7 +107,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("mirror", "the copier dies before the hold", "either", hold="settle", harm="mirror"),
     Fault("leader-source", "a leader of source dies", "either", hold="hold", harm="source", again=True),
     Fault("leader-target", "a leader of target dies", "either", hold="hold", harm="target", again=True),
-    Fault("leader-sealed", "a leader of target dies sealed", "there", hold="seal", harm="target", again=True),
+    Fault("leader-sealed", "a leader of target dies sealed", "back", hold="seal", harm="target", again=True),
     Fault(
         "coordinator", "a group's coordinator dies", "either", hold="settle", harm="coordinator", again=True
     ),
