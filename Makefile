@@ -1,5 +1,5 @@
 # `make demo` and `make test` set up all they need (as root, on Debian 12); a second run reuses it.
-.PHONY: demo docs drills test test-fast test-gathered test-lab test-servers test-spark lint lint-rest lint-types mutants explore images sbom setup
+.PHONY: demo demo-topics docs drills test test-fast test-gathered test-lab test-servers test-spark lint lint-rest lint-types mutants explore images sbom setup
 
 PYTHON = .venv/bin/python
 
@@ -13,6 +13,12 @@ BESIDE = @status=0; said=$$(nice -n 10 $(PYTEST) $(1) 2>&1) || status=$$?; echo 
 demo: setup
 	@$(PYTHON) -m zkmigrate.lab.provision zookeeper-3.5.8 kafka-2.8.2
 	@$(PYTHON) -m zkmigrate.lab.demo
+
+# Switch clients at work from one Kafka cluster to another one, and back; the outcome is in demo-topics/result.json.
+# make demo-topics PAIR=3.9.1:4.3.1
+PAIR = 2.8.2:4.3.1
+demo-topics: setup
+	@$(PYTHON) -m zkmigrate.lab.topic_demo --pair $(PAIR)
 
 # Everything dangerous, many times, on real lab hosts; see docs/how-to/drills.md. make drills DRILLS='--only cuts'
 drills: setup

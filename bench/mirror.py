@@ -4,6 +4,9 @@ One broker each as source and target. For batches of 1, 10 and 1,000 records of 
 filled. Both copy it: ``mirror run`` under its own name, MirrorMaker 2 with its defaults under ``source.…``.
 They take turns, one at a time. Counted is the CPU time of the copying process, user and system, from the
 first look at which target has a fifth of the records to the one at which it has all. So no start counts.
+
+The wall time of the same stretch gives what each can do at most on this machine, beside both brokers. Then a
+producer writes at 80 % of that, and each look tells how many seconds of its records target lacks.
 """
 
 from __future__ import annotations
@@ -13,11 +16,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
 
 import click
 from kafka.record.default_records import DefaultRecordBatchBuilder
@@ -40,6 +46,9 @@ PARTITIONS, RECORD = 4, 1000
 BEGUN = 0.2
 """The part of the records at which counting begins."""
 LOOK_S, WAIT_S = 0.05, 900.0
+STEADY, STEADY_RECORDS, SETTLED_S = 0.8, 10, 5.0
+"""The part of its capacity at which each way is fed, the records of a batch there, and how long lags do not
+count at the beginning."""
 OURS, THEIRS = "mirror run", "MirrorMaker 2"
 
 
@@ -116,22 +125,66 @@ def started(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
 
-def megabytes_per_cpu_s(process: subprocess.Popen[bytes], target: Cluster, topic: str, total: int) -> float:
-    """Until target has all records. Those are of RECORD bytes. ClickException when it ends before."""
-    first: tuple[int, float] | None = None
+def megabytes_per_s(
+    process: subprocess.Popen[bytes], target: Cluster, topic: str, total: int
+) -> tuple[float, float]:
+    """Of CPU time and of wall time, until target has all records. Those are of RECORD bytes. ClickException
+    when it ends before."""
+    first: tuple[int, float, float] | None = None
     until = time.monotonic() + WAIT_S
     while time.monotonic() < until:
         if process.poll() is not None:
             raise click.ClickException(f"{process.args!r} ended with {process.returncode}")
-        have, used = copied(target, topic), cpu_s(process.pid)
+        have, used, at = copied(target, topic), cpu_s(process.pid), time.monotonic()
         if first is None and have >= total * BEGUN:
-            first = have, used
+            first = have, used, at
         if have >= total:
             if first is None or have == first[0] or used == first[1]:
                 raise click.ClickException("copied between two looks. Needed: more megabytes (--scale)")
-            return (have - first[0]) * RECORD / 1e6 / (used - first[1])
+            megabytes = (have - first[0]) * RECORD / 1e6
+            return megabytes / (used - first[1]), megabytes / (at - first[2])
         time.sleep(LOOK_S)
     raise click.ClickException(f"not copied within {WAIT_S:g} s")
+
+
+def lags_s(
+    process: subprocess.Popen[bytes],
+    pair: tuple[str, str],
+    topic: str,
+    there: str,
+    rate: float,
+    steady_s: float,
+) -> list[float]:
+    """Seconds of the producer's records that target lacks, at each look. rate: megabytes per second."""
+    data = batch(STEADY_RECORDS)
+    every_s = len(data) * PARTITIONS / 1e6 / rate
+    over = threading.Event()
+
+    def feed() -> None:
+        flying, due = [], time.monotonic()
+        with closing(Cluster("source", [pair[0]])) as source:
+            while not over.wait(max(0.0, due - time.monotonic())):
+                flying.append(source.begin_produce(1, {(topic, n): data for n in range(PARTITIONS)}))
+                if len(flying) == 8:
+                    source.produced(flying.pop(0))
+                due += every_s
+
+    feeding = threading.Thread(target=feed)
+    feeding.start()
+    found, begun = list[float](), time.monotonic()
+    try:
+        with closing(Cluster("source", [pair[0]])) as source, closing(Cluster("target", [pair[1]])) as target:
+            while (now := time.monotonic()) < begun + SETTLED_S + steady_s:
+                if process.poll() is not None:
+                    raise click.ClickException(f"{process.args!r} ended with {process.returncode}")
+                have = copied(target, there)
+                if now > begun + SETTLED_S:
+                    found.append(max(0, copied(source, topic) - have) * RECORD / 1e6 / rate)
+                time.sleep(LOOK_S)
+    finally:
+        over.set()
+        feeding.join()
+    return found
 
 
 def copied(target: Cluster, topic: str) -> int:
@@ -144,14 +197,16 @@ def copied(target: Cluster, topic: str) -> int:
 @click.command(help=__doc__)
 @click.option("--rounds", default=3, show_default=True, help="How often each copies each topic.")
 @click.option("--scale", default=1.0, show_default=True, help="Times the megabytes.")
+@click.option("--steady", default=20.0, show_default=True, help="Seconds at 80 % of what each can do.")
 @out_option
-def main(rounds: int, scale: float, out: Path | None) -> None:
+def main(rounds: int, scale: float, steady: float, out: Path | None) -> None:
     provision.mirror_maker_classpath(RELEASE, click.echo)
     ways: dict[str, Callable[[tuple[str, str], str, Path], subprocess.Popen[bytes]]] = {
         OURS: ours,
         THEIRS: theirs,
     }
-    figures = {}
+    figures: dict[str, dict[str, Any]] = {}
+    behind: dict[str, list[float]] = {way: [] for way in ways}
     with tempfile.TemporaryDirectory(prefix="bench-mirror-") as name, ExitStack() as stack:
         folder = Path(name)
         pair = stack.enter_context(brokers(folder))
@@ -165,7 +220,12 @@ def main(rounds: int, scale: float, out: Path | None) -> None:
                     process = start(pair, topic, folder)
                     try:
                         there = topic if way == OURS else f"source.{topic}"
-                        found[way].append(megabytes_per_cpu_s(process, target, there, total))
+                        per_cpu_s, per_s = megabytes_per_s(process, target, there, total)
+                        found[way].append(per_cpu_s)
+                        if records == STEADY_RECORDS and steady:
+                            lags = lags_s(process, pair, topic, there, per_s * STEADY, steady)
+                            behind[way] += lags
+                            click.echo(shown(f"{way}, {per_s * STEADY:.1f} MB/s: behind", lags))
                     finally:
                         process.send_signal(signal.SIGINT)
                         process.wait(WAIT_S)
@@ -177,7 +237,10 @@ def main(rounds: int, scale: float, out: Path | None) -> None:
             for way, one in found.items():
                 click.echo(shown(f"{records}: {way}", one, "MB"))
             click.echo(shown(f"{records}: times", times, ""))
-    save(out, {"release": RELEASE, "mb_per_cpu_s": figures})
+    lag = {way: {"p50": median(one), "p99": quantiles(one, n=100)[98]} for way, one in behind.items() if one}
+    for way, told in lag.items():
+        click.echo(f"at 80 % of capacity, {way}: {told['p50']:.3f} s behind, p99 {told['p99']:.3f} s")
+    save(out, {"release": RELEASE, "mb_per_cpu_s": figures, "behind_s": lag})
 
 
 if __name__ == "__main__":

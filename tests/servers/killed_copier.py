@@ -14,8 +14,8 @@ from typing import Any
 
 from zkmigrate.mirror.clients import copier
 from zkmigrate.mirror.clients.cluster import Cluster
+from zkmigrate.mirror.verbs.request import Request
 from zkmigrate.mirror.verbs.run import run
-from zkmigrate.mirror.verbs.survey import Request
 
 _SENT_S = 0.02
 """So long the thread of the client has to send the request."""

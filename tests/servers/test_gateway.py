@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -26,8 +26,15 @@ from tests.servers.process import ADDRESS, START_SECONDS, free_port
 from tests.servers.test_versions import zookeeper
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
+from zkmigrate.mirror.clients.alter import Alter
 from zkmigrate.mirror.clients.cluster import Cluster
+from zkmigrate.mirror.clients.look import ClustersLook
 from zkmigrate.mirror.rules.position import Ends
+from zkmigrate.model.change import MIRRORED, CopyOffsets, GatewayOrder
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.look import BothEnds, ClusterAt
+
+T = TypeVar("T")
 
 WAIT_S = 120
 OLD, NEW, NEW_NODE = "2.8.2", "4.3.1", 7
@@ -148,15 +155,15 @@ def raise_epoch(zookeeper_port: int, address: str) -> None:
         client.close()
 
 
-@pytest.fixture
-def clusters(tmp_path: Path) -> Iterator[dict[str, str]]:
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Both clusters. The old one's topic has a leader epoch."""
-    old = Broker(OLD, ALONE, chroot="old")
+    folder, old = tmp_path_factory.mktemp("clusters"), Broker(OLD, ALONE, chroot="old")
     here = old.address
     with (
-        zookeeper("3.5.8", tmp_path) as port,
-        serve(tmp_path, port, old),
-        kraft.broker(NEW, tmp_path, NEW_NODE) as there,
+        zookeeper("3.5.8", folder) as port,
+        serve(folder, port, old),
+        kraft.broker(NEW, folder, NEW_NODE) as there,
     ):
         make(here, TOPIC, OTHER)
         make(there, OTHER)
@@ -198,12 +205,17 @@ def acknowledged(sent: Sequence[Any]) -> list[int]:
     return [one.get(WAIT_S).offset for one in sent]
 
 
-def copy(addresses: dict[str, str]) -> None:
-    """The old topic's records to the new one, at the same offsets, and the groups' offsets."""
+def mirror(addresses: dict[str, str], topic: str) -> None:
+    """What the old topic holds now, and its groups' offsets, to the new cluster."""
     words = ["mirror", "run", "--once", "--source", addresses["old"], "--target", addresses["new"]]
-    argv = [sys.executable, "-m", "zkmigrate", *words, "--topic", TOPIC]
+    argv = [sys.executable, "-m", "zkmigrate", *words, "--topic", topic]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def copy(addresses: dict[str, str]) -> None:
+    """The old topic's records to the new one, at the same offsets, and the groups' offsets."""
+    mirror(addresses, TOPIC)
     at, offsets = TopicPartition(TOPIC, 0), committed(addresses["old"])
 
     def failed() -> str | None:
@@ -357,3 +369,149 @@ def led(gateway: Gateway, clusters: dict[str, str], folder: Path) -> None:
         assert end(clusters["new"]) == 71
         software = gateway.status()["apps"]["app"]["software"]
         assert "apache-kafka-java 4.3.1" in software
+
+
+BILLS = "bills"
+BILL = (BILLS, 0)
+
+
+def commit(address: str, groups: Sequence[str], offset: int) -> None:
+    """Of groups without members."""
+    at = TopicPartition(BILLS, 0)
+    with closing(KafkaAdminClient(bootstrap_servers=[address])) as admin:
+        for group in groups:
+            assert admin.alter_group_offsets(group, {at: OffsetAndMetadata(offset, "", -1)}) == {at: NoError}
+
+
+def seen(reading: Reading[T]) -> T:
+    assert isinstance(reading, Seen), reading
+    return reading.value
+
+
+def test_h11_a_run_sees_what_is_mirrored_and_makes_commits_equal(clusters: dict[str, str]) -> None:
+    here, there = clusters["old"], clusters["new"]
+    names = [f"billing-{n}" for n in range(20)]
+    make(here, BILLS)
+    with (
+        closing(KafkaProducer(bootstrap_servers=[here], acks="all", linger_ms=0)) as producer,
+        closing(ClustersLook(ClusterAt((here,)), ClusterAt((there,)))) as look,
+        closing(Alter(Mirroring(clusters))) as alter,
+    ):
+        assert acknowledged(send(producer, BILLS, range(30))) == list(range(30))
+        commit(here, names, 10)
+        assert seen(look.survey([BILLS], [])).partitions == {BILL: ("missing", "")}
+        mirror(clusters, BILLS)
+        assert seen(look.ends([BILLS])) == {BILL: BothEnds(30, 30, 30)}
+        assert acknowledged(send(producer, BILLS, range(30, 35))) == list(range(30, 35))
+        assert seen(look.ends([BILLS])) == {BILL: BothEnds(35, 35, 30)}
+        commit(here, names, 33)
+
+        # The commits may not pass target's end.
+        assert alter(CopyOffsets(MIRRORED, (BILLS,), tuple(names)))[0] == 0
+        pairs = seen(look.commits([BILLS], names))
+        assert {(one.state, one.behind) for one in pairs.values()} == {("behind", 3)}
+        mirror(clusters, BILLS)
+        assert alter(CopyOffsets(MIRRORED, (BILLS,), ()))[0] == 0
+        pairs = seen(look.commits([BILLS], []))
+        assert {name: one.state for name, one in pairs.items()} == dict.fromkeys(names, "equal")
+        found = seen(look.survey([BILLS], names[:2]))
+        assert (found.refused, found.partitions) == ({}, {BILL: ("equal", "")})
+        assert found.groups.keys() == set(names[:2])
+        assert found.notes == {"ACLs": "no authorizer on source"}
+        assert seen(look.differences({BILL: (5, 35)})) == {BILL: Seen("")}
+
+        # A group with a member on target is left alone, and so are the others.
+        commit(here, names, 34)
+        member = Consumer({"bootstrap.servers": there, "group.id": names[3], "enable.auto.commit": False})
+        member.subscribe([BILLS])
+        try:
+
+            def refused() -> str | None:
+                member.poll(0.1)
+                told = alter(CopyOffsets(MIRRORED, (BILLS,), (names[3], names[4])))
+                active = f"nothing was sent: group {names[3]}: active on target (Stable), left alone"
+                return None if told == (1, active) else str(told)
+
+            wait_until("the group has a member", refused, WAIT_S)
+        finally:
+            member.close()
+
+        # Each side gets another record at the same offset.
+        with closing(KafkaProducer(bootstrap_servers=[there], acks="all", linger_ms=0)) as other:
+            assert acknowledged(send(producer, BILLS, [35])) == acknowledged(send(other, BILLS, [36])) == [35]
+        [told] = seen(look.differences({BILL: (30, 36)})).values()
+        assert isinstance(told, Seen)
+        assert told.value.startswith("offset 35: ")
+
+
+class Mirroring:
+    """The part of an inventory that names both clusters."""
+
+    def __init__(self, addresses: dict[str, str]) -> None:
+        self.ends = ClusterAt((addresses["old"],)), ClusterAt((addresses["new"],))
+
+
+class Relay:
+    """The relay of a run beside a gateway, on two pipes."""
+
+    def __init__(self, gateway: Gateway, run: str, fencing: int) -> None:
+        words = gateway.words("relay", "--run", run, "--as", str(fencing))
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._asked = 0
+
+    def ask(self, *words: str) -> tuple[int, str]:
+        """The exit code and the lines of an answer."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self._asked += 1
+        self.process.stdin.write(f"{self._asked} {' '.join(words)}\n")
+        self.process.stdin.flush()
+        lines = []
+        while not (line := self.process.stdout.readline()).startswith(". "):
+            assert line.startswith("= "), line
+            lines.append(line[2:])
+        assert line.split()[1] == str(self._asked)
+        return int(line.split()[2]), "".join(lines).strip()
+
+    def order(self, operation: str, order: str, **more: Any) -> str:
+        """What the gateway answers to an order that it carries out."""
+        change = GatewayOrder("g1", order, "app", **more)  # type: ignore[arg-type]
+        code, text = self.ask(change.verb, operation, *change.arguments())
+        assert code == 0, text
+        return text
+
+    def app(self) -> dict[str, Any]:
+        code, text = self.ask("status")
+        assert code == 0, text
+        told: dict[str, Any] = json.loads(text)["apps"]["app"]
+        return told
+
+    def close(self) -> None:
+        self.process.communicate(timeout=WAIT_S)
+        assert self.process.returncode == 0
+
+
+def test_h16_h17_a_relay_takes_a_gateway_there_and_back(clusters: dict[str, str], tmp_path: Path) -> None:
+    with (
+        Gateway(tmp_path, clusters) as gateway,
+        closing(Relay(gateway, "move-1", 3)) as relay,
+        closing(Relay(gateway, "move-0", 2)) as former,
+    ):
+        there, back = ("old", "new", "there"), ("new", "old", "back")
+        for here, to, way in (there, back):
+            # On the way back it is gone when it is held, and nobody has opened it in between.
+            held = relay.order(f"{way}.1", "hold", ttl_ms=120_000)
+            assert held == f"done: app: held on {here}"
+            assert relay.order(f"{way}.2", "route", to=to) == f"done: app: held on {here}"
+            app = relay.app()
+            assert (app["hold"], app["staged"], app["requests_in_flight"]) == (f"move-1.{way}.1", to, 0)
+            assert relay.order(f"{way}.3", "seal", hold=app["hold"]) == f"done: app: sealed on {here}"
+            gone = relay.order(f"{way}.4", "go", ttl_ms=120_000)
+            assert gone == f"done: app: gone on {to}"
+            assert relay.order(f"{way}.4", "go", ttl_ms=120_000) == gone, "again: the first answer"
+        assert former.ask("order", "1", "unhold", "app", "to=", "hold=", "ttl_ms=0") == (
+            9,
+            "fenced: fencing number 2 is out; the present one is 3",
+        )
+        assert relay.order("5", "unhold") == "done: app: open on old"
+        assert gateway.status()["apps"]["app"]["route"] == "old"

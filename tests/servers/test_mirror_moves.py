@@ -7,8 +7,9 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from kafka import KafkaProducer, TopicPartition
@@ -16,10 +17,11 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import KafkaError
 from kafka.protocol.admin.topics import ElectionType
 
-from tests.servers.brokers import ALONE, Broker, serve
-from tests.servers.test_mirror import WAIT_S, behind, ended, ends, mirror
+from tests.servers.process import ADDRESS, START_SECONDS, free_port, server, wait_for
+from tests.servers.test_mirror import WAIT_S, answers, behind, ended, ends, mirror
 from tests.servers.test_versions import zookeeper
 from zkmigrate.errors import HostError
+from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.mirror.clients.cluster import Cluster, Part
 
@@ -44,13 +46,28 @@ class Sites:
 @pytest.fixture(scope="module")
 def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
     folder = tmp_path_factory.mktemp("moves")
-    common = "auto.leader.rebalance.enable=false\n"
-    replicated = "transaction.state.log.replication.factor=2\n"
-    three = [Broker(THREE, ALONE + common + replicated, id, "three", session_ms=6000) for id in (1, 2, 3)]
-    one = Broker(ONE, ALONE + common, 4, "one")
-    with zookeeper("3.5.8", folder) as port, serve(folder, port, *three, one) as processes:
-        at = {broker.id: broker.address for broker in three}
-        yield Sites(at, one.address, dict(enumerate(processes, 1)))
+    at = {id: f"{ADDRESS}:{free_port()}" for id in (1, 2, 3, 4)}
+    processes, logs = dict[int, subprocess.Popen[bytes]](), dict[int, Path]()
+    with zookeeper("3.5.8", folder) as port, ExitStack() as stack:
+        for id, address in at.items():
+            root, replicas, session_ms = ("three", 2, 6000) if id < 4 else ("one", 1, 600000)
+            config, logs[id] = folder / f"{id}.properties", folder / f"{id}.log"
+            config.write_text(
+                f"broker.id={id}\nlisteners=PLAINTEXT://{address}\nlog.dirs={folder / str(id)}\n"
+                f"zookeeper.connect={ADDRESS}:{port}/{root}\nzookeeper.session.timeout.ms={session_ms}\n"
+                f"transaction.state.log.replication.factor={replicas}\ntransaction.state.log.min.isr=1\n"
+                "transaction.state.log.num.partitions=1\nauto.create.topics.enable=false\n"
+                "auto.leader.rebalance.enable=false\nlog.cleaner.dedupe.buffer.size=4000000\n"
+            )
+            jars = provision.kafka_classpath(THREE if id < 4 else ONE)
+            main = ["-Xmx256m", "kafka.Kafka", str(config)]
+            processes[id] = stack.enter_context(server("java", jars, main, logs[id]))
+        for id, process in processes.items():
+            word = f"/{'three' if id < 4 else 'one'}/brokers/ids/{id}"
+            wait_for(f"broker {id}", process, logs[id], port, "dump", word)
+        for address in at.values():
+            wait_until(address, lambda at=address: answers(at), START_SECONDS)  # type: ignore[misc]
+        yield Sites({id: at[id] for id in (1, 2, 3)}, at[4], processes)
 
 
 def make(address: str, topic: str, sets: Sequence[Sequence[int]]) -> None:

@@ -26,7 +26,7 @@ PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SPLIT = ("gateway", "hosts", "kafka", "mirror", "moves", "zookeeper")
 """Packages that have modules of either side."""
 
-OWN = {"dependents", "leftovers", "moves", "reassign", "removal", "topics"}
+OWN = {"dependents", "leftovers", "moves", "reassign", "removal", "topic_move", "topics"}
 """Packages of playbooks."""
 
 PURE = {
@@ -55,6 +55,7 @@ PURE = {
     "removal",
     "throttle",
     "topics",
+    "topic_move",
     "dependents",
 }
 EFFECT = {
@@ -140,8 +141,8 @@ def test_no_tracked_file_names_a_path_of_this_machine() -> None:
 
 
 def test_one_module_says_where_zkm_host_stands_and_keeps_its_state() -> None:
-    """Settings of the lab under its own directory begin with the same words."""
-    said = files_with(rf"{zkm_host.INSTALLED_PATH}|{zkm_host.STATE_DIR}(?!-lab)")
+    """Settings of the lab and of the gateway under their own directories begin with the same words."""
+    said = files_with(rf"{zkm_host.INSTALLED_PATH}|{zkm_host.STATE_DIR}(?!-lab|-gateway)")
     assert [name for name in said if re.fullmatch(r"zkmigrate/.*\.py", name)] == [
         "zkmigrate/hosts/zkm_host/__init__.py"
     ]
@@ -283,19 +284,27 @@ HOUSE = ("engine", "model/playbook.py", "report", "runs", "site", "ui")
 """What knows no host role, stage, step or kind of sample by its name."""
 
 ORDINARY = {
+    "after": "where a hold is",
     "go": "an answer",
+    "hold": "a pause that an operator asks for",
+    "look": "a kind of connection, and what the verb preflight does",
     "open": "the state of a run",
     "planned": "what a saved plan holds",
     "stopped": "an event of the verb clean-up",
     "read": "what is done with a file",
     "start": "where text is anchored in a picture",
     "stop": "an answer",
+    "turn": "an entry of the journal",
 }
 """Names of steps that are whole texts of the house as well, and what they mean there."""
 
 _LOOK = "a question of every look (model/look.py)"
 _ZKM_HOST = "zkm-host's own words"
+_ORDER = "a kind of change, and where it goes (model/change.py)"
 NAMED = {
+    ("engine/apply.py", "gateway"): _ORDER,
+    ("engine/apply.py", "gateways"): _ORDER,
+    ("engine/plan.py", "gateway"): _ORDER,
     ("engine/codec.py", "kafka"): "journals of before name no cluster: theirs was this one",
     ("engine/history.py", "dest"): "the journal's events of the verb clean-up, in words",
     ("engine/plan.py", "DRAIN"): _ZKM_HOST,
@@ -310,7 +319,14 @@ NAMED = {
     ("report/plots.py", "broker"): "a field of Beat, which the report's JSON has",
     ("site/observe.py", "broker"): _LOOK,
     ("site/observe.py", "brokers"): _LOOK,
+    ("site/observe.py", "gateway"): _LOOK,
+    ("site/observe.py", "gateways"): _LOOK,
     ("site/observe.py", "kafka"): _LOOK,
+    ("site/observe.py", "mirror"): _LOOK,
+    ("site/observe.py", "mirrors"): _LOOK,
+    ("site/observe.py", "source"): _LOOK,
+    ("site/wiring.py", "gateway"): _ORDER,
+    ("site/wiring.py", "gateways"): _ORDER,
     ("site/wiring.py", "kafka"): _LOOK,
     ("ui/recent_events.py", "brokers"): "events of before name no targets: theirs were these",
 }

@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 
 from zkmigrate.engine.change_lines import operation_id
 from zkmigrate.engine.plan import RUN, command, own_command
+from zkmigrate.errors import UsageError
 from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.transport import quote
+from zkmigrate.inventory.inventory import GatewayProgram
 from zkmigrate.model.change import (
     Applied,
     Arm,
@@ -22,6 +24,7 @@ from zkmigrate.model.change import (
     ClusterChange,
     Cut,
     Fence,
+    GatewayOrder,
     Go,
     HostChange,
     PutFile,
@@ -41,13 +44,15 @@ _LEG = 4_000_000_000
 class Position:
     """The run, ``stage.step`` and direction of a command.
 
-    host: set where hosts are changed one after the other, each with its own leg.
+    host: set where hosts are changed one after the other, each with its own leg. gateway: zkmigrate on the
+    gateways' hosts; None without gateways.
     """
 
     run: str
     step: str
     way: Way
     host: str = ""
+    gateway: GatewayProgram | None = None
 
     def operation(self, target: str, number: int) -> str:
         """The operation's id; the shell sets ``$LEG``."""
@@ -93,8 +98,18 @@ def command_line(position: Position, change: Change, operation: str, file: str =
     if isinstance(change, ClusterChange):
         return command(change)
     quote.plain([word.replace("$LEG", "") for word in change.arguments()])
+    if isinstance(change, GatewayOrder):
+        return _to_gateway(position, change, operation)
     words = zkm(position, change.host, change.verb, operation, *_arguments(position, change, file, digest))
     return words.replace("at ", f"give {file} ", 1) if isinstance(change, PutFile) else words
+
+
+def _to_gateway(position: Position, change: GatewayOrder, operation: str) -> str:
+    """Its operation id is the one that the gateway's relay makes of the run's."""
+    if position.gateway is None:
+        raise UsageError(f"{change.host}: the inventory names no gateway, needed: how zkmigrate starts there")
+    order = (*position.gateway.verb(change.verb), "--as", "$N", change.order, f"{position.run}.{operation}")
+    return " ".join(("at", change.host, *order, change.app, *change.options()))
 
 
 def _arguments(position: Position, change: HostChange, file: str, digest: str) -> tuple[str, ...]:

@@ -52,6 +52,7 @@ _AREAS = {
     "return": "The return to source",
     "topics": "Topic configs",
     "gateway": "The gateway",
+    "switch": "The switch of topics",
     "engine": "Every run",
 }
 _SAME_AREA = {

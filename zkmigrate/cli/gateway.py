@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,19 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         from zkmigrate.gateway.verbs import ask
 
         do(lambda: ask.order(config, Order(**options), click.echo, as_json=as_json))
+
+    @gateway.command("relay")
+    @_config
+    @click.option("--run", required=True, metavar="RUN", help="The run that gives the orders.")
+    @click.option("--as", "fencing", type=click.IntRange(0), required=True, help="Its fencing number.")
+    def relay(config: Path, run: str, fencing: int) -> None:
+        """Pass a run's orders to the gateway on this machine, line by line. A run starts it over ssh.
+
+        It ends with its standard input.
+        """
+        from zkmigrate.gateway.verbs.relay import Relay
+
+        do(lambda: Relay(config, run, fencing).serve(sys.stdin.buffer, sys.stdout.buffer))
 
     @gateway.command("status")
     @_config

@@ -10,7 +10,7 @@ import click
 from zkmigrate.cli import flags
 
 if TYPE_CHECKING:
-    from zkmigrate.mirror.verbs.survey import Request
+    from zkmigrate.mirror.verbs.request import Request
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -173,7 +173,7 @@ def _compare(options: dict[str, Any]) -> int:
 
 
 def _asked(options: dict[str, Any]) -> Request:
-    from zkmigrate.mirror.verbs.survey import Request
+    from zkmigrate.mirror.verbs.request import Request
 
     topics, groups = (tuple(dict.fromkeys(options.get(key, ()))) for key in ("topics", "groups"))
     files = options["source_config"], options["target_config"]

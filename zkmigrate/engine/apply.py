@@ -23,6 +23,7 @@ from zkmigrate.model.change import (
     Change,
     Changes,
     ClusterChange,
+    GatewayOrder,
     InstallProgram,
     Outcome,
     UninstallProgram,
@@ -214,18 +215,21 @@ class Alter(Protocol):
 
 
 class ChannelApply:
-    """The real :class:`Apply`: host changes over each host's open channel to zkm-host, cluster changes
-    through a client. Installing and uninstalling zkm-host go another way. A change is sent once. Without a
-    reply the outcome is unknown: the host's own record, or a look at the cluster, tells it. clusters: by the
-    name that a change has for it."""
+    """The real :class:`Apply`: host changes over each host's open channel to zkm-host, orders over that to
+    the gateway's relay, cluster changes through a client. Installing and uninstalling zkm-host go another
+    way. A change is sent once. Without a reply the outcome is unknown: the host's own record, or a look at
+    the cluster, tells it. clusters: by the name that a change has for it. gateways: None where the inventory
+    has none."""
 
     def __init__(
         self,
         channels: Channels,
         program: Program,
         clusters: Mapping[str, Send],
+        gateways: Channels | None = None,
     ) -> None:
         self._channels = channels
+        self._gateways = gateways
         self._program = program
         self._clusters = clusters
 
@@ -242,7 +246,10 @@ class ChannelApply:
             self._channels.forget(change.host)
             done = self._program.uninstall(change.host, operation, fencing, change.answer_s)
             return Outcome(done.rc, done.text if done.rc == 0 else done.last_line)
-        return self._channels.ask(
+        channels = self._gateways if isinstance(change, GatewayOrder) else self._channels
+        if channels is None:
+            return Outcome(1, f"nothing was sent to {change.host}: the inventory names no gateway")
+        return channels.ask(
             change.host,
             change.verb,
             operation,

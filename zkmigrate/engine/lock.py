@@ -81,7 +81,8 @@ class LocalLock:
 class HostLock:
     """The lock on the witnesses, taken when the first step needs it and kept by heartbeats. owner:
     ``user@machine``. nonce: makes this process's lock operations unique. before: stages that are walked
-    forward without it, because zkm-host is not installed yet. many: what the witnesses are called."""
+    forward without it, because zkm-host is not installed yet. many: what the witnesses are called. least:
+    the highest fencing number that others have seen, who do not keep the lock; asked when it is taken."""
 
     def __init__(
         self,
@@ -94,8 +95,9 @@ class HostLock:
         before: tuple[str, ...] = (),
         beat_s: float = BEAT_S,
         many: str = "hosts",
+        least: Callable[[], int] = int,
     ) -> None:
-        self._hosts, self._many = hosts, many
+        self._hosts, self._many, self._least = hosts, many, least
         self._owner = re.sub(r"[^A-Za-z0-9._-]", "-", owner)
         self._ask, self._nonce, self._steal = ask, nonce, steal
         self._before, self._beat_s = before, beat_s
@@ -149,7 +151,8 @@ class HostLock:
         words: tuple[str, ...] = ("lock", f"lock.take.{self._nonce}", "take", self._owner, str(TTL_MS))
         if self._steal:
             words = ("lock", f"lock.steal.{self._nonce}", "steal", self._owner)
-        answers = self._all(self._hosts, words, self._number)
+        # A witness gives a higher number than it is told, also after its own record is gone.
+        answers = self._all(self._hosts, words, max(self._number, self._least()))
         given = {h: a for h, a in answers.items() if isinstance(a, Outcome) and a.rc == 0}
         refused = {h: a.output for h, a in answers.items() if isinstance(a, Outcome) and a.rc == FENCED_OFF}
         short = len(given) <= len(self._hosts) // 2

@@ -29,6 +29,7 @@ from zkmigrate.model.change import (
     ClusterChange,
     Cut,
     Fence,
+    GatewayOrder,
     Go,
     InstallProgram,
     PutFile,
@@ -231,13 +232,16 @@ def _change(change: Change, inventory: Inventory, look: Look, spec: str) -> Plan
 
 
 def command(change: Change) -> str:
-    """The line that does the same by hand on the host; OPID and N (the fencing number) are the run's own. For
-    a cluster change, the line of the cluster's own tool; BOOTSTRAP is any broker's ``address:port``. Long
-    content is named by the file that would hold it."""
+    """The line that does the same by hand on the host; OPID and N (the fencing number) are the run's own,
+    CONFIG is the gateway's file. For a cluster change, the line of the cluster's own tool; BOOTSTRAP is any
+    broker's ``address:port``. Long content is named by the file that would hold it."""
     if isinstance(change, InstallProgram):
         return f"sudo install -o root -g root -m 0755 zkm-host {zkm_host.INSTALLED_PATH}"
     if isinstance(change, ClusterChange):
         return change.command
+    if isinstance(change, GatewayOrder):
+        order = ("zkmigrate", "gateway", "order", "--config", "CONFIG", "--as", "N", change.order)
+        return " ".join((*order, f"{RUN}.OPID", change.app, *change.options()))
     words = [*change.arguments()]
     match change:
         case PutFile() if change.content:

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from zkmigrate.errors import HostError
-from zkmigrate.hosts.transport.channels import Channels
+from zkmigrate.hosts.transport.channels import Channels, zkm_host
 from zkmigrate.hosts.transport.route import Hosts
 from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.hosts.zkm_host import INSTALLED_PATH
@@ -212,7 +212,7 @@ def main() -> None:
         hosts = _Reach(Ssh.model_validate_json(setting["ssh"]), setting["addresses"])
         names = tuple(setting["addresses"])
         numbers = SharedNumbers(int(sys.argv[1]), names)
-        channels = Channels(Transport(hosts), setting["run"], "watch", setting["program"])
+        channels = Channels(Transport(hosts), setting["run"], "watch", zkm_host(setting["program"]))
         for host in names:
             threading.Thread(target=_keep, args=(numbers, host, channels), daemon=True).start()
         sys.stdin.buffer.read()

@@ -7,6 +7,8 @@ after its deadline is renewed once, for the shortest time: a host whose lease ha
 turns back for that reason; a host that is still shut is reopened by that turn. A sealed host answers
 ``permanent``; after the SEAL step nothing is renewed.
 
+A window with ``renews=False`` is watched in the same way, and nothing is renewed.
+
 Probe threads ask at their own pace. The watch never acts on the steps: it holds findings, and the walk asks
 for them between steps and while it waits.
 
@@ -87,7 +89,8 @@ class Watch(WatchPort):
         fenced = history.first_sent.get(f"{stage.id}.{steps.begins}")
         if fenced is None:
             self._stop()
-            self._second.ready()
+            if stage.window.renews:
+                self._second.ready()
             return
         if f"{stage.id}.{steps.opens}" in history.done:
             self.close()
@@ -98,12 +101,14 @@ class Watch(WatchPort):
         session.back = history.way is Way.BACK
         cut = f"{stage.id}.{steps.cuts}" in history.first_sent
         session.silence_ms = session.lease.cut_ttl_ms if cut else session.lease.fence_ttl_ms
+        renewed = self._hosts if stage.window.renews else ()
         if begun:
-            together({h: partial(self._round, session, h, self._now(), LEAST_MS) for h in self._hosts})
-            for host in self._hosts:
+            together({h: partial(self._round, session, h, self._now(), LEAST_MS) for h in renewed})
+            for host in renewed:
                 session.run(f"renew-{host}", partial(self._renewer, session, host))
             self._probe(session, stage)
-        self._order(session)
+        if renewed:
+            self._order(session)
 
     def _only_probe(self, stage: Stage, history: History) -> None:
         """Without a lease: probe while the stage is walked forward."""
@@ -128,7 +133,7 @@ class Watch(WatchPort):
         here = self._first_line is not None and line > self._first_line
         since = at_mono if here else self._now() - max(0.0, self._wall() - at_wall)
         deadline = since + window.deadline_s(context)
-        self._session = _Leased(stage.id, window.steps, deadline, window.lease(context))
+        self._session = _Leased(stage.id, window, deadline, window.lease(context))
         return self._session
 
     def finding(self) -> Finding | None:
@@ -169,7 +174,7 @@ class Watch(WatchPort):
     def _stop(self) -> None:
         if self._session is not None:
             self._session.end()
-            if isinstance(self._session, _Leased):
+            if isinstance(self._session, _Leased) and self._session.renews:
                 self._second.renew(self._session.lease, 0.0)
             self._session = None
         # What was found belongs to the window that has ended: a renewal that came after the rehearsal had
@@ -275,9 +280,9 @@ class _Session:
 class _Leased(_Session):
     """Those of one window, from FENCE to OPEN or to the reopened door."""
 
-    def __init__(self, stage: str, steps: WindowSteps, deadline: float, lease: Lease) -> None:
+    def __init__(self, stage: str, window: WindowSpec, deadline: float, lease: Lease) -> None:
         super().__init__(stage)
-        self.steps, self.deadline, self.lease = steps, deadline, lease
+        self.steps, self.renews, self.deadline, self.lease = window.steps, window.renews, deadline, lease
         self.renewing, self.back, self.silence_ms = True, False, 0
 
 

@@ -157,11 +157,7 @@ class Window:
         phase, decision = self._decided(at, finding)
         all_sealed = window is not None and self._all_sealed(stage)
         if decision is Decision.BACK and all_sealed and self._late(at):
-            # Sealed hosts do not go back alone, so nothing forces a way back that costs every session:
-            # only the operator may want it, by name.
-            decision = Decision.ASK
-            cost = "going back now loses the clients' sessions"
-            finding = replace(finding, seen=f"{finding.seen or finding.verdict}; {cost}")
+            decision, finding = _at_a_cost(_spec(stage), finding)
         word: str = decision
         if decision is Decision.ASK:
             unanswered: Word = window.without_operator(all_sealed) if window else "stop"
@@ -185,6 +181,15 @@ class Window:
         self._journal.append("finding", {**body, "phase": phase, "decision": decision.value})
         self._ports.emit(events.Alarm(phase, finding, decision.value))
         return phase, decision
+
+
+def _at_a_cost(spec: WindowSpec, finding: Finding) -> tuple[Decision, Finding]:
+    """A way back from sealed hosts after the deadline. They do not go back alone, so nothing forces one that
+    costs every session: only the operator may want it, by name. Where no lease is renewed it costs none."""
+    if not spec.renews:
+        return Decision.BACK, finding
+    cost = "going back now loses the clients' sessions"
+    return Decision.ASK, replace(finding, seen=f"{finding.seen or finding.verdict}; {cost}")
 
 
 def _spec(stage: Stage) -> WindowSpec:

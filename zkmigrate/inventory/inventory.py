@@ -294,6 +294,18 @@ class Door:
     admin_port: int | None = None
 
 
+@dataclass(frozen=True)
+class GatewayProgram:
+    """zkmigrate on the gateways' hosts. words: those that start it. config: the gateway's file there."""
+
+    words: tuple[str, ...]
+    config: str
+
+    def verb(self, name: str) -> tuple[str, ...]:
+        """The command of a verb of the gateway."""
+        return (*self.words, "gateway", name, "--config", self.config)
+
+
 class Inventory(_Partial):
     """What a run knows about the world without asking a host."""
 
@@ -381,6 +393,11 @@ class Inventory(_Partial):
         if self.has("dest"):
             doors |= {host.name: Door(host.address, self.dest.ports.client) for host in self.dest.hosts}
         return doors
+
+    @property
+    def gateway(self) -> GatewayProgram | None:
+        """How the gateways are reached; None without gateways."""
+        return None
 
     @property
     def brokers(self) -> tuple[Broker, ...]:

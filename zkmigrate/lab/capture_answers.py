@@ -22,6 +22,8 @@ from zkmigrate.lab.wait import Progress, silent
 
 WORDS = ("ruok", "srvr", "stat", "mntr", "conf", "cons", "dump", "envi", "isro", "wchs", "wchc", "wchp")
 """Four-letter words that only read."""
+_SERVERS = (Role.SOURCE, Role.DEST, *service.KAFKA)
+"""The roles whose servers are looked at."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ def captures(role: Role) -> tuple[Capture, ...]:
         Capture("java-version.txt", ("java", "-version")),
         Capture("df.txt", ("df", "-k")),
     )
-    if role is Role.CLIENT:
+    if role not in _SERVERS:
         return common
     unit, config, data = (
         ("kafka.service", "/etc/kafka", render.KAFKA_DATA)
@@ -63,7 +65,7 @@ def copied(role: Role) -> tuple[str, ...]:
     if role in service.KAFKA:
         meta = ("meta.properties", "disk*/meta.properties")
         return ("etc/kafka/server.properties", *(f"var/lib/kafka/{name}" for name in meta))
-    if role is Role.CLIENT:
+    if role not in _SERVERS:
         return ()
     return ("etc/zookeeper/conf/*", "var/lib/zookeeper/myid", "var/lib/zookeeper/version-2/*Epoch")
 

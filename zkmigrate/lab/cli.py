@@ -24,7 +24,7 @@ from zkmigrate.lab.load.cli import json_option, load
 from zkmigrate.lab.provision import ProvisionError
 from zkmigrate.lab.shape import Shape
 from zkmigrate.lab.shutdown import end_on_signals
-from zkmigrate.lab.spec import LabSpec, Role
+from zkmigrate.lab.spec import LabSpec
 
 
 class LabGroup(click.Group):
@@ -260,7 +260,7 @@ def record_(named: str | None, directory: Path, journals: bool) -> None:
 def logs(named: str | None, host: str, unit: str | None, lines: int, follow: bool) -> None:
     """Show the system journal of HOST."""
     found = labs.find(named)
-    if unit is None and host in found.plans and found.plans[host].role is not Role.CLIENT:
+    if unit is None and host in found.plans and service.has_server(found.plans[host].role):
         unit = service.name_of(found.plans[host].role)
     argv = ["journalctl", "--no-pager", "--output=short-iso-precise", f"--lines={lines}"]
     argv += ["--follow"] if follow else []

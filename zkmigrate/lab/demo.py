@@ -313,8 +313,9 @@ def write_report(directory: Path) -> Path:
     return out
 
 
-def summary(result: dict[str, Any]) -> str:
-    """The last screen of a demo: every claim and whether it held, then the verdict."""
+def summary(result: dict[str, Any], directory: str = "demo") -> str:
+    """The last screen of a demo: every claim and whether it held, then the verdict. directory: where the
+    result is, for people."""
     lines = ["", "claim                                   held     value"]
     for name, claim in result["claims"].items():
         value = json.dumps(result[name])
@@ -323,7 +324,10 @@ def summary(result: dict[str, Any]) -> str:
             lines.append(f"    needed: {claim['needed']}; {claim['detail']}"[:400])
     if "conditions" in result:
         lines += _of_the_move(result)
-    lines += ["", "every claim held" if result["held"] else "NOT every claim held: see demo/result.json"]
+    lines += [
+        "",
+        "every claim held" if result["held"] else f"NOT every claim held: see {directory}/result.json",
+    ]
     return "\n".join(lines)
 
 

@@ -38,8 +38,8 @@ done
 def unit_of(lab: Lab, host: str) -> str:
     """The unit of a host's server; LabError for a host without one."""
     role = lab.host(host).role
-    if role is Role.CLIENT:
-        raise LabError(f"{host} runs no server; this fault needs a ZooKeeper or broker host")
+    if not service.has_server(role):
+        raise LabError(f"{host} runs no server; this fault needs a ZooKeeper, broker or gateway host")
     if service.has_script(lab.spec, role):
         raise LabError(f"{host} has no unit (a lab with service commands); this fault needs one")
     return f"{service.name_of(role)}.service"
@@ -189,8 +189,8 @@ def clock_restore(lab: Lab, host: str) -> None:
 
 def _restart_services(lab: Lab, host: str) -> None:
     """Also sshd: without the preloaded library it breaks logins that have it."""
-    services = ["ssh.service"] if lab.host(host).role is Role.CLIENT else ["ssh.service", unit_of(lab, host)]
-    lab.exec(host, ["systemctl", "try-restart", *services], timeout_s=120)
+    own = [unit_of(lab, host)] if service.has_server(lab.host(host).role) else []
+    lab.exec(host, ["systemctl", "try-restart", "ssh.service", *own], timeout_s=120)
 
 
 def slow_disk(lab: Lab, host: str, delay_ms: int) -> None:

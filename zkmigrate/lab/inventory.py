@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
-from zkmigrate.lab import render, service
+from zkmigrate.lab import between, render, service
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.shape import KafkaCluster
-from zkmigrate.lab.spec import OPERATOR_ADDRESS, Role
+from zkmigrate.lab.spec import OPERATOR_ADDRESS, Role, shape_of
+
+TOPIC_SET = "shop"
+"""What switches together."""
 
 
 def write_inventory(
@@ -79,6 +82,47 @@ def write_cluster_inventory(
     name = f"lab-{lab.id}-{found.name}"
     body = {"version": 1, "name": name, "ssh": _ssh(lab), "kafka": _kafka(lab, found)}
     return _write(path, body | dict(further or {}))
+
+
+def write_topic_inventory(
+    lab: Lab,
+    path: Path,
+    target: str,
+    topics: Sequence[str],
+    groups: Sequence[str],
+    further: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write the inventory of a switch of these topics to a cluster of a lab with gateways, and return it.
+
+    groups: consumer groups of the topics. further: more keys of the section ``topic_move``.
+    """
+    spec = lab.spec
+    clusters = [
+        {
+            "name": one.name,
+            "brokers": list(between.brokers(spec, one.name).values()),
+            "mirror": between.mirror_unit(one.name),
+        }
+        for one in shape_of(spec).clusters
+    ]
+    gateways = {"program": between.GATEWAY_PROGRAM, "config": between.GATEWAY_FILE}
+    own = {"name": TOPIC_SET, "topics": [*topics], "apps": [between.APP], "groups": [*groups]}
+    move = {"set": TOPIC_SET, "source": between.other(spec, target), "target": target}
+    body = {
+        "version": 1,
+        "name": f"lab-{lab.id}",
+        "ssh": _ssh(lab),
+        "clusters": clusters,
+        "gateways": {"hosts": _machines(lab, Role.GATEWAY), **gateways},
+        "mirrors": {"hosts": _machines(lab, Role.MIRROR)},
+        "sets": [own],
+        "topic_move": move | dict(further or {}),
+    }
+    return _write(path, body)
+
+
+def _machines(lab: Lab, role: Role) -> list[dict[str, str]]:
+    return [{"name": host.name, "address": host.address} for host in lab.role(role)]
 
 
 def _write(path: Path, body: Mapping[str, Any]) -> Path:

@@ -2,7 +2,8 @@
 
 ``python -m zkmigrate.lab.killing KIND HOST OTHERS VERB OPTIONS…``: before the tool sends a change of class
 KIND (``Seal``), or with the zkm-host verb KIND (``halt``), to HOST, once OTHERS other hosts have confirmed
-theirs. HOST may be ``any``, a topic whose config is changed, or a partition (``a-0``). When the others do not
+theirs. HOST may be ``any``, a topic whose config is changed, a partition (``a-0``), or an order to a gateway
+(``seal``). When the others do not
 confirm within ``WAIT_S``, the process ends with ``NOT_CONFIRMED``, so that nobody takes another moment for
 the chosen one.
 """
@@ -23,6 +24,7 @@ from zkmigrate.model.change import (
     AlterTopicConfig,
     CancelReassignment,
     Change,
+    GatewayOrder,
     Outcome,
     ReassignPartition,
 )
@@ -68,11 +70,13 @@ class KillingSite(wiring.Site):
 
 
 def _part(change: Change) -> str:
-    """The part of a cluster that a change is about."""
+    """The part of a cluster that a change is about, or what a gateway is told."""
     if isinstance(change, AlterTopicConfig):
         return change.topic
     if isinstance(change, ReassignPartition | CancelReassignment):
         return f"{change.topic}-{change.partition}"
+    if isinstance(change, GatewayOrder):
+        return change.order
     return ANY_HOST
 
 

@@ -17,8 +17,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.retry import KazooRetry
 
+from zkmigrate.lab import between, machines, network, readiness, render, service, state, teardown
 from zkmigrate.lab import host as lab_host
-from zkmigrate.lab import machines, network, readiness, render, service, state, teardown
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.processes import ProcessId
 from zkmigrate.lab.shape import KafkaCluster
@@ -35,7 +35,7 @@ from zkmigrate.lab.spec import (
 from zkmigrate.lab.state import HostRecord
 from zkmigrate.lab.wait import Progress, silent, wait_until
 
-SSH_S, QUORUM_S, BROKERS_S = 180, 180, 360
+SSH_S, QUORUM_S, BROKERS_S, GATEWAYS_S = 180, 180, 360, 120
 """Deadlines of `Lab.up`, seconds; several times what a quarter of two loaded cores needs."""
 PLANT_TRIES = 30
 """How often a batch of filler znodes is tried, a few seconds apart, while source has no quorum."""
@@ -328,6 +328,7 @@ class Lab:
         for cluster in shape.clusters:
             of = "" if self.spec.shape is None else f" of {cluster.name}"
             progress(f"Kafka {cluster.version}: all brokers{of} registered, every ISR full")
+        self._start_gateways(progress)
         self._record = state.update(self.directory, lambda record: replace(record, ready=True))
 
     def _format_storage(self, cluster: KafkaCluster) -> None:
@@ -383,6 +384,17 @@ class Lab:
                 ready = readiness.brokers_ready(client, cluster.chroot, brokers, started_s)
                 wait_until("brokers ready", ready, deadline_s)
 
+    def _start_gateways(self, progress: Progress) -> None:
+        """Starts the gateways, now and at every boot. Brokers come first: a gateway asks their versions."""
+        gateways = [plan for plan in self.plans.values() if plan.role is Role.GATEWAY]
+        for plan in gateways:
+            unit = service.name_of(Role.GATEWAY)
+            self.exec(plan.name, ["systemctl", "enable", "--now", "--quiet", unit])
+        if gateways:
+            with self.operator():
+                wait_until("gateways ready", readiness.ports_open(between.ports(self.spec)), GATEWAYS_S)
+            progress("gateways: serve, all clients on the first cluster")
+
     def _kafka_started_s(self, broker: str) -> int:
         """When the broker's process was started, unix time in seconds."""
         answer = self.exec(broker, service.start_time_command(self.spec, Role.BROKER)).stdout.strip()
@@ -422,7 +434,7 @@ class Lab:
         """The state of every host as JSON values: up or down, unit state, ZooKeeper's mode."""
         seen: dict[str, Any] = {}
         for name, host in self.hosts.items():
-            unit = None if host.role is Role.CLIENT else service.name_of(host.role)
+            unit = service.name_of(host.role) if service.has_server(host.role) else None
             entry: dict[str, Any] = {"role": host.role.value, "address": host.address, "up": bool(host.pid)}
             if host.pid and unit is not None:
                 entry["unit"] = unit

@@ -11,11 +11,11 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from zkmigrate.lab import control_groups, provision, render, state
+from zkmigrate.lab import between, control_groups, provision, render, state
 from zkmigrate.lab import host as lab_host
 from zkmigrate.lab.failure import LabError
-from zkmigrate.lab.shape import Ensemble, KafkaCluster
-from zkmigrate.lab.spec import JAVA_11_KAFKA, LabSpec, Role, hosts_of
+from zkmigrate.lab.shape import Ensemble
+from zkmigrate.lab.spec import JAVA_11_KAFKA, HostPlan, LabSpec, Role, hosts_of
 from zkmigrate.lab.state import HostRecord
 from zkmigrate.lab.wait import Progress
 from zkmigrate.removal.rules import OWN_POLICY, POLICY
@@ -39,9 +39,10 @@ class Software:
 def fetch(spec: LabSpec, progress: Progress) -> Software:
     """Everything the hosts of this spec need, fetched when missing. Raises provision.ProvisionError."""
 
-    def binds(part: Ensemble | KafkaCluster | None) -> dict[str, Path]:
+    def binds(plan: HostPlan) -> dict[str, Path]:
+        part = plan.part
         if part is None:
-            return {}
+            return between.program() if plan.role in between.ROLES else {}
         if isinstance(part, Ensemble):
             return {render.ZOOKEEPER_JARS: provision.zookeeper_classpath(part.version, progress)[0].parent}
         jars = {render.KAFKA_JARS: provision.kafka_classpath(part.version, progress)[0].parent}
@@ -50,7 +51,7 @@ def fetch(spec: LabSpec, progress: Progress) -> Software:
         return jars | ({render.JAVA_11: provision.java11_home()} if part.version in JAVA_11_KAFKA else {})
 
     rootfs = provision.ensure_rootfs(progress)
-    return Software(rootfs, {plan.name: binds(plan.part) for plan in hosts_of(spec)})
+    return Software(rootfs, {plan.name: binds(plan) for plan in hosts_of(spec)})
 
 
 def check_inotify(hosts: int) -> None:
@@ -132,7 +133,7 @@ def prepare(directory: Path, spec: LabSpec, software: Software) -> None:
         root = lab_host.mount_root(own, software.rootfs)
         for number, (path, megabytes) in enumerate(render.data_disks(spec, plan).items(), 1):
             lab_host.attach_disk(own / f"disk{number}.img", root / path.lstrip("/"), megabytes)
-        files = render.host_files(spec, plan, key.private, operator.public)
+        files = (*render.host_files(spec, plan, key.private, operator.public), *between.files(spec, plan))
         lab_host.write_files(root, files, render.account_lines(plan))
         binds = "".join(f"{inside}\t{path}\n" for inside, path in software.bound[plan.name].items())
         _binds_file(directory, plan.name).write_text(binds)

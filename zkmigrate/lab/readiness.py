@@ -124,6 +124,17 @@ def kraft_ready(brokers: Sequence[HostPlan]) -> Callable[[], str | None]:
     return missing
 
 
+def ports_open(places: Iterable[tuple[str, int]]) -> Callable[[], str | None]:
+    """Condition: each of these addresses accepts at its port."""
+    left = set(places)
+
+    def missing() -> str | None:
+        left.difference_update([one for one in left if _accepts(*one)])
+        return ", ".join(f"{address}:{port}" for address, port in sorted(left)) or None
+
+    return missing
+
+
 def short_isr(client: KazooClient, chroot: str) -> list[str]:
     """Partitions (`topic-N`) whose ISR is smaller than their replica list, or that have no state yet."""
     top = "" if chroot == "/" else chroot

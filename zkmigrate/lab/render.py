@@ -27,8 +27,12 @@ from zkmigrate.lab.spec import (
 )
 
 OPS_USER = "ops"
-OPS_ID, ZOOKEEPER_ID, KAFKA_ID = 1000, 880, 881
+OWN_USER = "zkmigrate"
+"""Of gateways and copiers."""
+OPS_ID, ZOOKEEPER_ID, KAFKA_ID, OWN_ID = 1000, 880, 881, 882
 """Numeric ids of the lab's users; user id and group id are the same number."""
+
+USERS = (OPS_USER, "zookeeper", "kafka", OWN_USER)
 
 ZOO_CFG = "/etc/zookeeper/conf/zoo.cfg"
 JAVA_ENV = "/etc/zookeeper/conf/java.env"
@@ -346,10 +350,14 @@ def account_lines(host: HostPlan) -> dict[str, str]:
             f"{OPS_USER}:x:{OPS_ID}:{OPS_ID}::/home/{OPS_USER}:/bin/sh\n"
             f"zookeeper:x:{ZOOKEEPER_ID}:{ZOOKEEPER_ID}::{ZOOKEEPER_DATA}:/usr/sbin/nologin\n"
             f"kafka:x:{KAFKA_ID}:{KAFKA_ID}::{KAFKA_DATA}:/usr/sbin/nologin\n"
+            f"{OWN_USER}:x:{OWN_ID}:{OWN_ID}::/:/usr/sbin/nologin\n"
         ),
-        "/etc/group": (f"{OPS_USER}:x:{OPS_ID}:\nzookeeper:x:{ZOOKEEPER_ID}:{reader}\nkafka:x:{KAFKA_ID}:\n"),
+        "/etc/group": (
+            f"{OPS_USER}:x:{OPS_ID}:\nzookeeper:x:{ZOOKEEPER_ID}:{reader}\nkafka:x:{KAFKA_ID}:\n"
+            f"{OWN_USER}:x:{OWN_ID}:\n"
+        ),
         # "*" allows no password but, unlike "!", is not a locked account to sshd.
-        "/etc/shadow": "".join(f"{user}:*:19000:0:99999:7:::\n" for user in (OPS_USER, "zookeeper", "kafka")),
+        "/etc/shadow": "".join(f"{user}:*:19000:0:99999:7:::\n" for user in USERS),
     }
 
 
@@ -380,7 +388,7 @@ def host_files(
         HostFile(f"/home/{OPS_USER}/.ssh/authorized_keys", operator_public_key, 0o600, OPS_ID, OPS_ID),
     ]
     files += [HostFile(f"{UNITS}/{unit}", None, link="/dev/null") for unit in MASKED_UNITS]
-    if host.role is not Role.SOURCE:
+    if host.role not in (Role.SOURCE, Role.GATEWAY):
         files.append(HostFile(f"/etc/sudoers.d/{OPS_USER}", f"{OPS_USER} ALL=(ALL) NOPASSWD: ALL\n", 0o440))
     if isinstance(host.part, Ensemble):
         files += _zookeeper_files(spec, host, host.part.name)

@@ -14,11 +14,24 @@ KAFKA = (Role.CONTROLLER, Role.BROKER)
 ACTIONS = ("start", "stop", "status", "kill")
 
 
+_NAMES = {
+    Role.SOURCE: "zookeeper",
+    Role.DEST: "zookeeper",
+    Role.GATEWAY: "zkmigrate-gateway",
+    **dict.fromkeys(KAFKA, "kafka"),
+}
+
+
+def has_server(role: Role) -> bool:
+    """Whether hosts of this role have one server; a mirror has two copiers, a client host has none."""
+    return role in _NAMES
+
+
 def name_of(role: Role) -> str:
-    """The name of the server on hosts of this role; LabError for a client host, which has none."""
-    if role is Role.CLIENT:
-        raise LabError("a client host runs no server")
-    return "kafka" if role in KAFKA else "zookeeper"
+    """The name of the server on hosts of this role; LabError where there is no such one."""
+    if role not in _NAMES:
+        raise LabError(f"a {role} host runs no server")
+    return _NAMES[role]
 
 
 def has_script(spec: LabSpec, role: Role) -> bool:

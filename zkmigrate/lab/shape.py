@@ -39,6 +39,8 @@ def znode_path(path: str) -> str:
 
 Megabytes = Annotated[int, Field(ge=64)]
 
+FURTHER = ("gateway", "mirror", "client")
+"""What begins the names of hosts that belong to no part."""
 FIRST_KRAFT, LAST_ZOOKEEPER = (3, 3), (3, 9)
 """Kafka's first release with KRaft for production, and its last one with ZooKeeper."""
 
@@ -108,10 +110,13 @@ class KafkaCluster(Part):
 
 
 class Shape(_Value):
-    """All ensembles, clusters and client hosts of a lab."""
+    """All ensembles, clusters and further hosts of a lab. gateways, mirrors: hosts between its two
+    clusters."""
 
     ensembles: tuple[Ensemble, ...] = ()
     clusters: tuple[KafkaCluster, ...] = ()
+    gateways: Annotated[int, Field(ge=0, le=9)] = 0
+    mirrors: Annotated[int, Field(ge=0, le=9)] = 0
     clients: Annotated[int, Field(ge=1, le=9)] = 1
 
     @property
@@ -124,8 +129,10 @@ class Shape(_Value):
         names = [part.name for part in self.parts]
         if not names:
             raise ValueError("a lab needs an ensemble or a cluster")
-        if twice := [name for name, times in Counter([*names, "client"]).items() if times > 1]:
+        if twice := [name for name, times in Counter([*names, *FURTHER]).items() if times > 1]:
             raise ValueError(f"the name {twice[0]} is taken")
+        if (self.gateways or self.mirrors) and len(self.clusters) != 2:
+            raise ValueError(f"gateways and mirrors stand between two clusters; here: {len(self.clusters)}")
         serving = {ensemble.name for ensemble in self.ensembles if not ensemble.empty}
         with_zookeeper = [c for c in self.clusters if c.ensemble is not None]
         for cluster in with_zookeeper:

@@ -34,7 +34,8 @@ JAVA_11_KAFKA = frozenset({"2.3.1"})
 
 class Role(StrEnum):
     """The purpose of a lab host: a ZooKeeper server that serves from the start (source), or is installed and
-    empty (dest); a broker (with KRaft perhaps a controller too); a controller alone; clients.
+    empty (dest); a broker (with KRaft perhaps a controller too); a controller alone; a gateway or a mirror
+    between two clusters; clients.
 
     In the lab of a move its ensembles and its cluster have these names too.
     """
@@ -43,13 +44,15 @@ class Role(StrEnum):
     DEST = "dest"
     BROKER = "broker"
     CONTROLLER = "controller"
+    GATEWAY = "gateway"
+    MIRROR = "mirror"
     CLIENT = "client"
 
 
 @dataclass(frozen=True)
 class HostPlan:
-    """One planned host. number: from 1 within part and role. part: its ensemble or cluster; None for a client
-    host."""
+    """One planned host. number: from 1 within part and role. part: its ensemble or cluster; None for a
+    gateway, a mirror or a client host."""
 
     name: str
     role: Role
@@ -203,7 +206,8 @@ def shape_of(spec: LabSpec) -> Shape:
 
 
 def hosts_of(spec: LabSpec) -> tuple[HostPlan, ...]:
-    """Every host of the lab: the ensembles, each cluster's brokers and controllers, then the client hosts.
+    """Every host of the lab: the ensembles, each cluster's brokers and controllers, gateways, mirrors, and
+    the client hosts.
 
     The addresses of each group begin at the next round ten.
     """
@@ -214,6 +218,8 @@ def hosts_of(spec: LabSpec) -> tuple[HostPlan, ...]:
     for cluster in shape.clusters:
         groups.append((cluster.name, Role.BROKER, len(cluster.brokers), cluster))
         groups.append((f"{cluster.name}-ctl", Role.CONTROLLER, cluster.controllers, cluster))
+    groups.append(("gateway", Role.GATEWAY, shape.gateways, None))
+    groups.append(("mirror", Role.MIRROR, shape.mirrors, None))
     groups.append(("client", Role.CLIENT, shape.clients, None))
     hosts: list[HostPlan] = []
     first = 10

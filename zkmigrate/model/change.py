@@ -32,6 +32,9 @@ SOURCE = "source"
 ZNODES = "kafka-znodes"
 """The znodes of the Kafka cluster in the inventory's section ``kafka``, as a cluster of their own."""
 
+MIRRORED = "mirrored"
+"""The cluster to which the inventory's topics are mirrored."""
+
 BOOTSTRAP = "BOOTSTRAP"
 """Stands for ``address:port`` of any broker in a command."""
 
@@ -386,6 +389,52 @@ class RestoreImage(_OnHost):
         return ("restore",)
 
 
+GatewayVerb: TypeAlias = Literal["route", "settle", "hold", "unhold", "seal", "unseal", "go"]
+
+
+@dataclass(frozen=True)
+class GatewayOrder(_OnHost):
+    """An order to the gateway on a host, which remembers the operation id as zkm-host does. order, app, to,
+    hold, ttl_ms: as in ``zkmigrate gateway order``."""
+
+    host: str
+    order: GatewayVerb
+    app: str
+    to: str = ""
+    hold: str = ""
+    ttl_ms: int = 0
+    verb = "order"
+    expect = "^done: "
+
+    def arguments(self) -> tuple[str, ...]:
+        return (self.order, self.app, f"to={self.to}", f"hold={self.hold}", f"ttl_ms={self.ttl_ms}")
+
+    def options(self) -> tuple[str, ...]:
+        """What ``zkmigrate gateway order`` takes behind the application."""
+        told = {"--to": self.to, "--hold": self.hold, "--ttl-ms": str(self.ttl_ms) if self.ttl_ms else ""}
+        return tuple(word for option, value in told.items() if value for word in (option, value))
+
+    def describe(self) -> str:
+        more = [f"to {self.to}"] if self.to else []
+        more += [f"for at most {self.ttl_ms} ms"] if self.ttl_ms else []
+        return " ".join((f"tell the gateway: {self.order} {self.app}", *more))
+
+
+@dataclass(frozen=True)
+class CopyOffsets(_OnCluster):
+    """Commit for these groups on target what they have committed on source for these topics. It changes no
+    group that has members on target."""
+
+    cluster: str
+    topics: tuple[str, ...]
+    groups: tuple[str, ...]
+    verb = "copy-offsets"
+    expect = ""
+
+    def describe(self) -> str:
+        return f"commit on target what {len(self.groups):,} groups have committed on source"
+
+
 @dataclass(frozen=True)
 class ElectLeaders(_OnCluster):
     """Ask Kafka to elect the preferred replica of every partition as leader. bootstrap: ``address:port`` of
@@ -678,14 +727,14 @@ class CreateZnode(_OnCluster):
 
 HostChange: TypeAlias = (
     InstallProgram | UninstallProgram | PutFile | MoveAside | Restore | Discard | SetService | Arm |
-    Fence | Cut | Seal | Unseal | Go | HostVerb | RestoreImage
+    Fence | Cut | Seal | Unseal | Go | HostVerb | RestoreImage | GatewayOrder
 )  # fmt: skip
 Replaying: TypeAlias = BeginReplay | ReplayTransactions | EndReplay
 """The changes of :data:`SOURCE`: their position is a znode there, so a second send does nothing."""
 
 ClusterChange: TypeAlias = (
     ElectLeaders | AlterTopicConfig | AlterBrokerConfig | ReassignPartition | CancelReassignment |
-    PlaceReplica | ElectPreferred | UnregisterBroker | Replaying | DeleteZnode | CreateZnode
+    PlaceReplica | ElectPreferred | UnregisterBroker | Replaying | DeleteZnode | CreateZnode | CopyOffsets
 )  # fmt: skip
 Change: TypeAlias = HostChange | ClusterChange
 Changes: TypeAlias = tuple[Change, ...]

@@ -213,6 +213,79 @@ LogDirs: TypeAlias = Reading[Mapping[str, Reading[LogDir]]]
 """The log directories of one broker, by path; Unknown for one that the broker cannot use."""
 
 
+@dataclass(frozen=True)
+class ClusterAt:
+    """Where a cluster is reached. brokers: ``host:port``. config: a file of client properties; None: none."""
+
+    brokers: tuple[str, ...]
+    config: str | None = None
+
+
+@dataclass(frozen=True)
+class BothEnds:
+    """Where a mirrored partition ends on both clusters. source: its high watermark. stable: its last stable
+    offset, lower while a transaction is open. target: as source. None: no leader answered, or no such
+    partition."""
+
+    source: int | None
+    stable: int | None
+    target: int | None
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets that target lacks; None where that is not known."""
+        return None if self.source is None or self.target is None else self.source - self.target
+
+    @property
+    def equal(self) -> bool:
+        """Whether both logs end at the same offset, with no transaction open."""
+        return self.source is not None and self.source == self.stable == self.target
+
+
+@dataclass(frozen=True)
+class GroupPair:
+    """How a consumer group's commits stand on target. state: equal, behind, ahead, active, or unknown.
+    behind: offsets that target's commits lack. why: for people."""
+
+    state: str
+    behind: int
+    why: str
+
+
+@dataclass(frozen=True)
+class MirrorSurvey:
+    """All that is mirrored. ids: of both clusters. refused: topics that cannot be mirrored, and why. differ:
+    settings that target has otherwise, as ``topic: key``. partitions: state (missing, behind, equal, failed,
+    unknown) and why. grants: ACLs that target lacks. notes: what could not be looked at, and why."""
+
+    ids: tuple[str, str]
+    refused: Mapping[str, str]
+    differ: Mapping[str, str]
+    partitions: Mapping[tuple[str, int], tuple[str, str]]
+    groups: Mapping[str, GroupPair]
+    grants: tuple[str, ...]
+    notes: Mapping[str, str]
+
+
+class MirrorLook(Protocol):
+    """Two clusters, of which the second one mirrors topics of the first one. Every method asks both."""
+
+    def survey(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[MirrorSurvey]:
+        """How topics, groups (empty: all that committed on the topics) and ACLs stand."""
+
+    def ends(self, topics: Sequence[str]) -> Reading[Mapping[tuple[str, int], BothEnds]]:
+        """Where the logs of these topics end, by source's partitions."""
+
+    def commits(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupPair]]:
+        """How these groups' commits on these topics stand (empty: all that committed on the topics)."""
+
+    def differences(
+        self, ranges: Mapping[tuple[str, int], tuple[int, int]]
+    ) -> Reading[Mapping[tuple[str, int], Reading[str]]]:
+        """The first difference of the committed records in each range of offsets, from one to before
+        another; empty where they are equal."""
+
+
 @dataclass(frozen=True, slots=True)
 class Volume:
     """mount: its mount point. total, free: bytes; free is what an ordinary account may fill."""
@@ -342,6 +415,12 @@ class Look(Protocol):
     @costs("one ListPartitionReassignments request for all partitions, to one broker, the controller")
     def reassignments(self, cluster: str) -> Reading[Mapping[tuple[str, int], InFlight]]:
         """The reassignments in flight, by topic and partition; Absent where brokers before 2.4 list none."""
+
+    def gateway(self, host: str) -> Reading[str]:
+        """The status of the gateway on a host, as the JSON of ``zkmigrate gateway status``."""
+
+    def mirror(self, source: ClusterAt, target: ClusterAt) -> MirrorLook:
+        """Two clusters, to be asked about what is mirrored."""
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
         """Ask several hosts at once through a bounded pool; the result keeps their order."""

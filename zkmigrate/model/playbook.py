@@ -70,7 +70,8 @@ class Role:
     """Hosts that play one part in a runbook. part: the key of ``Inventory.hosts``. many: what such hosts are
     called. changed: a run may change them. witness: they keep the lock and the copies of the journal.
     service: unit and commands of the service whose state ``status`` asks of a witness. without: the inventory
-    without some of them; None where none can be retired."""
+    without some of them; None where none can be retired. ordered: they take orders, and refuse one with a
+    lower fencing number than an earlier one, of whichever run."""
 
     part: str
     many: str
@@ -78,6 +79,7 @@ class Role:
     witness: bool = False
     service: Callable[[Inventory], tuple[str, tuple[str, ...]]] | None = None
     without: Callable[[Inventory, Collection[str]], Inventory] | None = None
+    ordered: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,10 @@ class Playbook:
     def witnesses(self, inventory: Inventory) -> tuple[str, ...]:
         """The hosts that keep the lock and the journal's copies; without any, only this machine does."""
         return _names(inventory, (role for role in self.roles if role.witness))
+
+    def ordered(self, inventory: Inventory) -> tuple[str, ...]:
+        """The hosts that take orders."""
+        return _names(inventory, (role for role in self.roles if role.ordered))
 
     @property
     def many_witnesses(self) -> str:

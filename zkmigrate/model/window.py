@@ -143,6 +143,8 @@ class WindowSpec:
     - remarks: lines shown before the window opens. lease: how long hosts hold the block without a renewal.
       Both from what the run has recorded.
     - probes: from the inventory, a look, and where samples of answers go.
+    - renews: hosts hold the block under a lease that is renewed; else what is held ends by itself, at the
+      deadline or soon after.
     """
 
     steps: WindowSteps
@@ -153,6 +155,7 @@ class WindowSpec:
     remarks: Callable[[Context], tuple[str, ...]] = lambda _context: ()
     lease: Callable[[Context], Lease] = lambda context: context.inventory.policy.lease
     probes: Callable[[Inventory, Look, Note], tuple[Probe, ...]] = lambda _inventory, _look, _note: ()
+    renews: bool = True
 
 
 MEANINGS = meanings(

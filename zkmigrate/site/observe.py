@@ -10,10 +10,11 @@ from __future__ import annotations
 import base64
 import binascii
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from zkmigrate import deadline
 from zkmigrate.errors import UsageError
@@ -37,12 +38,14 @@ from zkmigrate.kafka.clients.canary import BrokerCanary
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Absent, Cause, Reading, Seen, Unknown
 from zkmigrate.model.look import (
+    ClusterAt,
     ClusterTopics,
     DirEntry,
     InFlight,
     KafkaView,
     LogDirs,
     LogEnd,
+    MirrorLook,
     Pulse,
     RandomReader,
     Rights,
@@ -56,6 +59,9 @@ from zkmigrate.zookeeper.clients.admin import word_refused
 from zkmigrate.zookeeper.clients.four_letter_client import four_letter_word
 from zkmigrate.zookeeper.clients.zookeeper import ZnodeReader
 from zkmigrate.zookeeper.data.four_letter_words import not_allowed
+
+if TYPE_CHECKING:
+    from zkmigrate.mirror.clients.look import ClustersLook
 
 T = TypeVar("T")
 
@@ -78,9 +84,15 @@ class Observe:
     """Implements :class:`zkmigrate.model.look.Look` for the hosts of one inventory."""
 
     def __init__(
-        self, inventory: Inventory, transport: Transport, program: Program, channels: Channels
+        self,
+        inventory: Inventory,
+        transport: Transport,
+        program: Program,
+        channels: Channels,
+        gateways: Channels | None = None,
     ) -> None:
         self._inventory = inventory
+        self._gateways = gateways
         self._transport = transport
         self._program = program
         self._channels = channels
@@ -88,11 +100,15 @@ class Observe:
         self._znodes = ZnodeReader({host: (door.address, door.port) for host, door in self._doors.items()})
         self._canary = BrokerCanary({b.name: (b.address, b.port) for b in inventory.brokers})
         self._brokers = kafka_client.Brokers(broker.endpoint for broker in inventory.brokers)
+        self._guard = threading.Lock()
+        self._mirrors: dict[tuple[ClusterAt, ClusterAt], ClustersLook] = {}
         self._silent: set[str] = set()
         self._not_allowed: set[tuple[str, str]] = set()
 
     def close(self) -> None:
         """Close the connections to ZooKeeper and to brokers; the maker closes transport and channels."""
+        for mirror in self._mirrors.values():
+            mirror.close()
         self._znodes.close()
         self._canary.close()
         self._brokers.close()
@@ -300,6 +316,25 @@ class Observe:
         if cluster != KAFKA:
             return Unknown("failed", f"unknown cluster {cluster}; the clusters are {KAFKA}")
         return ask(self._brokers)
+
+    def gateway(self, host: str) -> Reading[str]:
+        if self._gateways is None:
+            return Unknown("failed", f"{host}: the inventory names no gateway")
+        try:
+            answer = self._gateways.ask(host, "status")
+        except (TransportError, UsageError) as error:
+            return _failed(error)
+        if answer.rc:
+            why = answer.output.strip() or "silent"
+            return Unknown("failed", f"{host}: the gateway's relay: status exit {answer.rc}: {why}")
+        return Seen(answer.output)
+
+    def mirror(self, source: ClusterAt, target: ClusterAt) -> MirrorLook:
+        # Slow to import, and most runs mirror nothing.
+        from zkmigrate.mirror.clients.look import ClustersLook
+
+        with self._guard:
+            return self._mirrors.setdefault((source, target), ClustersLook(source, target))
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
         def given_up(host: str) -> T:

@@ -6,8 +6,10 @@ The command line imports it only when a verb needs hosts: paramiko and the clien
 from __future__ import annotations
 
 import getpass
+import json
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pkgutil import resolve_name
 
@@ -19,13 +21,13 @@ from zkmigrate.engine.lock import HostLock
 from zkmigrate.engine.samples import Samples
 from zkmigrate.engine.watch import Watch
 from zkmigrate.hosts import zkm_host
-from zkmigrate.hosts.transport.channels import Channels
+from zkmigrate.hosts.transport.channels import Channels, gateway_relay
 from zkmigrate.hosts.transport.program import Program
-from zkmigrate.hosts.transport.ssh import Transport
+from zkmigrate.hosts.transport.ssh import Purpose, Transport
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model import change
 from zkmigrate.model.change import Outcome
-from zkmigrate.model.fact import Reading
+from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.look import KafkaView, Pulse
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.sampling import Body
@@ -61,26 +63,35 @@ class Site:
         self.inventory = inventory
         self._run = run
         self._transport = Transport(inventory)
+        self._gateways: list[Channels] = []
         program = Program(self._transport, run, zkm_host.program(), zkm_host.sudoers)
         self._steps = Channels(self._transport, run, "steps")
         self._watching = Channels(self._transport, run, "watch")
         # Statuses are slow; a renewal must not wait for one.
         self._probing = Channels(self._transport, run, "looks")
-        self.look = SampledObserve(inventory, self._transport, program, self._steps)
-        self._watch_look = Observe(inventory, self._transport, program, self._probing)
-        self._sample_look = Observe(inventory, self._transport, program, self._probing)
+        orders = self._to_gateways("steps")
+        statuses = self._to_gateways("looks")
+        self.look = SampledObserve(inventory, self._transport, program, self._steps, orders)
+        self._watch_look = Observe(inventory, self._transport, program, self._probing, statuses)
+        self._sample_look = Observe(inventory, self._transport, program, self._probing, statuses)
         self._clusters: dict[str, Alter] = {
             name: resolve_name(plug)(inventory, self.look) for name, plug in (clusters or {}).items()
         }
-        self.apply = ChannelApply(self._steps, program, self._clusters)
+        self.apply = ChannelApply(self._steps, program, self._clusters, orders)
         self._samples: Samples | None = None
 
     def lock(self, clock: Clock, playbook: Playbook, *, steal: bool) -> HostLock:
         """The lock on the playbook's witnesses, not yet taken."""
         owner = f"{getpass.getuser()}@{socket.gethostname()}"
         names, nonce = playbook.witnesses(self.inventory), int(clock.wall() * 1000)
-        many = playbook.many_witnesses
-        return HostLock(names, owner, self._ask, nonce, steal=steal, before=playbook.unlocked, many=many)
+        many, ordered = playbook.many_witnesses, playbook.ordered(self.inventory)
+
+        def least() -> int:
+            told = self.look.each(ordered, self.look.gateway)
+            return max((_fencing(one.value) for one in told.values() if isinstance(one, Seen)), default=0)
+
+        before = playbook.unlocked
+        return HostLock(names, owner, self._ask, nonce, steal=steal, before=before, many=many, least=least)
 
     def window_lines(self, playbook: Playbook, records: Records) -> tuple[str, ...]:
         """The plan's lines about the whole run. records: of a run that may have been rehearsed."""
@@ -128,8 +139,19 @@ class Site:
         for alter in self._clusters.values():
             alter.close()
         looks = (self.look, self._watch_look, self._sample_look)
-        for part in (*looks, self._steps, self._watching, self._probing, self._transport):
+        for part in (*looks, self._steps, self._watching, self._probing):
             part.close()
+        for channels in self._gateways:
+            channels.close()
+        self._transport.close()
+
+    def _to_gateways(self, purpose: Purpose) -> Channels | None:
+        """Channels to the relays of the gateways; None where the inventory has none."""
+        if (program := self.inventory.gateway) is None:
+            return None
+        made = Channels(self._transport, self._run, purpose, gateway_relay(program))
+        self._gateways.append(made)
+        return made
 
     def _ask(self, host: str, words: tuple[str, ...], fencing: int) -> Outcome:
         return self._watching.ask(host, *words, fencing=fencing, deadline_s=_LOCK_CALL_S)
@@ -148,3 +170,10 @@ class Site:
     def _note(self, kind: str, body: Body) -> None:
         if self._samples is not None:
             self._samples.note(kind, body)
+
+
+def _fencing(status: str) -> int:
+    """The highest fencing number that a host of orders has seen; 0 where its status tells none."""
+    with suppress(ValueError, TypeError, KeyError):
+        return int(json.loads(status)["fencing"])
+    return 0

@@ -26,7 +26,7 @@ PAGE = ROOT / "docs" / "reference" / "findings.md"
 ID = re.compile(r"[a-z][a-z-]*\.[a-z][a-z0-9-]*")
 MAKERS = {
     "claim", "Finding", "check", "Condition", "unknown", "unanswered", "claims",
-    "baseline_lost", "_at_rest",
+    "baseline_lost", "_at_rest", "outside",
 }  # fmt: skip
 """Functions that take the id of a finding, as ``id`` or among the first two arguments."""
 

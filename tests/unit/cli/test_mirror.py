@@ -13,7 +13,7 @@ from zkmigrate.cli.main import cli
 from zkmigrate.mirror.rules.rate import UNLIMITED
 from zkmigrate.mirror.rules.share import Share
 from zkmigrate.mirror.verbs import compare, run, show
-from zkmigrate.mirror.verbs.survey import Request
+from zkmigrate.mirror.verbs.request import Request
 
 
 def test_brokers_and_topics_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,6 +79,14 @@ def test_the_number_is_the_highest_and_is_carried_to_all() -> None:
     assert [h.owner for h in world.values()] == ["", "", ""]
 
 
+def test_who_keeps_no_lock_but_has_seen_a_number_is_heard_before_it_is_given() -> None:
+    """Gateways remember the number of a run whose mirror hosts have lost theirs with zkm-host."""
+    world = hosts()
+    lock = HostLock(HOSTS, "anna-op", world.ask, 1, beat_s=60.0, least=lambda: 7)
+    assert lock.fencing("switch", Way.FORWARD) == 8
+    assert [h.fencing for h in world.values()] == [8, 8, 8]
+
+
 def test_before_the_program_is_installed_only_the_local_lock_exists() -> None:
     world = hosts()
     lock = world.lock("anna-op")

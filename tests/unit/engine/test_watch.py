@@ -288,6 +288,32 @@ def test_nothing_is_renewed_before_fence_after_seal_and_after_open(tmp_path: Pat
         assert not any(t.name.startswith("renew-") for t in threading.enumerate())
 
 
+def test_h16_a_window_that_renews_nothing_is_watched_as_others_are(tmp_path: Path) -> None:
+    """The gateways' own leases end its hold: nobody may lengthen them behind the walk."""
+    renew, other, moment = Renewals(), Other(1000.0), Moment()
+    sick = Finding("watch.source-sick", "source is well", Held.NO, target="s1")
+    stage, history = fenced(tmp_path)
+    assert stage.window is not None
+    stage = replace(stage, window=replace(stage.window, renews=False))
+    probe = Probe("source", 0.01, lambda: [sick], leased=True)
+    with watching(moment, renew, probe, second=other) as watch:
+        watch.follow(stage, History(), CONTEXT)
+        watch.follow(stage, history, CONTEXT)
+        assert watch.left_s() == pytest.approx(8.0)
+        eventually("the probe asks", lambda: watch.finding() == sick)
+        watch.answered(sick)
+        moment.t += 8.0
+        watch.follow(stage, history, CONTEXT)
+        assert what(watch).id == Trouble.DEADLINE
+        history.way = Way.BACK
+        watch.follow(stage, history, CONTEXT)
+        history.done.add("main.seal")
+        watch.follow(stage, history, CONTEXT)
+        assert watch.left_s() is None
+        assert not any(t.name.startswith("renew-") for t in threading.enumerate())
+    assert (renew.sent, other.orders, other.calls) == ([], [], ["close"])
+
+
 def test_a_lapsed_lease_is_the_first_finding(tmp_path: Path) -> None:
     renew = Renewals()
     renew.answer = lambda host: Outcome(3, "lapsed\nnot put back") if host == "d2" else Outcome(0, "renewed")

@@ -112,11 +112,11 @@ def test_a_switch_and_its_way_back() -> None:
 
 
 ALLOWED = {
-    "route": {Gate.OPEN, Gate.SETTLING, Gate.HELD},
+    "route": {Gate.OPEN, Gate.SETTLING, Gate.HELD, Gate.GONE},
     "settle": {Gate.OPEN, Gate.SETTLING},
-    "hold": {Gate.OPEN, Gate.SETTLING, Gate.HELD},
+    "hold": {Gate.OPEN, Gate.SETTLING, Gate.HELD, Gate.GONE},
     "unhold": {Gate.OPEN, Gate.SETTLING, Gate.HELD, Gate.GONE},
-    "seal": {Gate.HELD},
+    "seal": {Gate.HELD, Gate.GONE},
     "unseal": {Gate.SEALED},
     "go": {Gate.SEALED},
 }
@@ -188,3 +188,39 @@ def test_the_table_of_clients_is_bounded() -> None:
     for n in range(MOST_CLIENTS + 5):
         assert not clients.may_fetch((str(n), ""), 1000.0, 1000.0)
     assert len(clients._begun) == MOST_CLIENTS
+
+
+def test_h17_the_way_back_before_open_is_a_hold_on_the_new_route() -> None:
+    gone = App("b", gate=Gate.GONE, until=101.0, flipped=5000.0)
+    held = told(gone, "hold", ttl_ms=2000)
+    assert isinstance(held, App)
+    assert held == App("b", "", Gate.HELD, "id-1", 102.0, flipped=5000.0)
+    assert isinstance(told(held, "seal", hold="id-1"), Refused), "first a route"
+    assert lapsed(held, 102.0) == App("b", lapsed=True, flipped=5000.0), "it opens where it is"
+    staged = told(held, "route", to="a")
+    assert isinstance(staged, App)
+    back = told(staged, "seal", hold="id-1")
+    assert back == App("b", "a", Gate.SEALED, "id-1", flipped=5000.0)
+    assert isinstance(back, App)
+    assert told(back, "go", ttl_ms=1000) == App("a", gate=Gate.GONE, until=101.0, flipped=5000.0)
+
+
+def test_an_application_that_has_gone_is_sealed_unless_it_went_on_by_itself() -> None:
+    """In one order: between a look and a hold clients may have written."""
+    gone = App("b", gate=Gate.GONE, until=101.0, flipped=5000.0)
+    assert isinstance(told(gone, "seal"), Refused), "no route is staged"
+    staged = told(gone, "route", to="a")
+    assert isinstance(staged, App)
+    assert told(staged, "seal") == App("b", "a", Gate.SEALED, flipped=5000.0)
+    assert isinstance(told(staged, "seal", hold="id-1"), Refused), "it has no hold"
+    assert isinstance(told(lapsed(staged, 101.0), "seal"), Refused), "it went on"
+
+
+def test_a_sealed_application_without_a_staged_route_stays() -> None:
+    """An order to go may come late, when the way back has begun."""
+    sealed = App("a", "b", Gate.SEALED, "id-1")
+    stays = told(sealed, "route", to="a")
+    assert stays == replace(sealed, staged="")
+    assert isinstance(stays, App)
+    assert told(stays, "go", ttl_ms=1) == Refused("orders has no staged route; it stays on a")
+    assert isinstance(told(stays, "route", to="b"), Refused)

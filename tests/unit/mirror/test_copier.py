@@ -366,6 +366,32 @@ def test_h2_a_write_in_between_is_named_by_the_answer(part: tuple[str, int]) -> 
         del here.logs[part].batches[-3:]
 
 
+def test_h17_after_a_switch_the_copy_turns_round_at_the_common_end() -> None:
+    """What was source has records of producers, also of aborted transactions. Nothing is copied twice."""
+    here, there = source(), empty()
+    copied(here, there)
+    for again in range(3):
+        front, back = (there, here) if again % 2 == 0 else (here, there)
+        ends = {part: log.end for part, log in front.logs.items()}
+        for part, log in front.logs.items():
+            log.append(built(2, first_value=80 + again))
+            log.append(built(1, first_value=90 + again))
+            assert back.logs[part].end == ends[part]
+        made = copied(front, back)
+        assert [p.failed for p in made.partitions.values()] == [""] * 3
+        assert_equal(front, back)
+
+
+@pytest.mark.parametrize("odd", [built(2, first_value=99), marker(0, 9, commit=False)])
+def test_h17_turned_round_it_refuses_what_the_other_side_has_otherwise_or_not_at_all(odd: Batch) -> None:
+    here, there = source(), empty()
+    copied(here, there)
+    here.logs[PLAIN].append(built(2, first_value=70))
+    there.logs[PLAIN].append(odd)
+    there.logs[PLAIN].append(built(2, first_value=80))
+    assert "another producer" in copied(there, here).partitions[PLAIN].failed
+
+
 def test_h2_the_mirrors_own_batch_at_a_wrong_offset_is_named() -> None:
     """A marker too many before it, say of a frozen copier on another machine."""
     here, there = source(), empty()

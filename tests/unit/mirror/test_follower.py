@@ -207,18 +207,29 @@ def test_h7_acls_are_added_and_what_source_had_is_deleted(world: World) -> None:
     assert world.say == [Changed(frozenset({READ}), frozenset()), Changed(frozenset(), frozenset({READ}))]
 
 
+class Answering:
+    """A cluster that answers with one error."""
+
+    what = "source"
+
+    def __init__(self, error: int) -> None:
+        self.error = error
+
+    def begin(self, request: Any) -> Any:
+        return request
+
+    def end(self, _sent: object) -> Any:
+        return SimpleNamespace(error_code=self.error, error_message=None, resources=[])
+
+
 def test_h7_a_cluster_without_an_authorizer_is_told() -> None:
-    class Admin:
-        def describe_acls(self, _: object) -> None:
-            raise SecurityDisabledError
+    assert rights.read(cast(Any, Answering(SecurityDisabledError.errno))) is None
+    assert rights.read(cast(Any, Answering(0))) == frozenset()
 
-    class Open:
-        what = "source"
 
-        def call(self, do: Any) -> Any:
-            return do(Admin())
-
-    assert rights.read(cast(Any, Open())) is None
+def test_h7_a_cluster_that_does_not_show_its_acls_has_not_none() -> None:
+    with pytest.raises(HostError, match="source does not show its ACLs: ClusterAuthorizationFailedError"):
+        rights.read(cast(Any, Answering(31)))
 
 
 def test_h7_without_an_authorizer_nothing_is_changed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

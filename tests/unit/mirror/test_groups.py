@@ -117,4 +117,6 @@ def test_h5_a_commit_is_of_no_member_and_no_epoch() -> None:
 )
 def test_h5_what_target_does_not_take_is_told_by_group(error: int | None, why: str) -> None:
     wanted = {name: (1, {P: Commit(5)}) for name in ("a", "b")}
-    assert groups.commit(cluster("target", {}, {"a": error}), wanted) == {"a": why}
+    told = groups.commit(cluster("target", {}, {"a": error}), wanted)
+    assert {name: str(one) for name, one in told.items()} == {"a": why}
+    assert isinstance(told["a"], HostError) == (error is None), "only then it is unknown what target did"

@@ -20,6 +20,7 @@ from zkmigrate.mirror.rules.position import (
     Producer,
     begin,
     fresh,
+    unequal,
 )
 
 
@@ -41,16 +42,26 @@ def test_a_target_that_is_ahead_fails() -> None:
     assert isinstance(begin(Ends(0, 9), Ends(0, 10), [], deletes=True), Failed)
 
 
-def test_another_producers_batch_fails_also_before_the_last_ones() -> None:
-    told = begin(Ends(0, 9), Ends(0, 8), [*last(2, 7, 0), *last(5, FIRST_ID, 0)], deletes=True)
-    assert isinstance(told, Failed)
-
-
 @pytest.mark.parametrize("id", [-1, 0, 7000, FIRST_ID - 1])
-def test_another_producers_batch_fails_by_name(id: int) -> None:
-    told = begin(Ends(0, 9), Ends(0, 8), last(5, id, 0), deletes=True)
+def test_after_another_producers_batch_a_producer_of_targets_end_goes_on(id: int) -> None:
+    told = begin(Ends(0, 9), Ends(0, 8), last(5, id, 2), deletes=True)
+    assert told == Begin(8, 8, Producer(FIRST_ID + 8, 0), False), "target was the source before a switch"
+    own = begin(Ends(0, 9), Ends(0, 8), [*last(2, id, 0), *last(5, FIRST_ID + 5, 0)], deletes=True)
+    assert own == Begin(8, 8, Producer(FIRST_ID + 5, 3), False)
+
+
+def test_another_producers_batch_that_source_has_no_more_fails() -> None:
+    batches = [*last(2, 7, 0), *last(5, FIRST_ID, 0)]
+    told = begin(Ends(3, 9), Ends(0, 8), batches, deletes=True)
     assert isinstance(told, Failed)
-    assert f"another producer (id {id}) wrote target's batch at offset 5" in told.why
+    assert told.why.startswith("another producer (id 7) wrote target's batch at offset 2, and source has no")
+
+
+@pytest.mark.parametrize("id", [-1, 7000, FIRST_ID - 1])
+def test_another_record_names_its_producer(id: int) -> None:
+    batches = [*last(2, id, 0), *last(5, FIRST_ID, 0)]
+    assert f"another producer (id {id}) wrote target's batch at offset 2" in unequal(4, batches).why
+    assert unequal(5, batches).why.startswith("target's record at offset 5 is not source's")
 
 
 def test_a_deleted_prefix_is_filled_by_an_id_of_its_own() -> None:

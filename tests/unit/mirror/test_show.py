@@ -10,14 +10,13 @@ from tests.unit.mirror.batches import built
 from tests.unit.mirror.model_cluster import Log, ModelCluster
 from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients import groups, rights
+from zkmigrate.mirror.clients.survey import Mirrored, beside, places
 from zkmigrate.mirror.rules.commits import Commit, Group
 from zkmigrate.mirror.rules.rights import LATER, Rule
 from zkmigrate.mirror.verbs import follow
 from zkmigrate.mirror.verbs.show import plan_lines
-from zkmigrate.mirror.verbs.survey import Mirrored, Request, places
 
 P, Q = ("orders", 0), ("orders", 1)
-ASKED = Request(["old:9092"], ["new:9092"], ["orders"])
 READ = Rule("TOPIC", "orders", "LITERAL", "User:a", "*", "READ", "ALLOW")
 WRITE = READ._replace(operation="WRITE")
 SOURCE, TARGET = (cast(Any, ModelCluster(what, {})) for what in ("source", "target"))
@@ -57,7 +56,7 @@ def test_h5_h7_groups_and_acls_are_shown(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(groups, "read", lambda *_: groups.Read(known, {}, {"d": "source has no such group"}))
     acls = {"source": {READ, WRITE}, "target": set[Rule]()}
     monkeypatch.setattr(rights, "read", lambda cluster: acls[cluster.what])
-    found = follow.beside(SOURCE, TARGET, ASKED)
+    found = beside(SOURCE, TARGET, ["orders"], [])
     assert list(follow.lines(found)) == [
         "group a: equal",
         "group b: behind by 3",
@@ -78,6 +77,6 @@ def test_h5_h7_what_cannot_be_looked_at_is_a_note(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(groups, "read", silent)
     monkeypatch.setattr(rights, "read", silent)
-    assert follow.beside(SOURCE, TARGET, ASKED).notes == {"groups": "no answer", "ACLs": "no answer"}
+    assert beside(SOURCE, TARGET, ["orders"], []).notes == {"groups": "no answer", "ACLs": "no answer"}
     monkeypatch.setattr(rights, "read", lambda cluster: None if cluster.what == "target" else {READ})
-    assert follow.beside(SOURCE, TARGET, ASKED).notes["ACLs"] == "no authorizer on target"
+    assert beside(SOURCE, TARGET, ["orders"], []).notes["ACLs"] == "no authorizer on target"

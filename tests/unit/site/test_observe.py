@@ -9,12 +9,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 
 from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
+from tests.world.operator import inventory
+from zkmigrate import deadline
 from zkmigrate.engine.apply import Apply, ChannelApply
 from zkmigrate.errors import HostError
 from zkmigrate.hosts import zkm_host
@@ -22,6 +24,8 @@ from zkmigrate.hosts.facts import load
 from zkmigrate.hosts.facts.status import reach
 from zkmigrate.hosts.transport import own_addresses
 from zkmigrate.hosts.transport.channels import Channels
+from zkmigrate.hosts.transport.channels import zkm_host as speaker
+from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.program import Program, ProgramPaths
 from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import Inventory
@@ -36,6 +40,7 @@ from zkmigrate.model.change import (
     ClusterChange,
     ElectLeaders,
     Fence,
+    GatewayOrder,
     HostChange,
     HostVerb,
     InstallProgram,
@@ -46,7 +51,7 @@ from zkmigrate.model.change import (
     UninstallProgram,
 )
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import DirEntry, Look, Znode
+from zkmigrate.model.look import ClusterAt, DirEntry, Look, Znode
 from zkmigrate.site.observe import FILE_LIMIT, Observe, parse_listing
 
 T = TypeVar("T")
@@ -68,7 +73,7 @@ class Parts:
         paths = ProgramPaths(str(sshd.folder / "zkm-host"), str(sshd.folder / "sudoers"))
         self.transport = Transport(inventory)
         self.program = Program(self.transport, "r1", zkm_host.program(), zkm_host.sudoers, paths)
-        self.channels = Channels(self.transport, "r1", "steps", paths.program)
+        self.channels = Channels(self.transport, "r1", "steps", speaker(paths.program))
         self.look = Observe(inventory, self.transport, self.program, self.channels)
 
     def close(self) -> None:
@@ -433,6 +438,66 @@ def test_a_change_says_how_long_its_answer_may_take(change: HostChange, answer_s
 
     ChannelApply(cast(Channels, Silent()), cast(Program, None), {})(change, "o.1", 1)
     assert waited == [answer_s]
+
+
+class Relays:
+    """The channels to gateways' relays. answer: of each request. asked: host, words and fencing number."""
+
+    def __init__(self, answer: Outcome | TransportError) -> None:
+        self.answer = answer
+        self.asked: list[tuple[str, tuple[str, ...], int | None]] = []
+
+    def ask(self, host: str, *words: str, fencing: int | None = None, deadline_s: float = 30.0) -> Outcome:
+        assert deadline_s > 0
+        self.asked.append((host, words, fencing))
+        if isinstance(self.answer, TransportError):
+            raise self.answer
+        return self.answer
+
+
+def test_an_order_goes_to_the_gateways_relay_with_operation_and_fencing_number() -> None:
+    relays, nobody = Relays(Outcome(9, "fenced: out")), cast(Any, None)
+    apply = ChannelApply(nobody, nobody, {}, cast(Channels, relays))
+    order = GatewayOrder("g1", "hold", "orders", ttl_ms=10_000)
+    assert apply(order, "switch.hold.g1.7.1", 3) == Outcome(9, "fenced: out")
+    words = ("order", "switch.hold.g1.7.1", "hold", "orders", "to=", "hold=", "ttl_ms=10000")
+    assert relays.asked == [("g1", words, 3)]
+
+
+def test_an_order_needs_an_inventory_with_gateways(parts: Parts) -> None:
+    apply = ChannelApply(parts.channels, parts.program, {})
+    told = apply(GatewayOrder("g1", "unhold", "orders"), "o.1", 3)
+    assert told == Outcome(1, "nothing was sent to g1: the inventory names no gateway")
+    assert parts.look.gateway("g1") == Unknown("failed", "g1: the inventory names no gateway")
+
+
+@pytest.mark.parametrize(
+    ("answer", "reading"),
+    [
+        (Outcome(0, '{"fencing": 3}'), Seen('{"fencing": 3}')),
+        (Outcome(8, "no gateway\n"), Unknown("failed", "g1: the gateway's relay: status exit 8: no gateway")),
+        (TransportError("g1", "timeout", "late"), Unknown("timeout", "g1: late")),
+    ],
+)
+def test_a_gateways_status_is_seen_or_unknown(
+    answer: Outcome | TransportError, reading: Reading[str]
+) -> None:
+    relays, nobody = Relays(answer), cast(Any, None)
+    look = Observe(with_closed_ports(inventory()), nobody, nobody, nobody, cast(Channels, relays))
+    assert look.gateway("g1") == reading
+    assert relays.asked == [("g1", ("status",), None)]
+
+
+def test_a_look_keeps_one_pair_of_connections_for_two_clusters() -> None:
+    nobody = cast(Any, None)
+    look = Observe(with_closed_ports(inventory()), nobody, nobody, nobody)
+    one, other = ClusterAt((f"127.0.0.1:{daemon.free_port()}",)), ClusterAt(("127.0.0.1:1",))
+    mirror = look.mirror(one, other)
+    assert look.mirror(ClusterAt(one.brokers), other) is mirror
+    assert look.mirror(other, one) is not mirror
+    with deadline.within(0.5):
+        assert cause(mirror.ends(["orders"])) == "failed"
+    look.close()
 
 
 def no_cluster(change: ClusterChange) -> tuple[int, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import pkgutil
 import socket
@@ -18,14 +19,17 @@ from tests.unit.engine.test_watch import Moment
 from tests.unit.loopback import listening
 from tests.unit.sshd import make_key
 from tests.world.operator import inventory
+from zkmigrate import deadline
 from zkmigrate.engine.clock import Clock
 from zkmigrate.engine.history import History
 from zkmigrate.engine.lock import HostLock
 from zkmigrate.engine.renewal_process import RenewalProcess
 from zkmigrate.engine.samples import Samples
+from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory, Ports, Source, Ssh, ZooKeeperHost
 from zkmigrate.kafka.rules.sampling import BROKERS
-from zkmigrate.model.change import ElectLeaders, Outcome
+from zkmigrate.model.change import MIRRORED, CopyOffsets, ElectLeaders, Outcome
+from zkmigrate.model.fact import Unknown
 from zkmigrate.model.finding import Held
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
@@ -37,6 +41,7 @@ from zkmigrate.moves.rules.window_rules import WINDOW
 from zkmigrate.moves.world.ensemble import UNSERVING
 from zkmigrate.runs import playbook_files
 from zkmigrate.site.wiring import Site
+from zkmigrate.topic_move.section import TopicMoveInventory
 
 
 @pytest.fixture
@@ -175,5 +180,49 @@ def test_the_watch_of_a_site_renews_from_a_second_process_from_before_fence_on(s
         assert Path(f"/proc/{pid}").exists()
         watch.close()
         assert not Path(f"/proc/{pid}").exists()
+    finally:
+        site.close()
+
+
+def topic_move(ssh: Ssh) -> TopicMoveInventory:
+    """Two clusters that nobody serves, two gateways and a mirror host."""
+    body = {
+        "version": 1,
+        "name": "orders",
+        "ssh": ssh.model_dump(exclude_none=True),
+        "clusters": [
+            {"name": name, "brokers": [f"127.0.0.1:{port}"], "mirror": f"to-{name}.service"}
+            for name, port in (("old", 1), ("new", 2))
+        ],
+        "gateways": {
+            "hosts": [{"name": f"gw{n}", "address": f"127.0.0.{n}"} for n in (1, 2)],
+            "program": "/usr/bin/sudo -n -u gateway /opt/zkmigrate",
+            "config": "/etc/gw.yml",
+        },
+        "mirrors": {"hosts": [{"name": "copier", "address": "127.0.0.3"}]},
+        "sets": [{"name": "orders", "topics": ["orders"], "apps": ["orders"]}],
+        "topic_move": {"set": "orders", "source": "old", "target": "new"},
+    }
+    return TopicMoveInventory.model_validate_json(json.dumps(body))
+
+
+def test_orders_and_looks_reach_a_gateways_relay_on_channels_of_their_own(ssh: Ssh) -> None:
+    """A look of the watch never stands before an order of a step."""
+    site = Site(topic_move(ssh), "run-1", {MIRRORED: "zkmigrate.mirror.clients.alter:alterer"})
+    try:
+        orders, looks = site.look._gateways, site._watch_look._gateways
+        assert orders is not None
+        assert looks is not None
+        assert site.apply._gateways is orders
+        assert looks is not orders
+        for channels in (orders, looks):
+            assert channels._speaker.words("run-1", 3) == (
+                *("/usr/bin/sudo", "-n", "-u", "gateway", "/opt/zkmigrate", "gateway", "relay"),
+                *("--config", "/etc/gw.yml", "--run", "run-1", "--as", "3"),
+            )
+        told = site.look.gateway("gw1")
+        assert isinstance(told, Unknown)
+        with deadline.within(0.3), pytest.raises(HostError, match=r"source 127\.0\.0\.1:1 did not answer"):
+            site.apply(CopyOffsets(MIRRORED, ("orders",), ()), "o.1", 3)
     finally:
         site.close()

@@ -86,23 +86,27 @@ def carried_out(
         return Refused(f"a lease of {order.ttl_ms} ms, needed: 1 to {MOST_TTL_MS}")
     until = now + order.ttl_ms / 1000
     match order.verb, app.gate:
-        case "route", Gate.OPEN | Gate.SETTLING | Gate.HELD:
+        case "route", Gate.OPEN | Gate.SETTLING | Gate.HELD | Gate.GONE:
             if order.to not in clusters or order.to == app.route:
                 others = ", ".join(one for one in clusters if one != app.route)
                 return Refused(f"cluster {order.to!r}, needed: {others}")
             return replace(app, staged=order.to)
+        case "route", Gate.SEALED if order.to == app.route:
+            return replace(app, staged="")
         case "settle", Gate.OPEN | Gate.SETTLING:
             return replace(app, gate=Gate.SETTLING, until=until, lapsed=False)
-        case "hold", Gate.OPEN | Gate.SETTLING:
+        case "hold", Gate.OPEN | Gate.SETTLING | Gate.GONE:
             return replace(app, gate=Gate.HELD, hold=order.id, until=until, lapsed=False)
         case "hold", Gate.HELD:
             return replace(app, until=until)
         case "unhold", Gate.OPEN | Gate.SETTLING | Gate.HELD | Gate.GONE:
             return replace(app, gate=Gate.OPEN, hold="", until=None)
-        case "seal", Gate.HELD:
+        case "seal", Gate.HELD | Gate.GONE:  # one that has gone has no hold to name
             return _sealed(app, order, in_flight)
         case "unseal", Gate.SEALED:
             return replace(app, gate=Gate.HELD, hold=order.id, until=until)
+        case "go", Gate.SEALED if not app.staged:
+            return Refused(f"{order.app} has no staged route; it stays on {app.route}")
         case "go", Gate.SEALED:
             gone = Gate.GONE if order.ttl_ms > 0 else Gate.OPEN
             left = until if order.ttl_ms > 0 else None
@@ -111,11 +115,11 @@ def carried_out(
 
 
 _NEEDED = {
-    "route": "open, settling or held",
+    "route": "open, settling, held or gone; sealed for its own cluster",
     "settle": "open or settling",
-    "hold": "open, settling or held",
+    "hold": "open, settling, held or gone",
     "unhold": "open, settling, held or gone",
-    "seal": "held",
+    "seal": "held or gone",
     "unseal": "sealed",
     "go": "sealed",
 }

@@ -87,8 +87,12 @@ class Gateway:
         self._until = min(leases, default=math.inf)
 
     def may_fetch(self, name: str, client: Client) -> bool:
-        """Whether a FETCH of this client need not wait for its SYNC_GROUP."""
-        return self._rejoined[name].may_fetch(client, self._state.apps[name].flipped, self._wall())
+        """Whether a FETCH of this client need not wait for its SYNC_GROUP. That wait begins once both may be
+        sent."""
+        app = self.app(name)
+        if app.gate is not Gate.OPEN:
+            return True
+        return self._rejoined[name].may_fetch(client, app.flipped, self._wall())
 
     def rejoined(self, name: str, client: Client) -> None:
         """A SYNC_GROUP of this client was answered."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from zkmigrate.gateway.rules.hold import Order
 from zkmigrate.gateway.serving.config import load
 from zkmigrate.gateway.serving.record import SOCKET
 from zkmigrate.gateway.usage import usage
-from zkmigrate.ui import finding_lines
+from zkmigrate.model.finding import Finding
 
 ANSWER_S = 30.0
 _CODES = {"done": 0, "refused": 6, "fenced": 5, "failed": 8}
@@ -24,19 +24,20 @@ _CODES = {"done": 0, "refused": 6, "fenced": 5, "failed": 8}
 def order(file: Path, asked: Order, say: Callable[[str], None], *, as_json: bool) -> int:
     """Give an order. 0: done, also if it was done before; 5: fenced off; 6: refused; 8: not written, or no
     gateway answers."""
-    told = _answer(file, asdict(asked))
-    say(json.dumps(told) if as_json else f"{told['outcome']}: {told['text']}")
+    told = answer(socket_of(file), asdict(asked))
+    say(json.dumps(told) if as_json else in_words(told))
     return _CODES[told["outcome"]]
 
 
 def status(file: Path, say: Callable[[str], None], *, as_json: bool) -> int:
     """Print what the gateway does and sees. HostError when none answers."""
-    told = _answer(file, "status")
-    found = {name: usage(name, app) for name, app in told["apps"].items()}
+    told = answer(socket_of(file), "status")
     if as_json:
-        bodies = [encode_finding(one) for of_app in found.values() for one in of_app]
-        say(json.dumps({**told, "findings": bodies}))
+        say(status_json(told))
         return 0
+    from zkmigrate.ui import finding_lines  # slow to import; the relay needs none of it
+
+    found = _found(told)
     for line in _lines(told):
         say(line)
     used = [one for name, of_app in found.items() if _used(told["apps"][name]) for one in of_app]
@@ -45,20 +46,40 @@ def status(file: Path, say: Callable[[str], None], *, as_json: bool) -> int:
     return 0
 
 
+def in_words(told: Mapping[str, str]) -> str:
+    """The answer to an order, as text."""
+    return f"{told['outcome']}: {told['text']}"
+
+
+def status_json(told: Mapping[str, Any]) -> str:
+    """The status with its findings, as one line of JSON."""
+    bodies = [encode_finding(one) for of_app in _found(told).values() for one in of_app]
+    return json.dumps({**told, "findings": bodies})
+
+
+def _found(told: Mapping[str, Any]) -> dict[str, tuple[Finding, ...]]:
+    return {name: usage(name, app) for name, app in told["apps"].items()}
+
+
 def _used(app: dict[str, Any]) -> bool:
     """Whether a client has asked for something."""
     return bool(app["clients"] or app["refused"])
 
 
-def _answer(file: Path, question: Any) -> Any:
-    path = Path(load(file).state) / SOCKET
+def socket_of(file: Path) -> Path:
+    """Where the gateway of this file takes orders. InventoryError with what is wrong in the file."""
+    return Path(load(file).state) / SOCKET
+
+
+def answer(path: Path, question: Any) -> Any:
+    """What the gateway at this socket answers. HostError when it does not."""
     try:
         with socket.socket(socket.AF_UNIX) as asked:
             asked.settimeout(ANSWER_S)
             asked.connect(str(path))
             asked.sendall(json.dumps(question).encode() + b"\n")
-            with asked.makefile("rb") as answer:
-                return json.loads(answer.readline())
+            with asked.makefile("rb") as stream:
+                return json.loads(stream.readline())
     except (OSError, ValueError) as error:
         raise HostError(
             f"{path}: {error}. No gateway answered, so the outcome is unknown. Next: look at its log, then "

@@ -1,4 +1,4 @@
-"""Held-open channels to ``zkm-host serve``: one root process per host, line by line.
+"""Held-open channels to a program on each host, line by line: ``zkm-host serve``, or a gateway's relay.
 
 Protocol (``zkm-host help``): request ``ID VERB ARGS…``; reply lines ``= TEXT``, closed by ``. ID RC``. Any
 other reply closes the channel: after it, later replies could not be told apart.
@@ -11,6 +11,8 @@ import math
 import re
 import threading
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import paramiko
 
@@ -19,6 +21,7 @@ from zkmigrate.hosts.transport import quote
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.ssh import Purpose, Transport
 from zkmigrate.hosts.zkm_host import INSTALLED_PATH
+from zkmigrate.inventory.inventory import GatewayProgram
 from zkmigrate.model.change import Outcome
 from zkmigrate.model.fact import Cause
 
@@ -31,6 +34,29 @@ _PROBE_S = 10.0
 _PROBE_PAUSE_S = 0.2
 
 
+@dataclass(frozen=True)
+class Speaker:
+    """A program that speaks the protocol. name: in messages. words: its command, for a run and a fencing
+    number."""
+
+    name: str
+    words: Callable[[str, int], Sequence[str]]
+
+
+def zkm_host(program: str = INSTALLED_PATH) -> Speaker:
+    """zkm-host, as root."""
+    return Speaker(
+        "zkm-host",
+        lambda run, fencing: ("sudo", "-n", program, "--run", run, "--as", str(fencing), "serve"),
+    )
+
+
+def gateway_relay(program: GatewayProgram) -> Speaker:
+    """The relay to a host's gateway, as the ssh account."""
+    verb = program.verb("relay")
+    return Speaker("the gateway's relay", lambda run, fencing: (*verb, "--run", run, "--as", str(fencing)))
+
+
 class Channels:
     """One held-open channel per host, for one purpose.
 
@@ -40,12 +66,12 @@ class Channels:
     """
 
     def __init__(
-        self, transport: Transport, run: str, purpose: Purpose, program: str = INSTALLED_PATH
+        self, transport: Transport, run: str, purpose: Purpose, speaker: Speaker | None = None
     ) -> None:
         self._transport = transport
         self._run = run
         self._purpose: Purpose = purpose
-        self._program = program
+        self._speaker = speaker or zkm_host()
         self._lock = threading.Lock()
         self._channels: dict[str, _HostChannel] = {}
 
@@ -59,7 +85,7 @@ class Channels:
         quote.plain(words)
         with self._lock:
             channel = self._channels.setdefault(
-                host, _HostChannel(host, self._transport, self._purpose, self._run, self._program)
+                host, _HostChannel(host, self._transport, self._purpose, self._run, self._speaker)
             )
         return channel.ask(words, fencing, time.monotonic() + deadline.remaining(deadline_s))
 
@@ -83,12 +109,12 @@ class Channels:
 class _HostChannel:
     """The channel of one host, opened on demand; one request at a time."""
 
-    def __init__(self, host: str, transport: Transport, purpose: Purpose, run: str, program: str) -> None:
+    def __init__(self, host: str, transport: Transport, purpose: Purpose, run: str, speaker: Speaker) -> None:
         self._host = host
         self._transport = transport
         self._purpose: Purpose = purpose
         self._run = run
-        self._program = program
+        self._speaker = speaker
         self._lock = threading.Lock()
         self._channel: paramiko.Channel | None = None
         self._fencing = 0
@@ -153,7 +179,7 @@ class _HostChannel:
         if channel is not None and wanted == self._fencing and not (channel.closed or channel.eof_received):
             return channel
         self.close()
-        argv = ["sudo", "-n", self._program, "--run", self._run, "--as", str(wanted), "serve"]
+        argv = self._speaker.words(self._run, wanted)
         channel = self._transport.connection(self._host, self._purpose).start(quote.command(argv), end)
         self._buffer.clear()
         self._stderr.clear()
@@ -223,16 +249,18 @@ class _HostChannel:
         channel.status_event.wait(max(0.0, min(1.0, end - time.monotonic())))
         self._drain_stderr(channel)
         text = self._stderr.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1][:400]
-        first = self._next == 1
+        first, name = self._next == 1, self._speaker.name
         if text.startswith("sudo:") and first:
             missing = "not found" in text
             return TransportError(
-                self._host, "missing-tool" if missing else "denied", f"zkm-host did not start: {text}"
+                self._host, "missing-tool" if missing else "denied", f"{name} did not start: {text}"
             )
         if channel.exit_status == 127 and first:
-            return TransportError(self._host, "missing-tool", f"zkm-host did not start: {text or 'no sudo'}")
+            return TransportError(
+                self._host, "missing-tool", f"{name} did not start: {text or 'no such program'}"
+            )
         return self._broken(
-            "failed", f"zkm-host ended during {verb} (exit {channel.exit_status}): {text or 'silent'}"
+            "failed", f"{name} ended during {verb} (exit {channel.exit_status}): {text or 'silent'}"
         )
 
     def _drain_stderr(self, channel: paramiko.Channel) -> None:

@@ -15,7 +15,7 @@ def plain(words: Sequence[str]) -> None:
     """UsageError for a word with a character that means something to a shell, a line or a terminal."""
     for word in words:
         if not _PLAIN.match(word):
-            raise UsageError(f"{word[:80]!r} cannot be sent to zkm-host: words of [A-Za-z0-9._:/,=@+%-] only")
+            raise UsageError(f"{word[:80]!r} cannot be sent to a host: words of [A-Za-z0-9._:/,=@+%-] only")
 
 
 def command(argv: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from zkmigrate.lab.load.json_lines import Recorder
 from zkmigrate.lab.load.pace import Pace
 from zkmigrate.lab.load.process import Orders
 
+PLAIN = "ZKMIGRATE_PLAIN"
+"""The variable with which a producer is not idempotent."""
 VALUE_BYTES = 100
 COMMIT_MS = 1000
 LINGER_MS = 5
@@ -22,7 +25,7 @@ TICK_S = 0.2
 @dataclass(frozen=True)
 class Task:
     """What one process is asked for. name: the prefix of a producer's ids, or a consumer's group. rate:
-    records per second; 0 for a consumer."""
+    records per second; 0 for a consumer. idempotent: of a producer."""
 
     role: str
     bootstrap: str
@@ -30,6 +33,7 @@ class Task:
     name: str
     file: Path
     rate: float
+    idempotent: bool = True
 
 
 Part = Callable[[Task, Recorder, Orders], dict[str, Any]]
@@ -39,7 +43,9 @@ Part = Callable[[Task, Recorder, Orders], dict[str, Any]]
 def run(library: str, produce: Part, consume: Part) -> int:
     """Do what the command line asks for; the exit code. An error ends the file and is raised."""
     role, bootstrap, topic, name, file, *rate = sys.argv[1:]
-    task = Task(role, bootstrap, topic, name, Path(file), float(rate[0]) if rate else 0.0)
+    task = Task(
+        role, bootstrap, topic, name, Path(file), float(rate[0]) if rate else 0.0, PLAIN not in os.environ
+    )
     orders = Orders().listen()
     with Recorder(task.file.parent, task.file.stem, {"library": library}) as record:
         counters = (produce if role == "produce" else consume)(task, record, orders)

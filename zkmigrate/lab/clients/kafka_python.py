@@ -26,7 +26,12 @@ def produce(task: Task, record: Recorder, orders: Orders) -> dict[str, Any]:
         sending.acked(id, sent_ns, told.partition, told.offset)
 
     with closing(
-        KafkaProducer(bootstrap_servers=servers, acks="all", enable_idempotence=True, linger_ms=LINGER_MS)
+        KafkaProducer(
+            bootstrap_servers=servers,
+            acks="all",
+            enable_idempotence=task.idempotent,
+            linger_ms=LINGER_MS,
+        )
     ) as producer:
         while not orders.stopping:
             id = sending.due()
@@ -62,6 +67,7 @@ def consume(task: Task, record: Recorder, orders: Orders) -> dict[str, Any]:
         KafkaConsumer(
             bootstrap_servers=task.bootstrap.split(","),
             group_id=task.name,
+            client_id=task.name,
             auto_offset_reset="earliest",
             auto_commit_interval_ms=COMMIT_MS,
         )

@@ -20,7 +20,7 @@ def produce(task: Task, record: Recorder, orders: Orders) -> dict[str, Any]:
     producer = Producer(
         {
             "bootstrap.servers": task.bootstrap,
-            "enable.idempotence": True,
+            "enable.idempotence": task.idempotent,
             "acks": "all",
             "linger.ms": LINGER_MS,
             "error_cb": partial(_told, record),
@@ -60,6 +60,7 @@ def consume(task: Task, record: Recorder, orders: Orders) -> dict[str, Any]:
         {
             "bootstrap.servers": task.bootstrap,
             "group.id": task.name,
+            "client.id": task.name,
             "auto.offset.reset": "earliest",
             "auto.commit.interval.ms": COMMIT_MS,
             "error_cb": partial(_told, record),

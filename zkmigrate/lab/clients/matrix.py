@@ -42,8 +42,8 @@ class Matrix:
     is not there, with partitions and replication_factor; what it held before does not count. groups: what
     the name of each client's group begins with. rate: records per second and producer. seconds: how long
     they work after each has done something, or flow_s have passed. log_at: where the log is read in the
-    end; "" means the bootstrap. patience_s: how long a client may flush, and a group may read on; past it,
-    it is killed.
+    end, or what tells that then; "" means the bootstrap. patience_s: how long a client may flush, and a group
+    may read on; past it, it is killed.
     """
 
     bootstrap: str
@@ -53,7 +53,7 @@ class Matrix:
     groups: str = "clients"
     rate: float = 20.0
     seconds: float = 60.0
-    log_at: str = ""
+    log_at: str | Callable[[], str] = ""
     flow_s: float = 90.0
     patience_s: float = 150.0
 
@@ -102,7 +102,8 @@ def play(
         time.sleep(matrix.seconds / 2)
         killed = _stop(at_work, "producer", matrix.patience_s)
         progress("producers stopped; reading the log")
-        write_log(directory, matrix.load(matrix.log_at or matrix.bootstrap))
+        log_at = matrix.log_at if isinstance(matrix.log_at, str) else matrix.log_at()
+        write_log(directory, matrix.load(log_at or matrix.bootstrap))
         log = parse_log((directory / LOG_FILE).read_text())
         unread = _unread(at_work, directory, log, tuple(prefixes.values()))
         _try(f"each group at the end within {matrix.patience_s:g} s", unread, matrix.patience_s, progress)

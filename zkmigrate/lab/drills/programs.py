@@ -49,5 +49,6 @@ PROGRAMS = (
         for version in ("2.8.2", "3.9.1", "4.3.1")
     ),
     Program("remove_faults", "the removal of a broker, disturbed: one lab for each Kafka", 3600, 10800),
+    Program("topic_move", "topics switched to another cluster and back, and with faults", 2400, 9000),
     Program("versions", "whole moves between the versions that are called drilled", 1200, 7200),
 )  # fmt: skip

@@ -7,6 +7,7 @@ ids are asked for.
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,6 +22,7 @@ from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import ProduceRequest, WriteTxnMarkersRequest
 
+from zkmigrate import deadline
 from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients.owners import Owner, Owners
 from zkmigrate.mirror.rules.position import Ends
@@ -87,6 +89,18 @@ class Fetched:
     records: bytes
 
 
+class _Client(KafkaAdminClient):  # type: ignore[misc]
+    """kafka-python's, which ends its thread also where it does not connect. A look is repeated for hours."""
+
+    def __init__(self, **configs: Any) -> None:
+        try:
+            super().__init__(**configs)
+        except BaseException:
+            if hasattr(self, "_client"):
+                self._client.close()
+            raise
+
+
 class Cluster:
     """A connection to a cluster. brokers: ``host:port``. security: of ``security.settings``. Its calls raise
     HostError when no answer came, so the outcome of a change is unknown."""
@@ -97,11 +111,11 @@ class Cluster:
         said = _Said()
         _LOG.addHandler(said)
         try:
-            self._admin = KafkaAdminClient(
+            self._admin = _Client(
                 bootstrap_servers=self._brokers,
                 client_id="zkmigrate-mirror",
                 request_timeout_ms=int(REQUEST_S * 1000),
-                bootstrap_timeout_ms=int(REQUEST_S * 1000),
+                bootstrap_timeout_ms=int(deadline.remaining(REQUEST_S) * 1000),
                 receive_message_max_bytes=_LARGEST,
                 max_in_flight_requests_per_connection=_IN_FLIGHT,
                 **security,
@@ -136,9 +150,12 @@ class Cluster:
         return self._net.call_soon_with_future(self._manager.send, request, node)
 
     def end(self, sent: Any) -> Any:
-        """The answer to a request."""
+        """The answer to a request, within :mod:`zkmigrate.deadline`."""
+        most_s = deadline.remaining(math.inf)
         try:
-            return self._manager.run(lambda: sent)
+            if math.isinf(most_s):  # the client's own limit holds
+                return self._manager.run(lambda: sent)
+            return self._manager.run(self._manager.wait_for, sent, most_s * 1000)
         except (KafkaError, OSError) as error:
             raise self._silent(error) from None
 
@@ -214,10 +231,28 @@ class Cluster:
             found[part] = error or other or Ends(start, end)
         return found
 
+    def latest(self, topics: Iterable[str]) -> dict[Part, tuple[int | None, int | None]]:
+        """High watermark and last stable offset of each partition of those of the topics that exist; None
+        where no leader answers. All requests are in flight at once."""
+        led = self.leaders(topics)
+        parts = [(name, number) for name, numbers in led.items() for number in numbers]
+        by_leader = _grouped(parts, led)
+        sent = [self._begin_offsets(by_leader, _LATEST, isolation) for isolation in (_UNCOMMITTED, COMMITTED)]
+        ends, stable = (
+            {part: offset for part, (error, offset) in self._end_offsets(one).items() if not error}
+            for one in sent
+        )
+        return {part: (ends.get(part), stable.get(part)) for part in parts}
+
     def _offsets(self, parts: Iterable[Part], which: int, isolation: int) -> dict[Part, tuple[int, int]]:
+        return self._end_offsets(self._begin_offsets(self._by_leader(parts), which, isolation))
+
+    def _begin_offsets(
+        self, by_leader: Mapping[int, Mapping[str, Sequence[int]]], which: int, isolation: int
+    ) -> list[Any]:
         kind = ListOffsetsRequest.ListOffsetsTopic
         sent = []
-        for leader, by_topic in self._by_leader(parts).items():
+        for leader, by_topic in by_leader.items():
             topics = [
                 kind(
                     name=name,
@@ -234,6 +269,10 @@ class Cluster:
                 replica_id=_CONSUMER, isolation_level=isolation, topics=topics, max_version=5
             )
             sent.append(self.begin(request, leader))
+        return sent
+
+    def _end_offsets(self, sent: Iterable[Any]) -> dict[Part, tuple[int, int]]:
+        """Kafka's error and the offset."""
         found = dict[Part, tuple[int, int]]()
         for one in sent:
             with suppress(HostError):  # the partitions of a leader that is gone are left out
@@ -245,13 +284,7 @@ class Cluster:
     def _by_leader(self, parts: Iterable[Part]) -> dict[int, dict[str, list[int]]]:
         """Partitions by topic, by the broker that leads them; those without a leader are left out."""
         wanted = list(parts)
-        led = self.leaders({name for name, _ in wanted})
-        found: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-        for name, number in wanted:
-            leader = led.get(name, {}).get(number, -1)
-            if leader >= 0:
-                found[leader][name].append(number)
-        return found
+        return _grouped(wanted, self.leaders({name for name, _ in wanted}))
 
     def begin_fetch(
         self,
@@ -391,3 +424,13 @@ class Cluster:
 
 NO_LEADER = 5
 """LEADER_NOT_AVAILABLE."""
+
+
+def _grouped(parts: Iterable[Part], led: Mapping[str, Mapping[int, int]]) -> dict[int, dict[str, list[int]]]:
+    """Partitions by topic, by the broker that leads them; those without a leader are left out."""
+    found: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for name, number in parts:
+        leader = led.get(name, {}).get(number, -1)
+        if leader >= 0:
+            found[leader][name].append(number)
+    return found

@@ -182,9 +182,9 @@ class Copier:
             last = last_data(self._target, self._targets[p.part], p.part, target)
             begun = begin(source, target, last, deletes=p.part[0] in self._deletes)
             if isinstance(begun, Begin):
-                leader = self._leaders[p.part]
-                wrong = differing(self._source, leader, p.part, source.start, last, self._codecs)
-                begun = begun if wrong is None else unequal(wrong)
+                sides, leaders = (self._source, self._target), (self._leaders[p.part], self._targets[p.part])
+                wrong = differing(sides, leaders, p.part, source.start, last, self._codecs)
+                begun = begun if wrong is None else unequal(wrong, last)
         except BatchError as error:
             begun = Failed(str(error))
         if isinstance(begun, Failed):

@@ -149,7 +149,7 @@ class Follower:
         for name, (_, commits) in wanted.items():
             if name not in refused:
                 self._say(Committed(name, commits))
-        self.findings.update({f"group {name}": why for name, why in (troubles | refused).items()})
+        self.findings.update({f"group {name}": str(why) for name, why in (troubles | refused).items()})
         return any(one.name not in read.brokers for one in read.groups)
 
     # -- ACLs

@@ -69,13 +69,14 @@ def touch(target: Cluster, read: Read) -> Read:
     return replace(read, brokers={**read.brokers, **brokers}, troubles={**read.troubles, **missing})
 
 
-def commit(target: Cluster, wanted: Mapping[str, tuple[int, Commits]]) -> dict[str, str]:
-    """Commit for groups without members, by their coordinators. Why it was not done, by group."""
+def commit(target: Cluster, wanted: Mapping[str, tuple[int, Commits]]) -> dict[str, str | HostError]:
+    """Commit for groups without members, by their coordinators. Why it was not done, by group; HostError
+    where that is unknown."""
     asked = {name: (_request(name, commits), broker) for name, (broker, commits) in wanted.items()}
-    found = {}
+    found: dict[str, str | HostError] = {}
     for name, answer in _each(target, asked).items():
         if isinstance(answer, HostError):
-            found[name] = str(answer)
+            found[name] = answer
             continue
         errors = {p.error_code for topic in answer.topics for p in topic.partitions} - {0}
         if errors & _ACTIVE:

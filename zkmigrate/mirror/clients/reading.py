@@ -9,7 +9,7 @@ from zkmigrate.mirror.clients.cluster import Cluster, Fetched, Part
 from zkmigrate.mirror.rules import records
 from zkmigrate.mirror.rules.batch import Batch, parse
 from zkmigrate.mirror.rules.gaps import Append, steps
-from zkmigrate.mirror.rules.position import WINDOW, Ends
+from zkmigrate.mirror.rules.position import WINDOW, Ends, others
 
 _UNCOMMITTED = 0
 _EMPTY = 20
@@ -61,19 +61,34 @@ def committed(
 
 
 def differing(
-    source: Cluster, leader: int, part: Part, start: int, last: Sequence[Batch], codecs: records.Codecs
+    sides: Sequence[Cluster],
+    leaders: Sequence[int],
+    part: Part,
+    start: int,
+    last: Sequence[Batch],
+    codecs: records.Codecs,
 ) -> int | None:
     """The first offset of target's last batches at which source holds another record; None without one.
-    start: of source's log. BatchError, HostError.
+    sides, leaders: of source and target. start: of source's log. BatchError, HostError.
 
-    A batch of the copier itself that followed another write stands at a wrong offset.
+    A batch of the copier itself that followed another write stands at a wrong offset. Another producer's
+    record is wrong also where source has none. It may be of an aborted transaction, which only the log tells.
     """
     if not last or last[-1].next_offset <= start:
         return None
     begun, end = max(last[0].base_offset, start), last[-1].next_offset
-    there = {at: (ms, body) for one in last for at, ms, body in records.seen(one, codecs)}
-    read = committed(source, leader, part, begun, end, codecs)
-    return records.differing({at: (ms, body) for at, ms, body in read}, there)
+    foreign = [one for one in last if others(one)]
+    if foreign:
+        own = committed(sides[1], leaders[1], part, begun, end, codecs)
+    else:
+        own = (one for batch in last for one in records.seen(batch, codecs))
+    there = {at: (ms, body) for at, ms, body in own}
+    read = committed(sides[0], leaders[0], part, begun, end, codecs)
+    here = {at: (ms, body) for at, ms, body in read}
+    strange = [at for one in foreign for at in range(one.base_offset, one.next_offset)]
+    extra = [at for at in strange if at >= begun and at in there and at not in here]
+    wrong = records.differing(here, there)
+    return min([*extra, *([] if wrong is None else [wrong])], default=None)
 
 
 def _good(answer: Fetched, cluster: Cluster, part: Part) -> bytes:

@@ -15,7 +15,8 @@ from kafka.admin import (
     ResourcePatternFilter,
     ResourceType,
 )
-from kafka.errors import NoError, SecurityDisabledError
+from kafka.errors import KafkaError, NoError, SecurityDisabledError
+from kafka.protocol.admin import DescribeAclsRequest
 
 from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients.cluster import Cluster
@@ -23,28 +24,28 @@ from zkmigrate.mirror.rules.rights import GROUP, TOPIC, Rule
 
 
 def read(cluster: Cluster) -> frozenset[Rule] | None:
-    """All ACLs of topics and groups; None without an authorizer."""
+    """All ACLs of topics and groups; None without an authorizer. HostError with Kafka's reason."""
     found = set[Rule]()
     for kind in (TOPIC, GROUP):
-        every = ACLFilter(
-            None,
-            None,
-            ACLOperation.ANY,
-            ACLPermissionType.ANY,
-            ResourcePatternFilter(ResourceType[kind], None, ACLResourcePatternType.ANY),
+        every = DescribeAclsRequest(
+            resource_type_filter=ResourceType[kind],
+            resource_name_filter=None,
+            pattern_type_filter=ACLResourcePatternType.ANY,
+            principal_filter=None,
+            host_filter=None,
+            operation=ACLOperation.ANY,
+            permission_type=ACLPermissionType.ANY,
         )
-        told = cluster.call(lambda admin, every=every: _described(admin, every))  # type: ignore[misc]
-        if told is None:
+        # describe_acls of kafka-python waits past a deadline.
+        answer = cluster.end(cluster.begin(every))
+        try:
+            told, _ = KafkaAdminClient._convert_describe_acls_response_to_acls(answer)
+        except SecurityDisabledError:
             return None
+        except KafkaError as error:
+            raise HostError(f"{cluster.what} does not show its ACLs: {type(error).__name__}") from None
         found.update(map(_rule, told))
     return frozenset(found)
-
-
-def _described(admin: KafkaAdminClient, which: ACLFilter) -> list[ACL] | None:
-    try:
-        return list(admin.describe_acls(which)[0])
-    except SecurityDisabledError:
-        return None
 
 
 def _rule(acl: ACL) -> Rule:

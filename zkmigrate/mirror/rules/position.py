@@ -60,22 +60,21 @@ class Begin:
 
 def begin(source: Ends, target: Ends, last: Sequence[Batch], *, deletes: bool) -> Begin | Failed:
     """Where to go on. last: target's last batches of data, one more than a copier has in flight; so a write
-    that made it fail is among them. deletes: target's topic has the cleanup policy delete, so its records may
-    be deleted."""
+    that made it fail is among them. Those of other producers are right where source has the same records:
+    target was the source before a switch. deletes: target's topic has the cleanup policy delete, so its
+    records may be deleted."""
     if target.end > source.end:
         return Failed(
             f"target ends at {target.end}, source at {source.end}. Needed: target is not ahead. Another "
             "producer wrote to target, or source lost records or was made anew"
         )
     for one in last:
-        if one.producer_id < FIRST_ID:
-            return Failed(
-                f"another producer (id {one.producer_id}) wrote target's batch at offset {one.base_offset}"
-            )
+        if others(one) and one.base_offset < source.start:
+            return Failed(f"{_wrote(one)}, and source has no records there to compare")
     filling = bool(last) and last[-1].producer_id >= FIRST_FILLING_ID
     drops = filling or (deletes and target.end < source.start)
     own = fresh(target.end, filling=drops)
-    if last and filling == drops:
+    if last and filling == drops and not others(last[-1]):
         own = Producer(last[-1].producer_id, last[-1].base_sequence).after(last[-1].count)
     return Begin(target.end, max(source.start, target.end), own, drops)
 
@@ -85,8 +84,20 @@ def fresh(end: int, *, filling: bool = False) -> Producer:
     return Producer((FIRST_FILLING_ID if filling else FIRST_ID) + end, 0)
 
 
-def unequal(offset: int) -> Failed:
-    """target's last batch is not what source has there."""
+def others(batch: Batch) -> bool:
+    """Whether another producer than a copier wrote a batch."""
+    return batch.producer_id < FIRST_ID
+
+
+def _wrote(batch: Batch) -> str:
+    return f"another producer (id {batch.producer_id}) wrote target's batch at offset {batch.base_offset}"
+
+
+def unequal(offset: int, last: Sequence[Batch]) -> Failed:
+    """One of target's last batches is not what source has there."""
+    for one in last:
+        if others(one) and one.base_offset <= offset < one.next_offset:
+            return Failed(f"{_wrote(one)}, and source has other records there")
     return Failed(
         f"target's record at offset {offset} is not source's. Another producer wrote to target, or the topic "
         "was made anew"

@@ -10,11 +10,12 @@ from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients.cluster import Cluster
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.reading import committed
+from zkmigrate.mirror.clients.survey import Mirrored, Place, places, topics
 from zkmigrate.mirror.rules.batch import BatchError
 from zkmigrate.mirror.rules.compared import CLAIM, Compared, code, line, total
 from zkmigrate.mirror.rules.difference import first_difference
+from zkmigrate.mirror.verbs.request import Request, both
 from zkmigrate.mirror.verbs.show import topic_body
-from zkmigrate.mirror.verbs.survey import Mirrored, Place, Request, both, places, topics
 
 
 def compare(asked: Request, say: Callable[[str], None]) -> int:

@@ -2,51 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
-from zkmigrate.errors import HostError
-from zkmigrate.mirror.clients import groups
-from zkmigrate.mirror.clients import rights as acls
-from zkmigrate.mirror.clients.cluster import Cluster
-from zkmigrate.mirror.clients.follow import NO_AUTHORIZER, Finding, Told
-from zkmigrate.mirror.rules.commits import Committed, Standing, standing
+from zkmigrate.mirror.clients.follow import Finding, Told
+from zkmigrate.mirror.clients.survey import Beside
+from zkmigrate.mirror.rules.commits import Committed
 from zkmigrate.mirror.rules.follow import Configure, Grow
-from zkmigrate.mirror.rules.rights import Changed, Rights, rights
-from zkmigrate.mirror.verbs.survey import Request
-
-_NONE = Rights(frozenset(), frozenset(), {}, frozenset())
-
-
-@dataclass(frozen=True)
-class Beside:
-    """Groups by name, and ACLs. notes: what could not be looked at, and why."""
-
-    groups: Mapping[str, Standing]
-    rights: Rights
-    notes: Mapping[str, str]
-
-
-def beside(source: Cluster, target: Cluster, asked: Request) -> Beside:
-    """How groups and ACLs stand. It changes nothing and asks for no coordinator, which would make a topic."""
-    standings, found, notes = dict[str, Standing](), _NONE, dict[str, str]()
-    try:
-        read = groups.read(source, target, asked.topics, asked.groups)
-        standings = {one.name: standing(one) for one in read.groups}
-        notes |= {f"group {name}": why for name, why in read.troubles.items()}
-    except HostError as error:
-        notes["groups"] = str(error)
-    try:
-        here, there = acls.read(source), acls.read(target)
-        if here is None or there is None:
-            side = "source" if here is None else "target"
-            notes["ACLs"] = f"{NO_AUTHORIZER} on {side}"
-        else:
-            found = rights(here, there, asked.topics, list(standings))
-    except HostError as error:
-        notes["ACLs"] = str(error)
-    return Beside(standings, found, notes)
+from zkmigrate.mirror.rules.rights import Changed
 
 
 def lines(found: Beside) -> Iterator[str]:

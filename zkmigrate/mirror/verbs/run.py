@@ -13,6 +13,7 @@ from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.copier import Copier
 from zkmigrate.mirror.clients.follow import SOON_S, Follower, Told
 from zkmigrate.mirror.clients.partition import Partition
+from zkmigrate.mirror.clients.survey import Mirrored, topics
 from zkmigrate.mirror.clients.topics import grow
 from zkmigrate.mirror.rules.commits import Committed
 from zkmigrate.mirror.rules.follow import Grow
@@ -20,7 +21,7 @@ from zkmigrate.mirror.rules.rate import UNLIMITED
 from zkmigrate.mirror.rules.share import WHOLE, Share
 from zkmigrate.mirror.rules.topic import deletes
 from zkmigrate.mirror.verbs.follow import told
-from zkmigrate.mirror.verbs.survey import Mirrored, Request, both, topics
+from zkmigrate.mirror.verbs.request import Request, both
 
 EVERY_S = 10.0
 """Seconds between two lines of progress."""

@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from zkmigrate.mirror.clients.survey import Mirrored, Place, beside, places, topics
 from zkmigrate.mirror.verbs import follow
-from zkmigrate.mirror.verbs.survey import Mirrored, Place, Request, both, places, topics
+from zkmigrate.mirror.verbs.request import Request, both
 
 _CLAIM, _UNKNOWN, _PREFLIGHT = 10, 11, 3
 
@@ -17,7 +18,7 @@ def plan(asked: Request, say: Callable[[str], None]) -> int:
     with both(asked) as (here, there):
         mirrored = topics(here, there, asked.topics)
         found = places(here, there, mirrored)
-        also = follow.beside(here, there, asked)
+        also = beside(here, there, asked.topics, asked.groups)
     if asked.as_json:
         topics_body = [topic_body(one) for one in mirrored]
         say(json.dumps({"topics": topics_body, "partitions": _bodies(found), **follow.body(also)}))
@@ -31,7 +32,7 @@ def status(asked: Request, say: Callable[[str], None]) -> int:
     """Print how far target is."""
     with both(asked) as (here, there):
         found = places(here, there, topics(here, there, asked.topics))
-        also = follow.beside(here, there, asked)
+        also = beside(here, there, asked.topics, asked.groups)
     if asked.as_json:
         lag = sum(one.lag for one in found)
         say(json.dumps({"partitions": _bodies(found), "lag": lag, **follow.body(also)}))

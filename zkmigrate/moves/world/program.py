@@ -16,6 +16,7 @@ from zkmigrate.model.change import (
     Cut,
     Discard,
     Fence,
+    GatewayOrder,
     Go,
     HostChange,
     HostVerb,
@@ -112,6 +113,8 @@ def _act(host: Host, change: HostChange, operation: str, now: float, wall: float
             return 0, "uninstalled"
         case InstallProgram():
             return 0, "installed"
+        case GatewayOrder():
+            return 1, f"this world has no gateway on {change.host}"
 
 
 def _phase(host: Host, verb: str, allowed: tuple[str, ...]) -> Answer | None:

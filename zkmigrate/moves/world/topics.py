@@ -10,11 +10,16 @@ from zkmigrate.errors import HostError
 from zkmigrate.model.change import AlterTopicConfig, ClusterChange
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import (
+    BothEnds,
+    ClusterAt,
     ClusterTopics,
+    GroupPair,
     InFlight,
     LogDir,
     LogDirs,
     LogEnd,
+    MirrorLook,
+    MirrorSurvey,
     PartitionState,
     ReplicaLog,
     Settings,
@@ -182,8 +187,29 @@ class TopicWorld:
             return 0, change.describe()
 
 
+class _NoMirror:
+    """Of a world with one cluster."""
+
+    _NOTHING = Unknown("failed", "this world has no second cluster")
+
+    def survey(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[MirrorSurvey]:
+        return self._NOTHING
+
+    def ends(self, topics: Sequence[str]) -> Reading[Mapping[tuple[str, int], BothEnds]]:
+        return self._NOTHING
+
+    def commits(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupPair]]:
+        return self._NOTHING
+
+    def differences(
+        self, ranges: Mapping[tuple[str, int], tuple[int, int]]
+    ) -> Reading[Mapping[tuple[str, int], Reading[str]]]:
+        return self._NOTHING
+
+
 class TopicQuestions:
-    """The part of a ``Look`` that asks one cluster about its topics, whatever the cluster is called."""
+    """The part of a ``Look`` that asks one cluster about its topics, whatever the cluster is called. Nothing
+    mirrors it, and no gateway stands before it."""
 
     @property
     def cluster(self) -> TopicWorld:
@@ -223,3 +249,9 @@ class TopicQuestions:
 
     def reassignments(self, _cluster: str) -> Reading[Mapping[tuple[str, int], InFlight]]:
         return self.cluster.reassignments()
+
+    def gateway(self, host: str) -> Reading[str]:
+        return Unknown("failed", f"this world has no gateway on {host}")
+
+    def mirror(self, source: ClusterAt, target: ClusterAt) -> MirrorLook:
+        return _NoMirror()

@@ -13,9 +13,10 @@ from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
 from zkmigrate import deadline
 from zkmigrate.errors import UsageError
-from zkmigrate.hosts.transport.channels import Channels
+from zkmigrate.hosts.transport.channels import Channels, gateway_relay, zkm_host
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.ssh import Transport
+from zkmigrate.inventory.inventory import GatewayProgram
 
 SPEAKER = r"""#!/bin/sh
 started="$*"
@@ -56,7 +57,7 @@ def channels(sshd: Sshd) -> Iterator[Channels]:
     sshd.allow_sudo()
     (sshd.folder / "state" / "acted").unlink(missing_ok=True)
     with Transport(daemon.inventory(sshd)) as transport:
-        opened = Channels(transport, "r1", "steps", str(sshd.programs / "speaker"))
+        opened = Channels(transport, "r1", "steps", zkm_host(str(sshd.programs / "speaker")))
         yield opened
         opened.close()
 
@@ -150,15 +151,40 @@ def test_sudo_that_wants_a_password_is_denied_with_nothing_done(channels: Channe
 def test_a_program_that_is_not_installed_is_a_missing_tool(sshd: Sshd) -> None:
     sshd.allow_sudo()
     with Transport(daemon.inventory(sshd)) as transport, pytest.raises(TransportError) as caught:
-        Channels(transport, "r1", "steps", "/nonexistent/zkm-host").ask("d1", "status")
+        Channels(transport, "r1", "steps", zkm_host("/nonexistent/zkm-host")).ask("d1", "status")
     assert (caught.value.cause, caught.value.outcome_unknown) == ("missing-tool", False)
+
+
+def test_a_gateways_relay_is_started_by_its_own_words_without_root(sshd: Sshd) -> None:
+    sshd.refuse_sudo()
+    program = GatewayProgram((str(sshd.programs / "speaker"), "-v"), "/etc/gw.yml")
+    with Transport(daemon.inventory(sshd)) as transport:
+        channels = Channels(transport, "r1", "steps", gateway_relay(program))
+        started = channels.ask("d1", "started", fencing=4).output
+        channels.close()
+    assert started.startswith("-v gateway relay --config /etc/gw.yml --run r1 --as 4 pid ")
+
+
+@pytest.mark.parametrize(
+    ("name", "verb", "said"),
+    [
+        ("speaker", "act", "the gateway's relay ended during act (exit 5): silent"),
+        ("none", "status", "the gateway's relay did not start: "),
+    ],
+)
+def test_an_error_names_the_program_that_was_to_speak(sshd: Sshd, name: str, verb: str, said: str) -> None:
+    program = GatewayProgram((str(sshd.programs / name),), "/etc/gw.yml")
+    with Transport(daemon.inventory(sshd)) as transport, pytest.raises(TransportError) as caught:
+        Channels(transport, "r1", "steps", gateway_relay(program)).ask("d1", verb, "late")
+    assert said in str(caught.value)
+    assert "zkm-host" not in str(caught.value)
 
 
 def test_the_two_lanes_of_a_host_do_not_wait_for_each_other(sshd: Sshd) -> None:
     sshd.allow_sudo()
     program = str(sshd.programs / "speaker")
     with Transport(daemon.inventory(sshd)) as transport, ThreadPoolExecutor(1) as pool:
-        steps, watch = (Channels(transport, "r1", lane, program) for lane in ("steps", "watch"))
+        steps, watch = (Channels(transport, "r1", lane, zkm_host(program)) for lane in ("steps", "watch"))
         watch.ask("d1", "echo", "open")
         stuck = pool.submit(steps.ask, "d1", "silent", "x", deadline_s=5)
         assert watch.ask("d1", "echo", "renewed", deadline_s=4).output == "renewed"
@@ -171,7 +197,7 @@ def test_the_real_program_answers_over_the_channel(tmp_path: Path) -> None:
         sshd.allow_sudo()
         sshd.program("zkm-host", program.read_text())
         with Transport(daemon.inventory(sshd)) as transport:
-            channels = Channels(transport, "r1", "steps", str(sshd.programs / "zkm-host"))
+            channels = Channels(transport, "r1", "steps", zkm_host(str(sshd.programs / "zkm-host")))
             status = channels.ask("d1", "status", fencing=1)
             unknown = channels.ask("d1", "no-such-verb")
             channels.close()

@@ -1,19 +1,22 @@
-"""What both clusters show of the topics: for plan, status and compare, and before a run."""
+"""What both clusters show of all that is mirrored: topics, partitions, groups, ACLs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from zkmigrate.errors import UsageError
+from zkmigrate.errors import HostError, UsageError
+from zkmigrate.mirror.clients import groups
+from zkmigrate.mirror.clients import rights as acls
 from zkmigrate.mirror.clients.cluster import Cluster, Part, Topic
-from zkmigrate.mirror.clients.reading import last_data
-from zkmigrate.mirror.clients.security import settings
+from zkmigrate.mirror.clients.codecs import KafkaCodecs
+from zkmigrate.mirror.clients.follow import NO_AUTHORIZER
+from zkmigrate.mirror.clients.reading import differing, last_data
 from zkmigrate.mirror.rules.batch import BatchError
+from zkmigrate.mirror.rules.commits import Standing, standing
 from zkmigrate.mirror.rules.follow import Memory, State, follow
-from zkmigrate.mirror.rules.position import Ends, Failed, begin
+from zkmigrate.mirror.rules.position import Ends, Failed, begin, others, unequal
+from zkmigrate.mirror.rules.rights import Rights, rights
 from zkmigrate.mirror.rules.topic import NOT_COPIED, deletes, differences, refusal, wanted
 
 
@@ -56,29 +59,15 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Request:
-    """What a verb is asked for. source, target: brokers, ``host:port``. groups: of consumers; empty: all.
-    as_json: print JSON. source_config, target_config: files of client properties."""
+class Beside:
+    """Groups by name, and ACLs. notes: what could not be looked at, and why."""
 
-    source: Sequence[str]
-    target: Sequence[str]
-    topics: Sequence[str]
-    as_json: bool = False
-    groups: Sequence[str] = ()
-    source_config: Path | None = None
-    target_config: Path | None = None
+    groups: Mapping[str, Standing]
+    rights: Rights
+    notes: Mapping[str, str]
 
 
-@contextmanager
-def both(asked: Request) -> Iterator[tuple[Cluster, Cluster]]:
-    """The two clusters. UsageError when they are the same one."""
-    here, there = settings(asked.source_config), settings(asked.target_config)
-    with ExitStack() as stack:
-        one = stack.enter_context(closing(Cluster("source", asked.source, here)))
-        other = stack.enter_context(closing(Cluster("target", asked.target, there)))
-        if one.id() == other.id():
-            raise UsageError(f"source and target are the same cluster, {one.id()}; needed: two")
-        yield one, other
+_NO_RIGHTS = Rights(frozenset(), frozenset(), {}, frozenset())
 
 
 def topics(source: Cluster, target: Cluster, names: Sequence[str]) -> list[Mirrored]:
@@ -121,7 +110,7 @@ def places(source: Cluster, target: Cluster, mirrored: Sequence[Mirrored]) -> li
     # Target first: it only grows up to what source already has.
     targets = target.ends(there)
     sources, stable = source.ends(parts), source.ends(parts, committed=True)
-    led = target.leaders({name for name, _ in there})
+    led = [side.leaders({name for name, _ in there}) for side in (source, target)]
     found = []
     for part in parts:
         ends, last = sources.get(part), stable.get(part)
@@ -133,17 +122,49 @@ def places(source: Cluster, target: Cluster, mirrored: Sequence[Mirrored]) -> li
         elif not isinstance(own, Ends):
             found.append(Place(part, ends, last.end, None, "unknown", "target's leader does not answer"))
         else:
-            leader = led[part[0]][part[1]]
-            why = _failed(target, leader, part, ends, own, clear=part[0] in clears)
+            leaders = [side[part[0]][part[1]] for side in led]
+            why = _failed((source, target), leaders, part, (ends, own), clear=part[0] in clears)
             state = "failed" if why else "behind" if last.end > own.end else "equal"
             found.append(Place(part, ends, last.end, own, state, why))
     return found
 
 
-def _failed(target: Cluster, leader: int, part: Part, source: Ends, own: Ends, *, clear: bool) -> str:
-    """Why the copier could not go on from here; empty if it could."""
+def _failed(
+    sides: Sequence[Cluster], leaders: Sequence[int], part: Part, ends: tuple[Ends, Ends], *, clear: bool
+) -> str:
+    """Why the copier could not go on from here; empty if it could. Each of source and target."""
     try:
-        begun = begin(source, own, last_data(target, leader, part, own), deletes=clear)
+        last = last_data(sides[1], leaders[1], part, ends[1])
+        begun = begin(ends[0], ends[1], last, deletes=clear)
+        if isinstance(begun, Failed):
+            return begun.why
+        if any(map(others, last)):
+            wrong = differing(sides, leaders, part, ends[0].start, last, KafkaCodecs())
+            return "" if wrong is None else unequal(wrong, last).why
     except BatchError as error:
         return f"target: {error}"
-    return begun.why if isinstance(begun, Failed) else ""
+    return ""
+
+
+def beside(source: Cluster, target: Cluster, names: Sequence[str], named: Sequence[str]) -> Beside:
+    """How groups and ACLs stand. names: of topics. named: groups; empty: all that committed on the topics.
+
+    It changes nothing and asks for no coordinator, which would make a topic.
+    """
+    standings, found, notes = dict[str, Standing](), _NO_RIGHTS, dict[str, str]()
+    try:
+        read = groups.read(source, target, names, named)
+        standings = {one.name: standing(one) for one in read.groups}
+        notes |= {f"group {name}": why for name, why in read.troubles.items()}
+    except HostError as error:
+        notes["groups"] = str(error)
+    try:
+        here, there = acls.read(source), acls.read(target)
+        if here is None or there is None:
+            side = "source" if here is None else "target"
+            notes["ACLs"] = f"{NO_AUTHORIZER} on {side}"
+        else:
+            found = rights(here, there, names, list(standings))
+    except HostError as error:
+        notes["ACLs"] = str(error)
+    return Beside(standings, found, notes)

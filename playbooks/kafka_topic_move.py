@@ -1,0 +1,75 @@
+"""Switch topics and their applications to another Kafka cluster that mirrors them, with the way back."""
+
+from __future__ import annotations
+
+from zkmigrate.dependents.kafka import KAFKA
+from zkmigrate.model.change import MIRRORED
+from zkmigrate.model.playbook import Playbook, Role, Stage
+from zkmigrate.model.step import AnyStep
+from zkmigrate.moves.steps.install import InstallStep
+from zkmigrate.topic_move.arm_step import ArmStep
+from zkmigrate.topic_move.check_step import CheckStep
+from zkmigrate.topic_move.drain_step import DrainStep
+from zkmigrate.topic_move.finish_step import FinishStep
+from zkmigrate.topic_move.go_step import GoStep
+from zkmigrate.topic_move.hold_step import HoldStep
+from zkmigrate.topic_move.look_step import LookStep
+from zkmigrate.topic_move.open_step import OpenStep
+from zkmigrate.topic_move.prove_step import ProveStep
+from zkmigrate.topic_move.seal_step import SealStep
+from zkmigrate.topic_move.section import GATEWAYS, MIRRORS, TopicMoveInventory, mirror_hosts
+from zkmigrate.topic_move.settle_step import SettleStep
+from zkmigrate.topic_move.turn_step import TurnStep
+from zkmigrate.topic_move.verify_step import VerifyStep
+from zkmigrate.topic_move.window_rules import WINDOW
+
+_ARM_TO_PROVE: tuple[AnyStep, ...] = (ArmStep(), SettleStep(), HoldStep(), DrainStep(), ProveStep())
+
+PLAYBOOK = Playbook(
+    id="kafka_topic_move",
+    title="Switch topics to another cluster",
+    stages=(
+        Stage("preflight", "Look first", (LookStep(),), locked=False, refused=3, gate=True),
+        Stage(
+            "install",
+            "Install the host program",
+            (InstallStep(KAFKA, keep=True, hosts=mirror_hosts),),
+            locked=False,
+        ),
+        Stage(
+            "rehearse",
+            "Rehearse up to the proof, then let all go on",
+            _ARM_TO_PROVE,
+            consent="Rehearse now? Consumers wait for some seconds, all requests for less than a second.",
+            rehearsal=True,
+            window=WINDOW,
+            noticed=True,
+            skip="how long requests wait, and whether the mirror drains in time, is not known",
+        ),
+        Stage(
+            "switch",
+            "Switch",
+            (LookStep(), *_ARM_TO_PROVE, SealStep(), GoStep(), CheckStep(), OpenStep()),
+            consent="Switch now? Everything up to OPEN has a way back.",
+            window=WINDOW,
+            noticed=True,
+            gate=True,
+        ),
+        Stage("after", "Mirror back to source", (TurnStep(),)),
+        Stage("verify", "Verify", (VerifyStep(),)),
+        Stage(
+            "finish",
+            "Finish",
+            (FinishStep(),),
+            consent="Stop the copiers back to source? From then on source falls behind.",
+        ),
+    ),
+    inventory=TopicMoveInventory,
+    sections=("ssh", "clusters", GATEWAYS, MIRRORS, "sets", "topic_move"),
+    roles=(
+        Role(GATEWAYS, "gateways", changed=True, ordered=True),
+        Role(MIRRORS, "mirror hosts", changed=True, witness=True),
+    ),
+    alters_clusters=True,
+    clusters={MIRRORED: "zkmigrate.mirror.clients.alter:alterer"},
+)

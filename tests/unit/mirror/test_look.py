@@ -1,0 +1,447 @@
+"""What a run sees of two clusters, one of which mirrors the other, and what it commits on the mirror."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.unit.mirror.batches import built, marker
+from tests.unit.mirror.model_cluster import Log, ModelCluster
+from tests.unit.sshd import free_port
+from zkmigrate import deadline
+from zkmigrate.errors import HostError, UsageError
+from zkmigrate.mirror.clients import groups, pair, rights
+from zkmigrate.mirror.clients.alter import Alter, alterer
+from zkmigrate.mirror.clients.cluster import Cluster, Part, Topic
+from zkmigrate.mirror.clients.look import ClustersLook
+from zkmigrate.mirror.clients.pair import Pair
+from zkmigrate.mirror.rules.commits import Commit, Group
+from zkmigrate.mirror.rules.position import Ends
+from zkmigrate.mirror.rules.rights import Rule
+from zkmigrate.model.change import CopyOffsets, ElectLeaders
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.look import BothEnds, ClusterAt, GroupPair, MirrorLook
+
+P, Q = ("orders", 0), ("orders", 1)
+AT = ClusterAt(("a:1",)), ClusterAt(("b:1",), "/etc/b.properties")
+
+
+class Side(ModelCluster):
+    """A cluster of the model that also tells its id, its topics and its latest offsets. errors: partitions
+    that it does not tell the latest offsets of. open: by partition, the last stable offset."""
+
+    def __init__(self, what: str, logs: dict[Part, Log], settings: dict[str, str] | None = None) -> None:
+        super().__init__(what, logs)
+        self.settings = settings or {}
+        self.errors: set[Part] = set()
+        self.open: dict[Part, int] = {}
+        self.closed = 0
+
+    def id(self) -> str:
+        return f"id-{self.what}"
+
+    def brokers(self) -> int:
+        return 1
+
+    def topics(self, names: Sequence[str]) -> dict[str, Topic]:
+        led = {name: numbers for name, numbers in self.leaders(names).items() if numbers}
+        own = frozenset(self.settings)
+        return {name: Topic(numbers, 1, self.settings, own, own) for name, numbers in led.items()}
+
+    def latest(self, names: Sequence[str]) -> dict[Part, tuple[int | None, int | None]]:
+        return {
+            part: (None, None) if part in self.errors else (log.end, self.open.get(part, log.end))
+            for part, log in self.logs.items()
+            if part[0] in names
+        }
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def log(*counts: int, first: int = 0) -> Log:
+    made = Log()
+    for n, count in enumerate(counts):
+        made.append(built(count, first_value=first + 100 * n))
+    return made
+
+
+@contextmanager
+def looking(monkeypatch: pytest.MonkeyPatch, here: Side, there: Side) -> Iterator[MirrorLook]:
+    """A look whose connections are these."""
+    opened = iter((here, there))
+    monkeypatch.setattr(pair, "Cluster", lambda *_: next(opened))
+    monkeypatch.setattr(pair, "settings", lambda _file: {})
+    look = ClustersLook(*AT)
+    yield look
+    look.close()
+    assert (here.closed, there.closed) == (1, 1)
+
+
+def value(reading: Reading[Any]) -> Any:
+    assert isinstance(reading, Seen), reading
+    return reading.value
+
+
+def test_h14_both_ends_stand_by_sources_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = Side("source", {P: log(3, 2), Q: log(4)}), Side("target", {P: log(3)})
+    here.open[P] = 3
+    with looking(monkeypatch, here, there) as look:
+        found = value(look.ends(["orders"]))
+        assert found == {P: BothEnds(5, 3, 3), Q: BothEnds(4, 4, None)}
+        here.errors.add(Q)
+        assert value(look.ends(["orders"]))[Q] == BothEnds(None, None, None)
+
+
+def test_h14_a_topic_that_source_does_not_have_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With no partition to compare, everything would be equal."""
+    with looking(monkeypatch, Side("source", {P: log(3)}), Side("target", {P: log(3)})) as look:
+        assert look.ends(["orders", "audit"]) == Unknown("failed", "source has no topic audit")
+
+
+def test_h11_records_of_a_range_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = Side("source", {P: log(3, 2), Q: log(4)}), Side("target", {P: log(3, 2), Q: log(4)})
+    with looking(monkeypatch, here, there) as look:
+        assert value(look.differences({P: (1, 5), Q: (0, 4)})) == {P: Seen(""), Q: Seen("")}
+        there.logs[P] = log(3, 2, first=1)
+        found = value(look.differences({P: (1, 5), Q: (0, 4)}))
+        assert found == {P: Seen("offset 1: source's value is b'value 1', target's b'value 2'"), Q: Seen("")}
+        # An aborted batch is no record, and stands elsewhere than a marker of target's.
+        here.logs[P], there.logs[P] = log(3), log(3)
+        here.logs[P].append(marker(3, 9, commit=False))
+        there.logs[P].append(marker(3, 1 << 62, commit=False))
+        assert value(look.differences({P: (0, 4)})) == {P: Seen("")}
+
+
+def test_h11_a_range_that_cannot_be_read_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = Side("source", {P: log(3)}), Side("target", {P: log(3)})
+    led = {"orders": {0: -1}}
+    with looking(monkeypatch, here, there) as look:
+        there.silent = lambda: True
+        assert value(look.differences({P: (0, 3)})) == {P: Unknown("failed", "silent")}
+        monkeypatch.setattr(there, "leaders", lambda _names: led)
+        assert value(look.differences({P: (0, 3)})) == {
+            P: Unknown("failed", "target: orders-0 has no leader")
+        }
+
+
+def test_h11_what_is_not_a_batch_is_garbled(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = Side("source", {P: log(3)}), Side("target", {P: log(3)})
+    fetched = there.fetched
+
+    def damaged(asked: Mapping[Part, int]) -> Any:
+        return {part: SimpleNamespace(error=0, aborted=(), records=one.records[:-1] + b"\xff")
+                for part, one in fetched(asked).items()}  # fmt: skip
+
+    monkeypatch.setattr(there, "fetched", damaged)
+    with looking(monkeypatch, here, there) as look:
+        told = value(look.differences({P: (0, 3)}))[P]
+    assert isinstance(told, Unknown)
+    assert (told.cause, "CRC" in told.why) == ("garbled", True)
+
+
+def reads(monkeypatch: pytest.MonkeyPatch, *known: Group, troubles: dict[str, str] | None = None) -> None:
+    brokers = {one.name: 1 for one in known if one.state != "Dead"}
+    monkeypatch.setattr(groups, "read", lambda *_: groups.Read(known, brokers, troubles or {}))
+
+
+EQUAL = Group("a", "Empty", {P: Commit(3)}, {P: Commit(3)})
+BEHIND = Group("b", "Dead", {P: Commit(3, "mine"), Q: Commit(9)}, {})
+ACTIVE = Group("c", "Stable", {P: Commit(3)}, {P: Commit(1)})
+
+
+def test_h5_commits_of_both_sides_are_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads(monkeypatch, EQUAL, BEHIND, ACTIVE, troubles={"d": "source has no such group"})
+    with looking(monkeypatch, Side("source", {}), Side("target", {})) as look:
+        assert value(look.commits(["orders"], [])) == {
+            "a": GroupPair("equal", 0, "equal"),
+            "b": GroupPair("behind", 12, "behind by 12"),
+            "c": GroupPair("active", 2, "active on target (Stable), left alone"),
+            "d": GroupPair("unknown", 0, "source has no such group"),
+        }
+
+
+def test_a_survey_tells_all_that_is_mirrored(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads(monkeypatch, EQUAL, troubles={"d": "no answer"})
+    rule = Rule("TOPIC", "orders", "LITERAL", "User:a", "*", "READ", "ALLOW")
+    monkeypatch.setattr(rights, "read", lambda one: {rule} if one.what == "source" else set())
+    here = Side("source", {P: log(3), Q: log(1)}, {"retention.ms": "5", "message.timestamp.type": "x"})
+    there = Side("target", {P: Log()}, {"segment.ms": "7"})
+    with looking(monkeypatch, here, there) as look:
+        found = value(look.survey(["orders"], []))
+    assert found.ids == ("id-source", "id-target")
+    assert (found.refused, found.groups) == ({}, {"a": GroupPair("equal", 0, "equal")})
+    assert found.differ == {
+        "orders: retention.ms": "Kafka's default, needed: 5; target's Kafka has no such setting",
+        "orders: segment.ms": "7, needed: Kafka's default; set on target only, the mirror leaves it",
+    }
+    assert found.partitions == {P: ("behind", ""), Q: ("missing", "")}
+    assert found.grants == ("ALLOW READ to User:a from * on topic orders",)
+    assert found.notes == {"group d": "no answer"}
+
+
+# -- the connections
+
+
+def test_a_look_that_fails_is_unknown_and_the_next_one_connects_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Side] = []
+
+    def opened(what: str, *_: object) -> Side:
+        made.append(Side(what, {P: log(3)}))
+        return made[-1]
+
+    monkeypatch.setattr(pair, "Cluster", opened)
+    monkeypatch.setattr(pair, "settings", lambda _file: {})
+    look = ClustersLook(*AT)
+    assert isinstance(look.ends(["orders"]), Seen)
+    assert isinstance(look.ends(["orders"]), Seen)
+    assert len(made) == 2
+    monkeypatch.setattr(made[1], "latest", failing(HostError("no answer")))
+    assert look.ends(["orders"]) == Unknown("failed", "no answer")
+    assert [one.closed for one in made] == [1, 1]
+    assert isinstance(look.ends(["orders"]), Seen)
+    monkeypatch.setattr(made[3], "latest", failing(KeyError("orders")))
+    garbled = look.ends(["orders"])
+    assert isinstance(garbled, Unknown)
+    assert garbled.cause == "garbled"
+    assert [one.closed for one in made] == [1, 1, 1, 1]
+
+
+def failing(error: Exception) -> Callable[..., Any]:
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
+
+
+def test_one_cluster_does_not_mirror_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Side] = []
+
+    def opened(_what: str, *_: object) -> Side:
+        made.append(Side("one", {P: log(3)}))
+        return made[-1]
+
+    monkeypatch.setattr(pair, "Cluster", opened)
+    monkeypatch.setattr(pair, "settings", lambda _file: {})
+    why = "source and target are the same cluster, id-one; needed: two"
+    assert ClustersLook(*AT).ends(["orders"]) == Unknown("failed", why)
+    assert [one.closed for one in made] == [1, 1]
+
+
+def test_a_question_waits_no_longer_for_the_one_before_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, over = threading.Event(), threading.Event()
+    here, there = Side("source", {P: log(3)}), Side("target", {P: log(3)})
+
+    def slow(_names: object) -> Any:
+        begun.set()
+        assert over.wait(60)
+        return {P: (3, 3)}
+
+    monkeypatch.setattr(here, "latest", slow)
+    with looking(monkeypatch, here, there) as look:
+        first = threading.Thread(target=look.ends, args=(["orders"],))
+        first.start()
+        assert begun.wait(60)
+        with deadline.within(0.01):
+            told = look.ends(["orders"])
+        over.set()
+        first.join(60)
+        assert told == Unknown("failed", "the question before this one is not answered yet")
+
+
+def test_a_file_of_properties_is_read_where_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Any, ...]] = []
+    sides = iter((Side("source", {}), Side("target", {})))
+
+    def opened(*words: object) -> Side:
+        asked.append(words)
+        return next(sides)
+
+    monkeypatch.setattr(pair, "Cluster", opened)
+    monkeypatch.setattr(pair, "settings", lambda file: {"from": file and str(file)})
+    with Pair(*AT).clusters():
+        pass
+    assert asked == [
+        ("source", ("a:1",), {"from": None}),
+        ("target", ("b:1",), {"from": "/etc/b.properties"}),
+    ]
+
+
+class Answers:
+    """kafka-python below a :class:`Cluster`: its answers to requests, by the request's name and isolation."""
+
+    def __init__(self, offsets: Mapping[int, Mapping[int, tuple[int, int] | None]]) -> None:
+        """offsets: by isolation and partition Kafka's error and the offset; None: its leader is silent."""
+        self.offsets = offsets
+        self.sent: list[Any] = []
+
+    def begin(self, request: Any, node: int | None = None) -> Any:
+        self.sent.append((request, node))
+        return request, node
+
+    def end(self, sent: Any) -> Any:
+        request, node = sent
+        if request.name == "MetadataRequest":
+            parts = [
+                SimpleNamespace(partition_index=n, leader_id=leader, replica_nodes=[1])
+                for n, leader in enumerate((1, 2, -1))
+            ]
+            return SimpleNamespace(topics=[SimpleNamespace(name="orders", partitions=parts)])
+        told = self.offsets[request.isolation_level][node - 1]
+        if told is None:
+            raise HostError("no answer")
+        error, offset = told
+        part = SimpleNamespace(partition_index=node - 1, error_code=error, offset=offset)
+        return SimpleNamespace(topics=[SimpleNamespace(name="orders", partitions=[part])])
+
+
+def test_the_latest_offsets_take_two_questions_to_each_leader_at_once() -> None:
+    cluster, told = Cluster.__new__(Cluster), Answers({0: {0: (0, 9), 1: (6, -1)}, 1: {0: (0, 7), 1: None}})
+    cluster.begin, cluster.end = told.begin, told.end  # type: ignore[method-assign]
+    assert cluster.latest(["orders"]) == {P: (9, 7), Q: (None, None), ("orders", 2): (None, None)}
+    asked = [(one.isolation_level, node) for one, node in told.sent if one.name == "ListOffsetsRequest"]
+    assert asked == [(0, 1), (0, 2), (1, 1), (1, 2)]
+    assert len(told.sent) == 5
+
+
+def test_an_answer_is_waited_for_within_the_deadline() -> None:
+    """kafka-python's own limit is 30 s."""
+    waits: list[float] = []
+
+    class Manager:
+        def wait_for(self, sent: object, most_ms: float) -> object:
+            waits.append(most_ms)
+            return sent
+
+        def run(self, do: Callable[..., object], *args: object) -> object:
+            return do(*args)
+
+    cluster = Cluster.__new__(Cluster)
+    cluster._manager = Manager()
+    assert cluster.end("sent") == "sent"
+    assert waits == []
+    with deadline.within(2.0):
+        assert cluster.end("sent") == "sent"
+    assert waits == [pytest.approx(2000.0)]
+
+
+def test_a_cluster_that_does_not_answer_leaves_no_thread_behind() -> None:
+    """A look that fails is repeated, for hours."""
+    before = set(threading.enumerate())
+    with deadline.within(0.2), pytest.raises(HostError, match="did not answer"):
+        Cluster("source", [f"127.0.0.1:{free_port()}"])
+    assert set(threading.enumerate()) <= before
+
+
+# -- commits
+
+
+class Inventory:
+    ends = AT
+
+
+COPY = CopyOffsets("mirrored", ("orders",), ("a", "b"))
+
+
+@contextmanager
+def altering(monkeypatch: pytest.MonkeyPatch, *failed: tuple[str, str | HostError]) -> Iterator[Any]:
+    """An alterer of a target with P, whose log ends at 3, and Q, at 4. Yields it, and what was committed."""
+    here, there = Side("source", {}), Side("target", {P: log(3), Q: log(4)})
+    opened = iter((here, there))
+    monkeypatch.setattr(pair, "Cluster", lambda *_: next(opened))
+    monkeypatch.setattr(pair, "settings", lambda _file: {})
+    committed: list[Any] = []
+
+    def commit(_target: object, wanted: Any) -> Any:
+        committed.append(wanted)
+        return {name: why for name, why in failed if name in wanted}
+
+    def touch(_target: object, read: groups.Read) -> groups.Read:
+        return groups.Read(read.groups, {one.name: 2 for one in read.groups} | dict(read.brokers), {})
+
+    monkeypatch.setattr(groups, "commit", commit)
+    monkeypatch.setattr(groups, "touch", touch)
+    alter = alterer(Inventory(), cast(Any, None))
+    yield alter, committed, there
+    alter.close()
+    assert (here.closed, there.closed) == (1, 1)
+
+
+def test_h5_what_differs_is_committed_at_most_up_to_targets_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads(monkeypatch, EQUAL, BEHIND)
+    with altering(monkeypatch) as (alter, committed, _there):
+        assert alter(COPY) == (0, "committed on target for 1 of 2 groups, offsets: 2")
+        assert committed == [{"b": (2, {P: Commit(3, "mine"), Q: Commit(4)})}]
+        reads(monkeypatch, EQUAL)
+        assert alter(COPY) == (0, "committed on target for 0 of 1 groups, offsets: 0")
+        assert committed[1:] == [{}]
+
+
+@pytest.mark.parametrize(
+    ("known", "troubles", "why"),
+    [
+        ((BEHIND, ACTIVE), {}, "group c: active on target (Stable), left alone"),
+        ((BEHIND,), {"d": "source has no such group"}, "group d: source has no such group"),
+    ],
+)
+def test_h5_nothing_is_committed_unless_all_groups_can_be(
+    monkeypatch: pytest.MonkeyPatch, known: Sequence[Group], troubles: dict[str, str], why: str
+) -> None:
+    reads(monkeypatch, *known, troubles=troubles)
+    with altering(monkeypatch) as (alter, committed, _there):
+        assert alter(COPY) == (1, f"nothing was sent: {why}")
+        assert committed == []
+        reads(monkeypatch, EQUAL)
+        assert alter(COPY)[0] == 0
+
+
+def test_h5_a_partition_whose_end_target_does_not_tell_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads(monkeypatch, BEHIND)
+    with altering(monkeypatch) as (alter, committed, there):
+        monkeypatch.setattr(there, "ends", lambda _parts: {P: Ends(0, 3), Q: 6})
+        assert alter(COPY) == (1, "nothing was sent: target does not tell the end of orders-1")
+        assert committed == []
+
+
+def test_h5_a_coordinator_is_waited_for_within_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads(monkeypatch, BEHIND)
+    with altering(monkeypatch) as (alter, committed, _there):
+        later = iter([{"b": "target does not tell its coordinator yet"}, {}])
+
+        def touch(_target: object, read: groups.Read) -> groups.Read:
+            return groups.Read(read.groups, {"b": 2}, next(later))
+
+        monkeypatch.setattr(groups, "touch", touch)
+        assert alter(COPY)[0] == 0
+        assert len(committed) == 1
+        monkeypatch.setattr(groups, "touch", lambda _t, read: groups.Read(read.groups, {}, {"b": "not yet"}))
+        with deadline.within(0.01):
+            assert alter(COPY) == (1, "nothing was sent: group b: not yet")
+        assert len(committed) == 1
+
+
+def test_h5_a_refused_commit_is_a_reason_and_a_silent_one_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads(monkeypatch, BEHIND)
+    with altering(monkeypatch, ("b", "active on target, left alone")) as (alter, _committed, _there):
+        assert alter(COPY) == (1, "group b: active on target, left alone")
+    with (
+        altering(monkeypatch, ("b", HostError("no answer"))) as (alter, _committed, _there),
+        pytest.raises(HostError, match="group b: no answer"),
+    ):
+        alter(COPY)
+
+
+def test_a_change_of_another_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    alter = Alter(Inventory())
+    assert alter(ElectLeaders("kafka", "a:1"))[0] == 1
+
+    def wrong(_file: object) -> Any:
+        raise UsageError("b.properties: wrong")
+
+    monkeypatch.setattr(pair, "settings", wrong)
+    assert alter(COPY) == (1, "nothing was sent: b.properties: wrong")

@@ -1,0 +1,68 @@
+"""What a gateway's status is for the steps of a switch."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from zkmigrate.gateway.rules.hold import App, Gate
+from zkmigrate.gateway.rules.orders import fresh
+from zkmigrate.gateway.rules.plan import Plan
+from zkmigrate.gateway.serving.gateway import Gateway
+from zkmigrate.model.look import BothEnds
+from zkmigrate.topic_move.facts import AppSeen, Gateways, parse_apps
+
+
+class _Record:
+    def write(self, body: Any) -> None: ...
+
+
+def status(app: App) -> str:
+    """As the gateway itself tells it."""
+    state = fresh({"shop": "old"})
+    plan = Plan({"old": {}, "new": {}}, {}, {}, {})
+    gateway = Gateway(plan, type(state)(3, {"shop": app}, {}), _Record(), print, lambda: 0.0, lambda: 0.0)
+    return json.dumps(gateway.status())
+
+
+def test_the_gateways_own_status_is_read() -> None:
+    held = App("old", "new", Gate.HELD, "run.hold-1", until=5.0, lapsed=False)
+    seen = parse_apps(status(held))["shop"]
+    assert (seen.route, seen.staged, seen.gate, seen.hold) == ("old", "new", "held", "run.hold-1")
+    assert (seen.in_flight, seen.connections, seen.on_left_ports, seen.lapsed) == (0, 0, 0, False)
+    assert parse_apps(status(App("new", lapsed=True)))["shop"].words.endswith("ended by itself")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"apps": 3}', '{"apps": {"shop": {}}}', '{"apps": {"s": 1}}']
+)
+def test_what_is_no_status_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"status|Expecting"):
+        parse_apps(text)
+
+
+def test_orders_go_to_the_applications_of_one_gateway_alone() -> None:
+    def app(gate: str) -> AppSeen:
+        return AppSeen("old", "new", gate, "", False, 0, 1, 0, {})
+
+    found = Gateways({("g1", "a"): app("open"), ("g1", "b"): app("held"), ("g2", "a"): app("open")}, ())
+    orders = found.orders("g1", "hold", lambda one: one.gate == "open", ttl_ms=500)
+    assert [(one.host, one.app, one.ttl_ms) for one in orders] == [("g1", "a", 500)]
+    assert found.hosts(lambda one: one.gate == "open") == ("g1", "g2")
+    assert [one.target for one in found.outside("x.y", lambda one: one.gate == "open", "open")] == ["g1:b"]
+
+
+@pytest.mark.parametrize(
+    ("ends", "lag", "equal"),
+    [
+        (BothEnds(5, 5, 5), 0, True),
+        (BothEnds(5, 4, 5), 0, False),
+        (BothEnds(5, 5, 3), 2, False),
+        (BothEnds(None, None, 3), None, False),
+        (BothEnds(5, 5, None), None, False),
+    ],
+)
+def test_ends_are_equal_without_an_open_transaction(ends: BothEnds, lag: int | None, equal: bool) -> None:
+    assert (ends.lag, ends.equal) == (lag, equal)

@@ -1,0 +1,132 @@
+"""What an operator sees of the world: the wire text and the values that the real looks give."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from tests.world.switch.logs import Cluster, Part, differs, first_difference, standings
+from tests.world.switch.site import World, unit_to
+from zkmigrate.hosts.zkm_host import INSTALLED_PATH
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.look import BothEnds, ClusterAt, GroupPair, MirrorLook, MirrorSurvey
+
+T = TypeVar("T")
+STATUS = (Path(__file__).parents[2] / "recorded/zkm-host/status-idle.txt").read_text()
+NOBODY = Unknown("timeout", "no answer")
+
+
+def brokers(cluster: str) -> str:
+    """Where a cluster is reached."""
+    return f"{cluster}1:9092"
+
+
+@dataclass
+class SwitchLook:
+    """One operator's look. Each question takes a moment; some have no answer, as often as ``deaf`` says."""
+
+    world: World
+    deaf: float = 0.0
+
+    def now(self) -> float:
+        return self.world.t
+
+    def wall(self) -> float:
+        return self.world.wall()
+
+    def heard(self) -> bool:
+        """Let a question take its time; whether it is answered."""
+        self.world.advance(self.world.rng.uniform(0.002, 0.03))
+        return self.world.rng.random() >= self.deaf
+
+    def zkm(self, host: str, *words: str) -> Reading[str]:
+        verb, unit = words
+        assert verb == "status", words
+        if not self.heard():
+            return NOBODY
+        state = "active" if self.world.hosts[host].units[unit_to(unit)].running else "inactive"
+        return Seen(re.sub("unit_state=.*", f"unit_state={state}", STATUS))
+
+    def file(self, host: str, path: str) -> Reading[bytes]:
+        assert path == INSTALLED_PATH, path
+        if not self.heard():
+            return NOBODY
+        installed = self.world.hosts[host].installed
+        return Seen(installed) if installed else Absent(path)
+
+    def gateway(self, host: str) -> Reading[str]:
+        gateway = self.world.gateways[host]
+        return Seen(gateway.status()) if self.heard() and gateway.heard else NOBODY
+
+    def mirror(self, source: ClusterAt, target: ClusterAt) -> MirrorLook:
+        one, other = (
+            next(c for c in self.world.clusters.values() if at.brokers == (brokers(c.name),))
+            for at in (source, target)
+        )
+        return ModelMirror(self, one, other)
+
+    def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
+        return {host: ask(host) for host in hosts}
+
+
+@dataclass
+class ModelMirror:
+    """Two clusters, as the mirror's own verbs see them."""
+
+    look: SwitchLook
+    source: Cluster
+    target: Cluster
+
+    def survey(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[MirrorSurvey]:
+        if not self.look.heard():
+            return NOBODY
+        partitions = {part: self._state(part) for part in self._parts(topics)}
+        ids = (self.source.name, self.target.name)
+        return Seen(MirrorSurvey(ids, {}, {}, partitions, self._groups(groups), (), {}))
+
+    def _parts(self, topics: Sequence[str]) -> list[Part]:
+        return [part for part in self.source.logs if part[0] in topics]
+
+    def _state(self, part: Part) -> tuple[str, str]:
+        here, there = self.source.logs[part], self.target.logs[part]
+        if why := differs(here, there):
+            return "failed", why
+        return ("equal" if len(here) == len(there) else "behind"), ""
+
+    def _groups(self, groups: Sequence[str]) -> dict[str, GroupPair]:
+        told = standings(groups, self.source, self.target, self.look.now())
+        return {name: GroupPair(one.state, one.behind, one.why) for name, one in told.items()}
+
+    def ends(self, topics: Sequence[str]) -> Reading[Mapping[Part, BothEnds]]:
+        """Target is asked first, as the real look does it."""
+        if not self.look.heard():
+            return NOBODY
+        there = {part: len(self.target.logs[part]) for part in self._parts(topics)}
+        self.look.heard()
+        here = {part: len(self.source.logs[part]) for part in self._parts(topics)}
+        dark = self.look.now() < self.look.world.dark
+        source, target = (
+            None if dark and one is self.look.world.target else one for one in (self.source, self.target)
+        )
+        return Seen(
+            {
+                part: BothEnds(
+                    here[part] if source else None,
+                    here[part] if source else None,
+                    there[part] if target else None,
+                )
+                for part in here
+            }
+        )
+
+    def commits(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupPair]]:
+        return Seen(self._groups(groups)) if self.look.heard() else NOBODY
+
+    def differences(self, ranges: Mapping[Part, tuple[int, int]]) -> Reading[Mapping[Part, Reading[str]]]:
+        if not self.look.heard():
+            return NOBODY
+        found = first_difference(self.source, self.target, ranges)
+        return Seen({part: Seen(told) for part, told in found.items()})

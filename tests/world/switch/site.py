@@ -1,0 +1,325 @@
+"""The world of a switch: clusters, gateways, mirror hosts and clients, and what must hold of them.
+
+:class:`Broken` is raised as soon as something does not hold. It is no ``Exception``, so nothing catches it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from tests.world.switch.clients import Client, Consumer, Flight, ModelGateway, Producer
+from tests.world.switch.logs import Cluster, Copier, Part, copy_commits
+from zkmigrate.gateway.rules.hold import Gate
+from zkmigrate.hosts import zkm_host
+from zkmigrate.model.change import (
+    CopyOffsets,
+    GatewayOrder,
+    HostChange,
+    InstallProgram,
+    Outcome,
+    SetService,
+    UninstallProgram,
+)
+
+TICK_S = 0.05
+EPOCH = 1_800_000_000.0
+TOPIC = "orders"
+NAMES = ("old", "new")
+
+
+class Broken(BaseException):
+    """Something that must hold does not."""
+
+
+@dataclass
+class MirrorHost:
+    """A host with zkm-host. units: its copiers, by the cluster that they copy to. ops: what it did, by
+    operation id. fencing: the highest number seen; it is gone with zkm-host."""
+
+    units: dict[str, Copier]
+    installed: bytes = b""
+    fencing: int = 0
+    ops: dict[str, tuple[HostChange, Outcome]] = field(default_factory=dict)
+
+    def apply(self, change: HostChange, operation: str, fencing: int) -> Outcome:
+        """As zkm-host does it."""
+        if isinstance(change, InstallProgram):
+            self.installed = zkm_host.program()
+            return Outcome(0, "installed")
+        if not self.installed:
+            return Outcome(4, "zkm-host is not installed")
+        if fencing < self.fencing:
+            return Outcome(9, f"fenced off: this host has seen {self.fencing}")
+        self.fencing = fencing
+        if operation in self.ops:
+            before, outcome = self.ops[operation]
+            return outcome if before == change else Outcome(2, f"operation id {operation} is taken")
+        outcome = self._done(change)
+        if self.installed:
+            self.ops[operation] = change, outcome
+        return outcome
+
+    def _done(self, change: HostChange) -> Outcome:
+        if isinstance(change, UninstallProgram):
+            self.installed, self.fencing, self.ops = b"", 0, {}
+            return Outcome(0, "uninstalled")
+        assert isinstance(change, SetService), change
+        unit = self.units[unit_to(change.unit)]
+        if change.action == "start":
+            unit.start()
+        else:
+            assert change.action == "stop", change
+            unit.running = False
+        return Outcome(0, f"{change.action} {change.unit}")
+
+
+def unit_name(to: str) -> str:
+    """The unit that copies to a cluster."""
+    return f"zkmigrate-mirror-{to}.service"
+
+
+def unit_to(unit: str) -> str:
+    """The cluster that a unit copies to."""
+    return unit.removeprefix("zkmigrate-mirror-").removesuffix(".service")
+
+
+@dataclass
+class Shape:
+    """How large the world is. speed: of a copier, in records per second. took_s: the longest time to a
+    broker, or back. open_limit_s: the policy's."""
+
+    gateways: int = 2
+    mirrors: int = 2
+    apps: tuple[str, ...] = ("orders",)
+    partitions: int = 2
+    speed: float = 500.0
+    took_s: float = 0.15
+    open_limit_s: float = 5.0
+
+
+class World:
+    """All of it. t: seconds. source, target: of the switch that is under way. writer: the cluster that has
+    the newest record of an application. unsure: records of which a producer does not know the outcome.
+    stray: a request reached a broker after its client had gone. bypass: a producer beside the gateways writes
+    on source from then on. on_target: a group has members on target from then on. dark: until then no leader
+    of target answers those who look. late_service: a copier was started or stopped by an order that came
+    late."""
+
+    first = NAMES[0]
+
+    def __init__(self, seed: int, shape: Shape) -> None:
+        self.rng, self.shape, self.t = random.Random(seed), shape, 0.0
+        self.apps = shape.apps
+        parts = tuple((TOPIC, number) for number in range(shape.partitions))
+        self.parts: tuple[Part, ...] = parts
+        self.clusters = {name: Cluster(name, {part: [] for part in parts}) for name in NAMES}
+        self.source, self.target = (self.clusters[name] for name in NAMES)
+        self.writer = self.source
+        self.flights: list[Flight] = []
+        self.clients: list[Client] = []
+        self.gateways = {f"gw{n}": ModelGateway(self, f"gw{n}") for n in range(1, shape.gateways + 1)}
+        self.consumers = tuple(self._consumers())
+        self.producers = tuple(self._producers())
+        self.clients += [*self.consumers, *self.producers]
+        self.groups = tuple(one.group for one in self.consumers)
+        self.hosts = {f"m{n}": MirrorHost(self._copiers(n - 1)) for n in range(1, shape.mirrors + 1)}
+        for host in self.hosts.values():
+            host.units[self.target.name].start()
+        self.acked: list[tuple[Part, int, str]] = []
+        self.unsure: set[str] = set()
+        self.stray, self.bypass, self.on_target = False, float("inf"), float("inf")
+        self.switched, self.dark, self.late_service = 0, 0.0, False
+        self._bypassed = 0
+        self._ticked = 0.0
+        self._later: list[tuple[float, int, Callable[[], object]]] = []
+        self._number = itertools.count()
+
+    def _consumers(self) -> Iterator[Consumer]:
+        gateways = itertools.cycle(self.gateways.values())
+        for n, app in zip(range(2), itertools.cycle(self.apps), strict=False):
+            yield Consumer(self, f"c{n}", next(gateways), app, self.parts)
+
+    def _producers(self) -> Iterator[Producer]:
+        apps = itertools.cycle(self.apps)
+        for n, gateway in enumerate(self.gateways.values()):
+            for part in self.parts:
+                yield Producer(self, f"p{n}{part[1]}", gateway, next(apps), part)
+
+    def _copiers(self, number: int) -> dict[str, Copier]:
+        own = [part for part in self.parts if part[1] % self.shape.mirrors == number]
+        groups = self.groups if number == 0 else ()
+        one, other = self.clusters.values()
+        return {
+            target.name: Copier(source, target, own, groups, self.shape.speed)
+            for source, target in ((one, other), (other, one))
+        }
+
+    # -- time
+
+    def now(self) -> float:
+        return self.t
+
+    def wall(self) -> float:
+        return EPOCH + self.t
+
+    def took(self) -> float:
+        """Seconds to a broker, or back."""
+        return self.rng.uniform(0.01, self.shape.took_s)
+
+    def later(self, seconds: float, act: Callable[[], object]) -> None:
+        """Do it so much later."""
+        heapq.heappush(self._later, (self.t + seconds, next(self._number), act))
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        end = self.t + seconds
+        while self.t < end:
+            self.t = min(end, self._ticked + TICK_S)
+            while self._later and self._later[0][0] <= self.t:
+                heapq.heappop(self._later)[2]()
+            if self.t >= self._ticked + TICK_S:
+                self._tick(self.t - self._ticked)
+                self._ticked = self.t
+
+    def _tick(self, passed: float) -> None:
+        now = self.t
+        self.flights = [one for one in self.flights if not one.pass_(now)]
+        for client in self.clients:
+            client.tick()
+        for host in self.hosts.values():
+            for copier in host.units.values():
+                copier.copy(passed, now)
+        if now >= self.bypass:
+            self.bypass, self._bypassed = now + 0.1, self._bypassed + 1
+            self.source.append(self.rng.choice(self.parts), f"bypass.{self._bypassed}")
+        if now >= self.on_target:
+            self.target.heard[self.groups[0]] = now
+        self.check()
+
+    # -- what must hold
+
+    def broken(self, why: str) -> None:
+        raise Broken(f"at {self.t:.2f} s: {why}")
+
+    def check(self) -> None:
+        """Clients can write on one cluster at most, and no copier writes there."""
+        opened = {name for gateway in self.gateways.values() for name in gateway.open_on()}
+        if len(opened) > 1:
+            self.broken(f"clients can write on both clusters: {self.standing()}")
+        for host, one in self.hosts.items():
+            for to, copier in one.units.items():
+                if copier.running and to in opened and not self.late_service:
+                    self.broken(f"{host} copies to {to}, where clients write: {self.standing()}")
+
+    def standing(self) -> str:
+        """Where every gateway stands."""
+        return "; ".join(
+            f"{gateway.name} {app}: {told.gate.value} on {told.route}" + ("" if gateway.up else ", down")
+            for gateway in self.gateways.values()
+            for app in self.apps
+            for told in (gateway.real.app(app),)
+        )
+
+    def writes(self, cluster: Cluster, producer: Producer) -> None:
+        """A broker appends a record of a client that is there."""
+        if cluster is self.writer:
+            return
+        if cluster is not self.target:
+            self.broken(f"{producer.id} writes on {cluster.name}, after others wrote on {self.writer.name}")
+        if self._bypassed and self.bypass < float("inf"):
+            self.broken("clients were led away while a producer writes beside the gateways")
+        self._same(cluster)
+        self.writer, self.switched = cluster, self.switched + 1
+
+    def _same(self, cluster: Cluster) -> None:
+        """Every acknowledged record stands where it was acknowledged."""
+        for part, offset, value in self.acked:
+            log = cluster.logs[part]
+            if len(log) <= offset or log[offset] != value:
+                told = log[offset] if len(log) > offset else f"the end, {len(log)}"
+                self.broken(f"{value} was acknowledged at {offset} of {part}; on {cluster.name} is {told}")
+
+    def acknowledged(self, cluster: Cluster, part: Part, offset: int, value: str) -> None:
+        """A producer got its answer."""
+        if cluster is not self.writer or cluster.logs[part][offset] != value:
+            self.broken(f"{value} was acknowledged on {cluster.name}, while {self.writer.name} is written")
+        self.acked.append((part, offset, value))
+
+    def commits(self, cluster: Cluster, group: str, what: dict[Part, int], there: bool) -> None:
+        """A broker takes a group's offsets."""
+        if not there:
+            self.stray = True
+        for part, offset in what.items():
+            if offset > len(cluster.logs[part]):
+                self.broken(f"{group} commits {offset} of {part} on {cluster.name}, beyond its end")
+        cluster.commits.setdefault(group, {}).update(what)
+
+    def joins(self, cluster: Cluster, consumer: Consumer) -> None:
+        """A consumer has its partitions again, and begins at its commits."""
+        own = cluster.commits.get(consumer.group, {})
+        other = next(one for one in self.clusters.values() if one is not cluster)
+        theirs = other.commits.get(consumer.group, {})
+        for part in consumer.parts:
+            at, before = own.get(part, 0), consumer.position[part]
+            if at > len(cluster.logs[part]):
+                self.broken(f"{consumer.group} is reset: it begins at {at} of {part} on {cluster.name}")
+            if at > before:
+                self.broken(f"{consumer.group} skips {before} to {at} of {part} on {cluster.name}")
+            if at < theirs.get(part, 0) and not self.stray:
+                self.broken(f"{consumer.group} has committed {theirs[part]} of {part}, begins at {at}")
+            consumer.position[part] = at
+
+    def at_rest(self, cluster: Cluster) -> None:
+        """Long after the last fault: one cluster is open, it has all, and every group got all of it."""
+        seen = [gateway.real.app(app) for gateway in self.gateways.values() for app in self.apps]
+        if any(app.gate is not Gate.OPEN or app.route != cluster.name for app in seen):
+            self.broken(f"needed: open on {cluster.name}; seen: {self.standing()}")
+        self._same(cluster)
+        for part, log in cluster.logs.items():
+            twice = {value for value, count in Counter(log).items() if count > 1} - self.unsure
+            if twice:
+                self.broken(f"{part} on {cluster.name} holds twice: {sorted(twice)[:3]}")
+            for consumer in self.consumers:
+                end = len(consumer.read[part])
+                if log[:end] != consumer.read[part] or end < len(log) - 50:
+                    self.broken(f"{consumer.group} has read {end} of {len(log)} of {part}, or others")
+
+    # -- changes
+
+    def take_lock(self) -> int:
+        """A fencing number above those that mirror hosts and gateways tell, as the lock takes it; 0 while no
+        mirror host has zkm-host."""
+        there = [host for host in self.hosts.values() if host.installed]
+        if not there:
+            return 0
+        told = [gateway.fencing for gateway in self.gateways.values() if gateway.heard]
+        number: int = max(0, *(host.fencing for host in there), *told) + 1
+        for host in there:
+            host.fencing = number
+        return number
+
+    def apply(self, change: HostChange | CopyOffsets, operation: str, fencing: int) -> Outcome | None:
+        """Carry a change out; None where nobody answers."""
+        if isinstance(change, GatewayOrder):
+            gateway = self.gateways[change.host]
+            return gateway.order(change, operation, fencing) if gateway.heard else None
+        if not isinstance(change, CopyOffsets):
+            return self.hosts[change.host].apply(change, operation, fencing)
+        active = [one for one in change.groups if self.target.state(one, self.t) != "Empty"]
+        if active:
+            return Outcome(1, f"groups with members on target: {', '.join(active)}")
+        for group in change.groups:
+            copy_commits(group, self.source, self.target, self.parts, self.t)
+        return Outcome(0, "committed")
+
+    def turn(self) -> None:
+        """The next switch goes the other way; its copiers run, as an operator starts them."""
+        self.source, self.target = self.target, self.source
+        for host in self.hosts.values():
+            host.units[self.source.name].running = False
+            host.units[self.target.name].start()

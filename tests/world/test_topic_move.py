@@ -1,0 +1,395 @@
+"""The switch of topics over its model world: killed, cut off, taken over, there and back."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.examples import examples
+from tests.world.operator import Killed
+from tests.world.switch.clients import Flight
+from tests.world.switch.operator import Fault, Operator
+from tests.world.switch.runs import Story, drawn, told
+from tests.world.switch.site import Shape, World
+from zkmigrate.engine.events import Event, Turned
+from zkmigrate.gateway.rules.hold import Gate
+from zkmigrate.model.change import Change, GatewayOrder, Outcome, SetService
+
+KILLS = 64
+"""More changes than a whole switch has."""
+
+
+def at_work(shape: Shape | None = None, seed: int = 1) -> World:
+    """A world whose clients have been at work for some seconds."""
+    world = World(seed, shape or Shape())
+    world.advance(3.0)
+    return world
+
+
+def operator(world: World, folder: Path, *faults: Fault) -> Operator:
+    return Operator(world, folder / "r-1", list(faults))
+
+
+def ended(one: Operator) -> tuple[int, str]:
+    """How its next process ends."""
+    said = one.resume() if one.begun else one.forward()
+    assert said is not None
+    return said.code, said.message
+
+
+@pytest.mark.parametrize("gateways", [1, 2, 3])
+def test_all_clients_come_along_and_nothing_is_lost_or_twice(tmp_path: Path, gateways: int) -> None:
+    world = at_work(Shape(gateways, apps=("orders", "audit")))
+    before = len(world.acked)
+    assert ended(operator(world, tmp_path)) == (0, "kafka_topic_move is complete")
+    assert world.switched == 1
+    world.advance(10.0)
+    world.at_rest(world.target)
+    assert [consumer.repeats for consumer in world.consumers] == [0, 0]
+    assert len(world.acked) > before > 0
+
+
+def test_there_and_back_and_there_again(tmp_path: Path) -> None:
+    world = at_work()
+    for number in range(3):
+        one = Operator(world, tmp_path / f"r-{number}")
+        assert ended(one) == (0, "kafka_topic_move is complete"), number
+        world.advance(10.0)
+        world.at_rest(world.target)
+        world.turn()
+    assert world.switched == 3
+    assert [consumer.repeats for consumer in world.consumers] == [0, 0]
+
+
+def test_a_rehearsal_leaves_all_as_it_was(tmp_path: Path) -> None:
+    world = at_work()
+    said = operator(world, tmp_path).forward(until="rehearse")
+    assert said is not None
+    assert said.code == 0
+    world.advance(5.0)
+    world.at_rest(world.source)
+    assert all(host.units["new"].running for host in world.hosts.values())
+    assert [consumer.repeats for consumer in world.consumers] == [0, 0]
+
+
+@pytest.mark.parametrize("kind", ["die-before", "die-after"])
+@pytest.mark.parametrize("on", [True, False])
+def test_an_operator_killed_at_any_change_is_followed_by_one_who_goes_on_or_back(
+    tmp_path: Path, kind: str, on: bool
+) -> None:
+    """After the first application has gone on there is no way back, and the next operator says so."""
+    for number in range(1, KILLS):
+        world = at_work(seed=number)
+        one = operator(world, tmp_path / str(number), Fault(number, kind))  # type: ignore[arg-type]
+        if one.forward() is not None:
+            assert number > 30, "the whole switch has more changes"
+            return
+        world.advance(number % 3 * 4.0)
+        said = one.resume() if on else one.back()
+        for _ in range(3):
+            if said is not None and said.code == 0:
+                break
+            assert said is not None
+            assert said.code in (6, 7, 9), said
+            said = one.resume() if said.code == 6 else one.forward()
+        assert said is not None
+        assert said.code == 0, (number, said)
+        world.advance(20.0)
+        world.at_rest(world.writer)
+        shutil.rmtree(tmp_path / str(number))
+    raise AssertionError("a switch with so many changes")
+
+
+@settings(max_examples=examples(60))
+@given(st.integers(0, 2**32 - 1))
+def test_whatever_befalls_operators_and_gateways_one_cluster_is_written_and_has_all(seed: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="switch-") as folder:
+        told(drawn(seed), Path(folder))
+
+
+def test_a_seed_gives_one_run(tmp_path: Path) -> None:
+    """What a seed broke can be seen again."""
+
+    def once(name: str) -> Story:
+        return told(drawn(5), tmp_path / name)
+
+    assert once("a") == once("b")
+
+
+@pytest.mark.parametrize("wrong", ["bypass", "on-target"])
+def test_the_run_turns_back_by_itself(tmp_path: Path, wrong: str) -> None:
+    """A producer beside the gateways, and a group with members on target."""
+    world = at_work()
+    one = operator(world, tmp_path)
+    setattr(world, wrong.replace("-", "_"), world.t + 4.0)
+    code, _ = ended(one)
+    assert code in (3, 6, 7)
+    assert world.switched == 0
+    world.advance(20.0)
+    world.at_rest(world.source)
+
+
+def changed(one: Operator, order: str, act: Callable[[GatewayOrder, int], None]) -> list[str]:
+    """Let something happen before the first order of a kind that goes to a gateway in ``switch``. The list
+    gets that order's gateway."""
+    seen: list[str] = []
+    send = one._send
+
+    def sent(change: Change, operation: str, fencing: int) -> Outcome | None:
+        if (
+            isinstance(change, GatewayOrder)
+            and change.order == order
+            and ".switch." in operation
+            and not seen
+        ):
+            seen.append(change.host)
+            act(change, fencing)
+        return send(change, operation, fencing)
+
+    one._send = sent  # type: ignore[method-assign]
+    return seen
+
+
+def test_a_hold_that_lapsed_is_not_sealed_however_it_looks(tmp_path: Path) -> None:
+    """The gateway held again, by an order that came late: between both holds its clients wrote."""
+    world = at_work(Shape(gateways=1))
+    one = operator(world, tmp_path)
+
+    def lapse(seal: GatewayOrder, fencing: int) -> None:
+        world.advance(6.0)
+        assert world.gateways["gw1"].real.app("orders").gate is Gate.OPEN
+        late = GatewayOrder("gw1", "hold", "orders", ttl_ms=4_000)
+        done = world.apply(late, "r-1.late", fencing)
+        assert done is not None
+        assert done.rc == 0
+
+    seen = changed(one, "seal", lapse)
+    code, _ = ended(one)
+    assert seen
+    assert code == 7
+    assert world.switched == 0
+    world.advance(20.0)
+    world.at_rest(world.source)
+
+
+def test_a_request_that_takes_long_is_waited_for(tmp_path: Path) -> None:
+    """Its broker answers a second after the hold; nobody turns back for that."""
+    world = at_work()
+    one = operator(world, tmp_path)
+
+    def slow(_order: GatewayOrder, _fencing: int) -> None:
+        def sent() -> list[Flight]:
+            return [flight for flight in world.flights if flight.kind == "PRODUCE" and flight.arrives]
+
+        while not sent():
+            world.advance(0.05)
+        flight = sent()[0]
+        flight.arrives, flight.answered = world.t + 0.8, world.t + 1.0
+
+    seen = changed(one, "hold", slow)
+    assert ended(one)[0] == 0
+    assert seen
+    world.advance(10.0)
+    world.at_rest(world.target)
+
+
+def test_a_copied_record_that_went_around_the_gateways_turns_the_run_back(
+    tmp_path: Path,
+) -> None:
+    """The next one would be lost."""
+    world = at_work()
+    one = operator(world, tmp_path)
+    send, stops = one._send, Counter[str]()
+
+    def around(change: Change, operation: str, fencing: int) -> Outcome | None:
+        if isinstance(change, SetService) and operation.startswith("switch.drain."):
+            stops[change.action] += 1
+            if stops[change.action] == 1 and change.action == "stop":
+                for part in world.parts:
+                    world.source.append(part, "around")
+                world.advance(0.2)
+        return send(change, operation, fencing)
+
+    one._send = around  # type: ignore[method-assign]
+    assert ended(one)[0] == 7
+    assert stops["stop"] == stops["start"] == 2
+    assert world.switched == 0
+    world.advance(10.0)
+    world.at_rest(world.source)
+
+
+def test_a_group_that_begins_to_read_on_target_turns_the_run_back(tmp_path: Path) -> None:
+    """Nobody can commit for it there."""
+    world = at_work()
+    one = operator(world, tmp_path)
+    seen = changed(one, "hold", lambda _order, _fencing: setattr(world, "on_target", world.t))
+    assert ended(one)[0] == 7
+    assert seen
+    assert world.switched == 0
+    world.advance(10.0)
+    world.at_rest(world.source)
+
+
+def test_an_operator_who_was_replaced_leads_nobody_away(tmp_path: Path) -> None:
+    """His order comes when the next switch has sealed one gateway, and is about to seal the other one."""
+    world = at_work()
+    one = operator(world, tmp_path, Fault(1, "die-before", 0.0, "switch.go"))
+    assert one.forward() is None
+    old = world.gateways["gw1"].fencing
+    two = Operator(world, one.run_dir)
+    said = two.back()
+    assert said is not None
+    assert said.code == 0
+    three = Operator(world, one.run_dir)
+    send = three._send
+
+    def between(change: Change, operation: str, fencing: int) -> Outcome | None:
+        sealed = [g.name for g in world.gateways.values() if g.real.app("orders").gate is Gate.SEALED]
+        if sealed:
+            world.apply(GatewayOrder(sealed[0], "go", "orders", ttl_ms=5_000), "r-1.late", old)
+            raise Killed
+        return send(change, operation, fencing)
+
+    three._send = between  # type: ignore[method-assign]
+    assert three.forward() is None
+    world.advance(20.0)
+    four = Operator(world, one.run_dir)
+    said = four.back()
+    assert said is not None
+    assert said.code == 0
+    world.advance(10.0)
+    world.at_rest(world.source)
+
+
+def test_a_seal_that_comes_late_is_taken_back_with_the_hold(tmp_path: Path) -> None:
+    world = at_work(Shape(gateways=1))
+    one = operator(world, tmp_path, Fault(1, "die-before", 0.0, "switch.seal"))
+    assert one.forward() is None
+    gateway, two = world.gateways["gw1"], Operator(world, one.run_dir)
+    old = gateway.fencing
+
+    def late(_order: GatewayOrder, _fencing: int) -> None:
+        seal = GatewayOrder("gw1", "seal", "orders", hold=gateway.real.app("orders").hold)
+        world.apply(seal, "r-1.late", old)
+        assert gateway.real.app("orders").gate is Gate.SEALED
+
+    seen = changed(two, "unhold", late)
+    said = two.back()
+    assert seen
+    assert said is not None
+    assert said.code == 0
+    world.advance(10.0)
+    world.at_rest(world.source)
+
+
+def test_consumers_of_a_switch_that_nobody_ends_are_delivered_nothing_twice(tmp_path: Path) -> None:
+    """Their FETCH waited for longer than one without a group waits for its SYNC_GROUP."""
+    world = at_work(Shape(open_limit_s=12.0))
+    one = operator(world, tmp_path, Fault(1, "die-before", 0.0, "switch.open"))
+    assert one.forward() is None
+    world.advance(30.0)
+    world.at_rest(world.target)
+    assert [consumer.repeats for consumer in world.consumers] == [0, 0]
+
+
+class Heard(list[Event]):
+    """What a run tells; ``act`` is called at its first turn."""
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        super().__init__()
+        self.act: Callable[[], None] | None = act
+
+    def append(self, event: Event) -> None:
+        super().append(event)
+        if isinstance(event, Turned) and event.to == "switch" and self.act is not None:
+            act, self.act = self.act, None
+            act()
+
+
+def test_no_client_goes_back_to_source_while_a_gateway_that_is_not_heard_may_be_on_target(
+    tmp_path: Path,
+) -> None:
+    """The check fails, and on the way back a gateway that was led to target is not heard for a while."""
+    world = at_work()
+    one = operator(world, tmp_path, Fault(2, "dark", math.inf, "switch.go"))
+    gateway = world.gateways["gw1"]
+
+    def turned() -> None:
+        gateway.silent = True
+        world.later(30.0, lambda: setattr(gateway, "silent", False))
+
+    heard = one.events = Heard(turned)
+    said = one.forward()
+    assert heard.act is None, "the run turned back"
+    assert said is not None
+    assert said.code == 6, "the other one went on by itself meanwhile"
+    world.advance(40.0)
+    world.dark = 0.0
+    assert ended(one)[0] == 0
+    world.advance(10.0)
+    world.at_rest(world.target)
+
+
+def test_the_run_walks_back_from_a_target_whose_leaders_are_silent(tmp_path: Path) -> None:
+    world = at_work(Shape(gateways=3, apps=("orders", "audit")))
+    one = operator(world, tmp_path, Fault(2, "dark", 30.0, "switch.go"))
+    assert ended(one)[0] == 7
+    assert world.switched == 0
+    world.advance(10.0)
+    world.at_rest(world.source)
+    assert all(host.units["new"].running for host in world.hosts.values())
+
+
+def test_an_order_to_go_that_comes_late_leads_nobody_to_target_once_others_are_back(tmp_path: Path) -> None:
+    """The first operator's order to one gateway is under way when he dies; the next one walks back."""
+    world = at_work()
+    one = operator(
+        world, tmp_path, Fault(2, "never", 0.0, "switch.go"), Fault(3, "die-before", 0.0, "switch.go")
+    )
+    assert one.forward() is None
+    [left] = [name for name, gateway in world.gateways.items() if gateway.real.app("orders").route == "old"]
+    two = Operator(world, one.run_dir)
+
+    def late(_order: GatewayOrder, fencing: int) -> None:
+        world.apply(GatewayOrder(left, "go", "orders", ttl_ms=5_000), "r-1.late", fencing - 1)
+
+    seen = changed(two, "unseal", late)
+    said = two.back()
+    assert seen
+    assert said is not None
+    assert said.code == 0
+    world.advance(20.0)
+    world.at_rest(world.source)
+
+
+def test_a_way_back_that_is_broken_off_shuts_nobody_out_for_good(tmp_path: Path) -> None:
+    """One gateway was sealed on target for the way back when the other one went on there by itself."""
+    world = at_work()
+    one = operator(world, tmp_path, Fault(1, "die-before", 0.0, "switch.open"))
+    assert one.forward() is None
+    two = Operator(world, one.run_dir)
+    send = two._send
+
+    def only_one(change: Change, operation: str, fencing: int) -> Outcome | None:
+        outcome = send(change, operation, fencing) if change.where == "gw1" else None
+        if world.gateways["gw1"].real.app("orders").gate is Gate.SEALED:
+            raise Killed
+        return outcome
+
+    two._send = only_one  # type: ignore[method-assign]
+    assert two.back() is None
+    world.advance(20.0)
+    assert world.writer is world.target
+    last = Operator(world, one.run_dir)
+    assert ended(last)[0] == 6, "there is no way back"
+    assert ended(last)[0] == 0
+    world.advance(10.0)
+    world.at_rest(world.target)

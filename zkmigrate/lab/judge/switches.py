@@ -1,0 +1,71 @@
+"""Claims about clients that were switched between clusters: what became of their records. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from zkmigrate.lab.judge.claims import Claim, explain, truth
+from zkmigrate.lab.judge.clients import FLAWS, Row
+from zkmigrate.lab.load.json_lines import Recording
+from zkmigrate.model.finding import Held
+
+NEVER = ("failed", *FLAWS, "again")
+"""The figures that must be 0. ``again``: a record was delivered twice to one group."""
+_GAPS = {"longest_ack_gap_s": "produce_gap_s", "longest_delivery_gap_s": "consume_gap_s"}
+_SOURCE = "NAME-producer.jsonl, NAME-consumer.jsonl, log.json"
+
+
+def flaws(rows: Sequence[Row], but: Collection[str] = ()) -> dict[str, dict[str, int | None]]:
+    """The figures of NEVER that are not 0, by client; None where one is not known. but: figures that do not
+    count."""
+    judged = [name for name in NEVER if name not in but]
+    found = {row.client: {name: getattr(row.figures, name) for name in judged} for row in rows}
+    wrong = {client: {k: v for k, v in of.items() if v != 0} for client, of in found.items()}
+    return {client: of for client, of in wrong.items() if of}
+
+
+def client_claims(rows: Sequence[Row]) -> Iterator[Claim]:
+    """acked, clients_in_order, one claim for each of NEVER, and the longest gaps, which are figures."""
+    acked = {row.client: row.figures.acked for row in rows}
+    yield Claim("acked", sum(acked.values()), truth(all(acked.values()), []), "some of each", _SOURCE)
+    for name in NEVER:
+        values = {row.client: getattr(row.figures, name) for row in rows}
+        known = [value for value in values.values() if value is not None]
+        unknown = [client for client, value in values.items() if value is None]
+        bad = {client: value for client, value in values.items() if value}
+        held = truth(not bad, unknown, bad_is_certain=bool(bad))
+        total = None if unknown else sum(known)
+        yield Claim(
+            name, total, held, "0", _SOURCE, explain(*(f"{c}: {v}" for c, v in bad.items()), *unknown)
+        )
+    ended = [f"{row.client}: {row.why}" for row in rows if row.held is not Held.YES]
+    yield Claim(
+        "clients_in_order", len(rows) - len(ended), truth(bool(rows) and not ended, []), "all", _SOURCE,
+        explain(*ended),
+    )  # fmt: skip
+    for name, figure in _GAPS.items():
+        gaps = {row.client: getattr(row.figures, figure) for row in rows}
+        lacking = [client for client, gap in gaps.items() if gap is None]
+        yield Claim(name, gaps, truth(True, lacking), "a figure", _SOURCE, explain(*lacking))
+
+
+def parts_claim(
+    recordings: Mapping[str, Recording], event: Mapping[str, str], switches: Sequence[tuple[int, int]]
+) -> Claim:
+    """at_work: before the first switch, between two, and after the last one each program did something.
+
+    recordings: by program, NAME-ROLE. event: by role, what shows that it did something. switches: when each
+    began and ended, CLOCK_MONOTONIC ns.
+    """
+    edges = [edge for switch in switches for edge in switch]
+    counts: dict[str, list[int]] = {}
+    for name, recording in recordings.items():
+        seen = [0] * (len(edges) + 1)
+        for one in recording.of(event[name.rpartition("-")[2]]):
+            seen[bisect_right(edges, one["mono_ns"])] += 1
+        counts[name] = seen[::2]
+    idle = [f"{name}: {found}" for name, found in counts.items() if not all(found)]
+    least = [min(found) for found in zip(*counts.values(), strict=True)]
+    needed = f"of each program something in each of {len(switches) + 1} parts"
+    return Claim("at_work", least, truth(bool(counts) and not idle, []), needed, _SOURCE, explain(*idle))

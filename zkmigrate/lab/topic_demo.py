@@ -1,0 +1,161 @@
+"""The demo of a switch: clients at work are led from one Kafka cluster to another one, and back.
+
+``python -m zkmigrate.lab.topic_demo`` builds two clusters of three brokers, a gateway and a mirror. Producers
+and consumers of several libraries know the gateway only. The playbook ``kafka_topic_move`` switches them to
+the new cluster, and then the same playbook switches them back. ``demo-topics/result.json`` has the claims.
+The exit code is 0 only if every claim held.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from zkmigrate.errors import ZkmigrateError
+from zkmigrate.lab.clients.matrix import ROLES, play
+from zkmigrate.lab.demo import summary
+from zkmigrate.lab.drills import result
+from zkmigrate.lab.drills.runner import prepare
+from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.judge.claims import Claim, Verdict, truth
+from zkmigrate.lab.judge.switches import client_claims, parts_claim
+from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.load.json_lines import load_recording
+from zkmigrate.lab.service import log_command
+from zkmigrate.lab.spec import Role, shape_of
+from zkmigrate.lab.topic_site import BOOK, NEW, OLD, Switched, TopicSite, clients, switched, two_clusters
+from zkmigrate.lab.versions import kafka_version
+from zkmigrate.lab.wait import TimedProgress
+from zkmigrate.model.finding import Held
+
+PAIRS = ("2.8.2:4.3.1", "3.9.1:4.3.1", "2.8.2:3.9.1")
+"""Releases of the old and of the new cluster."""
+DIRECTORY = "demo-topics"
+AT_WORK_S, APART_S, RUN_S = 40.0, 10.0, 900.0
+RATE = 25.0
+"""Records per second and producer."""
+KEEPING = ("--until", "verify")
+"""The copiers back to source go on: the way back needs them."""
+EVENTS = {"producer": "ack", "consumer": "consumed"}
+
+
+@dataclass
+class TopicDemo:
+    """The demo in a lab that is up."""
+
+    site: TopicSite
+    done: list[Switched] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
+
+    def play(self) -> dict[str, Any]:
+        """Let the clients work, switch there and back, judge; what ``result.json`` holds."""
+        site = self.site
+        history = site.directory / "history"
+        history.mkdir()
+        programs = clients(site.names, site.progress)
+        site.begin()
+        with site.among_clients():
+            rows = play(site.matrix(rate=RATE, seconds=AT_WORK_S), programs, history, site.progress, self.act)
+        site.progress("judge: copying the rest, comparing every record of both clusters")
+        recordings = {
+            f"{name}-{role}": load_recording(history, f"{name}-{role}")
+            for name in site.names
+            for role in ROLES
+        }
+        claims = (
+            *client_claims(rows),
+            parts_claim(recordings, EVENTS, [(one.began_ns, one.ended_ns) for one in self.done]),
+            *self._claims(),
+        )
+        facts = {
+            "switches": [asdict(one) for one in self.done],
+            "clients": {row.client: asdict(row.figures) for row in rows},
+        }
+        return {**Verdict(claims).result(), **facts}
+
+    def act(self) -> None:
+        """Switch to the new cluster, and back."""
+        for number, target in enumerate((NEW, OLD)):
+            if number:
+                time.sleep(APART_S)
+            operator = self.site.operator(f"to-{target}", target)
+            operator.through("run", "run", *BOOK, *KEEPING, limit_s=RUN_S, progress=self.site.progress)
+            one = switched(operator, target)
+            self.done.append(one)
+            self.places.append(self.site.open_on())
+            self.site.progress(f"switched to {target}: hold to go {one.held_s} s, to open {one.waited_s} s")
+
+    def _claims(self) -> Iterator[Claim]:
+        yield Claim(
+            "switched",
+            self.places,
+            truth(self.places == [NEW, OLD], []),
+            f"{NEW}, then {OLD}",
+            "the gateways",
+        )
+        times = {one.run: one.held_s for one in self.done}
+        yield Claim("hold_to_go_s", times, truth(bool(times), []), "a figure", "journals")
+        try:
+            same, held = self.site.compare(NEW), Held.YES
+        except LabError as error:
+            same, held = str(error)[-500:], Held.NO
+        yield Claim("same_offsets", same, held, "every record equal on both clusters", "mirror compare")
+        yield self._versions()
+
+    def _versions(self) -> Claim:
+        lab = self.site.lab
+        wanted = {one.name: one.version for one in shape_of(lab.spec).clusters}
+        seen = {
+            name: kafka_version(
+                {
+                    plan.name: lab.exec(plan.name, log_command(lab.spec, Role.BROKER), check=False).stdout
+                    for plan in lab.members(name)
+                }
+            )
+            for name in wanted
+        }
+        return Claim(
+            "kafka_versions", seen, truth(seen == wanted, []), json.dumps(wanted), "the brokers' logs"
+        )
+
+
+@click.command()
+@click.option(
+    "--pair", type=click.Choice(PAIRS), default=PAIRS[0], show_default=True, help="Old and new Kafka."
+)
+@click.option(
+    "--gateways", default=1, show_default=True, type=click.IntRange(1, 9), help="Hosts of gateways."
+)
+@click.option(
+    "--directory", default=DIRECTORY, type=click.Path(path_type=Path), help="Where the result goes."
+)
+def main(pair: str, gateways: int, directory: Path) -> None:
+    """Switch clients at work to another Kafka cluster and back, in a lab on this machine, and judge it."""
+    progress = TimedProgress()
+    directory = prepare(directory)
+    old, new = pair.split(":")
+    names = (f"java-{old}", "librdkafka-newest", "kafka-python", "librdkafka-newest-plain")
+    try:
+        with Lab.up(two_clusters(old, new, gateways=gateways), progress) as lab:
+            try:
+                found = TopicDemo(TopicSite(lab, directory, names, progress)).play()
+            finally:
+                progress("lab: taking everything down")
+    except ZkmigrateError as error:
+        progress(f"failed: {error}; what was recorded is in {directory}")
+        sys.exit(1)
+    found["seconds"] = round(progress.seconds, 1)
+    result.write(directory, found)
+    click.echo(summary(found, directory.name))
+    sys.exit(0 if found["held"] else 1)
+
+
+if __name__ == "__main__":
+    main()

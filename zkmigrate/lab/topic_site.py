@@ -1,0 +1,206 @@
+"""Two clusters with gateways and mirrors between them: clients at work, and runs that switch them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException
+
+from zkmigrate.lab import between, network
+from zkmigrate.lab import host as lab_host
+from zkmigrate.lab.clients.contract import PLAIN
+from zkmigrate.lab.clients.families import FAMILIES, Program
+from zkmigrate.lab.clients.matrix import Matrix
+from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.inventory import write_topic_inventory
+from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.load.config import LoadConfig
+from zkmigrate.lab.load.producer import create_topics
+from zkmigrate.lab.operator import Operator
+from zkmigrate.lab.render import OWN_USER
+from zkmigrate.lab.shape import FIRST_KRAFT, LAST_ZOOKEEPER, Shape, release
+from zkmigrate.lab.spec import LabSpec, Role, shape_of
+from zkmigrate.lab.timeline import step_spans
+from zkmigrate.lab.wait import Progress, silent, wait_until
+
+OLD, NEW = "old", "new"
+"""The clusters: their hosts are old1 ... and new1 ..."""
+TOPIC, PARTITIONS, REPLICAS = "orders", 6, 3
+GROUPS = "shop"
+"""What the names of the clients' groups begin with."""
+BOOK = ("--playbook", "kafka_topic_move")
+PLAIN_NAME = "-plain"
+"""What ends the name of a client whose producer is not idempotent."""
+_VERB_S, _MIRRORED_S = 300.0, 120.0
+
+
+def two_clusters(old: str, new: str, *, gateways: int = 1, mirrors: int = 1) -> LabSpec:
+    """The lab: three brokers of each release, the old one with ZooKeeper, the new one with KRaft. LabError
+    for a release that has not that."""
+    if release(old) > LAST_ZOOKEEPER or release(new) < FIRST_KRAFT:
+        raise LabError(
+            f"no lab for {old} to {new}; possible: from a release with ZooKeeper to one with KRaft"
+        )
+    clusters = [
+        {"name": OLD, "version": old, "brokers": [{}] * 3, "ensemble": "zk", "chroot": f"/{OLD}"},
+        {"name": NEW, "version": new, "brokers": [{"controller": True}] * 3},
+    ]
+    shape = {"ensembles": [{"name": "zk", "count": 1}], "clusters": clusters}
+    return LabSpec(shape=Shape.from_json({**shape, "gateways": gateways, "mirrors": mirrors}))
+
+
+def clients(names: Sequence[str], progress: Progress) -> dict[str, Program]:
+    """The programs of these families. With ``-plain`` behind its name a producer is not idempotent."""
+    found = {}
+    for name in names:
+        program = FAMILIES[name.removesuffix(PLAIN_NAME)](progress)
+        plain = {PLAIN: "yes"} if name.endswith(PLAIN_NAME) else {}
+        found[name] = replace(program, environment={**program.environment, **plain})
+    return found
+
+
+@dataclass(frozen=True)
+class Switched:
+    """One switch that went through. held_s: from the hold to the last gateway's new route; waited_s: until
+    all requests flow again. began_ns, ended_ns: the hold and the end of OPEN, CLOCK_MONOTONIC."""
+
+    run: str
+    target: str
+    held_s: float
+    waited_s: float
+    began_ns: int
+    ended_ns: int
+
+
+@dataclass
+class TopicSite:
+    """The lab, and what happens in it below ``directory``. names: the clients that will be at work."""
+
+    lab: Lab
+    directory: Path
+    names: Sequence[str]
+    progress: Progress = silent
+
+    @property
+    def groups(self) -> list[str]:
+        """The clients' consumer groups."""
+        return [f"{GROUPS}-{name}" for name in self.names]
+
+    def bootstrap(self, cluster: str) -> str:
+        """The brokers themselves."""
+        return ",".join(between.brokers(self.lab.spec, cluster).values())
+
+    def matrix(self, **changes: Any) -> Matrix:
+        """The clients' work: all they know is the gateways' ports for the old cluster."""
+        doors = ",".join(f"{address}:{port}" for address, port in between.ports(self.lab.spec, OLD))
+        made = Matrix(doors, TOPIC, PARTITIONS, REPLICAS, GROUPS, log_at=self._log_at)
+        return replace(made, **changes)
+
+    def _log_at(self) -> str:
+        """The brokers that the clients were led to."""
+        return self.bootstrap(self.open_on())
+
+    @contextlib.contextmanager
+    def among_clients(self) -> Iterator[None]:
+        """Moves the calling thread, and what it starts, to the lab's client host."""
+        with network.inside(network.netns(self.lab.id, f"{Role.CLIENT}1")):
+            yield
+
+    def begin(self) -> None:
+        """Make the topic on the old cluster and mirror it to the new one."""
+        own = LoadConfig(self.bootstrap(OLD), REPLICAS, REPLICAS - 1, (TOPIC,), PARTITIONS)
+        with self.lab.operator():
+            try:
+                create_topics(own)
+            except KafkaException as error:
+                raise LabError(f"no topic {TOPIC}: {error}") from error
+        hosts = self.lab.role(Role.MIRROR)
+        for number, host in enumerate(hosts, 1):
+            for cluster in (one.name for one in shape_of(self.lab.spec).clusters):
+                share = (number, len(hosts))
+                file = between.mirror_environment(self.lab.spec, cluster, [TOPIC], share)
+                lab_host.place(host.root, file)
+        self.copy_to(NEW)
+        self.progress(f"mirror: copies {TOPIC} to {NEW}")
+
+    def copy_to(self, target: str) -> None:
+        """Let the copiers to this cluster run, and no other ones. Wait until all is mirrored, and until no
+        group has members there from before: their sessions end by themselves."""
+        for host in self.lab.names(Role.MIRROR):
+            self.lab.exec(
+                host, ["systemctl", "stop", between.mirror_unit(between.other(self.lab.spec, target))]
+            )
+            self.lab.exec(host, ["systemctl", "start", between.mirror_unit(target)])
+
+        def missing() -> str | None:
+            try:
+                told = json.loads(self._mirror("status", target, "--json"))
+            except LabError as error:
+                return str(error)[-300:]
+            states = {one["state"] for one in told["partitions"]}
+            active = [one["group"] for one in told["groups"] if one["state"] == "active"]
+            return ", ".join([*sorted(states - {"equal", "behind"}), *active]) or None
+
+        wait_until(f"{TOPIC} on {target}", missing, _MIRRORED_S, poll_s=1.0)
+
+    def _mirror(self, verb: str, target: str, *words: str) -> str:
+        """A verb of ``zkmigrate mirror`` towards this cluster, from the operator's network; what it said."""
+        source = self.bootstrap(between.other(self.lab.spec, target))
+        ends = ("--source", source, "--target", self.bootstrap(target), "--topic", TOPIC)
+        return self.lab.run_module("zkmigrate", "mirror", verb, *ends, *words, timeout_s=_VERB_S)
+
+    def compare(self, target: str) -> str:
+        """End all copiers, copy the rest, and compare every record of both clusters: what the comparison
+        said. LabError where one differs."""
+        for host in self.lab.names(Role.MIRROR):
+            units = [between.mirror_unit(one.name) for one in shape_of(self.lab.spec).clusters]
+            self.lab.exec(host, ["systemctl", "stop", *units])
+        self._mirror("run", target, "--once")
+        return self._mirror("compare", target).strip().splitlines()[-1]
+
+    # --- the gateways ---------------------------------------------------------------------------------------
+
+    def app(self, gateway: str) -> dict[str, Any]:
+        """What a gateway tells of the application."""
+        ask = [between.PROGRAM, "gateway", "status", "--config", between.GATEWAY_FILE, "--json"]
+        told = json.loads(self.lab.exec(gateway, ["runuser", "-u", OWN_USER, "--", *ask]).stdout)
+        found: dict[str, Any] = told["apps"][between.APP]
+        return found
+
+    def places(self) -> set[tuple[str, str]]:
+        """Route and gate of the application on each gateway."""
+        seen = (self.app(name) for name in self.lab.names(Role.GATEWAY))
+        return {(one["route"], one["gate"]) for one in seen}
+
+    def open_on(self) -> str:
+        """The cluster that every gateway leads the application to. LabError unless it is one, and open."""
+        places = self.places()
+        if len(places) != 1 or {gate for _, gate in places} != {"open"}:
+            raise LabError(f"not open on exactly one cluster: {sorted(places)}")
+        return next(route for route, _ in places)
+
+    # --- the runs -------------------------------------------------------------------------------------------
+
+    def operator(self, run: str, target: str, further: Mapping[str, Any] | None = None) -> Operator:
+        """The operator of a switch to this cluster. further: keys of the section ``topic_move``."""
+        folder = self.directory / run
+        folder.mkdir(parents=True, exist_ok=True)
+        write_topic_inventory(self.lab, folder / "migration.yml", target, [TOPIC], self.groups, further)
+        return Operator(self.lab, folder, run)
+
+
+def switched(operator: Operator, target: str) -> Switched:
+    """The times of a switch, from its journal. LabError where it has no hold, or was not opened."""
+    spans = {span["name"]: span for span in step_spans(operator.journal)}
+    try:
+        hold, go, opened = (spans[f"switch.{name}"] for name in ("hold", "go", "open"))
+    except KeyError as error:
+        raise LabError(f"run {operator.run}: its journal has no end of step {error}") from error
+    began = hold["start_mono_ns"]
+    held_s, waited_s = (round((one["end_mono_ns"] - began) / 1e9, 3) for one in (go, opened))
+    return Switched(operator.run, target, held_s, waited_s, began, opened["end_mono_ns"])

@@ -1,0 +1,103 @@
+"""Sends changes to the cluster to which topics are mirrored."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Protocol
+
+from zkmigrate import deadline
+from zkmigrate.errors import HostError, UsageError
+from zkmigrate.mirror.clients import groups
+from zkmigrate.mirror.clients.cluster import REQUEST_S, Cluster
+from zkmigrate.mirror.clients.pair import Pair
+from zkmigrate.mirror.rules.commits import INACTIVE, standing, to_commit
+from zkmigrate.mirror.rules.position import Ends
+from zkmigrate.model.change import ClusterChange, CopyOffsets
+from zkmigrate.model.look import ClusterAt, Look
+
+_AGAIN_S = 0.1
+"""Between two questions for a coordinator that target does not tell yet."""
+
+
+class Mirroring(Protocol):
+    """An inventory with two clusters. ends: where source and target are reached."""
+
+    @property
+    def ends(self) -> tuple[ClusterAt, ClusterAt]: ...
+
+
+def alterer(inventory: Mirroring, _look: Look) -> Alter:
+    """The sender of changes to the inventory's target."""
+    return Alter(inventory)
+
+
+class Alter:
+    """It opens both clusters at the first change, and keeps their connections."""
+
+    def __init__(self, inventory: Mirroring) -> None:
+        self._inventory = inventory
+        self._guard = threading.Lock()
+        self._pair: Pair | None = None
+
+    def __call__(self, change: ClusterChange) -> tuple[int, str]:
+        """Send one change: 0 and what was done, or 1 and why target refused. HostError when the outcome is
+        unknown."""
+        if not isinstance(change, CopyOffsets):
+            return 1, f"nothing was sent: {change.describe()} is not a change of a mirrored cluster"
+        with self._guard:
+            pair = self._pair = self._pair or Pair(*self._inventory.ends)
+        try:
+            with pair.clusters() as (here, there):
+                return copy_offsets(here, there, change)
+        except UsageError as error:
+            return 1, f"nothing was sent: {error}"
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._pair is not None:
+            self._pair.close()
+
+
+def copy_offsets(source: Cluster, target: Cluster, change: CopyOffsets) -> tuple[int, str]:
+    """Commit on target what the groups have committed on source, at most up to target's ends. Nothing is sent
+    unless all of them can be. HostError when the outcome is unknown."""
+    read = groups.read(source, target, change.topics, change.groups)
+    if read.troubles:
+        return _refused(read.troubles)
+    if active := {one.name: standing(one).why for one in read.groups if one.state not in INACTIVE}:
+        return _refused(active)
+    led = target.leaders(change.topics)
+    told = target.ends([(topic, number) for topic, numbers in led.items() for number in numbers])
+    ends = {part: one.end for part, one in told.items() if isinstance(one, Ends)}
+    if lost := {f"{topic}-{n}" for one in read.groups for topic, n in one.source if (topic, n) not in ends}:
+        return 1, f"nothing was sent: target does not tell the end of {', '.join(sorted(lost))}"
+    differing = {one.name: commits for one in read.groups if (commits := to_commit(one, ends))}
+    read = _coordinated(target, read)
+    if read.troubles:
+        return _refused(read.troubles)
+    wanted = {name: (read.brokers[name], commits) for name, commits in differing.items()}
+    failed = groups.commit(target, wanted)
+    if unknown := {name: why for name, why in failed.items() if isinstance(why, HostError)}:
+        raise HostError(_by_group(unknown))
+    if failed:
+        return 1, _by_group(failed)
+    offsets = sum(map(len, differing.values()))
+    return 0, f"committed on target for {len(differing)} of {len(read.groups)} groups, offsets: {offsets}"
+
+
+def _coordinated(target: Cluster, read: groups.Read) -> groups.Read:
+    """With target's coordinators. A fresh cluster tells them a moment after the first question."""
+    end = time.monotonic() + deadline.remaining(REQUEST_S)
+    while (touched := groups.touch(target, read)).troubles and time.monotonic() < end:
+        time.sleep(_AGAIN_S)
+    return touched
+
+
+def _refused(why: Mapping[str, str]) -> tuple[int, str]:
+    return 1, f"nothing was sent: {_by_group(why)}"
+
+
+def _by_group(why: Mapping[str, object]) -> str:
+    return "; ".join(f"group {name}: {text}" for name, text in sorted(why.items()))

@@ -1,0 +1,133 @@
+"""What is mirrored, as both clusters show it now: the real ``MirrorLook``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+from zkmigrate.errors import HostError, UsageError
+from zkmigrate.hosts.parallel import together
+from zkmigrate.mirror.clients import groups
+from zkmigrate.mirror.clients.cluster import Cluster, Part
+from zkmigrate.mirror.clients.codecs import KafkaCodecs
+from zkmigrate.mirror.clients.pair import Pair
+from zkmigrate.mirror.clients.reading import committed
+from zkmigrate.mirror.clients.survey import beside, places, topics
+from zkmigrate.mirror.rules.batch import BatchError
+from zkmigrate.mirror.rules.commits import Standing, standing
+from zkmigrate.mirror.rules.difference import first_difference
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.look import BothEnds, ClusterAt, GroupPair, MirrorSurvey
+
+T = TypeVar("T")
+
+_GARBLED = (KeyError, ValueError, TypeError)
+"""What reading an unexpected answer raises."""
+Range = tuple[int, int]
+
+
+class ClustersLook:
+    """Implements :class:`zkmigrate.model.look.MirrorLook`. It keeps its connections from one question to the
+    next, and asks one question at a time."""
+
+    def __init__(self, source: ClusterAt, target: ClusterAt) -> None:
+        self._pair = Pair(source, target)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pair.close()
+
+    def survey(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[MirrorSurvey]:
+        return self._ask(lambda here, there: _survey(here, there, topics, groups))
+
+    def ends(self, topics: Sequence[str]) -> Reading[Mapping[Part, BothEnds]]:
+        return self._ask(lambda here, there: _ends(here, there, topics))
+
+    def commits(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupPair]]:
+        return self._ask(lambda here, there: _commits(here, there, topics, groups))
+
+    def differences(self, ranges: Mapping[Part, Range]) -> Reading[Mapping[Part, Reading[str]]]:
+        return self._ask(lambda here, there: _differences(here, there, ranges))
+
+    def _ask(self, question: Callable[[Cluster, Cluster], T]) -> Reading[T]:
+        try:
+            with self._pair.clusters() as (here, there):
+                return Seen(question(here, there))
+        except (HostError, UsageError) as error:
+            return Unknown("failed", str(error))
+        except _GARBLED as error:
+            return Unknown("garbled", f"a cluster answered something not understood: {error!r}")
+
+
+def _survey(here: Cluster, there: Cluster, names: Sequence[str], named: Sequence[str]) -> MirrorSurvey:
+    mirrored = topics(here, there, names)
+    also = beside(here, there, names, named)
+    return MirrorSurvey(
+        (here.id(), there.id()),
+        {one.topic: one.refused for one in mirrored if one.refused},
+        {
+            f"{one.topic}: {key}": _otherwise(needed, found, one.left.get(key, ""))
+            for one in mirrored
+            for key, (needed, found) in one.differ.items()
+        },
+        {one.part: (one.state, one.why) for one in places(here, there, mirrored)},
+        {name: _pair(one) for name, one in also.groups.items()},
+        tuple(str(rule) for rule in sorted(also.rights.grant)),
+        also.notes,
+    )
+
+
+def _otherwise(needed: str | None, found: str | None, why: str) -> str:
+    """A setting that target has otherwise. why: it is left so; empty if it is not."""
+    default = "Kafka's default"
+    text = f"{default if found is None else found}, needed: {default if needed is None else needed}"
+    return f"{text}; {why}" if why else text
+
+
+def _ends(here: Cluster, there: Cluster, names: Sequence[str]) -> dict[Part, BothEnds]:
+    # Target first: it only grows up to what source already has.
+    target, source = there.latest(names), here.latest(names)
+    if missing := sorted(set(names) - {topic for topic, _ in source}):
+        raise UsageError(f"source has no topic {', '.join(missing)}")
+    ends = {part: end for part, (end, _) in target.items()}
+    return {part: BothEnds(end, stable, ends.get(part)) for part, (end, stable) in source.items()}
+
+
+def _commits(
+    here: Cluster, there: Cluster, names: Collection[str], named: Collection[str]
+) -> dict[str, GroupPair]:
+    read = groups.read(here, there, names, named)
+    unknown = {name: GroupPair("unknown", 0, why) for name, why in read.troubles.items()}
+    return {one.name: _pair(standing(one)) for one in read.groups} | unknown
+
+
+def _pair(one: Standing) -> GroupPair:
+    return GroupPair(one.state, one.behind, one.why)
+
+
+def _differences(here: Cluster, there: Cluster, ranges: Mapping[Part, Range]) -> dict[Part, Reading[str]]:
+    names = {topic for topic, _ in ranges}
+    led = [(side, side.leaders(names)) for side in (here, there)]
+    found = together(
+        {f"{topic}-{n}": partial(_difference, led, (topic, n), *both) for (topic, n), both in ranges.items()}
+    )
+    return {(topic, n): found[f"{topic}-{n}"] for topic, n in ranges}
+
+
+def _difference(
+    led: Sequence[tuple[Cluster, Mapping[str, Mapping[int, int]]]], part: Part, begun: int, end: int
+) -> Reading[str]:
+    topic, number = part
+    sides = []
+    for side, leaders in led:
+        leader = leaders.get(topic, {}).get(number, -1)
+        if leader < 0:
+            return Unknown("failed", f"{side.what}: {topic}-{number} has no leader")
+        sides.append(committed(side, leader, part, begun, end, KafkaCodecs()))
+    try:
+        return Seen(first_difference(*sides)[1])
+    except HostError as error:
+        return Unknown("failed", str(error))
+    except BatchError as error:
+        return Unknown("garbled", f"{topic}-{number}: {error}")

@@ -1,0 +1,1 @@
+"""The planned switch of topics and their applications from one Kafka cluster to another."""

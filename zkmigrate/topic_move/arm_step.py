@@ -1,0 +1,164 @@
+"""What: stage the next route at every gateway, wait until the mirror is close behind, and compare records.
+
+Why now: whatever can be done before clients wait makes their wait shorter.
+
+Clients may notice: nothing.
+
+Way back: a staged route has no effect.
+
+Proof: each gateway has the route staged, the mirror lags less than the limit at two looks in a row, and the
+last records of each partition are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkmigrate.model.change import Applied, Changes
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.finding import claim, few, meanings
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.topic_move.facts import Armed, Ends, Gateways, Part, both_ends, forward, gateways, offsets
+from zkmigrate.topic_move.rules import part_name, unread
+from zkmigrate.topic_move.section import move_of
+
+_POLL_S, _MOST_S = 0.5, 600.0
+_LOOKS = 2
+Compared = Reading[Mapping[Part, Reading[str]]]
+
+
+@dataclass(frozen=True)
+class ArmFacts:
+    """now: seconds. compared: once the lag is small."""
+
+    gateways: Gateways
+    ends: Reading[Ends]
+    now: float
+    compared: Compared | None = None
+
+
+class ArmStep(Step[ArmFacts]):
+    id = Armed.step
+    title = "Stage the route and wait for the mirror"
+    hazard = Hazard.WINDOW
+
+    def observe(self, c: Context, look: Look) -> ArmFacts:
+        found = gateways(c, look)
+        ends = both_ends(c, look)
+        compared: Compared | None = None
+        if c.way is Way.FORWARD and c.kept.get("close", 0) >= _LOOKS and isinstance(ends, Seen):
+            compared = forward(c, look).differences(tail(c, ends.value))
+        return ArmFacts(found, ends, look.now(), compared)
+
+    def check(self, c: Context, f: ArmFacts) -> Verdict:
+        move = move_of(c.inventory).topic_move
+        if c.way is Way.BACK:
+            return Done()
+        if f.gateways.unknown:
+            return Blocked(f.gateways.unknown)
+        begins = f"open on {move.source}"
+        if wrong := f.gateways.outside(
+            "switch.arm-gate", lambda app: app.gate == "open" and app.route == move.source, begins
+        ):
+            return Blocked(wrong)
+        if todo := f.gateways.hosts(lambda app: app.staged != move.target):
+            return Ready(todo)
+        if not isinstance(f.ends, Seen):
+            return Waiting("both clusters to tell their ends", str(f.ends), _MOST_S, poll_s=_POLL_S)
+        if f.compared is not None:
+            return _compared(f.compared, f.ends.value)
+        return _waiting(c, f, f.ends.value, move.lag_ms / 1000)
+
+    def plan(self, c: Context, f: ArmFacts, target: str) -> Changes:
+        to = move_of(c.inventory).topic_move.target
+        return f.gateways.orders(target, "route", lambda app: app.staged != to, to=to)
+
+    def undo(self, c: Context, f: ArmFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return ()
+
+    def forecast(self, c: Context, look: Look) -> Forecast[ArmFacts]:
+        return Forecast(ArmFacts(gateways(c, look), both_ends(c, look), look.now()))
+
+
+def tail(c: Context, ends: Ends, compared: Mapping[Part, int] | None = None) -> dict[Part, tuple[int, int]]:
+    """The last records of each partition up to where both logs have come. compared: up to where they were
+    compared already."""
+    most, done = move_of(c.inventory).topic_move.proved, compared or {}
+    found = {}
+    for part, one in ends.items():
+        if one.stable is None or one.target is None:
+            continue
+        end = min(one.stable, one.target)
+        begin = max(0, end - most, min(done.get(part, 0), end))
+        if begin < end:
+            found[part] = begin, end
+    return found
+
+
+def _waiting(c: Context, f: ArmFacts, ends: Ends, limit_s: float) -> Verdict:
+    """Wait for a small lag, in seconds of what source gets, at some looks in a row."""
+    lags = {part: one.lag for part, one in ends.items()}
+    dark = [part_name(part) for part, lag in lags.items() if lag is None]
+    written = sum(one.source or 0 for one in ends.values())
+    lag = sum(lag or 0 for lag in lags.values())
+    before = c.kept.get("before")
+    keep: dict[str, object] = {"before": (f.now, written), "close": 0}
+    what = f"the mirror to lag less than {limit_s:g} s"
+    if dark:
+        told = f"not known: {few(dark)}"
+        return Waiting(what, told, _MOST_S, poll_s=_POLL_S, keep=keep)
+    if before is None:
+        return Waiting(what, f"{lag:,} records behind", _MOST_S, poll_s=_POLL_S, keep=keep)
+    since, then = before
+    rate = (written - then) / max(f.now - since, 0.001)
+    behind_s = lag / rate if rate > 0 else 0.0 if lag == 0 else _MOST_S
+    keep["close"] = c.kept.get("close", 0) + 1 if behind_s <= limit_s else 0
+    told = f"{lag:,} records behind, {rate:,.0f} records/s: {behind_s:.1f} s"
+    return Waiting(what, told, _MOST_S, poll_s=_POLL_S, keep=keep)
+
+
+def equal_records(compared: Compared) -> tuple[bool | None, str]:
+    """Whether compared records are equal, and in words what was seen."""
+    if not isinstance(compared, Seen):
+        return None, str(compared)
+    dark = [
+        f"{part_name(part)}: {told}" for part, told in compared.value.items() if not isinstance(told, Seen)
+    ]
+    apart = [
+        f"{part_name(part)}: {told.value}"
+        for part, told in compared.value.items()
+        if isinstance(told, Seen) and told.value
+    ]
+    if apart:
+        return False, few(apart)
+    return (None, few(dark)) if dark else (True, f"{len(compared.value):,} partitions")
+
+
+def _compared(compared: Compared, ends: Ends) -> Verdict:
+    held, seen = equal_records(compared)
+    if held is None and not isinstance(compared, Seen):
+        return Blocked((unread("the last records", compared),))
+    found = claim(
+        "switch.arm-records",
+        "the last records of each partition are equal on both clusters",
+        held,
+        seen=seen,
+        needed="the same offsets, times, keys, values and headers",
+        moves=("repair the mirror: docs/reference/mirror.md",),
+    )
+    upto = {part: one for part, one in ends.items() if one.target is not None}
+    offset = tuple((topic, n, min(s, upto[topic, n].target or 0)) for topic, n, s in offsets(upto))
+    return Done.unless_blocked((found,), Armed(offset).encode())
+
+
+MEANINGS = meanings(
+    """
+    switch.arm-gate: An application is not open on source when its route is staged. Cause: Another run
+    holds it. To do: Look at zkmigrate gateway status, then resume.
+
+    switch.arm-records: Records differ between the clusters. Cause: Somebody else wrote on target, or a
+    defect. To do: zkmigrate mirror compare names the first difference. Do not switch.
+    """
+)

@@ -1,0 +1,152 @@
+"""What: wait until both logs of every partition end alike, stop the copiers, and copy the groups' offsets.
+
+Why now: nothing writes on source, so its ends stay. Who goes on copying could write beside the clients later.
+
+Clients may notice: they still wait.
+
+Way back: the copiers run again.
+
+Proof: the ends are equal at two looks in a row and have not moved since the hold, no copier runs, and the
+commits are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkmigrate.model.change import MIRRORED, Applied, Changes, CopyOffsets, SetService
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.finding import blocking, claim, few, meanings
+from zkmigrate.model.look import GroupPair, Look
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.topic_move.facts import (
+    Copiers,
+    Drained,
+    Ends,
+    Gateways,
+    Part,
+    both_ends,
+    copiers,
+    every_app,
+    forward,
+    forward_unit,
+    gateways,
+    offsets,
+)
+from zkmigrate.topic_move.rules import groups_equal, lapsed, moved, not_silent, part_name, unread
+from zkmigrate.topic_move.section import mirror_hosts, move_of, switched
+
+OFFSETS = "group-offsets"
+"""The target of the change that copies the groups' offsets."""
+_POLL_S = 0.05
+_LOOKS = 2
+
+
+@dataclass(frozen=True)
+class DrainFacts:
+    """copiers: once the ends are equal. groups: once no copier runs."""
+
+    gateways: Gateways
+    ends: Reading[Ends]
+    copiers: Copiers | None = None
+    groups: Reading[Mapping[str, GroupPair]] | None = None
+
+
+class DrainStep(Step[DrainFacts]):
+    id = Drained.step
+    title = "Drain the mirror"
+    hazard = Hazard.WINDOW
+
+    def observe(self, c: Context, look: Look) -> DrainFacts:
+        move = move_of(c.inventory).topic_move
+        if c.way is Way.BACK:
+            return DrainFacts(Gateways({}, ()), Seen({}), copiers(c, look, move.target))
+        found, ends = gateways(c, look), both_ends(c, look)
+        if c.kept.get("equal", 0) < _LOOKS:
+            return DrainFacts(found, ends)
+        running = copiers(c, look, move.target)
+        if running.running or running.silent:
+            return DrainFacts(found, ends, running)
+        topics = switched(c.inventory)
+        return DrainFacts(found, ends, running, forward(c, look).commits(topics.topics, topics.groups))
+
+    def check(self, c: Context, f: DrainFacts) -> Verdict:
+        if c.way is Way.BACK:
+            return _back(f)
+        if f.gateways.unknown:
+            return Blocked(f.gateways.unknown)
+        if wrong := lapsed(f.gateways):
+            return Blocked(wrong)
+        limit_s = move_of(c.inventory).topic_move.hold_ms / 1000
+        if not isinstance(f.ends, Seen):
+            return Waiting("both clusters to tell their ends", str(f.ends), limit_s, _POLL_S, keep=c.kept)
+        ends = f.ends.value
+        before: dict[Part, int] = c.kept.get("before") or {
+            part: one.source for part, one in ends.items() if one.source is not None
+        }
+        if wrong := moved(before, ends):
+            return Blocked(wrong)
+        apart = [f"{part_name(part)}: {one.lag}" for part, one in ends.items() if not one.equal]
+        equal = 0 if apart else c.kept.get("equal", 0) + 1
+        keep = {"before": before, "equal": equal}
+        if apart or equal < _LOOKS:
+            told = f"behind: {few(apart)}" if apart else "equal, once"
+            return Waiting("the mirror to come to source's ends", told, limit_s, _POLL_S, keep=keep)
+        if f.copiers is None:
+            return Waiting("the copiers to be asked", "equal", limit_s, 0.0, keep=keep)
+        return _equal(f, f.copiers, ends, keep)
+
+    def plan(self, c: Context, f: DrainFacts, target: str) -> Changes:
+        topics = switched(c.inventory)
+        if target == OFFSETS:
+            return (CopyOffsets(MIRRORED, topics.topics, topics.groups),)
+        return (SetService(target, forward_unit(c), "stop"),)
+
+    def undo(self, c: Context, f: DrainFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        if target not in mirror_hosts(c.inventory):
+            return ()
+        return (SetService(target, forward_unit(c), "start"),)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[DrainFacts]:
+        held = DrainFacts(every_app(c, "held"), Seen({}))
+        return Forecast(held, (*mirror_hosts(c.inventory), OFFSETS))
+
+
+def _equal(f: DrainFacts, found: Copiers, ends: Ends, keep: dict[str, object]) -> Verdict:
+    """Both logs end alike: stop what copies, then copy what is committed."""
+    if wrong := not_silent(found):
+        return Blocked(wrong)
+    if found.running:
+        return Ready(found.running, keep=keep)
+    assert f.groups is not None
+    if not isinstance(f.groups, Seen):
+        return Blocked((unread("groups", f.groups),))
+    equal = groups_equal(f.groups)
+    apart = [one.state for one in f.groups.value.values()]
+    if "behind" in apart and not {"active", "ahead", "unknown"} & set(apart):
+        return Ready((OFFSETS,), keep=keep)
+    if blocking((equal,)):
+        return Blocked((equal,))
+    drained = claim(
+        "switch.drained",
+        "both logs of every partition end alike, and no copier runs",
+        True,
+        seen=f"{len(ends):,} partitions, {found.unit} stopped",
+    )
+    return Done((drained, equal), Drained(offsets(ends)).encode())
+
+
+def _back(f: DrainFacts) -> Verdict:
+    assert f.copiers is not None
+    if f.copiers.down:
+        return Ready(f.copiers.down)
+    return Blocked(not_silent(f.copiers), others_back=True) if f.copiers.silent else Done()
+
+
+MEANINGS = meanings(
+    """
+    switch.drained: The logs do not end alike, or a copier runs. Cause: The step is under way. To do:
+    Wait. If the hold ends first, the run walks back.
+    """
+)

@@ -1,0 +1,256 @@
+"""What the gateways, the mirror and both clusters show of a set of topics, for every step of its switch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from zkmigrate.hosts.facts.status import HostStatus, parsed, unit_status
+from zkmigrate.model.change import GatewayOrder, GatewayVerb
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.finding import Finding, claim
+from zkmigrate.model.look import BothEnds, Look, MirrorLook
+from zkmigrate.model.step import Context
+from zkmigrate.model.step_record import Recorded
+from zkmigrate.topic_move.section import (
+    cluster,
+    ends_of,
+    gateway_hosts,
+    mirror_hosts,
+    move_of,
+    switched,
+)
+
+Part = tuple[str, int]
+"""Topic and partition."""
+Ends = Mapping[Part, BothEnds]
+Offsets = tuple[tuple[str, int, int], ...]
+"""Topic, partition and offset, as a record holds them."""
+_DOWN = ("inactive", "failed")
+
+
+@dataclass(frozen=True)
+class AppSeen:
+    """An application at one gateway. route, staged: clusters. gate: open, settling, held, sealed or gone.
+    hold: the operation id of its hold. lapsed: a lease has ended by itself since it was told to settle.
+    in_flight: requests without an answer. connections, on_left_ports: of clients. seen: all of its status."""
+
+    route: str
+    staged: str
+    gate: str
+    hold: str
+    lapsed: bool
+    in_flight: int
+    connections: int
+    on_left_ports: int
+    seen: Mapping[str, Any]
+
+    @property
+    def words(self) -> str:
+        """Where it stands."""
+        return f"{self.gate} on {self.route}" + (", a lease has ended by itself" if self.lapsed else "")
+
+
+@dataclass(frozen=True)
+class Gateways:
+    """The applications of the set at every gateway, by host and name. unknown: a finding for each gateway
+    that did not answer, or does not have one of them."""
+
+    at: Mapping[tuple[str, str], AppSeen]
+    unknown: tuple[Finding, ...]
+
+    def hosts(self, test: Callable[[AppSeen], bool]) -> tuple[str, ...]:
+        """The hosts of gateways where this holds of one of the applications."""
+        return tuple(dict.fromkeys(host for (host, _), app in self.at.items() if test(app)))
+
+    def all(self, test: Callable[[AppSeen], bool]) -> bool:
+        """Whether every gateway answered and this holds of all applications."""
+        return not self.unknown and all(map(test, self.at.values()))
+
+    def outside(self, id: str, test: Callable[[AppSeen], bool], needed: str) -> tuple[Finding, ...]:
+        """A finding for each application of which this does not hold."""
+        return tuple(
+            claim(
+                id,
+                "the application is where this step begins or ends",
+                False,
+                seen=app.words,
+                needed=needed,
+                moves=("look at zkmigrate gateway status on that host", "rollback"),
+                target=f"{host}:{name}",
+            )
+            for (host, name), app in self.at.items()
+            if not test(app)
+        )
+
+    def orders(
+        self, host: str, verb: GatewayVerb, test: Callable[[AppSeen], bool], **told: Any
+    ) -> tuple[GatewayOrder, ...]:
+        """The order for each application of a host of which this holds. told: the order's further fields."""
+        return tuple(
+            GatewayOrder(host, verb, name, **told)
+            for (at, name), app in self.at.items()
+            if at == host and test(app)
+        )
+
+
+def gateways(c: Context, look: Look) -> Gateways:
+    """Ask every gateway at once."""
+    apps = switched(c.inventory).apps
+    told = look.each(gateway_hosts(c.inventory), lambda host: parsed(look.gateway(host), parse_apps))
+    at: dict[tuple[str, str], AppSeen] = {}
+    unknown: list[Finding] = []
+    for host, reading in told.items():
+        if not isinstance(reading, Seen):
+            unknown.append(_unheard(host, str(reading)))
+            continue
+        for name in apps:
+            if name in reading.value:
+                at[host, name] = reading.value[name]
+            else:
+                unknown.append(_unheard(host, f"it has no application {name}"))
+    return Gateways(at, tuple(unknown))
+
+
+def parse_apps(text: str) -> dict[str, AppSeen]:
+    """The applications in the JSON of a gateway's status. ValueError."""
+    try:
+        return {str(name): _app(told) for name, told in json.loads(text)["apps"].items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a gateway's status: {type(error).__name__} {error}") from None
+
+
+def _app(told: Mapping[str, Any]) -> AppSeen:
+    return AppSeen(
+        route=str(told["route"]),
+        staged=str(told["staged"]),
+        gate=str(told["gate"]),
+        hold=str(told["hold"]),
+        lapsed=bool(told["lapsed"]),
+        in_flight=int(told["requests_in_flight"]),
+        connections=int(told["connections"]),
+        on_left_ports=int(told["connections_on_left_ports"]),
+        seen=dict(told),
+    )
+
+
+def every_app(c: Context, gate: str, *, switched_over: bool = False) -> Gateways:
+    """Every application as a step of the window will find it, for its forecast."""
+    move = move_of(c.inventory).topic_move
+    route = move.target if switched_over else move.source
+    app = AppSeen(route, move.target, gate, "HOLD", False, 0, 0, 0, {})
+    hosts, apps = gateway_hosts(c.inventory), switched(c.inventory).apps
+    return Gateways({(host, name): app for host in hosts for name in apps}, ())
+
+
+def _unheard(host: str, seen: str) -> Finding:
+    return claim(
+        "switch.gateway",
+        "every gateway of the set answers and has its applications",
+        None,
+        target=host,
+        seen=seen,
+        needed="its status, with the applications of the set",
+        moves=("see whether the gateway runs there, and which file it has", "resume: zkmigrate looks again"),
+    )
+
+
+def forward(c: Context, look: Look) -> MirrorLook:
+    """Source and target, as this run switches."""
+    return look.mirror(*ends_of(c.inventory))
+
+
+def backward(c: Context, look: Look) -> MirrorLook:
+    """The same two clusters for the copier after the switch: target mirrors to source."""
+    source, target = ends_of(c.inventory)
+    return look.mirror(target, source)
+
+
+def both_ends(c: Context, look: Look) -> Reading[Ends]:
+    """Where the logs of the set's topics end on both clusters."""
+    return forward(c, look).ends(switched(c.inventory).topics)
+
+
+@dataclass(frozen=True)
+class Copiers:
+    """The unit of one direction on the mirror hosts, by host. unit: its name."""
+
+    unit: str
+    at: Mapping[str, Reading[HostStatus]]
+
+    @property
+    def silent(self) -> dict[str, str]:
+        """The hosts that do not tell, and why."""
+        return {
+            host: "its state is unknown" if isinstance(told, Seen) else str(told)
+            for host, told in self.at.items()
+            if not isinstance(told, Seen) or told.value.unit_state == "unknown"
+        }
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """The hosts on which a process may be there."""
+        return tuple(host for host, told in self.at.items() if _state(told) not in (*_DOWN, ""))
+
+    @property
+    def down(self) -> tuple[str, ...]:
+        """The hosts on which none is there."""
+        return tuple(host for host, told in self.at.items() if _state(told) in _DOWN)
+
+
+def _state(told: Reading[HostStatus]) -> str:
+    return told.value.unit_state if isinstance(told, Seen) else ""
+
+
+def copiers(c: Context, look: Look, to: str) -> Copiers:
+    """The copiers to a cluster of this name."""
+    unit = cluster(c.inventory, to).mirror
+    return Copiers(unit, look.each(mirror_hosts(c.inventory), lambda host: unit_status(look, host, unit)))
+
+
+def forward_unit(c: Context) -> str:
+    """The unit that copies to target."""
+    return cluster(c.inventory, move_of(c.inventory).topic_move.target).mirror
+
+
+def backward_unit(c: Context) -> str:
+    """The unit that copies from target to source."""
+    return cluster(c.inventory, move_of(c.inventory).topic_move.source).mirror
+
+
+@dataclass(frozen=True)
+class Armed(Recorded):
+    """ARM. compared: up to which offset the records of each partition were compared."""
+
+    step: ClassVar[str] = "arm"
+
+    compared: Offsets = ()
+
+
+@dataclass(frozen=True)
+class Held(Recorded):
+    """HOLD. holds: gateway's host, application and the operation id of its hold."""
+
+    step: ClassVar[str] = "hold"
+
+    holds: tuple[tuple[str, str, str], ...]
+
+    def of(self, host: str, app: str) -> str:
+        """The hold of an application at a gateway; empty without one."""
+        return next((id for at, name, id in self.holds if (at, name) == (host, app)), "")
+
+
+@dataclass(frozen=True)
+class Drained(Recorded):
+    """DRAIN. ends: where both logs of each partition end."""
+
+    step: ClassVar[str] = "drain"
+
+    ends: Offsets
+
+
+def offsets(ends: Ends) -> Offsets:
+    """Source's ends, as a record holds them."""
+    return tuple((topic, n, one.source) for (topic, n), one in sorted(ends.items()) if one.source is not None)

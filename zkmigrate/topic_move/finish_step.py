@@ -1,0 +1,66 @@
+"""What: stop the copiers from target to source.
+
+Why now: nobody wants to go back. From here source falls behind.
+
+Clients may notice: nothing. The gateway goes on; it must stay until no client connects to it.
+
+Way back: start these copiers; they go on where both logs say, as long as target still has those records.
+
+Proof: no copier runs on a mirror host.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkmigrate.model.change import Applied, Changes, SetService
+from zkmigrate.model.finding import claim, meanings
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.topic_move.facts import Copiers, Gateways, backward_unit, copiers, gateways
+from zkmigrate.topic_move.rules import not_silent
+from zkmigrate.topic_move.section import mirror_hosts, move_of
+from zkmigrate.topic_move.verify_step import left_ports
+
+
+@dataclass(frozen=True)
+class FinishFacts:
+    copiers: Copiers
+    gateways: Gateways
+
+
+class FinishStep(Step[FinishFacts]):
+    id = "finish"
+    title = "Stop the copiers back to source"
+    hazard = Hazard.REVERSIBLE
+
+    def observe(self, c: Context, look: Look) -> FinishFacts:
+        source = move_of(c.inventory).topic_move.source
+        return FinishFacts(copiers(c, look, source), gateways(c, look))
+
+    def check(self, c: Context, f: FinishFacts) -> Verdict:
+        if wrong := not_silent(f.copiers):
+            return Blocked(wrong)
+        if c.way is Way.BACK:
+            return Ready(f.copiers.down) if f.copiers.down else Done()
+        if f.copiers.running:
+            return Ready(f.copiers.running)
+        stopped = claim("switch.finished", "no copier runs", True, seen=f"{f.copiers.unit} is down")
+        return Done((stopped, left_ports(f.gateways)))
+
+    def plan(self, c: Context, f: FinishFacts, target: str) -> Changes:
+        return (SetService(target, backward_unit(c), "stop"),)
+
+    def undo(self, c: Context, f: FinishFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return (SetService(target, backward_unit(c), "start"),)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[FinishFacts]:
+        running = FinishFacts(Copiers(backward_unit(c), {}), Gateways({}, ()))
+        return Forecast(running, mirror_hosts(c.inventory))
+
+
+MEANINGS = meanings(
+    """
+    switch.finished: A copier runs. Cause: The step is under way. To do: Wait, or resume.
+    """
+)

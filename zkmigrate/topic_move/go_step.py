@@ -1,0 +1,135 @@
+"""What: lead the applications to target at every gateway, and end their clients' connections.
+
+Why now: every gateway is sealed, so none sends a request to source any more.
+
+Clients may notice: they connect again. Their requests still wait, at most policy.open_limit_s; then they go
+on by themselves, on target.
+
+Way back: every application on target is sealed there, so that none goes on by itself, and every other one
+loses its staged route. Then they are led back to source. There is none once an application has gone on.
+
+Proof: each gateway wrote its new route, and the application waits there.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from zkmigrate.model.change import Applied, Changes, GatewayOrder
+from zkmigrate.model.finding import Finding, claim, meanings
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.topic_move.facts import AppSeen, Gateways, every_app, gateways
+from zkmigrate.topic_move.hold_step import sealed
+from zkmigrate.topic_move.section import move_of
+
+
+class GoStep(Step[Gateways]):
+    id = "go"
+    title = "Lead the applications to target"
+    hazard = Hazard.WINDOW
+
+    def observe(self, c: Context, look: Look) -> Gateways:
+        return gateways(c, look)
+
+    def check(self, c: Context, f: Gateways) -> Verdict:
+        move = move_of(c.inventory).topic_move
+        if c.way is Way.BACK:
+            return _back(f, move.source, move.target)
+        if f.unknown:
+            return Blocked(f.unknown)
+        if wrong := f.outside(
+            "switch.go-gate",
+            lambda app: app.route == move.target or sealed(app),
+            f"sealed, or on {move.target}",
+        ):
+            return Blocked(wrong)
+        todo = f.hosts(lambda app: app.route != move.target)
+        return Ready(todo) if todo else Done()
+
+    def plan(self, c: Context, f: Gateways, target: str) -> Changes:
+        to, ttl = move_of(c.inventory).topic_move.target, _ttl(c)
+        return f.orders(target, "go", lambda app: app.route != to, ttl_ms=ttl)
+
+    def undo(self, c: Context, f: Gateways, target: str, applied: tuple[Applied, ...]) -> Changes:
+        move = move_of(c.inventory).topic_move
+        if f.hosts(lambda app: _may_open(app, move.target)):
+            return tuple(
+                order
+                for (host, name), app in f.at.items()
+                if host == target and _may_open(app, move.target)
+                for order in _sealed_there(host, name, app, move.source)
+            )
+        if f.hosts(lambda app: _still_led(app, move.source)):
+            still = partial(_still_led, source=move.source)
+            return f.orders(target, "route", still, to=move.source)
+        return f.orders(target, "go", lambda app: app.route == move.target, ttl_ms=_ttl(c))
+
+    def forecast(self, c: Context, look: Look) -> Forecast[Gateways]:
+        return Forecast(every_app(c, "sealed"))
+
+
+def _ttl(c: Context) -> int:
+    """How long requests wait on the new route, in milliseconds."""
+    return int(c.inventory.policy.open_limit_s * 1000)
+
+
+def _sealed_there(host: str, name: str, app: AppSeen, source: str) -> tuple[GatewayOrder, ...]:
+    """The orders that shut an application on target without an end, with the way to source staged. A gateway
+    refuses the seal of one that has gone on meanwhile."""
+    route = () if app.staged == source else (GatewayOrder(host, "route", name, to=source),)
+    return (*route, GatewayOrder(host, "seal", name, hold=app.hold))
+
+
+def _may_open(app: AppSeen, target: str) -> bool:
+    """Whether it is on target and may go on there by itself."""
+    return app.route == target and not sealed(app)
+
+
+def _still_led(app: AppSeen, source: str) -> bool:
+    """Whether it is sealed on source with a staged route: an order to go that comes late would lead it to
+    target."""
+    return app.route == source and sealed(app) and app.staged not in ("", source)
+
+
+def _back(f: Gateways, source: str, target: str) -> Verdict:
+    """None goes on at source, also by itself, while one may go on at target. One that is not heard may have
+    been led to target: it is waited for."""
+    if opened := opened_on(f, target):
+        return Blocked((no_way_back(opened, target),), no_way_back=True)
+    if f.unknown:
+        return Blocked(f.unknown)
+    todo = (
+        f.hosts(lambda app: _may_open(app, target))
+        or f.hosts(lambda app: _still_led(app, source))
+        or f.hosts(lambda app: app.route == target)
+    )
+    return Ready(todo) if todo else Done()
+
+
+def opened_on(f: Gateways, target: str) -> tuple[str, ...]:
+    """The gateways that let an application go on, on target."""
+    return f.hosts(lambda app: app.route == target and app.gate in ("open", "settling"))
+
+
+def no_way_back(opened: tuple[str, ...], target: str) -> Finding:
+    """Clients write on target: the way back is another switch."""
+    return claim(
+        "open.no-way-back",
+        "no client has written on target yet",
+        False,
+        seen=f"open on {target}: {', '.join(opened)}",
+        needed="applications that wait",
+        moves=(
+            "resume: it goes forward",
+            "then switch back: the same playbook with topic_move.source and target exchanged",
+        ),
+    )
+
+
+MEANINGS = meanings(
+    """
+    switch.go-gate: An application is neither sealed nor on target. Cause: Another operator. To do: Look
+    at zkmigrate gateway status. Let the run walk back.
+    """
+)

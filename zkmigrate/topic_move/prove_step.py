@@ -1,0 +1,98 @@
+"""What: compare both clusters once more: ends, records that were not compared yet, and groups' commits.
+
+Why now: nothing can write on either side, so what is equal now stays equal until the applications go on.
+
+Clients may notice: they still wait.
+
+Way back: nothing was changed.
+
+Proof: equal ends, as they were drained; the last records equal in offset, time, key, value and headers; equal
+commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.finding import claim, few, meanings
+from zkmigrate.model.look import GroupPair, Look
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict
+from zkmigrate.model.step_record import known, needed
+from zkmigrate.topic_move.arm_step import Compared, equal_records, tail
+from zkmigrate.topic_move.facts import Armed, Drained, Ends, Gateways, both_ends, forward, gateways
+from zkmigrate.topic_move.rules import groups_equal, lapsed, moved, part_name, unread
+from zkmigrate.topic_move.section import switched
+
+
+@dataclass(frozen=True)
+class ProveFacts:
+    gateways: Gateways
+    ends: Reading[Ends]
+    compared: Compared
+    groups: Reading[Mapping[str, GroupPair]]
+
+
+class ProveStep(Reads[ProveFacts]):
+    id = "prove"
+    title = "Prove that both clusters are equal"
+
+    def observe(self, c: Context, look: Look) -> ProveFacts:
+        topics, pair = switched(c.inventory), forward(c, look)
+        ends = both_ends(c, look)
+        armed = known(Armed, c)
+        done = {(topic, n): offset for topic, n, offset in armed.compared} if armed else {}
+        ranges = tail(c, ends.value, done) if isinstance(ends, Seen) else {}
+        return ProveFacts(
+            gateways(c, look),
+            ends,
+            pair.differences(ranges) if ranges else Seen({}),
+            pair.commits(topics.topics, topics.groups),
+        )
+
+    def check(self, c: Context, f: ProveFacts) -> Verdict:
+        if f.gateways.unknown:
+            return Blocked(f.gateways.unknown)
+        if wrong := lapsed(f.gateways):
+            return Blocked(wrong)
+        if not isinstance(f.ends, Seen):
+            return Blocked((unread("ends", f.ends),))
+        drained = {(topic, n): offset for topic, n, offset in needed(Drained, c).ends}
+        if wrong := moved(drained, f.ends.value):
+            return Blocked(wrong)
+        apart = [part_name(part) for part, one in f.ends.value.items() if not one.equal]
+        held, seen = equal_records(f.compared)
+        return Done.unless_blocked(
+            (
+                claim(
+                    "switch.prove-ends",
+                    "both logs of every partition end alike",
+                    not apart,
+                    seen=few(apart) or f"{len(f.ends.value):,} partitions",
+                    needed="equal ends",
+                    moves=("let the run walk back",),
+                ),
+                claim(
+                    "switch.prove-records",
+                    "the records that were not compared before are equal on both clusters",
+                    held,
+                    seen=seen,
+                    needed="the same offsets, times, keys, values and headers",
+                    moves=("let the run walk back", "zkmigrate mirror compare names the first difference"),
+                ),
+                groups_equal(f.groups),
+            )
+        )
+
+
+MEANINGS = meanings(
+    """
+    switch.prove-ends: A partition ends at different offsets on both clusters. Cause: Somebody wrote on
+    one side. To do: Let the run walk back. Find out who wrote.
+
+    switch.prove-records: Records differ between the clusters, or could not be read. Cause: Somebody wrote
+    on target, or a broker does not answer. To do: Let the run walk back. zkmigrate mirror compare names
+    the difference.
+    """
+)

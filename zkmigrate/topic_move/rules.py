@@ -1,0 +1,236 @@
+"""Findings about a switch that several of its steps make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from zkmigrate.gateway.usage import usage
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.finding import Finding, Held, Severity, claim, few, meanings
+from zkmigrate.model.look import GroupPair, MirrorSurvey
+from zkmigrate.topic_move.facts import Copiers, Ends, Gateways
+
+SAME_AS_BEFORE = "look at zkmigrate mirror status, then resume"
+_UNTOLD = "gateway.client-stuck"
+
+
+def part_name(part: tuple[str, int]) -> str:
+    """``topic-number``."""
+    return f"{part[0]}-{part[1]}"
+
+
+def used(found: Gateways) -> Iterator[Finding]:
+    """What the applications' clients do that a switch has to think of. A client that does not tell its
+    release is a warning: nobody can make it tell."""
+    for (host, name), app in found.at.items():
+        for one in usage(name, app.seen):
+            told = replace(one, target=f"{host}:{one.target}")
+            unknown = told.id == _UNTOLD and told.held is Held.UNKNOWN
+            yield replace(told, severity=Severity.WARN) if unknown else told
+
+
+def unread(what: str, reading: Reading[object]) -> Finding:
+    """A look at both clusters that saw nothing."""
+    return claim(
+        "switch.clusters",
+        "both clusters answer",
+        None,
+        seen=f"{what}: {reading}",
+        needed="an answer of each broker that leads a partition of the set",
+        moves=("see why it does not answer, then resume", "rollback"),
+    )
+
+
+def surveyed(survey: MirrorSurvey) -> Iterator[Finding]:
+    """Whether everything of the set is mirrored."""
+    source, target = survey.ids
+    yield claim(
+        "switch.two-clusters",
+        "source and target are two clusters",
+        source != target,
+        seen=f"cluster ids {source} and {target}",
+        needed="two ids",
+        moves=("correct the brokers under clusters",),
+    )
+    refused = [f"{topic}: {why}" for topic, why in survey.refused.items()]
+    yield claim(
+        "switch.topics",
+        "every topic of the set can be mirrored",
+        not refused,
+        seen=few(refused) or "all",
+        needed="topics as docs/reference/mirror.md says",
+        moves=("leave the topic out of the set",),
+    )
+    differ = [f"{name}: {what}" for name, what in survey.differ.items()]
+    yield claim(
+        "switch.settings",
+        "target's topics have source's settings",
+        not differ,
+        seen=few(differ) or "equal",
+        needed="the same settings: the copier sets them while it runs",
+        moves=(SAME_AS_BEFORE,),
+    )
+    wrong = [
+        f"{part_name(part)}: {state}" + (f", {why}" if why else "")
+        for part, (state, why) in survey.partitions.items()
+        if state not in ("equal", "behind")
+    ]
+    yield claim(
+        "switch.partitions",
+        "every partition is mirrored",
+        not wrong,
+        seen=few(wrong) or f"{len(survey.partitions):,} partitions",
+        needed="partitions that are equal or behind",
+        moves=("repair the mirror: docs/reference/mirror.md", SAME_AS_BEFORE),
+    )
+    yield groups_ready(survey.groups)
+    yield claim(
+        "switch.rights",
+        "target grants what source grants",
+        not survey.grants,
+        seen=few(survey.grants) or "nothing is missing",
+        needed="the right to write on target, which the copier leaves to you, and all others",
+        moves=("grant these ACLs on target before the switch",),
+        severity=Severity.WARN,
+    )
+    dark = [f"{about}: {why}" for about, why in survey.notes.items()]
+    if dark:
+        yield claim(
+            "switch.unread",
+            "groups and ACLs of both clusters can be read",
+            None,
+            seen=few(dark),
+            needed="the right to describe them, on clusters that have an authorizer",
+            moves=("grant it, then look again",),
+            severity=Severity.WARN,
+        )
+
+
+def groups_ready(groups: Mapping[str, GroupPair]) -> Finding:
+    """Whether no group stands in the way: one with members on target, or ahead of source."""
+    wrong = [f"{name}: {one.why}" for name, one in groups.items() if one.state not in ("equal", "behind")]
+    return claim(
+        "switch.groups",
+        "no group is active on target, or ahead of source",
+        not wrong,
+        seen=few(wrong) or f"{len(groups):,} groups",
+        needed="groups whose members all read on source",
+        moves=("stop the group's consumers on target", SAME_AS_BEFORE),
+    )
+
+
+def groups_equal(reading: Reading[Mapping[str, GroupPair]]) -> Finding:
+    """Whether every group has the same commits on both clusters."""
+    if not isinstance(reading, Seen):
+        return unread("groups", reading)
+    apart = [f"{name}: {one.why}" for name, one in reading.value.items() if one.state != "equal"]
+    return claim(
+        "switch.commits",
+        "every group has the same commits on both clusters",
+        not apart,
+        seen=few(apart) or f"{len(reading.value):,} groups",
+        needed="equal commits: a lower one delivers records twice, a higher one skips some",
+        moves=("rollback",),
+    )
+
+
+def lapsed(found: Gateways) -> tuple[Finding, ...]:
+    """A finding for each application whose requests no longer wait, though they should."""
+    return tuple(
+        claim(
+            "switch.lapsed",
+            "the application's requests wait",
+            False,
+            target=f"{host}:{name}",
+            seen=app.words,
+            needed="held, without a gap since the hold",
+            moves=("run again with a longer topic_move.hold_ms", "see in the report which step was slow"),
+        )
+        for (host, name), app in found.at.items()
+        if app.lapsed or app.gate not in ("held", "sealed", "gone")
+    )
+
+
+def moved(before: Mapping[tuple[str, int], int], now: Ends) -> tuple[Finding, ...]:
+    """A finding where source's ends are not those that were read after the hold."""
+    odd = [
+        f"{part_name(part)}: {end:,}, now {one.source if one else None}"
+        for part, end in before.items()
+        if (one := now.get(part)) is None or one.source != end
+    ]
+    odd += [f"{part_name(part)}: new" for part in now if part not in before]
+    if not odd:
+        return ()
+    return (
+        claim(
+            "switch.bypassed",
+            "nobody writes on source while the application's requests wait",
+            False,
+            seen=few(odd),
+            needed="ends that do not move: every producer of these topics goes through the gateway",
+            moves=("find the producer that connects to the brokers themselves", "let the run walk back"),
+        ),
+    )
+
+
+def not_silent(found: Copiers) -> tuple[Finding, ...]:
+    """A finding for each mirror host that does not tell whether its copier runs."""
+    return tuple(
+        claim(
+            "switch.copier",
+            "the mirror host tells whether its copier runs",
+            None,
+            target=host,
+            seen=seen,
+            needed=f"the state of {found.unit}",
+            moves=("see why the host does not answer, then resume", "rollback"),
+        )
+        for host, seen in found.silent.items()
+    )
+
+
+MEANINGS = meanings(
+    """
+    switch.gateway: A gateway does not answer, or its file lacks an application of the set. Cause: Its
+    process is down, or topic_move.set names another application. To do: See zkmigrate gateway status on
+    that host, then resume.
+
+    switch.clusters: A cluster did not answer. Cause: A broker is down, or refuses this client. To do: See
+    why, then resume.
+
+    switch.two-clusters: Source and target are the same cluster. Cause: Wrong brokers under clusters. To
+    do: Correct the inventory.
+
+    switch.topics: A topic of the set cannot be mirrored. Cause: The finding names it. To do: Leave the
+    topic out of the set, or mend what is named.
+
+    switch.settings: A topic has other settings on target. Cause: The copier does not run, or somebody
+    changed them on target. To do: See zkmigrate mirror plan, then look again.
+
+    switch.partitions: A partition is not mirrored, or its mirror failed. Cause: The finding names it. To
+    do: Repair the mirror, then look again.
+
+    switch.groups: A consumer group has members on target, or its commits there are ahead. Cause: A
+    consumer reads on target already. To do: Stop it, then look again.
+
+    switch.rights: Target lacks ACLs that source has. Cause: The copier grants no right to write. To do:
+    Grant them on target before the switch.
+
+    switch.unread: Groups or ACLs could not be read. Cause: The account lacks a right, or a cluster has no
+    authorizer. To do: Grant the right; without an authorizer do nothing.
+
+    switch.commits: A group's commits differ between the clusters. Cause: It committed after the copy, or
+    the copy failed. To do: Let the run walk back, then run again.
+
+    switch.lapsed: A gateway let an application's requests go on by itself. Cause: The hold lasted longer
+    than topic_move.hold_ms, or the gateway was restarted. To do: Let the run walk back. See in the report
+    which step was slow.
+
+    switch.bypassed: A partition of source grew while the application's requests waited. Cause: A producer
+    connects to the brokers beside the gateway. To do: Find it. The run walks back.
+
+    switch.copier: A mirror host does not tell whether its copier runs. Cause: The host does not answer.
+    To do: See why, then resume.
+    """
+)

@@ -1,0 +1,94 @@
+"""What: start the copiers from target to source.
+
+Why now: clients write on target, and source is to stay equal, for the way back.
+
+Clients may notice: nothing.
+
+Way back: stop these copiers.
+
+Proof: the copiers run, and each partition of source is mirrored from target, none failed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkmigrate.model.change import Applied, Changes, SetService
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.finding import claim, few, meanings
+from zkmigrate.model.look import BothEnds, Look
+from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.topic_move.facts import Copiers, Ends, backward, backward_unit, copiers
+from zkmigrate.topic_move.rules import not_silent, part_name
+from zkmigrate.topic_move.section import mirror_hosts, move_of, switched
+
+_POLL_S, _MOST_S = 0.5, 300.0
+
+
+@dataclass(frozen=True)
+class TurnFacts:
+    """ends: target's as source's, for the copiers that run now. begun: source's ends have been seen to
+    follow."""
+
+    copiers: Copiers
+    ends: Reading[Ends]
+
+
+class TurnStep(Step[TurnFacts]):
+    id = "turn"
+    title = "Turn the copiers round"
+    hazard = Hazard.REVERSIBLE
+
+    def observe(self, c: Context, look: Look) -> TurnFacts:
+        move = move_of(c.inventory).topic_move
+        ends = backward(c, look).ends(switched(c.inventory).topics) if c.way is Way.FORWARD else Seen({})
+        return TurnFacts(copiers(c, look, move.source), ends)
+
+    def check(self, c: Context, f: TurnFacts) -> Verdict:
+        if wrong := not_silent(f.copiers):
+            return Blocked(wrong)
+        if c.way is Way.BACK:
+            return Ready(f.copiers.running) if f.copiers.running else Done()
+        if f.copiers.down:
+            return Ready(f.copiers.down)
+        if not isinstance(f.ends, Seen):
+            return Waiting("both clusters to tell their ends", str(f.ends), _MOST_S, poll_s=_POLL_S)
+        first: dict[tuple[str, int], int] = c.kept.get("first") or {
+            part: one.source for part, one in f.ends.value.items() if one.source is not None
+        }
+        behind = [part_name(part) for part, end in first.items() if not _come(f.ends.value.get(part), end)]
+        if behind:
+            what = "source to get what clients wrote on target before this step"
+            return Waiting(what, few(behind), _MOST_S, poll_s=_POLL_S, keep={"first": first})
+        return Done(
+            (
+                claim(
+                    "switch.turned",
+                    "copiers from target to source run, and source follows",
+                    True,
+                    seen=f"{f.copiers.unit}, {len(first):,} partitions",
+                ),
+            )
+        )
+
+    def plan(self, c: Context, f: TurnFacts, target: str) -> Changes:
+        return (SetService(target, backward_unit(c), "start"),)
+
+    def undo(self, c: Context, f: TurnFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return (SetService(target, backward_unit(c), "stop"),)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[TurnFacts]:
+        return Forecast(TurnFacts(Copiers(backward_unit(c), {}), Seen({})), mirror_hosts(c.inventory))
+
+
+def _come(ends: BothEnds | None, end: int) -> bool:
+    """Whether the copy has come to this offset."""
+    return ends is not None and ends.target is not None and ends.target >= end
+
+
+MEANINGS = meanings(
+    """
+    switch.turned: Source does not follow target. Cause: The copiers do not run, or are behind. To do: See
+    zkmigrate mirror status, then resume.
+    """
+)
