@@ -1,14 +1,13 @@
 # `make demo` and `make test` set up all they need (as root, on Debian 12); a second run reuses it.
-.PHONY: demo demo-topics docs drills test test-fast test-gathered test-lab test-spark lint lint-rest lint-types mutants explore images sbom setup
+.PHONY: demo demo-topics docs drills test test-fast test-gathered test-lab test-servers test-spark lint lint-rest lint-types mutants explore images sbom setup
 
 PYTHON = .venv/bin/python
 
 # Without compiled modules each of the many processes of a test or a demo would compile them again.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(PYTHON) -m pytest -p tests.no_skips --durations=10
-# Each worker begins with another part of this list, in its order. The tests with servers wait most, and one worker
-# has those that share brokers: so they come first.
-FAST = tests/servers tests/unit tests/world
+# Beside the lab, at a lower priority. What is said comes in one piece, when it has ended.
+BESIDE = @status=0; said=$$(nice -n 10 $(PYTEST) $(1) 2>&1) || status=$$?; echo "$$said"; exit $$status
 
 # Move a loaded Kafka between two ensembles in the embedded lab; the outcome is in demo/result.json.
 demo: setup
@@ -34,7 +33,7 @@ test: setup
 	@$(PYTHON) -m zkmigrate.lab.provision
 	@$(PYTHON) -m zkmigrate.lab sweep
 	@status=0; \
-	make --no-print-directory --jobs=3 --keep-going test-lab test-fast test-spark || status=$$?; \
+	make --no-print-directory --jobs=4 --keep-going test-lab test-servers test-fast test-spark || status=$$?; \
 	$(PYTHON) -m zkmigrate.lab sweep || status=$$?; \
 	exit $$status
 
@@ -46,18 +45,17 @@ test-gathered:
 test-lab:
 	@$(PYTEST) --verbose tests/lab
 
-# There are more workers than cores, because many of the fast tests wait for a process of their own. What is said
-# comes in one piece, when it has ended.
+# More workers than cores: many of these tests wait for servers, or for a process of their own. One worker has all
+# tests that share brokers; see tests/servers/conftest.py.
+test-servers:
+	$(call BESIDE,--numprocesses=2 --dist=loadscope tests/servers)
+
 test-fast:
-	@status=0; \
-	said=$$(nice -n 10 $(PYTEST) --numprocesses=3 --dist=worksteal $(FAST) 2>&1) || status=$$?; echo "$$said"; \
-	exit $$status
+	$(call BESIDE,--numprocesses=2 --dist=worksteal tests/unit tests/world)
 
 # One Spark for all of them, beside the others: alone it does not keep two cores at work.
 test-spark:
-	@status=0; \
-	said=$$(nice -n 10 $(PYTEST) tests/spark 2>&1) || status=$$?; echo "$$said"; \
-	exit $$status
+	$(call BESIDE,tests/spark)
 
 # Take each guard out of a copy of the tree and see its tests fail; see docs/how-to/mutants.md. One survivor is an error.
 mutants: setup

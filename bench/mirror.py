@@ -30,8 +30,8 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from bench.spread import out_option, save, shown, spread
 from bench.usage import cpu_s
-from tests.servers.process import ADDRESS, free_port, server, wait_for
-from tests.servers.test_mirror import answers, make
+from tests.servers.brokers import ALONE, Broker, serve
+from tests.servers.test_mirror import make
 from tests.servers.test_versions import zookeeper
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
@@ -55,28 +55,9 @@ OURS, THEIRS = "mirror run", "MirrorMaker 2"
 @contextmanager
 def brokers(folder: Path) -> Iterator[tuple[str, str]]:
     """Source and target, as ``host:port``."""
-    found, begun = [], []
-    with zookeeper("3.5.8", folder) as port, ExitStack() as stack:
-        for name in ("source", "target"):
-            address = f"{ADDRESS}:{free_port()}"
-            config, log = folder / f"{name}.properties", folder / f"{name}.log"
-            config.write_text(
-                f"broker.id=1\nlisteners=PLAINTEXT://{address}\nlog.dirs={folder / name}\n"
-                f"zookeeper.connect={ADDRESS}:{port}/{name}\nzookeeper.session.timeout.ms=600000\n"
-                "offsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\n"
-                "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
-                "transaction.state.log.num.partitions=1\n"
-            )
-            main = ["-Xmx512m", "kafka.Kafka", str(config)]
-            jars = provision.kafka_classpath(RELEASE)
-            process = stack.enter_context(server("java", jars, main, log))
-            begun.append((f"Kafka {RELEASE}", process, log, port, "dump", f"/{name}/brokers/ids/1"))
-            found.append(address)
-        for one in begun:
-            wait_for(*one)
-        for address in found:
-            wait_until(address, lambda at=address: answers(at), WAIT_S)  # type: ignore[misc]
-        yield found[0], found[1]
+    source, target = (Broker(RELEASE, ALONE, chroot=name, heap="512m") for name in ("source", "target"))
+    with zookeeper("3.5.8", folder) as port, serve(folder, port, source, target):
+        yield source.address, target.address
 
 
 def batch(records: int, size: int = RECORD) -> bytes:

@@ -9,8 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from zkmigrate.kafka.clients import admin
 from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.wait import wait_until
+from zkmigrate.model.fact import Seen
 
 START_SECONDS = 180
 
@@ -68,3 +70,19 @@ def wait_for(
         return None if answer in seen else f"{word} said {seen!r}"
 
     wait_until(what, missing, START_SECONDS)
+
+
+def wait_until_it_answers(what: str, process: subprocess.Popen[bytes], log: Path, address: str) -> None:
+    """Until a broker answers; one that ended fails at once, with its log."""
+
+    def silent() -> str | None:
+        assert process.poll() is None, f"{what} ended with {process.returncode}:\n{log.read_text()[-3000:]}"
+        return answers(address)
+
+    wait_until(what, silent, START_SECONDS)
+
+
+def answers(address: str) -> str | None:
+    """None once the broker at this address answers."""
+    told = admin.ask([address], lambda _client, releases: Seen(len(releases)))
+    return None if told == Seen(1) else str(told)

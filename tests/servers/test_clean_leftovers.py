@@ -6,19 +6,17 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from kafka.admin import KafkaAdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
-from tests.servers.process import ADDRESS, START_SECONDS, free_port, server, wait_for
+from tests.servers.brokers import Broker, serve
+from tests.servers.process import ADDRESS, START_SECONDS
 from tests.servers.test_versions import zookeeper
 from zkmigrate.kafka.clients import admin, log_dirs, topics
 from zkmigrate.kafka.clients.znodes import Alter
-from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.model.change import KAFKA, ZNODES, AlterTopicConfig, CreateZnode, DeleteZnode
 from zkmigrate.model.fact import Seen
@@ -27,26 +25,6 @@ from zkmigrate.zookeeper.clients.subtree import Server
 
 VERSION = "2.8.2"
 ANYBODY = ((31, "world", "anyone"),)
-
-
-@contextmanager
-def broker(folder: Path, zookeeper_port: int, port: int) -> Iterator[str]:
-    """One broker; its address."""
-    at = f"{ADDRESS}:{port}"
-    config, log = folder / "server.properties", folder / "kafka.log"
-    config.write_text(
-        f"broker.id=1\nlisteners=PLAINTEXT://{at}\nlog.dirs={folder / 'logs'}\n"
-        f"offsets.topic.replication.factor=1\nzookeeper.connect={ADDRESS}:{zookeeper_port}/kafka\n"
-    )
-    main = ["-Xmx256m", "kafka.Kafka", str(config)]
-    with server("java", provision.kafka_classpath(VERSION), main, log) as process:
-        wait_for(f"Kafka {VERSION}", process, log, zookeeper_port, "dump", "/kafka/brokers/ids/1")
-        wait_until(
-            "a broker that answers",
-            lambda: None if admin.ask([at], lambda _, told: Seen(len(told))) == Seen(1) else "not yet",
-            START_SECONDS,
-        )
-        yield at
 
 
 def inventory(folder: Path, at: str, zookeeper_port: int, *remove: str) -> Path:
@@ -79,12 +57,13 @@ def zkmigrate(folder: Path, file: Path, verb: str) -> tuple[int, str]:
 
 
 def test_p11_leftovers_of_real_servers_are_found_removed_by_name_and_put_back(tmp_path: Path) -> None:
-    port = free_port()
     logs = tmp_path / "logs"
+    broker = Broker(VERSION, "offsets.topic.replication.factor=1\n", log_dirs=str(logs), session_ms=18_000)
+    at = broker.address
     with zookeeper("3.5.8", tmp_path) as zk_port:
         client = KazooClient(f"{ADDRESS}:{zk_port}")
         client.start()
-        with broker(tmp_path, zk_port, port) as at:
+        with serve(tmp_path, zk_port, broker):
             kafka = KafkaAdminClient(bootstrap_servers=[at])
             kafka.create_topics([NewTopic(name, 1, 1) for name in ("live", "gone")])
             wait_until("a log of topic gone", lambda: None if (logs / "gone-0").is_dir() else "no", 30)
@@ -94,7 +73,7 @@ def test_p11_leftovers_of_real_servers_are_found_removed_by_name_and_put_back(tm
             kafka.close()
         # While the broker is down a directory comes back, from a backup or with a disk.
         shutil.copytree(tmp_path / "gone-0", logs / "gone-0")
-        with broker(tmp_path, zk_port, port) as at:
+        with serve(tmp_path, zk_port, broker):
             acl = [make_digest_acl("admin", "secret", all=True), *client.get_acls("/kafka/brokers")[0]]
             client.create("/kafka/config/topics/stray", b'{"version":1,"config":{"retention.ms":"1"}}', acl)
             client.create("/kafka/brokers/topics/empty", b"no json")

@@ -23,8 +23,8 @@ from kafka.structs import OffsetAndMetadata
 from kazoo.client import KazooClient
 
 from tests.servers import kraft
-from tests.servers.process import ADDRESS, START_SECONDS, free_port, server
-from tests.servers.test_mirror import answers
+from tests.servers.brokers import ALONE, Broker, serve
+from tests.servers.process import ADDRESS, START_SECONDS, free_port
 from tests.servers.test_versions import zookeeper
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
@@ -41,26 +41,6 @@ T = TypeVar("T")
 WAIT_S = 120
 OLD, NEW, NEW_NODE = "2.8.2", "4.3.1", 7
 TOPIC, OTHER, GROUPS, EPOCH = "orders", "audit", ("readers", "rd-readers"), 7
-_ONE = (
-    "offsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\n"
-    "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
-    "transaction.state.log.num.partitions=1\nlog.cleaner.dedupe.buffer.size=4000000\n"
-    "auto.create.topics.enable=false\ngroup.initial.rebalance.delay.ms=0\n"
-)
-
-
-@contextmanager
-def old(folder: Path, zookeeper_port: int) -> Iterator[str]:
-    """A broker of the old cluster, node 1."""
-    address, config = f"{ADDRESS}:{free_port()}", folder / "old.properties"
-    config.write_text(
-        f"broker.id=1\nlisteners=PLAINTEXT://{address}\nlog.dirs={folder / 'old'}\n"
-        f"zookeeper.connect={ADDRESS}:{zookeeper_port}/old\nzookeeper.session.timeout.ms=600000\n{_ONE}"
-    )
-    jars = provision.kafka_classpath(OLD)
-    with server("java", jars, ["-Xmx256m", "kafka.Kafka", str(config)], folder / "old.log"):
-        wait_until(OLD, lambda: answers(address), START_SECONDS)
-        yield address
 
 
 def ask(address: str, request: Any, kind: Any, version: int) -> Any:
@@ -182,10 +162,11 @@ def raise_epoch(zookeeper_port: int, address: str) -> None:
 @pytest.fixture(scope="module")
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Both clusters. The old one's topic has a leader epoch."""
-    folder = tmp_path_factory.mktemp("clusters")
+    folder, old = tmp_path_factory.mktemp("clusters"), Broker(OLD, ALONE, chroot="old")
+    here = old.address
     with (
         zookeeper("3.5.8", folder) as port,
-        old(folder, port) as here,
+        serve(folder, port, old),
         kraft.broker(NEW, folder, NEW_NODE) as there,
     ):
         make(here, TOPIC, OTHER)

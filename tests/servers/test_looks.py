@@ -15,13 +15,13 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from tests.servers.process import ADDRESS, RELEASES, START_SECONDS, free_port, server, wait_for
+from tests.servers.brokers import Broker, serve
+from tests.servers.process import ADDRESS, RELEASES, START_SECONDS
 from tests.servers.test_versions import zookeeper
 from zkmigrate.hosts.facts import volumes
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients import admin, log_dirs, topics
 from zkmigrate.kafka.facts.placed import read as read_placed
-from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.look import KafkaView, LogDir, LogDirs, PartitionState, Volume
@@ -37,72 +37,67 @@ SIZE = 200_000
 def test_a_real_broker_tells_of_named_topics_and_of_its_disks(
     version: str, tells: bool, tmp_path: Path
 ) -> None:
-    config, log = tmp_path / "server.properties", tmp_path / "kafka.log"
-    at, dirs = f"{ADDRESS}:{free_port()}", [str(tmp_path / name) for name in ("one", "two")]
-    with zookeeper("3.5.8", tmp_path) as port:
-        config.write_text(
-            f"broker.id={ID}\nlisteners=PLAINTEXT://{at}\nlog.dirs={','.join(dirs)}\n"
-            f"zookeeper.connect={ADDRESS}:{port}/kafka\n"
-        )
-        with server("java", provision.kafka_classpath(version), ["kafka.Kafka", str(config)], log) as process:
-            wait_for(f"Kafka {version}", process, log, port, "dump", f"/kafka/brokers/ids/{ID}")
-            client = KafkaAdminClient(bootstrap_servers=[at])
-            client.create_topics([NewTopic("a", 3, 1), NewTopic("b", 1, 1)])
-            client.close()
-            producer = KafkaProducer(bootstrap_servers=[at], acks="all")
-            producer.send("a", bytes(SIZE), partition=1).get(START_SECONDS)
-            producer.close()
+    dirs = [str(tmp_path / name) for name in ("one", "two")]
+    asked = Broker(version, id=ID, log_dirs=",".join(dirs))
+    at = asked.address
+    with zookeeper("3.5.8", tmp_path) as port, serve(tmp_path, port, asked):
+        client = KafkaAdminClient(bootstrap_servers=[at])
+        client.create_topics([NewTopic("a", 3, 1), NewTopic("b", 1, 1)])
+        client.close()
+        producer = KafkaProducer(bootstrap_servers=[at], acks="all")
+        producer.send("a", bytes(SIZE), partition=1).get(START_SECONDS)
+        producer.close()
 
-            def wrong() -> str | None:
-                return None if isinstance(topics.partitions([at], ("a", "b"), 2), Seen) else "not told yet"
+        def wrong() -> str | None:
+            return None if isinstance(topics.partitions([at], ("a", "b"), 2), Seen) else "not told yet"
 
-            wait_until("the topics", wrong, START_SECONDS)
-            told = topics.partitions([at], ("a", "gone"), 2)
-            assert isinstance(told, Seen), told
-            assert (told.value.brokers, told.value.witnesses) == (frozenset({ID}), (ID,))
-            assert told.value.topics == {
-                "a": Seen(tuple(PartitionState("a", n, ID, (ID,), (ID,)) for n in range(3))),
-                "gone": Absent("gone"),
-            }
+        wait_until("the topics", wrong, START_SECONDS)
+        told = topics.partitions([at], ("a", "gone"), 2)
+        assert isinstance(told, Seen), told
+        assert (told.value.brokers, told.value.witnesses) == (frozenset({ID}), (ID,))
+        assert told.value.topics == {
+            "a": Seen(tuple(PartitionState("a", n, ID, (ID,), (ID,)) for n in range(3))),
+            "gone": Absent("gone"),
+        }
 
-            everything = log_dirs.log_dirs([at], (ID, 8), None)
-            assert isinstance(everything, Seen), everything
-            disks = everything.value[ID]
-            assert isinstance(disks, Seen), disks
-            assert sorted(disks.value) == dirs
-            assert not isinstance(everything.value[8], Seen)
-            held = [(r.topic, r.partition, r.size) for d in found(disks.value.values()) for r in d.replicas]
-            assert sorted((t, p) for t, p, _ in held) == [("a", 0), ("a", 1), ("a", 2), ("b", 0)]
-            sizes = {(topic, partition): size for topic, partition, size in held}
-            assert sizes["a", 0] == 0
-            assert SIZE < sizes["a", 1] < SIZE + 1_000
-            for directory in found(disks.value.values()):
-                assert (directory.total is not None, directory.usable is not None) == (tells, tells)
+        everything = log_dirs.log_dirs([at], (ID, 8), None)
+        assert isinstance(everything, Seen), everything
+        disks = everything.value[ID]
+        assert isinstance(disks, Seen), disks
+        assert sorted(disks.value) == dirs
+        assert not isinstance(everything.value[8], Seen)
+        held = [(r.topic, r.partition, r.size) for d in found(disks.value.values()) for r in d.replicas]
+        assert sorted((t, p) for t, p, _ in held) == [("a", 0), ("a", 1), ("a", 2), ("b", 0)]
+        sizes = {(topic, partition): size for topic, partition, size in held}
+        assert sizes["a", 0] == 0
+        assert SIZE < sizes["a", 1] < SIZE + 1_000
+        for directory in found(disks.value.values()):
+            assert (directory.total is not None, directory.usable is not None) == (tells, tells)
 
-            site = OneHost(at)
-            cluster = read_placed(site.inventory, site, lambda line: None)
-            assert isinstance(cluster, Cluster), cluster
-            # Both directories are on one volume: it counts once.
-            [broker] = cluster.brokers.values()
-            assert (broker.id, broker.new, broker.dirs, broker.host) == (ID, False, (), ADDRESS)
-            assert 0 < broker.free <= shutil.disk_usage(tmp_path).total
-            assert site.hosts == ["b1"]
-            assert {one.name: (one.replicas, one.size) for one in cluster.partitions} == {
-                name: ((ID,), size) for name, size in sizes.items()
-            }
-            placed = {(one.topic, one.number, *one.dirs) for one in cluster.partitions}
-            assert placed == {
-                (replica.topic, replica.partition, path)
-                for path, directory in disks.value.items()
-                for replica in seen(directory).replicas
-            }
+        site = OneHost(at)
+        cluster = read_placed(site.inventory, site, lambda line: None)
+        assert isinstance(cluster, Cluster), cluster
+        # Both directories are on one volume: it counts once.
+        [broker] = cluster.brokers.values()
+        assert (broker.id, broker.new, broker.dirs, broker.host) == (ID, False, (), ADDRESS)
+        assert 0 < broker.free <= shutil.disk_usage(tmp_path).total
+        assert site.hosts == ["b1"]
+        assert {one.name: (one.replicas, one.size) for one in cluster.partitions} == {
+            name: ((ID,), size) for name, size in sizes.items()
+        }
+        placed = {(one.topic, one.number, *one.dirs) for one in cluster.partitions}
+        assert placed == {
+            (replica.topic, replica.partition, path)
+            for path, directory in disks.value.items()
+            for replica in seen(directory).replicas
+        }
 
-            some = log_dirs.log_dirs([at], (ID,), {"a": (1,)})
-            assert isinstance(some, Seen), some
-            disks = some.value[ID]
-            assert isinstance(disks, Seen), disks
-            named = [(r.topic, r.partition) for d in found(disks.value.values()) for r in d.replicas]
-            assert named == [("a", 1)]
+        some = log_dirs.log_dirs([at], (ID,), {"a": (1,)})
+        assert isinstance(some, Seen), some
+        disks = some.value[ID]
+        assert isinstance(disks, Seen), disks
+        named = [(r.topic, r.partition) for d in found(disks.value.values()) for r in d.replicas]
+        assert named == [("a", 1)]
 
 
 class OneHost:

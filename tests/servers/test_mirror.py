@@ -33,11 +33,11 @@ from kafka.admin import (
 from kafka.errors import TopicAlreadyExistsError
 from kafka.structs import OffsetAndMetadata
 
-from tests.servers.process import ADDRESS, START_SECONDS, free_port, server, wait_for
+from tests.servers.brokers import ALONE, Broker, serve
+from tests.servers.process import ADDRESS, free_port
+from tests.servers.process import answers as answers
 from tests.servers.test_versions import zookeeper
 from zkmigrate.errors import HostError
-from zkmigrate.kafka.clients import admin
-from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.mirror.clients import cluster, groups
 from zkmigrate.mirror.clients import topics as followed
@@ -45,7 +45,6 @@ from zkmigrate.mirror.clients.cluster import Cluster, Part
 from zkmigrate.mirror.clients.security import settings
 from zkmigrate.mirror.rules.commits import Commit
 from zkmigrate.mirror.rules.position import Ends
-from zkmigrate.model.fact import Seen
 
 WAIT_S = 120
 SECRET = "s3cr3t of alice"
@@ -63,7 +62,7 @@ def doors() -> dict[str, str]:
     return {name: f"{ADDRESS}:{free_port()}" for name in ("SASL_PLAINTEXT", "SSL", "SASL_SSL")}
 
 
-def secured(folder: Path, doors: dict[str, str]) -> dict[str, str]:
+def secured(folder: Path, doors: dict[str, str]) -> dict[str, tuple[str, str]]:
     """The listeners and settings of each broker for them."""
     own = folder / "own.pem"
     words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
@@ -73,12 +72,17 @@ def secured(folder: Path, doors: dict[str, str]) -> dict[str, str]:
     modules = "org.apache.kafka.common.security"
     plain = f'{modules}.plain.PlainLoginModule required user_alice="{SECRET}";'
     return {
-        "source": f",SASL_PLAINTEXT://{doors['SASL_PLAINTEXT']}\nsasl.enabled.mechanisms=SCRAM-SHA-256\n"
-        "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config="
-        f"{modules}.scram.ScramLoginModule required;\n",
-        "target": f",SSL://{doors['SSL']},SASL_SSL://{doors['SASL_SSL']}\n{tls(own)}"
-        "ssl.client.auth=required\nlistener.name.sasl_ssl.ssl.client.auth=none\n"
-        f"sasl.enabled.mechanisms=PLAIN\nlistener.name.sasl_ssl.plain.sasl.jaas.config={plain}\n",
+        "source": (
+            f",SASL_PLAINTEXT://{doors['SASL_PLAINTEXT']}",
+            "sasl.enabled.mechanisms=SCRAM-SHA-256\n"
+            "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config="
+            f"{modules}.scram.ScramLoginModule required;\n",
+        ),
+        "target": (
+            f",SSL://{doors['SSL']},SASL_SSL://{doors['SASL_SSL']}",
+            f"{tls(own)}ssl.client.auth=required\nlistener.name.sasl_ssl.ssl.client.auth=none\n"
+            f"sasl.enabled.mechanisms=PLAIN\nlistener.name.sasl_ssl.plain.sasl.jaas.config={plain}\n",
+        ),
     }
 
 
@@ -91,36 +95,20 @@ def tls(own: Path) -> str:
 @pytest.fixture(scope="module")
 def clusters(folder: Path, doors: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Source and target, one broker each, as ``host:port``."""
-    addresses, begun, more = [], [], secured(folder, doors)
-    with zookeeper("3.5.8", folder) as port, ExitStack() as stack:
-        for name, release in RELEASES.items():
-            address = f"{ADDRESS}:{free_port()}"
-            config, log = folder / f"{name}.properties", folder / f"{name}.log"
-            config.write_text(
-                f"broker.id=1\nlisteners=PLAINTEXT://{address}{more[name]}log.dirs={folder / name}\n"
-                f"zookeeper.connect={ADDRESS}:{port}/{name}\nzookeeper.session.timeout.ms=600000\n"
-                "offsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\n"
-                "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
-                "transaction.state.log.num.partitions=1\nlog.cleaner.dedupe.buffer.size=4000000\n"
-                "log.cleaner.backoff.ms=100\nauto.create.topics.enable=false\n"
-                "authorizer.class.name=kafka.security.authorizer.AclAuthorizer\n"
-                "super.users=User:ANONYMOUS;User:alice;User:CN=mirror\ngroup.initial.rebalance.delay.ms=0\n"
-            )
-            main = ["-Xmx256m", "kafka.Kafka", str(config)]
-            process = stack.enter_context(server("java", provision.kafka_classpath(release), main, log))
-            begun.append((f"Kafka {release}", process, log, port, "dump", f"/{name}/brokers/ids/1"))
-            addresses.append(address)
-        for one in begun:
-            wait_for(*one)
-        for address in addresses:
-            wait_until(address, lambda at=address: answers(at), START_SECONDS)  # type: ignore[misc]
-        source, target = addresses
-        yield source, target
-
-
-def answers(address: str) -> str | None:
-    told = admin.ask([address], lambda _client, releases: Seen(len(releases)))
-    return None if told == Seen(1) else str(told)
+    more = secured(folder, doors)
+    source, target = (
+        Broker(
+            release,
+            f"{more[name][1]}{ALONE}log.cleaner.backoff.ms=100\n"
+            "authorizer.class.name=kafka.security.authorizer.AclAuthorizer\n"
+            "super.users=User:ANONYMOUS;User:alice;User:CN=mirror\n",
+            chroot=name,
+            listeners=more[name][0],
+        )
+        for name, release in RELEASES.items()
+    )
+    with zookeeper("3.5.8", folder) as port, serve(folder, port, source, target):
+        yield source.address, target.address
 
 
 def make(address: str, topic: str, partitions: int = 1, **settings: str) -> None:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,8 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from tests.servers.process import ADDRESS, RELEASES, START_SECONDS, free_port, server, wait_for
+from tests.servers.brokers import Broker, serve
+from tests.servers.process import ADDRESS, RELEASES, START_SECONDS, free_port
 from tests.servers.test_versions import zookeeper
 from zkmigrate.kafka.clients import admin, log_dirs, log_ends, reassignments, topics
 from zkmigrate.lab import provision
@@ -24,6 +25,7 @@ from zkmigrate.model.change import KAFKA, AlterTopicConfig, CancelReassignment, 
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.look import LogEnd, TopicSetting
 from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, INSIDE_RATE, LEADER_LIST, LEADER_RATE
+from zkmigrate.removal.rules import OWN_POLICY, POLICY
 
 IDS = (1, 2, 3)
 SETS = {0: (1, 2), 1: (2, 1)}
@@ -54,25 +56,26 @@ def cluster(version: str, folder: Path) -> Iterator[Brokers]:
     first holds 4 MB."""
     hosts = {id: ADDRESS.replace("127.1.", f"127.{10 + id}.", 1) for id in IDS}
     at = {id: f"{host}:{free_port()}" for id, host in hosts.items()}
-    processes: dict[int, subprocess.Popen[bytes]] = {}
-    with zookeeper("3.5.8", folder) as port, ExitStack() as stack:
-        for id in IDS:
-            config, log = folder / f"server{id}.properties", folder / f"kafka{id}.log"
-            config.write_text(
-                f"broker.id={id}\nlisteners=PLAINTEXT://{at[id]}\nlog.dirs={','.join(disks(folder, id))}\n"
-                f"zookeeper.connect={ADDRESS}:{port}/kafka\nzookeeper.session.timeout.ms=600000\n"
-                f"replica.lag.time.max.ms={LAG_MS[id]}\nreplica.fetch.max.bytes={FETCH_BYTES}\n"
-                # Else Kafka elects preferred leaders every five minutes. One that hangs shrinks no ISR.
-                "auto.leader.rebalance.enable=false\n"
-            )
-            main = ["-Xmx256m", "kafka.Kafka", str(config)]
-            processes[id] = process = stack.enter_context(
-                server("java", provision.kafka_classpath(version), main, log)
-            )
-            wait_for(f"Kafka {version}", process, log, port, "dump", f"/kafka/brokers/ids/{id}")
-        # A broker registers itself before it listens.
-        everybody = Seen(len(IDS))
-        wait_until("every broker", lambda: None if answering(at) == everybody else "not yet", START_SECONDS)
+    first, *others = (
+        Broker(
+            version,
+            f"replica.lag.time.max.ms={LAG_MS[id]}\nreplica.fetch.max.bytes={FETCH_BYTES}\n"
+            # Else Kafka elects preferred leaders every five minutes. One that hangs shrinks no ISR.
+            "auto.leader.rebalance.enable=false\n"
+            f"{POLICY}={OWN_POLICY}\nzkmigrate.excluded.brokers.file={excluded(folder)}\n",
+            id=id,
+            log_dirs=",".join(disks(folder, id)),
+            address=at[id],
+            jars=(provision.policy_jar(),),
+        )
+        for id in IDS
+    )
+    # The first to begin is the controller, and tests stop another.
+    with (
+        zookeeper("3.5.8", folder) as port,
+        serve(folder, port, first) as one,
+        serve(folder, port, *others) as more,
+    ):
         client = KafkaAdminClient(bootstrap_servers=list(at.values()))
         client.create_topics([NewTopic("a", replica_assignments={n: list(ids) for n, ids in SETS.items()})])
         client.close()
@@ -81,7 +84,12 @@ def cluster(version: str, folder: Path) -> Iterator[Brokers]:
         for _ in range(MEGABYTES * 5):
             producer.send("a", bytes(200_000), partition=0).get(START_SECONDS)
         producer.close()
-        yield Brokers(version, at, processes, port, folder)
+        yield Brokers(version, at, dict(zip(IDS, (*one, *more), strict=True)), port, folder)
+
+
+def excluded(folder: Path) -> Path:
+    """The file that our CreateTopicPolicy reads."""
+    return folder / "excluded"
 
 
 def disks(folder: Path, id: int) -> tuple[str, str]:

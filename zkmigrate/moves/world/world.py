@@ -188,7 +188,7 @@ class World:
         self._settle()
 
     def _dest_hosts(self) -> list[Host]:
-        return [self.hosts[name] for name in self.inventory.dest_names]
+        return [self.hosts[host.name] for host in self.inventory.dest.hosts]
 
     # --- what happens by itself --------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look
@@ -25,7 +26,7 @@ class ZooConfig:
     servers: Mapping[int, ServerLine]
     odd: tuple[str, ...] = field(default=())
 
-    @property
+    @cached_property
     def version(self) -> int:
         """The version of its members: the hexadecimal suffix of its dynamic file's name, else the line
         ``version``; 0 if neither is a number, as in ZooKeeper."""
