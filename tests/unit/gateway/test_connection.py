@@ -268,14 +268,15 @@ def test_a_producer_that_comes_back_is_another_one_for_its_cluster() -> None:
         begin = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
         old = await at.client("a")
         assert await old.asks(request(begin, 4)) == told(5, initiated(2000)), "no switch, no change"
-        large = produced(built(FIRST // 40), 2000, 0)
-        assert await old.asks(produce(records=large)) == told(5)
+        assert await old.asks(produce(records=produced(built(3), 2000, 0))) == told(5)
         await switch(at, "b")
         frame = await (await at.client("b")).asks(request(begin, 4))
         new = decoded(InitProducerIdResponse, frame, 4)["producer_id"]
         assert new not in (7, 2000)
-        for number in (9, 12):
-            assert await (await at.client("b")).asks(produce(records=produced(built(3), 2000, number)))
+        small, large = produced(built(6), 2000, 3), produced(built(FIRST // 10), 2000, 9)
+        assert len(large) > FIRST
+        for records in (small, large):
+            assert await (await at.client("b")).asks(produce(records=records)) == told(5)
         assert await (await at.client("b")).asks(produce(records=produced(built(3), new, 0))) == told(5)
         await switch(at, "a")
         assert await (await at.client("a")).asks(produce(records=produced(built(3), 2000, 15))) == told(5)
