@@ -122,7 +122,7 @@ def _prepare(world: World, scene: Scene) -> None:
     soon = world.rng.uniform(0.0, 12.0)
     match scene.wrong:
         case "bypass":
-            world.bypass = soon
+            world.bypass = soon / 2  # one who begins after the last look cannot be seen
         case "on-target":
             world.on_target = soon
         case "restless-group":
