@@ -6,8 +6,10 @@ import math
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +18,8 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.world.operator import Killed
 from tests.world.switch.clients import Flight
+from tests.world.switch.logs import Part
+from tests.world.switch.look import ModelMirror
 from tests.world.switch.operator import Fault, Operator
 from tests.world.switch.runs import Story, drawn, told
 from tests.world.switch.site import Shape, World
@@ -135,6 +139,30 @@ def test_the_run_turns_back_by_itself(tmp_path: Path, wrong: str) -> None:
     assert world.switched == 0
     world.advance(20.0)
     world.at_rest(world.source)
+
+
+def test_a_copier_that_somebody_starts_again_turns_the_run_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would go on writing on target beside the clients."""
+    world, compared = at_work(), count(1)
+    differences = ModelMirror.differences
+
+    def started(self: ModelMirror, ranges: Mapping[Part, tuple[int, int]]) -> Any:
+        if next(compared) == LAST_COMPARED:
+            world.hosts["m1"].units[world.target.name].start()
+        return differences(self, ranges)
+
+    monkeypatch.setattr(ModelMirror, "differences", started)
+    code, said = ended(operator(world, tmp_path))
+    assert next(compared) > LAST_COMPARED
+    assert code == 7
+    assert "switch.prove-copiers" in said
+    world.at_rest(world.source)
+
+
+LAST_COMPARED = 4
+"""ARM and PROVE compare records, in the rehearsal and in the switch."""
 
 
 def changed(one: Operator, order: str, act: Callable[[GatewayOrder, int], None]) -> list[str]:

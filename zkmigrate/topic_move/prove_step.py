@@ -21,9 +21,19 @@ from zkmigrate.model.look import GroupPair, Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict
 from zkmigrate.model.step_record import known, needed
 from zkmigrate.topic_move.arm_step import Compared, equal_records, tail
-from zkmigrate.topic_move.facts import Armed, Drained, Ends, Gateways, both_ends, forward, gateways
-from zkmigrate.topic_move.rules import groups_equal, lapsed, moved, part_name, unread
-from zkmigrate.topic_move.section import switched
+from zkmigrate.topic_move.facts import (
+    Armed,
+    Copiers,
+    Drained,
+    Ends,
+    Gateways,
+    both_ends,
+    copiers,
+    forward,
+    gateways,
+)
+from zkmigrate.topic_move.rules import groups_equal, lapsed, moved, not_silent, part_name, unread
+from zkmigrate.topic_move.section import move_of, switched
 
 
 @dataclass(frozen=True)
@@ -32,6 +42,7 @@ class ProveFacts:
     ends: Reading[Ends]
     compared: Compared
     groups: Reading[Mapping[str, GroupPair]]
+    copiers: Copiers
 
 
 class ProveStep(Reads[ProveFacts]):
@@ -49,12 +60,13 @@ class ProveStep(Reads[ProveFacts]):
             ends,
             pair.differences(ranges) if ranges else Seen({}),
             pair.commits(topics.topics, topics.groups),
+            copiers(c, look, move_of(c.inventory).topic_move.target),
         )
 
     def check(self, c: Context, f: ProveFacts) -> Verdict:
         if f.gateways.unknown:
             return Blocked(f.gateways.unknown)
-        if wrong := lapsed(f.gateways):
+        if wrong := (*lapsed(f.gateways), *not_silent(f.copiers)):
             return Blocked(wrong)
         if not isinstance(f.ends, Seen):
             return Blocked((unread("ends", f.ends),))
@@ -82,6 +94,14 @@ class ProveStep(Reads[ProveFacts]):
                     moves=("let the run walk back", "zkmigrate mirror compare names the first difference"),
                 ),
                 groups_equal(f.groups),
+                claim(
+                    "switch.prove-copiers",
+                    "no copier runs",
+                    not f.copiers.running,
+                    seen=f"running on {few(f.copiers.running)}" if f.copiers.running else "none",
+                    needed=f"{f.copiers.unit} stopped on every mirror host",
+                    moves=("let the run walk back", "see who started it"),
+                ),
             )
         )
 
@@ -90,6 +110,9 @@ MEANINGS = meanings(
     """
     switch.prove-ends: A partition ends at different offsets on both clusters. Cause: Somebody wrote on
     one side. To do: Let the run walk back. Find out who wrote.
+
+    switch.prove-copiers: A copier to target runs again. Cause: Somebody started it, or an earlier start came
+    late. To do: Let the run walk back. See who started it.
 
     switch.prove-records: Records differ between the clusters, or could not be read. Cause: Somebody wrote
     on target, or a broker does not answer. To do: Let the run walk back. zkmigrate mirror compare names
