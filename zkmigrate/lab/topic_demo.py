@@ -85,6 +85,7 @@ class TopicDemo:
         for number, target in enumerate((NEW, OLD)):
             if number:
                 time.sleep(APART_S)
+                self.site.wait_for_mirror(target)
             operator = self.site.operator(f"to-{target}", target)
             operator.through("run", "run", *BOOK, *KEEPING, limit_s=RUN_S, progress=self.site.progress)
             one = switched(operator, target)

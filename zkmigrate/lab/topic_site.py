@@ -129,13 +129,17 @@ class TopicSite:
         self.progress(f"mirror: copies {TOPIC} to {NEW}")
 
     def copy_to(self, target: str) -> None:
-        """Let the copiers to this cluster run, and no other ones. Wait until all is mirrored, and until no
-        group has members there from before: their sessions end by themselves."""
+        """Let the copiers to this cluster run, and no other ones, and wait for them."""
         for host in self.lab.names(Role.MIRROR):
             self.lab.exec(
                 host, ["systemctl", "stop", between.mirror_unit(between.other(self.lab.spec, target))]
             )
             self.lab.exec(host, ["systemctl", "start", between.mirror_unit(target)])
+        self.wait_for_mirror(target)
+
+    def wait_for_mirror(self, target: str) -> None:
+        """Wait until all is mirrored to this cluster, and until no group has members there from before: their
+        sessions end by themselves."""
 
         def missing() -> str | None:
             try:

@@ -202,7 +202,7 @@ def test_h17_the_way_back_before_open_is_a_hold_on_the_new_route() -> None:
     back = told(staged, "seal", hold="id-1")
     assert back == App("b", "a", Gate.SEALED, "id-1", flipped=5000.0)
     assert isinstance(back, App)
-    assert told(back, "go", ttl_ms=1000) == App("a", gate=Gate.GONE, until=101.0, flipped=5000.0)
+    assert told(back, "go", ttl_ms=1000) == App("a", gate=Gate.GONE, until=101.0, flipped=5000.0, flips=1)
 
 
 def test_an_application_that_has_gone_is_sealed_unless_it_went_on_by_itself() -> None:
