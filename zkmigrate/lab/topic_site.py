@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,17 +79,25 @@ class Switched:
 
 @dataclass
 class TopicSite:
-    """The lab, and what happens in it below ``directory``. names: the clients that will be at work."""
+    """The lab, and what happens in it below ``directory``. names: the clients that will be at work.
+    more_topics, more_groups: those that switch too, with partitions and a replica each."""
 
     lab: Lab
     directory: Path
     names: Sequence[str]
     progress: Progress = silent
+    more_topics: Mapping[str, int] = field(default_factory=dict)
+    more_groups: Sequence[str] = ()
+
+    @property
+    def topics(self) -> list[str]:
+        """All topics that switch."""
+        return [TOPIC, *self.more_topics]
 
     @property
     def groups(self) -> list[str]:
-        """The clients' consumer groups."""
-        return [f"{GROUPS}-{name}" for name in self.names]
+        """The clients' consumer groups, and the other ones."""
+        return [*(f"{GROUPS}-{name}" for name in self.names), *self.more_groups]
 
     def bootstrap(self, cluster: str) -> str:
         """The brokers themselves."""
@@ -112,21 +120,23 @@ class TopicSite:
             yield
 
     def begin(self) -> None:
-        """Make the topic on the old cluster and mirror it to the new one."""
-        own = LoadConfig(self.bootstrap(OLD), REPLICAS, REPLICAS - 1, (TOPIC,), PARTITIONS)
+        """Make the topics on the old cluster and mirror them to the new one."""
+        wanted = [LoadConfig(self.bootstrap(OLD), REPLICAS, REPLICAS - 1, (TOPIC,), PARTITIONS)]
+        wanted += [LoadConfig(self.bootstrap(OLD), 1, 1, (t,), n) for t, n in self.more_topics.items()]
         with self.lab.operator():
             try:
-                create_topics(own)
+                for one in wanted:
+                    create_topics(one)
             except KafkaException as error:
-                raise LabError(f"no topic {TOPIC}: {error}") from error
+                raise LabError(f"not every topic could be made: {error}") from error
         hosts = self.lab.role(Role.MIRROR)
         for number, host in enumerate(hosts, 1):
             for cluster in (one.name for one in shape_of(self.lab.spec).clusters):
                 share = (number, len(hosts))
-                file = between.mirror_environment(self.lab.spec, cluster, [TOPIC], share)
+                file = between.mirror_environment(self.lab.spec, cluster, self.topics, share)
                 lab_host.place(host.root, file)
         self.copy_to(NEW)
-        self.progress(f"mirror: copies {TOPIC} to {NEW}")
+        self.progress(f"mirror: copies {', '.join(self.topics[:3])} to {NEW}, topics: {len(self.topics)}")
 
     def copy_to(self, target: str) -> None:
         """Let the copiers to this cluster run, and no other ones, and wait for them."""
@@ -194,7 +204,7 @@ class TopicSite:
         """The operator of a switch to this cluster. further: keys of the section ``topic_move``."""
         folder = self.directory / run
         folder.mkdir(parents=True, exist_ok=True)
-        write_topic_inventory(self.lab, folder / "migration.yml", target, [TOPIC], self.groups, further)
+        write_topic_inventory(self.lab, folder / "migration.yml", target, self.topics, self.groups, further)
         return Operator(self.lab, folder, run)
 
 
