@@ -17,7 +17,14 @@ from tests.unit.gateway import frames
 from tests.unit.gateway.frames import answer, decoded, request
 from tests.unit.gateway.loop import FRAME, Broker, Setting, run, until
 from tests.unit.mirror.batches import built
-from zkmigrate.gateway.rules.apis import FETCH, INIT_PRODUCER_ID, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from zkmigrate.gateway.rules.apis import (
+    FETCH,
+    HEARTBEAT,
+    INIT_PRODUCER_ID,
+    PRODUCE,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+)
 from zkmigrate.gateway.rules.hold import SYNC_S
 from zkmigrate.gateway.serving.connection import FIRST
 from zkmigrate.mirror.rules.batch import parse, produced
@@ -234,6 +241,16 @@ def test_after_a_flip_fetch_is_cut_until_sync_group() -> None:
         await late.ended()
         at.now += SYNC_S
         assert await (await at.client("b")).asks(fetch("app-2")) == told(6)
+
+        beat = HEARTBEAT.to_bytes(2, "big") + (0).to_bytes(2, "big") + told(5, b"\0\5app-3") + bytes(10)
+        assert await (await at.client("b")).asks(beat) == told(5)
+        (await at.client("b")).send(fetch("app-3"))
+        await until("it is seen", lambda: at.seen("clients").get("app-3") == 2)
+        at.now += SYNC_S
+        slow = await at.client("b")
+        slow.send(fetch("app-3"))
+        await slow.ended()
+        assert at.b.kinds().count(FETCH) == 2, "a member of a group joins again, however long that takes"
 
     run(test)
 

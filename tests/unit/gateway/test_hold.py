@@ -13,6 +13,7 @@ from zkmigrate.gateway.rules.apis import API_VERSIONS, APIS, FETCH, METADATA, PR
 from zkmigrate.gateway.rules.clients import MOST_CLIENTS, Rejoined
 from zkmigrate.gateway.rules.hold import (
     FLIPPED_S,
+    MEMBER_S,
     MOST_TTL_MS,
     SYNC_S,
     VERBS,
@@ -183,11 +184,24 @@ def test_a_client_fetches_after_its_sync_group_or_after_10_s() -> None:
     assert clients.may_fetch(("late", ""), 1003.0, 1003.0 + FLIPPED_S)
 
 
+def test_a_member_of_a_group_waits_longer_for_it_may_join_slowly() -> None:
+    clients, me = Rejoined(), ("c-1", "10.0.0.1")
+    clients.member(me)
+    assert not clients.may_fetch(me, 1000.0, 1001.0)
+    assert not clients.may_fetch(me, 1000.0, 1001.0 + MEMBER_S - 0.1)
+    assert clients.may_fetch(me, 1000.0, 1001.0 + MEMBER_S)
+    assert not clients.may_fetch(me, 2000.0, 2001.0)
+    assert not clients.may_fetch(me, 2000.0, 2001.0 + MEMBER_S - 0.1), "it is one behind the next flip too"
+    clients.synced(me)
+    assert clients.may_fetch(me, 2000.0, 2001.0)
+
+
 def test_the_table_of_clients_is_bounded() -> None:
     clients = Rejoined()
     for n in range(MOST_CLIENTS + 5):
         assert not clients.may_fetch((str(n), ""), 1000.0, 1000.0)
-    assert len(clients._begun) == MOST_CLIENTS
+        clients.member((str(n), ""))
+    assert len(clients._begun) == len(clients._members) == MOST_CLIENTS
 
 
 def test_h17_the_way_back_before_open_is_a_hold_on_the_new_route() -> None:

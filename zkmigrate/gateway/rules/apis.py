@@ -38,6 +38,9 @@ class Api:
 
 
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR, SYNC_GROUP, INIT_PRODUCER_ID = 0, 1, 3, 10, 14, 22
+JOIN_GROUP, HEARTBEAT = 11, 12
+MEMBERS = frozenset({JOIN_GROUP, HEARTBEAT, SYNC_GROUP})
+"""Requests of members of a group alone."""
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 _TOPIC, _GROUP, _CLUSTER, _TRANSACTION = 29, 30, 31, 53
 """Kafka's errors ``…_AUTHORIZATION_FAILED``: every client knows them and does not ask again."""
@@ -53,8 +56,8 @@ APIS = {
         Api(8, "OffsetCommit", 2, 8, streamed=False, look=("GroupId",), denied=_GROUP),
         Api(9, "OffsetFetch", 1, 8, rewritten=True),
         Api(FIND_COORDINATOR, "FindCoordinator", 0, 4, free=True, rewritten=True),
-        Api(11, "JoinGroup", 0, 9, look=("GroupId",), denied=_GROUP),
-        Api(12, "Heartbeat", 0, 4),
+        Api(JOIN_GROUP, "JoinGroup", 0, 9, look=("GroupId",), denied=_GROUP),
+        Api(HEARTBEAT, "Heartbeat", 0, 4),
         Api(13, "LeaveGroup", 0, 5),
         Api(SYNC_GROUP, "SyncGroup", 0, 5),
         Api(15, "DescribeGroups", 0, 5, free=True),

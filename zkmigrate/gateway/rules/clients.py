@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zkmigrate.gateway.rules.hold import FLIPPED_S, SYNC_S
+from zkmigrate.gateway.rules.hold import FLIPPED_S, MEMBER_S, SYNC_S
 
 MOST_CLIENTS = 20_000
 """So many clients of an application are remembered."""
@@ -18,6 +18,12 @@ class Rejoined:
         self._flipped = 0.0
         self._begun: dict[Client, float] = {}
         self._synced: dict[Client, None] = {}
+        self._members: dict[Client, None] = {}
+
+    def member(self, client: Client) -> None:
+        """It has sent what only a member of a group sends."""
+        self._members[client] = None
+        self._bound(self._members)
 
     def synced(self, client: Client) -> None:
         """Its SYNC_GROUP was answered."""
@@ -26,7 +32,7 @@ class Rejoined:
 
     def may_fetch(self, client: Client, flipped: float, wall: float) -> bool:
         """Whether a FETCH need not wait. flipped: the last flip, 0 without one. A client without a group
-        waits SYNC_S, once."""
+        waits SYNC_S, once; a member of one at most MEMBER_S."""
         if flipped != self._flipped:
             self._flipped = flipped
             self._begun.clear()
@@ -35,7 +41,7 @@ class Rejoined:
             return True
         begun = self._begun.setdefault(client, wall)
         self._bound(self._begun)
-        return not 0 <= wall - begun < SYNC_S
+        return not 0 <= wall - begun < (MEMBER_S if client in self._members else SYNC_S)
 
     @staticmethod
     def _bound(table: dict[Client, float] | dict[Client, None]) -> None:

@@ -11,6 +11,8 @@ from zkmigrate.gateway.rules.messages import Head
 
 SYNC_S = 10.0
 """The longest that a client gets no FETCH after a flip before its SYNC_GROUP, from its first one on."""
+MEMBER_S = 60.0
+"""The same for a member of a group: it joins again, though that may take long."""
 FLIPPED_S = 600.0
 """After so long a flip matters no more."""
 MOST_TTL_MS = 600_000

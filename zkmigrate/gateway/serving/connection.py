@@ -18,6 +18,7 @@ from zkmigrate.gateway.rules.apis import (
     API_VERSIONS,
     FETCH,
     INIT_PRODUCER_ID,
+    MEMBERS,
     PRODUCE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
@@ -236,6 +237,8 @@ class Connection:
             self._app = app
             self._gateway.connected(app, self)
             seen.request(self._software)  # told before the principal was known
+        if head.key in MEMBERS:
+            self._gateway.member(app, (head.client, self._peer))
         if head.key == API_VERSIONS:
             self._software = fields
         count(seen.clients, head.client)

@@ -96,6 +96,10 @@ class Gateway:
             return True
         return self._rejoined[name].may_fetch(client, app.flipped, self._wall())
 
+    def member(self, name: str, client: Client) -> None:
+        """This client belongs to a group."""
+        self._rejoined[name].member(client)
+
     def rejoined(self, name: str, client: Client) -> None:
         """A SYNC_GROUP of this client was answered."""
         self._rejoined[name].synced(client)
