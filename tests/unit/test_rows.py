@@ -12,7 +12,7 @@ PLANS = (*(f"R{n}" for n in range(1, 18)), "S1", "S2", *(f"B{n}" for n in range(
 KAFKA = ("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "P13", "P14")
 MOVES = (*(f"T{n}" for n in range(1, 12)), "U1", "U2")
 REMOVAL = tuple(f"X{n}" for n in range(1, 22))
-SECOND_CLUSTER = (*(f"H{n}" for n in range(1, 11)), "H21", "H22")
+SECOND_CLUSTER = (*(f"H{n}" for n in (*range(1, 13), 14, 16, 17, *range(20, 24), 25)),)
 ROWS = (*PLANS, *KAFKA, *MOVES, *REMOVAL, *SECOND_CLUSTER)
 
 

@@ -9,23 +9,26 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from playbooks.kafka_topic_move import PLAYBOOK
 from tests.examples import examples
 from tests.world.operator import Killed
 from tests.world.switch.clients import Flight
 from tests.world.switch.logs import Part
-from tests.world.switch.look import ModelMirror
-from tests.world.switch.operator import Fault, Operator
+from tests.world.switch.look import ModelMirror, SwitchLook
+from tests.world.switch.operator import Fault, Operator, inventory
 from tests.world.switch.runs import Story, drawn, told
 from tests.world.switch.site import Shape, World
 from zkmigrate.engine.events import Event, Turned
+from zkmigrate.engine.plan import make
 from zkmigrate.gateway.rules.hold import Gate
 from zkmigrate.model.change import Change, GatewayOrder, Outcome, SetService
+from zkmigrate.model.look import Look
 
 KILLS = 64
 """More changes than a whole switch has."""
@@ -50,7 +53,7 @@ def ended(one: Operator) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("gateways", [1, 2, 3])
-def test_all_clients_come_along_and_nothing_is_lost_or_twice(tmp_path: Path, gateways: int) -> None:
+def test_h11_h12_all_clients_come_along_and_nothing_is_lost_or_twice(tmp_path: Path, gateways: int) -> None:
     world = at_work(Shape(gateways, apps=("orders", "audit")))
     before = len(world.acked)
     assert ended(operator(world, tmp_path)) == (0, "kafka_topic_move is complete")
@@ -61,7 +64,7 @@ def test_all_clients_come_along_and_nothing_is_lost_or_twice(tmp_path: Path, gat
     assert len(world.acked) > before > 0
 
 
-def test_there_and_back_and_there_again(tmp_path: Path) -> None:
+def test_h17_there_and_back_and_there_again(tmp_path: Path) -> None:
     world = at_work()
     for number in range(3):
         one = Operator(world, tmp_path / f"r-{number}")
@@ -73,7 +76,32 @@ def test_there_and_back_and_there_again(tmp_path: Path) -> None:
     assert [consumer.repeats for consumer in world.consumers] == [0, 0]
 
 
-def test_a_rehearsal_leaves_all_as_it_was(tmp_path: Path) -> None:
+def test_h23_the_end_stops_the_copiers_and_says_who_still_knows_only_left_ports(tmp_path: Path) -> None:
+    world = at_work()
+    one = operator(world, tmp_path)
+    said = one.forward(until="verify")
+    assert said is not None
+    assert said.code == 0
+    assert all(host.units["old"].running for host in world.hosts.values()), "the way back is kept"
+    assert ended(one) == (0, "kafka_topic_move is complete")
+    assert not any(unit.running for host in world.hosts.values() for unit in host.units.values())
+    assert "switch.left-ports" in (one.run_dir / "journal.jsonl").read_text()
+
+
+def test_h25_the_plan_shows_each_order_before_the_run() -> None:
+    world = at_work()
+    plan = make(PLAYBOOK, inventory(world), cast(Look, SwitchLook(world)), ())
+    steps = {f"{stage.id}.{step.id}": step for stage in plan.stages for step in stage.steps}
+    orders = {name: [c.text for of in step.targets.values() for c in of] for name, step in steps.items()}
+    assert plan.unknown == {}
+    assert set(orders["switch.arm"]) == {f"tell the gateway: route {world.apps[0]} to {world.target.name}"}
+    for step in ("settle", "hold", "seal", "go", "open"):
+        assert len(orders[f"switch.{step}"]) == len(world.gateways)
+    assert "unhold" in orders["switch.open"][0]
+    assert world.switched == 0
+
+
+def test_h25_a_rehearsal_leaves_all_as_it_was(tmp_path: Path) -> None:
     world = at_work()
     said = operator(world, tmp_path).forward(until="rehearse")
     assert said is not None
@@ -86,7 +114,7 @@ def test_a_rehearsal_leaves_all_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["die-before", "die-after"])
 @pytest.mark.parametrize("on", [True, False])
-def test_an_operator_killed_at_any_change_is_followed_by_one_who_goes_on_or_back(
+def test_h16_an_operator_killed_at_any_change_is_followed_by_one_who_goes_on_or_back(
     tmp_path: Path, kind: str, on: bool
 ) -> None:
     """After the first application has gone on there is no way back, and the next operator says so."""
@@ -129,7 +157,7 @@ def test_a_seed_gives_one_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["bypass", "on-target"])
-def test_the_run_turns_back_by_itself(tmp_path: Path, wrong: str) -> None:
+def test_h20_the_run_turns_back_by_itself(tmp_path: Path, wrong: str) -> None:
     """A producer beside the gateways, and a group with members on target."""
     world = at_work()
     one = operator(world, tmp_path)
@@ -186,7 +214,7 @@ def changed(one: Operator, order: str, act: Callable[[GatewayOrder, int], None])
     return seen
 
 
-def test_a_hold_that_lapsed_is_not_sealed_however_it_looks(tmp_path: Path) -> None:
+def test_h14_a_hold_that_lapsed_is_not_sealed_however_it_looks(tmp_path: Path) -> None:
     """The gateway held again, by an order that came late: between both holds its clients wrote."""
     world = at_work(Shape(gateways=1))
     one = operator(world, tmp_path)
