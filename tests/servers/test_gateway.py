@@ -481,7 +481,7 @@ def test_h11_a_run_sees_what_is_mirrored_and_makes_commits_equal(clusters: dict[
         found = seen(look.survey([BILLS], names[:2]))
         assert (found.refused, found.partitions) == ({}, {BILL: ("equal", "")})
         assert found.groups.keys() == set(names[:2])
-        assert found.notes == {"ACLs": "no authorizer on source"}
+        assert found.notes == {}
         assert seen(look.differences({BILL: (5, 35)})) == {BILL: Seen("")}
 
         # A group with a member on target is left alone, and so are the others.

@@ -185,6 +185,18 @@ def test_a_survey_tells_all_that_is_mirrored(monkeypatch: pytest.MonkeyPatch) ->
     assert found.notes == {"group d": "no answer"}
 
 
+@pytest.mark.parametrize(
+    ("without", "notes"), [("source", {}), ("target", {"ACLs": "no authorizer on target"})]
+)
+def test_only_acls_that_target_cannot_have_are_a_note(
+    without: str, notes: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads(monkeypatch, EQUAL)
+    monkeypatch.setattr(rights, "read", lambda one: None if one.what == without else set())
+    with looking(monkeypatch, Side("source", {P: log(3)}), Side("target", {P: log(3)})) as look:
+        assert value(look.survey(["orders"], [])).notes == notes
+
+
 # -- the connections
 
 

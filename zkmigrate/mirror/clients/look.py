@@ -11,6 +11,7 @@ from zkmigrate.hosts.parallel import together
 from zkmigrate.mirror.clients import groups
 from zkmigrate.mirror.clients.cluster import Cluster, Part
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
+from zkmigrate.mirror.clients.follow import NO_AUTHORIZER
 from zkmigrate.mirror.clients.pair import Pair
 from zkmigrate.mirror.clients.reading import committed
 from zkmigrate.mirror.clients.survey import beside, places, topics
@@ -74,7 +75,8 @@ def _survey(here: Cluster, there: Cluster, names: Sequence[str], named: Sequence
         {one.part: (one.state, one.why) for one in places(here, there, mirrored)},
         {name: _pair(one) for name, one in also.groups.items()},
         tuple(str(rule) for rule in sorted(also.rights.grant)),
-        also.notes,
+        # A source without an authorizer has no ACLs that target could lack.
+        {about: why for about, why in also.notes.items() if why != f"{NO_AUTHORIZER} on source"},
     )
 
 
