@@ -107,4 +107,4 @@ def test_the_lab_has_what_the_cases_kill() -> None:
     shape = two_clusters("2.8.2", "4.3.1").shape
     assert shape is not None
     assert (shape.gateways, shape.mirrors, [len(one.brokers) for one in shape.clusters]) == (1, 1, [3, 3])
-    assert [name.endswith("-plain") for name in topic_move.CLIENTS] == [False, True]
+    assert not any(name.endswith("-plain") for name in topic_move.CLIENTS)
