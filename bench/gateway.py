@@ -40,8 +40,9 @@ from kafka.protocol.producer import ProduceRequest
 from bench.mirror import batch, started
 from bench.spread import out_option, save, shown, spread
 from bench.usage import cpu_s
+from tests.ports import free_port
 from tests.servers import kraft
-from tests.servers.process import ADDRESS, free_port
+from tests.servers.process import ADDRESS
 from tests.servers.test_mirror import make
 from zkmigrate.gateway.serving.record import SOCKET
 from zkmigrate.lab.wait import wait_until

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from tests.unit import sshd
+from tests.ports import free_port
 from zkmigrate.lab import provision
 from zkmigrate.lab.load import zkmessages as messages
 from zkmigrate.lab.load.zkclient import Client
@@ -25,7 +25,7 @@ _ANSWER_S, _SEND_S = 60.0, 1800.0
 def server(folder: Path, heap: str, snap_count: int) -> Iterator[int]:
     """A standalone ZooKeeper on loopback; its port. heap: for java's -Xmx. snap_count: transactions between
     two snapshots."""
-    port = sshd.free_port()
+    port = free_port()
     config = folder / "zoo.cfg"
     config.write_text(
         f"tickTime=2000\ndataDir={folder}\nclientPort={port}\nclientPortAddress=127.0.0.1\n"

@@ -8,7 +8,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.servers.process import ADDRESS, free_port, server, wait_until_it_answers
+from tests.ports import free_port
+from tests.servers.process import ADDRESS, server, wait_until_it_answers
 from zkmigrate.lab import provision
 
 ALONE = (

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from tests.servers.process import ADDRESS, START_SECONDS, free_port, server, wait_for
+from tests.ports import free_port
+from tests.servers.process import ADDRESS, START_SECONDS, server, wait_for
 from zkmigrate.lab import provision
 
 

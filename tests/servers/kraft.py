@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.ports import free_port
 from tests.servers.brokers import ALONE
-from tests.servers.process import ADDRESS, START_SECONDS, free_port, server, wait_until_it_answers
+from tests.servers.process import ADDRESS, START_SECONDS, server, wait_until_it_answers
 from zkmigrate.lab import provision
 from zkmigrate.lab.render import kraft_cluster_id
 

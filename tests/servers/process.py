@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,13 +21,6 @@ RELEASES = ("2.8.2", "3.9.1")
 ADDRESS = f"127.1.{os.getpid() >> 8 & 255}.{os.getpid() & 255 or 1}"
 """Where the servers of this process listen. Tests run side by side: on an address of its own nobody takes a
 port between :func:`free_port` and the start of the server."""
-
-
-def free_port() -> int:
-    """A port of :data:`ADDRESS` that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind((ADDRESS, 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

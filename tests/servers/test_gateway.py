@@ -22,9 +22,10 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, Met
 from kafka.structs import OffsetAndMetadata
 from kazoo.client import KazooClient
 
+from tests.ports import free_port
 from tests.servers import kraft
 from tests.servers.brokers import ALONE, Broker, serve
-from tests.servers.process import ADDRESS, START_SECONDS, free_port
+from tests.servers.process import ADDRESS, START_SECONDS
 from tests.servers.test_versions import zookeeper
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until

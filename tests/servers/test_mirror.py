@@ -33,8 +33,9 @@ from kafka.admin import (
 from kafka.errors import TopicAlreadyExistsError
 from kafka.structs import OffsetAndMetadata
 
+from tests.ports import free_port
 from tests.servers.brokers import ALONE, Broker, serve
-from tests.servers.process import ADDRESS, free_port
+from tests.servers.process import ADDRESS
 from tests.servers.process import answers as answers
 from tests.servers.test_versions import zookeeper
 from zkmigrate.errors import HostError

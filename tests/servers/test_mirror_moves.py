@@ -22,7 +22,8 @@ from kafka.protocol.admin.topics import ElectionType
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.structs import OffsetAndMetadata
 
-from tests.servers.process import ADDRESS, START_SECONDS, free_port, server, wait_for
+from tests.ports import free_port
+from tests.servers.process import ADDRESS, START_SECONDS, server, wait_for
 from tests.servers.test_gateway import ask
 from tests.servers.test_mirror import WAIT_S, answers, behind, ended, ends, mirror
 from tests.servers.test_versions import zookeeper

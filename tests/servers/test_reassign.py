@@ -15,8 +15,9 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 
+from tests.ports import free_port
 from tests.servers.brokers import Broker, serve
-from tests.servers.process import ADDRESS, RELEASES, START_SECONDS, free_port
+from tests.servers.process import ADDRESS, RELEASES, START_SECONDS
 from tests.servers.test_versions import zookeeper
 from zkmigrate.kafka.clients import admin, log_dirs, log_ends, reassignments, topics
 from zkmigrate.lab import provision

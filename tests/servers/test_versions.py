@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from tests.servers.process import ADDRESS, RELEASES, START_SECONDS, free_port, server, wait_for
+from tests.ports import free_port
+from tests.servers.process import ADDRESS, RELEASES, START_SECONDS, server, wait_for
 from zkmigrate.lab import provision
 from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.shape import LAST_ZOOKEEPER, release

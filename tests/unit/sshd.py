@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.ssh import Limits, Transport
 from zkmigrate.inventory.inventory import Inventory
@@ -153,13 +154,6 @@ def inventory(
             }
         )
     )
-
-
-def free_port() -> int:
-    """A port that nothing listens on now."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 @contextmanager

@@ -42,7 +42,7 @@ class ArmFacts:
 class ArmStep(Step[ArmFacts]):
     id = Armed.step
     title = "Stage the route and wait for the mirror"
-    hazard = Hazard.WINDOW
+    hazard = Hazard.REVERSIBLE
 
     def observe(self, c: Context, look: Look) -> ArmFacts:
         found = gateways(c, look)

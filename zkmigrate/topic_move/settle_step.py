@@ -36,7 +36,7 @@ class SettleFacts:
 class SettleStep(Step[SettleFacts]):
     id = "settle"
     title = "Let consumers settle"
-    hazard = Hazard.WINDOW
+    hazard = Hazard.REVERSIBLE
 
     def observe(self, c: Context, look: Look) -> SettleFacts:
         return SettleFacts(gateways(c, look), look.now())

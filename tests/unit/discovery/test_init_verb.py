@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
 from tests.unit import init_site
 from tests.unit import sshd as daemon
 from tests.unit.init_site import BROKER, CLUSTER_ID, DEST, SESSION, SOURCE, Site
@@ -188,7 +189,7 @@ def test_a_host_that_is_not_let_in_is_said_beside_it(site: Site, tmp_path: Path)
 
 def test_where_no_source_host_answers_nothing_is_written(site: Site) -> None:
     """As on a machine that does not reach the hosts: nobody has that address here."""
-    ssh = replace(site.options().ssh, port=daemon.free_port())
+    ssh = replace(site.options().ssh, port=free_port())
     with pytest.raises(UsageError) as caught:
         made(site, source=SOURCE[:2], ssh=ssh)
     told = str(caught.value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import socket
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.ports import free_port
 from tests.unit.gateway.loop import until
 from zkmigrate.errors import HostError
 from zkmigrate.gateway.rules.hold import Order
@@ -24,22 +24,16 @@ from zkmigrate.gateway.verbs import ask
 HOST = "127.0.0.1"
 
 
-def free() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
-
-
 def config(folder: Path, app: str = "app") -> Config:
     """Two clusters whose brokers are down; one connection at a time. Listener r only reads."""
-    ports = {"a": {"1": free()}, "b": {"2": free()}}
-    reads = {"advertise": HOST, "ports": {"b": {"2": free()}}, "read_only": "b"}
+    ports = {"a": {"1": free_port()}, "b": {"2": free_port()}}
+    reads = {"advertise": HOST, "ports": {"b": {"2": free_port()}}, "read_only": "b"}
     return Config.model_validate(
         {
             "state": str(folder),
             "listen": HOST,
             "route": "a",
-            "clusters": {"a": {"1": f"{HOST}:{free()}"}, "b": {"2": f"{HOST}:{free()}"}},
+            "clusters": {"a": {"1": f"{HOST}:{free_port()}"}, "b": {"2": f"{HOST}:{free_port()}"}},
             "listeners": {"l": {"advertise": HOST, "ports": ports}, "r": reads},
             "apps": {app: {"route": "a", "client_ids": ["x"]}},
             "connections": 1,

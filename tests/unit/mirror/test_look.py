@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
+from tests.ports import free_port
 from tests.unit.mirror.batches import built, marker
 from tests.unit.mirror.model_cluster import Log, ModelCluster
-from tests.unit.sshd import free_port
 from zkmigrate import deadline
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.mirror.clients import groups, pair, rights

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
+from tests.ports import free_port
 from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
 from tests.world.operator import inventory
@@ -93,8 +94,8 @@ def parts(sshd: Sshd) -> Iterator[Parts]:
 
 def with_closed_ports(inventory: Inventory) -> Inventory:
     """No test of this file may meet a ZooKeeper or Kafka that happens to run on this machine."""
-    ports = inventory.source.ports.model_copy(update={"client": daemon.free_port()})
-    broker = inventory.kafka.brokers[0].model_copy(update={"port": daemon.free_port()})
+    ports = inventory.source.ports.model_copy(update={"client": free_port()})
+    broker = inventory.kafka.brokers[0].model_copy(update={"port": free_port()})
     return inventory.model_copy(
         update={
             "source": inventory.source.model_copy(update={"ports": ports}),
@@ -164,7 +165,7 @@ def test_established_sockets_are_listed(parts: Parts, sshd: Sshd) -> None:
 
 
 def test_what_a_host_reaches_is_told_in_one_answer(parts: Parts, sshd: Sshd) -> None:
-    closed = daemon.free_port()
+    closed = free_port()
     found = reach(parts.look, "d1", [("127.0.0.1", sshd.port), ("127.0.0.1", closed)])
     assert found == Seen({f"127.0.0.1:{sshd.port}": "open", f"127.0.0.1:{closed}": "refused"})
 
@@ -376,7 +377,7 @@ def test_a_cluster_is_asked_for_its_topics_through_its_brokers(
 
 def test_a_host_that_cannot_be_reached_is_unknown_to_every_look(sshd: Sshd) -> None:
     inventory = with_closed_ports(daemon.inventory(sshd))
-    parts = Parts(sshd, daemon.with_ssh(inventory, port=daemon.free_port()))
+    parts = Parts(sshd, daemon.with_ssh(inventory, port=free_port()))
     look = parts.look
     for host in ("s1", "d1"):
         assert cause(look.file(host, "/etc/hostname")) == "refused"
@@ -491,7 +492,7 @@ def test_a_gateways_status_is_seen_or_unknown(
 def test_a_look_keeps_one_pair_of_connections_for_two_clusters() -> None:
     nobody = cast(Any, None)
     look = Observe(with_closed_ports(inventory()), nobody, nobody, nobody)
-    one, other = ClusterAt((f"127.0.0.1:{daemon.free_port()}",)), ClusterAt(("127.0.0.1:1",))
+    one, other = ClusterAt((f"127.0.0.1:{free_port()}",)), ClusterAt(("127.0.0.1:1",))
     mirror = look.mirror(one, other)
     assert look.mirror(ClusterAt(one.brokers), other) is mirror
     assert look.mirror(other, one) is not mirror

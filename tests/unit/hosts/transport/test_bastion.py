@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.ports import free_port
 from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
 from zkmigrate.hosts.transport.failure import TransportError
@@ -102,7 +103,7 @@ def test_a_bastion_that_is_not_pinned_or_shows_another_key_is_refused(
 def test_a_host_that_the_bastion_cannot_reach_is_named_with_it(
     jump: Sshd, sshd: Sshd, tmp_path: Path
 ) -> None:
-    inventory = behind(jump, sshd, tmp_path, bastion=f"127.0.0.2:{jump.port}", port=daemon.free_port())
+    inventory = behind(jump, sshd, tmp_path, bastion=f"127.0.0.2:{jump.port}", port=free_port())
     error = daemon.refused(inventory, "cannot connect to")
     assert (error.host, error.cause) == ("s1", "unreachable")
     assert f"bastion 127.0.0.2:{jump.port}" in str(error)
@@ -142,7 +143,7 @@ def test_ssh_config_says_host_port_user_key_and_way(jump: Sshd, sshd: Sshd, tmp_
     )
     nothing = "# no key of the bastion\n"
     inventory = behind(
-        jump, sshd, tmp_path, pins=nothing, user="nobody-here", port=daemon.free_port(),
+        jump, sshd, tmp_path, pins=nothing, user="nobody-here", port=free_port(),
         key=str(daemon.make_key(tmp_path / "stranger")), config=ssh_config(tmp_path, text),
     )  # fmt: skip
     before = logins(jump)
@@ -166,7 +167,7 @@ def test_ssh_config_does_not_switch_the_check_of_host_keys_off(
 
 def test_a_host_is_found_in_ssh_config_by_its_address_too(sshd: Sshd, tmp_path: Path) -> None:
     config = ssh_config(tmp_path, f"Host 127.0.0.*\n Port {sshd.port}\n")
-    inventory = daemon.with_ssh(daemon.inventory(sshd), port=daemon.free_port(), config=config)
+    inventory = daemon.with_ssh(daemon.inventory(sshd), port=free_port(), config=config)
     with Transport(inventory) as transport:
         assert transport.exec("s1", ["true"]).rc == 0
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.ports import free_port
 from tests.unit import sshd as daemon
 from tests.unit.loopback import listening
 from tests.unit.sshd import Sshd
@@ -192,7 +193,7 @@ def test_a_dropped_login_is_retried_and_then_named(sshd: Sshd) -> None:
 
 
 def test_a_refused_connect_is_not_retried(sshd: Sshd) -> None:
-    error = daemon.refused(daemon.with_ssh(daemon.inventory(sshd), port=daemon.free_port()))
+    error = daemon.refused(daemon.with_ssh(daemon.inventory(sshd), port=free_port()))
     assert error.cause == "refused"
     assert not error.outcome_unknown
 

@@ -10,8 +10,8 @@ from kafka.errors import ClusterAuthorizationFailedError, IncompatibleBrokerVers
 from kafka.protocol.admin.topics import ElectLeadersResponse as Response
 from kafka.structs import TopicPartition
 
+from tests.ports import free_port
 from tests.unit.kafka.clients.fake_cluster import CLUSTER_ID, FakeCluster
-from tests.unit.sshd import free_port
 from zkmigrate.errors import HostError
 from zkmigrate.kafka.clients import admin as kafka
 from zkmigrate.model.change import KAFKA, AlterTopicConfig, ElectLeaders

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tests.unit.sshd import free_port
+from tests.ports import free_port
 from zkmigrate.kafka.clients.canary import BrokerCanary
 
 

@@ -9,9 +9,9 @@ import pytest
 from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 from kafka.protocol.admin import DescribeLogDirsResponse
 
+from tests.ports import free_port
 from tests.unit.kafka.clients.fake_cluster import CLUSTER_ID, FakeCluster, Told
 from tests.unit.kafka.clients.test_topics import cause
-from tests.unit.sshd import free_port
 from zkmigrate.inventory.inventory import Broker, Inventory, Kafka
 from zkmigrate.kafka.clients import log_dirs, topics
 from zkmigrate.model.fact import Absent, Seen

@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 import pytest
 from kafka.record import MemoryRecords
 
+from tests.ports import free_port
 from tests.unit.loopback import listening
-from tests.unit.sshd import free_port
 from zkmigrate.kafka.clients.produce import (
     PartitionInfo,
     ProduceCanary,

@@ -22,7 +22,7 @@ from kafka.errors import (
 from kafka.protocol.admin import DescribeConfigsResponse, ElectLeadersResponse
 from kafka.protocol.admin.topics import ElectionType
 
-from tests.unit.sshd import free_port
+from tests.ports import free_port
 from zkmigrate.errors import HostError
 from zkmigrate.kafka.clients import admin as kafka
 from zkmigrate.kafka.clients import reassignments

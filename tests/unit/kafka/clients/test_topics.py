@@ -9,8 +9,8 @@ from kafka.admin import AlterConfigOp, ConfigResourceType
 from kafka.errors import KafkaConnectionError, RequestTimedOutError
 from kafka.protocol.admin import DescribeConfigsResponse
 
+from tests.ports import free_port
 from tests.unit.kafka.clients.fake_cluster import CLUSTER_ID, KEY, FakeCluster
-from tests.unit.sshd import free_port
 from zkmigrate.kafka.clients import topics
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import ClusterTopics, TopicSetting

@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager
 
 import pytest
 
+from tests.ports import free_port
 from tests.unit.loopback import listening
-from tests.unit.sshd import free_port
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.zookeeper.clients.four_letter_client import LIMIT, four_letter_word
 

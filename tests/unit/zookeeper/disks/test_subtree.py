@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.unit import sshd as daemon
+from tests.ports import free_port
 from tests.unit.sshd import Sshd
 from tests.unit.tree_server import CONNECTED, EXPIRED, SYNC, TreeServer, Zxids, running
 from tests.unit.zkdata_fixtures import VERSIONS, create_payload, log_from
@@ -49,7 +49,7 @@ def at(*servers: TreeServer, chroot: str = "/kafka") -> str:
 
 
 def closed_port() -> TreeServer:
-    return TreeServer({}, port=daemon.free_port())
+    return TreeServer({}, port=free_port())
 
 
 def test_a_server_is_asked_and_its_session_ended() -> None:

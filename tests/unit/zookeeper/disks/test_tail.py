@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.unit import sshd as daemon
+from tests.ports import free_port
 from tests.unit.sshd import Sshd
 from tests.unit.zkdata_fixtures import VERSIONS, build_log, recorded_files
 from zkmigrate.cli.main import cli
@@ -128,7 +128,7 @@ def test_what_is_no_readable_directory_of_zookeepers_gets_one_line(
 
 
 def test_a_host_that_cannot_be_reached_or_trusted_is_named(tmp_path: Path, sshd: Sshd) -> None:
-    refused = run("127.0.0.1:/nowhere", *sshd.options[2:], "--ssh-port", str(daemon.free_port()))
+    refused = run("127.0.0.1:/nowhere", *sshd.options[2:], "--ssh-port", str(free_port()))
     assert refused.exit_code == 8
     assert "127.0.0.1: " in refused.stderr
     unpinned = run("127.0.0.2:/nowhere", *sshd.options)
