@@ -42,6 +42,7 @@ AREAS = {
     "files": "Readers of ZooKeeper's files",
     "analysis": "Analyses",
     "placement": "Placement of partitions",
+    "switch": "Topics on a second cluster",
     "lab": "Lab, load, demo and judge",
     "tests": "Tests",
 }
@@ -132,7 +133,7 @@ class Defect(Entry):
 
     area: Literal[
         "window", "back", "proof", "journal", "roll", "join", "preflight", "host", "screen", "hand", "files",
-        "analysis", "placement", "lab", "tests",
+        "analysis", "placement", "switch", "lab", "tests",
     ]  # fmt: skip
     found: Words
     seen: Words
