@@ -83,7 +83,7 @@ FAULTS: tuple[Fault, ...] = (
     _killed("settle", (_ORDER, "settle"), "back", "rollback"),
     _killed("hold", (_ORDER, "hold"), "either", "resume"),
     _killed("drain", ("SetService", "any"), "either", "resume"),
-    _killed("drain", ("CopyOffsets", "any"), "back", "rollback"),
+    _killed("drain", ("SetService", "any"), "back", "rollback"),
     Fault(
         "kill-prove-resume", "kill -9 of the operator after prove, then resume", "either",
         hold="prove", harm="operator", then="resume",
