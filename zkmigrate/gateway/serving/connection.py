@@ -25,7 +25,7 @@ from zkmigrate.gateway.rules.apis import (
     SYNC_GROUP,
     named,
 )
-from zkmigrate.gateway.rules.hold import Act, Verdict, decide
+from zkmigrate.gateway.rules.hold import Act, App, Verdict, decide
 from zkmigrate.gateway.rules.layout import FrameError
 from zkmigrate.gateway.rules.messages import (
     LEAST,
@@ -256,7 +256,7 @@ class Connection:
             verdict = decide(now.gate, head, synced=synced)
             if head.key == SASL_HANDSHAKE and self._mechanism not in MECHANISMS and head.api is not None:
                 return Verdict(Act.ANSWER)
-            if verdict.act is Act.CUT:
+            if verdict.act is Act.CUT or (head.key == PRODUCE and self._left(now)):
                 raise Ended
             if verdict.act is Act.PARK:
                 waited = True
@@ -273,6 +273,12 @@ class Connection:
             if self._broker is not None and self._cluster == now.route:
                 return verdict
             await self._reach(now.route)
+
+    def _left(self, app: App) -> bool:
+        """Whether this port's cluster is one that the application has left. No broker there leads what its
+        producers write. If such a request waited, the next one could overtake it on the way to the leader,
+        and be the first that this broker sees of its producer."""
+        return app.flips > 0 and app.route != self.port.cluster
 
     def _still_there(self) -> bool:
         """Whether the client has not closed its side: what it gave up must not reach a broker any more."""
