@@ -20,7 +20,7 @@ from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import claim, few, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
-from zkmigrate.topic_move.facts import Armed, Ends, Gateways, Part, both_ends, forward, gateways, offsets
+from zkmigrate.topic_move.facts import Armed, Ends, Gateways, Part, both_ends, forward, gateways
 from zkmigrate.topic_move.rules import part_name, unread
 from zkmigrate.topic_move.section import move_of
 
@@ -148,9 +148,12 @@ def _compared(compared: Compared, ends: Ends) -> Verdict:
         needed="the same offsets, times, keys, values and headers",
         moves=("repair the mirror: docs/reference/mirror.md",),
     )
-    upto = {part: one for part, one in ends.items() if one.target is not None}
-    offset = tuple((topic, n, min(s, upto[topic, n].target or 0)) for topic, n, s in offsets(upto))
-    return Done.unless_blocked((found,), Armed(offset).encode())
+    upto = tuple(
+        (topic, n, min(one.source, one.target))
+        for (topic, n), one in sorted(ends.items())
+        if one.source is not None and one.target is not None
+    )
+    return Done.unless_blocked((found,), Armed(upto).encode())
 
 
 MEANINGS = meanings(

@@ -19,7 +19,7 @@ from zkmigrate.model.finding import claim, few, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict
 from zkmigrate.model.step_record import needed
-from zkmigrate.topic_move.facts import Drained, Ends, Gateways, both_ends, gateways
+from zkmigrate.topic_move.facts import Drained, Ends, Gateways, both_ends, by_part, gateways
 from zkmigrate.topic_move.go_step import opened_on
 from zkmigrate.topic_move.rules import part_name, unread
 from zkmigrate.topic_move.section import move_of
@@ -46,7 +46,7 @@ class CheckStep(Reads[CheckFacts]):
             return Blocked(wrong)
         if not isinstance(f.ends, Seen):
             return Blocked((unread("ends", f.ends),))
-        drained = {(topic, n): offset for topic, n, offset in needed(Drained, c).ends}
+        drained = by_part(needed(Drained, c).ends)
         ends = {part: one.target for part, one in f.ends.value.items()}
         dark = [part_name(part) for part in drained if ends.get(part) is None]
         odd = [

@@ -14,9 +14,9 @@ from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import BothEnds, Look, MirrorLook
 from zkmigrate.model.step import Context
 from zkmigrate.model.step_record import Recorded
+from zkmigrate.moves.facts.outage import runs
 from zkmigrate.topic_move.section import (
     cluster,
-    ends_of,
     gateway_hosts,
     mirror_hosts,
     move_of,
@@ -28,7 +28,6 @@ Part = tuple[str, int]
 Ends = Mapping[Part, BothEnds]
 Offsets = tuple[tuple[str, int, int], ...]
 """Topic, partition and offset, as a record holds them."""
-_DOWN = ("inactive", "failed")
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,11 @@ class AppSeen:
     seen: Mapping[str, Any]
 
     @property
+    def waits(self) -> bool:
+        """Whether its requests wait until somebody lets them go on."""
+        return self.gate in ("held", "sealed", "gone")
+
+    @property
     def words(self) -> str:
         """Where it stands."""
         return f"{self.gate} on {self.route}" + (", a lease has ended by itself" if self.lapsed else "")
@@ -64,10 +68,6 @@ class Gateways:
     def hosts(self, test: Callable[[AppSeen], bool]) -> tuple[str, ...]:
         """The hosts of gateways where this holds of one of the applications."""
         return tuple(dict.fromkeys(host for (host, _), app in self.at.items() if test(app)))
-
-    def all(self, test: Callable[[AppSeen], bool]) -> bool:
-        """Whether every gateway answered and this holds of all applications."""
-        return not self.unknown and all(map(test, self.at.values()))
 
     def outside(self, id: str, test: Callable[[AppSeen], bool], needed: str) -> tuple[Finding, ...]:
         """A finding for each application of which this does not hold."""
@@ -159,12 +159,12 @@ def _unheard(host: str, seen: str) -> Finding:
 
 def forward(c: Context, look: Look) -> MirrorLook:
     """Source and target, as this run switches."""
-    return look.mirror(*ends_of(c.inventory))
+    return look.mirror(*move_of(c.inventory).ends)
 
 
 def backward(c: Context, look: Look) -> MirrorLook:
     """The same two clusters for the copier after the switch: target mirrors to source."""
-    source, target = ends_of(c.inventory)
+    source, target = move_of(c.inventory).ends
     return look.mirror(target, source)
 
 
@@ -186,22 +186,20 @@ class Copiers:
         return {
             host: "its state is unknown" if isinstance(told, Seen) else str(told)
             for host, told in self.at.items()
-            if not isinstance(told, Seen) or told.value.unit_state == "unknown"
+            if runs(told) is None
         }
 
     @property
     def running(self) -> tuple[str, ...]:
         """The hosts on which a process may be there."""
-        return tuple(host for host, told in self.at.items() if _state(told) not in (*_DOWN, ""))
+        return tuple(
+            host for host, told in self.at.items() if isinstance(told, Seen) and runs(told) is not False
+        )
 
     @property
     def down(self) -> tuple[str, ...]:
         """The hosts on which none is there."""
-        return tuple(host for host, told in self.at.items() if _state(told) in _DOWN)
-
-
-def _state(told: Reading[HostStatus]) -> str:
-    return told.value.unit_state if isinstance(told, Seen) else ""
+        return tuple(host for host, told in self.at.items() if runs(told) is False)
 
 
 def copiers(c: Context, look: Look, to: str) -> Copiers:
@@ -254,3 +252,8 @@ class Drained(Recorded):
 def offsets(ends: Ends) -> Offsets:
     """Source's ends, as a record holds them."""
     return tuple((topic, n, one.source) for (topic, n), one in sorted(ends.items()) if one.source is not None)
+
+
+def by_part(recorded: Offsets) -> dict[Part, int]:
+    """A record's offsets by partition."""
+    return {(topic, n): offset for topic, n, offset in recorded}

@@ -54,8 +54,7 @@ class HoldStep(Step[Gateways]):
         return f.orders(target, "hold", lambda app: app.gate in ("open", "settling"), ttl_ms=ttl)
 
     def undo(self, c: Context, f: Gateways, target: str, applied: tuple[Applied, ...]) -> Changes:
-        ttl = move_of(c.inventory).topic_move.hold_ms
-        return (*f.orders(target, "unseal", sealed, ttl_ms=ttl), *f.orders(target, "unhold", waits))
+        return let_go(c, f, target)
 
     def forecast(self, c: Context, look: Look) -> Forecast[Gateways]:
         return Forecast(every_app(c, "settling"))
@@ -66,9 +65,11 @@ def sealed(app: AppSeen) -> bool:
     return app.gate == "sealed"
 
 
-def waits(app: AppSeen) -> bool:
-    """Whether its requests wait until somebody lets them go on."""
-    return app.gate in ("held", "gone", "sealed")
+def let_go(c: Context, f: Gateways, target: str) -> Changes:
+    """The orders after which requests that wait at a gateway go on. A seal becomes a hold first."""
+    ttl = move_of(c.inventory).topic_move.hold_ms
+    unsealed = f.orders(target, "unseal", sealed, ttl_ms=ttl)
+    return (*unsealed, *f.orders(target, "unhold", lambda app: app.waits))
 
 
 def _back(f: Gateways, source: str) -> Verdict:
@@ -76,7 +77,7 @@ def _back(f: Gateways, source: str) -> Verdict:
     own way back."""
     if wrong := f.outside("switch.hold-back", lambda app: app.route == source, f"on {source}"):
         return Blocked(wrong)
-    if todo := f.hosts(waits):
+    if todo := f.hosts(lambda app: app.waits):
         return Ready(todo)
     return Blocked(f.unknown, others_back=True) if f.unknown else Done()
 

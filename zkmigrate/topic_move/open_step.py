@@ -17,9 +17,9 @@ from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
-from zkmigrate.topic_move.facts import AppSeen, Gateways, every_app, gateways
+from zkmigrate.topic_move.facts import Gateways, every_app, gateways
 from zkmigrate.topic_move.go_step import no_way_back, opened_on
-from zkmigrate.topic_move.hold_step import sealed
+from zkmigrate.topic_move.hold_step import let_go
 from zkmigrate.topic_move.section import move_of
 
 
@@ -42,24 +42,18 @@ class OpenStep(Step[Gateways]):
             return Done()
         if wrong := f.outside("switch.open-route", lambda app: app.route == target, f"on {target}"):
             return Blocked(wrong)
-        todo = f.hosts(shut)
+        todo = f.hosts(lambda app: app.waits)
         return Ready(todo) if todo else Done()
 
     def plan(self, c: Context, f: Gateways, target: str) -> Changes:
-        ttl = move_of(c.inventory).topic_move.hold_ms
-        unsealed = f.orders(target, "unseal", sealed, ttl_ms=ttl)
-        return (*unsealed, *f.orders(target, "unhold", shut))
+        # A way back that was broken off may have left one sealed.
+        return let_go(c, f, target)
 
     def undo(self, c: Context, f: Gateways, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()
 
     def forecast(self, c: Context, look: Look) -> Forecast[Gateways]:
         return Forecast(every_app(c, "gone", switched_over=True))
-
-
-def shut(app: AppSeen) -> bool:
-    """Whether its requests wait: it has gone, or a way back that was broken off has sealed it."""
-    return app.gate in ("gone", "held", "sealed")
 
 
 MEANINGS = meanings(

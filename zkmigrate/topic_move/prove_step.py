@@ -28,6 +28,7 @@ from zkmigrate.topic_move.facts import (
     Ends,
     Gateways,
     both_ends,
+    by_part,
     copiers,
     forward,
     gateways,
@@ -53,7 +54,7 @@ class ProveStep(Reads[ProveFacts]):
         topics, pair = switched(c.inventory), forward(c, look)
         ends = both_ends(c, look)
         armed = known(Armed, c)
-        done = {(topic, n): offset for topic, n, offset in armed.compared} if armed else {}
+        done = by_part(armed.compared) if armed else {}
         ranges = tail(c, ends.value, done) if isinstance(ends, Seen) else {}
         return ProveFacts(
             gateways(c, look),
@@ -70,7 +71,7 @@ class ProveStep(Reads[ProveFacts]):
             return Blocked(wrong)
         if not isinstance(f.ends, Seen):
             return Blocked((unread("ends", f.ends),))
-        drained = {(topic, n): offset for topic, n, offset in needed(Drained, c).ends}
+        drained = by_part(needed(Drained, c).ends)
         if wrong := moved(drained, f.ends.value):
             return Blocked(wrong)
         apart = [part_name(part) for part, one in f.ends.value.items() if not one.equal]

@@ -11,7 +11,7 @@ from zkmigrate.model.finding import Finding, Held, Severity, claim, few, meaning
 from zkmigrate.model.look import GroupPair, MirrorSurvey
 from zkmigrate.topic_move.facts import Copiers, Ends, Gateways
 
-SAME_AS_BEFORE = "look at zkmigrate mirror status, then resume"
+_SEE_MIRROR = "look at zkmigrate mirror status, then resume"
 _UNTOLD = "gateway.client-stuck"
 
 
@@ -69,20 +69,16 @@ def surveyed(survey: MirrorSurvey) -> Iterator[Finding]:
         not differ,
         seen=few(differ) or "equal",
         needed="the same settings: the copier sets them while it runs",
-        moves=(SAME_AS_BEFORE,),
+        moves=(_SEE_MIRROR,),
     )
-    wrong = [
-        f"{part_name(part)}: {state}" + (f", {why}" if why else "")
-        for part, (state, why) in survey.partitions.items()
-        if state not in ("equal", "behind")
-    ]
+    wrong = not_mirrored(survey)
     yield claim(
         "switch.partitions",
         "every partition is mirrored",
         not wrong,
         seen=few(wrong) or f"{len(survey.partitions):,} partitions",
         needed="partitions that are equal or behind",
-        moves=("repair the mirror: docs/reference/mirror.md", SAME_AS_BEFORE),
+        moves=("repair the mirror: docs/reference/mirror.md", _SEE_MIRROR),
     )
     yield groups_ready(survey.groups)
     yield claim(
@@ -107,6 +103,15 @@ def surveyed(survey: MirrorSurvey) -> Iterator[Finding]:
         )
 
 
+def not_mirrored(survey: MirrorSurvey) -> list[str]:
+    """The partitions that are neither equal nor behind, each with its state and why."""
+    return [
+        f"{part_name(part)}: {state}" + (f", {why}" if why else "")
+        for part, (state, why) in survey.partitions.items()
+        if state not in ("equal", "behind")
+    ]
+
+
 def groups_ready(groups: Mapping[str, GroupPair]) -> Finding:
     """Whether no group stands in the way: one with members on target, or ahead of source."""
     wrong = [f"{name}: {one.why}" for name, one in groups.items() if one.state not in ("equal", "behind")]
@@ -116,7 +121,7 @@ def groups_ready(groups: Mapping[str, GroupPair]) -> Finding:
         not wrong,
         seen=few(wrong) or f"{len(groups):,} groups",
         needed="groups whose members all read on source",
-        moves=("stop the group's consumers on target", SAME_AS_BEFORE),
+        moves=("stop the group's consumers on target", _SEE_MIRROR),
     )
 
 
@@ -148,7 +153,7 @@ def lapsed(found: Gateways) -> tuple[Finding, ...]:
             moves=("run again with a longer topic_move.hold_ms", "see in the report which step was slow"),
         )
         for (host, name), app in found.at.items()
-        if app.lapsed or app.gate not in ("held", "sealed", "gone")
+        if app.lapsed or not app.waits
     )
 
 

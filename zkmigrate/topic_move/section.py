@@ -179,10 +179,7 @@ class TopicMoveInventory(Inventory):
     @property
     def ends(self) -> tuple[ClusterAt, ClusterAt]:
         """Where source and target are reached."""
-        source, target = (
-            next(one for one in self.clusters if one.name == name)
-            for name in (self.topic_move.source, self.topic_move.target)
-        )
+        source, target = (cluster(self, name) for name in (self.topic_move.source, self.topic_move.target))
         return ClusterAt(source.brokers, source.config), ClusterAt(target.brokers, target.config)
 
 
@@ -202,11 +199,6 @@ def switched(inventory: Inventory) -> TopicSet:
 def cluster(inventory: Inventory, name: str) -> Cluster:
     """The cluster of this name."""
     return next(one for one in move_of(inventory).clusters if one.name == name)
-
-
-def ends_of(inventory: Inventory) -> tuple[ClusterAt, ClusterAt]:
-    """Where source and target are reached."""
-    return move_of(inventory).ends
 
 
 def mirror_hosts(inventory: Inventory) -> tuple[str, ...]:

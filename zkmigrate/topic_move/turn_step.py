@@ -27,8 +27,7 @@ _POLL_S, _MOST_S = 0.5, 300.0
 
 @dataclass(frozen=True)
 class TurnFacts:
-    """ends: target's as source's, for the copiers that run now. begun: source's ends have been seen to
-    follow."""
+    """ends: target's as source's, for the copiers that run now."""
 
     copiers: Copiers
     ends: Reading[Ends]

@@ -19,7 +19,7 @@ from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import Look, MirrorSurvey
 from zkmigrate.model.step import Context, Done, Reads, Verdict
 from zkmigrate.topic_move.facts import Gateways, backward, gateways
-from zkmigrate.topic_move.rules import part_name, unread
+from zkmigrate.topic_move.rules import not_mirrored, unread
 from zkmigrate.topic_move.section import move_of, switched
 
 
@@ -63,11 +63,7 @@ def _findings(c: Context, f: VerifyFacts) -> Iterator[Finding]:
     if not isinstance(f.survey, Seen):
         yield unread("the mirror", f.survey)
         return
-    wrong = [
-        f"{part_name(part)}: {state}" + (f", {why}" if why else "")
-        for part, (state, why) in f.survey.value.partitions.items()
-        if state not in ("equal", "behind")
-    ]
+    wrong = not_mirrored(f.survey.value)
     yield claim(
         "switch.verify-mirror",
         "each partition of source is mirrored from target",

@@ -9,7 +9,7 @@ import pytest
 from playbooks.kafka_topic_move import PLAYBOOK
 from zkmigrate.errors import InventoryError
 from zkmigrate.inventory.inventory import digest, load
-from zkmigrate.topic_move.section import TopicMoveInventory, ends_of, switched
+from zkmigrate.topic_move.section import TopicMoveInventory, switched
 
 FILE = """\
 version: 1
@@ -39,7 +39,7 @@ def test_it_names_hosts_clusters_and_what_switches(tmp_path: Path) -> None:
     assert inventory.hosts == {"gateways": ("gw1",), "mirrors": ("mm1",)}
     assert [inventory.address(name) for name in ("gw1", "mm1")] == ["10.0.0.51", "10.0.0.61"]
     assert switched(inventory).topics == ("orders", "payments")
-    source, target = ends_of(inventory)
+    source, target = inventory.ends
     assert source.brokers == ("old1:9092", "old2:9092")
     assert source.config == str(tmp_path / "old.properties")
     assert (target.brokers, target.config) == (("new1:9092",), None)
