@@ -64,6 +64,16 @@ def test_h11_h12_all_clients_come_along_and_nothing_is_lost_or_twice(tmp_path: P
     assert len(world.acked) > before > 0
 
 
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_consumers_commit_what_they_were_delivered_before_the_hold(tmp_path: Path, seed: int) -> None:
+    """They commit nearly as seldom as the time to settle allows."""
+    world = at_work(Shape(apps=("orders", "audit"), commits_s=1.0), seed)
+    assert ended(operator(world, tmp_path)) == (0, "kafka_topic_move is complete")
+    world.advance(10.0)
+    world.at_rest(world.target)
+    assert [consumer.repeats for consumer in world.consumers] == [0, 0]
+
+
 def test_h17_there_and_back_and_there_again(tmp_path: Path) -> None:
     world = at_work()
     for number in range(3):

@@ -25,7 +25,7 @@ OFFSET_COMMIT = 8
 CODES = {"done": 0, "refused": 6, "fenced": 9, "failed": 8}
 AGAIN_S = 0.3
 """A client tries again after so long."""
-COMMITS_S, BEATS_S = 0.5, 0.5
+BEATS_S = 0.5
 _KINDS = {PRODUCE: "PRODUCE", FETCH: "FETCH", OFFSET_COMMIT: "OFFSET_COMMIT", SYNC_GROUP: "SYNC_GROUP"}
 _SOFTWARE = {"ClientSoftwareName": "apache-kafka-java", "ClientSoftwareVersion": "3.9.1", "Acks": -1}
 
@@ -327,18 +327,20 @@ class Consumer(Client):
                 self.position[part] = at + 1
 
     def _commit(self) -> None:
+        """A cluster that does not know the member refuses its commit."""
         verdict = self.judged(OFFSET_COMMIT)
         if verdict is None or verdict.act is Act.PARK:
             self._commits = self.world.t + 0.1
             return
-        what = dict(self.position)
+        what, joined = dict(self.position), self._joined
         self._sent = what
 
         def effect(cluster: Cluster, there: bool) -> None:
-            cluster.heard[self.group] = self.world.t
-            self.world.commits(cluster, self.group, what, there)
+            if cluster is joined:
+                cluster.heard[self.group] = self.world.t
+                self.world.commits(cluster, self.group, what, there)
 
         def answer(_cluster: Cluster) -> None:
-            self._commits = self.world.t + COMMITS_S
+            self._commits = self.world.t + self.world.shape.commits_s
 
         self.send(OFFSET_COMMIT, effect, answer)

@@ -185,12 +185,13 @@ def _leg(world: World, scene: Scene, folder: Path, story: Story) -> None:
 
 
 def _next(operator: Operator, ended: RunEnded | None, number: int) -> RunEnded | None:
-    """What the next process does."""
+    """What the next process does. Who was told that there is no way back goes on: a run that is only ever
+    told to walk back never comes to its end."""
     history = operator.history
     if history.way is Way.BACK and not (ended is not None and ended.code in (7, 9)):
         return operator.resume()
     back = operator.world.rng.random() < (0.45 if number < MENDED_AFTER + 3 else 0.7)
-    if back and history.begun:
+    if back and history.begun and not (ended is not None and "has no way back" in ended.message):
         return operator.back()
     return operator.forward() if ended is not None and ended.code in (7, 9) else operator.resume()
 

@@ -91,7 +91,7 @@ def unit_to(unit: str) -> str:
 @dataclass
 class Shape:
     """How large the world is. speed: of a copier, in records per second. took_s: the longest time to a
-    broker, or back. open_limit_s: the policy's."""
+    broker, or back. open_limit_s: the policy's. commits_s: between two commits of a consumer."""
 
     gateways: int = 2
     mirrors: int = 2
@@ -100,6 +100,7 @@ class Shape:
     speed: float = 500.0
     took_s: float = 0.15
     open_limit_s: float = 5.0
+    commits_s: float = 0.5
 
 
 class World:
