@@ -12,7 +12,6 @@ producer writes at 80 % of that, and each look tells how many seconds of its rec
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -227,7 +226,7 @@ def main(rounds: int, scale: float, steady: float, out: Path | None) -> None:
                             behind[way] += lags
                             click.echo(shown(f"{way}, {per_s * STEADY:.1f} MB/s: behind", lags))
                     finally:
-                        process.send_signal(signal.SIGINT)
+                        process.terminate()
                         process.wait(WAIT_S)
                     click.echo(f"{records} records a batch, {way}: {found[way][-1]:.1f} MB per CPU second")
             times = [one / other for one, other in zip(found[OURS], found[THEIRS], strict=True)]

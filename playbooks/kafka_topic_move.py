@@ -12,6 +12,7 @@ from zkmigrate.topic_move.check_step import CheckStep
 from zkmigrate.topic_move.drain_step import DrainStep
 from zkmigrate.topic_move.finish_step import FinishStep
 from zkmigrate.topic_move.go_step import GoStep
+from zkmigrate.topic_move.grant_step import GrantStep
 from zkmigrate.topic_move.hold_step import HoldStep
 from zkmigrate.topic_move.look_step import LookStep
 from zkmigrate.topic_move.open_step import OpenStep
@@ -49,7 +50,7 @@ PLAYBOOK = Playbook(
         Stage(
             "switch",
             "Switch",
-            (LookStep(), *_ARM_TO_PROVE, SealStep(), GoStep(), CheckStep(), OpenStep()),
+            (LookStep(), *_ARM_TO_PROVE, SealStep(), GrantStep(), GoStep(), CheckStep(), OpenStep()),
             consent="Switch now? Everything up to OPEN has a way back.",
             window=WINDOW,
             noticed=True,

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -42,10 +42,15 @@ from zkmigrate.errors import HostError
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.mirror.clients import cluster, groups
 from zkmigrate.mirror.clients import topics as followed
+from zkmigrate.mirror.clients.alter import Alter
 from zkmigrate.mirror.clients.cluster import Cluster, Part
+from zkmigrate.mirror.clients.look import ClustersLook
 from zkmigrate.mirror.clients.security import settings
 from zkmigrate.mirror.rules.commits import Commit
 from zkmigrate.mirror.rules.position import Ends
+from zkmigrate.model.change import MIRRORED, AlterAcls
+from zkmigrate.model.fact import Seen
+from zkmigrate.model.look import ClusterAt
 
 WAIT_S = 120
 SECRET = "s3cr3t of alice"
@@ -380,6 +385,8 @@ def test_h4_h5_h7_partitions_settings_offsets_and_acls_follow(
             assert body["acls"]["grant"] == []
             assert list(body["acls"]["not_copied"].values()) == ["granted at the switch"]
 
+            the_switch_grants_writing((source, target), there)
+
             former = followed.states(here.cluster, ["anew"])["anew"]
             here.admin.delete_topics(["anew"])
             wait_until("deletion", lambda: still_there(source, "anew"), WAIT_S)
@@ -445,6 +452,36 @@ def follow(here: Side, there: Side) -> None:
     here.admin.delete_acls([topic])
     wait_until("the setting's removal", lambda: lacks(there.retention(), None), WAIT_S)
     wait_until("the ACL's removal", lambda: lacks(there.rights(), {group}), WAIT_S)
+
+
+class Switch:
+    """An inventory of both clusters."""
+
+    def __init__(self, clusters: tuple[str, str]) -> None:
+        source, target = clusters
+        self.ends = ClusterAt((source,)), ClusterAt((target,))
+
+
+def the_switch_grants_writing(clusters: tuple[str, str], there: Side) -> None:
+    """And takes it away again. The copier, which runs, leaves it alone."""
+    switch, before = Switch(clusters), there.rights()
+    with closing(ClustersLook(*switch.ends)) as look, closing(Alter(switch)) as alter:
+        survey = look.survey(["grown"], ["reader"])
+        assert isinstance(survey, Seen), survey
+        acls = survey.value.later
+        assert [str(one) for one in acls] == ["ALLOW WRITE to User:app from * on topic grown"]
+        both: tuple[tuple[Literal["grant", "revoke"], int], ...] = (("grant", 1), ("revoke", 0))
+        for action, count in both:
+            assert alter(AlterAcls(MIRRORED, action, acls)) == (0, f"{action} on target: 1 ACLs")
+
+            def known(count: int = count) -> str | None:
+                told = look.granted(acls)
+                assert isinstance(told, Seen), told
+                return lacks((len(told.value.everywhere), len(told.value.somewhere)), (count, count))
+
+            wait_until(action, known, WAIT_S)
+            assert len(there.rights()) == len(before) + count
+    assert there.rights() == before
 
 
 def test_two_copiers_share_partitions_and_a_third_takes_all_of_them(clusters: tuple[str, str]) -> None:

@@ -20,10 +20,10 @@ from tests.examples import examples
 from tests.world.operator import Killed
 from tests.world.switch.clients import Flight
 from tests.world.switch.logs import Part
-from tests.world.switch.look import ModelMirror, SwitchLook
+from tests.world.switch.look import NOBODY, ModelMirror, SwitchLook
 from tests.world.switch.operator import Fault, Operator, inventory
 from tests.world.switch.runs import Story, drawn, told
-from tests.world.switch.site import Shape, World
+from tests.world.switch.site import WRITE, Shape, World
 from zkmigrate.engine.events import Event, Turned
 from zkmigrate.engine.plan import make
 from zkmigrate.gateway.rules.hold import Gate
@@ -98,12 +98,45 @@ def test_h23_the_end_stops_the_copiers_and_says_who_still_knows_only_left_ports(
     assert "switch.left-ports" in (one.run_dir / "journal.jsonl").read_text()
 
 
+def test_h7_the_right_to_write_on_target_goes_with_the_way_back(tmp_path: Path) -> None:
+    world = at_work()
+    one = operator(world, tmp_path, Fault(1, "die-after", step="switch.grant"))
+    assert one.forward() is None
+    assert set(world.granted_at) == {"old", "new"}
+    said = one.back()
+    assert said is not None
+    assert said.code == 0
+    assert set(world.granted_at) == {"old"}
+    world.advance(10.0)
+    world.at_rest(world.source)
+    assert ended(Operator(world, tmp_path / "r-2")) == (0, "kafka_topic_move is complete")
+    assert set(world.granted_at) == {"old", "new"}
+
+
+def test_h7_a_right_that_nobody_can_take_away_keeps_no_client_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = at_work()
+    one = operator(world, tmp_path, Fault(1, "die-after", step="switch.grant"))
+    assert one.forward() is None
+    monkeypatch.setattr(ModelMirror, "granted", lambda *_: NOBODY)
+    said = one.back()
+    assert said is not None
+    assert said.code == 8
+    world.advance(10.0)
+    world.at_rest(world.source)
+    monkeypatch.undo()
+    assert ended(one)[0] == 0
+    assert set(world.granted_at) == {"old"}
+
+
 def test_h25_the_plan_shows_each_order_before_the_run() -> None:
     world = at_work()
     plan = make(PLAYBOOK, inventory(world), cast(Look, SwitchLook(world)), ())
     steps = {f"{stage.id}.{step.id}": step for stage in plan.stages for step in stage.steps}
     orders = {name: [c.text for of in step.targets.values() for c in of] for name, step in steps.items()}
     assert plan.unknown == {}
+    assert orders["switch.grant"] == [f"grant on target: {WRITE}"]
     assert set(orders["switch.arm"]) == {f"tell the gateway: route {world.apps[0]} to {world.target.name}"}
     for step in ("settle", "hold", "seal", "go", "open"):
         assert len(orders[f"switch.{step}"]) == len(world.gateways)

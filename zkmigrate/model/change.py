@@ -23,6 +23,8 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
+from zkmigrate.mirror.rules.rights import Acl
+
 KAFKA = "kafka"
 """The cluster in the inventory's section of this name."""
 
@@ -436,6 +438,20 @@ class CopyOffsets(_OnCluster):
 
 
 @dataclass(frozen=True)
+class AlterAcls(_OnCluster):
+    """Add these ACLs to target, or delete exactly these there. acls: the fields of each :class:`Acl`."""
+
+    cluster: str
+    action: Literal["grant", "revoke"]
+    acls: tuple[tuple[str, ...], ...]
+    verb = "alter-acls"
+    expect = ""
+
+    def describe(self) -> str:
+        return f"{self.action} on target: {'; '.join(str(Acl(*one)) for one in self.acls)}"
+
+
+@dataclass(frozen=True)
 class ElectLeaders(_OnCluster):
     """Ask Kafka to elect the preferred replica of every partition as leader. bootstrap: ``address:port`` of
     the broker that is asked first."""
@@ -734,7 +750,8 @@ Replaying: TypeAlias = BeginReplay | ReplayTransactions | EndReplay
 
 ClusterChange: TypeAlias = (
     ElectLeaders | AlterTopicConfig | AlterBrokerConfig | ReassignPartition | CancelReassignment |
-    PlaceReplica | ElectPreferred | UnregisterBroker | Replaying | DeleteZnode | CreateZnode | CopyOffsets
+    PlaceReplica | ElectPreferred | UnregisterBroker | Replaying | DeleteZnode | CreateZnode | CopyOffsets |
+    AlterAcls
 )  # fmt: skip
 Change: TypeAlias = HostChange | ClusterChange
 Changes: TypeAlias = tuple[Change, ...]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias, TypeVar
 
+from zkmigrate.mirror.rules.rights import Acl
 from zkmigrate.model.fact import Reading
 
 T = TypeVar("T")
@@ -256,7 +257,8 @@ class GroupPair:
 class MirrorSurvey:
     """All that is mirrored. ids: of both clusters. refused: topics that cannot be mirrored, and why. differ:
     settings that target has otherwise, as ``topic: key``. partitions: state (missing, behind, equal, failed,
-    unknown) and why. grants: ACLs that target lacks. notes: what could not be looked at, and why."""
+    unknown) and why. grants: ACLs that target lacks, except those that let somebody write. later: these.
+    notes: what could not be looked at, and why."""
 
     ids: tuple[str, str]
     refused: Mapping[str, str]
@@ -264,7 +266,16 @@ class MirrorSurvey:
     partitions: Mapping[tuple[str, int], tuple[str, str]]
     groups: Mapping[str, GroupPair]
     grants: tuple[str, ...]
+    later: tuple[Acl, ...]
     notes: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Granted:
+    """Which ACLs target has. everywhere: on each of its brokers. somewhere: on one of them at least."""
+
+    everywhere: frozenset[Acl]
+    somewhere: frozenset[Acl]
 
 
 class MirrorLook(Protocol):
@@ -278,6 +289,9 @@ class MirrorLook(Protocol):
 
     def commits(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupPair]]:
         """How these groups' commits on these topics stand (empty: all that committed on the topics)."""
+
+    def granted(self, acls: Sequence[Acl]) -> Reading[Granted]:
+        """Which of these ACLs target has."""
 
     def differences(
         self, ranges: Mapping[tuple[str, int], tuple[int, int]]

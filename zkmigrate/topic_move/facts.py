@@ -219,6 +219,15 @@ def backward_unit(c: Context) -> str:
 
 
 @dataclass(frozen=True)
+class Looked(Recorded):
+    """LOOK. later: the ACLs that let somebody write and that target lacks, each as its fields."""
+
+    step: ClassVar[str] = "look"
+
+    later: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True)
 class Armed(Recorded):
     """ARM. compared: up to which offset the records of each partition were compared."""
 

@@ -20,7 +20,7 @@ from zkmigrate.model.finding import Finding, claim, few, meanings
 from zkmigrate.model.look import Look, MirrorSurvey
 from zkmigrate.model.step import Context, Done, Reads, Verdict
 from zkmigrate.moves.rules.accepted import accepted
-from zkmigrate.topic_move.facts import Copiers, Gateways, copiers, forward, gateways
+from zkmigrate.topic_move.facts import Copiers, Gateways, Looked, copiers, forward, gateways
 from zkmigrate.topic_move.rules import not_silent, surveyed, unread, used
 from zkmigrate.topic_move.section import move_of, switched
 
@@ -37,7 +37,7 @@ class LookFacts:
 
 
 class LookStep(Reads[LookFacts]):
-    id = "look"
+    id = Looked.step
     title = "Look at gateways, mirror and clients"
 
     def observe(self, c: Context, look: Look) -> LookFacts:
@@ -51,7 +51,9 @@ class LookStep(Reads[LookFacts]):
         )
 
     def check(self, c: Context, f: LookFacts) -> Verdict:
-        return Done.unless_blocked(accepted(c.inventory.accept, tuple(_findings(c, f)), f.at))
+        later = tuple(tuple(one) for one in f.survey.value.later) if isinstance(f.survey, Seen) else ()
+        found = accepted(c.inventory.accept, tuple(_findings(c, f)), f.at)
+        return Done.unless_blocked(found, Looked(later).encode())
 
 
 def _findings(c: Context, f: LookFacts) -> Iterator[Finding]:

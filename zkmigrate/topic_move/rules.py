@@ -83,12 +83,19 @@ def surveyed(survey: MirrorSurvey) -> Iterator[Finding]:
     yield groups_ready(survey.groups)
     yield claim(
         "switch.rights",
-        "target grants what source grants",
+        "target lets those read who may read on source",
         not survey.grants,
         seen=few(survey.grants) or "nothing is missing",
-        needed="the right to write on target, which the copier leaves to you, and all others",
-        moves=("grant these ACLs on target before the switch",),
+        needed="these ACLs: the copier grants them while it runs",
+        moves=("grant them on target", _SEE_MIRROR),
         severity=Severity.WARN,
+    )
+    yield claim(
+        "switch.rights-to-write",
+        "the run grants on target, before it leads clients there, the rights to write that source grants",
+        True,
+        seen=few(map(str, survey.later)) or "nothing is missing",
+        severity=Severity.INFO,
     )
     dark = [f"{about}: {why}" for about, why in survey.notes.items()]
     if dark:
@@ -219,8 +226,11 @@ MEANINGS = meanings(
     switch.groups: A consumer group has members on target, or its commits there are ahead. Cause: A
     consumer reads on target already. To do: Stop it, then look again.
 
-    switch.rights: Target lacks ACLs that source has. Cause: The copier grants no right to write. To do:
-    Grant them on target before the switch.
+    switch.rights: Target lacks ACLs that source has. Cause: The copier does not run, or may not grant them.
+    To do: Grant them on target before the switch.
+
+    switch.rights-to-write: Some may write on source and not on target. Cause: The mirror leaves these rights
+    to the switch. To do: Nothing; the step grant gives them.
 
     switch.unread: Groups or ACLs could not be read. Cause: The account lacks a right, or a cluster has no
     authorizer. To do: Grant the right; without an authorizer do nothing.

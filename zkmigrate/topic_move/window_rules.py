@@ -27,6 +27,7 @@ STEPS = WindowSteps(
         "drain": Phase.STOPPED,
         "prove": Phase.STOPPED,
         "seal": Phase.SEALED,
+        "grant": Phase.SEALED,
         "go": Phase.GO,
         "check": Phase.CHECKED,
         "open": Phase.OPEN,

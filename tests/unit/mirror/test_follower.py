@@ -19,12 +19,12 @@ from zkmigrate.mirror.clients.copier import Copier
 from zkmigrate.mirror.clients.follow import Finding, Follower
 from zkmigrate.mirror.rules.commits import Commit, Committed, Group
 from zkmigrate.mirror.rules.follow import Configure, Grow, State
-from zkmigrate.mirror.rules.rights import Changed, Rule
+from zkmigrate.mirror.rules.rights import Acl, Changed
 from zkmigrate.mirror.rules.share import Share, owner
 from zkmigrate.mirror.verbs.follow import told
 
 FIRST, SECOND = ("orders", 0), ("orders", 1)
-READ = Rule("TOPIC", "orders", "LITERAL", "User:a", "*", "READ", "ALLOW")
+READ = Acl("TOPIC", "orders", "LITERAL", "User:a", "*", "READ", "ALLOW")
 
 
 class World:
@@ -36,7 +36,7 @@ class World:
         self.source.logs[FIRST].append(built(3))
         self.ids = {"source": "one", "target": "two"}
         self.groups: tuple[Group, ...] = ()
-        self.rules = {"source": frozenset[Rule](), "target": frozenset[Rule]()}
+        self.rules = {"source": frozenset[Acl](), "target": frozenset[Acl]()}
         self.broken = set[str]()
         self.done: list[Any] = []
         self.say: list[Any] = []
@@ -215,7 +215,7 @@ class Answering:
     def __init__(self, error: int) -> None:
         self.error = error
 
-    def begin(self, request: Any) -> Any:
+    def begin(self, request: Any, _node: int | None) -> Any:
         return request
 
     def end(self, _sent: object) -> Any:

@@ -22,10 +22,10 @@ from zkmigrate.mirror.clients.look import ClustersLook
 from zkmigrate.mirror.clients.pair import Pair
 from zkmigrate.mirror.rules.commits import Commit, Group
 from zkmigrate.mirror.rules.position import Ends
-from zkmigrate.mirror.rules.rights import Rule
-from zkmigrate.model.change import CopyOffsets, ElectLeaders
+from zkmigrate.mirror.rules.rights import Acl
+from zkmigrate.model.change import AlterAcls, CopyOffsets, ElectLeaders
 from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.look import BothEnds, ClusterAt, GroupPair, MirrorLook
+from zkmigrate.model.look import BothEnds, ClusterAt, Granted, GroupPair, MirrorLook
 
 P, Q = ("orders", 0), ("orders", 1)
 AT = ClusterAt(("a:1",)), ClusterAt(("b:1",), "/etc/b.properties")
@@ -45,8 +45,8 @@ class Side(ModelCluster):
     def id(self) -> str:
         return f"id-{self.what}"
 
-    def brokers(self) -> int:
-        return 1
+    def brokers(self) -> list[int]:
+        return [1, 2]
 
     def topics(self, names: Sequence[str]) -> dict[str, Topic]:
         led = {name: numbers for name, numbers in self.leaders(names).items() if numbers}
@@ -168,8 +168,9 @@ def test_h5_commits_of_both_sides_are_a_pair(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_survey_tells_all_that_is_mirrored(monkeypatch: pytest.MonkeyPatch) -> None:
     reads(monkeypatch, EQUAL, troubles={"d": "no answer"})
-    rule = Rule("TOPIC", "orders", "LITERAL", "User:a", "*", "READ", "ALLOW")
-    monkeypatch.setattr(rights, "read", lambda one: {rule} if one.what == "source" else set())
+    rule = Acl("TOPIC", "orders", "LITERAL", "User:a", "*", "READ", "ALLOW")
+    write = rule._replace(operation="WRITE")
+    monkeypatch.setattr(rights, "read", lambda one: {rule, write} if one.what == "source" else set())
     here = Side("source", {P: log(3), Q: log(1)}, {"retention.ms": "5", "message.timestamp.type": "x"})
     there = Side("target", {P: Log()}, {"segment.ms": "7"})
     with looking(monkeypatch, here, there) as look:
@@ -182,6 +183,7 @@ def test_a_survey_tells_all_that_is_mirrored(monkeypatch: pytest.MonkeyPatch) ->
     }
     assert found.partitions == {P: ("behind", ""), Q: ("missing", "")}
     assert found.grants == ("ALLOW READ to User:a from * on topic orders",)
+    assert found.later == (write,)
     assert found.notes == {"group d": "no answer"}
 
 
@@ -195,6 +197,19 @@ def test_only_acls_that_target_cannot_have_are_a_note(
     monkeypatch.setattr(rights, "read", lambda one: None if one.what == without else set())
     with looking(monkeypatch, Side("source", {P: log(3)}), Side("target", {P: log(3)})) as look:
         assert value(look.survey(["orders"], [])).notes == notes
+
+
+def test_h7_a_right_is_there_once_every_broker_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    known: dict[int, set[Acl] | None] = {1: {WRITE, DELETE}, 2: {WRITE}}
+    monkeypatch.setattr(rights, "read", lambda _there, node: known[node])
+    with looking(monkeypatch, Side("source", {}), Side("target", {})) as look:
+        assert value(look.granted([WRITE, DELETE])) == Granted(frozenset({WRITE}), frozenset({WRITE, DELETE}))
+        known[2] = None
+        assert value(look.granted([WRITE])) == Granted(frozenset(), frozenset({WRITE}))
+
+
+WRITE = Acl("TOPIC", "orders", "LITERAL", "User:a", "*", "WRITE", "ALLOW")
+DELETE = WRITE._replace(operation="DELETE")
 
 
 # -- the connections
@@ -410,6 +425,17 @@ def test_h5_nothing_is_committed_unless_all_groups_can_be(
         assert committed == []
         reads(monkeypatch, EQUAL)
         assert alter(COPY)[0] == 0
+
+
+def test_h7_acls_are_granted_and_taken_away_on_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[object] = []
+    monkeypatch.setattr(rights, "grant", lambda where, acls: done.append(("grant", where.what, acls)))
+    monkeypatch.setattr(rights, "revoke", lambda where, acls: done.append(("revoke", where.what, acls)))
+    with altering(monkeypatch) as (alter, _committed, _there):
+        for action in ("grant", "revoke"):
+            told = alter(AlterAcls("mirrored", cast(Any, action), (tuple(WRITE), tuple(DELETE))))
+            assert told == (0, f"{action} on target: 2 ACLs")
+    assert done == [("grant", "target", [WRITE, DELETE]), ("revoke", "target", [WRITE, DELETE])]
 
 
 def test_h5_a_partition_whose_end_target_does_not_tell_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

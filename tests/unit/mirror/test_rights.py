@@ -1,4 +1,4 @@
-"""ACLs on target: those that let people read; nobody gets the right to write."""
+"""ACLs on target: those that let people read; nobody gets the right to write before the switch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from zkmigrate.mirror.rules.rights import LATER, Rule, rights
+from zkmigrate.mirror.rules.rights import LATER, Acl, at_switch, rights
 
 TOPICS, GROUPS = ("orders", "bills"), ("app",)
 READING = {"READ", "DESCRIBE", "DESCRIBE_CONFIGS"}
@@ -21,11 +21,11 @@ def rule(
     pattern: str = "LITERAL",
     principal: str = "User:a",
     permission: str = "ALLOW",
-) -> Rule:
-    return Rule(resource, name, pattern, principal, "*", operation, permission)
+) -> Acl:
+    return Acl(resource, name, pattern, principal, "*", operation, permission)
 
 
-def granted(*source: Rule) -> set[Rule]:
+def granted(*source: Acl) -> set[Acl]:
     return set(rights(source, (), TOPICS, GROUPS).grant)
 
 
@@ -71,6 +71,26 @@ def test_h7_only_what_source_had_in_this_run_is_deleted() -> None:
     assert rights([], [own], TOPICS, GROUPS, then.keep).keep == frozenset()
 
 
+@pytest.mark.parametrize("operation", ["WRITE", "ALL", "ALTER_CONFIGS"])
+def test_h7_the_switch_grants_what_lets_somebody_write(operation: str) -> None:
+    own, theirs = rule(operation), rule(operation, "other")
+    source = [
+        rule(),
+        own,
+        theirs,
+        rule(operation, permission="DENY"),
+        rule("DELETE", "app", resource="GROUP"),
+    ]
+    assert at_switch(source, [], TOPICS, GROUPS) == [rule("DELETE", "app", resource="GROUP"), own]
+    assert at_switch(source, [own], TOPICS, ()) == []
+
+
+def test_h7_the_switch_grants_writing_on_mirrored_topics_only() -> None:
+    every, prefixed = rule("WRITE", name="*"), rule("WRITE", name="bil", pattern="PREFIXED")
+    wanted = [rule("WRITE", "bills"), prefixed, rule("WRITE", "orders")]
+    assert at_switch([every, prefixed], [], TOPICS, GROUPS) == sorted(wanted)
+
+
 def test_h2_who_may_write_on_target_already_is_named() -> None:
     own = rule("WRITE", principal="User:stranger")
     assert "may write" in rights([], [own, rule("WRITE", "other")], TOPICS, GROUPS).left[own]
@@ -90,10 +110,10 @@ RULES = st.builds(
 @given(st.lists(st.frozensets(RULES, max_size=5), max_size=5), st.frozensets(RULES, max_size=3))
 @settings(max_examples=examples(60))
 def test_h7_nobody_gets_more_than_reading_and_targets_own_acls_stay(
-    sources: list[frozenset[Rule]], own: frozenset[Rule]
+    sources: list[frozenset[Acl]], own: frozenset[Acl]
 ) -> None:
-    there, keep, ever = set(own), frozenset[Rule](), set[Rule]()
-    for source in [*sources, frozenset[Rule]()]:
+    there, keep, ever = set(own), frozenset[Acl](), set[Acl]()
+    for source in [*sources, frozenset[Acl]()]:
         told = rights(source, there, TOPICS, GROUPS, keep)
         for one in told.grant:
             assert one.permission == "DENY" or one.operation in READING

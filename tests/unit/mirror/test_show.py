@@ -12,12 +12,12 @@ from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients import groups, rights
 from zkmigrate.mirror.clients.survey import Mirrored, beside, places
 from zkmigrate.mirror.rules.commits import Commit, Group
-from zkmigrate.mirror.rules.rights import LATER, Rule
+from zkmigrate.mirror.rules.rights import LATER, Acl
 from zkmigrate.mirror.verbs import follow
 from zkmigrate.mirror.verbs.show import plan_lines
 
 P, Q = ("orders", 0), ("orders", 1)
-READ = Rule("TOPIC", "orders", "LITERAL", "User:a", "*", "READ", "ALLOW")
+READ = Acl("TOPIC", "orders", "LITERAL", "User:a", "*", "READ", "ALLOW")
 WRITE = READ._replace(operation="WRITE")
 SOURCE, TARGET = (cast(Any, ModelCluster(what, {})) for what in ("source", "target"))
 
@@ -54,7 +54,7 @@ def test_h5_h7_groups_and_acls_are_shown(monkeypatch: pytest.MonkeyPatch) -> Non
         Group("c", "Stable", {P: Commit(5)}, {}),
     )
     monkeypatch.setattr(groups, "read", lambda *_: groups.Read(known, {}, {"d": "source has no such group"}))
-    acls = {"source": {READ, WRITE}, "target": set[Rule]()}
+    acls = {"source": {READ, WRITE}, "target": set[Acl]()}
     monkeypatch.setattr(rights, "read", lambda cluster: acls[cluster.what])
     found = beside(SOURCE, TARGET, ["orders"], [])
     assert list(follow.lines(found)) == [

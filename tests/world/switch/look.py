@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.world.switch.logs import Cluster, Part, differs, first_difference, standings
-from tests.world.switch.site import World, unit_to
+from tests.world.switch.site import WRITE, World, unit_to
 from zkmigrate.hosts.zkm_host import INSTALLED_PATH
+from zkmigrate.mirror.rules.rights import Acl
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import BothEnds, ClusterAt, GroupPair, MirrorLook, MirrorSurvey
+from zkmigrate.model.look import BothEnds, ClusterAt, Granted, GroupPair, MirrorLook, MirrorSurvey
 
 T = TypeVar("T")
 STATUS = (Path(__file__).parents[2] / "recorded/zkm-host/status-idle.txt").read_text()
@@ -85,7 +86,19 @@ class ModelMirror:
             return NOBODY
         partitions = {part: self._state(part) for part in self._parts(topics)}
         ids = (self.source.name, self.target.name)
-        return Seen(MirrorSurvey(ids, {}, {}, partitions, self._groups(groups), (), {}))
+        later = () if self._knows(self.target) else (WRITE,)
+        return Seen(MirrorSurvey(ids, {}, {}, partitions, self._groups(groups), (), later, {}))
+
+    def _knows(self, cluster: Cluster) -> bool:
+        return cluster.name in self.look.world.granted_at
+
+    def granted(self, acls: Sequence[Acl]) -> Reading[Granted]:
+        """Some brokers learn of an ACL later than others."""
+        if not self.look.heard():
+            return NOBODY
+        known = frozenset(acls) if self._knows(self.target) else frozenset[Acl]()
+        everywhere = known if self.look.world.may_write(self.target) else frozenset[Acl]()
+        return Seen(Granted(everywhere, known))
 
     def _parts(self, topics: Sequence[str]) -> list[Part]:
         return [part for part in self.source.logs if part[0] in topics]

@@ -26,7 +26,15 @@ from zkmigrate.engine.run import Walk
 from zkmigrate.engine.watch import past_deadline
 from zkmigrate.errors import HostError, LockedError
 from zkmigrate.inventory.inventory import Policy, Ssh
-from zkmigrate.model.change import Change, ClusterChange, CopyOffsets, GatewayOrder, Outcome, SetService
+from zkmigrate.model.change import (
+    AlterAcls,
+    Change,
+    ClusterChange,
+    CopyOffsets,
+    GatewayOrder,
+    Outcome,
+    SetService,
+)
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
@@ -264,7 +272,7 @@ class Operator:
         return "", 0.0
 
     def _send(self, change: Change, operation: str, fencing: int) -> Outcome | None:
-        assert isinstance(change, CopyOffsets) or not isinstance(change, ClusterChange), change
+        assert isinstance(change, CopyOffsets | AlterAcls) or not isinstance(change, ClusterChange), change
         return self.world.apply(change, operation, fencing)
 
     def _kill_gateway(self, amount: float) -> None:

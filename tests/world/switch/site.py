@@ -16,7 +16,9 @@ from tests.world.switch.clients import Client, Consumer, Flight, ModelGateway, P
 from tests.world.switch.logs import Cluster, Copier, Part, copy_commits
 from zkmigrate.gateway.rules.hold import Gate
 from zkmigrate.hosts import zkm_host
+from zkmigrate.mirror.rules.rights import Acl
 from zkmigrate.model.change import (
+    AlterAcls,
     CopyOffsets,
     GatewayOrder,
     HostChange,
@@ -30,6 +32,7 @@ TICK_S = 0.05
 EPOCH = 1_800_000_000.0
 TOPIC = "orders"
 NAMES = ("old", "new")
+WRITE = Acl("TOPIC", TOPIC, "LITERAL", "User:shop", "*", "WRITE", "ALLOW")
 
 
 class Broken(BaseException):
@@ -108,7 +111,8 @@ class World:
     the newest record of an application. unsure: records of which a producer does not know the outcome.
     stray: a request reached a broker after its client had gone. bypass: a producer beside the gateways writes
     on source from then on. on_target: a group has members on target from then on. dark: until then no leader
-    of target answers those who look. late_service: a copier was started or stopped by an order that came
+    of target answers those who look. granted_at: when the last broker of a cluster knows that clients may
+    write there, by its name. late_service: a copier was started or stopped by an order that came
     late."""
 
     first = NAMES[0]
@@ -121,6 +125,7 @@ class World:
         self.clusters = {name: Cluster(name, {part: [] for part in parts}) for name in NAMES}
         self.source, self.target = (self.clusters[name] for name in NAMES)
         self.writer = self.source
+        self.granted_at = {self.source.name: 0.0}
         self.flights: list[Flight] = []
         self.clients: list[Client] = []
         self.gateways = {f"gw{n}": ModelGateway(self, f"gw{n}") for n in range(1, shape.gateways + 1)}
@@ -226,8 +231,14 @@ class World:
             for told in (gateway.real.app(app),)
         )
 
+    def may_write(self, cluster: Cluster) -> bool:
+        """Whether every broker of a cluster lets the clients write."""
+        return self.t >= self.granted_at.get(cluster.name, float("inf"))
+
     def writes(self, cluster: Cluster, producer: Producer) -> None:
         """A broker appends a record of a client that is there."""
+        if not self.may_write(cluster):
+            self.broken(f"{producer.id} may not write on {cluster.name}")
         if cluster is self.writer:
             return
         if cluster is not self.target:
@@ -304,11 +315,15 @@ class World:
             host.fencing = number
         return number
 
-    def apply(self, change: HostChange | CopyOffsets, operation: str, fencing: int) -> Outcome | None:
+    def apply(
+        self, change: HostChange | CopyOffsets | AlterAcls, operation: str, fencing: int
+    ) -> Outcome | None:
         """Carry a change out; None where nobody answers."""
         if isinstance(change, GatewayOrder):
             gateway = self.gateways[change.host]
             return gateway.order(change, operation, fencing) if gateway.heard else None
+        if isinstance(change, AlterAcls):
+            return self._altered(change)
         if not isinstance(change, CopyOffsets):
             return self.hosts[change.host].apply(change, operation, fencing)
         active = [one for one in change.groups if self.target.state(one, self.t) != "Empty"]
@@ -317,6 +332,13 @@ class World:
         for group in change.groups:
             copy_commits(group, self.source, self.target, self.parts, self.t)
         return Outcome(0, "committed")
+
+    def _altered(self, change: AlterAcls) -> Outcome:
+        if change.action == "grant":
+            self.granted_at.setdefault(self.target.name, self.t + self.rng.uniform(0.0, 3.0))
+        else:
+            self.granted_at.pop(self.target.name, None)
+        return Outcome(0, change.action)
 
     def turn(self) -> None:
         """The next switch goes the other way; its copiers run, as an operator starts them."""

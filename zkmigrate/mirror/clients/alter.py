@@ -9,12 +9,13 @@ from typing import Protocol
 
 from zkmigrate import deadline
 from zkmigrate.errors import HostError, UsageError
-from zkmigrate.mirror.clients import groups
+from zkmigrate.mirror.clients import groups, rights
 from zkmigrate.mirror.clients.cluster import REQUEST_S, Cluster
 from zkmigrate.mirror.clients.pair import Pair
 from zkmigrate.mirror.rules.commits import INACTIVE, standing, to_commit
 from zkmigrate.mirror.rules.position import Ends
-from zkmigrate.model.change import ClusterChange, CopyOffsets
+from zkmigrate.mirror.rules.rights import Acl
+from zkmigrate.model.change import AlterAcls, ClusterChange, CopyOffsets
 from zkmigrate.model.look import ClusterAt, Look
 
 _AGAIN_S = 0.1
@@ -44,12 +45,14 @@ class Alter:
     def __call__(self, change: ClusterChange) -> tuple[int, str]:
         """Send one change: 0 and what was done, or 1 and why target refused. HostError when the outcome is
         unknown."""
-        if not isinstance(change, CopyOffsets):
+        if not isinstance(change, CopyOffsets | AlterAcls):
             return 1, f"nothing was sent: {change.describe()} is not a change of a mirrored cluster"
         with self._guard:
             pair = self._pair = self._pair or Pair(*self._inventory.ends)
         try:
             with pair.clusters() as (here, there):
+                if isinstance(change, AlterAcls):
+                    return alter_acls(there, change)
                 return copy_offsets(here, there, change)
         except UsageError as error:
             return 1, f"nothing was sent: {error}"
@@ -58,6 +61,12 @@ class Alter:
         """Close the connections."""
         if self._pair is not None:
             self._pair.close()
+
+
+def alter_acls(target: Cluster, change: AlterAcls) -> tuple[int, str]:
+    """Add or delete ACLs on target. HostError when Kafka refuses one, for others may have been changed."""
+    (rights.grant if change.action == "grant" else rights.revoke)(target, [Acl(*one) for one in change.acls])
+    return 0, f"{change.action} on target: {len(change.acls)} ACLs"
 
 
 def copy_offsets(source: Cluster, target: Cluster, change: CopyOffsets) -> tuple[int, str]:

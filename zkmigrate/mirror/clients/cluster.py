@@ -181,9 +181,10 @@ class Cluster:
             if topic.partitions
         }
 
-    def brokers(self) -> int:
-        """How many brokers there are."""
-        return len(self._ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).brokers)
+    def brokers(self) -> list[int]:
+        """The ids of the brokers that are there."""
+        answer = self._ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        return sorted(one.node_id for one in answer.brokers)
 
     def topics(self, names: Sequence[str]) -> dict[str, Topic]:
         """The topics of these that exist. HostError where Kafka does not show their settings."""

@@ -18,7 +18,7 @@ from zkmigrate.mirror.clients.copier import Copier
 from zkmigrate.mirror.rules.commits import INACTIVE, Committed, standing, to_commit
 from zkmigrate.mirror.rules.follow import Change, Configure, Grow, Memory, Stop, follow
 from zkmigrate.mirror.rules.position import Ends
-from zkmigrate.mirror.rules.rights import Changed, Rule, rights
+from zkmigrate.mirror.rules.rights import Acl, Changed, rights
 from zkmigrate.mirror.rules.share import WHOLE, Share
 from zkmigrate.mirror.rules.topic import deletes
 
@@ -65,7 +65,7 @@ class Follower:
         self._due = 0.0
         self._memory = dict.fromkeys(names, Memory())
         self._groups: tuple[str, ...] = tuple(named)
-        self._keep = frozenset[Rule]()
+        self._keep = frozenset[Acl]()
         self.findings: dict[str, str] = {}
 
     def tick(self, copier: Copier) -> None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.hosts.parallel import together
-from zkmigrate.mirror.clients import groups
+from zkmigrate.mirror.clients import groups, rights
 from zkmigrate.mirror.clients.cluster import Cluster, Part
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.follow import NO_AUTHORIZER
@@ -18,8 +18,9 @@ from zkmigrate.mirror.clients.survey import beside, places, topics
 from zkmigrate.mirror.rules.batch import BatchError
 from zkmigrate.mirror.rules.commits import Standing, standing
 from zkmigrate.mirror.rules.difference import first_difference
+from zkmigrate.mirror.rules.rights import Acl
 from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.look import BothEnds, ClusterAt, GroupPair, MirrorSurvey
+from zkmigrate.model.look import BothEnds, ClusterAt, Granted, GroupPair, MirrorSurvey
 
 T = TypeVar("T")
 
@@ -48,6 +49,9 @@ class ClustersLook:
     def commits(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupPair]]:
         return self._ask(lambda here, there: _commits(here, there, topics, groups))
 
+    def granted(self, acls: Sequence[Acl]) -> Reading[Granted]:
+        return self._ask(lambda _, there: _granted(there, acls))
+
     def differences(self, ranges: Mapping[Part, Range]) -> Reading[Mapping[Part, Reading[str]]]:
         return self._ask(lambda here, there: _differences(here, there, ranges))
 
@@ -74,7 +78,8 @@ def _survey(here: Cluster, there: Cluster, names: Sequence[str], named: Sequence
         },
         {one.part: (one.state, one.why) for one in places(here, there, mirrored)},
         {name: _pair(one) for name, one in also.groups.items()},
-        tuple(str(rule) for rule in sorted(also.rights.grant)),
+        tuple(str(acl) for acl in sorted(also.rights.grant)),
+        tuple(also.later),
         # A source without an authorizer has no ACLs that target could lack.
         {about: why for about, why in also.notes.items() if why != f"{NO_AUTHORIZER} on source"},
     )
@@ -102,6 +107,11 @@ def _commits(
     read = groups.read(here, there, names, named)
     unknown = {name: GroupPair("unknown", 0, why) for name, why in read.troubles.items()}
     return {one.name: _pair(standing(one)) for one in read.groups} | unknown
+
+
+def _granted(there: Cluster, acls: Sequence[Acl]) -> Granted:
+    told = [frozenset(acls) & (rights.read(there, node) or frozenset()) for node in there.brokers()]
+    return Granted(frozenset.intersection(*told), frozenset.union(*told))
 
 
 def _pair(one: Standing) -> GroupPair:

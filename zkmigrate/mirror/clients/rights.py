@@ -20,12 +20,13 @@ from kafka.protocol.admin import DescribeAclsRequest
 
 from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients.cluster import Cluster
-from zkmigrate.mirror.rules.rights import GROUP, TOPIC, Rule
+from zkmigrate.mirror.rules.rights import GROUP, TOPIC, Acl
 
 
-def read(cluster: Cluster) -> frozenset[Rule] | None:
-    """All ACLs of topics and groups; None without an authorizer. HostError with Kafka's reason."""
-    found = set[Rule]()
+def read(cluster: Cluster, node: int | None = None) -> frozenset[Acl] | None:
+    """All ACLs of topics and groups that this broker knows, or any one; None without an authorizer. HostError
+    with Kafka's reason."""
+    found = set[Acl]()
     for kind in (TOPIC, GROUP):
         every = DescribeAclsRequest(
             resource_type_filter=ResourceType[kind],
@@ -37,7 +38,7 @@ def read(cluster: Cluster) -> frozenset[Rule] | None:
             permission_type=ACLPermissionType.ANY,
         )
         # describe_acls of kafka-python waits past a deadline.
-        answer = cluster.end(cluster.begin(every))
+        answer = cluster.end(cluster.begin(every, node))
         try:
             told, _ = KafkaAdminClient._convert_describe_acls_response_to_acls(answer)
         except SecurityDisabledError:
@@ -48,9 +49,9 @@ def read(cluster: Cluster) -> frozenset[Rule] | None:
     return frozenset(found)
 
 
-def _rule(acl: ACL) -> Rule:
+def _rule(acl: ACL) -> Acl:
     at = acl.resource_pattern
-    return Rule(
+    return Acl(
         at.resource_type.name,
         at.resource_name,
         at.pattern_type.name,
@@ -61,22 +62,22 @@ def _rule(acl: ACL) -> Rule:
     )
 
 
-def _may(rule: Rule) -> tuple[str, str, ACLOperation, ACLPermissionType]:
+def _may(rule: Acl) -> tuple[str, str, ACLOperation, ACLPermissionType]:
     return rule.principal, rule.host, ACLOperation[rule.operation], ACLPermissionType[rule.permission]
 
 
-def _where(rule: Rule) -> tuple[ResourceType, str, ACLResourcePatternType]:
+def _where(rule: Acl) -> tuple[ResourceType, str, ACLResourcePatternType]:
     return ResourceType[rule.resource], rule.name, ACLResourcePatternType[rule.pattern]
 
 
-def grant(cluster: Cluster, rules: Iterable[Rule]) -> None:
+def grant(cluster: Cluster, rules: Iterable[Acl]) -> None:
     """Add ACLs; one that is there already stays. HostError with Kafka's reason."""
     acls = [ACL(*_may(one), ResourcePattern(*_where(one))) for one in rules]
     told = cluster.call(lambda admin: admin.create_acls(acls))
     _refused(cluster, told["failed"])
 
 
-def revoke(cluster: Cluster, rules: Iterable[Rule]) -> None:
+def revoke(cluster: Cluster, rules: Iterable[Acl]) -> None:
     """Delete exactly these ACLs. HostError with Kafka's reason."""
     which = [ACLFilter(*_may(one), ResourcePatternFilter(*_where(one))) for one in rules]
     told = cluster.call(lambda admin: admin.delete_acls(which))

@@ -1,4 +1,5 @@
-"""Which of source's ACLs target gets. Nobody gets the right to write there: another write ends the mirror."""
+"""Which of source's ACLs target gets. Nobody gets the right to write there before the switch: another write
+ends the mirror."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _READING: Mapping[str, tuple[str, ...]] = {
 LATER = "granted at the switch"
 
 
-class Rule(NamedTuple):
+class Acl(NamedTuple):
     """An ACL in Kafka's words: resource, its name and pattern, who, from where, what, and whether allowed."""
 
     resource: str
@@ -43,8 +44,8 @@ class Rule(NamedTuple):
 class Changed:
     """ACLs that the mirror has added to target and deleted there."""
 
-    granted: frozenset[Rule]
-    revoked: frozenset[Rule]
+    granted: frozenset[Acl]
+    revoked: frozenset[Acl]
 
 
 @dataclass(frozen=True)
@@ -52,22 +53,22 @@ class Rights:
     """grant, revoke: on target. left: source's ACLs that target does not get, and why; and target's own that
     let somebody write. keep: those that the mirror keeps, for the next look."""
 
-    grant: frozenset[Rule]
-    revoke: frozenset[Rule]
-    left: Mapping[Rule, str]
-    keep: frozenset[Rule]
+    grant: frozenset[Acl]
+    revoke: frozenset[Acl]
+    left: Mapping[Acl, str]
+    keep: frozenset[Acl]
 
 
 def rights(
-    source: Iterable[Rule],
-    target: Collection[Rule],
+    source: Iterable[Acl],
+    target: Collection[Acl],
     topics: Collection[str],
     groups: Collection[str],
-    before: frozenset[Rule] = frozenset(),
+    before: frozenset[Acl] = frozenset(),
 ) -> Rights:
     """before: ``keep`` of this run's last look. Only those are revoked, when source no longer has them."""
     names = {TOPIC: topics, GROUP: groups}
-    needed, left = set[Rule](), dict[Rule, str]()
+    needed, left = set[Acl](), dict[Acl, str]()
     for rule in source:
         if matched := _matched(rule, names):
             for copy in _copies(rule, left):
@@ -80,27 +81,43 @@ def rights(
     return Rights(frozenset(needed - there), frozenset(revoke), left, frozenset(needed | revoke))
 
 
-def _matched(rule: Rule, names: Mapping[str, Collection[str]]) -> list[str]:
+def at_switch(
+    source: Iterable[Acl], target: Collection[Acl], topics: Collection[str], groups: Collection[str]
+) -> list[Acl]:
+    """The ACLs that :func:`rights` leaves for the switch, as far as target lacks them; in order."""
+    names = {TOPIC: topics, GROUP: groups}
+    wanted = set[Acl]()
+    for acl in source:
+        if (matched := _matched(acl, names)) and _later(acl):
+            wanted.update(_exact(acl, matched))
+    return sorted(wanted - set(target))
+
+
+def _later(acl: Acl) -> bool:
+    """Whether it lets somebody change what is mirrored."""
+    return acl.permission == ALLOW and acl.operation not in _READING[acl.resource]
+
+
+def _matched(rule: Acl, names: Mapping[str, Collection[str]]) -> list[str]:
     """The topics or groups that an ACL is about."""
     if rule.pattern == PREFIXED:
         return [name for name in names.get(rule.resource, ()) if name.startswith(rule.name)]
     return [name for name in names.get(rule.resource, ()) if rule.name in (name, _EVERY)]
 
 
-def _copies(rule: Rule, left: dict[Rule, str]) -> Iterator[Rule]:
+def _copies(rule: Acl, left: dict[Acl, str]) -> Iterator[Acl]:
     """What target gets for an ACL. left: filled with what it does not get."""
-    reading = _READING[rule.resource]
     if rule.permission == DENY and rule.principal == _EVERYBODY:
         left[rule] = "it would shut out the mirror as well"
-    elif rule.permission == DENY or rule.operation in reading:
+    elif not _later(rule):
         yield rule
     else:
         left[rule] = LATER
         if rule.operation == "ALL":
-            yield from (rule._replace(operation=one) for one in reading)
+            yield from (rule._replace(operation=one) for one in _READING[rule.resource])
 
 
-def _exact(rule: Rule, matched: Iterable[str]) -> Iterator[Rule]:
+def _exact(rule: Acl, matched: Iterable[str]) -> Iterator[Acl]:
     """An ACL for every name becomes one for each name that is mirrored: target may have other topics."""
     if rule.pattern == LITERAL and rule.name == _EVERY:
         yield from (rule._replace(name=name) for name in matched)
@@ -108,5 +125,5 @@ def _exact(rule: Rule, matched: Iterable[str]) -> Iterator[Rule]:
         yield rule
 
 
-def _writes(rule: Rule) -> bool:
-    return rule.resource == TOPIC and rule.permission == ALLOW and rule.operation not in _READING[TOPIC]
+def _writes(rule: Acl) -> bool:
+    return rule.resource == TOPIC and _later(rule)

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from threading import RLock
 
 from zkmigrate.errors import HostError
+from zkmigrate.mirror.rules.rights import Acl
 from zkmigrate.model.change import AlterTopicConfig, ClusterChange
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import (
     BothEnds,
     ClusterAt,
     ClusterTopics,
+    Granted,
     GroupPair,
     InFlight,
     LogDir,
@@ -199,6 +201,9 @@ class _NoMirror:
         return self._NOTHING
 
     def commits(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupPair]]:
+        return self._NOTHING
+
+    def granted(self, acls: Sequence[Acl]) -> Reading[Granted]:
         return self._NOTHING
 
     def differences(
