@@ -236,6 +236,24 @@ LAST_COMPARED = 4
 """ARM and PROVE compare records, in the rehearsal and in the switch."""
 
 
+@pytest.mark.parametrize(("seconds", "code"), [(1.0, 0), (4.0, 7)])
+def test_a_gateway_that_does_not_reach_target_turns_the_run_back(
+    tmp_path: Path, seconds: float, code: int
+) -> None:
+    """While the applications still wait; a moment is waited for."""
+    world = at_work()
+    one = operator(world, tmp_path)
+
+    def cut(_go: GatewayOrder, _fencing: int) -> None:
+        world.unreached = world.t + seconds
+
+    assert not changed(one, "go", cut)
+    assert ended(one)[0] == code
+    assert world.switched == (0 if code else 1)
+    world.advance(20.0)
+    world.at_rest(world.source if code else world.target)
+
+
 def changed(one: Operator, order: str, act: Callable[[GatewayOrder, int], None]) -> list[str]:
     """Let something happen before the first order of a kind that goes to a gateway in ``switch``. The list
     gets that order's gateway."""

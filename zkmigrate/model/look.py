@@ -255,12 +255,13 @@ class GroupPair:
 
 @dataclass(frozen=True)
 class MirrorSurvey:
-    """All that is mirrored. ids: of both clusters. refused: topics that cannot be mirrored, and why. differ:
-    settings that target has otherwise, as ``topic: key``. partitions: state (missing, behind, equal, failed,
-    unknown) and why. grants: ACLs that target lacks, except those that let somebody write. later: these.
-    notes: what could not be looked at, and why."""
+    """All that is mirrored. ids, brokers: of source and target. refused: topics that cannot be mirrored, and
+    why. differ: settings that target has otherwise, as ``topic: key``. partitions: state (missing, behind,
+    equal, failed, unknown) and why. grants: ACLs that target lacks, except those that let somebody write.
+    later: these. notes: what could not be looked at, and why."""
 
     ids: tuple[str, str]
+    brokers: tuple[Sequence[int], Sequence[int]]
     refused: Mapping[str, str]
     differ: Mapping[str, str]
     partitions: Mapping[tuple[str, int], tuple[str, str]]

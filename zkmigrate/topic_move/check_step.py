@@ -6,8 +6,8 @@ Clients may notice: they still wait.
 
 Way back: nothing was changed.
 
-Proof: every gateway has the new route, each partition of target has a leader that answers, and its log still
-ends where it was drained.
+Proof: every gateway has the new route and reaches each broker of target, each partition there has a leader
+that answers, and its log still ends where it was drained.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.finding import claim, few, meanings
+from zkmigrate.model.finding import blocking, claim, few, meanings
 from zkmigrate.model.look import Look
-from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
 from zkmigrate.model.step_record import needed
 from zkmigrate.topic_move.facts import Drained, Ends, Gateways, both_ends, by_part, gateways
 from zkmigrate.topic_move.go_step import opened_on
-from zkmigrate.topic_move.rules import part_name, unread
+from zkmigrate.topic_move.rules import part_name, reached, unread
 from zkmigrate.topic_move.section import move_of
+
+_REACH_S, _POLL_S = 3.0, 0.1
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,13 @@ class CheckStep(Reads[CheckFacts]):
             if (now := ends.get(part)) is not None and now != end
         ]
         opened = opened_on(f.gateways, target)
+        reach = reached(f.gateways, target)
+        if blocking((reach,)) and not opened:
+            # A gateway asks again soon; a broker may be slow once.
+            return Waiting("every gateway to reach each broker of target", reach.seen, _REACH_S, _POLL_S)
         return Done.unless_blocked(
             (
+                *(() if opened else (reach,)),
                 claim(
                     "switch.check-leaders",
                     "each partition of target has a leader that answers",

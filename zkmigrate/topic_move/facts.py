@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from zkmigrate.hosts.facts.status import HostStatus, parsed, unit_status
@@ -57,13 +57,18 @@ class AppSeen:
         return f"{self.gate} on {self.route}" + (", a lease has ended by itself" if self.lapsed else "")
 
 
+Brokers = Mapping[str, Mapping[int, str]]
+"""By cluster and node: why a gateway's last look at the broker had no answer; empty if it had one."""
+
+
 @dataclass(frozen=True)
 class Gateways:
     """The applications of the set at every gateway, by host and name. unknown: a finding for each gateway
-    that did not answer, or does not have one of them."""
+    that did not answer, or does not have one of them. brokers: by host, those that it looks at."""
 
     at: Mapping[tuple[str, str], AppSeen]
     unknown: tuple[Finding, ...]
+    brokers: Mapping[str, Brokers] = field(default_factory=dict)
 
     def hosts(self, test: Callable[[AppSeen], bool]) -> tuple[str, ...]:
         """The hosts of gateways where this holds of one of the applications."""
@@ -99,25 +104,32 @@ class Gateways:
 def gateways(c: Context, look: Look) -> Gateways:
     """Ask every gateway at once."""
     apps = switched(c.inventory).apps
-    told = look.each(gateway_hosts(c.inventory), lambda host: parsed(look.gateway(host), parse_apps))
+    told = look.each(gateway_hosts(c.inventory), lambda host: parsed(look.gateway(host), parse_status))
     at: dict[tuple[str, str], AppSeen] = {}
+    brokers: dict[str, Brokers] = {}
     unknown: list[Finding] = []
     for host, reading in told.items():
         if not isinstance(reading, Seen):
             unknown.append(_unheard(host, str(reading)))
             continue
+        found, brokers[host] = reading.value
         for name in apps:
-            if name in reading.value:
-                at[host, name] = reading.value[name]
+            if name in found:
+                at[host, name] = found[name]
             else:
                 unknown.append(_unheard(host, f"it has no application {name}"))
-    return Gateways(at, tuple(unknown))
+    return Gateways(at, tuple(unknown), brokers)
 
 
-def parse_apps(text: str) -> dict[str, AppSeen]:
-    """The applications in the JSON of a gateway's status. ValueError."""
+def parse_status(text: str) -> tuple[dict[str, AppSeen], Brokers]:
+    """The applications and the brokers in the JSON of a gateway's status. ValueError."""
     try:
-        return {str(name): _app(told) for name, told in json.loads(text)["apps"].items()}
+        told = json.loads(text)
+        brokers = {
+            str(name): {int(node): str(why) for node, why in cluster["brokers"].items()}
+            for name, cluster in told["clusters"].items()
+        }
+        return {str(name): _app(one) for name, one in told["apps"].items()}, brokers
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a gateway's status: {type(error).__name__} {error}") from None
 

@@ -6,8 +6,8 @@ Clients may notice: nothing; it only reads.
 
 Way back: nothing was changed.
 
-Proof: every gateway answers, each application is open on source, every partition is mirrored, and no group is
-in the way.
+Proof: every gateway answers and reaches each broker of both clusters, each application is open on source,
+every partition is mirrored, and no group is in the way.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.finding import Finding, claim, few, meanings
+from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import Look, MirrorSurvey
 from zkmigrate.model.step import Context, Done, Reads, Verdict
 from zkmigrate.moves.rules.accepted import accepted
 from zkmigrate.topic_move.facts import Copiers, Gateways, Looked, copiers, forward, gateways
-from zkmigrate.topic_move.rules import not_silent, surveyed, unread, used
+from zkmigrate.topic_move.rules import not_silent, reached, surveyed, unread, used
 from zkmigrate.topic_move.section import move_of, switched
 
 
@@ -66,6 +66,9 @@ def _findings(c: Context, f: LookFacts) -> Iterator[Finding]:
     )
     yield from used(f.gateways)
     if isinstance(f.survey, Seen):
+        here, there = f.survey.value.brokers
+        yield reached(f.gateways, move.source, here, Severity.WARN)
+        yield reached(f.gateways, move.target, there)
         yield from surveyed(f.survey.value)
     else:
         yield unread("the mirror", f.survey)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from zkmigrate.gateway.usage import usage
@@ -39,6 +39,26 @@ def unread(what: str, reading: Reading[object]) -> Finding:
         seen=f"{what}: {reading}",
         needed="an answer of each broker that leads a partition of the set",
         moves=("see why it does not answer, then resume", "rollback"),
+    )
+
+
+def reached(
+    found: Gateways, cluster: str, nodes: Collection[int] = (), severity: Severity = Severity.BLOCK
+) -> Finding:
+    """Whether every gateway reaches each broker of a cluster. nodes: those that there are."""
+    wrong = []
+    for host, brokers in found.brokers.items():
+        told = brokers.get(cluster, {})
+        wrong += [f"{host}: broker {node}: {why}" for node, why in told.items() if why]
+        wrong += [f"{host}: broker {node} is not in its file" for node in nodes if node not in told]
+    return claim(
+        "switch.reach",
+        f"every gateway reaches each broker of {cluster}",
+        not wrong,
+        seen=few(wrong) or "all of them",
+        needed="each broker in the gateway's file, and an answer of it",
+        moves=("see zkmigrate gateway status there", "mend the file or the way to the broker, then resume"),
+        severity=severity,
     )
 
 
@@ -207,6 +227,9 @@ MEANINGS = meanings(
     switch.gateway: A gateway does not answer, or its file lacks an application of the set. Cause: Its
     process is down, or topic_move.set names another application. To do: See zkmigrate gateway status on
     that host, then resume.
+
+    switch.reach: A gateway does not reach a broker, or its file lacks one. Cause: A firewall, or a broker
+    that is down, or new. To do: See zkmigrate gateway status on that host.
 
     switch.clusters: A cluster did not answer. Cause: A broker is down, or refuses this client. To do: See
     why, then resume.

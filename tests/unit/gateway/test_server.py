@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import struct
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.ports import free_port
-from tests.unit.gateway.loop import until
+from tests.unit.gateway.loop import Broker, until
 from zkmigrate.errors import HostError
 from zkmigrate.gateway.rules.hold import Order
 from zkmigrate.gateway.serving.config import Config
@@ -103,6 +104,41 @@ def test_its_orders_and_its_record_outlive_it(tmp_path: Path) -> None:
     lines = serve(settings, second)
     assert [one["apps"] for one in lines if one["event"] == "Serving"] == [{"app": "b", "others": "a"}]
     assert not (tmp_path / SOCKET).exists()
+
+
+def test_h20_it_looks_at_every_broker_after_each_order_and_soon_after_one_was_silent(tmp_path: Path) -> None:
+    settings = config(tmp_path)
+    versions = b"\0\0" + (1).to_bytes(4, "big") + struct.pack(">hhh", 18, 0, 3)
+    broker = Broker("b", answers={18: versions})
+    broker.answering.set()
+
+    async def test(at: Running) -> None:
+        async def seen() -> dict[str, dict[str, str]]:
+            told = (await at.asks(b'"status"'))["clusters"]
+            return {name: one["brokers"] for name, one in told.items()}
+
+        def events(name: str) -> list[str]:
+            return [one["cluster"] for one in at.lines if one["event"] == name]
+
+        assert {name: list(one) for name, one in (await seen()).items()} == {"a": ["1"], "b": ["2"]}
+        assert all("Connection" in why for one in (await seen()).values() for why in one.values())
+        assert sorted(events("Silent")) == ["a", "b"]
+        ends = []
+        for name, node in (("a", "1"), ("b", "2")):
+            host, _, port = settings.clusters[name][node].rpartition(":")
+            ends.append(await asyncio.start_server(broker.client, host, int(port)))
+        await until("all answer, with no order", lambda: sorted(events("Answers")) == ["a", "b"])
+        assert await seen() == {"a": {"1": ""}, "b": {"2": ""}}
+        assert (await at.asks(b'"status"'))["clusters"]["b"]["versions"] == "known"
+        ends[1].close()
+        await at.order(id="1", verb="route", to="b")
+        await until("b is silent", lambda: sorted(events("Silent")) == ["a", "b", "b"])
+        assert "Connection" in (await seen())["b"]["2"]
+        ends[0].close()
+        for writer in broker.writers:
+            writer.transport.abort()
+
+    serve(settings, test)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,10 @@ from zkmigrate.gateway.rules.hold import App, Gate
 from zkmigrate.gateway.rules.orders import fresh
 from zkmigrate.gateway.rules.plan import Plan
 from zkmigrate.gateway.serving.gateway import Gateway
+from zkmigrate.model.finding import Held
 from zkmigrate.model.look import BothEnds
-from zkmigrate.topic_move.facts import AppSeen, Gateways, parse_apps
+from zkmigrate.topic_move.facts import AppSeen, Brokers, Gateways, parse_status
+from zkmigrate.topic_move.rules import reached
 
 
 class _Record:
@@ -22,25 +24,52 @@ class _Record:
 def status(app: App) -> str:
     """As the gateway itself tells it."""
     state = fresh({"shop": "old"})
-    plan = Plan({"old": {}, "new": {}}, {}, {}, {})
+    plan = Plan({"old": {1: "b:9092"}, "new": {}}, {}, {}, {})
     gateway = Gateway(plan, type(state)(3, {"shop": app}, {}), _Record(), print, lambda: 0.0, lambda: 0.0)
     return json.dumps(gateway.status())
 
 
 def test_the_gateways_own_status_is_read() -> None:
     held = App("old", "new", Gate.HELD, "run.hold-1", until=5.0, lapsed=False)
-    seen = parse_apps(status(held))["shop"]
+    apps, brokers = parse_status(status(held))
+    seen = apps["shop"]
     assert (seen.route, seen.staged, seen.gate, seen.hold) == ("old", "new", "held", "run.hold-1")
     assert (seen.in_flight, seen.connections, seen.on_left_ports, seen.lapsed) == (0, 0, 0, False)
-    assert parse_apps(status(App("new", lapsed=True)))["shop"].words.endswith("ended by itself")
+    assert brokers == {"old": {1: "not asked yet"}, "new": {}}
+    assert parse_status(status(App("new", lapsed=True)))[0]["shop"].words.endswith("ended by itself")
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[]", '{"apps": 3}', '{"apps": {"shop": {}}}', '{"apps": {"s": 1}}']
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        '{"clusters": {}, "apps": 3}',
+        '{"clusters": {}, "apps": {"shop": {}}}',
+        '{"clusters": {}, "apps": {"s": 1}}',
+        '{"apps": {}, "clusters": {"a": {}}}',
+        '{"apps": {}, "clusters": {"a": {"brokers": {"x": ""}}}}',
+    ],
 )
 def test_what_is_no_status_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"status|Expecting"):
-        parse_apps(text)
+    with pytest.raises(ValueError, match=r"status|Expecting|literal"):
+        parse_status(text)
+
+
+def test_h20_a_gateway_reaches_each_broker_that_there_is() -> None:
+    brokers: dict[str, Brokers] = {
+        "g1": {"new": {1: "", 2: ""}},
+        "g2": {"new": {1: "", 2: "TimeoutError"}},
+        "g3": {"old": {}},
+    }
+    told = reached(Gateways({}, (), brokers), "new", [1, 2, 3])
+    assert told.held is Held.NO
+    assert told.seen == (
+        "g1: broker 3 is not in its file, g2: broker 2: TimeoutError, g2: broker 3 is not in its file, "
+        "g3: broker 1 is not in its file, g3: broker 2 is not in its file and 1 more"
+    )
+    assert reached(Gateways({}, (), {"g1": brokers["g1"]}), "new", [1, 2]).held is Held.YES
 
 
 def test_orders_go_to_the_applications_of_one_gateway_alone() -> None:

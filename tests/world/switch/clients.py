@@ -79,6 +79,9 @@ class ModelGateway:
 
     def status(self) -> str:
         """The JSON of ``zkmigrate gateway status``."""
+        for name, brokers in self.real.silent.items():
+            dark = self._world.t < self._world.unreached and name == self._world.target.name
+            brokers[1] = "no route" if dark else ""
         told = self.real.status()
         found = [one for name, app in told["apps"].items() for one in usage(name, app)]
         return json.dumps({**told, "findings": [encode_finding(one) for one in found]})

@@ -109,11 +109,11 @@ class Shape:
 class World:
     """All of it. t: seconds. source, target: of the switch that is under way. writer: the cluster that has
     the newest record of an application. unsure: records of which a producer does not know the outcome.
-    stray: a request reached a broker after its client had gone. bypass: a producer beside the gateways writes
-    on source from then on. on_target: a group has members on target from then on. dark: until then no leader
-    of target answers those who look. granted_at: when the last broker of a cluster knows that clients may
-    write there, by its name. late_service: a copier was started or stopped by an order that came
-    late."""
+    stray: a request reached a broker after its client had gone. bypass: a producer beside the gateways
+    writes on source from then on. on_target: a group has members on target from then on. dark: until then
+    no leader of target answers those who look. unreached: until then no gateway reaches target. granted_at:
+    when the last broker of a cluster knows that clients may write there, by its name. late_service: a
+    copier was started or stopped by an order that came late."""
 
     first = NAMES[0]
 
@@ -139,7 +139,7 @@ class World:
         self.acked: list[tuple[Part, int, str]] = []
         self.unsure: set[str] = set()
         self.stray, self.bypass, self.on_target = False, float("inf"), float("inf")
-        self.switched, self.dark, self.late_service = 0, 0.0, False
+        self.switched, self.dark, self.unreached, self.late_service = 0, 0.0, 0.0, False
         self._bypassed = 0
         self._ticked = 0.0
         self._later: list[tuple[float, int, Callable[[], object]]] = []

@@ -56,6 +56,8 @@ class Gateway:
         self._say, self._now, self._wall = say, now, wall
         self.seen: dict[str, Seen] = defaultdict(Seen)
         self.ranges: dict[str, Ranges] = {}
+        self.silent: dict[str, dict[int, str]] = {name: {} for name in plan.clusters}
+        """By cluster and node: why the broker did not answer the last look; empty if it did."""
         self._rejoined: dict[str, Rejoined] = defaultdict(Rejoined)
         self._changed: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._connections: dict[str, set[Cut]] = defaultdict(set)
@@ -204,8 +206,11 @@ class Gateway:
         return {
             "fencing": self._state.fencing,
             "clusters": {
-                name: {"versions": "known" if name in self.ranges else "unknown"}
-                for name in self.plan.clusters
+                name: {
+                    "versions": "known" if name in self.ranges else "unknown",
+                    "brokers": {str(node): self.silent[name].get(node, "not asked yet") for node in nodes},
+                }
+                for name, nodes in self.plan.clusters.items()
             },
             "unlisted": [{"cluster": cluster, "node": node} for cluster, node in sorted(self._unlisted)],
             "apps": apps,

@@ -1,4 +1,4 @@
-"""The gateway's process: its listeners, its socket for orders, and the look at each cluster's versions."""
+"""The gateway's process: its listeners, its socket for orders, and the look at each broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 
 from zkmigrate.errors import HostError
 from zkmigrate.gateway.rules import orders
-from zkmigrate.gateway.rules.apis import API_VERSIONS
+from zkmigrate.gateway.rules.apis import API_VERSIONS, Ranges
 from zkmigrate.gateway.rules.hold import Order
 from zkmigrate.gateway.rules.layout import FrameError, text
 from zkmigrate.gateway.rules.messages import ranges
@@ -27,8 +27,8 @@ from zkmigrate.gateway.serving.gateway import Gateway, sealed_or_open
 from zkmigrate.gateway.serving.record import SOCKET, Record
 from zkmigrate.gateway.serving.schemas import messages
 
-LOOK_S, ANSWER_S = 30.0, 1.0
-"""Between two looks at the versions, and the longest wait for one broker."""
+LOOK_S, SOON_S, ANSWER_S = 30.0, 1.0, 1.0
+"""Between two looks at the brokers, the same while one does not answer, and the longest wait for one."""
 STOP_S = 5.0
 """The longest wait for answers at the end."""
 _ORDER_BYTES = 1 << 16
@@ -43,7 +43,7 @@ class Server:
         self._messages = messages()
         self._tasks: set[asyncio.Task[None]] = set()
         self._failed: HostError | None = None
-        self._stop = asyncio.Event()
+        self._stop, self._ordered = asyncio.Event(), asyncio.Event()
 
     async def serve(self) -> bool:
         """Until a signal; whether it was SIGINT. HostError when the record can no longer be trusted."""
@@ -60,7 +60,7 @@ class Server:
 
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopped, number)
-        await asyncio.gather(*(self._learn(name) for name in plan.clusters))
+        await self._learn()
         servers = [
             await asyncio.start_server(
                 partial(self._client, port), self._config.listen, number, limit=BUFFER, backlog=1024
@@ -131,6 +131,7 @@ class Server:
             return self._gateway.status()
         try:
             answer = self._gateway.order(Order(**told))
+            self._ordered.set()
         except TypeError as error:
             return {"outcome": "refused", "text": f"not an order: {error}"}
         except HostError as error:
@@ -139,29 +140,45 @@ class Server:
             return {"outcome": "failed", "text": str(error)}
         return {"outcome": answer.outcome, "text": answer.text}
 
-    # -- versions
+    # -- the brokers
 
     async def _look(self) -> None:
+        """Ask the brokers now and then, and after each order: what follows it may rest on the answer."""
         while True:
-            await asyncio.sleep(LOOK_S)
-            await asyncio.gather(*(self._learn(name) for name in self._gateway.plan.clusters))
+            silent = any(why for nodes in self._gateway.silent.values() for why in nodes.values())
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ordered.wait(), SOON_S if silent else LOOK_S)
+            self._ordered.clear()
+            await self._learn()
 
-    async def _learn(self, name: str) -> None:
-        """Ask the brokers of a cluster, one after the other, which versions they have."""
-        why = ""
-        for address in self._gateway.plan.clusters[name].values():
-            try:
-                async with asyncio.timeout(ANSWER_S):
-                    frame = await _asked_versions(address)
-                error, found = ranges(frame, 0)
-                if not error:
-                    self._gateway.ranges[name] = found
-                    return
-                why = f"Kafka's error {error}"
-            except (OSError, TimeoutError, asyncio.IncompleteReadError, FrameError) as error_seen:
-                why = f"{type(error_seen).__name__}: {error_seen}"
-        if name not in self._gateway.ranges:
-            self._gateway.log("VersionsUnknown", cluster=name, why=why)
+    async def _learn(self) -> None:
+        """Ask every broker at once which versions it has, and note who does not answer."""
+        brokers = [
+            (name, node, address)
+            for name, nodes in self._gateway.plan.clusters.items()
+            for node, address in nodes.items()
+        ]
+        told = await asyncio.gather(*(_versions(address) for _, _, address in brokers))
+        found: dict[str, Ranges] = {}
+        for (name, node, address), (versions, why) in zip(brokers, told, strict=True):
+            if versions is not None:
+                found.setdefault(name, versions)
+            if self._gateway.silent[name].get(node) != why:
+                event = "Silent" if why else "Answers"
+                self._gateway.log(event, cluster=name, node=node, broker=address, why=why)
+            self._gateway.silent[name][node] = why
+        self._gateway.ranges |= found
+
+
+async def _versions(address: str) -> tuple[Ranges | None, str]:
+    """The versions that a broker has; None, and why."""
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            frame = await _asked_versions(address)
+        error, found = ranges(frame, 0)
+    except (OSError, TimeoutError, asyncio.IncompleteReadError, FrameError) as seen:
+        return None, f"{type(seen).__name__}: {seen}"
+    return (None, f"Kafka's error {error}") if error else (found, "")
 
 
 async def _asked_versions(address: str) -> bytes:

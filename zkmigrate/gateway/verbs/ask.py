@@ -91,7 +91,8 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
     """The status as text."""
     yield f"fencing: {told['fencing']}"
     for name, cluster in told["clusters"].items():
-        yield f"cluster {name}: versions {cluster['versions']}"
+        yield f"cluster {name}: versions {cluster['versions']}, brokers: {', '.join(cluster['brokers'])}"
+        yield from (f"    broker {node}: {why}" for node, why in cluster["brokers"].items() if why)
     for one in told["unlisted"]:
         yield f"cluster {one['cluster']}: node {one['node']} has no port"
     for name, app in told["apps"].items():

@@ -70,6 +70,7 @@ def _survey(here: Cluster, there: Cluster, names: Sequence[str], named: Sequence
     also = beside(here, there, names, named)
     return MirrorSurvey(
         (here.id(), there.id()),
+        (here.brokers(), there.brokers()),
         {one.topic: one.refused for one in mirrored if one.refused},
         {
             f"{one.topic}: {key}": _otherwise(needed, found, one.left.get(key, ""))
