@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from playbooks.kafka_topic_move import PLAYBOOK
 from zkmigrate.model.report import Curve, Window
-from zkmigrate.topic_move.report import REPORTING, SwitchView, curves, sampled
+from zkmigrate.topic_move.report import REPORTING, curves, sampled
 
 
 def mirror(behind: Any = 0, written: Any = 0, copied: Any = 0, way: str = "old new") -> dict[str, Any]:
@@ -118,7 +119,7 @@ def test_a_value_of_another_type_is_left_out(row: dict[str, Any]) -> None:
 
 
 def test_h25_the_live_view_tells_lag_rate_and_parked_requests_and_each_gateways_state() -> None:
-    view = SwitchView()
+    [view] = PLAYBOOK.views()
     assert view.head((), 100.0) is None
     assert (view.host("g1", (), 100.0), view.troubled("g1")) == ("", False)
     view.take(100.0, "mirror", mirror(1, 1000))
