@@ -17,6 +17,7 @@ from zkmigrate.topic_move.hold_step import HoldStep
 from zkmigrate.topic_move.look_step import LookStep
 from zkmigrate.topic_move.open_step import OpenStep
 from zkmigrate.topic_move.prove_step import ProveStep
+from zkmigrate.topic_move.report import REPORTING, SWITCH
 from zkmigrate.topic_move.seal_step import SealStep
 from zkmigrate.topic_move.section import GATEWAYS, MIRRORS, TopicMoveInventory, mirror_hosts
 from zkmigrate.topic_move.settle_step import SettleStep
@@ -71,6 +72,8 @@ PLAYBOOK = Playbook(
         Role(GATEWAYS, "gateways", changed=True, ordered=True),
         Role(MIRRORS, "mirror hosts", changed=True, witness=True),
     ),
+    report=REPORTING,
+    sampling=(SWITCH,),
     alters_clusters=True,
     clusters={MIRRORED: "zkmigrate.mirror.clients.alter:alterer"},
 )

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
@@ -28,7 +29,12 @@ from zkmigrate.engine.events import Event, Turned
 from zkmigrate.engine.plan import make
 from zkmigrate.gateway.rules.hold import Gate
 from zkmigrate.model.change import Change, GatewayOrder, Outcome, SetService
+from zkmigrate.model.finding import Held, Severity
 from zkmigrate.model.look import Look
+from zkmigrate.report.build import build
+from zkmigrate.report.page import page
+from zkmigrate.report.sources import read
+from zkmigrate.report.tables import tables
 
 KILLS = 64
 """More changes than a whole switch has."""
@@ -142,6 +148,43 @@ def test_h25_the_plan_shows_each_order_before_the_run() -> None:
         assert len(orders[f"switch.{step}"]) == len(world.gateways)
     assert "unhold" in orders["switch.open"][0]
     assert world.switched == 0
+
+
+def test_h25_the_report_tells_lag_rates_parked_requests_and_who_connected_again(tmp_path: Path) -> None:
+    world = at_work(Shape(apps=("orders", "audit")))
+    one = replace(operator(world, tmp_path), samples=True)
+    assert ended(one) == (0, "kafka_topic_move is complete")
+    report = build(read(one.run_dir), PLAYBOOK)
+    drawn = {(curve.plot, curve.name): [value for _, value in curve.points] for curve in report.curves}
+    assert {("records/s", "old"), ("answers/s", "orders"), ("answers/s", "audit")} <= drawn.keys()
+    assert drawn["records behind", "old to new"][-1] == 0.0
+    assert max(drawn["parked requests", "PRODUCE"]) == len(world.producers)
+    assert drawn["parked requests", "PRODUCE"][-1] == 0.0
+    [felt] = [table for table in tables(report) if table.title == "What clients felt"]
+    assert [row[:2] for row in felt.rows] == [
+        (app, gw) for app in ("audit", "orders") for gw in world.gateways
+    ]
+    for _, gateway, parked, longest, again, missing in felt.rows:
+        own = {client.id for client in world.clients if client.gateway.name == gateway}
+        assert "PRODUCE" in parked
+        assert "PRODUCE" in longest
+        assert 0 < int(again.partition(" ")[0]) < len(own)
+        assert missing == "none"
+    text = page(report)
+    assert "What clients felt" in text
+    assert "The mirror and the gateways" in text
+
+
+def test_h25_verify_names_a_client_that_did_not_connect_again(tmp_path: Path) -> None:
+    world = at_work()
+    world.clients.remove(world.producers[0])
+    one = operator(world, tmp_path)
+    assert ended(one) == (0, "kafka_topic_move is complete")
+    named = f"1 of gw1:orders ({world.producers[0].id} at peer)"
+    found = [finding for visit in build(read(one.run_dir), PLAYBOOK).visits for finding in visit.findings]
+    [clients] = [finding for finding in found if finding.id == "switch.clients"]
+    assert (clients.held, clients.severity) == (Held.NO, Severity.WARN)
+    assert clients.seen.endswith(f"not back: {named}")
 
 
 def test_h25_a_rehearsal_leaves_all_as_it_was(tmp_path: Path) -> None:

@@ -326,7 +326,8 @@ class Report:
 
 @dataclass(frozen=True)
 class Sampled:
-    """What a report holds of its samples: the fields of :class:`Report` of the same names."""
+    """What a report holds of its samples: the fields of :class:`Report` of the same names. felt: tables that
+    samples alone tell, before those of ``SampleReport.felt``."""
 
     beats: tuple[Beat, ...] = ()
     beat_every_s: float | None = None
@@ -334,6 +335,7 @@ class Sampled:
     silences: tuple[Gap, ...] = ()
     produced: tuple[Produced, ...] = ()
     syncs: tuple[Sync, ...] = ()
+    felt: tuple[Table, ...] = ()
 
 
 @dataclass(frozen=True)

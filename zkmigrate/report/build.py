@@ -104,7 +104,7 @@ def _build(sources: Sources, playbook: Playbook | None) -> Report:
         shown=shown,
         curves=reporting.curves(rows),
     )
-    felt = tuple(make(report) for make in shown.samples.felt)
+    felt = (*sampled.felt, *(make(report) for make in shown.samples.felt))
     own = tuple(make(report) for make in (*shown.samples.sections, *reporting.sections))
     return replace(report, shown=replace(shown, felt=felt, sections=own))
 

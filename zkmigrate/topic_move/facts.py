@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from zkmigrate.hosts.facts.status import HostStatus, parsed, unit_status
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import GatewayOrder, GatewayVerb
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.look import BothEnds, Look, MirrorLook
+from zkmigrate.model.sampling import Body
 from zkmigrate.model.step import Context
 from zkmigrate.model.step_record import Recorded
 from zkmigrate.moves.facts.outage import runs
@@ -52,6 +54,26 @@ class AppSeen:
         return self.gate in ("held", "sealed", "gone")
 
     @property
+    def sample(self) -> dict[str, Any]:
+        """For the report; ``topic_move/report.py`` tells what it holds."""
+        return {
+            "route": self.route,
+            "gate": self.gate,
+            "in_flight": self.in_flight,
+            "connections": self.connections,
+            "left": self.on_left_ports,
+            "answered": sum(self.table("answered").values()),
+            "parked": self.table("parked"),
+            "longest_ms": self.table("longest_wait_ms"),
+            "returned": self.table("returned"),
+        }
+
+    def table(self, name: str) -> dict[str, Any]:
+        """One of its status; empty from a gateway that does not have it."""
+        told = self.seen.get(name)
+        return dict(told) if isinstance(told, Mapping) else {}
+
+    @property
     def words(self) -> str:
         """Where it stands."""
         return f"{self.gate} on {self.route}" + (", a lease has ended by itself" if self.lapsed else "")
@@ -69,6 +91,14 @@ class Gateways:
     at: Mapping[tuple[str, str], AppSeen]
     unknown: tuple[Finding, ...]
     brokers: Mapping[str, Brokers] = field(default_factory=dict)
+
+    @property
+    def sample(self) -> Body:
+        """For the report."""
+        apps: dict[str, dict[str, Any]] = {}
+        for (host, name), app in self.at.items():
+            apps.setdefault(host, {})[name] = app.sample
+        return {"apps": apps, "unknown": sorted({one.target for one in self.unknown})}
 
     def hosts(self, test: Callable[[AppSeen], bool]) -> tuple[str, ...]:
         """The hosts of gateways where this holds of one of the applications."""
@@ -103,12 +133,19 @@ class Gateways:
 
 def gateways(c: Context, look: Look) -> Gateways:
     """Ask every gateway at once."""
-    apps = switched(c.inventory).apps
-    told = look.each(gateway_hosts(c.inventory), lambda host: parsed(look.gateway(host), parse_status))
+    found = heard(c.inventory, look.each(gateway_hosts(c.inventory), look.gateway))
+    c.note("gateways", found.sample)
+    return found
+
+
+def heard(inventory: Inventory, told: Mapping[str, Reading[str]]) -> Gateways:
+    """What gateways told. told: their statuses by host."""
+    apps = switched(inventory).apps
     at: dict[tuple[str, str], AppSeen] = {}
     brokers: dict[str, Brokers] = {}
     unknown: list[Finding] = []
-    for host, reading in told.items():
+    for host, status in told.items():
+        reading = parsed(status, parse_status)
         if not isinstance(reading, Seen):
             unknown.append(_unheard(host, str(reading)))
             continue
@@ -182,7 +219,36 @@ def backward(c: Context, look: Look) -> MirrorLook:
 
 def both_ends(c: Context, look: Look) -> Reading[Ends]:
     """Where the logs of the set's topics end on both clusters."""
-    return forward(c, look).ends(switched(c.inventory).topics)
+    return _noted(c, forward(c, look), *_names(c))
+
+
+def ends_back(c: Context, look: Look) -> Reading[Ends]:
+    """The same for the copier after the switch: target is read as source."""
+    return _noted(c, backward(c, look), *reversed(_names(c)))
+
+
+def _names(c: Context) -> tuple[str, str]:
+    move = move_of(c.inventory).topic_move
+    return move.source, move.target
+
+
+def _noted(c: Context, mirror: MirrorLook, source: str, target: str) -> Reading[Ends]:
+    read = mirror.ends(switched(c.inventory).topics)
+    if isinstance(read, Seen):
+        ends = read.value.values()
+        body = {
+            "behind": _sum(None if one.lag is None else max(0, one.lag) for one in ends),
+            "written": _sum(one.source for one in ends),
+            "copied": _sum(one.target for one in ends),
+        }
+        c.note("mirror", {"from": source, "to": target, **body})
+    return read
+
+
+def _sum(told: Iterable[int | None]) -> int | None:
+    """None if one of them is."""
+    known = list(told)
+    return None if None in known else sum(one for one in known if one is not None)
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import claim, few, meanings
 from zkmigrate.model.look import BothEnds, Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
-from zkmigrate.topic_move.facts import Copiers, Ends, backward, backward_unit, copiers
+from zkmigrate.topic_move.facts import Copiers, Ends, backward_unit, copiers, ends_back
 from zkmigrate.topic_move.rules import not_silent, part_name
-from zkmigrate.topic_move.section import mirror_hosts, move_of, switched
+from zkmigrate.topic_move.section import mirror_hosts, move_of
 
 _POLL_S, _MOST_S = 0.5, 300.0
 
@@ -40,7 +40,7 @@ class TurnStep(Step[TurnFacts]):
 
     def observe(self, c: Context, look: Look) -> TurnFacts:
         move = move_of(c.inventory).topic_move
-        ends = backward(c, look).ends(switched(c.inventory).topics) if c.way is Way.FORWARD else Seen({})
+        ends = ends_back(c, look) if c.way is Way.FORWARD else Seen({})
         return TurnFacts(copiers(c, look, move.source), ends)
 
     def check(self, c: Context, f: TurnFacts) -> Verdict:

@@ -50,13 +50,18 @@ def _findings(c: Context, f: VerifyFacts) -> Iterator[Finding]:
         "switch.verify-open", lambda app: app.route == target and app.gate == "open", f"open on {target}"
     )
     clients = [f"{host}:{name}: {app.connections}" for (host, name), app in f.gateways.at.items()]
+    away = [
+        f"{told['missing']:,} of {host}:{name} ({few(told['names'])})"
+        for (host, name), app in f.gateways.at.items()
+        if (told := app.table("returned")).get("missing")
+    ]
     yield claim(
         "switch.clients",
-        "clients are connected to every application",
-        all(app.connections for app in f.gateways.at.values()),
-        seen=f"connections: {few(clients)}",
-        needed="a connection to each",
-        moves=("see whether the application runs",),
+        "every application has clients, and those of before the switch have connected again",
+        not away and all(app.connections for app in f.gateways.at.values()),
+        seen=f"connections: {few(clients)}" + (f"; not back: {few(away)}" if away else ""),
+        needed="a connection to each, and every client back",
+        moves=("see whether these clients run",),
         severity=Severity.WARN,
     )
     yield left_ports(f.gateways)
@@ -97,8 +102,8 @@ MEANINGS = meanings(
     switch.verify-open: An application is not open on target. Cause: An order did not reach its gateway.
     To do: Resume.
 
-    switch.clients: An application has no client. Cause: It does not run, or cannot connect. To do: See
-    its log.
+    switch.clients: An application has no client, or clients have not connected again since the switch.
+    Cause: They do not run, or cannot connect. To do: See their logs.
 
     switch.left-ports: Clients still connect to ports of the cluster that was left. Cause: They know only
     those; the gateway leads them on. To do: Leave the gateway there until none does.

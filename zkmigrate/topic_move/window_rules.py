@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from zkmigrate.inventory.inventory import Inventory, Policy
-from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, Held, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.sampling import Note
 from zkmigrate.model.step import Context
 from zkmigrate.model.window import Decision, Phase, Probe, Trouble, WindowSpec, WindowSteps, Word
+from zkmigrate.topic_move.facts import heard
 from zkmigrate.topic_move.section import gateway_hosts, move_of
 
 STEPS = WindowSteps(
@@ -116,15 +117,14 @@ def limits(phase: str, verb: str, back: bool, left_s: float | None) -> tuple[flo
 _EVERY_S, _IN_A_ROW = 0.5, 2
 
 
-def probes(inventory: Inventory, look: Look, _note: Note) -> tuple[Probe, ...]:
-    """Whether every gateway answers."""
+def probes(inventory: Inventory, look: Look, note: Note) -> tuple[Probe, ...]:
+    """Whether every gateway answers. What they tell is noted for the report."""
     missed: Counter[str] = Counter()
 
-    def ask() -> Mapping[str, Reading[str]]:
-        return look.each(gateway_hosts(inventory), look.gateway)
-
     def findings() -> Iterator[Finding]:
-        for host, told in ask().items():
+        answers = look.each(gateway_hosts(inventory), look.gateway)
+        note("gateways", heard(inventory, answers).sample)
+        for host, told in answers.items():
             missed[host] = 0 if isinstance(told, Seen) else missed[host] + 1
             if missed[host] in (0, _IN_A_ROW):
                 held = True if missed[host] == 0 else None

@@ -221,6 +221,52 @@ def test_h10_a_left_port_leads_to_the_other_cluster() -> None:
     run(test)
 
 
+def test_h25_the_longest_wait_is_told_from_settle_on_and_again_from_the_next_hold() -> None:
+    async def test(at: Setting) -> None:
+        consumer = await at.client()
+        at.order("settle", ttl_ms=60_000)
+        consumer.send(fetch())
+        await until("it is parked", lambda: at.seen("parked") == {"FETCH": 1})
+        at.now += 2
+        assert at.seen("longest_wait_ms") == {"FETCH": 2000}
+        at.order("hold", ttl_ms=60_000)
+        longest = at.gateway.seen["app"].longest
+        await until("it is judged again", lambda: longest == {"FETCH": 2000})
+        at.now += 1
+        at.order("unhold")
+        assert await consumer.answer() == told(6)
+        assert at.seen("longest_wait_ms") == {"FETCH": 3000}, "a changed gate does not begin it anew"
+        assert at.order("route", to="b").outcome == "done"
+        assert at.seen("longest_wait_ms") == {"FETCH": 3000}
+        at.order("hold", ttl_ms=60_000)
+        assert at.seen("longest_wait_ms") == {}
+
+    run(test)
+
+
+def test_h25_who_comes_back_after_a_flip_is_counted_by_client_id_and_address() -> None:
+    async def test(at: Setting) -> None:
+        first, second = await at.client("a"), await at.client("a")
+        assert await first.asks(produce(1)) == told(1)
+        assert await second.asks(produce(2, "app-2")) == told(2)
+        assert at.seen("returned") == {}
+        at.seal()
+        assert at.order("go").outcome == "done"
+        await first.ended()
+        at.now += 1.5
+        again = await at.client("b")
+        assert await again.asks(produce(3)) == told(3)
+        assert at.seen("returned") == {
+            "back": 1,
+            "first_s": 1.5,
+            "last_s": 1.5,
+            "missing": 1,
+            "names": ["app-2 at 127.0.0.1"],
+        }
+
+    run(test)
+
+
 def test_after_a_flip_fetch_is_cut_until_sync_group() -> None:
     async def test(at: Setting) -> None:
         at.seal()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.gateway.frames import head
 from zkmigrate.gateway.rules.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE, named
-from zkmigrate.gateway.rules.clients import MOST_CLIENTS, Rejoined
+from zkmigrate.gateway.rules.clients import MOST_CLIENTS, MOST_TOLD, Rejoined, Returned
 from zkmigrate.gateway.rules.hold import (
     FLIPPED_S,
     MEMBER_S,
@@ -202,6 +202,47 @@ def test_the_table_of_clients_is_bounded() -> None:
         assert not clients.may_fetch((str(n), ""), 1000.0, 1000.0)
         clients.member((str(n), ""))
     assert len(clients._begun) == len(clients._members) == MOST_CLIENTS
+
+
+def test_h25_who_came_back_since_a_flip_and_when_is_told_and_who_did_not_by_name() -> None:
+    clients, ids = Returned(), [(f"c-{n}", "10.0.0.1") for n in range(4)]
+    assert clients.body() == {}, "no flip"
+    clients.connected(ids[0], 90.0)
+    clients.flipped(ids[:3], 100.0)
+    assert clients.body() == {
+        "back": 0,
+        "first_s": None,
+        "last_s": None,
+        "missing": 3,
+        "names": ["c-0 at 10.0.0.1", "c-1 at 10.0.0.1", "c-2 at 10.0.0.1"],
+    }
+    for client, now in ((ids[1], 100.4), (ids[3], 101.0), (ids[0], 102.5), (ids[1], 109.0)):
+        clients.connected(client, now)
+    assert clients.body() == {
+        "back": 2,
+        "first_s": 0.4,
+        "last_s": 2.5,
+        "missing": 1,
+        "names": ["c-2 at 10.0.0.1"],
+    }, "a new client, and one that connects twice, do not count"
+
+
+def test_h25_whom_a_flip_left_missing_the_next_one_a_short_time_later_misses_further() -> None:
+    clients, gone, there = Returned(), ("gone", "10.0.0.1"), ("there", "10.0.0.1")
+    clients.flipped([gone, there], 100.0)
+    clients.connected(there, 101.0)
+    clients.flipped([there], 100.0 + FLIPPED_S - 0.1)
+    assert (clients.body()["missing"], clients.body()["back"]) == (2, 0)
+    clients.connected(there, 900.0)
+    clients.flipped([there], 100.0 + 3 * FLIPPED_S)
+    assert clients.body()["names"] == ["there at 10.0.0.1"]
+
+
+def test_h25_the_tables_of_missing_clients_are_bounded() -> None:
+    clients = Returned()
+    clients.flipped([(str(n), "") for n in range(MOST_CLIENTS + 5)], 100.0)
+    assert clients.body()["missing"] == MOST_CLIENTS
+    assert len(clients.body()["names"]) == MOST_TOLD
 
 
 def test_h17_the_way_back_before_open_is_a_hold_on_the_new_route() -> None:

@@ -14,7 +14,7 @@ JAVA = "apache-kafka-java "
 
 
 def judged(**tables: dict[str, int]) -> dict[str, Finding]:
-    seen: dict[str, Any] = Seen().body()
+    seen: dict[str, Any] = Seen().body(0.0)
     return {one.id.removeprefix("gateway."): one for one in usage("orders", seen | tables)}
 
 
@@ -84,3 +84,15 @@ def test_h21_what_a_switch_has_to_think_of(tables: dict[str, Any], id: str, said
 
 def test_h21_another_refusal_is_not_about_groups() -> None:
     assert judged(refused={"api: DESCRIBE_CLUSTER is not offered": 1})["new-groups"].held is Held.YES
+
+
+def test_h25_waits_are_told_by_kind_while_they_last_and_the_longest_after() -> None:
+    seen = Seen()
+    seen.parked = {"c1": ("FETCH", 10.0), "c2": ("FETCH", 11.0), "c3": ("PRODUCE", 11.5)}
+    body = seen.body(12.0)
+    assert body["parked"] == {"FETCH": 2, "PRODUCE": 1}
+    assert body["longest_wait_ms"] == {"FETCH": 2000, "PRODUCE": 500}
+    seen.goes_on("c1", 13.5)
+    seen.goes_on("c2", 13.6)
+    seen.goes_on("c3", 12.0)
+    assert (seen.body(99.0)["parked"], seen.longest) == ({}, {"FETCH": 3500, "PRODUCE": 500})

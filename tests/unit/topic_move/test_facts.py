@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
+from tests.world.switch.look import SwitchLook
+from tests.world.switch.operator import inventory
+from tests.world.switch.site import Shape, World
 from zkmigrate.gateway.rules.hold import App, Gate
 from zkmigrate.gateway.rules.orders import fresh
 from zkmigrate.gateway.rules.plan import Plan
 from zkmigrate.gateway.serving.gateway import Gateway
 from zkmigrate.model.finding import Held
-from zkmigrate.model.look import BothEnds
-from zkmigrate.topic_move.facts import AppSeen, Brokers, Gateways, parse_status
+from zkmigrate.model.look import BothEnds, Look
+from zkmigrate.model.sampling import Body
+from zkmigrate.model.step import Context
+from zkmigrate.topic_move.facts import (
+    AppSeen,
+    Brokers,
+    Gateways,
+    both_ends,
+    ends_back,
+    gateways,
+    parse_status,
+)
 from zkmigrate.topic_move.rules import reached
+
+
+class Notes(list[tuple[str, Body]]):
+    """The samples that were noted."""
+
+    def __call__(self, kind: str, body: Body) -> None:
+        self.append((kind, body))
 
 
 class _Record:
@@ -37,6 +58,45 @@ def test_the_gateways_own_status_is_read() -> None:
     assert (seen.in_flight, seen.connections, seen.on_left_ports, seen.lapsed) == (0, 0, 0, False)
     assert brokers == {"old": {1: "not asked yet"}, "new": {}}
     assert parse_status(status(App("new", lapsed=True)))[0]["shop"].words.endswith("ended by itself")
+
+
+def test_h25_what_the_gateways_tell_is_noted_for_the_report() -> None:
+    held = status(App("old", "new", Gate.HELD))
+    notes, look = Notes(), SwitchLook(World(1, Shape(gateways=3)))
+    context = Context("run", inventory(look.world), note=notes)
+    look.world.gateways["gw2"].silent = True
+    look.world.advance(3.0)
+    gateways(context, cast(Look, look))
+    [(kind, body)] = notes
+    assert kind == "gateways"
+    assert body["unknown"] == ["gw2"]
+    assert set(body["apps"]) == {"gw1", "gw3"}
+    app = body["apps"]["gw1"]["orders"]
+    assert (app["route"], app["gate"], app["parked"], app["returned"]) == ("old", "open", {}, {})
+    assert app["answered"] > 0
+    json.dumps(body)
+    told = parse_status(held)[0]["shop"]
+    before = {name: one for name, one in told.seen.items() if not name.startswith("long")}
+    assert replace(told, seen=before).sample["longest_ms"] == {}, "an earlier gateway"
+
+
+def test_h25_where_both_logs_end_is_noted_for_the_report_in_both_directions() -> None:
+    notes, world = Notes(), World(1, Shape())
+    context, look = Context("run", inventory(world), note=notes), cast(Look, SwitchLook(world))
+    for part, records in zip(world.parts, (5, 2), strict=True):
+        world.source.logs[part] = ["x"] * records
+    for host in world.hosts.values():
+        host.units["new"].running = False
+    world.clients.clear()
+    both_ends(context, look)
+    ends_back(context, look)
+    world.dark = world.t + 60
+    both_ends(context, look)
+    assert notes == [
+        ("mirror", {"from": "old", "to": "new", "behind": 7, "written": 7, "copied": 0}),
+        ("mirror", {"from": "new", "to": "old", "behind": 0, "written": 0, "copied": 7}),
+        ("mirror", {"from": "old", "to": "new", "behind": None, "written": 7, "copied": None}),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,18 @@ from __future__ import annotations
 import itertools
 import math
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from playbooks.kafka_topic_move import PLAYBOOK
+from tests.unit.topic_move.test_facts import Notes
+from tests.world.switch.look import SwitchLook
 from tests.world.switch.operator import inventory
 from tests.world.switch.site import Shape, World
 from zkmigrate.inventory.inventory import Policy
 from zkmigrate.model.finding import Finding, Held
+from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Hazard
 from zkmigrate.model.window import Decision, Phase, Trouble
 from zkmigrate.topic_move import window_rules
@@ -98,3 +102,13 @@ def test_the_way_back_starts_before_the_hold_ends_by_itself() -> None:
     assert window_rules.limits("hold", "order", False, 0.1) == (0.5, 0.5)
     assert window_rules.limits("drain", "service", False, 60.0) == (30.0, 30.0)
     assert window_rules.limits("seal", "order", True, 0.1) == (3.0, 3.0)
+
+
+def test_h25_the_probe_of_the_window_notes_what_the_gateways_told_it() -> None:
+    notes, world = Notes(), World(1, Shape())
+    world.gateways["gw2"].silent = True
+    [probe] = window_rules.probes(inventory(world), cast(Look, SwitchLook(world)), notes)
+    assert [(one.target, one.held) for one in probe.ask()] == [("gw1", Held.YES)]
+    [(kind, body)] = notes
+    assert (kind, list(body["apps"]), body["unknown"]) == ("gateways", ["gw1"], ["gw2"])
+    assert [(one.target, one.held) for one in probe.ask()] == [("gw1", Held.YES), ("gw2", Held.UNKNOWN)]

@@ -142,9 +142,9 @@ class Client:
     def __init__(self, world: World, name: str, gateway: ModelGateway, app: str) -> None:
         self.world, self.name, self.gateway, self.app = world, name, gateway, app
         self.id = f"{app}-{name}"
+        self.client = (self.id, "peer")
         self.flights: dict[int, Flight] = {}
         self._connected: Gateway | None = None
-        self._parked = ""
 
     def close(self) -> None:
         """The gateway ends the connection after a flip; nothing may be under way by then."""
@@ -159,6 +159,8 @@ class Client:
             flight.real.seen[flight.app].in_flight[flight.kind] -= 1
         self.flights.clear()
         self._connected = None
+        for key in _KINDS:
+            self._waits(key, False)
 
     def judged(self, key: int) -> Verdict | None:
         """What the gateway does with a request; None where it does not answer."""
@@ -170,8 +172,18 @@ class Client:
             real.connected(self.app, self)
             real.seen[self.app].clients[self.id] += 1
             real.seen[self.app].request(_SOFTWARE)
-        synced = key != FETCH or real.may_fetch(self.app, (self.id, "peer"))
-        return decide(real.app(self.app).gate, Head(key, 5, 0, self.id, 0), synced=synced)
+        synced = key != FETCH or real.may_fetch(self.app, self.client)
+        verdict = decide(real.app(self.app).gate, Head(key, 5, 0, self.id, 0), synced=synced)
+        self._waits(key, verdict.act is Act.PARK)
+        return verdict
+
+    def _waits(self, key: int, now: bool) -> None:
+        """Whether its request of this kind waits at the gateway now."""
+        seen, one = self.gateway.real.seen[self.app], (self.id, key)
+        if now:
+            seen.parked.setdefault(one, (_KINDS[key], self.world.t))
+        elif one in seen.parked:
+            seen.goes_on(one, self.world.t)
 
     def send(
         self, key: int, effect: Callable[[Cluster, bool], None], answer: Callable[[Cluster], None]
@@ -287,7 +299,7 @@ class Consumer(Client):
             cluster.heard[self.group] = self.world.t
 
         def answer(cluster: Cluster) -> None:
-            real.rejoined(self.app, (self.id, "peer"))
+            real.rejoined(self.app, self.client)
             self.world.joins(cluster, self)
             self._joined, self._member, self._sent = cluster, True, dict(self.position)
 

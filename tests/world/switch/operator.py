@@ -23,6 +23,7 @@ from zkmigrate.engine.history import History
 from zkmigrate.engine.journal import NAME, Journal
 from zkmigrate.engine.ports import Ports, WatchPort
 from zkmigrate.engine.run import Walk
+from zkmigrate.engine.samples import Samples
 from zkmigrate.engine.watch import past_deadline
 from zkmigrate.errors import HostError, LockedError
 from zkmigrate.inventory.inventory import Policy, Ssh
@@ -38,6 +39,7 @@ from zkmigrate.model.change import (
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook, Stage
+from zkmigrate.model.sampling import note_nothing
 from zkmigrate.model.step import Context, Way
 from zkmigrate.model.window import WindowSteps
 from zkmigrate.topic_move.section import (
@@ -146,11 +148,16 @@ class Lock:
         return None
 
 
+def broken(why: str) -> None:
+    """What a process must not have to say."""
+    raise AssertionError(why)
+
+
 @dataclass
 class Operator:
     """The operator of one run. Each call is one process. faults: one that has come about is taken out.
     taken_over: the run directory of the operator who took the run over. changes: how many were sent, by step
-    and in all."""
+    and in all. samples: whether its processes leave some."""
 
     world: World
     run_dir: Path
@@ -161,6 +168,7 @@ class Operator:
     taken_over: Path | None = None
     dead: bool = False
     changes: Counter[str] = field(default_factory=Counter)
+    samples: bool = False
 
     def forward(self, until: str = "") -> RunEnded | None:
         """None for a process that was killed."""
@@ -189,6 +197,7 @@ class Operator:
             run = self.run_dir.name
             body = {"run": run, "playbook": self.playbook.id, "inventory": "", "plan": "", "hosts": {}}
             kept.append("begin", body)
+        note = Samples(self.run_dir, world.now, world.wall, broken).note if self.samples else note_nothing
         ports = Ports(
             look=cast(Look, SwitchLook(world, self.deaf)),
             apply=self._apply,
@@ -198,6 +207,7 @@ class Operator:
             interrupt=Interrupt(),
             emit=self.events.append,
             watch=Deadline(world.now),
+            note=note,
         )
         try:
             with mock.patch.object(apply, "together", self._in_turn):

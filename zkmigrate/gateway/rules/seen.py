@@ -10,14 +10,17 @@ from typing import Any
 MOST_NAMES = 1000
 """So many names of a kind are kept."""
 _MORE = "(more)"
+_TOLD = {"longest": "longest_wait_ms"}
 
 
 @dataclass
 class Seen:
     """Counts. software: connections by name and version of the client's library. clients, principals,
     transactional: requests by client id, user and transactional id. acks: requests of producers. refused:
-    requests and frames that were not served. answered, in_flight, parked: requests by kind. lost: requests by
-    kind whose connection to the broker ended first, so their outcome is unknown."""
+    requests and frames that were not served. answered, in_flight: requests by kind. lost: requests by kind
+    whose connection to the broker ended first, so their outcome is unknown. parked: connections whose request
+    waits at the gate, each with its kind and since when, in seconds. longest: milliseconds of the longest
+    such wait by kind, once it has ended."""
 
     software: Counter[str] = field(default_factory=Counter)
     clients: Counter[str] = field(default_factory=Counter)
@@ -27,12 +30,23 @@ class Seen:
     refused: Counter[str] = field(default_factory=Counter)
     answered: Counter[str] = field(default_factory=Counter)
     in_flight: Counter[str] = field(default_factory=Counter)
-    parked: Counter[str] = field(default_factory=Counter)
     lost: Counter[str] = field(default_factory=Counter)
+    parked: dict[object, tuple[str, float]] = field(default_factory=dict)
+    longest: Counter[str] = field(default_factory=Counter)
 
-    def body(self) -> dict[str, dict[str, int]]:
-        """As JSON; what is at 0 is left out."""
-        return {name: dict(sorted((+table).items())) for name, table in vars(self).items()}
+    def body(self, now: float) -> dict[str, dict[str, int]]:
+        """As JSON; what is at 0 is left out. The longest waits are told with those that have not ended."""
+        waits, parked = Counter(self.longest), Counter[str]()
+        for kind, since in self.parked.values():
+            parked[kind] += 1
+            waits[kind] = max(waits[kind], _ms(since, now))
+        tables = {**vars(self), "parked": parked, "longest": waits}
+        return {_TOLD.get(name, name): dict(sorted((+table).items())) for name, table in tables.items()}
+
+    def goes_on(self, connection: object, now: float) -> None:
+        """Its request waits no more."""
+        kind, since = self.parked.pop(connection)
+        self.longest[kind] = max(self.longest[kind], _ms(since, now))
 
     def request(self, fields: Mapping[str, Any]) -> None:
         """Count the fields that were read of a request."""
@@ -42,6 +56,10 @@ class Seen:
             count(self.acks, str(fields["Acks"]))
         if told := fields.get("TransactionalId"):
             count(self.transactional, told)
+
+
+def _ms(since: float, now: float) -> int:
+    return round((now - since) * 1000)
 
 
 def count(table: Counter[str], name: str) -> None:

@@ -106,6 +106,7 @@ class Connection:
         self._reader, self._writer = reader, writer
         writer.transport.set_write_buffer_limits(0)  # an answer counts once the kernel has all of it
         self._peer = str((writer.get_extra_info("peername") or ("unknown",))[0])
+        self.client = ("", self._peer)
         self._cluster = self._app = self._mechanism = self._principal = ""
         self._broker: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._bound = self._deaf = False
@@ -233,12 +234,13 @@ class Connection:
                 count(self._gateway.seen[app].principals, self._principal)
         app = self._gateway.plan.app(self.port.listener, head.client, self._principal)
         seen = self._gateway.seen[app]
+        self.client = head.client, self._peer
         if app != self._app:
             self._app = app
             self._gateway.connected(app, self)
             seen.request(self._software)  # told before the principal was known
         if head.key in MEMBERS:
-            self._gateway.member(app, (head.client, self._peer))
+            self._gateway.member(app, self.client)
         if head.key == API_VERSIONS:
             self._software = fields
         count(seen.clients, head.client)
@@ -248,8 +250,8 @@ class Connection:
     async def _judged(self, app: str, head: Head) -> Verdict:
         """What is done with a request, after all waits. For one that goes to a broker, its connection is
         there. Nothing else runs between the last look at the gate and what the caller does."""
-        kind, client, waited = named(head.key), (head.client, self._peer), False
-        parked = self._gateway.seen[app].parked
+        kind, client = named(head.key), self.client
+        since: float | None = None
         while True:
             now = self._gateway.app(app)
             synced = head.key != FETCH or self._gateway.may_fetch(app, client)
@@ -259,16 +261,13 @@ class Connection:
             if verdict.act is Act.CUT or (head.key == PRODUCE and self._left(now)):
                 raise Ended
             if verdict.act is Act.PARK:
-                waited = True
-                parked[kind] += 1
-                try:
+                since = self._gateway.now() if since is None else since
+                with self._gateway.parked(app, self, kind, since):
                     await self._gateway.change(app, now, DRAIN_S)
-                finally:
-                    parked[kind] -= 1
                 continue
             if verdict.act in (Act.REFUSE, Act.ANSWER):
                 return verdict
-            if self._deaf or (waited and not self._still_there()):
+            if self._deaf or (since is not None and not self._still_there()):
                 raise Ended
             if self._broker is not None and self._cluster == now.route:
                 return verdict

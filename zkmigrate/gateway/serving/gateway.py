@@ -7,13 +7,13 @@ import json
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
 from typing import Any, Protocol
 
 from zkmigrate.gateway.rules import orders
 from zkmigrate.gateway.rules.apis import APIS, Ranges, offered
-from zkmigrate.gateway.rules.clients import Client, Rejoined
+from zkmigrate.gateway.rules.clients import Client, Rejoined, Returned
 from zkmigrate.gateway.rules.hold import App, Gate, Order
 from zkmigrate.gateway.rules.plan import OTHERS, Plan, Port
 from zkmigrate.gateway.rules.seen import Seen, count
@@ -31,9 +31,10 @@ class Writes(Protocol):
 
 
 class Cut(Protocol):
-    """A client's connection."""
+    """A client's connection. client: who sent its last request."""
 
     port: Port
+    client: Client
 
     def close(self) -> None:
         """End it at once."""
@@ -41,7 +42,7 @@ class Cut(Protocol):
 
 class Gateway:
     """plan, state: what is configured, and what the record told. say: prints a line of the log. now, wall:
-    the clocks; leases run by the first."""
+    the clocks, in seconds; leases run by the first."""
 
     def __init__(
         self,
@@ -53,12 +54,13 @@ class Gateway:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.plan, self._state, self._record = plan, state, record
-        self._say, self._now, self._wall = say, now, wall
+        self._say, self.now, self._wall = say, now, wall
         self.seen: dict[str, Seen] = defaultdict(Seen)
         self.ranges: dict[str, Ranges] = {}
         self.silent: dict[str, dict[int, str]] = {name: {} for name in plan.clusters}
         """By cluster and node: why the broker did not answer the last look; empty if it did."""
         self._rejoined: dict[str, Rejoined] = defaultdict(Rejoined)
+        self._returned: dict[str, Returned] = defaultdict(Returned)
         self._changed: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._connections: dict[str, set[Cut]] = defaultdict(set)
         self._unlisted: set[tuple[str, int]] = set()
@@ -75,7 +77,7 @@ class Gateway:
         """An application as it is now; for a listener that only reads always the same."""
         if name in self.plan.reading:
             return App(self.plan.reading[name].cluster)
-        now = self._now()
+        now = self.now()
         if now >= self._until:
             before = self._state.apps
             self._set(orders.at(self._state, now))
@@ -111,9 +113,18 @@ class Gateway:
         if self.app(name) != seen:
             return
         if seen.until is not None:
-            most_s = min(most_s, max(0.001, seen.until - self._now()))
+            most_s = min(most_s, max(0.001, seen.until - self.now()))
         with suppress(TimeoutError):
             await asyncio.wait_for(self._changed[name].wait(), most_s)
+
+    @contextmanager
+    def parked(self, name: str, one: Cut, kind: str, since: float) -> Iterator[None]:
+        """While a connection's request waits at the gate, since so many seconds of :meth:`now`."""
+        self.seen[name].parked[one] = kind, since
+        try:
+            yield
+        finally:
+            self.seen[name].goes_on(one, self.now())
 
     def _wake(self, name: str) -> None:
         self._changed.pop(name, asyncio.Event()).set()
@@ -123,7 +134,7 @@ class Gateway:
         self.app(OTHERS)  # leases that have ended
         before = self._state.apps.get(order.app)
         state, answer = orders.take(
-            self._state, order, self.plan.clusters, self._now(), self._wall(), self.in_flight(order.app)
+            self._state, order, self.plan.clusters, self.now(), self._wall(), self.in_flight(order.app)
         )
         if orders.durable(state) != orders.durable(self._state):
             try:
@@ -138,7 +149,11 @@ class Gateway:
         self.log("Order", **told, outcome=answer.outcome, text=answer.text)
         after = state.apps.get(order.app)
         if before is not None and after is not None and after != before:
+            if before.gate is Gate.OPEN and after.gate is not Gate.OPEN:
+                self.seen[order.app].longest.clear()
             if after.route != before.route:
+                clients = [one.client for one in self._connections[order.app]]
+                self._returned[order.app].flipped(clients, self.now())
                 self._cut(order.app)
             self._wake(order.app)
         return answer
@@ -158,6 +173,7 @@ class Gateway:
     def connected(self, name: str, one: Cut) -> None:
         """A connection has sent a request of this application."""
         self._connections[name].add(one)
+        self._returned[name].connected(one.client, self.now())
 
     def left(self, one: Cut) -> None:
         """A connection has ended."""
@@ -189,7 +205,7 @@ class Gateway:
         """Everything that can be asked."""
         apps = {}
         for name in self._state.apps:
-            app, now = self.app(name), self._now()
+            app, now = self.app(name), self.now()
             connections = self._connections[name]
             apps[name] = {
                 "route": app.route,
@@ -201,7 +217,8 @@ class Gateway:
                 "requests_in_flight": self.in_flight(name),
                 "connections": len(connections),
                 "connections_on_left_ports": sum(one.port.cluster != app.route for one in connections),
-                **self.seen[name].body(),
+                "returned": self._returned[name].body(),
+                **self.seen[name].body(now),
             }
         return {
             "fencing": self._state.fencing,
@@ -218,7 +235,7 @@ class Gateway:
                 name: {
                     "cluster": reading.cluster,
                     "connections": len(self._connections[name]),
-                    **self.seen[name].body(),
+                    **self.seen[name].body(self.now()),
                 }
                 for name, reading in self.plan.reading.items()
             },

@@ -104,7 +104,8 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
             f"    connections: {app['connections']}, on left ports: {app['connections_on_left_ports']}, "
             f"in flight: {app['requests_in_flight']}"
         )
-        yield from _tables(app, "parked", "lost", "refused", "software", "acks", "transactional")
+        yield from _tables(app, "parked", "longest_wait_ms", "lost", "refused")
+        yield from _tables(app, "software", "acks", "transactional")
     for name, reader in told["readers"].items():
         yield f"{name}: reads {reader['cluster']}, connections: {reader['connections']}"
         yield from _tables(reader, "lost", "refused", "software")
