@@ -46,6 +46,7 @@ from zkmigrate.mirror.clients.cluster import Cluster, Part
 from zkmigrate.mirror.clients.security import settings
 from zkmigrate.mirror.rules.commits import Commit
 from zkmigrate.mirror.rules.position import Ends
+from zkmigrate.model.look import GroupReads
 
 WAIT_S = 120
 SECRET = "s3cr3t of alice"
@@ -359,6 +360,7 @@ def test_h4_h5_h7_partitions_settings_offsets_and_acls_follow(
             return lacks(there.admin.describe_groups(["busy"])["busy"]["group_state"], "Stable")
 
         wait_until("the group is active", inactive, WAIT_S)
+        assert groups.reads(there.cluster, ["grown"], []) == {"busy": GroupReads({("grown", 0): 12})}
         # A commit without a member is refused by the broker itself.
         assert groups.commit(there.cluster, {"busy": (1, {("grown", 0): Commit(1)})}) == {
             "busy": "active on target, left alone"

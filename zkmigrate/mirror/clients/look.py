@@ -19,7 +19,7 @@ from zkmigrate.mirror.rules.batch import BatchError
 from zkmigrate.mirror.rules.commits import Standing, standing
 from zkmigrate.mirror.rules.difference import first_difference
 from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.look import BothEnds, ClusterAt, GroupPair, MirrorSurvey
+from zkmigrate.model.look import BothEnds, ClusterAt, GroupPair, GroupReads, MirrorSurvey
 
 T = TypeVar("T")
 
@@ -47,6 +47,9 @@ class ClustersLook:
 
     def commits(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupPair]]:
         return self._ask(lambda here, there: _commits(here, there, topics, groups))
+
+    def reads(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupReads]]:
+        return self._ask(lambda here, _there: _reads(here, topics, groups))
 
     def differences(self, ranges: Mapping[Part, Range]) -> Reading[Mapping[Part, Reading[str]]]:
         return self._ask(lambda here, there: _differences(here, there, ranges))
@@ -102,6 +105,10 @@ def _commits(
     read = groups.read(here, there, names, named)
     unknown = {name: GroupPair("unknown", 0, why) for name, why in read.troubles.items()}
     return {one.name: _pair(standing(one)) for one in read.groups} | unknown
+
+
+def _reads(here: Cluster, names: Collection[str], named: Collection[str]) -> dict[str, GroupReads]:
+    return groups.reads(here, names, named)
 
 
 def _pair(one: Standing) -> GroupPair:

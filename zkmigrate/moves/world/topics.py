@@ -14,6 +14,7 @@ from zkmigrate.model.look import (
     ClusterAt,
     ClusterTopics,
     GroupPair,
+    GroupReads,
     InFlight,
     LogDir,
     LogDirs,
@@ -199,6 +200,9 @@ class _NoMirror:
         return self._NOTHING
 
     def commits(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupPair]]:
+        return self._NOTHING
+
+    def reads(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupReads]]:
         return self._NOTHING
 
     def differences(
