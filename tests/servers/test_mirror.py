@@ -50,7 +50,7 @@ from zkmigrate.mirror.rules.commits import Commit
 from zkmigrate.mirror.rules.position import Ends
 from zkmigrate.model.change import MIRRORED, AlterAcls
 from zkmigrate.model.fact import Seen
-from zkmigrate.model.look import ClusterAt
+from zkmigrate.model.look import ClusterAt, GroupReads
 
 WAIT_S = 120
 SECRET = "s3cr3t of alice"
@@ -364,6 +364,7 @@ def test_h4_h5_h7_partitions_settings_offsets_and_acls_follow(
             return lacks(there.admin.describe_groups(["busy"])["busy"]["group_state"], "Stable")
 
         wait_until("the group is active", inactive, WAIT_S)
+        assert groups.reads(there.cluster, ["grown"], []) == {"busy": GroupReads({("grown", 0): 12})}
         # A commit without a member is refused by the broker itself.
         assert groups.commit(there.cluster, {"busy": (1, {("grown", 0): Commit(1)})}) == {
             "busy": "active on target, left alone"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 import tempfile
 from collections import Counter
@@ -25,7 +26,7 @@ from tests.world.switch.look import NOBODY, ModelMirror, SwitchLook
 from tests.world.switch.operator import Fault, Operator, inventory
 from tests.world.switch.runs import Story, drawn, told
 from tests.world.switch.site import WRITE, Shape, World
-from zkmigrate.engine.events import Event, Turned
+from zkmigrate.engine.events import Event, StepEnded, Turned
 from zkmigrate.engine.plan import make
 from zkmigrate.gateway.rules.hold import Gate
 from zkmigrate.model.change import Change, GatewayOrder, Outcome, SetService
@@ -74,7 +75,83 @@ def test_h11_h12_all_clients_come_along_and_nothing_is_lost_or_twice(tmp_path: P
 def test_consumers_commit_what_they_were_delivered_before_the_hold(tmp_path: Path, seed: int) -> None:
     """They commit nearly as seldom as the time to settle allows."""
     world = at_work(Shape(apps=("orders", "audit"), commits_s=1.0), seed)
-    assert ended(operator(world, tmp_path)) == (0, "kafka_topic_move is complete")
+    one = operator(world, tmp_path)
+    assert ended(one) == (0, "kafka_topic_move is complete")
+    assert named(one) == {}
+    world.advance(10.0)
+    world.at_rest(world.target)
+    assert [consumer.repeats for consumer in world.consumers] == [0, 0]
+
+
+def named(one: Operator) -> dict[str, int]:
+    """The groups that were named for what they would get twice, and how many records at most."""
+    found = [f for event in one.events if isinstance(event, StepEnded) for f in event.findings]
+    late = [f for f in found if f.id == "switch.settled" and f.held is Held.NO]
+    return {f.target: int(re.findall(r"at most ([\d,]+), and", f.seen)[0].replace(",", "")) for f in late}
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_h12_a_group_that_does_not_settle_is_named_before_consent_with_how_many_come_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """The other group is not named, and gets nothing twice."""
+    world, looked = at_work(seed=seed), [0]
+    slow, other = world.consumers
+    slow.steady = False
+    reads = ModelMirror.reads
+
+    def counted(self: ModelMirror, topics: Any, groups: Any) -> Any:
+        looked.append(sum(map(len, world.source.logs.values())))
+        return reads(self, topics, groups)
+
+    monkeypatch.setattr(ModelMirror, "reads", counted)
+    one = operator(world, tmp_path)
+    said = one.forward(until="preflight")
+    assert said is not None
+    assert said.code == 0
+    assert list(named(one)) == [slow.group]
+    most, then = named(one)[slow.group], looked[-1]
+    assert ended(one) == (0, "kafka_topic_move is complete")
+    world.advance(10.0)
+    world.at_rest(world.target)
+    held = sum(offset for _, _, offset in one.history.records()["drain"]["ends"])
+    assert most > 0
+    assert 0 < slow.repeats <= most + held - then
+    assert other.repeats == 0
+
+
+def copying(world: World, speed: float) -> None:
+    """How fast every copier is from now on."""
+    for host in world.hosts.values():
+        for unit in host.units.values():
+            unit.speed = speed
+
+
+def test_h14_a_mirror_that_falls_behind_while_consumers_settle_is_not_held_for(tmp_path: Path) -> None:
+    world = at_work()
+    one = operator(world, tmp_path)
+    seen = changed(one, "settle", lambda _order, _fencing: copying(world, 0.0))
+    code, said = ended(one)
+    assert seen
+    assert code == 7
+    assert "switch.settle-lag" in said
+    assert one.changes["switch.hold"] == 0
+    assert one.changes["rehearse.hold"] > 0
+    world.advance(10.0)
+    world.at_rest(world.source)
+
+
+def test_h14_a_mirror_that_is_close_again_within_the_lease_is_waited_for(tmp_path: Path) -> None:
+    world = at_work()
+    one = operator(world, tmp_path)
+
+    def stumble(_order: GatewayOrder, _fencing: int) -> None:
+        copying(world, 0.0)
+        world.later(3.5, lambda: copying(world, 500.0))
+
+    seen = changed(one, "settle", stumble)
+    assert ended(one) == (0, "kafka_topic_move is complete")
+    assert seen
     world.advance(10.0)
     world.at_rest(world.target)
     assert [consumer.repeats for consumer in world.consumers] == [0, 0]

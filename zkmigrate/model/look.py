@@ -279,8 +279,18 @@ class Granted:
     somewhere: frozenset[Acl]
 
 
+@dataclass(frozen=True)
+class GroupReads:
+    """What the members of a group read on source. parts: the partitions that they are assigned, each with the
+    group's committed offset, None without one. why: why neither is known, else empty."""
+
+    parts: Mapping[tuple[str, int], int | None]
+    why: str = ""
+
+
 class MirrorLook(Protocol):
-    """Two clusters, of which the second one mirrors topics of the first one. Every method asks both."""
+    """Two clusters, of which the second one mirrors topics of the first one. Every method but ``reads`` asks
+    both."""
 
     def survey(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[MirrorSurvey]:
         """How topics, groups (empty: all that committed on the topics) and ACLs stand."""
@@ -293,6 +303,9 @@ class MirrorLook(Protocol):
 
     def granted(self, acls: Sequence[Acl]) -> Reading[Granted]:
         """Which of these ACLs target has."""
+
+    def reads(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupReads]]:
+        """What these groups (empty: all) read of these topics on source now, of those that have members."""
 
     def differences(
         self, ranges: Mapping[tuple[str, int], tuple[int, int]]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from zkmigrate.engine import runs
+from zkmigrate.engine.clock import Clock, RealClock
 from zkmigrate.engine.codec import encode_finding
+from zkmigrate.engine.run import Patience
 from zkmigrate.locations import read_locations
 from zkmigrate.model.finding import Finding, blocking
-from zkmigrate.model.step import Blocked, Context, Done
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import AnyStep, Context, Waiting
 from zkmigrate.runs.verb_context import (
     VerbContext,
     inventory_options,
@@ -43,8 +48,7 @@ def preflight(context: VerbContext) -> int:
     with open_site(context, inventory, step_context.run) as site:
         looks = [step for stage in gates for step in stage.steps]
         for step in looks[:1] if under_way else looks:
-            verdict = step.check(step_context, step.observe(step_context, site.look))
-            findings += verdict.findings if isinstance(verdict, Done | Blocked) else ()
+            findings += looked(step, step_context, site.look, RealClock(context.interrupt))
     code = 3 if blocking(findings) else 0
     if context.as_json:
         body = {"code": code, "counts": preflight_view.tally(findings), "gate": gate}
@@ -55,3 +59,14 @@ def preflight(context: VerbContext) -> int:
         context.out, findings, read_locations(context.inventory), inventory_options(context), command
     )
     return code
+
+
+def looked(step: AnyStep, context: Context, look: Look, clock: Clock) -> tuple[Finding, ...]:
+    """What a step that only looks finds; it is asked again for as long as it waits."""
+    patience = Patience(clock.now)
+    while isinstance(verdict := step.check(context, step.observe(context, look)), Waiting):
+        if (left := patience.left(verdict)) <= 0:
+            return patience.overdue(verdict, back=False).findings
+        context = replace(context, kept=verdict.keep or context.kept)
+        clock.pause(min(verdict.poll_s, left))
+    return verdict.findings

@@ -21,7 +21,7 @@ from zkmigrate.model.finding import claim, few, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.topic_move.facts import Armed, Ends, Gateways, Part, both_ends, forward, gateways
-from zkmigrate.topic_move.rules import part_name, unread
+from zkmigrate.topic_move.rules import lag, part_name, unread
 from zkmigrate.topic_move.section import move_of
 
 _POLL_S, _MOST_S = 0.5, 600.0
@@ -69,7 +69,7 @@ class ArmStep(Step[ArmFacts]):
             return Waiting("both clusters to tell their ends", str(f.ends), _MOST_S, poll_s=_POLL_S)
         if f.compared is not None:
             return _compared(f.compared, f.ends.value)
-        return _waiting(c, f, f.ends.value, move.lag_ms / 1000)
+        return _waiting(c, f, move.lag_ms / 1000)
 
     def plan(self, c: Context, f: ArmFacts, target: str) -> Changes:
         to = move_of(c.inventory).topic_move.target
@@ -97,26 +97,13 @@ def tail(c: Context, ends: Ends, compared: Mapping[Part, int] | None = None) -> 
     return found
 
 
-def _waiting(c: Context, f: ArmFacts, ends: Ends, limit_s: float) -> Verdict:
+def _waiting(c: Context, f: ArmFacts, limit_s: float) -> Verdict:
     """Wait for a small lag, in seconds of what source gets, at some looks in a row."""
-    lags = {part: one.lag for part, one in ends.items()}
-    dark = [part_name(part) for part, lag in lags.items() if lag is None]
-    written = sum(one.source or 0 for one in ends.values())
-    lag = sum(lag or 0 for lag in lags.values())
-    before = c.kept.get("before")
-    keep: dict[str, object] = {"before": (f.now, written), "close": 0}
+    found = lag(f.ends, f.now, before := c.kept.get("before"))
+    close = c.kept.get("close", 0) + 1 if found.within(limit_s) else 0
+    keep = {"before": found.mark or before, "close": close}
     what = f"the mirror to lag less than {limit_s:g} s"
-    if dark:
-        told = f"not known: {few(dark)}"
-        return Waiting(what, told, _MOST_S, poll_s=_POLL_S, keep=keep)
-    if before is None:
-        return Waiting(what, f"{lag:,} records behind", _MOST_S, poll_s=_POLL_S, keep=keep)
-    since, then = before
-    rate = (written - then) / max(f.now - since, 0.001)
-    behind_s = lag / rate if rate > 0 else 0.0 if lag == 0 else _MOST_S
-    keep["close"] = c.kept.get("close", 0) + 1 if behind_s <= limit_s else 0
-    told = f"{lag:,} records behind, {rate:,.0f} records/s: {behind_s:.1f} s"
-    return Waiting(what, told, _MOST_S, poll_s=_POLL_S, keep=keep)
+    return Waiting(what, found.words, _MOST_S, poll_s=_POLL_S, keep=keep)
 
 
 def equal_records(compared: Compared) -> tuple[bool | None, str]:

@@ -1,5 +1,7 @@
 """What: check gateways, mirror, groups and clients of the set; change nothing.
 
+A group with commits left to make is looked at again for topic_move.settle_ms.
+
 Why now: each later step rests on it, and a client that cannot switch must show before anybody waits.
 
 Clients may notice: nothing; it only reads.
@@ -12,28 +14,52 @@ every partition is mirrored, and no group is in the way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
-from zkmigrate.model.look import Look, MirrorSurvey
-from zkmigrate.model.step import Context, Done, Reads, Verdict
+from zkmigrate.model.finding import Finding, Severity, blocking, claim, few, meanings
+from zkmigrate.model.look import GroupReads, Look, MirrorSurvey
+from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
 from zkmigrate.moves.rules.accepted import accepted
-from zkmigrate.topic_move.facts import Copiers, Gateways, Looked, copiers, forward, gateways
-from zkmigrate.topic_move.rules import not_silent, reached, surveyed, unread, used
+from zkmigrate.topic_move.facts import (
+    Copiers,
+    Ends,
+    Gateways,
+    Looked,
+    Part,
+    both_ends,
+    copiers,
+    forward,
+    gateways,
+)
+from zkmigrate.topic_move.rules import not_silent, part_name, reached, surveyed, unread, used
 from zkmigrate.topic_move.section import move_of, switched
+
+_POLL_S = 0.5
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """How far groups with members have committed. now: seconds, after ``ends`` and before ``groups``: what
+    they had not committed was delivered at that time, or later."""
+
+    ends: Reading[Ends]
+    now: float
+    groups: Reading[Mapping[str, GroupReads]]
 
 
 @dataclass(frozen=True)
 class LookFacts:
-    """there, back: the copiers to target and to source. at: seconds since the epoch."""
+    """there, back: the copiers to target and to source. at: seconds since the epoch. All but ``delivered`` is
+    of the visit's first look."""
 
     gateways: Gateways
     survey: Reading[MirrorSurvey]
     there: Copiers
     back: Copiers
     at: float
+    delivered: Delivered
 
 
 class LookStep(Reads[LookFacts]):
@@ -42,18 +68,30 @@ class LookStep(Reads[LookFacts]):
 
     def observe(self, c: Context, look: Look) -> LookFacts:
         move, topics = move_of(c.inventory).topic_move, switched(c.inventory)
+        delivered = Delivered(
+            both_ends(c, look), look.now(), forward(c, look).reads(topics.topics, topics.groups)
+        )
+        first: LookFacts | None = c.kept.get("first")
+        if first is not None:
+            return replace(first, delivered=delivered)
         return LookFacts(
             gateways(c, look),
             forward(c, look).survey(topics.topics, topics.groups),
             copiers(c, look, move.target),
             copiers(c, look, move.source),
             look.wall(),
+            delivered,
         )
 
     def check(self, c: Context, f: LookFacts) -> Verdict:
         later = tuple(tuple(one) for one in f.survey.value.later) if isinstance(f.survey, Seen) else ()
         found = accepted(c.inventory.accept, tuple(_findings(c, f)), f.at)
-        return Done.unless_blocked(found, Looked(later).encode())
+        if blocking(found):
+            return Blocked(found)
+        first: LookFacts = c.kept.get("first", f)
+        return _waiting(c, first, f.delivered) or Done(
+            (*found, *_settled(first.delivered, f.delivered)), Looked(later).encode()
+        )
 
 
 def _findings(c: Context, f: LookFacts) -> Iterator[Finding]:
@@ -92,6 +130,76 @@ def _findings(c: Context, f: LookFacts) -> Iterator[Finding]:
     )
 
 
+def _waiting(c: Context, first: LookFacts, now: Delivered) -> Waiting | None:
+    """The wait while groups may still commit what they were delivered up to the first look; none where none
+    has to."""
+    limit_s = move_of(c.inventory).topic_move.settle_ms / 1000
+    left_s = limit_s - (now.now - first.delivered.now)
+    late = _late(first.delivered, now)
+    if not late or left_s <= 0:
+        return None
+    what = "groups to commit what they were delivered"
+    told = f"{limit_s - left_s:.1f} of {limit_s:g} s: {few(late)}"
+    return Waiting(what, told, limit_s + 60, poll_s=min(_POLL_S, left_s), keep={"first": first})
+
+
+def _late(first: Delivered, now: Delivered) -> list[str]:
+    """The groups that have not committed all that could have been delivered at the first look."""
+    if not isinstance(first.ends, Seen) or not isinstance(now.groups, Seen):
+        return []
+    ends = {part: one.source or 0 for part, one in first.ends.value.items()}
+    return [
+        name
+        for name, group in now.groups.value.items()
+        if any((at or 0) < ends.get(part, 0) for part, at in group.parts.items())
+    ]
+
+
+def _settled(first: Delivered, now: Delivered) -> Iterator[Finding]:
+    """Whether each group commits soon enough for the switch; if not, how many records it gets twice."""
+    if not isinstance(now.groups, Seen) or not isinstance(first.ends, Seen) or not isinstance(now.ends, Seen):
+        unseen = next(one for one in (now.groups, first.ends, now.ends) if not isinstance(one, Seen))
+        yield _settles(None, str(unseen))
+        return
+    late, groups = _late(first, now), now.groups.value
+    for name in late:
+        seen = f"records that it would get twice: {_twice(groups[name].parts, now.ends.value)}"
+        yield _settles(False, seen, name)
+    dark = {name: one.why for name, one in groups.items() if one.why}
+    for name, why in dark.items():
+        yield _settles(None, why, name)
+    if len(late) + len(dark) < len(groups) or not groups:
+        yield _settles(
+            True, f"groups with members: {len(groups) - len(late) - len(dark):,} of {len(groups):,}"
+        )
+
+
+def _twice(parts: Mapping[Part, int | None], ends: Ends) -> str:
+    """What a group has not committed of these partitions, and what it will be delivered, in words."""
+    told = {part: (at, ends[part].source if part in ends else None) for part, at in parts.items()}
+    records = sum(max(0, end - at) for at, end in told.values() if at is not None and end is not None)
+    whole = [part_name(part) for part, (at, end) in told.items() if end is None or (at is None and end)]
+    others = f", all of {few(whole)}" if whole else ""
+    return f"at most {records:,}{others}, and those that come until the switch"
+
+
+def _settles(held: bool | None, seen: str, group: str = "") -> Finding:
+    return claim(
+        "switch.settled",
+        "groups commit what they were delivered within topic_move.settle_ms",
+        held,
+        target=group,
+        seen=seen,
+        needed="commits up to where source's logs ended so long before",
+        moves=(
+            "raise topic_move.settle_ms above the group's auto.commit.interval.ms",
+            "let the group commit more often",
+            "go on: its consumers get these records twice",
+        ),
+        severity=Severity.WARN,
+    )
+
+
 MEANINGS = meanings(
     """
     switch.start: An application is not open on source. Cause: Another run holds it, or it has switched
@@ -100,6 +208,10 @@ MEANINGS = meanings(
 
     switch.copies: No copier to target runs on a mirror host. Cause: Its unit is down. To do: Start it,
     and wait until the mirror is equal.
+
+    switch.settled: A group does not commit soon enough, so the switch delivers some records twice. Cause:
+    It commits seldom, or it lags. To do: Raise topic_move.settle_ms above its auto.commit.interval.ms, or
+    let it commit more often. Or go on: the finding tells how many records come twice at most.
 
     switch.copies-back: A copier to source runs. Cause: It was left from an earlier switch. To do: Stop
     it, or exchange topic_move.source and target.

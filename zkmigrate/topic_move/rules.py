@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from zkmigrate.gateway.usage import usage
 from zkmigrate.model.fact import Reading, Seen
@@ -13,6 +13,45 @@ from zkmigrate.topic_move.facts import Copiers, Ends, Gateways
 
 _SEE_MIRROR = "look at zkmigrate mirror status, then resume"
 _UNTOLD = "gateway.client-stuck"
+
+
+Mark = tuple[float, int]
+"""Seconds, and how many records source had got by then."""
+
+
+@dataclass(frozen=True)
+class Lag:
+    """How far the mirror is behind source. mark: for a later look; None where an end is not told. s: seconds
+    of what source gets, None without two marks. words: for people."""
+
+    mark: Mark | None
+    s: float | None
+    words: str
+
+    def within(self, limit_s: float) -> bool:
+        """Whether it is known to be no more than this."""
+        return self.s is not None and self.s <= limit_s
+
+
+def lag(reading: Reading[Ends], now: float, before: Mark | None) -> Lag:
+    """The lag by both ends. now: seconds. before: the mark of an earlier look."""
+    if not isinstance(reading, Seen):
+        return Lag(None, None, str(reading))
+    ends = reading.value
+    if dark := [part_name(part) for part, one in ends.items() if one.lag is None]:
+        return Lag(None, None, f"not known: {few(dark)}")
+    records = sum(one.lag or 0 for one in ends.values())
+    mark = now, sum(one.source or 0 for one in ends.values())
+    told = f"{records:,} records behind"
+    if before is None:
+        return Lag(mark, None, told)
+    since, then = before
+    rate = (mark[1] - then) / max(now - since, 0.001)
+    told += f", {rate:,.0f} records/s"
+    if records and rate <= 0:
+        return Lag(mark, None, told)
+    behind_s = records / rate if records else 0.0
+    return Lag(mark, behind_s, f"{told}: {behind_s:.1f} s")
 
 
 def part_name(part: tuple[str, int]) -> str:

@@ -6,7 +6,7 @@ Clients may notice: consumers get no records for topic_move.settle_ms. Producers
 
 Way back: consumers get records again. A gateway does that by itself when the lease ends.
 
-Proof: every gateway keeps FETCH back for the whole time.
+Proof: every gateway keeps FETCH back for the whole time. At its end the mirror lags less than the limit.
 """
 
 from __future__ import annotations
@@ -14,23 +14,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zkmigrate.model.change import Applied, Changes
-from zkmigrate.model.finding import meanings
+from zkmigrate.model.fact import Reading
+from zkmigrate.model.finding import Finding, claim, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
-from zkmigrate.topic_move.facts import AppSeen, Gateways, every_app, gateways
+from zkmigrate.topic_move.facts import AppSeen, Ends, Gateways, both_ends, every_app, gateways
+from zkmigrate.topic_move.rules import Lag, lag
 from zkmigrate.topic_move.section import move_of
 
 LONGER_MS = 10_000
 """The lease outlasts the time by so much: the hold follows at once, on a slow machine a little later."""
+LATE_S = 4.0
+"""Consumers wait so much longer for a mirror that is too far behind. It is less than the lease has left."""
 _POLL_S = 0.2
 
 
 @dataclass(frozen=True)
 class SettleFacts:
-    """now: seconds."""
+    """now: seconds. ends: where the lag counts, at the first look and from the end of the time on."""
 
     gateways: Gateways
     now: float
+    ends: Reading[Ends] | None = None
 
 
 class SettleStep(Step[SettleFacts]):
@@ -39,7 +44,10 @@ class SettleStep(Step[SettleFacts]):
     hazard = Hazard.REVERSIBLE
 
     def observe(self, c: Context, look: Look) -> SettleFacts:
-        return SettleFacts(gateways(c, look), look.now())
+        found, now = gateways(c, look), look.now()
+        since = c.kept.get("since")
+        due = since is None or now - since >= _limit_s(c)
+        return SettleFacts(found, now, both_ends(c, look) if due and c.way is Way.FORWARD else None)
 
     def check(self, c: Context, f: SettleFacts) -> Verdict:
         move = move_of(c.inventory).topic_move
@@ -57,13 +65,7 @@ class SettleStep(Step[SettleFacts]):
             return Blocked(wrong)
         if todo := f.gateways.hosts(lambda app: not settling(app)):
             return Ready(todo, keep={"since": None})
-        began = c.kept.get("since")
-        since = f.now if began is None else began
-        limit_s = move.settle_ms / 1000
-        if f.now - since >= limit_s:
-            return Done()
-        told = f"{f.now - since:.1f} of {limit_s:g} s"
-        return Waiting("consumers to commit", told, limit_s + 60, poll_s=_POLL_S, keep={"since": since})
+        return _settled(c, f)
 
     def plan(self, c: Context, f: SettleFacts, target: str) -> Changes:
         ttl = move_of(c.inventory).topic_move.settle_ms + LONGER_MS
@@ -76,6 +78,44 @@ class SettleStep(Step[SettleFacts]):
         return Forecast(SettleFacts(every_app(c, "open"), 0.0))
 
 
+def _limit_s(c: Context) -> float:
+    """How long consumers get no records."""
+    return move_of(c.inventory).topic_move.settle_ms / 1000
+
+
+def _settled(c: Context, f: SettleFacts) -> Verdict:
+    """All gateways keep FETCH back. At the end the lag counts: requests wait for the rest to be copied."""
+    began, mark = c.kept.get("since"), c.kept.get("mark")
+    since = f.now if began is None else began
+    limit_s, most_s = _limit_s(c), move_of(c.inventory).topic_move.lag_ms / 1000
+    found = lag(f.ends, f.now, mark) if f.ends is not None else None
+    keep = {"since": since, "mark": mark or (found and found.mark)}
+    if f.now - since < limit_s or found is None:
+        told = f"{f.now - since:.1f} of {limit_s:g} s"
+        return Waiting("consumers to commit", told, limit_s + 60, poll_s=_POLL_S, keep=keep)
+    if found.within(most_s):
+        return Done()
+    if f.now - since >= limit_s + LATE_S:
+        return Blocked((_lags(found, most_s),))
+    what = f"the mirror to lag less than {most_s:g} s before the hold"
+    return Waiting(what, found.words, 2 * LATE_S, poll_s=_POLL_S, keep=keep)
+
+
+def _lags(found: Lag, most_s: float) -> Finding:
+    """The mirror is too far behind for a hold."""
+    return claim(
+        "switch.settle-lag",
+        "the mirror is close behind source when the hold begins",
+        None if found.mark is None else False,
+        seen=found.words,
+        needed=f"at most {most_s:g} s of what source gets: requests wait until the rest is copied",
+        moves=(
+            "see zkmigrate mirror status, then run again when it keeps up",
+            "run again with a higher topic_move.lag_ms: requests wait longer",
+        ),
+    )
+
+
 def settling(app: AppSeen) -> bool:
     """Whether its consumers get no records, and everything else goes on."""
     return app.gate == "settling"
@@ -85,5 +125,8 @@ MEANINGS = meanings(
     """
     switch.settle-gate: An application is neither open nor settling on source. Cause: Another run holds
     it. To do: Look at zkmigrate gateway status, then resume.
+
+    switch.settle-lag: The mirror was too far behind when the hold was to begin. Cause: Source got more
+    records than usual, or a copier is slow or down. To do: See zkmigrate mirror status, then run again.
     """
 )

@@ -6,25 +6,28 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from kafka.protocol.admin import ListGroupsRequest
+from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients import groups
 from zkmigrate.mirror.rules.commits import Commit, Group
+from zkmigrate.model.look import GroupReads
 
 P, LEFT = ("orders", 0), ("other", 0)
 
 
 class Answers:
-    """A cluster of one broker. states: of its groups. errors: by group, Kafka's code or None for silence."""
+    """A cluster of one broker. states: of its groups. errors: by group, Kafka's code or None for silence.
+    described: by group, what a description of it tells."""
 
     def __init__(
         self, what: str, states: dict[str, str], errors: dict[str, int | None] | None = None, listing: int = 0
     ) -> None:
         self.what, self._states, self._errors, self._listing = what, states, errors or {}, listing
         self.asked: list[Any] = []
+        self.described: dict[str, Any] = {}
 
     def begin(self, request: Any, node: int | None = None) -> Any:
         self.asked.append(request)
@@ -34,6 +37,10 @@ class Answers:
         if isinstance(sent, ListGroupsRequest):
             listed = [SimpleNamespace(group_id=name, group_state=one) for name, one in self._states.items()]
             return SimpleNamespace(error_code=self._listing, groups=listed)
+        if isinstance(sent, DescribeGroupsRequest):
+            if self._errors.get("") is not None:
+                raise HostError("no answer")
+            return SimpleNamespace(groups=[self.described[name] for name in sent.groups])
         if not isinstance(sent, OffsetFetchRequest | OffsetCommitRequest | FindCoordinatorRequest):
             return SimpleNamespace(brokers=[SimpleNamespace(node_id=1)])
         error = self._errors.get(sent.key if isinstance(sent, FindCoordinatorRequest) else sent.group_id, 0)
@@ -120,3 +127,59 @@ def test_h5_what_target_does_not_take_is_told_by_group(error: int | None, why: s
     told = groups.commit(cluster("target", {}, {"a": error}), wanted)
     assert {name: str(one) for name, one in told.items()} == {"a": why}
     assert isinstance(told["a"], HostError) == (error is None), "only then it is unknown what target did"
+
+
+ASSIGNED = "00000000000100066f72646572730000000200000000000000010000000000"
+"""Partitions 0 and 1 of orders, as a consumer's assignment."""
+
+
+def described(name: str, *members: str, **told: Any) -> Any:
+    """A group with members that have these assignments, in hex."""
+    body = {"group_state": "Stable", "protocol_type": "consumer", "error_code": 0, **told}
+    each = [SimpleNamespace(member_assignment=bytes.fromhex(one)) for one in members]
+    return SimpleNamespace(group_id=name, members=each, **body)
+
+
+def reading(*groups_there: Any, errors: dict[str, int | None] | None = None) -> Any:
+    one = cluster("source", {group.group_id: "" for group in groups_there}, errors)
+    one.described = {group.group_id: group for group in groups_there}
+    return one
+
+
+def test_h12_what_members_are_assigned_stands_with_its_commits() -> None:
+    source = reading(described("a", ASSIGNED, ""), described("b", ASSIGNED))
+    both = GroupReads({P: 5, ("orders", 1): None})
+    assert groups.reads(source, ["orders"], []) == {"a": both, "b": both}
+    assert groups.reads(source, ["orders"], ["b", "gone"]) == {"b": both}
+    assert groups.reads(source, ["other"], []) == {}
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ({"group_state": "Empty"}, None),
+        ({"group_state": "Dead"}, None),
+        ({"protocol_type": "connect"}, None),
+        ({"group_state": "PreparingRebalance"}, "its members are joining (PreparingRebalance)"),
+        ({"error_code": 30}, "source does not describe it: GroupAuthorizationFailedError"),
+    ],
+)
+def test_h12_a_group_without_members_reads_nothing_and_others_are_told(
+    told: dict[str, Any], why: str | None
+) -> None:
+    found = groups.reads(reading(described("a", ASSIGNED, **told)), ["orders"], [])
+    assert found == ({} if why is None else {"a": GroupReads({}, why)})
+
+
+@pytest.mark.parametrize("garbled", ["00", "0000", "00000000000100066f7264", "0000ffffffffffffffff"])
+def test_h12_an_assignment_that_is_not_understood_is_told(garbled: str) -> None:
+    found = groups.reads(reading(described("a", garbled)), ["orders"], [])
+    assert found["a"].parts == {}
+    assert found["a"].why.startswith("its assignment is not understood")
+
+
+def test_h12_a_coordinator_that_is_silent_leaves_its_groups_unknown() -> None:
+    found = groups.reads(reading(described("a", ASSIGNED), errors={"": 1}), ["orders"], [])
+    assert found == {"a": GroupReads({}, "no answer")}
+    found = groups.reads(reading(described("a", ASSIGNED), errors={"a": None}), ["orders"], [])
+    assert found == {"a": GroupReads({}, "no answer")}

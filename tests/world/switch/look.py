@@ -13,7 +13,7 @@ from tests.world.switch.site import WRITE, World, unit_to
 from zkmigrate.hosts.zkm_host import INSTALLED_PATH
 from zkmigrate.mirror.rules.rights import Acl
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import BothEnds, ClusterAt, Granted, GroupPair, MirrorLook, MirrorSurvey
+from zkmigrate.model.look import BothEnds, ClusterAt, Granted, GroupPair, GroupReads, MirrorLook, MirrorSurvey
 
 T = TypeVar("T")
 STATUS = (Path(__file__).parents[2] / "recorded/zkm-host/status-idle.txt").read_text()
@@ -137,6 +137,18 @@ class ModelMirror:
 
     def commits(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupPair]]:
         return Seen(self._groups(groups)) if self.look.heard() else NOBODY
+
+    def reads(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupReads]]:
+        if not self.look.heard():
+            return NOBODY
+        commits, now = self.source.commits, self.look.now()
+        return Seen(
+            {
+                one.group: GroupReads({part: commits.get(one.group, {}).get(part) for part in one.parts})
+                for one in self.look.world.consumers
+                if one.group in groups and self.source.state(one.group, now) == "Stable"
+            }
+        )
 
     def differences(self, ranges: Mapping[Part, tuple[int, int]]) -> Reading[Mapping[Part, Reading[str]]]:
         if not self.look.heard():

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import struct
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from kafka.errors import for_code
-from kafka.protocol.admin import ListGroupsRequest
-from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.consumer import ConsumerProtocolAssignment, OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients.cluster import Cluster, Part
-from zkmigrate.mirror.rules.commits import Commit, Commits, Group
+from zkmigrate.mirror.rules.commits import INACTIVE, Commit, Commits, Group
+from zkmigrate.model.look import GroupReads
 
 _AT_ONCE = 4
 """Requests in flight to one cluster."""
 _GROUP = 0
+_CONSUMERS = "consumer"
+"""The type of a group whose members read partitions."""
 _ACTIVE = frozenset({22, 25, 27})
 """ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID and REBALANCE_IN_PROGRESS: the group has members. The broker decides
 that at the commit itself."""
@@ -50,6 +54,53 @@ def read(source: Cluster, target: Cluster, topics: Collection[str], named: Colle
         if name not in troubles
     ]
     return Read(tuple(groups), brokers, troubles)
+
+
+def reads(source: Cluster, topics: Collection[str], named: Collection[str]) -> dict[str, GroupReads]:
+    """What groups with members read of the topics, and how far they have committed. named: only these;
+    empty: all."""
+    here, troubles = _listed(source), dict[str, str]()
+    by_broker = defaultdict[int, list[str]](list)
+    for name in named or sorted(here):
+        if name in here:
+            by_broker[here[name][0]].append(name)
+    asked = {
+        broker: (DescribeGroupsRequest(groups=names, max_version=5), broker)
+        for broker, names in by_broker.items()
+    }
+    assigned = dict[str, set[Part]]()
+    for broker, answer in _each(source, asked).items():
+        if isinstance(answer, HostError):
+            troubles |= dict.fromkeys(by_broker[broker], str(answer))
+            continue
+        for group in answer.groups:
+            told = _assigned(group, topics)
+            if isinstance(told, str):
+                troubles[group.group_id] = told
+            elif told:
+                assigned[group.group_id] = told
+    commits = _commits(source, {name: here[name][0] for name in assigned}, topics, troubles)
+    found = {
+        name: GroupReads({part: own[part].offset if part in own else None for part in sorted(assigned[name])})
+        for name, own in commits.items()
+    }
+    return found | {name: GroupReads({}, why) for name, why in troubles.items()}
+
+
+def _assigned(group: Any, topics: Collection[str]) -> set[Part] | str:
+    """The partitions of the topics that a described group's members have; or why that is not known."""
+    if group.error_code:
+        return f"source does not describe it: {for_code(group.error_code).__name__}"
+    if group.group_state in INACTIVE or group.protocol_type != _CONSUMERS:
+        return set()
+    if group.group_state != "Stable":
+        return f"its members are joining ({group.group_state})"
+    told = [one.member_assignment for one in group.members if one.member_assignment]
+    try:
+        parts = {part for one in told for part in ConsumerProtocolAssignment.decode(one).partitions()}
+    except (struct.error, ValueError, TypeError) as error:
+        return f"its assignment is not understood: {error}"
+    return {(topic, number) for topic, number in parts if topic in topics}
 
 
 def touch(target: Cluster, read: Read) -> Read:

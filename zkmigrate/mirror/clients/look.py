@@ -20,7 +20,7 @@ from zkmigrate.mirror.rules.commits import Standing, standing
 from zkmigrate.mirror.rules.difference import first_difference
 from zkmigrate.mirror.rules.rights import Acl
 from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.look import BothEnds, ClusterAt, Granted, GroupPair, MirrorSurvey
+from zkmigrate.model.look import BothEnds, ClusterAt, Granted, GroupPair, GroupReads, MirrorSurvey
 
 T = TypeVar("T")
 
@@ -51,6 +51,9 @@ class ClustersLook:
 
     def granted(self, acls: Sequence[Acl]) -> Reading[Granted]:
         return self._ask(lambda _, there: _granted(there, acls))
+
+    def reads(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupReads]]:
+        return self._ask(lambda here, _there: _reads(here, topics, groups))
 
     def differences(self, ranges: Mapping[Part, Range]) -> Reading[Mapping[Part, Reading[str]]]:
         return self._ask(lambda here, there: _differences(here, there, ranges))
@@ -113,6 +116,10 @@ def _commits(
 def _granted(there: Cluster, acls: Sequence[Acl]) -> Granted:
     told = [frozenset(acls) & (rights.read(there, node) or frozenset()) for node in there.brokers()]
     return Granted(frozenset.intersection(*told), frozenset.union(*told))
+
+
+def _reads(here: Cluster, names: Collection[str], named: Collection[str]) -> dict[str, GroupReads]:
+    return groups.reads(here, names, named)
 
 
 def _pair(one: Standing) -> GroupPair:

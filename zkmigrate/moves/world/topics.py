@@ -16,6 +16,7 @@ from zkmigrate.model.look import (
     ClusterTopics,
     Granted,
     GroupPair,
+    GroupReads,
     InFlight,
     LogDir,
     LogDirs,
@@ -204,6 +205,9 @@ class _NoMirror:
         return self._NOTHING
 
     def granted(self, acls: Sequence[Acl]) -> Reading[Granted]:
+        return self._NOTHING
+
+    def reads(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupReads]]:
         return self._NOTHING
 
     def differences(

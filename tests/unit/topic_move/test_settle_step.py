@@ -1,0 +1,78 @@
+"""When a hold may begin: consumers had their time, and the mirror is close behind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.world.switch.operator import inventory
+from tests.world.switch.site import Shape, World
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.finding import Held
+from zkmigrate.model.look import BothEnds
+from zkmigrate.model.step import Blocked, Context, Done, Verdict, Waiting
+from zkmigrate.topic_move.facts import Ends, every_app
+from zkmigrate.topic_move.settle_step import LATE_S, LONGER_MS, SettleFacts, SettleStep
+
+C = Context("r-1", inventory(World(1, Shape())))
+SETTLE_S = 1.5
+BEGUN: dict[str, Any] = {"since": 5.0, "mark": (5.0, 850)}
+SILENT = Unknown("timeout", "no answer")
+
+
+def at(seconds: float, ends: Reading[Ends] | None, kept: dict[str, Any] | None = None) -> Verdict:
+    """The verdict so long after the first look; source got 100 records/s in the time to settle."""
+    facts = SettleFacts(every_app(C, "settling"), 5.0 + seconds, ends)
+    return SettleStep().check(replace(C, kept=BEGUN if kept is None else kept), facts)
+
+
+def behind(records: int) -> Seen[Ends]:
+    return Seen({("orders", 0): BothEnds(1_000, 1_000, 1_000 - records)})
+
+
+def test_h14_the_first_look_keeps_what_the_rate_is_told_from() -> None:
+    verdict = at(0.0, behind(0), {"since": None})
+    assert isinstance(verdict, Waiting)
+    assert verdict.keep == {"since": 5.0, "mark": (5.0, 1_000)}
+    dark = at(0.0, SILENT, {})
+    assert isinstance(dark, Waiting)
+    assert dark.keep == {"since": 5.0, "mark": None}
+    meanwhile = at(0.5, None)
+    assert isinstance(meanwhile, Waiting)
+    assert meanwhile.keep == BEGUN
+
+
+@pytest.mark.parametrize(("records", "done"), [(0, True), (50, True), (51, False)])
+def test_h14_a_hold_begins_only_when_the_mirror_is_close_behind(records: int, done: bool) -> None:
+    verdict = at(SETTLE_S, behind(records))
+    assert isinstance(verdict, Done if done else Waiting)
+    if isinstance(verdict, Waiting):
+        assert verdict.progress == "51 records behind, 100 records/s: 0.5 s"
+
+
+@pytest.mark.parametrize(
+    ("ends", "held", "seen"),
+    [
+        (behind(90), Held.NO, "90 records behind"),
+        (SILENT, Held.UNKNOWN, "no answer"),
+        (Seen({("orders", 0): BothEnds(9, 9, None)}), Held.UNKNOWN, "not known: orders-0"),
+    ],
+)
+def test_h14_a_mirror_that_stays_behind_or_does_not_tell_turns_the_run_back(
+    ends: Reading[Ends], held: Held, seen: str
+) -> None:
+    waiting = at(SETTLE_S + LATE_S - 0.1, ends)
+    assert isinstance(waiting, Waiting)
+    assert seen in waiting.progress
+    assert waiting.deadline_s > LATE_S, "the step's own finding comes first"
+    blocked = at(SETTLE_S + LATE_S, ends)
+    assert isinstance(blocked, Blocked)
+    [found] = blocked.findings
+    assert (found.id, found.held) == ("switch.settle-lag", held)
+    assert seen in found.seen
+
+
+def test_h14_the_lease_outlasts_the_wait() -> None:
+    assert 2 * LATE_S * 1000 < LONGER_MS
