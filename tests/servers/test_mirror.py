@@ -30,7 +30,7 @@ from kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from kafka.errors import TopicAlreadyExistsError
+from kafka.errors import TopicAlreadyExistsError, TopicAuthorizationFailedError
 from kafka.structs import OffsetAndMetadata
 
 from tests.ports import free_port
@@ -45,7 +45,7 @@ from zkmigrate.mirror.clients import topics as followed
 from zkmigrate.mirror.clients.alter import Alter
 from zkmigrate.mirror.clients.cluster import Cluster, Part
 from zkmigrate.mirror.clients.look import ClustersLook
-from zkmigrate.mirror.clients.security import settings
+from zkmigrate.mirror.clients.security import of, settings
 from zkmigrate.mirror.rules.commits import Commit
 from zkmigrate.mirror.rules.position import Ends
 from zkmigrate.model.change import MIRRORED, AlterAcls
@@ -76,7 +76,8 @@ def secured(folder: Path, doors: dict[str, str]) -> dict[str, tuple[str, str]]:
     subprocess.run([*words, "-addext", f"subjectAltName=IP:{ADDRESS}"], check=True, capture_output=True)
     own.write_text((folder / "key.pem").read_text() + own.read_text())
     modules = "org.apache.kafka.common.security"
-    plain = f'{modules}.plain.PlainLoginModule required user_alice="{SECRET}";'
+    users = f'user_alice="{SECRET}" user_app="{SECRET}"'
+    plain = f"{modules}.plain.PlainLoginModule required {users};"
     return {
         "source": (
             f",SASL_PLAINTEXT://{doors['SASL_PLAINTEXT']}",
@@ -340,7 +341,7 @@ def lacks(seen: object, needed: object) -> str | None:
 
 
 def test_h4_h5_h7_partitions_settings_offsets_and_acls_follow(
-    clusters: tuple[str, str], tmp_path: Path
+    clusters: tuple[str, str], folder: Path, doors: dict[str, str], tmp_path: Path
 ) -> None:
     source, target = clusters
     make(source, "grown", retention_ms="86400000")
@@ -386,8 +387,6 @@ def test_h4_h5_h7_partitions_settings_offsets_and_acls_follow(
             assert body["acls"]["grant"] == []
             assert list(body["acls"]["not_copied"].values()) == ["granted at the switch"]
 
-            the_switch_grants_writing((source, target), there)
-
             former = followed.states(here.cluster, ["anew"])["anew"]
             here.admin.delete_topics(["anew"])
             wait_until("deletion", lambda: still_there(source, "anew"), WAIT_S)
@@ -403,6 +402,7 @@ def test_h4_h5_h7_partitions_settings_offsets_and_acls_follow(
         finally:
             running.send_signal(signal.SIGINT)
             code = running.wait(WAIT_S)
+        the_switch_grants_writing(clusters, there, folder, doors["SASL_SSL"])
     assert code == 8, log.read_text()
     events = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
     kinds = {one["event"] for one in events}
@@ -463,14 +463,26 @@ class Switch:
         self.ends = ClusterAt((source,)), ClusterAt((target,))
 
 
-def the_switch_grants_writing(clusters: tuple[str, str], there: Side) -> None:
-    """And takes it away again. The copier, which runs, leaves it alone."""
+def the_switch_grants_writing(clusters: tuple[str, str], there: Side, folder: Path, door: str) -> None:
+    """And takes it away again. Before and afterwards target refuses what the application writes."""
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    login = f'{module} required username="app" password="{SECRET}";'
+    app = of(
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": login,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(folder / "own.pem"),
+        }
+    )
     switch, before = Switch(clusters), there.rights()
     with closing(ClustersLook(*switch.ends)) as look, closing(Alter(switch)) as alter:
         survey = look.survey(["grown"], ["reader"])
         assert isinstance(survey, Seen), survey
         acls = survey.value.later
         assert [str(one) for one in acls] == ["ALLOW WRITE to User:app from * on topic grown"]
+        assert not may_write(door, app)
         both: tuple[tuple[Literal["grant", "revoke"], int], ...] = (("grant", 1), ("revoke", 0))
         for action, count in both:
             assert alter(AlterAcls(MIRRORED, action, acls)) == (0, f"{action} on target: 1 ACLs")
@@ -482,7 +494,18 @@ def the_switch_grants_writing(clusters: tuple[str, str], there: Side) -> None:
 
             wait_until(action, known, WAIT_S)
             assert len(there.rights()) == len(before) + count
+            assert may_write(door, app) == bool(count)
     assert there.rights() == before
+
+
+def may_write(address: str, client: dict[str, Any]) -> bool:
+    """Whether the cluster takes a record of this client."""
+    with closing(KafkaProducer(bootstrap_servers=[address], enable_idempotence=False, **client)) as sender:
+        try:
+            sender.send("grown", b"of the application", partition=0).get(WAIT_S)
+        except TopicAuthorizationFailedError:
+            return False
+    return True
 
 
 def test_two_copiers_share_partitions_and_a_third_takes_all_of_them(clusters: tuple[str, str]) -> None:
