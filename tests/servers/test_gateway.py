@@ -239,7 +239,8 @@ def copy(addresses: dict[str, str]) -> None:
 
 
 class Librdkafka:
-    """A producer and a consumer. seen: the values that it got."""
+    """A producer and two consumers, of which one takes its partition by assign() and commits nothing. seen,
+    assigned: the values that each of them got."""
 
     def __init__(self, address: str) -> None:
         common = {"bootstrap.servers": address}
@@ -247,7 +248,11 @@ class Librdkafka:
         group = {"group.id": GROUPS[1], "auto.offset.reset": "earliest", "auto.commit.interval.ms": 100}
         self.consumer = Consumer(common | group | {"client.id": "app-rd-reader"})
         self.consumer.subscribe([TOPIC])
+        alone = {"group.id": "nobody", "enable.auto.commit": False, "client.id": "app-rd-assigned"}
+        self.alone = Consumer(common | alone)
+        self.alone.assign([RdPartition(TOPIC, 0, 0)])
         self.seen: list[int] = []
+        self.assigned: list[int] = []
 
     def send(self, values: Sequence[int]) -> list[int]:
         """The offsets of values that were acknowledged."""
@@ -263,15 +268,18 @@ class Librdkafka:
         return offsets
 
     def behind(self, last: int) -> str | None:
-        message = self.consumer.poll(0.1)
-        while message is not None:
-            if message.error() is None:
-                self.seen.append(int(message.value() or b""))
-            message = self.consumer.poll(0.01)
-        return None if self.seen and self.seen[-1] >= last else f"{len(self.seen)} records"
+        for consumer, seen in ((self.consumer, self.seen), (self.alone, self.assigned)):
+            message = consumer.poll(0.1)
+            while message is not None:
+                if message.error() is None:
+                    seen.append(int(message.value() or b""))
+                message = consumer.poll(0.01)
+        short = [seen for seen in (self.seen, self.assigned) if not seen or seen[-1] < last]
+        return f"{len(short[0])} records" if short else None
 
     def close(self) -> None:
         self.consumer.close()
+        self.alone.close()
 
 
 def on_the_mirror(address: str, records: int) -> None:
@@ -422,6 +430,7 @@ def led(gateway: Gateway, clusters: dict[str, str], folder: Path) -> None:
         assert end(clusters["old"]) == 50
         assert [int(one) for one in out.read_text().split()] == list(range(70)), "each once, in order"
         assert librdkafka.seen == list(range(70)), "each once, in order"
+        assert librdkafka.assigned == list(range(70)), "by its own position, with no commit"
 
         # New clients of the newest release that know only the left port.
         jars = ":".join(map(str, provision.kafka_classpath(NEW)))
