@@ -463,6 +463,61 @@ def test_a_copied_record_that_went_around_the_gateways_turns_the_run_back(
     world.at_rest(world.source)
 
 
+def test_a_copier_that_stops_before_the_mirror_is_drained_turns_the_run_back(tmp_path: Path) -> None:
+    """What clients wrote since is on source alone."""
+    world = at_work()
+    one = operator(world, tmp_path)
+
+    def stop(_order: GatewayOrder, _fencing: int) -> None:
+        world.hosts["m1"].units[world.target.name].running = False
+        world.advance(0.5)
+
+    seen = changed(one, "hold", stop)
+    assert ended(one)[0] == 7
+    assert seen
+    assert one.changes["switch.seal"] == world.switched == 0
+    world.advance(10.0)
+    world.at_rest(world.source)
+
+
+def altered(world: World, back: int) -> None:
+    """A record on target is another one, so many before its end."""
+    world.target.logs[world.parts[0]][-back] = "other"
+
+
+def test_a_record_that_differs_once_the_mirror_is_drained_turns_the_run_back(tmp_path: Path) -> None:
+    world = at_work()
+    one = operator(world, tmp_path)
+    send, done = one._send, Counter[str]()
+
+    def after(change: Change, operation: str, fencing: int) -> Outcome | None:
+        if isinstance(change, SetService) and operation.startswith("switch.drain."):
+            done[change.action] += 1
+            if done.total() == 1:
+                altered(world, 1)
+        return send(change, operation, fencing)
+
+    one._send = after  # type: ignore[method-assign]
+    code, said = ended(one)
+    assert (code, done["start"]) == (7, done["stop"])
+    assert "switch.prove-records" in said
+    assert one.changes["switch.seal"] == world.switched == 0
+    world.advance(10.0)
+    world.at_rest(world.source)
+
+
+def test_a_record_that_differs_before_the_hold_keeps_all_from_waiting(tmp_path: Path) -> None:
+    """The copier sees only the last one."""
+    world = at_work()
+    altered(world, 5)
+    one = operator(world, tmp_path)
+    _, said = ended(one)
+    assert "switch.arm-records" in said
+    assert one.changes["rehearse.settle"] == one.changes["switch.arm"] == world.switched == 0
+    world.advance(10.0)
+    world.at_rest(world.source)
+
+
 def test_a_group_that_begins_to_read_on_target_turns_the_run_back(tmp_path: Path) -> None:
     """Nobody can commit for it there."""
     world = at_work()

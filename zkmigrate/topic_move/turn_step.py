@@ -18,7 +18,7 @@ from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import claim, few, meanings
 from zkmigrate.model.look import BothEnds, Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
-from zkmigrate.topic_move.facts import Copiers, Ends, backward_unit, copiers, ends_back
+from zkmigrate.topic_move.facts import Copiers, Ends, Part, backward_unit, copiers, ends_back
 from zkmigrate.topic_move.rules import not_silent, part_name
 from zkmigrate.topic_move.section import mirror_hosts, move_of
 
@@ -52,10 +52,10 @@ class TurnStep(Step[TurnFacts]):
             return Ready(f.copiers.down)
         if not isinstance(f.ends, Seen):
             return Waiting("both clusters to tell their ends", str(f.ends), _MOST_S, poll_s=_POLL_S)
-        first: dict[tuple[str, int], int] = c.kept.get("first") or {
-            part: one.source for part, one in f.ends.value.items() if one.source is not None
-        }
-        behind = [part_name(part) for part, end in first.items() if not _come(f.ends.value.get(part), end)]
+        ends = f.ends.value
+        told: dict[Part, int] = {p: one.source for p, one in ends.items() if one.source is not None}
+        first = {**told, **c.kept.get("first", {})}
+        behind = [part_name(p) for p in {**first, **ends} if not _come(ends.get(p), first.get(p))]
         if behind:
             what = "source to get what clients wrote on target before this step"
             return Waiting(what, few(behind), _MOST_S, poll_s=_POLL_S, keep={"first": first})
@@ -80,9 +80,9 @@ class TurnStep(Step[TurnFacts]):
         return Forecast(TurnFacts(Copiers(backward_unit(c), {}), Seen({})), mirror_hosts(c.inventory))
 
 
-def _come(ends: BothEnds | None, end: int) -> bool:
-    """Whether the copy has come to this offset."""
-    return ends is not None and ends.target is not None and ends.target >= end
+def _come(ends: BothEnds | None, end: int | None) -> bool:
+    """Whether the copy has come to this offset. None: target has not told one yet."""
+    return end is not None and ends is not None and ends.target is not None and ends.target >= end
 
 
 MEANINGS = meanings(

@@ -1,23 +1,21 @@
-"""Which groups the first look names, and how many records they would get twice."""
+"""What the first look lets pass, which groups it names, and how many records they would get twice."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from tests.world.switch.operator import inventory
-from tests.world.switch.site import Shape, World
-from zkmigrate.model.fact import Reading, Seen, Unknown
+from tests.unit.topic_move.facts import BOTH, SILENT, UNHEARD, C, P, Q, app, copiers, groups, warned, why
+from zkmigrate.gateway.rules.seen import Seen as SeenClients
+from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, Held
 from zkmigrate.model.look import BothEnds, GroupReads, MirrorSurvey
-from zkmigrate.model.step import Blocked, Context, Done, Verdict, Waiting
+from zkmigrate.model.step import Blocked, Done, Verdict, Waiting
 from zkmigrate.topic_move.facts import Copiers, Ends, Gateways
 from zkmigrate.topic_move.look_step import Delivered, LookFacts, LookStep
 
-P, Q = ("orders", 0), ("orders", 1)
-C = Context("r-1", inventory(World(1, Shape())))
-SILENT = Unknown("timeout", "no answer")
 SURVEY = MirrorSurvey(("one", "other"), ([], []), {}, {}, {}, {}, (), (), {})
 
 
@@ -97,3 +95,106 @@ def test_h12_ends_that_a_later_look_does_not_tell_are_not_passed_over(ends: Read
     last = seen(6.5, 9, mail=reads(8))
     [named] = looked(seen(5.0, 9, mail=reads(8)), replace(last, delivered=replace(last.delivered, ends=ends)))
     assert named.held is not Held.YES
+
+
+CLIENTS = {**SeenClients().body(0.0), "software": {"librdkafka 2.16.0": 1}}
+HERE = Gateways({key: replace(one, seen=CLIENTS) for key, one in app("open").at.items()}, ())
+WELL = replace(seen(5.0, 9), gateways=HERE, there=copiers("active", "active"), back=copiers())
+
+
+def clients(**odd: Any) -> Gateways:
+    """Both gateways, of which the last one differs."""
+    last = ("gw2", "orders")
+    return replace(HERE, at={**HERE.at, last: replace(HERE.at[last], **odd)})
+
+
+def survey(**odd: Any) -> Seen[MirrorSurvey]:
+    """All is mirrored, but for this."""
+    return Seen(replace(SURVEY, partitions={P: ("equal", ""), Q: ("behind", "")}, **odd))
+
+
+def looks(**wrong: Any) -> Verdict:
+    """The verdict where this is wrong alone."""
+    return LookStep().check(C, replace(WELL, **wrong))
+
+
+def test_h20_h21_nothing_is_found_where_all_is_well() -> None:
+    verdict = looks(survey=survey(groups=groups("behind").value))
+    assert isinstance(verdict, Done)
+    assert [one.id for one in verdict.findings if one.held is not Held.YES] == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "found"),
+    [
+        ({"gateways": UNHEARD}, ("switch.gateway", "gw2")),
+        ({"gateways": clients(gate="held")}, ("switch.start", "gw2:orders")),
+        ({"gateways": clients(route="new")}, ("switch.start", "gw2:orders")),
+        ({"survey": SILENT}, (BOTH, "")),
+        ({"survey": survey(ids=("one", "one"))}, ("switch.two-clusters", "")),
+        ({"survey": survey(refused={"orders": "compacted"})}, ("switch.topics", "")),
+        ({"survey": survey(differ={"orders": "retention.ms"})}, ("switch.settings", "")),
+        ({"survey": survey(groups=groups("active").value)}, ("switch.groups", "")),
+        ({"survey": survey(groups=groups("ahead").value)}, ("switch.groups", "")),
+        ({"survey": survey(brokers=([], [1]))}, ("switch.reach", "")),
+        ({"there": copiers("inactive", "active")}, ("switch.copies", "")),
+        ({"there": copiers("", "active")}, ("switch.copier", "m2")),
+        ({"back": copiers("active")}, ("switch.copies-back", "")),
+        ({"back": copiers("deactivating")}, ("switch.copies-back", "")),
+        ({"back": copiers("")}, ("switch.copier", "m2")),
+    ],
+)
+def test_h20_a_switch_does_not_begin_while_one_thing_is_wrong(
+    wrong: dict[str, Any], found: tuple[str, str]
+) -> None:
+    if "survey" in wrong:
+        wrong = {**wrong, "gateways": replace(HERE, brokers={"gw1": {"old": {}, "new": {}}})}
+    assert why(looks(**wrong)) == [found]
+
+
+@pytest.mark.parametrize("state", ["failed", "missing", "unknown"])
+def test_h2_a_partition_that_is_not_mirrored_is_never_switched_to(state: str) -> None:
+    odd = replace(SURVEY, partitions={P: ("equal", ""), Q: (state, "somebody wrote there")})
+    verdict = looks(survey=Seen(odd))
+    assert why(verdict) == [("switch.partitions", "")]
+    assert isinstance(verdict, Blocked)
+    [named] = [one.seen for one in verdict.findings if one.blocks]
+    assert named == f"orders-1: {state}, somebody wrote there"
+
+
+@pytest.mark.parametrize(
+    ("table", "found"),
+    [
+        ({"software": {"apache-kafka-java 2.7.0": 1}}, "gateway.client-stuck"),
+        ({"transactional": {"pay": 1}}, "gateway.transactions"),
+        ({"refused": {"api: CONSUMER_GROUP_HEARTBEAT": 2}}, "gateway.new-groups"),
+    ],
+)
+def test_h21_a_client_that_cannot_switch_shows_before_anybody_waits(
+    table: dict[str, Any], found: str
+) -> None:
+    assert why(looks(gateways=clients(seen={**CLIENTS, **table}))) == [(found, "gw2:orders")]
+
+
+def test_h21_a_client_that_does_not_tell_its_release_is_a_warning() -> None:
+    verdict = looks(gateways=clients(seen={**CLIENTS, "answered": {"API_VERSIONS": 2}}))
+    assert isinstance(verdict, Done)
+    told = [one for one in verdict.findings if one.id == "gateway.client-stuck"]
+    assert [(one.target, one.held) for one in told] == [
+        ("gw1:orders", Held.YES),
+        ("gw2:orders", Held.UNKNOWN),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("odd", "id", "held", "told"),
+    [
+        ({"grants": ("READ of User:mail",)}, "switch.rights", Held.NO, "READ of User:mail"),
+        ({"notes": {"ACLs": "no authorizer"}}, "switch.unread", Held.UNKNOWN, "ACLs: no authorizer"),
+    ],
+)
+def test_h7_rights_that_target_lacks_or_does_not_tell_are_a_warning(
+    odd: dict[str, Any], id: str, held: Held, told: str
+) -> None:
+    found = warned(looks(survey=survey(**odd)), id)
+    assert (found.held, found.seen) == (held, told)

@@ -1,0 +1,73 @@
+"""What the steps of a switch see where all is well, for tests that make one fact wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from tests.unit.moves.steps.facts import ARMED
+from tests.world.switch.operator import inventory
+from tests.world.switch.site import Shape, World
+from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.finding import Finding, Severity, blocking, claim
+from zkmigrate.model.look import BothEnds, GroupPair
+from zkmigrate.model.step import Blocked, Context, Done, Verdict
+from zkmigrate.topic_move.facts import Copiers, Drained, Ends, Gateways, Part, every_app, offsets
+
+P, Q = ("orders", 0), ("orders", 1)
+C = Context("r-1", inventory(World(1, Shape())))
+SILENT = Unknown("timeout", "no answer")
+SAME = Seen("")
+"""Records that do not differ."""
+EQUAL = {P: BothEnds(9, 9, 9), Q: BothEnds(4, 4, 4)}
+DRAINED = replace(C, records={Drained.step: Drained(offsets(EQUAL)).encode()})
+"""A run that has drained the mirror."""
+
+UNHEARD = Gateways({}, (claim("switch.gateway", "it answers", None, target="gw2"),))
+BOTH = "switch.clusters"
+
+
+def app(gate: str, /, *, target: bool = False, **odd: Any) -> Gateways:
+    """The application stands so at both gateways. target: it is led there. odd: how gw2 differs."""
+    found = every_app(C, gate, switched_over=target)
+    [(_, one), (last, other)] = found.at.items()
+    assert last == ("gw2", "orders")
+    return replace(found, at={("gw1", "orders"): one, last: replace(other, **odd)})
+
+
+def ends(*last: int | None) -> Seen[Ends]:
+    """Equal ends but for the last partition: its source, stable and target."""
+    return Seen({**EQUAL, Q: BothEnds(*last)} if last else EQUAL)
+
+
+def compared(told: Reading[str] = SAME) -> Seen[Mapping[Part, Reading[str]]]:
+    """The records of both partitions, the last one as told."""
+    return Seen({P: SAME, Q: told})
+
+
+def groups(state: str = "equal") -> Seen[Mapping[str, GroupPair]]:
+    """Two groups, the last one in this state."""
+    return Seen({"mail": GroupPair("equal", 0, ""), "billing": GroupPair(state, 3, f"is {state}")})
+
+
+def copiers(state: str = "inactive", other: str = "inactive") -> Copiers:
+    """The unit on both mirror hosts. state: of the last one; empty: it does not answer."""
+    last: Reading[Any] = Seen(replace(ARMED, unit_state=state)) if state else SILENT
+    return Copiers("unit", {"m1": Seen(replace(ARMED, unit_state=other)), "m2": last})
+
+
+def why(verdict: Verdict) -> list[tuple[str, str]]:
+    """The findings that block, each with its target."""
+    assert isinstance(verdict, Blocked), verdict
+    found = blocking(verdict.findings)
+    assert found
+    return [(one.id, one.target) for one in found]
+
+
+def warned(verdict: Verdict, id: str) -> Finding:
+    """The finding of this id, which does not block a step that is done."""
+    assert isinstance(verdict, Done), verdict
+    [found] = [one for one in verdict.findings if one.id == id]
+    assert found.severity is not Severity.BLOCK
+    return found

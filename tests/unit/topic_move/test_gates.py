@@ -1,0 +1,74 @@
+"""Where an application must stand when a step of a switch tells its gateway something."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.topic_move.facts import UNHEARD, C, app, why
+from zkmigrate.model.step import Done, Ready, Waiting
+from zkmigrate.topic_move.facts import Gateways, Held
+from zkmigrate.topic_move.go_step import GoStep
+from zkmigrate.topic_move.hold_step import HoldStep
+from zkmigrate.topic_move.open_step import OpenStep
+from zkmigrate.topic_move.seal_step import SealStep
+
+STEPS = {"hold": HoldStep(), "seal": SealStep(), "go": GoStep(), "open": OpenStep()}
+BEFORE = {
+    "hold": app("settling"),
+    "seal": app("held"),
+    "go": app("sealed"),
+    "open": app("gone", target=True),
+}
+AFTER = {
+    "hold": app("held"),
+    "seal": app("sealed"),
+    "go": app("gone", target=True),
+    "open": app("open", target=True),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_orders_go_to_every_gateway_until_each_has_carried_its_own_out(step: str) -> None:
+    assert STEPS[step].check(C, BEFORE[step]) == Ready(("gw1", "gw2"))
+    assert isinstance(STEPS[step].check(C, AFTER[step]), Done)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_gateway_that_is_not_heard_gets_no_order(step: str) -> None:
+    assert why(STEPS[step].check(C, UNHEARD)) == [("switch.gateway", "gw2")]
+
+
+@pytest.mark.parametrize(
+    ("step", "at", "found"),
+    [
+        ("hold", app("settling", route="new"), "switch.hold-route"),
+        ("seal", app("held", lapsed=True), "switch.lapsed"),
+        ("seal", app("held", gate="open"), "switch.lapsed"),
+        ("seal", app("held", gate="gone"), "switch.seal-gate"),
+        ("seal", app("held", route="new"), "switch.seal-gate"),
+        ("go", app("sealed", gate="held"), "switch.go-gate"),
+        ("go", app("sealed", gate="open"), "switch.go-gate"),
+        ("open", app("gone", target=True, route="old"), "switch.open-route"),
+        ("open", app("gone", target=True, route="old", gate="open"), "switch.open-route"),
+    ],
+)
+def test_an_application_elsewhere_stops_the_step(step: str, at: Gateways, found: str) -> None:
+    assert why(STEPS[step].check(C, at)) == [(found, "gw2:orders")]
+
+
+@pytest.mark.parametrize("gate", ["open", "held"])
+def test_h14_a_hold_that_ended_by_itself_is_not_begun_anew(gate: str) -> None:
+    verdict = HoldStep().check(C, app("held", lapsed=True, gate=gate))
+    assert why(verdict) == [("switch.lapsed", "gw2:orders")]
+
+
+def test_h14_requests_in_flight_are_waited_for_and_then_the_holds_are_recorded() -> None:
+    waiting = HoldStep().check(C, app("held", in_flight=3))
+    assert isinstance(waiting, Waiting)
+    assert waiting.progress == "gw2:orders: 3"
+    done = HoldStep().check(C, app("held", hold="r-1.hold-2"))
+    assert isinstance(done, Done)
+    holds: Any = (("gw1", "orders", "HOLD"), ("gw2", "orders", "r-1.hold-2"))
+    assert done.record == Held(holds).encode()
