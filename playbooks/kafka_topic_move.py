@@ -42,7 +42,7 @@ PLAYBOOK = Playbook(
             "rehearse",
             "Rehearse up to the proof, then let all go on",
             _ARM_TO_PROVE,
-            consent="Rehearse now? Consumers wait for some seconds, all requests for less than a second.",
+            consent="Rehearse now? Consumers wait for some seconds, all requests for one or two.",
             rehearsal=True,
             window=WINDOW,
             noticed=True,

@@ -169,6 +169,24 @@ def test_h17_there_and_back_and_there_again(tmp_path: Path) -> None:
     assert [consumer.repeats for consumer in world.consumers] == [0, 0]
 
 
+def test_a_run_whose_clients_another_run_led_back_has_no_way_back_either(tmp_path: Path) -> None:
+    """Its gateways look as before it began."""
+    world = at_work()
+    first = operator(world, tmp_path)
+    said = first.forward(until="verify")
+    assert said is not None
+    assert said.code == 0
+    world.turn()
+    world.advance(10.0)
+    assert ended(Operator(world, tmp_path / "r-back")) == (0, "kafka_topic_move is complete")
+    world.turn()
+    world.advance(10.0)
+    said = first.back()
+    assert said is not None
+    assert (said.code, "has no way back" in said.message) == (6, True)
+    world.at_rest(world.source)
+
+
 def test_h23_the_end_stops_the_copiers_and_says_who_still_knows_only_left_ports(tmp_path: Path) -> None:
     world = at_work()
     one = operator(world, tmp_path)

@@ -302,8 +302,8 @@ def _undelivered(host: str, silent: float, why: str) -> Finding:
 
 
 def past_deadline(steps: WindowSteps) -> Finding:
-    """The way back must start now, or sessions are lost."""
-    claim = "there is still time to turn back without losing a session"
+    """The way back must start now, or sessions are lost, or requests go on by themselves."""
+    claim = "there is still time to turn back before clients notice"
     seen, needed = "the deadline for the way back has passed", f"{steps.seals.upper()} before the deadline"
     moves = ("let the run walk back",)
     return Finding(Trouble.DEADLINE, claim, Held.NO, seen=seen, needed=needed, moves=moves)

@@ -328,6 +328,15 @@ class Held(Recorded):
 
 
 @dataclass(frozen=True)
+class Opened(Recorded):
+    """OPEN. on: the cluster. There is no way back, also once another run has led the clients away again."""
+
+    step: ClassVar[str] = "open"
+
+    on: str
+
+
+@dataclass(frozen=True)
 class Drained(Recorded):
     """DRAIN. ends: where both logs of each partition end."""
 

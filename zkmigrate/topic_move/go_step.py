@@ -118,7 +118,7 @@ def no_way_back(opened: tuple[str, ...], target: str) -> Finding:
         "open.no-way-back",
         "no client has written on target yet",
         False,
-        seen=f"open on {target}: {', '.join(opened)}",
+        seen=f"open on {target}: {', '.join(opened)}" if opened else "they went on, on target, in this run",
         needed="applications that wait",
         moves=(
             "resume: it goes forward",

@@ -115,7 +115,7 @@ def _findings(c: Context, f: LookFacts) -> Iterator[Finding]:
     yield claim(
         "switch.copies",
         f"a copier to {move.target} runs on every mirror host",
-        not f.there.down,
+        _all_told(f.there, not f.there.down),
         seen=f"down on {few(f.there.down)}" if f.there.down else f.there.unit,
         needed=f"{f.there.unit} active",
         moves=("start it, and wait until the mirror is equal",),
@@ -123,7 +123,7 @@ def _findings(c: Context, f: LookFacts) -> Iterator[Finding]:
     yield claim(
         "switch.copies-back",
         f"no copier to {move.source} runs",
-        not f.back.running,
+        _all_told(f.back, not f.back.running),
         seen=f"running on {few(f.back.running)}" if f.back.running else "none",
         needed=f"{f.back.unit} stopped: two copiers would copy each other's records",
         moves=("stop it",),
@@ -198,6 +198,11 @@ def _settles(held: bool | None, seen: str, group: str = "") -> Finding:
         ),
         severity=Severity.WARN,
     )
+
+
+def _all_told(found: Copiers, held: bool) -> bool | None:
+    """Whether it holds, unless a host does not tell."""
+    return None if held and found.silent else held
 
 
 MEANINGS = meanings(

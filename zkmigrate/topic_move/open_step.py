@@ -17,14 +17,15 @@ from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
-from zkmigrate.topic_move.facts import Gateways, every_app, gateways
+from zkmigrate.model.step_record import known
+from zkmigrate.topic_move.facts import Gateways, Opened, every_app, gateways
 from zkmigrate.topic_move.go_step import no_way_back, opened_on
 from zkmigrate.topic_move.hold_step import let_go
 from zkmigrate.topic_move.section import move_of
 
 
 class OpenStep(Step[Gateways]):
-    id = "open"
+    id = Opened.step
     title = "Let the applications go on"
     hazard = Hazard.FINAL
 
@@ -34,7 +35,7 @@ class OpenStep(Step[Gateways]):
     def check(self, c: Context, f: Gateways) -> Verdict:
         target = move_of(c.inventory).topic_move.target
         opened = opened_on(f, target)
-        if c.way is Way.BACK and opened:
+        if c.way is Way.BACK and (opened or known(Opened, c)):
             return Blocked((no_way_back(opened, target),), no_way_back=True)
         if f.unknown:
             return Blocked(f.unknown)
@@ -43,7 +44,7 @@ class OpenStep(Step[Gateways]):
         if wrong := f.outside("switch.open-route", lambda app: app.route == target, f"on {target}"):
             return Blocked(wrong)
         todo = f.hosts(lambda app: app.waits)
-        return Ready(todo) if todo else Done()
+        return Ready(todo) if todo else Done(record=Opened(target).encode())
 
     def plan(self, c: Context, f: Gateways, target: str) -> Changes:
         # A way back that was broken off may have left one sealed.

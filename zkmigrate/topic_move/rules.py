@@ -93,8 +93,8 @@ def reached(
     return claim(
         "switch.reach",
         f"every gateway reaches each broker of {cluster}",
-        not wrong,
-        seen=few(wrong) or "all of them",
+        not wrong if wrong or not found.unknown else None,
+        seen=few(wrong) or "all of them, as far as gateways tell",
         needed="each broker in the gateway's file, and an answer of it",
         moves=("see zkmigrate gateway status there", "mend the file or the way to the broker, then resume"),
         severity=severity,
@@ -187,7 +187,10 @@ def groups_ready(groups: Mapping[str, GroupPair]) -> Finding:
         not wrong,
         seen=few(wrong) or f"{len(groups):,} groups",
         needed="groups whose members all read on source",
-        moves=("stop the group's consumers on target", _SEE_MIRROR),
+        moves=(
+            "after a switch wait until their sessions end, 10 to 45 s",
+            "else stop these consumers",
+        ),
     )
 
 
@@ -285,8 +288,8 @@ MEANINGS = meanings(
     switch.partitions: A partition is not mirrored, or its mirror failed. Cause: The finding names it. To
     do: Repair the mirror, then look again.
 
-    switch.groups: A consumer group has members on target, or its commits there are ahead. Cause: A
-    consumer reads on target already. To do: Stop it, then look again.
+    switch.groups: A consumer group has members on target, or its commits there are ahead. Cause: A switch
+    just led them away, or a consumer reads on target. To do: Wait for a minute. Else stop that consumer.
 
     switch.rights: Target lacks ACLs that source has. Cause: The copier does not run, or may not grant them.
     To do: Grant them on target before the switch.

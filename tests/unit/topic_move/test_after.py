@@ -56,6 +56,12 @@ def test_h17_copiers_are_started_and_one_that_does_not_tell_stops_the_step() -> 
     assert isinstance(TurnStep().check(C, TurnFacts(RUN, SILENT)), Waiting)
 
 
+def test_h17_what_a_copier_gave_up_is_not_waited_for() -> None:
+    assert why(TurnStep().check(C, TurnFacts(RUN, ends(7, 7, 6), ["orders-1: why"]))) == [
+        ("switch.turned", "")
+    ]
+
+
 # -- verify
 
 SURVEY = MirrorSurvey(("one", "other"), ([], []), {}, {}, {}, {}, (), (), {})

@@ -82,8 +82,9 @@ def answer(path: Path, question: Any) -> Any:
                 return json.loads(stream.readline())
     except (OSError, ValueError) as error:
         raise HostError(
-            f"{path}: {error}. No gateway answered, so the outcome is unknown. Next: look at its log, then "
-            "give the same order again with the same operation id"
+            f"{path}: {error}. No gateway answered, so the outcome of an order is unknown. Next: see whether "
+            "this account may use the socket (gateways.program), and the gateway's log; then ask again, with "
+            "the same operation id"
         ) from None
 
 
