@@ -8,17 +8,19 @@ import pytest
 
 from tests.world.switch.operator import inventory
 from tests.world.switch.site import Shape, World
+from zkmigrate.gateway.rules.seen import Seen as SeenClients
+from zkmigrate.inventory.accept import Accept
 from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, Held
+from zkmigrate.model.finding import Finding, Held, blocking
 from zkmigrate.model.look import BothEnds, GroupReads, MirrorSurvey
 from zkmigrate.model.step import Blocked, Context, Done, Verdict, Waiting
-from zkmigrate.topic_move.facts import Copiers, Ends, Gateways
+from zkmigrate.topic_move.facts import AppSeen, Copiers, Ends, Gateways
 from zkmigrate.topic_move.look_step import Delivered, LookFacts, LookStep
 
 P, Q = ("orders", 0), ("orders", 1)
 C = Context("r-1", inventory(World(1, Shape())))
 SILENT = Unknown("timeout", "no answer")
-SURVEY = MirrorSurvey(("one", "other"), ([], []), {}, {}, {}, {}, (), (), {})
+SURVEY = MirrorSurvey(("one", "other"), ([], []), {}, {}, {}, {}, (), (), {}, {})
 
 
 def seen(now: float, end: int, *, q: int | None = 4, **groups: GroupReads) -> LookFacts:
@@ -97,3 +99,40 @@ def test_h12_ends_that_a_later_look_does_not_tell_are_not_passed_over(ends: Read
     last = seen(6.5, 9, mail=reads(8))
     [named] = looked(seen(5.0, 9, mail=reads(8)), replace(last, delivered=replace(last.delivered, ends=ends)))
     assert named.held is not Held.YES
+
+
+def test_h12_h20_h21_what_the_set_leaves_out_is_found_at_the_first_look() -> None:
+    def app(staged: str, *topics: str) -> AppSeen:
+        seen = {**SeenClients().body(0.0), "topics": dict.fromkeys(topics, 1)}
+        return AppSeen("old", staged, "open", "", False, 0, 1, 0, seen)
+
+    asked = Gateways({("g1", "orders"): app("third", "dead")}, (), {}, {("g1", "others"): app("", "orders")})
+    shifted = replace(SURVEY, brokers=((1, 2), (2, 3)), others={"mail": "it has members"})
+    verdict = LookStep().check(C, replace(seen(5.0, 9), gateways=asked, survey=Seen(shifted)))
+    assert isinstance(verdict, Blocked)
+    names = (
+        "switch.app-topics",
+        "switch.other-apps",
+        "switch.other-groups",
+        "switch.staged",
+        "switch.node-ids",
+    )
+    told = {one.id: (one.target, one.blocks) for one in verdict.findings if one.id in names}
+    assert told == {
+        "switch.app-topics": ("orders:dead", True),
+        "switch.other-apps": ("others:orders", True),
+        "switch.other-groups": ("mail", True),
+        "switch.staged": ("g1:orders", False),
+        "switch.node-ids": ("", False),
+    }
+    accepts = [
+        {"finding": id, "target": target, "who": "A", "why": "known", "until": "2030-01-01T00:00Z"}
+        for id, (target, blocks) in told.items()
+        if blocks
+    ]
+    own = C.inventory.model_copy(update={"accept": tuple(map(Accept.model_validate, accepts))})
+    assert {one.id for one in blocking(verdict.findings)} >= {one["finding"] for one in accepts}
+    verdict = LookStep().check(
+        replace(C, inventory=own), replace(seen(5.0, 9), gateways=asked, survey=Seen(shifted))
+    )
+    assert not {one["finding"] for one in accepts} & {one.id for one in blocking(verdict.findings)}
