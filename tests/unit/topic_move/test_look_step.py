@@ -135,4 +135,5 @@ def test_h12_h20_h21_what_the_set_leaves_out_is_found_at_the_first_look() -> Non
     verdict = LookStep().check(
         replace(C, inventory=own), replace(seen(5.0, 9), gateways=asked, survey=Seen(shifted))
     )
+    assert isinstance(verdict, Blocked | Done)
     assert not {one["finding"] for one in accepts} & {one.id for one in blocking(verdict.findings)}
