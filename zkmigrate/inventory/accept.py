@@ -15,7 +15,8 @@ ACCEPTABLE = frozenset({
     "source.zxid-counter", "dest.session-bounds", "dest.client-port", "dest.foreign-client",
     "kafka.controller", "kafka.offline", "kafka.under-replicated", "kafka.replication", "kafka.min-isr",
     "kafka.reassignment", "kafka.admin-work", "kafka.security", "kafka.authorizer",
-    "gateway.client-stuck", "return.source-owner", "reassign.throttle-stays", "reassign.target-down",
+    "gateway.client-stuck", "switch.app-topics", "switch.other-apps", "switch.other-groups",
+    "return.source-owner", "reassign.throttle-stays", "reassign.target-down",
 })  # fmt: skip
 """Checks that can be accepted: a failure costs clients something, or a later check stops the run.
 

@@ -258,7 +258,8 @@ class MirrorSurvey:
     """All that is mirrored. ids, brokers: of source and target. refused: topics that cannot be mirrored, and
     why. differ: settings that target has otherwise, as ``topic: key``. partitions: state (missing, behind,
     equal, failed, unknown) and why. grants: ACLs that target lacks, except those that let somebody write.
-    later: these. notes: what could not be looked at, and why."""
+    later: these. notes: what could not be looked at, and why. others: groups beside the named ones that have
+    members or commits on the topics, and which."""
 
     ids: tuple[str, str]
     brokers: tuple[Sequence[int], Sequence[int]]
@@ -269,6 +270,7 @@ class MirrorSurvey:
     grants: tuple[str, ...]
     later: tuple[Acl, ...]
     notes: Mapping[str, str]
+    others: Mapping[str, str]
 
 
 @dataclass(frozen=True)

@@ -86,11 +86,13 @@ Brokers = Mapping[str, Mapping[int, str]]
 @dataclass(frozen=True)
 class Gateways:
     """The applications of the set at every gateway, by host and name. unknown: a finding for each gateway
-    that did not answer, or does not have one of them. brokers: by host, those that it looks at."""
+    that did not answer, or does not have one of them. brokers: by host, those that it looks at. others: the
+    gateways' other applications."""
 
     at: Mapping[tuple[str, str], AppSeen]
     unknown: tuple[Finding, ...]
     brokers: Mapping[str, Brokers] = field(default_factory=dict)
+    others: Mapping[tuple[str, str], AppSeen] = field(default_factory=dict)
 
     @property
     def sample(self) -> Body:
@@ -142,6 +144,7 @@ def heard(inventory: Inventory, told: Mapping[str, Reading[str]]) -> Gateways:
     """What gateways told. told: their statuses by host."""
     apps = switched(inventory).apps
     at: dict[tuple[str, str], AppSeen] = {}
+    others: dict[tuple[str, str], AppSeen] = {}
     brokers: dict[str, Brokers] = {}
     unknown: list[Finding] = []
     for host, status in told.items():
@@ -155,7 +158,8 @@ def heard(inventory: Inventory, told: Mapping[str, Reading[str]]) -> Gateways:
                 at[host, name] = found[name]
             else:
                 unknown.append(_unheard(host, f"it has no application {name}"))
-    return Gateways(at, tuple(unknown), brokers)
+        others |= {(host, name): app for name, app in found.items() if name not in apps}
+    return Gateways(at, tuple(unknown), brokers, others)
 
 
 def parse_status(text: str) -> tuple[dict[str, AppSeen], Brokers]:

@@ -35,6 +35,7 @@ from zkmigrate.topic_move.facts import (
 )
 from zkmigrate.topic_move.rules import not_silent, part_name, reached, surveyed, unread, used
 from zkmigrate.topic_move.section import move_of, switched
+from zkmigrate.topic_move.set_rules import app_topics, node_ids, other_apps, other_groups, staged_elsewhere
 
 _POLL_S = 0.5
 
@@ -102,12 +103,18 @@ def _findings(c: Context, f: LookFacts) -> Iterator[Finding]:
         lambda app: app.gate == "open" and app.route == move.source,
         f"open on {move.source}",
     )
+    topics = switched(c.inventory).topics
+    yield from staged_elsewhere(f.gateways, move.target)
     yield from used(f.gateways)
+    yield from app_topics(f.gateways, topics)
+    yield from other_apps(f.gateways, topics, move.source)
     if isinstance(f.survey, Seen):
         here, there = f.survey.value.brokers
+        yield node_ids(here, there)
         yield reached(f.gateways, move.source, here, Severity.WARN)
         yield reached(f.gateways, move.target, there)
         yield from surveyed(f.survey.value)
+        yield from other_groups(f.survey.value.others)
     else:
         yield unread("the mirror", f.survey)
     yield from not_silent(f.there)

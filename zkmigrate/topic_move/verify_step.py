@@ -84,7 +84,7 @@ def left_ports(found: Gateways) -> Finding:
     left = {
         f"{host}:{name}": app.on_left_ports for (host, name), app in found.at.items() if app.on_left_ports
     }
-    clients = sorted({str(one) for app in found.at.values() for one in app.seen.get("clients", {})})
+    clients = sorted({str(one) for app in found.at.values() for one in app.seen.get("left_clients", ())})
     told = "; ".join(f"{where}: {count}" for where, count in left.items())
     return claim(
         "switch.left-ports",

@@ -203,7 +203,9 @@ def test_h10_a_left_port_leads_to_the_other_cluster() -> None:
         assert {(one["host"], one["port"]) for one in seen["brokers"]} == {("gw.example", 29007)}
         assert body != frame[4:]
         assert len(at.a.got) == 1
-        assert at.gateway.status()["apps"]["app"]["connections_on_left_ports"] == 1
+        status = at.gateway.status()["apps"]["app"]
+        assert (status["connections_on_left_ports"], status["left_clients"]) == (1, ["app-1 at 127.0.0.1"])
+        assert status["topics"] == {"*": 1}
         client.send(produce(3))
         await client.ended()
         assert at.b.kinds() == [3], (
@@ -217,6 +219,10 @@ def test_h10_a_left_port_leads_to_the_other_cluster() -> None:
         other = await at.client("b")
         assert await other.asks(produce(4, "other-1")) == told(4), "an application that stayed, on b's port"
         assert len(at.a.got) == 2
+        own = await at.client("b")
+        assert await own.asks(produce(5)) == told(5)
+        status = at.gateway.status()["apps"]["app"]
+        assert (status["connections_on_left_ports"], status["left_clients"]) == (0, [])
 
     run(test)
 

@@ -33,6 +33,7 @@ from zkmigrate.gateway.rules.messages import (
     too_new,
     versions,
 )
+from zkmigrate.gateway.rules.seen import MOST_NAMES
 from zkmigrate.gateway.serving.schemas import messages
 
 MESSAGES = messages()
@@ -112,6 +113,22 @@ def test_a_producers_first_bytes_tell_acks_and_transaction(version: int) -> None
     told, fields = MESSAGES.asked(MESSAGES.head(frame), frame)
     assert told is frame
     assert fields == {"TransactionalId": "txn", "Acks": 0}
+
+
+@pytest.mark.parametrize("version", [0, 1, 4, 8, 9])
+def test_h20_the_topics_that_metadata_asks_for_are_read(version: int) -> None:
+    def asked(*names: str, all: bool = False) -> Any:
+        topics = [frames.MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        frame = request(frames.MetadataRequest(topics=None if all else topics), version)
+        told, fields = MESSAGES.asked(MESSAGES.head(frame), frame)
+        assert told is frame
+        return fields["Topics"]
+
+    assert asked("orders", "bills", "orders") == {"orders", "bills"}
+    assert asked() == (None if version == 0 else set())
+    if version:
+        assert asked(all=True) is None
+    assert len(asked(*map(str, range(MOST_NAMES + 9)))) == MOST_NAMES + 1
 
 
 @pytest.mark.parametrize("version", [0, 2, 3])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from zkmigrate.gateway.rules.seen import Seen
+from zkmigrate.gateway.rules.seen import MOST_NAMES, Seen
 from zkmigrate.gateway.usage import usage
 from zkmigrate.model.finding import Finding, Held
 
@@ -84,6 +84,15 @@ def test_h21_what_a_switch_has_to_think_of(tables: dict[str, Any], id: str, said
 
 def test_h21_another_refusal_is_not_about_groups() -> None:
     assert judged(refused={"api: DESCRIBE_CLUSTER is not offered": 1})["new-groups"].held is Held.YES
+
+
+def test_h20_topics_are_counted_up_to_a_number_and_all_of_them_as_one() -> None:
+    seen = Seen()
+    for topics in ({"orders"}, {"orders", "x" * 250}, set[str](), None):
+        seen.request({"Topics": topics})
+    assert seen.body(0.0)["topics"] == {"*": 1, "orders": 2}
+    seen.request({"Topics": {f"t{n}" for n in range(MOST_NAMES)}})
+    assert (len(seen.topics), seen.topics["(more)"]) == (MOST_NAMES + 1, 2)
 
 
 def test_h25_waits_are_told_by_kind_while_they_last_and_the_longest_after() -> None:

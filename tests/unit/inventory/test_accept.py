@@ -91,7 +91,15 @@ RESTS = {
     ),
 }
 """What rests on each check that nobody can answer for."""
-OF_STEPS = {OWNER, "gateway.client-stuck", "reassign.throttle-stays", "reassign.target-down"}
+OF_STEPS = {
+    OWNER,
+    "gateway.client-stuck",
+    "switch.app-topics",
+    "switch.other-apps",
+    "switch.other-groups",
+    "reassign.throttle-stays",
+    "reassign.target-down",
+}
 """What can be accepted and is no check's."""
 
 

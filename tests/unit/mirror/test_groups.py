@@ -183,3 +183,16 @@ def test_h12_a_coordinator_that_is_silent_leaves_its_groups_unknown() -> None:
     assert found == {"a": GroupReads({}, "no answer")}
     found = groups.reads(reading(described("a", ASSIGNED), errors={"a": None}), ["orders"], [])
     assert found == {"a": GroupReads({}, "no answer")}
+
+
+def test_h12_other_groups_are_those_with_commits_or_members_on_the_topics() -> None:
+    names = ["a", "b", "idle", "dark", "joins"]
+    source = reading(*(described(name, ASSIGNED) for name in names), errors={"dark": None})
+    source.described["idle"].group_state = "Empty"
+    source.described["joins"].group_state = "PreparingRebalance"
+    joins = {"joins": "its members are joining (PreparingRebalance)"}
+    assert groups.others(source, ["orders"], ["a", "gone"]) == groups.Others(
+        {"b": {P: 5}, "idle": {P: 5}, "joins": {P: 5}}, frozenset({"b"}), {"dark": "no answer"} | joins
+    )
+    assert groups.others(source, ["bills"], ["a", "dark"]) == groups.Others({}, frozenset(), joins)
+    assert groups.others(source, ["orders"], names) == groups.Others({}, frozenset(), {})

@@ -199,6 +199,31 @@ def test_only_acls_that_target_cannot_have_are_a_note(
         assert value(look.survey(["orders"], [])).notes == notes
 
 
+def test_h12_groups_beside_the_named_ones_count_where_their_commits_are_in_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reads(monkeypatch, EQUAL)
+    monkeypatch.setattr(rights, "read", lambda _: None)
+    commits = {"late": {P: 2, Q: 1}, "edge": {P: 3}, "old": {P: 2}, "busy": {P: 0}}
+    told = groups.Others(commits, frozenset({"busy", "new"}), {"dark": "no answer"})
+    monkeypatch.setattr(groups, "others", lambda _side, _topics, named: {("a",): told}[tuple(named)])
+    here, there = Side("source", {P: log(3, 3), Q: log(3)}), Side("target", {P: Log(), Q: Log()})
+    here.logs[P].start = 3
+    with looking(monkeypatch, here, there) as look:
+        assert value(look.survey(["orders"], [])).others == {}, "all of them are of the set"
+        found = value(look.survey(["orders"], ["a"]))
+        assert found.others == {
+            "busy": "it has members",
+            "edge": "it committed on orders-0",
+            "late": "it committed on orders-1",
+            "new": "it has members",
+        }
+        assert found.notes["group dark"] == "no answer"
+        monkeypatch.setattr(groups, "others", failing(HostError("no answer")))
+        found = value(look.survey(["orders"], ["a"]))
+        assert (found.others, found.notes["other groups"]) == ({}, "no answer")
+
+
 def test_h7_a_right_is_there_once_every_broker_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     known: dict[int, set[Acl] | None] = {1: {WRITE, DELETE}, 2: {WRITE}}
     monkeypatch.setattr(rights, "read", lambda _there, node: known[node])

@@ -64,7 +64,7 @@ def test_h17_what_a_copier_gave_up_is_not_waited_for() -> None:
 
 # -- verify
 
-SURVEY = MirrorSurvey(("one", "other"), ([], []), {}, {}, {}, {}, (), (), {})
+SURVEY = MirrorSurvey(("one", "other"), ([], []), {}, {}, {}, {}, (), (), {}, {})
 
 
 def at(**odd: Any) -> Gateways:
@@ -107,7 +107,7 @@ def test_h25_an_application_without_a_client_is_a_warning() -> None:
     assert (found.held, found.seen) == (Held.NO, "connections: gw1:orders: 2, gw2:orders: 0")
 
 
-LEFT = at(on_left_ports=2, seen={"clients": {"app-9": 4}})
+LEFT = at(on_left_ports=2, seen={"left_clients": ["app-9"]})
 NAMED = "connections gw2:orders: 2; clients: app-9"
 
 

@@ -60,6 +60,13 @@ def test_the_gateways_own_status_is_read() -> None:
     assert parse_status(status(App("new", lapsed=True)))[0]["shop"].words.endswith("ended by itself")
 
 
+def test_h20_every_other_application_of_a_gateway_is_known_too() -> None:
+    look = SwitchLook(World(1, Shape(gateways=2)))
+    found = gateways(Context("run", inventory(look.world)), cast(Look, look))
+    assert set(found.at) == {("gw1", "orders"), ("gw2", "orders")}
+    assert set(found.others) == {("gw1", "others"), ("gw2", "others")}
+
+
 def test_h25_what_the_gateways_tell_is_noted_for_the_report() -> None:
     held = status(App("old", "new", Gate.HELD))
     notes, look = Notes(), SwitchLook(World(1, Shape(gateways=3)))

@@ -9,14 +9,15 @@ import pytest
 
 from tests.unit.topic_move.facts import BOTH, SILENT, UNHEARD, C, P, Q, app, copiers, groups, warned, why
 from zkmigrate.gateway.rules.seen import Seen as SeenClients
+from zkmigrate.inventory.accept import Accept
 from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.finding import Finding, Held
+from zkmigrate.model.finding import Finding, Held, blocking
 from zkmigrate.model.look import BothEnds, GroupReads, MirrorSurvey
 from zkmigrate.model.step import Blocked, Done, Verdict, Waiting
-from zkmigrate.topic_move.facts import Copiers, Ends, Gateways
+from zkmigrate.topic_move.facts import AppSeen, Copiers, Ends, Gateways
 from zkmigrate.topic_move.look_step import Delivered, LookFacts, LookStep
 
-SURVEY = MirrorSurvey(("one", "other"), ([], []), {}, {}, {}, {}, (), (), {})
+SURVEY = MirrorSurvey(("one", "other"), ([], []), {}, {}, {}, {}, (), (), {}, {})
 
 
 def seen(now: float, end: int, *, q: int | None = 4, **groups: GroupReads) -> LookFacts:
@@ -97,7 +98,7 @@ def test_h12_ends_that_a_later_look_does_not_tell_are_not_passed_over(ends: Read
     assert named.held is not Held.YES
 
 
-CLIENTS = {**SeenClients().body(0.0), "software": {"librdkafka 2.16.0": 1}}
+CLIENTS = {**SeenClients().body(0.0), "software": {"librdkafka 2.16.0": 1}, "topics": {"orders": 1}}
 HERE = Gateways({key: replace(one, seen=CLIENTS) for key, one in app("open").at.items()}, ())
 WELL = replace(seen(5.0, 9), gateways=HERE, there=copiers("active", "active"), back=copiers())
 
@@ -198,3 +199,43 @@ def test_h7_rights_that_target_lacks_or_does_not_tell_are_a_warning(
 ) -> None:
     found = warned(looks(survey=survey(**odd)), id)
     assert (found.held, found.seen) == (held, told)
+
+
+def test_h12_h20_h21_what_the_set_leaves_out_is_found_at_the_first_look() -> None:
+    def asks(staged: str, *topics: str) -> AppSeen:
+        seen = {**SeenClients().body(0.0), "topics": dict.fromkeys(topics, 1)}
+        return AppSeen("old", staged, "open", "", False, 0, 1, 0, seen)
+
+    asked = Gateways(
+        {("g1", "orders"): asks("third", "dead")}, (), {}, {("g1", "others"): asks("", "orders")}
+    )
+    shifted = replace(SURVEY, brokers=((1, 2), (2, 3)), others={"mail": "it has members"})
+    verdict = LookStep().check(C, replace(seen(5.0, 9), gateways=asked, survey=Seen(shifted)))
+    assert isinstance(verdict, Blocked)
+    names = (
+        "switch.app-topics",
+        "switch.other-apps",
+        "switch.other-groups",
+        "switch.staged",
+        "switch.node-ids",
+    )
+    told = {one.id: (one.target, one.blocks) for one in verdict.findings if one.id in names}
+    assert told == {
+        "switch.app-topics": ("orders:dead", True),
+        "switch.other-apps": ("others:orders", True),
+        "switch.other-groups": ("mail", True),
+        "switch.staged": ("g1:orders", False),
+        "switch.node-ids": ("", False),
+    }
+    accepts = [
+        {"finding": id, "target": target, "who": "A", "why": "known", "until": "2030-01-01T00:00Z"}
+        for id, (target, blocks) in told.items()
+        if blocks
+    ]
+    own = C.inventory.model_copy(update={"accept": tuple(map(Accept.model_validate, accepts))})
+    assert {one.id for one in blocking(verdict.findings)} >= {one["finding"] for one in accepts}
+    verdict = LookStep().check(
+        replace(C, inventory=own), replace(seen(5.0, 9), gateways=asked, survey=Seen(shifted))
+    )
+    assert isinstance(verdict, Blocked | Done)
+    assert not {one["finding"] for one in accepts} & {one.id for one in blocking(verdict.findings)}

@@ -87,7 +87,9 @@ class ModelMirror:
         partitions = {part: self._state(part) for part in self._parts(topics)}
         ids = (self.source.name, self.target.name)
         later = () if self._knows(self.target) else (WRITE,)
-        return Seen(MirrorSurvey(ids, ([1], [1]), {}, {}, partitions, self._groups(groups), (), later, {}))
+        others = {name: "it committed" for name in self.source.commits if name not in groups}
+        pairs = self._groups(groups)
+        return Seen(MirrorSurvey(ids, ([1], [1]), {}, {}, partitions, pairs, (), later, {}, others))
 
     def _knows(self, cluster: Cluster) -> bool:
         return cluster.name in self.look.world.granted_at

@@ -52,7 +52,7 @@ APIS = {
         Api(PRODUCE, "Produce", 3, 9, told=0, look=("TransactionalId", "Acks"), denied=_TOPIC),
         Api(FETCH, "Fetch", 4, 11, streamed=False),
         Api(2, "ListOffsets", 1, 7, streamed=False, rewritten=True),
-        Api(METADATA, "Metadata", 0, 9, free=True, rewritten=True),
+        Api(METADATA, "Metadata", 0, 9, free=True, rewritten=True, look=("Topics",), streamed=False),
         Api(8, "OffsetCommit", 2, 8, streamed=False, look=("GroupId",), denied=_GROUP),
         Api(9, "OffsetFetch", 1, 8, rewritten=True),
         Api(FIND_COORDINATOR, "FindCoordinator", 0, 4, free=True, rewritten=True),

@@ -13,7 +13,7 @@ MOST_CLIENTS = 20_000
 """So many clients of an application are remembered."""
 
 MOST_TOLD = 20
-"""So many clients that have not come back are told by name."""
+"""So many clients are told by name."""
 
 Client = tuple[str, str]
 """Client id and address. Two consumers with one id on one machine count as one."""
@@ -87,8 +87,13 @@ class Returned:
             "first_s": round(self._first, 3) if self._back else None,
             "last_s": round(self._last, 3) if self._back else None,
             "missing": len(self._missing),
-            "names": [f"{id} at {address}" for id, address in islice(self._missing, MOST_TOLD)],
+            "names": named(self._missing),
         }
+
+
+def named(clients: Iterable[Client]) -> list[str]:
+    """A few of them, for people."""
+    return [f"{id} at {address}" for id, address in islice(clients, MOST_TOLD)]
 
 
 def _bound(table: dict[Client, float] | dict[Client, None]) -> None:

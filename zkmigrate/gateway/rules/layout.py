@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from zkmigrate.gateway.rules.seen import MOST_NAMES
+
 EPOCHS = frozenset({"LeaderEpoch", "CurrentLeaderEpoch", "CommittedLeaderEpoch"})
 """Fields that carry a leader epoch, in every message that the gateway offers."""
 
@@ -147,7 +149,8 @@ def within(text: str | None, version: int) -> bool:
 
 
 def layout(schema: Mapping[str, Any], version: int, look: Collection[str] = ()) -> Layout:
-    """The layout of a version of a message. look: fields at its top that are read."""
+    """The layout of a version of a message. look: fields at its top that are read. Of an array these are the
+    names in it. None means all: it is null, or empty in a version that has no null."""
     flexible = within(schema.get("flexibleVersions"), version)
     return Layout(tuple(_parts(schema["fields"], version, flexible, look)), flexible)
 
@@ -182,6 +185,9 @@ def _part(one: Mapping[str, Any], version: int, flexible: bool, look: Collection
     name, kind = one["name"], one["type"]
     if name in EPOCHS:
         return _Part(_hide, 4)
+    if name in look and kind.startswith("[]"):
+        inner = _parts(one["fields"], version, flexible, ("Name",))
+        return _Part(_names(name, inner, flexible, within(one.get("nullableVersions"), version)), 1)
     if name in look:
         return _Part(_read(name, kind, flexible), 1)
     if kind in SIZES:
@@ -225,14 +231,12 @@ def _read(name: str, kind: str, flexible: bool) -> Callable[[Walk], None]:
 
 
 def _array(inner: Sequence[_Part], flexible: bool) -> Callable[[Walk], None]:
-    least = max(1, sum(part.least for part in inner))
+    least = _least(inner)
     whole = all(part.fixed for part in inner)
     steps = [part.step for part in inner]
 
     def step(walk: Walk) -> None:
-        count = walk.length(compact=flexible, wide=True)
-        if count * least > len(walk.data) - walk.at:
-            raise FrameError("count", f"{count} items at {walk.at} do not fit into the frame")
+        count = _count(walk, least, flexible)
         if whole:
             walk.take(max(0, count) * least)
             return
@@ -241,6 +245,36 @@ def _array(inner: Sequence[_Part], flexible: bool) -> Callable[[Walk], None]:
                 one(walk)
 
     return step
+
+
+def _names(name: str, inner: Sequence[_Part], flexible: bool, nullable: bool) -> Callable[[Walk], None]:
+    """One name more than are counted is enough to show that there are more."""
+    least = _least(inner)
+
+    def step(walk: Walk) -> None:
+        count, names = _count(walk, least, flexible), set[str]()
+        for _ in range(count):
+            for one in inner:
+                one.step(walk)
+            told = walk.seen.pop("Name")
+            if told is not None and len(names) <= MOST_NAMES:
+                names.add(told)
+        walk.seen[name] = names if count > 0 or (nullable and not count) else None
+
+    return step
+
+
+def _least(inner: Sequence[_Part]) -> int:
+    """The fewest bytes of an array's item."""
+    return max(1, sum(part.least for part in inner))
+
+
+def _count(walk: Walk, least: int, flexible: bool) -> int:
+    """How many items an array has; -1 means null. FrameError."""
+    count = walk.length(compact=flexible, wide=True)
+    if count * least > len(walk.data) - walk.at:
+        raise FrameError("count", f"{count} items at {walk.at} do not fit into the frame")
+    return count
 
 
 def _hide(walk: Walk) -> None:

@@ -9,23 +9,26 @@ from typing import Any
 
 MOST_NAMES = 1000
 """So many names of a kind are kept."""
-_MORE = "(more)"
+LONGEST_TOPIC = 249
+ALL, MORE = "*", "(more)"
+"""Every topic; names for which there was no room."""
 _TOLD = {"longest": "longest_wait_ms"}
 
 
 @dataclass
 class Seen:
     """Counts. software: connections by name and version of the client's library. clients, principals,
-    transactional: requests by client id, user and transactional id. acks: requests of producers. refused:
-    requests and frames that were not served. answered, in_flight: requests by kind. lost: requests by kind
-    whose connection to the broker ended first, so their outcome is unknown. parked: connections whose request
-    waits at the gate, each with its kind and since when, in seconds. longest: milliseconds of the longest
-    such wait by kind, once it has ended."""
+    transactional: requests by client id, user and transactional id. topics: METADATA requests by topic, or
+    ``ALL``. acks: requests of producers. refused: requests and frames that were not served. answered,
+    in_flight: requests by kind. lost: requests by kind whose connection to the broker ended first, so their
+    outcome is unknown. parked: connections whose request waits at the gate, each with its kind and since
+    when, in seconds. longest: milliseconds of the longest such wait by kind, once it has ended."""
 
     software: Counter[str] = field(default_factory=Counter)
     clients: Counter[str] = field(default_factory=Counter)
     principals: Counter[str] = field(default_factory=Counter)
     transactional: Counter[str] = field(default_factory=Counter)
+    topics: Counter[str] = field(default_factory=Counter)
     acks: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     answered: Counter[str] = field(default_factory=Counter)
@@ -56,6 +59,11 @@ class Seen:
             count(self.acks, str(fields["Acks"]))
         if told := fields.get("TransactionalId"):
             count(self.transactional, told)
+        if "Topics" in fields:
+            asked = fields["Topics"]
+            for topic in (ALL,) if asked is None else asked:
+                if len(topic) <= LONGEST_TOPIC:
+                    count(self.topics, topic)
 
 
 def _ms(since: float, now: float) -> int:
@@ -64,4 +72,4 @@ def _ms(since: float, now: float) -> int:
 
 def count(table: Counter[str], name: str) -> None:
     """Count a name that a client chose; the table stays bounded."""
-    table[name if name in table or len(table) < MOST_NAMES else _MORE] += 1
+    table[name if name in table or len(table) < MOST_NAMES else MORE] += 1

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from zkmigrate.gateway.rules import orders
 from zkmigrate.gateway.rules.apis import APIS, Ranges, offered
-from zkmigrate.gateway.rules.clients import Client, Rejoined, Returned
+from zkmigrate.gateway.rules.clients import Client, Rejoined, Returned, named
 from zkmigrate.gateway.rules.hold import App, Gate, Order
 from zkmigrate.gateway.rules.plan import OTHERS, Plan, Port
 from zkmigrate.gateway.rules.seen import Seen, count
@@ -207,6 +207,7 @@ class Gateway:
         for name in self._state.apps:
             app, now = self.app(name), self.now()
             connections = self._connections[name]
+            left = [one for one in connections if one.port.cluster != app.route]
             apps[name] = {
                 "route": app.route,
                 "staged": app.staged,
@@ -216,7 +217,8 @@ class Gateway:
                 "lapsed": app.lapsed,
                 "requests_in_flight": self.in_flight(name),
                 "connections": len(connections),
-                "connections_on_left_ports": sum(one.port.cluster != app.route for one in connections),
+                "connections_on_left_ports": len(left),
+                "left_clients": named(sorted({one.client for one in left})),
                 "returned": self._returned[name].body(),
                 **self.seen[name].body(now),
             }

@@ -87,6 +87,30 @@ def reads(source: Cluster, topics: Collection[str], named: Collection[str]) -> d
     return found | {name: GroupReads({}, why) for name, why in troubles.items()}
 
 
+@dataclass(frozen=True)
+class Others:
+    """Groups on the topics beside the named ones. commits: by group. members: groups that have some.
+    troubles: by group."""
+
+    commits: Mapping[str, Mapping[Part, int]]
+    members: frozenset[str]
+    troubles: Mapping[str, str]
+
+
+def others(source: Cluster, topics: Collection[str], named: Collection[str]) -> Others:
+    """The groups beside the named ones that have committed on the topics, or have members that read them."""
+    here = {name: broker for name, (broker, _) in _listed(source).items() if name not in named}
+    troubles = dict[str, str]()
+    commits = _commits(source, here, topics, troubles)
+    members = reads(source, topics, list(here)) if here else {}
+    troubles |= {name: one.why for name, one in members.items() if one.why}
+    return Others(
+        {name: {part: one.offset for part, one in own.items()} for name, own in commits.items() if own},
+        frozenset(name for name, one in members.items() if one.parts),
+        troubles,
+    )
+
+
 def _assigned(group: Any, topics: Collection[str]) -> set[Part] | str:
     """The partitions of the topics that a described group's members have; or why that is not known."""
     if group.error_code:

@@ -14,12 +14,13 @@ from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.follow import NO_AUTHORIZER
 from zkmigrate.mirror.clients.pair import Pair
 from zkmigrate.mirror.clients.reading import committed
-from zkmigrate.mirror.clients.survey import beside, places, topics
+from zkmigrate.mirror.clients.survey import Place, beside, places, topics
 from zkmigrate.mirror.rules.batch import BatchError
 from zkmigrate.mirror.rules.commits import Standing, standing
 from zkmigrate.mirror.rules.difference import first_difference
 from zkmigrate.mirror.rules.rights import Acl
 from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.finding import few
 from zkmigrate.model.look import BothEnds, ClusterAt, Granted, GroupPair, GroupReads, MirrorSurvey
 
 T = TypeVar("T")
@@ -71,6 +72,8 @@ class ClustersLook:
 def _survey(here: Cluster, there: Cluster, names: Sequence[str], named: Sequence[str]) -> MirrorSurvey:
     mirrored = topics(here, there, names)
     also = beside(here, there, names, named)
+    placed = places(here, there, mirrored)
+    others, dark = _others(here, placed, names, named)
     return MirrorSurvey(
         (here.id(), there.id()),
         (here.brokers(), there.brokers()),
@@ -80,13 +83,36 @@ def _survey(here: Cluster, there: Cluster, names: Sequence[str], named: Sequence
             for one in mirrored
             for key, (needed, found) in one.differ.items()
         },
-        {one.part: (one.state, one.why) for one in places(here, there, mirrored)},
+        {one.part: (one.state, one.why) for one in placed},
         {name: _pair(one) for name, one in also.groups.items()},
         tuple(str(acl) for acl in sorted(also.rights.grant)),
         tuple(also.later),
         # A source without an authorizer has no ACLs that target could lack.
-        {about: why for about, why in also.notes.items() if why != f"{NO_AUTHORIZER} on source"},
+        {about: why for about, why in also.notes.items() if why != f"{NO_AUTHORIZER} on source"} | dark,
+        others,
     )
+
+
+def _others(
+    here: Cluster, placed: Sequence[Place], names: Sequence[str], named: Sequence[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Why each group beside the named ones counts, and what could not be looked at. One whose commits are all
+    before the log's start begins anew on either cluster, so it does not."""
+    if not named:
+        return {}, {}
+    try:
+        read = groups.others(here, names, named)
+    except HostError as error:
+        return {}, {"other groups": str(error)}
+    starts = {one.part: one.source.start for one in placed if one.source}
+    found = {}
+    for name in sorted({*read.commits, *read.members}):
+        kept = [part for part, at in read.commits.get(name, {}).items() if at >= starts.get(part, 0)]
+        if name in read.members:
+            found[name] = "it has members"
+        elif kept:
+            found[name] = f"it committed on {few(f'{topic}-{n}' for topic, n in sorted(kept))}"
+    return found, {f"group {name}": why for name, why in read.troubles.items()}
 
 
 def _otherwise(needed: str | None, found: str | None, why: str) -> str:
