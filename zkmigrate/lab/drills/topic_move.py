@@ -32,8 +32,8 @@ from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.operator import Operator, ToolProcess
 from zkmigrate.lab.service import name_of
 from zkmigrate.lab.spec import Role
-from zkmigrate.lab.topic_site import BOOK, TOPIC, TopicSite, clients, switched, two_clusters
-from zkmigrate.lab.wait import Progress
+from zkmigrate.lab.topic_site import BOOK, OLD, TOPIC, TopicSite, clients, switched, two_clusters
+from zkmigrate.lab.wait import Progress, wait_until
 
 NAME = "topic_move"
 CLIENTS = ("java-2.8.2", "librdkafka-newest")
@@ -227,11 +227,18 @@ class Switches:
         return int(admin.describe_consumer_groups([group])[group].result(HELD_S).coordinator.id)
 
     def mend(self) -> None:
-        """Start the broker that was killed."""
+        """Start the broker that was killed, once ZooKeeper has forgotten it: before that it ends itself."""
         if self.dead:
+            if self.dead.startswith(OLD):
+                self._wait_until_forgotten(f"/{OLD}/brokers/ids/{self.dead.removeprefix(OLD)}")
             fault.start(self.site.lab, self.dead)
             self.site.lab.wait_for_brokers()
             self.dead = ""
+
+    def _wait_until_forgotten(self, path: str) -> None:
+        """Until the killed broker's session has ended."""
+        with self.site.lab.zookeeper("zk") as client:
+            wait_until(f"{path} is gone", lambda: path if client.exists(path) else None, HELD_S, poll_s=1.0)
 
     # --- the judge ------------------------------------------------------------------------------------------
 
