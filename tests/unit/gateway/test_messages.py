@@ -117,9 +117,11 @@ def test_a_producers_first_bytes_tell_acks_and_transaction(version: int) -> None
 
 @pytest.mark.parametrize("version", [0, 1, 4, 8, 9])
 def test_h20_the_topics_that_metadata_asks_for_are_read(version: int) -> None:
+    """librdkafka sends a byte behind the request."""
+
     def asked(*names: str, all: bool = False) -> Any:
         topics = [frames.MetadataRequest.MetadataRequestTopic(name=name) for name in names]
-        frame = request(frames.MetadataRequest(topics=None if all else topics), version)
+        frame = request(frames.MetadataRequest(topics=None if all else topics), version) + b"\0"
         told, fields = MESSAGES.asked(MESSAGES.head(frame), frame)
         assert told is frame
         return fields["Topics"]

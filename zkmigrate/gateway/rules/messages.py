@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from zkmigrate.gateway.rules import producers
-from zkmigrate.gateway.rules.apis import API_VERSIONS, APIS, Api, Ranges
+from zkmigrate.gateway.rules.apis import API_VERSIONS, APIS, METADATA, Api, Ranges
 from zkmigrate.gateway.rules.denied import read, written
 from zkmigrate.gateway.rules.layout import FrameError, Layout, Walk, Where, layout, text, varint, within
 
@@ -80,7 +80,7 @@ class Messages:
         all of it, or its beginning if it is streamed. FrameError."""
         api = APIS[head.key]
         told = self._layout(f"{api.schema}Request", head.version, api.look)
-        if api.streamed:
+        if api.streamed or head.key == METADATA:  # librdkafka sends a byte behind it, and brokers do not mind
             if not api.look:
                 return frame, {}
             return frame, told.begin(frame[head.body :], nowhere, api.look)
