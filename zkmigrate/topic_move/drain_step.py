@@ -82,6 +82,8 @@ class DrainStep(Step[DrainFacts]):
         if not isinstance(f.ends, Seen):
             return Waiting("both clusters to tell their ends", str(f.ends), limit_s, _POLL_S, keep=c.kept)
         ends = f.ends.value
+        if (dark := [part_name(p) for p, one in ends.items() if one.source is None]) and not c.kept:
+            return Waiting("source's leaders to tell their ends", f"silent: {few(dark)}", limit_s, _POLL_S)
         before: dict[Part, int] = c.kept.get("before") or {
             part: one.source for part, one in ends.items() if one.source is not None
         }

@@ -227,11 +227,12 @@ def lapsed(found: Gateways) -> tuple[Finding, ...]:
 
 
 def moved(before: Mapping[tuple[str, int], int], now: Ends) -> tuple[Finding, ...]:
-    """A finding where source's ends are not those that were read after the hold."""
+    """A finding where source's ends are not those that were read after the hold. An end that is not told has
+    not moved: it is not equal either."""
     odd = [
-        f"{part_name(part)}: {end:,}, now {one.source if one else None}"
+        f"{part_name(part)}: {end:,}, now {one.source if one else 'gone'}"
         for part, end in before.items()
-        if (one := now.get(part)) is None or one.source != end
+        if (one := now.get(part)) is None or one.source not in (None, end)
     ]
     odd += [f"{part_name(part)}: new" for part in now if part not in before]
     if not odd:

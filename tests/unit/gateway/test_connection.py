@@ -206,8 +206,10 @@ def test_h10_a_left_port_leads_to_the_other_cluster() -> None:
         status = at.gateway.status()["apps"]["app"]
         assert (status["connections_on_left_ports"], status["left_clients"]) == (1, ["app-1 at 127.0.0.1"])
         assert status["topics"] == {"*": 1}
-        client.send(produce(3))
-        await client.ended()
+        for asked in (produce(3), fetch()):
+            left = await at.client("a")
+            left.send(asked)
+            await left.ended()
         assert at.b.kinds() == [3], (
             "nobody leads there what it writes: it asks METADATA, and goes to the leader"
         )
@@ -219,8 +221,10 @@ def test_h10_a_left_port_leads_to_the_other_cluster() -> None:
         other = await at.client("b")
         assert await other.asks(produce(4, "other-1")) == told(4), "an application that stayed, on b's port"
         assert len(at.a.got) == 2
+        client.writer.close()
         own = await at.client("b")
         assert await own.asks(produce(5)) == told(5)
+        await until("it has left", lambda: not at.gateway.status()["apps"]["app"]["left_clients"])
         status = at.gateway.status()["apps"]["app"]
         assert (status["connections_on_left_ports"], status["left_clients"]) == (0, [])
 

@@ -134,6 +134,15 @@ def test_the_mirror_is_drained_at_equal_ends_alone(last: tuple[int | None, ...])
     assert kept(DrainStep().check(TWICE, replace(DRAIN, ends=ends(*last)))) == 0
 
 
+def test_a_leader_of_source_that_is_silent_for_a_moment_is_waited_for() -> None:
+    """It is no sign of a producer beside the gateways."""
+    dark = replace(DRAIN, ends=ends(None, None, 4))
+    first = DrainStep().check(replace(C, kept={}), dark)
+    assert isinstance(first, Waiting)
+    assert (first.progress, first.keep) == ("silent: orders-1", {})
+    assert kept(DrainStep().check(TWICE, dark)) == 0
+
+
 def test_the_ends_are_equal_at_two_looks_before_copiers_are_asked() -> None:
     assert kept(DrainStep().check(replace(C, kept={}), DRAIN)) == 1
     assert kept(DrainStep().check(TWICE, replace(DRAIN, copiers=None, groups=None))) == 2

@@ -57,6 +57,8 @@ _FREE = frozenset({API_VERSIONS, SASL_HANDSHAKE})
 """Requests after which another cluster may still take the connection."""
 _NUMBERED = frozenset({PRODUCE, INIT_PRODUCER_ID})
 """Requests that carry or get a producer id."""
+_LED = frozenset({PRODUCE, FETCH})
+"""Requests that only the leader of a partition answers."""
 _ESTABLISHED = 1
 
 
@@ -258,7 +260,7 @@ class Connection:
             verdict = decide(now.gate, head, synced=synced)
             if head.key == SASL_HANDSHAKE and self._mechanism not in MECHANISMS and head.api is not None:
                 return Verdict(Act.ANSWER)
-            if verdict.act is Act.CUT or (head.key == PRODUCE and self._left(now)):
+            if verdict.act is Act.CUT or (head.key in _LED and self._left(now)):
                 raise Ended
             if verdict.act is Act.PARK:
                 since = self._gateway.now() if since is None else since
@@ -275,8 +277,9 @@ class Connection:
 
     def _left(self, app: App) -> bool:
         """Whether this port's cluster is one that the application has left. No broker there leads what its
-        producers write. If such a request waited, the next one could overtake it on the way to the leader,
-        and be the first that this broker sees of its producer."""
+        clients ask for. If a PRODUCE waited, the next one could overtake it on the way to the leader, and be
+        the first that this broker sees of its producer. A Java consumer would go on with FETCH for as long as
+        the leader has the same node id."""
         return app.flips > 0 and app.route != self.port.cluster
 
     def _still_there(self) -> bool:
