@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zkmigrate.model.change import Applied, Changes, SetService
-from zkmigrate.model.finding import claim, meanings
+from zkmigrate.model.finding import Severity, claim, few, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.topic_move.facts import Copiers, Gateways, backward_unit, copiers, gateways
@@ -45,8 +45,18 @@ class FinishStep(Step[FinishFacts]):
             return Ready(f.copiers.down) if f.copiers.down else Done()
         if f.copiers.running:
             return Ready(f.copiers.running)
-        stopped = claim("switch.finished", "no copier runs", True, seen=f"{f.copiers.unit} is down")
-        return Done((stopped, left_ports(f.gateways)))
+        source = move_of(c.inventory).topic_move.source
+        stopped = claim(
+            "switch.finished", f"no copier to {source} runs", True, seen=f"{f.copiers.unit} is down"
+        )
+        stays = claim(
+            "switch.stays",
+            "what stays is named",
+            True,
+            seen=f"zkm-host on {few(f.copiers.at)}; both units; the gateways; {source}'s topics",
+            severity=Severity.INFO,
+        )
+        return Done((stopped, stays, left_ports(f.gateways)))
 
     def plan(self, c: Context, f: FinishFacts, target: str) -> Changes:
         return (SetService(target, backward_unit(c), "stop"),)
@@ -62,5 +72,8 @@ class FinishStep(Step[FinishFacts]):
 MEANINGS = meanings(
     """
     switch.finished: A copier runs. Cause: The step is under way. To do: Wait, or resume.
+
+    switch.stays: What is still there after the end. Cause: A later switch, or a client, may need it. To do:
+    Remove it once no client connects to the gateways.
     """
 )

@@ -35,7 +35,14 @@ from zkmigrate.topic_move.facts import (
 )
 from zkmigrate.topic_move.rules import not_silent, part_name, reached, surveyed, unread, used
 from zkmigrate.topic_move.section import move_of, switched
-from zkmigrate.topic_move.set_rules import app_topics, node_ids, other_apps, other_groups, staged_elsewhere
+from zkmigrate.topic_move.set_rules import (
+    app_topics,
+    node_ids,
+    other_apps,
+    other_groups,
+    staged_elsewhere,
+    superusers,
+)
 
 _POLL_S = 0.5
 
@@ -115,6 +122,7 @@ def _findings(c: Context, f: LookFacts) -> Iterator[Finding]:
         yield reached(f.gateways, move.target, there)
         yield from surveyed(f.survey.value)
         yield from other_groups(f.survey.value.others)
+        yield superusers(f.gateways, f.survey.value.super_users)
     else:
         yield unread("the mirror", f.survey)
     yield from not_silent(f.there)

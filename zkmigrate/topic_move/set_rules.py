@@ -105,6 +105,21 @@ def _other_groups(target: str, seen: str) -> Finding:
     )
 
 
+def superusers(found: Gateways, names: Collection[str]) -> Finding:
+    """Whether ACLs bind the applications. names: those whom they do not bind."""
+    users = {f"User:{one}" for app in found.at.values() for one in app.table("principals")}
+    over = sorted(users & {*names})
+    return claim(
+        "switch.superusers",
+        "no client of the set is a super user",
+        not over,
+        seen=few(over) or "none, of those that log in",
+        needed="an account that ACLs bind: nothing keeps a super user from writing beside the gateways",
+        moves=("give the application an account of its own", "go on, if only gateways reach the brokers"),
+        severity=Severity.WARN,
+    )
+
+
 def staged_elsewhere(found: Gateways, target: str) -> Iterator[Finding]:
     """A finding for each application that waits to be led to another cluster."""
     for (host, name), app in found.at.items():
@@ -149,6 +164,9 @@ MEANINGS = meanings(
 
     switch.other-groups: A consumer group outside sets.groups has commits or members on the set's topics.
     Cause: The list is too short, or the group is an old one. To do: Add it, or delete its commits.
+
+    switch.superusers: A client of the set is a super user of a cluster. Cause: Its account stands in
+    super.users. To do: Give it another account, or let only gateways reach the brokers.
 
     switch.staged: A route to a third cluster is staged. Cause: Another run, or one that was broken off. To
     do: See whether a run is at work.

@@ -25,7 +25,7 @@ from zkmigrate.gateway.rules.apis import (
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
 )
-from zkmigrate.gateway.rules.hold import SYNC_S
+from zkmigrate.gateway.rules.hold import FLIPPED_S, SYNC_S
 from zkmigrate.gateway.serving.connection import FIRST
 from zkmigrate.mirror.rules.batch import parse, produced
 
@@ -206,6 +206,7 @@ def test_h10_a_left_port_leads_to_the_other_cluster() -> None:
         status = at.gateway.status()["apps"]["app"]
         assert (status["connections_on_left_ports"], status["left_clients"]) == (1, ["app-1 at 127.0.0.1"])
         assert status["topics"] == {"*": 1}
+        at.now += FLIPPED_S  # FETCH need not wait for SYNC_GROUP any more
         for asked in (produce(3), fetch()):
             left = await at.client("a")
             left.send(asked)

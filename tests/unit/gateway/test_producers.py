@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import random
 import struct
 
 import crc32c
 import pytest
 from hypothesis import given as examples
+from hypothesis import settings
 from hypothesis import strategies as st
 from kafka.protocol.producer import InitProducerIdResponse, ProduceRequest
 
+from tests.examples import examples as count
+from tests.unit.gateway.test_messages import mutated
 from tests.unit.mirror.batches import built
 from zkmigrate.gateway.rules.layout import FrameError
 from zkmigrate.gateway.rules.producers import given, initiated, produced, renamed, sent
@@ -93,6 +97,36 @@ def test_a_request_that_is_cut_short_or_goes_on_is_refused(cut: int) -> None:
     for odd in (whole[:-cut], whole + bytes(cut)):
         with pytest.raises(FrameError):
             produced(9, odd, lambda id: id)
+
+
+@settings(max_examples=count(100), deadline=None)
+@examples(st.integers(0, 2**32))
+def test_a_mutated_request_is_refused_or_keeps_its_size(seed: int) -> None:
+    """No damaged batch gets a right CRC. A sound one behind it stays: the broker refuses both."""
+    chance = random.Random(seed)
+    for _ in range(100):
+        version = chance.randrange(3, 10)
+        body = mutated(request(version, of(5) + of(6, 1), of(7)), chance)
+        try:
+            told = produced(version, body, lambda id: id + 1000)
+        except FrameError:
+            continue
+        assert len(told) == len(body)
+        before = sound(body)
+        assert all(now in (id, id + 1000) for id, now in zip(before, sound(told), strict=True))
+
+
+def sound(body: bytes) -> list[int]:
+    """The producer ids of the whole batches in it that have a right CRC."""
+    found = []
+    for at in range(len(body) - 60):
+        size = int.from_bytes(body[at + 8 : at + 12], "big", signed=True)
+        end = at + 12 + size
+        if body[at + 16] == 2 and size >= 49 and end <= len(body):
+            crc = int.from_bytes(body[at + 17 : at + 21], "big")
+            if crc32c.crc32c(body[at + 21 : end]) == crc:
+                found.append(int.from_bytes(body[at + 43 : at + 51], "big", signed=True))
+    return found
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 4])

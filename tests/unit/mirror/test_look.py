@@ -41,12 +41,18 @@ class Side(ModelCluster):
         self.errors: set[Part] = set()
         self.open: dict[Part, int] = {}
         self.closed = 0
+        self.secret = False
 
     def id(self) -> str:
         return f"id-{self.what}"
 
     def brokers(self) -> list[int]:
         return [1, 2]
+
+    def super_users(self) -> frozenset[str]:
+        if self.secret:
+            raise HostError("ClusterAuthorizationFailed")
+        return frozenset({f"User:{self.what}"})
 
     def topics(self, names: Sequence[str]) -> dict[str, Topic]:
         led = {name: numbers for name, numbers in self.leaders(names).items() if numbers}
@@ -185,6 +191,17 @@ def test_a_survey_tells_all_that_is_mirrored(monkeypatch: pytest.MonkeyPatch) ->
     assert found.grants == ("ALLOW READ to User:a from * on topic orders",)
     assert found.later == (write,)
     assert found.notes == {"group d": "no answer"}
+    assert found.super_users == {"User:source", "User:target"}
+
+
+def test_h21_super_users_that_a_cluster_does_not_show_are_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads(monkeypatch, EQUAL)
+    monkeypatch.setattr(rights, "read", lambda _: set())
+    here, there = Side("source", {P: log(3)}), Side("target", {P: log(3)})
+    there.secret = True
+    with looking(monkeypatch, here, there) as look:
+        found = value(look.survey(["orders"], []))
+    assert (found.super_users, found.notes) == (frozenset(), {"super users": "ClusterAuthorizationFailed"})
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_h17_what_a_copier_gave_up_is_not_waited_for() -> None:
 
 # -- verify
 
-SURVEY = MirrorSurvey(("one", "other"), ([], []), {}, {}, {}, {}, (), (), {}, {})
+SURVEY = MirrorSurvey(("one", "other"), ([], []), {}, {}, {}, {}, (), (), {}, {}, frozenset())
 
 
 def at(**odd: Any) -> Gateways:
@@ -124,6 +124,7 @@ def test_h23_the_end_is_there_once_no_copier_runs() -> None:
     assert isinstance(verdict, Done)
     assert [(one.id, one.held) for one in verdict.findings] == [
         ("switch.finished", Held.YES),
+        ("switch.stays", Held.YES),
         ("switch.left-ports", Held.NO),
     ]
     for state in ("active", "activating", "deactivating"):

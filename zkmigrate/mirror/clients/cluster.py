@@ -39,7 +39,8 @@ _WAIT_MS = 250
 _LARGEST = 128 << 20
 _CONSUMER, _UNCOMMITTED, COMMITTED = -1, 0, 1
 _LATEST, _EARLIEST = -1, -2
-_NO_EPOCH, _TOPIC = -1, 2
+_NO_EPOCH, _TOPIC, _BROKER = -1, 2, 4
+_SUPER = "super.users"
 _DEFAULT, _OWN = 5, 1
 """DescribeConfigs: config_source of Kafka's own default, and of a topic's own value."""
 
@@ -206,6 +207,17 @@ class Cluster:
             )
             for name, parts in led.items()
         }
+
+    def super_users(self) -> frozenset[str]:
+        """Those whom no ACL binds, as one broker has it in its settings. HostError with Kafka's reason."""
+        node = self.brokers()[0]
+        request = DescribeConfigsRequest(resources=[(_BROKER, str(node), [_SUPER])], min_version=1)
+        [result] = self._ask(request, node).results
+        if result.error_code:
+            why = result.error_message or for_code(result.error_code).__name__
+            raise HostError(f"{self.what}: {_SUPER}: {why}")
+        told = ";".join(one.value or "" for one in result.configs if one.name == _SUPER)
+        return frozenset(name.strip() for name in told.split(";") if name.strip())
 
     def create(self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
         """Make a topic, unless there is one. HostError with Kafka's reason."""

@@ -74,6 +74,10 @@ def _survey(here: Cluster, there: Cluster, names: Sequence[str], named: Sequence
     also = beside(here, there, names, named)
     placed = places(here, there, mirrored)
     others, dark = _others(here, placed, names, named)
+    try:
+        over = here.super_users() | there.super_users()
+    except HostError as error:
+        over, dark = frozenset(), {**dark, "super users": str(error)}
     return MirrorSurvey(
         (here.id(), there.id()),
         (here.brokers(), there.brokers()),
@@ -90,6 +94,7 @@ def _survey(here: Cluster, there: Cluster, names: Sequence[str], named: Sequence
         # A source without an authorizer has no ACLs that target could lack.
         {about: why for about, why in also.notes.items() if why != f"{NO_AUTHORIZER} on source"} | dark,
         others,
+        over,
     )
 
 
