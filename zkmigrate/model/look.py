@@ -259,7 +259,7 @@ class MirrorSurvey:
     why. differ: settings that target has otherwise, as ``topic: key``. partitions: state (missing, behind,
     equal, failed, unknown) and why. grants: ACLs that target lacks, except those that let somebody write.
     later: these. notes: what could not be looked at, and why. others: groups beside the named ones that have
-    members or commits on the topics, and which. super_users: those whom no ACL binds, on either cluster."""
+    members or commits on the topics, and which. super_users: the clusters where ``super.users`` is set."""
 
     ids: tuple[str, str]
     brokers: tuple[Sequence[int], Sequence[int]]
@@ -271,7 +271,7 @@ class MirrorSurvey:
     later: tuple[Acl, ...]
     notes: Mapping[str, str]
     others: Mapping[str, str]
-    super_users: frozenset[str]
+    super_users: tuple[str, ...]
 
 
 @dataclass(frozen=True)

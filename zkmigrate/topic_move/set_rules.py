@@ -105,17 +105,18 @@ def _other_groups(target: str, seen: str) -> Finding:
     )
 
 
-def superusers(found: Gateways, names: Collection[str]) -> Finding:
-    """Whether ACLs bind the applications. names: those whom they do not bind."""
-    users = {f"User:{one}" for app in found.at.values() for one in app.table("principals")}
-    over = sorted(users & {*names})
+def superusers(found: Gateways, sides: Collection[str]) -> Finding:
+    """Whether ACLs bind the applications. sides: the clusters that have super users. Kafka does not show
+    whom, so it is unknown where clients log in."""
+    users = sorted({one for app in found.at.values() for one in app.table("principals")})
+    seen = f"super.users is set on {few(sides)}, and hidden; users of the set: {few(users)}"
     return claim(
         "switch.superusers",
         "no client of the set is a super user",
-        not over,
-        seen=few(over) or "none, of those that log in",
-        needed="an account that ACLs bind: nothing keeps a super user from writing beside the gateways",
-        moves=("give the application an account of its own", "go on, if only gateways reach the brokers"),
+        None if users and sides else True,
+        seen=seen if users and sides else "none",
+        needed="accounts that ACLs bind: nothing keeps a super user from writing beside the gateways",
+        moves=("look into the brokers' super.users", "let only gateways reach the brokers"),
         severity=Severity.WARN,
     )
 
@@ -165,8 +166,8 @@ MEANINGS = meanings(
     switch.other-groups: A consumer group outside sets.groups has commits or members on the set's topics.
     Cause: The list is too short, or the group is an old one. To do: Add it, or delete its commits.
 
-    switch.superusers: A client of the set is a super user of a cluster. Cause: Its account stands in
-    super.users. To do: Give it another account, or let only gateways reach the brokers.
+    switch.superusers: A client of the set may be a super user of a cluster. Cause: super.users is set, and
+    Kafka hides it. To do: Look into the brokers' files. Give the application another account if need be.
 
     switch.staged: A route to a third cluster is staged. Cause: Another run, or one that was broken off. To
     do: See whether a run is at work.

@@ -64,7 +64,7 @@ def test_h17_what_a_copier_gave_up_is_not_waited_for() -> None:
 
 # -- verify
 
-SURVEY = MirrorSurvey(("one", "other"), ([], []), {}, {}, {}, {}, (), (), {}, {}, frozenset())
+SURVEY = MirrorSurvey(("one", "other"), ([], []), {}, {}, {}, {}, (), (), {}, {}, ())
 
 
 def at(**odd: Any) -> Gateways:

@@ -89,9 +89,7 @@ class ModelMirror:
         later = () if self._knows(self.target) else (WRITE,)
         others = {name: "it committed" for name in self.source.commits if name not in groups}
         pairs = self._groups(groups)
-        return Seen(
-            MirrorSurvey(ids, ([1], [1]), {}, {}, partitions, pairs, (), later, {}, others, frozenset())
-        )
+        return Seen(MirrorSurvey(ids, ([1], [1]), {}, {}, partitions, pairs, (), later, {}, others, ()))
 
     def _knows(self, cluster: Cluster) -> bool:
         return cluster.name in self.look.world.granted_at

@@ -208,16 +208,16 @@ class Cluster:
             for name, parts in led.items()
         }
 
-    def super_users(self) -> frozenset[str]:
-        """Those whom no ACL binds, as one broker has it in its settings. HostError with Kafka's reason."""
+    def super_users(self) -> bool:
+        """Whether a broker has ``super.users``; whose names it hides, as of every setting that it does not
+        know. HostError with Kafka's reason."""
         node = self.brokers()[0]
         request = DescribeConfigsRequest(resources=[(_BROKER, str(node), [_SUPER])], min_version=1)
         [result] = self._ask(request, node).results
         if result.error_code:
             why = result.error_message or for_code(result.error_code).__name__
             raise HostError(f"{self.what}: {_SUPER}: {why}")
-        told = ";".join(one.value or "" for one in result.configs if one.name == _SUPER)
-        return frozenset(name.strip() for name in told.split(";") if name.strip())
+        return any(one.name == _SUPER for one in result.configs)
 
     def create(self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
         """Make a topic, unless there is one. HostError with Kafka's reason."""

@@ -75,9 +75,9 @@ def _survey(here: Cluster, there: Cluster, names: Sequence[str], named: Sequence
     placed = places(here, there, mirrored)
     others, dark = _others(here, placed, names, named)
     try:
-        over = here.super_users() | there.super_users()
+        over = tuple(side.what for side in (here, there) if side.super_users())
     except HostError as error:
-        over, dark = frozenset(), {**dark, "super users": str(error)}
+        over, dark = (), {**dark, "super users": str(error)}
     return MirrorSurvey(
         (here.id(), there.id()),
         (here.brokers(), there.brokers()),
