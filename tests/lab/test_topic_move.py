@@ -1,7 +1,7 @@
 """Clients at work are switched to another cluster by the playbook, and back, on lab hosts with real brokers.
 
-One lab for all of it: there and back, then a switch whose operator is killed as it is to lead the clients
-away. Its rollback leaves them where they were, and the next switch goes through."""
+One lab for all of it: first a switch whose operator is killed as it is to lead the clients away. Its rollback
+leaves them where they were. Then they go there and back."""
 
 from __future__ import annotations
 
@@ -19,19 +19,17 @@ pytestmark = pytest.mark.lab
 CLIENTS = ("librdkafka-newest",)
 
 
-def test_h11_h17_clients_go_there_and_back_and_stay_where_a_rollback_finds_them(tmp_path: Path) -> None:
+def test_h11_h17_clients_stay_where_a_rollback_finds_them_and_go_there_and_back(tmp_path: Path) -> None:
     """Each case raises where a record is lost, moved, twice, unseen or delivered again."""
     [killed] = [one for one in FAULTS if one.name == "kill-go-rollback"]
     with Lab.up(two_clusters("2.8.2", "4.3.1"), print) as lab:
         site = TopicSite(lab, tmp_path, CLIENTS, print)
         site.begin()
         switches = Switches(site, clients(CLIENTS, print))
+        assert "rollback 0: back" in switches.with_fault(killed)
+        assert site.open_on() == OLD
         assert "lost 0, twice 0" in switches.there_and_back("switch", 1)
         assert site.open_on() == OLD
-        told = switches.with_fault(killed)
-        assert "rollback 0: back" in told
-        assert site.open_on() == OLD
-        assert "delivered again 0" in switches.there_and_back("again", 1)
         assert "different: 0" in switches.compared()
         lab_id = lab.id
     assert no_trace.traces(lab_id) == []
