@@ -42,6 +42,11 @@ PACKAGES = (
     "jinja2",
     "markupsafe",
     "ruamel",
+    "pydantic",
+    "pydantic_core",
+    "annotated_types",
+    "typing_extensions.py",
+    "typing_inspection",
 )
 PYTHON = str(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
 HOME = Path(pyspark.__file__).parent
