@@ -491,7 +491,8 @@ def test_h11_a_run_sees_what_is_mirrored_and_makes_commits_equal(clusters: dict[
         found = seen(look.survey([BILLS], names[:2]))
         assert (found.refused, found.partitions) == ({}, {BILL: ("equal", "")})
         assert found.groups.keys() == set(names[:2])
-        assert found.notes == {}
+        # A group of an earlier test may be joining, and then what it reads is not known.
+        assert [one for one in found.notes if one.removeprefix("group ") in (*names, "groups", "ACLs")] == []
         assert seen(look.differences({BILL: (5, 35)})) == {BILL: Seen("")}
 
         # A group with a member on target is left alone, and so are the others.
