@@ -175,19 +175,7 @@ class ClusterSite:
     def stop_broker(self, broker: int) -> None:
         """Stop a broker in order, and wait until the cluster does not count on it."""
         self.lab.exec(host_of(broker), ["systemctl", "stop", "kafka"], timeout_s=_READY_S)
-        self._wait_unregistered(broker)
-
-    def _wait_unregistered(self, broker: int) -> None:
-        """With ZooKeeper a session may outlive its broker, also where that was stopped in order."""
-        if ZOOKEEPER not in self.sources:
-            return
-        path = f"{self.lab.cluster(CLUSTER).chroot}/brokers/ids/{broker}"
-        with self.lab.zookeeper("zk") as client:
-
-            def missing() -> str | None:
-                return f"the end of {path}" if client.exists(path) else None
-
-            wait_until(f"the old session of broker {broker}", missing, _READY_S)
+        self.lab.wait_until_unregistered(CLUSTER, broker, _READY_S)
 
     def runs(self, broker: int) -> bool:
         """Whether the broker's process runs."""
@@ -201,7 +189,7 @@ class ClusterSite:
 
     def start_broker_alone(self, broker: int) -> None:
         """Start a broker; it would not start beside its own old session."""
-        self._wait_unregistered(broker)
+        self.lab.wait_until_unregistered(CLUSTER, broker, _READY_S)
         fault.start(self.lab, host_of(broker))
 
     def wait_for_controller(self, *, but: int, limit_s: float) -> int:

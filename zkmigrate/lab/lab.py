@@ -370,6 +370,21 @@ class Lab:
             for host in self.names(role):
                 self.exec(host, start if service.has_script(self.spec, role) else enable)
 
+    def wait_until_unregistered(self, cluster: str, broker: int, deadline_s: float) -> None:
+        """Waits until ZooKeeper has forgotten a broker that has gone: its session may outlive it, also where
+        it was stopped in order. A broker that begins before that may end itself. With KRaft it waits for
+        nothing."""
+        own = self.cluster(cluster)
+        if own.ensemble is None:
+            return
+        path = f"{own.chroot}/brokers/ids/{broker}"
+        with self.zookeeper(own.ensemble) as client:
+
+            def missing() -> str | None:
+                return f"the end of {path}" if client.exists(path) else None
+
+            wait_until(f"the old session of broker {broker}", missing, deadline_s)
+
     def wait_for_brokers(self, ensemble: str | None = None, deadline_s: float = BROKERS_S) -> None:
         """Waits until every broker is registered and every ISR is full, by each cluster's ensemble or this
         one."""

@@ -33,12 +33,10 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True)
 class GrantFacts:
-    """needed: what the first look found missing. granted: where target has it. sent: the change was sent by
-    this walk of the step."""
+    """needed: what the first look found missing. granted: where target has it."""
 
     needed: frozenset[Acl]
     granted: Reading[Granted]
-    sent: bool = False
 
 
 class GrantStep(Step[GrantFacts]):
@@ -51,7 +49,7 @@ class GrantStep(Step[GrantFacts]):
         acls = [Acl(*one) for one in looked.later] if looked else []
         if not acls:
             return GrantFacts(frozenset(), Seen(_NOWHERE))
-        return GrantFacts(frozenset(acls), forward(c, look).granted(acls), "sent" in c.kept)
+        return GrantFacts(frozenset(acls), forward(c, look).granted(acls))
 
     def check(self, c: Context, f: GrantFacts) -> Verdict:
         if not isinstance(f.granted, Seen):
@@ -60,7 +58,7 @@ class GrantStep(Step[GrantFacts]):
         if c.way is Way.BACK:
             return Ready((RIGHTS,)) if f.granted.value.somewhere else Done()
         missing = f.needed - f.granted.value.everywhere
-        if missing and f.sent:
+        if missing and "sent" in c.kept:
             told = f"missing on a broker: {len(missing)}"
             return Waiting("every broker of target to know the ACLs", told, 10.0, _POLL_S, keep=c.kept)
         if missing:

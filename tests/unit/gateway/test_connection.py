@@ -241,7 +241,7 @@ def test_h25_the_longest_wait_is_told_from_settle_on_and_again_from_the_next_hol
         at.now += 2
         assert at.seen("longest_wait_ms") == {"FETCH": 2000}
         at.order("hold", ttl_ms=60_000)
-        longest = at.gateway.seen["app"].longest
+        longest = at.gateway.seen["app"].longest_wait_ms
         await until("it is judged again", lambda: longest == {"FETCH": 2000})
         at.now += 1
         at.order("unhold")

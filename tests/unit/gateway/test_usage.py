@@ -104,4 +104,4 @@ def test_h25_waits_are_told_by_kind_while_they_last_and_the_longest_after() -> N
     seen.goes_on("c1", 13.5)
     seen.goes_on("c2", 13.6)
     seen.goes_on("c3", 12.0)
-    assert (seen.body(99.0)["parked"], seen.longest) == ({}, {"FETCH": 3500, "PRODUCE": 500})
+    assert (seen.body(99.0)["parked"], seen.longest_wait_ms) == ({}, {"FETCH": 3500, "PRODUCE": 500})

@@ -49,7 +49,7 @@ class Side(ModelCluster):
     def brokers(self) -> list[int]:
         return [1, 2]
 
-    def super_users(self) -> bool:
+    def super_users(self, _node: int) -> bool:
         if self.secret:
             raise HostError("ClusterAuthorizationFailed")
         return self.what == "target"

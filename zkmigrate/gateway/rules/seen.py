@@ -12,7 +12,6 @@ MOST_NAMES = 1000
 LONGEST_TOPIC = 249
 ALL, MORE = "*", "(more)"
 """Every topic; names for which there was no room."""
-_TOLD = {"longest": "longest_wait_ms"}
 
 
 @dataclass
@@ -22,7 +21,7 @@ class Seen:
     ``ALL``. acks: requests of producers. refused: requests and frames that were not served. answered,
     in_flight: requests by kind. lost: requests by kind whose connection to the broker ended first, so their
     outcome is unknown. parked: connections whose request waits at the gate, each with its kind and since
-    when, in seconds. longest: milliseconds of the longest such wait by kind, once it has ended."""
+    when, in seconds. longest_wait_ms: of the longest such wait by kind, once it has ended."""
 
     software: Counter[str] = field(default_factory=Counter)
     clients: Counter[str] = field(default_factory=Counter)
@@ -35,21 +34,22 @@ class Seen:
     in_flight: Counter[str] = field(default_factory=Counter)
     lost: Counter[str] = field(default_factory=Counter)
     parked: dict[object, tuple[str, float]] = field(default_factory=dict)
-    longest: Counter[str] = field(default_factory=Counter)
+    longest_wait_ms: Counter[str] = field(default_factory=Counter)
 
     def body(self, now: float) -> dict[str, dict[str, int]]:
         """As JSON; what is at 0 is left out. The longest waits are told with those that have not ended."""
-        waits, parked = Counter(self.longest), Counter[str]()
+        waits, parked = Counter(self.longest_wait_ms), Counter[str]()
         for kind, since in self.parked.values():
             parked[kind] += 1
             waits[kind] = max(waits[kind], _ms(since, now))
-        tables = {**vars(self), "parked": parked, "longest": waits}
-        return {_TOLD.get(name, name): dict(sorted((+table).items())) for name, table in tables.items()}
+        tables = {**vars(self), "parked": parked, "longest_wait_ms": waits}
+        return {name: dict(sorted((+table).items())) for name, table in tables.items()}
 
     def goes_on(self, connection: object, now: float) -> None:
         """Its request waits no more."""
         kind, since = self.parked.pop(connection)
-        self.longest[kind] = max(self.longest[kind], _ms(since, now))
+        longest = self.longest_wait_ms
+        longest[kind] = max(longest[kind], _ms(since, now))
 
     def request(self, fields: Mapping[str, Any]) -> None:
         """Count the fields that were read of a request."""

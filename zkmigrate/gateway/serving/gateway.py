@@ -150,7 +150,7 @@ class Gateway:
         after = state.apps.get(order.app)
         if before is not None and after is not None and after != before:
             if before.gate is Gate.OPEN and after.gate is not Gate.OPEN:
-                self.seen[order.app].longest.clear()
+                self.seen[order.app].longest_wait_ms.clear()
             if after.route != before.route:
                 clients = [one.client for one in self._connections[order.app]]
                 self._returned[order.app].flipped(clients, self.now())

@@ -32,8 +32,8 @@ from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.operator import Operator, ToolProcess
 from zkmigrate.lab.service import name_of
 from zkmigrate.lab.spec import Role
-from zkmigrate.lab.topic_site import BOOK, OLD, TOPIC, TopicSite, clients, switched, two_clusters
-from zkmigrate.lab.wait import Progress, wait_until
+from zkmigrate.lab.topic_site import BOOK, TOPIC, TopicSite, clients, switched, two_clusters
+from zkmigrate.lab.wait import Progress
 
 NAME = "topic_move"
 CLIENTS = ("java-2.8.2", "librdkafka-newest")
@@ -107,11 +107,11 @@ FAULTS: tuple[Fault, ...] = (
 
 @dataclass
 class Switches:
-    """The cases in one lab, one after the other. dead: the host of a broker that was killed."""
+    """The cases in one lab, one after the other. dead: cluster and id of a broker that was killed."""
 
     site: TopicSite
     programs: Mapping[str, Program]
-    dead: str = ""
+    dead: tuple[str, int] | None = None
     tool: ToolProcess | None = None
     times_s: list[tuple[float, float]] = field(default_factory=list)
 
@@ -215,8 +215,8 @@ class Switches:
     def _kill_broker(self, cluster: str, which: Callable[[AdminClient], int]) -> None:
         with self.site.lab.operator():
             id = which(AdminClient({"bootstrap.servers": self.site.bootstrap(cluster)}))
-        self.dead = f"{cluster}{id}"
-        fault.kill(self.site.lab, self.dead)
+        self.dead = cluster, id
+        fault.kill(self.site.lab, f"{cluster}{id}")
 
     @staticmethod
     def _leader(admin: AdminClient) -> int:
@@ -229,16 +229,11 @@ class Switches:
     def mend(self) -> None:
         """Start the broker that was killed, once ZooKeeper has forgotten it: before that it ends itself."""
         if self.dead:
-            if self.dead.startswith(OLD):
-                self._wait_until_forgotten(f"/{OLD}/brokers/ids/{self.dead.removeprefix(OLD)}")
-            fault.start(self.site.lab, self.dead)
+            cluster, id = self.dead
+            self.site.lab.wait_until_unregistered(cluster, id, HELD_S)
+            fault.start(self.site.lab, f"{cluster}{id}")
             self.site.lab.wait_for_brokers()
-            self.dead = ""
-
-    def _wait_until_forgotten(self, path: str) -> None:
-        """Until the killed broker's session has ended."""
-        with self.site.lab.zookeeper("zk") as client:
-            wait_until(f"{path} is gone", lambda: path if client.exists(path) else None, HELD_S, poll_s=1.0)
+            self.dead = None
 
     # --- the judge ------------------------------------------------------------------------------------------
 

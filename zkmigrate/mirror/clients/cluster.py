@@ -193,10 +193,7 @@ class Cluster:
         request = DescribeConfigsRequest(resources=[(_TOPIC, name, None) for name in led], min_version=1)
         found = {name: list[Any]() for name in led}
         for result in self._ask(request).results if led else []:
-            if result.error_code:
-                why = result.error_message or for_code(result.error_code).__name__
-                raise HostError(f"{self.what}: settings of topic {result.resource_name}: {why}")
-            found[result.resource_name] = result.configs
+            found[result.resource_name] = self._settings(result, f"settings of topic {result.resource_name}")
         return {
             name: Topic(
                 {p: leader for p, (leader, _) in parts.items()},
@@ -208,16 +205,18 @@ class Cluster:
             for name, parts in led.items()
         }
 
-    def super_users(self) -> bool:
-        """Whether a broker has ``super.users``; whose names it hides, as of every setting that it does not
-        know. HostError with Kafka's reason."""
-        node = self.brokers()[0]
-        request = DescribeConfigsRequest(resources=[(_BROKER, str(node), [_SUPER])], min_version=1)
-        [result] = self._ask(request, node).results
+    def _settings(self, result: Any, about: str) -> Any:
         if result.error_code:
             why = result.error_message or for_code(result.error_code).__name__
-            raise HostError(f"{self.what}: {_SUPER}: {why}")
-        return any(one.name == _SUPER for one in result.configs)
+            raise HostError(f"{self.what}: {about}: {why}")
+        return result.configs
+
+    def super_users(self, node: int) -> bool:
+        """Whether this broker has ``super.users``; whose names it hides, as of every setting that it does not
+        know. HostError with Kafka's reason."""
+        request = DescribeConfigsRequest(resources=[(_BROKER, str(node), [_SUPER])], min_version=1)
+        [result] = self._ask(request, node).results
+        return any(one.name == _SUPER for one in self._settings(result, _SUPER))
 
     def create(self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
         """Make a topic, unless there is one. HostError with Kafka's reason."""

@@ -59,27 +59,10 @@ def read(source: Cluster, target: Cluster, topics: Collection[str], named: Colle
 def reads(source: Cluster, topics: Collection[str], named: Collection[str]) -> dict[str, GroupReads]:
     """What groups with members read of the topics, and how far they have committed. named: only these;
     empty: all."""
-    here, troubles = _listed(source), dict[str, str]()
-    by_broker = defaultdict[int, list[str]](list)
-    for name in named or sorted(here):
-        if name in here:
-            by_broker[here[name][0]].append(name)
-    asked = {
-        broker: (DescribeGroupsRequest(groups=names, max_version=5), broker)
-        for broker, names in by_broker.items()
-    }
-    assigned = dict[str, set[Part]]()
-    for broker, answer in _each(source, asked).items():
-        if isinstance(answer, HostError):
-            troubles |= dict.fromkeys(by_broker[broker], str(answer))
-            continue
-        for group in answer.groups:
-            told = _assigned(group, topics)
-            if isinstance(told, str):
-                troubles[group.group_id] = told
-            elif told:
-                assigned[group.group_id] = told
-    commits = _commits(source, {name: here[name][0] for name in assigned}, topics, troubles)
+    here, troubles = _coordinators(source), dict[str, str]()
+    brokers = {name: here[name] for name in named or sorted(here) if name in here}
+    assigned = _members(source, brokers, topics, troubles)
+    commits = _commits(source, {name: here[name] for name in assigned}, topics, troubles)
     found = {
         name: GroupReads({part: own[part].offset if part in own else None for part in sorted(assigned[name])})
         for name, own in commits.items()
@@ -99,16 +82,41 @@ class Others:
 
 def others(source: Cluster, topics: Collection[str], named: Collection[str]) -> Others:
     """The groups beside the named ones that have committed on the topics, or have members that read them."""
-    here = {name: broker for name, (broker, _) in _listed(source).items() if name not in named}
+    here = {name: broker for name, broker in _coordinators(source).items() if name not in named}
     troubles = dict[str, str]()
     commits = _commits(source, here, topics, troubles)
-    members = reads(source, topics, list(here)) if here else {}
-    troubles |= {name: one.why for name, one in members.items() if one.why}
+    members = _members(source, here, topics, troubles)
     return Others(
         {name: {part: one.offset for part, one in own.items()} for name, own in commits.items() if own},
-        frozenset(name for name, one in members.items() if one.parts),
+        frozenset(members.keys() & commits.keys()),
         troubles,
     )
+
+
+def _members(
+    source: Cluster, brokers: Mapping[str, int], topics: Collection[str], troubles: dict[str, str]
+) -> dict[str, set[Part]]:
+    """The partitions of the topics that the members of groups are assigned; without groups that have none.
+    brokers: each group's coordinator. troubles: filled with groups of which that is not known."""
+    by_broker = defaultdict[int, list[str]](list)
+    for name, broker in brokers.items():
+        by_broker[broker].append(name)
+    asked = {
+        broker: (DescribeGroupsRequest(groups=names, max_version=5), broker)
+        for broker, names in by_broker.items()
+    }
+    found = dict[str, set[Part]]()
+    for broker, answer in _each(source, asked).items():
+        if isinstance(answer, HostError):
+            troubles |= dict.fromkeys(by_broker[broker], str(answer))
+            continue
+        for group in answer.groups:
+            told = _assigned(group, topics)
+            if isinstance(told, str):
+                troubles[group.group_id] = told
+            elif told:
+                found[group.group_id] = told
+    return found
 
 
 def _assigned(group: Any, topics: Collection[str]) -> set[Part] | str:
@@ -183,6 +191,11 @@ def _request(group: str, commits: Commits) -> OffsetCommitRequest:
         topics=[kind(name=name, partitions=own) for name, own in by_topic.items()],
         max_version=8,  # later ones name topics by id
     )
+
+
+def _coordinators(cluster: Cluster) -> dict[str, int]:
+    """The coordinator of each group."""
+    return {name: broker for name, (broker, _) in _listed(cluster).items()}
 
 
 def _listed(cluster: Cluster) -> dict[str, tuple[int, str]]:

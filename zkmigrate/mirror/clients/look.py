@@ -74,13 +74,16 @@ def _survey(here: Cluster, there: Cluster, names: Sequence[str], named: Sequence
     also = beside(here, there, names, named)
     placed = places(here, there, mirrored)
     others, dark = _others(here, placed, names, named)
+    nodes = here.brokers(), there.brokers()
     try:
-        over = tuple(side.what for side in (here, there) if side.super_users())
+        over = tuple(
+            side.what for side, own in zip((here, there), nodes, strict=True) if side.super_users(own[0])
+        )
     except HostError as error:
         over, dark = (), {**dark, "super users": str(error)}
     return MirrorSurvey(
         (here.id(), there.id()),
-        (here.brokers(), there.brokers()),
+        nodes,
         {one.topic: one.refused for one in mirrored if one.refused},
         {
             f"{one.topic}: {key}": _otherwise(needed, found, one.left.get(key, ""))
@@ -90,7 +93,7 @@ def _survey(here: Cluster, there: Cluster, names: Sequence[str], named: Sequence
         {one.part: (one.state, one.why) for one in placed},
         {name: _pair(one) for name, one in also.groups.items()},
         tuple(str(acl) for acl in sorted(also.rights.grant)),
-        tuple(also.later),
+        also.rights.later,
         # A source without an authorizer has no ACLs that target could lack.
         {about: why for about, why in also.notes.items() if why != f"{NO_AUTHORIZER} on source"} | dark,
         others,

@@ -16,7 +16,7 @@ from zkmigrate.mirror.rules.batch import BatchError
 from zkmigrate.mirror.rules.commits import Standing, standing
 from zkmigrate.mirror.rules.follow import Memory, State, follow
 from zkmigrate.mirror.rules.position import Ends, Failed, begin, others, unequal
-from zkmigrate.mirror.rules.rights import Acl, Rights, at_switch, rights
+from zkmigrate.mirror.rules.rights import Rights, rights
 from zkmigrate.mirror.rules.topic import NOT_COPIED, deletes, differences, refusal, wanted
 
 
@@ -60,12 +60,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Beside:
-    """Groups by name, and ACLs. later: those that target lacks and gets at the switch. notes: what could not
-    be looked at, and why."""
+    """Groups by name, and ACLs. notes: what could not be looked at, and why."""
 
     groups: Mapping[str, Standing]
     rights: Rights
-    later: Sequence[Acl]
     notes: Mapping[str, str]
 
 
@@ -153,8 +151,7 @@ def beside(source: Cluster, target: Cluster, names: Sequence[str], named: Sequen
 
     It changes nothing and asks for no coordinator, which would make a topic.
     """
-    standings, notes = dict[str, Standing](), dict[str, str]()
-    found, later = _NO_RIGHTS, list[Acl]()
+    standings, found, notes = dict[str, Standing](), _NO_RIGHTS, dict[str, str]()
     try:
         read = groups.read(source, target, names, named)
         standings = {one.name: standing(one) for one in read.groups}
@@ -168,7 +165,6 @@ def beside(source: Cluster, target: Cluster, names: Sequence[str], named: Sequen
             notes["ACLs"] = f"{NO_AUTHORIZER} on {side}"
         else:
             found = rights(here, there, names, list(standings))
-            later = at_switch(here, there, names, list(standings))
     except HostError as error:
         notes["ACLs"] = str(error)
-    return Beside(standings, found, later, notes)
+    return Beside(standings, found, notes)

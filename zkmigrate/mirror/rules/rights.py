@@ -51,12 +51,14 @@ class Changed:
 @dataclass(frozen=True)
 class Rights:
     """grant, revoke: on target. left: source's ACLs that target does not get, and why; and target's own that
-    let somebody write. keep: those that the mirror keeps, for the next look."""
+    let somebody write. keep: those that the mirror keeps, for the next look. later: those left for the switch
+    that target lacks, in order."""
 
     grant: frozenset[Acl]
     revoke: frozenset[Acl]
     left: Mapping[Acl, str]
     keep: frozenset[Acl]
+    later: tuple[Acl, ...] = ()
 
 
 def rights(
@@ -68,29 +70,20 @@ def rights(
 ) -> Rights:
     """before: ``keep`` of this run's last look. Only those are revoked, when source no longer has them."""
     names = {TOPIC: topics, GROUP: groups}
-    needed, left = set[Acl](), dict[Acl, str]()
+    needed, later, left = set[Acl](), set[Acl](), dict[Acl, str]()
     for rule in source:
         if matched := _matched(rule, names):
             for copy in _copies(rule, left):
                 needed.update(_exact(copy, matched))
+            if _later(rule):
+                later.update(_exact(rule, matched))
     for rule in target:
         if rule not in needed | before and _matched(rule, names) and _writes(rule):
             left[rule] = "on target already: who has it may write there"
     there = set(target)
     revoke = (before - needed) & there
-    return Rights(frozenset(needed - there), frozenset(revoke), left, frozenset(needed | revoke))
-
-
-def at_switch(
-    source: Iterable[Acl], target: Collection[Acl], topics: Collection[str], groups: Collection[str]
-) -> list[Acl]:
-    """The ACLs that :func:`rights` leaves for the switch, as far as target lacks them; in order."""
-    names = {TOPIC: topics, GROUP: groups}
-    wanted = set[Acl]()
-    for acl in source:
-        if (matched := _matched(acl, names)) and _later(acl):
-            wanted.update(_exact(acl, matched))
-    return sorted(wanted - set(target))
+    keep = frozenset(needed | revoke)
+    return Rights(frozenset(needed - there), frozenset(revoke), left, keep, tuple(sorted(later - there)))
 
 
 def _later(acl: Acl) -> bool:
