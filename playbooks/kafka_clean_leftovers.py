@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from zkmigrate.dependents.kafka import KAFKA as KAFKA_BROKERS
 from zkmigrate.kafka.rules.sampling import BROKERS
-from zkmigrate.leftovers.install_step import InstallOnNamedStep
 from zkmigrate.leftovers.look_step import LeftoversCheckStep
 from zkmigrate.leftovers.remove_step import RemoveStep
-from zkmigrate.leftovers.section import LeftoversInventory
+from zkmigrate.leftovers.section import LeftoversInventory, named_hosts
 from zkmigrate.model.change import KAFKA, ZNODES
 from zkmigrate.model.playbook import Playbook, Role, Stage
+from zkmigrate.moves.steps.install import InstallStep
 
 PLAYBOOK = Playbook(
     id="kafka_clean_leftovers",
     title="Clean up leftovers of a Kafka cluster",
     stages=(
         Stage("preflight", "Find leftovers", (LeftoversCheckStep(),), locked=False, refused=3, gate=True),
-        Stage("install", "Install the host program", (InstallOnNamedStep(),), locked=False),
+        Stage(
+            "install",
+            "Install the host program",
+            (InstallStep(KAFKA_BROKERS, keep=True, hosts=named_hosts),),
+            locked=False,
+        ),
         Stage("remove", "Remove what is named", (RemoveStep(),), consent="Remove what is named now?"),
     ),
     inventory=LeftoversInventory,

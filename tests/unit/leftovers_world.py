@@ -226,6 +226,8 @@ class LeftoversLook(ReassignLook):
     def listing(self, host: str, path: str) -> Reading[tuple[DirEntry, ...]]:
         if host not in self.all.disks:
             return Unknown("unreachable", f"{host} does not answer")
+        if path == zkm_host.STATE_DIR:
+            return Absent(path)
         entries = self.all.disks[host]
         if path == DISK:
             return Seen(

@@ -258,6 +258,8 @@ class RemovalLook(ReassignLook):
         return Seen(f"broker.id={id}\nlog.dirs=/d\n".encode())
 
     def listing(self, host: str, path: str) -> Reading[tuple[DirEntry, ...]]:
+        if path == zkm_host.STATE_DIR:
+            return Absent(path)
         assert path == "/d"
         names = self.world.aside.get(int(host.removeprefix("broker")), ())
         return Seen(tuple(DirEntry(name, "d", 0, None) for name in names))

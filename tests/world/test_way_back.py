@@ -18,7 +18,7 @@ from zkmigrate.model.finding import Finding, claim
 from zkmigrate.model.step import Context, Waiting, Way
 from zkmigrate.moves.steps import check
 from zkmigrate.moves.steps.go import GoStep
-from zkmigrate.moves.world.host import Host
+from zkmigrate.moves.world.host import File, Host
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.moves.world.world import World
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView
@@ -81,6 +81,22 @@ def test_one_answer_that_does_not_come_on_the_way_back_leaves_no_door_shut(
     assert unheard == ["dest2"]
     assert doors_shut(world) == []
     assert set(phases(world).values()) == {"idle"}
+
+
+def test_where_another_run_acted_its_program_stays_and_the_way_back_ends(tmp_path: Path) -> None:
+    world = quiet_world()
+    state, shared = "/var/lib/zkmigrate/r2", ("dest2", "broker3")
+    others = {f"{state}/{name}": File(b"r2's", "0600", "root:root") for name in ("ops/a.1", "staged/a.1")}
+    for host in shared:
+        world.hosts[host].files.update(others)
+    operator = Operator(world, tmp_path / "run")
+    assert operator.forward(until="join").code == 0
+    assert operator.back().code == 0
+    assert {name for name, host in world.hosts.items() if host.installed} == set(shared)
+    assert all(others.items() <= world.hosts[host].files.items() for host in shared)
+    ended = [f for e in operator.events if isinstance(e, StepEnded) for f in e.findings]
+    told = {f.target: f.seen for f in ended if f.id == "install.gone"}
+    assert told == dict.fromkeys(shared, "zkm-host stays for r2")
 
 
 def test_a_host_that_dies_while_sealing_keeps_no_other_host_shut(

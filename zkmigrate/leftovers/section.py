@@ -93,3 +93,8 @@ class LeftoversInventory(Inventory):
             )
         )
         return {"brokers": named} if named else {}
+
+
+def named_hosts(inventory: Inventory) -> tuple[str, ...]:
+    """The brokers on whose disks something is to be removed."""
+    return inventory.hosts.get("brokers", ())

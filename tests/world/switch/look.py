@@ -10,10 +10,19 @@ from typing import TypeVar
 
 from tests.world.switch.logs import Cluster, Part, differs, first_difference, standings
 from tests.world.switch.site import WRITE, World, unit_to
-from zkmigrate.hosts.zkm_host import INSTALLED_PATH
+from zkmigrate.hosts.zkm_host import INSTALLED_PATH, STATE_DIR
 from zkmigrate.mirror.rules.rights import Acl
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import BothEnds, ClusterAt, Granted, GroupPair, GroupReads, MirrorLook, MirrorSurvey
+from zkmigrate.model.look import (
+    BothEnds,
+    ClusterAt,
+    DirEntry,
+    Granted,
+    GroupPair,
+    GroupReads,
+    MirrorLook,
+    MirrorSurvey,
+)
 
 T = TypeVar("T")
 STATUS = (Path(__file__).parents[2] / "recorded/zkm-host/status-idle.txt").read_text()
@@ -57,6 +66,11 @@ class SwitchLook:
             return NOBODY
         installed = self.world.hosts[host].installed
         return Seen(installed) if installed else Absent(path)
+
+    def listing(self, host: str, path: str) -> Reading[tuple[DirEntry, ...]]:
+        """No state of another run is on a host of this world."""
+        assert path == STATE_DIR, path
+        return Absent(path) if self.heard() else NOBODY
 
     def gateway(self, host: str) -> Reading[str]:
         gateway = self.world.gateways[host]

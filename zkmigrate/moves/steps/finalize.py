@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from zkmigrate.hosts.facts.runs import own_program, stays_for
 from zkmigrate.hosts.facts.status import HostPhase
-from zkmigrate.hosts.zkm_host import INSTALLED_PATH, program
+from zkmigrate.hosts.zkm_host import program
 from zkmigrate.model.by_hand import ByHand
 from zkmigrate.model.change import Applied, Changes, HostVerb, UninstallProgram
 from zkmigrate.model.fact import Reading, Seen, Unknown
@@ -62,7 +63,7 @@ class FinalizeStep(OfDependent, Step[FinalizeFacts]):
     def observe(self, c: Context, look: Look) -> FinalizeFacts:
         hosts, dest = program_hosts(self.dependent, c.inventory), c.inventory.dest
         return FinalizeFacts(
-            look.each(hosts, lambda host: look.file(host, INSTALLED_PATH)),
+            look.each(hosts, lambda host: own_program(look, host, c.run)),
             look.each(c.inventory.dest_names, lambda host: zoo_config(look, host, dest.config)),
             statuses(c, look),
         )
@@ -84,10 +85,11 @@ class FinalizeStep(OfDependent, Step[FinalizeFacts]):
         todo = tuple(h for h, r in f.programs.items() if isinstance(r, Seen))
         if todo:
             return Ready(todo)
-        gone = (h for h in f.programs if h not in silent)
+        gone = ((h, stays_for(r)) for h, r in f.programs.items() if h not in silent)
+        sentence = "nothing of ours is left"
         return Done(
             (
-                *(claim("finalize.gone", "nothing of ours is left", True, target=h) for h in gone),
+                *(claim("finalize.gone", sentence, True, target=h, seen=seen) for h, seen in gone),
                 *(_left_there(host, reading) for host, reading in silent.items()),
             )
         )

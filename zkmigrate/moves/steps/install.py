@@ -5,7 +5,7 @@ Why now: every later change goes through it, with an operation id, a before-imag
 Clients may notice: nothing.
 
 Way back: remove it, its sudoers file and the run's state. A run that keeps another run's zkm-host removes it
-only where it was not there before.
+only where it was not there before. Where another run's state is on the host, the program stays for that run.
 
 Proof: the installed file has the digest of the one in this package.
 """
@@ -18,6 +18,7 @@ from functools import partial
 from typing import TypeAlias
 
 from zkmigrate.hosts import zkm_host
+from zkmigrate.hosts.facts.runs import own_program, stays_for
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.by_hand import ByHand
 from zkmigrate.model.change import Applied, Changes, InstallProgram, UninstallProgram
@@ -35,8 +36,8 @@ Programs: TypeAlias = Mapping[str, Reading[bytes]]
 
 
 class InstallStep(OfDependent, Step[Programs]):
-    """keep: leave a zkm-host there that another run put on the host, with its state. hosts: where it goes;
-    None: to dest's hosts and the members'."""
+    """keep: leave a zkm-host there that another run put on the host. hosts: where it goes; None: to dest's
+    hosts and the members'."""
 
     id = "install"
     title = "Install zkm-host"
@@ -57,7 +58,7 @@ class InstallStep(OfDependent, Step[Programs]):
         self._hosts = hosts or partial(program_hosts, dependent)
 
     def observe(self, c: Context, look: Look) -> Programs:
-        return look.each(self._hosts(c.inventory), lambda host: look.file(host, zkm_host.INSTALLED_PATH))
+        return look.each(self._hosts(c.inventory), lambda host: _found(c, look, host))
 
     def check(self, c: Context, f: Programs) -> Verdict:
         if unread := unanswered("install.answer", f, Unknown):
@@ -66,7 +67,10 @@ class InstallStep(OfDependent, Step[Programs]):
             installed = tuple(h for h, r in f.items() if not isinstance(r, Absent))
             if self._keep:
                 installed = tuple(h for h in installed if h in _without(c))
-            return Ready(installed) if installed else Done()
+            stays = ((h, seen) for h, r in f.items() if (seen := stays_for(r)))
+            sentence = "nothing of this run is left"
+            gone = tuple(claim("install.gone", sentence, True, target=h, seen=seen) for h, seen in stays)
+            return Ready(installed) if installed else Done(gone)
         wanted = zkm_host.program()
         todo = tuple(h for h, r in f.items() if not (isinstance(r, Seen) and r.value == wanted))
         if todo:
@@ -83,6 +87,13 @@ class InstallStep(OfDependent, Step[Programs]):
         return (UninstallProgram(target),)
 
 
+def _found(c: Context, look: Look, host: str) -> Reading[bytes]:
+    """The program on the host; going back, as long as it is for this run to remove."""
+    if c.way is Way.BACK:
+        return own_program(look, host, c.run)
+    return look.file(host, zkm_host.INSTALLED_PATH)
+
+
 def _without(c: Context) -> tuple[str, ...]:
     """The hosts that had no zkm-host before this run."""
     installed = known(Installed, c)
@@ -93,6 +104,9 @@ MEANINGS = meanings(
     """
     install.same: zkm-host on the host is not this package's. Cause: The install failed, or somebody
     replaced the file. To do: Resume installs it again. See who changes the file.
+
+    install.gone: Something of the run is left on the host. Cause: zkm-host did not remove it. To do: Resume
+    removes it again.
 
     install.answer: The host did not show its zkm-host. Cause: The host does not answer. To do: See why,
     then resume.

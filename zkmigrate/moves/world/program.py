@@ -108,8 +108,13 @@ def _act(host: Host, change: HostChange, operation: str, now: float, wall: float
         case HostVerb():
             return _verb(host, change.verb, now)
         case UninstallProgram():
-            host.installed, host.ops, host.before = b"", {}, {}
-            host.files = {p: f for p, f in host.files.items() if not p.startswith(f"{STATE_DIR}/")}
+            others = tuple(p.partition("/ops/")[0] + "/" for p in host.files if "/ops/" in p)
+            host.installed, host.ops, host.before = host.installed if others else b"", {}, {}
+            host.files = {
+                p: f
+                for p, f in host.files.items()
+                if not p.startswith(f"{STATE_DIR}/") or p.startswith(others)
+            }
             return 0, "uninstalled"
         case InstallProgram():
             return 0, "installed"

@@ -30,6 +30,7 @@ from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Waiting, Way
 from zkmigrate.moves.facts.dest_status import Statuses
 from zkmigrate.moves.steps.finalize import FinalizeFacts, FinalizeStep
 from zkmigrate.moves.steps.verify import LATE_HOST_S
+from zkmigrate.moves.world.host import File
 from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.zookeeper.facts.config import ZooConfig, parse
 
@@ -73,6 +74,18 @@ def test_every_host_is_asked() -> None:
     world, c = quiet_world(), context()
     f = FinalizeStep(KAFKA).observe(c, WorldLook(world))
     assert (tuple(f.programs), tuple(f.configs), tuple(f.hosts.at)) == (HOSTS, DEST, DEST)
+
+
+def test_where_only_another_run_has_state_the_program_stays_and_is_told() -> None:
+    world, c = quiet_world(), context()
+    for host in ("dest1", "broker2"):
+        world.hosts[host].installed = zkm_host.program()
+    world.hosts["broker2"].files["/var/lib/zkmigrate/r2/ops/a.1"] = File(b"put\n", "0600", "root:root")
+    found = FinalizeStep(KAFKA).observe(c, WorldLook(world)).programs
+    assert FinalizeStep(KAFKA).check(c, facts(found)) == Ready(("dest1",))
+    done = FinalizeStep(KAFKA).check(c, facts({**found, "dest1": GONE}))
+    assert isinstance(done, Done)
+    assert {f.target: f.seen for f in done.findings if f.seen} == {"broker2": "zkm-host stays for r2"}
 
 
 @pytest.mark.parametrize("host", HOSTS)

@@ -9,8 +9,9 @@ import pytest
 from tests.unit.moves.steps.facts import DEST, SILENT, context, stopped_by, well
 from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.hosts import zkm_host
+from zkmigrate.hosts.facts.runs import StaysForOthers
 from zkmigrate.model.fact import Absent, Reading, Seen
-from zkmigrate.model.step import Ready, Verdict, Way
+from zkmigrate.model.step import Done, Ready, Verdict, Way
 from zkmigrate.moves.steps.install import InstallStep
 
 HOSTS = (*DEST, "broker1", "broker2", "broker3")
@@ -41,6 +42,14 @@ def test_a_host_that_does_not_tell_blocks_both_ways() -> None:
 def test_going_back_the_program_goes_from_wherever_it_is_whatever_it_holds() -> None:
     assert well(installed(Way.BACK, GONE))
     assert installed(Way.BACK, GONE, dest3=Seen(b"another version")) == Ready(("dest3",))
+
+
+def test_going_back_it_is_told_for_which_run_the_program_stays() -> None:
+    stays = StaysForOthers("zkm-host stays for run-2")
+    back = installed(Way.BACK, GONE, broker1=stays)
+    assert isinstance(back, Done)
+    assert [(f.id, f.target, f.seen) for f in back.findings] == [("install.gone", "broker1", stays.what)]
+    assert installed(Way.BACK, THERE, broker1=stays) == Ready(tuple(h for h in HOSTS if h != "broker1"))
 
 
 def test_a_run_that_keeps_what_it_finds_removes_only_what_it_brought() -> None:

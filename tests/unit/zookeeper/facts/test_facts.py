@@ -27,7 +27,7 @@ from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.facts import keyvalue
 from zkmigrate.hosts.facts.properties import parse_properties, properties_of, system_properties
-from zkmigrate.hosts.facts.runs import other_runs
+from zkmigrate.hosts.facts.runs import StaysForOthers, other_runs, own_program
 from zkmigrate.hosts.facts.sockets import Socket, parse_sockets
 from zkmigrate.hosts.facts.status import (
     Drain,
@@ -464,6 +464,41 @@ def test_other_runs() -> None:
     world.files["h", f"{state}/r1/phase"] = Seen(b"armed 1 1\n")
     world.files["h", f"{state}/r2/phase"] = Seen(b"sealed 1 2\n")
     assert other_runs(world, "h", "r1") == Seen({"r2": "sealed"})
+
+
+PROGRAM = Seen(b"program")
+OTHERS: dict[str, tuple[tuple[str, ...], Reading[bytes]]] = {
+    "no state": ((), PROGRAM),
+    "its own": (("r1/ops", "r2/ops"), PROGRAM),
+    "another run's": (("r2/ops", "r3/ops"), StaysForOthers("zkm-host stays for r2, r3")),
+    "a directory in which nobody acted": (("r2",), PROGRAM),
+}
+
+
+@pytest.mark.parametrize(("directories", "expected"), OTHERS.values(), ids=OTHERS.keys())
+def test_the_program_is_for_a_run_to_remove_unless_only_others_have_state(
+    directories: tuple[str, ...], expected: Reading[bytes]
+) -> None:
+    state = "/var/lib/zkmigrate"
+    world = PreflightWorld()
+    assert own_program(world, "h", "r1") == Absent(zkm_host.INSTALLED_PATH)
+    world.files["h", zkm_host.INSTALLED_PATH] = PROGRAM
+    entry = file_entry("lock")
+    names = {d.partition("/")[0] for d in directories}
+    world.listings["h", state] = Seen((entry, *(type(entry)(name, "d", 0, 0) for name in sorted(names))))
+    for directory in directories:
+        world.listings["h", f"{state}/{directory}"] = Seen(())
+    assert own_program(world, "h", "r1") == expected
+
+
+@pytest.mark.parametrize("silent", ["", "/r2/ops"])
+def test_whether_the_program_stays_is_unknown_where_the_state_is_not_told(silent: str) -> None:
+    state = "/var/lib/zkmigrate"
+    world = PreflightWorld()
+    world.files["h", zkm_host.INSTALLED_PATH] = PROGRAM
+    world.listings["h", state] = Seen((type(file_entry("r2"))("r2", "d", 0, 0),))
+    world.listings["h", state + silent] = TIMEOUT
+    assert own_program(world, "h", "r1") == TIMEOUT
 
 
 # ---- Kafka in ZooKeeper ----------------------------------------------------------------------------------
