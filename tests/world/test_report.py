@@ -27,6 +27,7 @@ from zkmigrate.report.page import page
 from zkmigrate.report.tables import figures, tables
 
 EPOCH = 1_800_000_000.0
+OF_THE_RUN = "-i INVENTORY --playbook kafka_zookeeper_move --run-id run"
 DEST, BROKERS = ("dest1", "dest2", "dest3"), ("broker1", "broker2", "broker3")
 
 
@@ -239,7 +240,7 @@ def test_a_window_that_turned_back_says_so_and_what_to_do(tmp_path: Path) -> Non
     assert window.seconds is not None
     assert {state_at(report, host, report.end - 0.01) for host in DEST} == {"observing"}
     assert report.way_back.startswith("taken: back to the start of cutover")
-    assert report.left[0] == "fix what turned the run back, then: zkmigrate run --run-id run"
+    assert report.left[0] == f"fix what turned the run back, then: zkmigrate run {OF_THE_RUN}"
     assert any(line.startswith("cutover: Cut over; asks first: ") for line in report.left)
     assert "Turned back" in page(report)
 
@@ -263,7 +264,7 @@ def test_a_run_that_was_rolled_back_shows_brokers_on_the_old_ensemble_again(tmp_
         there, back = ["old ZooKeeper", "restarting", "new ZooKeeper"], ["restarting", "old ZooKeeper"]
         assert [s.state for s in row.spans] == there + back
     assert {state_at(report, host, report.end + 1) for host in DEST} == {""}, "dest has left source again"
-    assert report.left == ("nothing to undo; start again: zkmigrate run --run-id run",)
+    assert report.left == (f"nothing to undo; start again: zkmigrate run {OF_THE_RUN}",)
     assert "Rolled back" in page(report)
     assert [p.way for p in report.processes] == ["forward", "back"]
 
@@ -278,7 +279,7 @@ def test_a_killed_run_is_unfinished_and_goes_on_as_one_story(tmp_path: Path, cha
     assert "the tool was killed: the journal has no end" in killed.headline
     assert killed.processes[-1].ended is None
     assert killed.visits[-1].outcome == "left"
-    assert any("zkmigrate resume --run-id run" in line for line in killed.left)
+    assert any(f"zkmigrate resume {OF_THE_RUN}" in line for line in killed.left)
     sent = [op for v in killed.visits for op in v.ops]
     assert len([op for op in sent if op.status == "open"]) >= 1
     assert "not confirmed" in page(killed)

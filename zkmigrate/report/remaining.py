@@ -9,9 +9,10 @@ from zkmigrate.model.step import Way
 
 
 def left_to_do(history: History, playbook: Playbook | None, chain: Chain) -> tuple[str, ...]:
-    """Sentences, the next task first. Commands lack ``-i`` only."""
+    """Sentences, the next task first. No journal knows the path that commands need in place of INVENTORY."""
     out = []
-    same = f"--run-id {history.run}"
+    of = f" --playbook {history.playbook}" if history.playbook else ""
+    same = f"-i INVENTORY{of} --run-id {history.run}"
     if chain.state == "damaged":
         keep = playbook.many_witnesses if playbook is not None else "hosts"
         return (
