@@ -10,6 +10,7 @@ from zkmigrate.moves.steps.install import InstallStep
 from zkmigrate.topic_move.arm_step import ArmStep
 from zkmigrate.topic_move.check_step import CheckStep
 from zkmigrate.topic_move.drain_step import DrainStep
+from zkmigrate.topic_move.facts import standing
 from zkmigrate.topic_move.finish_step import FinishStep
 from zkmigrate.topic_move.go_step import GoStep
 from zkmigrate.topic_move.grant_step import GrantStep
@@ -69,7 +70,7 @@ PLAYBOOK = Playbook(
     inventory=TopicMoveInventory,
     sections=("ssh", "clusters", GATEWAYS, MIRRORS, "sets", "topic_move"),
     roles=(
-        Role(GATEWAYS, "gateways", changed=True, ordered=True),
+        Role(GATEWAYS, "gateways", changed=True, ordered=True, told=standing),
         Role(MIRRORS, "mirror hosts", changed=True, witness=True),
     ),
     report=REPORTING,

@@ -36,6 +36,7 @@ from zkmigrate.report.build import build
 from zkmigrate.report.page import page
 from zkmigrate.report.sources import read
 from zkmigrate.report.tables import tables
+from zkmigrate.runs.run_status import lines, of_run, told_by
 
 KILLS = 64
 """More changes than a whole switch has."""
@@ -319,6 +320,23 @@ def test_h16_an_operator_killed_at_any_change_is_followed_by_one_who_goes_on_or_
         world.at_rest(world.writer)
         shutil.rmtree(tmp_path / str(number))
     raise AssertionError("a switch with so many changes")
+
+
+def test_h16_status_tells_where_the_applications_of_a_killed_run_stand(tmp_path: Path) -> None:
+    world = at_work(Shape(gateways=2))
+    one = operator(world, tmp_path)
+
+    def die(_order: GatewayOrder, _fencing: int) -> None:
+        raise Killed
+
+    changed(one, "go", die)
+    assert one.forward() is None
+    world.gateways["gw2"].silent = True
+    status = told_by(cast(Look, SwitchLook(world)), PLAYBOOK, inventory(world))
+    assert re.fullmatch(r"orders sealed on old, \d+ in flight", status["gw1"])
+    assert status["gw2"] == str(NOBODY)
+    body = {**of_run(one.run_dir, PLAYBOOK, (), world.wall), "told": status}
+    assert [f"  {host}: {text}" for host, text in status.items()] == lines(body)[-2:]
 
 
 @settings(max_examples=examples(60))

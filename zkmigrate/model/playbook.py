@@ -71,7 +71,8 @@ class Role:
     called. changed: a run may change them. witness: they keep the lock and the copies of the journal.
     service: unit and commands of the service whose state ``status`` asks of a witness. without: the inventory
     without some of them; None where none can be retired. ordered: they take orders, and refuse one with a
-    lower fencing number than an earlier one, of whichever run."""
+    lower fencing number than an earlier one, of whichever run. told: what a host that is no witness says of
+    itself, in one line of ``status``."""
 
     part: str
     many: str
@@ -80,6 +81,7 @@ class Role:
     service: Callable[[Inventory], tuple[str, tuple[str, ...]]] | None = None
     without: Callable[[Inventory, Collection[str]], Inventory] | None = None
     ordered: bool = False
+    told: Callable[[Inventory, Look, str], str] | None = None
 
 
 @dataclass(frozen=True)

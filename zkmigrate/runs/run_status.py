@@ -71,6 +71,7 @@ def status(
     if not offline:
         with open_site(context, inventory, run_dir.name) as site:
             body["hosts"] = of_hosts(site.look, playbook, inventory)
+            body["told"] = told_by(site.look, playbook, inventory)
             body["operator"] = wrong_machine(site.look, playbook, inventory, body["hosts"])
     print_result(context, body, lines(body, playbook.views()))
     return code
@@ -162,6 +163,17 @@ def of_hosts(look: Look, playbook: Playbook, inventory: Inventory) -> dict[str, 
     return {host: _host(*readings) for host, readings in answers.items()}
 
 
+def told_by(look: Look, playbook: Playbook, inventory: Inventory) -> dict[str, str]:
+    """What hosts that are no witnesses say of themselves, such as gateways."""
+    asked = {
+        host: partial(role.told, inventory, look, host)
+        for role in playbook.roles
+        if role.told is not None
+        for host in inventory.hosts.get(role.part, ())
+    }
+    return look.each(asked, lambda host: asked[host]())
+
+
 def wrong_machine(look: Look, playbook: Playbook, inventory: Inventory, hosts: Mapping[str, Any]) -> str:
     """A warning when no witness answers and this machine has none of the operator's addresses; else empty.
     hosts: from :func:`of_hosts`."""
@@ -219,7 +231,7 @@ def lines(body: Mapping[str, Any], views: Sequence[View] = ()) -> list[str]:
         shown = {**state, "lapsed": {True: "yes", False: "no"}.get(state.get("lapsed"), "not known")}
         text = state.get("unknown") or ", ".join(f"{key} {value}" for key, value in shown.items())
         out.append(f"  {host}: {text}")
-    return out
+    return [*out, *(f"  {host}: {text}" for host, text in body.get("told", {}).items())]
 
 
 def _walked_back(step: str, seconds: Mapping[str, float]) -> str:

@@ -162,6 +162,13 @@ def heard(inventory: Inventory, told: Mapping[str, Reading[str]]) -> Gateways:
     return Gateways(at, tuple(unknown), brokers, others)
 
 
+def standing(inventory: Inventory, look: Look, host: str) -> str:
+    """Where each application of the set stands at a gateway, in one line."""
+    found = heard(inventory, {host: look.gateway(host)})
+    apps = (f"{name} {app.words}, {app.in_flight} in flight" for (_, name), app in found.at.items())
+    return "; ".join((*apps, *(one.seen for one in found.unknown)))
+
+
 def parse_status(text: str) -> tuple[dict[str, AppSeen], Brokers]:
     """The applications and the brokers in the JSON of a gateway's status. ValueError."""
     try:
