@@ -139,11 +139,13 @@ def test_words_that_are_not_allowed_are_asked_from_adminserver_at_its_own_port(s
         "established": 1, "session_timeout": 18000, "last_cxid": 1, "last_zxid": 1,
     }  # fmt: skip
     cons = {"command": "connections", "error": None, "connections": [client], "secure_connections": []}
-    pages = [page(json.dumps(said).encode()) for said in (dump, cons)] * len(SOURCE)
+    pages = {
+        command: page(json.dumps(said).encode()) for command, said in (("dump", dump), ("connections", cons))
+    }
     zoo_cfg = site.folder / "files" / "zoo.cfg"
     before = zoo_cfg.read_text()
     try:
-        with server(*pages, address="0.0.0.0") as (port, requests):
+        with server(pages=pages, address="0.0.0.0") as (port, requests):
             zoo_cfg.write_text(f"{before}admin.serverPort={port}\n")
             code, said = made(site)
     finally:

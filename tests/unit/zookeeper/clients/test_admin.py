@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -58,14 +58,19 @@ def test_one_that_does_not_serve_says_so() -> None:
 
 
 @contextmanager
-def server(*answers: bytes, address: str = "127.0.0.1") -> Iterator[tuple[int, list[bytes]]]:
-    """Gives each client the next answer. Yields the port, and the first line that each of them sent."""
+def server(
+    *answers: bytes, address: str = "127.0.0.1", pages: Mapping[str, bytes] | None = None
+) -> Iterator[tuple[int, list[bytes]]]:
+    """Gives each client the page of the command that it asks for, else the next answer. Yields the port, and
+    the first line that each of them sent."""
     heard: list[bytes] = []
     left = iter(answers)
 
     def serve(client: socket.socket) -> None:
-        heard.append(client.recv(4096).partition(b"\r\n")[0])
-        client.sendall(next(left))
+        request = client.recv(4096).partition(b"\r\n")[0]
+        heard.append(request)
+        named = [said for command, said in (pages or {}).items() if f"/{command} ".encode() in request]
+        client.sendall(named[0] if named else next(left))
 
     with listening(serve, address) as port:
         yield port, heard
