@@ -29,6 +29,7 @@ from zkmigrate import deadline
 from zkmigrate.errors import InventoryError, UsageError
 from zkmigrate.hosts.transport.connection import Connection, Output
 from zkmigrate.hosts.transport.failure import TransportError, socket_cause, socket_text
+from zkmigrate.hosts.transport.ordered import OrderedTransport
 from zkmigrate.hosts.transport.route import Hosts, Login, Routes
 from zkmigrate.hosts.transport.trust import HostKey, Reject, Trust, UnknownHostKey, fingerprint, load, pinned
 
@@ -291,9 +292,9 @@ _AES_GCM = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
 
 
 def _fast_transport(*args: Any, **kwargs: Any) -> paramiko.Transport:
-    """paramiko's transport with AES-GCM (OpenSSH 6.2, 2013) as first cipher: one pass in C deciphers and
+    """A transport with AES-GCM (OpenSSH 6.2, 2013) as first cipher: one pass in C deciphers and
     authenticates, so disks are read faster."""
-    transport = paramiko.Transport(*args, **kwargs)
+    transport = OrderedTransport(*args, **kwargs)
     options = transport.get_security_options()
     options.ciphers = _AES_GCM + tuple(cipher for cipher in options.ciphers if cipher not in _AES_GCM)
     return transport

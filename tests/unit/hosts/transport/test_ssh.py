@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import shlex
 import socket
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
 
+import paramiko
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paramiko.common import MSG_CHANNEL_CLOSE, MSG_CHANNEL_DATA, MSG_CHANNEL_EOF
 
 from tests.ports import free_port
 from tests.unit import sshd as daemon
@@ -70,6 +75,35 @@ def test_exec_gives_exit_code_and_both_streams(transport: Transport) -> None:
     done = transport.exec("s1", ["sh", "-c", "echo out; echo err >&2; exit 7"])
     assert (done.rc, done.stdout, done.stderr) == (7, b"out\n", b"err\n")
     assert done.last_line == "err"
+
+
+@pytest.mark.parametrize("made", [MSG_CHANNEL_DATA, MSG_CHANNEL_EOF])
+def test_input_that_is_late_for_a_command_that_has_ended_breaks_no_connection(
+    transport: Transport, monkeypatch: pytest.MonkeyPatch, made: int
+) -> None:
+    """The host has closed the session between the moment that a message was made and that it goes out."""
+    closed, real = threading.Event(), cast(Any, paramiko.Transport)
+    handlers, send = real._channel_handler_table, real._send_user_message
+    answer = handlers[MSG_CHANNEL_CLOSE]
+
+    def answered(channel: paramiko.Channel, message: paramiko.Message) -> None:
+        answer(channel, message)
+        closed.set()
+
+    def late(self: paramiko.Transport, message: paramiko.Message) -> None:
+        if message.asbytes()[0] == made:
+            assert closed.wait(20.0), "the command ends"
+        send(self, message)
+
+    connection = transport.connection("s1")
+    with monkeypatch.context() as patched:
+        patched.setitem(handlers, MSG_CHANNEL_CLOSE, answered)
+        patched.setattr(paramiko.Transport, "_send_user_message", late)
+        session = connection.start("true", time.monotonic() + 60.0)
+        session.send(b"input") if made == MSG_CHANNEL_DATA else session.shutdown_write()
+        assert session.closed, "what the host closed is answered as soon as its input is out"
+    assert transport.exec("s1", ["cat"], b"more").stdout == b"more"
+    assert transport.connection("s1") is connection
 
 
 def test_exec_passes_hostile_words_as_they_are(transport: Transport) -> None:

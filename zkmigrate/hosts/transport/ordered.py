@@ -1,0 +1,78 @@
+"""A paramiko transport that sends nothing on a channel after it has closed it.
+
+When a command ends while its input is still being sent, the host closes the channel, and paramiko's own
+thread answers at once. Data or EOF that another thread had made just before then goes out behind that answer
+(paramiko issue 1115). OpenSSH sees a packet for no channel and ends the connection, with all that runs on it.
+A slow machine makes that likely. Here the answer waits until what was made is out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import paramiko
+
+
+class OrderedTransport(paramiko.Transport):
+    """Its channels are :class:`OrderedChannel`."""
+
+    def open_channel(self, *args: Any, **kwargs: Any) -> paramiko.Channel:
+        channel = super().open_channel(*args, **kwargs)
+        channel.__class__ = OrderedChannel  # paramiko names the class of its channels nowhere else
+        return channel
+
+
+class OrderedChannel(paramiko.Channel):
+    """One thread at a time sends data and EOF, as everywhere in this package; any thread may close it.
+
+    sending: data or EOF was made and is not out yet. late: it is to be closed once that is out. ``lock``
+    guards both.
+    """
+
+    sending = False
+    late = False
+
+    def shutdown(self, how: int) -> None:
+        """End one direction, or both, as paramiko's does."""
+        if how in (0, 2):
+            super().shutdown(0)
+        if how in (1, 2):
+            with self.lock:
+                message = self._send_eof()  # type: ignore[attr-defined]
+                self.sending = message is not None
+            self._out([message])
+
+    def _wait_for_send_window(self, size: int) -> int:
+        # With the lock held; paramiko makes the message of data next.
+        size = int(super()._wait_for_send_window(size))  # type: ignore[misc]
+        self.sending = size > 0
+        return size
+
+    def _send(self, s: bytes, m: paramiko.Message) -> int:
+        try:
+            return int(super()._send(s, m))  # type: ignore[misc]
+        finally:
+            self._out([])
+
+    def _close_internal(self) -> tuple[paramiko.Message | None, paramiko.Message | None]:
+        # With the lock held.
+        if self.sending:
+            self.late = True
+            return None, None
+        first, second = super()._close_internal()  # type: ignore[misc]
+        return first, second
+
+    def _out(self, messages: list[paramiko.Message | None]) -> None:
+        """Send these; then nothing is on its way any more, and a close that waited for that is answered."""
+        try:
+            self._to_host(messages)
+        finally:
+            with self.lock:
+                self.sending = False
+                closing = self._close_internal() if self.late else (None, None)
+            self._to_host(list(closing))
+
+    def _to_host(self, messages: list[paramiko.Message | None]) -> None:
+        for message in messages:
+            if message is not None:
+                self.transport._send_user_message(message)  # type: ignore[union-attr]
