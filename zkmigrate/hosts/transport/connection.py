@@ -97,7 +97,7 @@ class Connection:
             channel.close()
             raise TransportError(
                 self.host,
-                _cause(error),
+                _cause(error, end),
                 f"the command was not confirmed to have started: {_text(error)}",
                 outcome_unknown=True,
             ) from error
@@ -171,7 +171,7 @@ class Connection:
                 with self._ended_at(channel, end):
                     channel.invoke_subsystem("sftp")
             except (paramiko.SSHException, OSError, EOFError) as error:
-                raise TransportError(self.host, _cause(error), f"SFTP failed: {_text(error)}") from error
+                raise TransportError(self.host, _cause(error, end), f"SFTP failed: {_text(error)}") from error
             channel.settimeout(deadline_s)
             yield Pipeline(self.host, channel)
         finally:
@@ -192,11 +192,12 @@ class Connection:
         """
         if not self._sftp_lock.acquire(timeout=deadline_s):
             raise TransportError(self.host, "timeout", "too many file operations at once, none ended in time")
+        end = time.monotonic() + deadline_s
         try:
-            yield self._sftp_session(deadline_s)
+            yield self._sftp_session(deadline_s, end)
         except (paramiko.SSHException, EOFError, TimeoutError) as error:
             self.forget_files()
-            raise TransportError(self.host, _cause(error), f"SFTP failed: {_text(error)}") from error
+            raise TransportError(self.host, _cause(error, end), f"SFTP failed: {_text(error)}") from error
         except OSError as error:
             if not self.alive or "Socket is closed" in str(error):
                 self.forget_files()
@@ -205,9 +206,8 @@ class Connection:
         finally:
             self._sftp_lock.release()
 
-    def _sftp_session(self, deadline_s: float) -> paramiko.SFTPClient:
+    def _sftp_session(self, deadline_s: float, end: float) -> paramiko.SFTPClient:
         if self._sftp is None:
-            end = time.monotonic() + deadline_s
             opened = self._open_session(end)
             with self._ended_at(opened, end):
                 opened.invoke_subsystem("sftp")
@@ -236,7 +236,7 @@ class Connection:
         try:
             return self._transport.open_session(timeout=left)
         except (paramiko.SSHException, OSError, EOFError) as error:
-            raise TransportError(self.host, _cause(error), f"no session: {_text(error)}") from error
+            raise TransportError(self.host, _cause(error, end), f"no session: {_text(error)}") from error
 
     @contextmanager
     def _ended_at(self, channel: paramiko.Channel, end: float) -> Iterator[None]:
@@ -331,8 +331,10 @@ def _names(attributes: paramiko.SFTPAttributes) -> tuple[str, str]:
     return str(attributes.st_uid), str(attributes.st_gid)
 
 
-def _cause(error: BaseException) -> Cause:
-    return "timeout" if isinstance(error, TimeoutError) else "failed"
+def _cause(error: BaseException, end: float) -> Cause:
+    """end: when the wait had to be over, on the monotonic clock. paramiko names a limit only at times."""
+    late = isinstance(error, TimeoutError) or time.monotonic() >= end
+    return "timeout" if late else "failed"
 
 
 def _text(error: BaseException) -> str:

@@ -16,7 +16,13 @@ import paramiko
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from paramiko.common import MSG_CHANNEL_CLOSE, MSG_CHANNEL_DATA, MSG_CHANNEL_EOF
+from paramiko.common import (
+    MSG_CHANNEL_CLOSE,
+    MSG_CHANNEL_DATA,
+    MSG_CHANNEL_EOF,
+    MSG_CHANNEL_OPEN,
+    MSG_CHANNEL_REQUEST,
+)
 
 from tests.ports import free_port
 from tests.unit import sshd as daemon
@@ -139,6 +145,27 @@ def test_exec_ends_at_its_deadline(transport: Transport) -> None:
     assert caught.value.cause == "timeout"
     assert caught.value.outcome_unknown
     assert transport.exec("s1", ["true"]).rc == 0
+
+
+@pytest.mark.parametrize("lost", [MSG_CHANNEL_OPEN, MSG_CHANNEL_REQUEST])
+def test_a_session_that_does_not_begin_in_time_is_a_timeout(
+    transport: Transport, monkeypatch: pytest.MonkeyPatch, lost: int
+) -> None:
+    connection, real = transport.connection("s1"), cast(Any, paramiko.Transport)
+    send = real._send_user_message
+
+    def to_host(self: paramiko.Transport, message: paramiko.Message) -> None:
+        if message.asbytes()[0] != lost:
+            send(self, message)
+
+    monkeypatch.setattr(paramiko.Transport, "_send_user_message", to_host)
+    with pytest.raises(TransportError) as command:
+        connection.run(["true"], b"", 0.3, 1000)
+    with pytest.raises(TransportError) as file:
+        connection.read_file("/etc/hostname", 1000, 0.3)
+    with pytest.raises(TransportError) as pipeline, connection.pipeline(0.3):
+        pass
+    assert [one.value.cause for one in (command, file, pipeline)] == ["timeout"] * 3
 
 
 def test_exec_refuses_endless_output(sshd: Sshd) -> None:
