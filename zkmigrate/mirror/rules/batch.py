@@ -13,9 +13,10 @@ from typing import ClassVar, NamedTuple
 import crc32c
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-_LENGTH_END, _CRC_AT, _CRC_FROM, _MAGIC_AT = 12, 17, 21, 16
+_HEAD = struct.Struct(">qiib")
+_LENGTH_END, _CRC_AT, _CRC_FROM = 12, 17, 21
 _MAGIC = 2
-HEAD = _MAGIC_AT + 1
+HEAD = _HEAD.size
 """Bytes of a batch that tell its offset, size and format."""
 
 CODEC, APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
@@ -31,9 +32,10 @@ class BatchError(ValueError):
         self.what, self.at = what, at
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Batch:
-    """A batch. last_delta: of the last offset to ``base_offset``; compaction may have removed its record.
+    """A batch, which nobody changes: to make a frozen one takes three times as long. last_delta: of the last
+    offset to ``base_offset``; compaction may have removed its record.
     base_ms, max_ms: milliseconds since the epoch. payload: the records, compressed by ``codec``."""
 
     base_offset: int
@@ -86,9 +88,7 @@ class Head(NamedTuple):
 
 def head(data: bytes, at: int = 0) -> Head:
     """Of the batch that begins at a place of the data, which holds ``HEAD`` bytes of it. BatchError."""
-    length = int.from_bytes(data[at + 8 : at + _LENGTH_END], "big", signed=True)
-    offset = int.from_bytes(data[at : at + 8], "big", signed=True)
-    magic = data[at + _MAGIC_AT]
+    offset, length, _, magic = _HEAD.unpack_from(data, at)
     if magic != _MAGIC:
         raise BatchError("magic", f"the batch at offset {offset} has format {magic}, needed: {_MAGIC}", at)
     if length < _HEADER.size - _LENGTH_END:

@@ -25,9 +25,9 @@ class Gap:
     count: int
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Append:
-    """A whole batch to append at its ``base_offset``."""
+    """A whole batch to append at its ``base_offset``. Like a batch, quick to make, and nobody changes it."""
 
     batch: Batch
 
