@@ -19,6 +19,10 @@ GZIP = 1
 MAX_RECORDS = 1_000_000
 """The most records of a batch that is opened: each costs some 200 bytes of memory."""
 _MS_END = 1 << 63
+_SHORT = tuple(
+    bytes((value,)) if value < 0x80 else bytes((value & 0x7F | 0x80, value >> 7)) for value in range(0x4000)
+)
+"""Numbers of one and of two bytes."""
 
 
 class Codecs(Hashable, Protocol):
@@ -40,7 +44,11 @@ class Record(NamedTuple):
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
     """The number at a place, and the place after it. BatchError, IndexError."""
-    value = shift = 0
+    byte = data[at]
+    at += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at
+    value, shift = byte & 0x7F, 7
     while True:
         byte = data[at]
         at += 1
@@ -55,6 +63,8 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 def varint(value: int) -> bytes:
     """The number in Kafka's zigzag form."""
     value = (value << 1) ^ (value >> 63)
+    if 0 <= value < 0x4000:
+        return _SHORT[value]
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

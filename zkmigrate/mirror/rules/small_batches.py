@@ -44,9 +44,10 @@ def _one(run: Sequence[Batch]) -> Batch:
     first = run[0]
     if len(run) == 1:
         return first
-    payload, delta = bytearray(), 0
+    parts: list[bytes | memoryview] = []
+    delta = 0
     for batch in run:
-        _shifted(batch, delta, batch.base_ms - first.base_ms, payload)
+        _shifted(batch, delta, batch.base_ms - first.base_ms, parts)
         delta += batch.count
     return replace(
         first,
@@ -54,13 +55,14 @@ def _one(run: Sequence[Batch]) -> Batch:
         last_delta=delta - 1,
         max_ms=max(batch.max_ms for batch in run),
         count=delta,
-        payload=bytes(payload),
+        payload=b"".join(parts),
     )
 
 
-def _shifted(batch: Batch, delta: int, ms: int, out: bytearray) -> None:
-    """Write the records of a whole batch with that much added to their offsets and times."""
+def _shifted(batch: Batch, delta: int, ms: int, parts: list[bytes | memoryview]) -> None:
+    """Add the parts of the records of a whole batch, with that much added to their offsets and times."""
     data, at = batch.payload, 0
+    view = memoryview(data)
     try:
         for number in range(batch.count):
             length, begun = read_varint(data, at)
@@ -70,8 +72,7 @@ def _shifted(batch: Batch, delta: int, ms: int, out: bytearray) -> None:
             if place != number or not body <= end <= len(data):
                 raise BatchError("order", f"the batch at offset {batch.base_offset} is damaged inside")
             head = data[begun : begun + 1] + varint(ms_delta + ms) + varint(delta + number)
-            out += varint(len(head) + end - body) + head
-            out += data[body:end]
+            parts += varint(len(head) + end - body), head, view[body:end]
             at = end
     except IndexError:
         raise BatchError("count", f"the batch at offset {batch.base_offset} is cut short inside") from None

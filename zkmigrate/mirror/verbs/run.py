@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -27,6 +28,8 @@ EVERY_S = 10.0
 """Seconds between two lines of progress."""
 _FAILED, _INTERRUPTED = 8, 130
 _MADE_S = 30.0
+_OBJECTS = 100_000
+"""New objects between two searches for circles of them."""
 
 
 class Telling:
@@ -97,6 +100,8 @@ def run(
     group offsets or ACLs at source is on target so many seconds later. rate: the most bytes per second.
     share: of the partitions, for one of several copiers. 0: all is there; 8: a partition has failed; 130:
     Ctrl-C. UsageError; LockedError when another copier took over."""
+    # Thousands of batches wait, and none is part of a circle: Python need not look for circles that often.
+    gc.set_threshold(_OBJECTS)
     stop = Interrupt()
     tell = Telling(say, as_json=asked.as_json)
     with stop.listening(), stop.answered(lambda: hint("ending; the copier goes on from here next time")):
