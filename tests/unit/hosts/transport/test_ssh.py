@@ -85,10 +85,10 @@ def test_exec_gives_exit_code_and_both_streams(transport: Transport) -> None:
 
 @pytest.mark.parametrize("made", [MSG_CHANNEL_DATA, MSG_CHANNEL_EOF])
 def test_input_that_is_late_for_a_command_that_has_ended_breaks_no_connection(
-    transport: Transport, monkeypatch: pytest.MonkeyPatch, made: int
+    transport: Transport, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, made: int
 ) -> None:
     """The host has closed the session between the moment that a message was made and that it goes out."""
-    closed, real = threading.Event(), cast(Any, paramiko.Transport)
+    ends, closed, real = tmp_path / "ends", threading.Event(), cast(Any, paramiko.Transport)
     handlers, send = real._channel_handler_table, real._send_user_message
     answer = handlers[MSG_CHANNEL_CLOSE]
 
@@ -98,14 +98,16 @@ def test_input_that_is_late_for_a_command_that_has_ended_breaks_no_connection(
 
     def late(self: paramiko.Transport, message: paramiko.Message) -> None:
         if message.asbytes()[0] == made:
-            assert closed.wait(20.0), "the command ends"
+            ends.touch()
+            assert closed.wait(60.0), "the command ends"
         send(self, message)
 
     connection = transport.connection("s1")
     with monkeypatch.context() as patched:
         patched.setitem(handlers, MSG_CHANNEL_CLOSE, answered)
         patched.setattr(paramiko.Transport, "_send_user_message", late)
-        session = connection.start("true", time.monotonic() + 60.0)
+        waits = f"timeout 60 sh -c 'until [ -e {ends} ]; do sleep 0.01; done'"
+        session = connection.start(waits, time.monotonic() + 60.0)
         session.send(b"input") if made == MSG_CHANNEL_DATA else session.shutdown_write()
         assert session.closed, "what the host closed is answered as soon as its input is out"
     assert transport.exec("s1", ["cat"], b"more").stdout == b"more"
