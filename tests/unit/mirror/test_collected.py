@@ -1,4 +1,4 @@
-"""How seldom a mirror lets Python search for circles of objects."""
+"""How seldom a mirror lets Python collect garbage."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from kafka.errors import KafkaConnectionError
 from kafka.net.inet import create_connection
 from kafka.net.selector import NetworkSelector
 
-from zkmigrate.mirror.verbs.run import OBJECTS
+from zkmigrate.mirror.verbs.run import GC_THRESHOLD
 
 FILES = 1024
 """Linux lets a process open that many, unless somebody says more."""
 
 
 @pytest.fixture
-def searched() -> Iterator[None]:
+def collected() -> Iterator[None]:
     before = gc.get_threshold()
-    gc.set_threshold(OBJECTS)
+    gc.set_threshold(GC_THRESHOLD)
     yield
     gc.set_threshold(*before)
 
 
-@pytest.mark.usefixtures("searched")
+@pytest.mark.usefixtures("collected")
 @pytest.mark.filterwarnings("ignore:unclosed")
 def test_a_broker_that_refuses_connections_for_long_does_not_use_up_the_files() -> None:
     most = 0

@@ -12,21 +12,19 @@ from zkmigrate.model.look import Look
 
 def other_runs(look: Look, host: str, run: str) -> Reading[Mapping[str, str]]:
     """Run → phase, for every other run with a recorded phase."""
-    listing = look.listing(host, STATE_DIR)
-    if isinstance(listing, Absent):
-        return Seen({})
-    if isinstance(listing, Unknown):
-        return listing
+    states = _states(look, host)
+    if not isinstance(states, Seen):
+        return states
     phases: dict[str, str] = {}
-    for entry in listing.value:
-        if entry.kind != "d" or entry.name == run:
+    for other in states.value:
+        if other == run:
             continue
-        phase = look.file(host, f"{STATE_DIR}/{entry.name}/phase")
+        phase = look.file(host, f"{STATE_DIR}/{other}/phase")
         if isinstance(phase, Unknown):
             return phase
         if isinstance(phase, Seen):
             words = phase.value.decode("utf-8", "replace").split()
-            phases[entry.name] = words[0] if words else "unreadable"
+            phases[other] = words[0] if words else "unreadable"
     return Seen(phases)
 
 
@@ -40,20 +38,28 @@ def own_program(look: Look, host: str, run: str) -> Reading[bytes]:
     program = look.file(host, INSTALLED_PATH)
     if not isinstance(program, Seen):
         return program
-    listing = look.listing(host, STATE_DIR)
-    if isinstance(listing, Unknown):
-        return listing
-    states = {e.name for e in listing.value if e.kind == "d"} if isinstance(listing, Seen) else set()
-    if run in states:
+    states = _states(look, host)
+    if not isinstance(states, Seen):
+        return states
+    if run in states.value:
         return program
     others: list[str] = []
-    for other in sorted(states):
+    for other in states.value:
         operations = look.listing(host, f"{STATE_DIR}/{other}/ops")
         if isinstance(operations, Unknown):
             return operations
         if isinstance(operations, Seen):
             others.append(other)
     return StaysForOthers(f"zkm-host stays for {few(others)}") if others else program
+
+
+def _states(look: Look, host: str) -> Seen[tuple[str, ...]] | Unknown:
+    """The runs with a directory of state on the host, sorted."""
+    listing = look.listing(host, STATE_DIR)
+    if isinstance(listing, Unknown):
+        return listing
+    entries = listing.value if isinstance(listing, Seen) else ()
+    return Seen(tuple(sorted(entry.name for entry in entries if entry.kind == "d")))
 
 
 def stays_for(program: Reading[bytes]) -> str:

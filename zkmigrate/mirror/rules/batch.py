@@ -34,7 +34,7 @@ class BatchError(ValueError):
 
 @dataclass(slots=True)
 class Batch:
-    """A batch, which nobody changes: to make a frozen one takes three times as long. last_delta: of the last
+    """A batch. Nobody changes it; to make a frozen one takes five times as long. last_delta: of the last
     offset to ``base_offset``; compaction may have removed its record.
     base_ms, max_ms: milliseconds since the epoch. payload: the records, compressed by ``codec``."""
 

@@ -27,7 +27,7 @@ class Gap:
 
 @dataclass(slots=True)
 class Append:
-    """A whole batch to append at its ``base_offset``. Like a batch, quick to make, and nobody changes it."""
+    """A whole batch to append at its ``base_offset``. Nobody changes it, as with a batch."""
 
     batch: Batch
 

@@ -19,10 +19,6 @@ GZIP = 1
 MAX_RECORDS = 1_000_000
 """The most records of a batch that is opened: each costs some 200 bytes of memory."""
 _MS_END = 1 << 63
-_SHORT = tuple(
-    bytes((value,)) if value < 0x80 else bytes((value & 0x7F | 0x80, value >> 7)) for value in range(0x4000)
-)
-"""Numbers of one and of two bytes."""
 
 
 class Codecs(Hashable, Protocol):
@@ -63,8 +59,10 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 def varint(value: int) -> bytes:
     """The number in Kafka's zigzag form."""
     value = (value << 1) ^ (value >> 63)
-    if 0 <= value < 0x4000:
-        return _SHORT[value]
+    if value < 0x80:
+        return bytes((value,))
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

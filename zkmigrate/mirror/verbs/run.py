@@ -28,9 +28,9 @@ EVERY_S = 10.0
 """Seconds between two lines of progress."""
 _FAILED, _INTERRUPTED = 8, 130
 _MADE_S = 30.0
-OBJECTS = 5_000
-"""New objects between two searches for circles of them. kafka-python (3.0.12) leaves the sockets of refused
-connections to that search, so they stay open until then: at most some 200."""
+GC_THRESHOLD = 5_000
+"""New objects between two garbage collections. kafka-python (3.0.12) does not close the sockets of refused
+connections, so they stay open until the next one: at most some 200."""
 
 
 class Telling:
@@ -101,8 +101,8 @@ def run(
     group offsets or ACLs at source is on target so many seconds later. rate: the most bytes per second.
     share: of the partitions, for one of several copiers. 0: all is there; 8: a partition has failed; 130:
     Ctrl-C. UsageError; LockedError when another copier took over."""
-    # Thousands of batches wait, and none is part of a circle: Python need not look for circles that often.
-    gc.set_threshold(OBJECTS)
+    # Thousands of batches wait, none in a reference cycle: Python need not collect garbage that often.
+    gc.set_threshold(GC_THRESHOLD)
     stop = Interrupt()
     tell = Telling(say, as_json=asked.as_json)
     with stop.listening(), stop.answered(lambda: hint("ending; the copier goes on from here next time")):

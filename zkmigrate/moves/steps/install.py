@@ -67,10 +67,11 @@ class InstallStep(OfDependent, Step[Programs]):
             installed = tuple(h for h, r in f.items() if not isinstance(r, Absent))
             if self._keep:
                 installed = tuple(h for h in installed if h in _without(c))
-            stays = ((h, seen) for h, r in f.items() if (seen := stays_for(r)))
+            if installed:
+                return Ready(installed)
             sentence = "nothing of this run is left"
-            gone = tuple(claim("install.gone", sentence, True, target=h, seen=seen) for h, seen in stays)
-            return Ready(installed) if installed else Done(gone)
+            stays = ((h, seen) for h, r in f.items() if (seen := stays_for(r)))
+            return Done(tuple(claim("install.gone", sentence, True, target=h, seen=s) for h, s in stays))
         wanted = zkm_host.program()
         todo = tuple(h for h, r in f.items() if not (isinstance(r, Seen) and r.value == wanted))
         if todo:

@@ -1,7 +1,7 @@
 """mirror: whether a mirror's topics are equal, from the log directories of both sides.
 
 Both logs are in the order of offsets, so a task reads the same offsets of both, side by side, and Spark
-shuffles nothing. One pass over the headers finds transaction markers and the offsets where tasks begin. A
+shuffles nothing. A first pass reads the headers: it finds transaction markers, and where each task begins. A
 second pass reads what is compared. Records never leave a task."""
 
 from __future__ import annotations
