@@ -10,13 +10,11 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``spark.read.format("zktxnlog")``, ``"zksnapshot"`` and ``"kafkalogdir"`` known, and let filters
-    reach those that are read with the option ``pushdown``."""
+    """Make ``spark.read.format("zktxnlog")``, ``"zksnapshot"`` and ``"kafkalogdir"`` known."""
     from zkmigrate.spark.sources.logdirs import LogDirSource
     from zkmigrate.spark.sources.snapshots import SnapshotSource
     from zkmigrate.spark.sources.source import TxnLogSource
 
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(TxnLogSource)
     spark.dataSource.register(SnapshotSource)
     spark.dataSource.register(LogDirSource)

@@ -3,21 +3,20 @@
 Options: ``table`` nodes (default) or sessions, with the columns `nodes.SESSIONS`; ``mode`` failfast (default)
 or permissive, where a file that cannot be read is a row with `corrupt`; ``data`` true adds the data;
 ``columns`` names, with commas between; ``server`` a name for all rows; ``maxRecord`` bytes; ``pathPrefix``
-leaves out other znodes before they become Arrow. With ``pushdown`` true Spark's filters do so too (see
-`txnlog` for its price). One file is one task: a snapshot can only be read from its beginning."""
+leaves out other znodes before they become Arrow. One file is one task: a snapshot can only be read from its
+beginning."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from zkmigrate.spark.sources.arrays import one_row
 from zkmigrate.spark.sources.files import File, files
-from zkmigrate.spark.sources.filters import longer_prefix
 from zkmigrate.spark.sources.nodes import NODES, SESSIONS, SnapshotTable, Sought
 from zkmigrate.spark.sources.options import OptionReader, OwnSchemaSource
 from zkmigrate.zookeeper.data.errors import ZkDataError
@@ -37,7 +36,6 @@ class Options:
     schema: pa.Schema = NODES
     max_record: int = MAX_RECORD
     prefix: str = ""
-    pushdown: bool = False
 
 
 def parse_options(text: Mapping[str, str]) -> Options:
@@ -54,7 +52,6 @@ def parse_options(text: Mapping[str, str]) -> Options:
         given.columns(SESSIONS if sessions else NODES, permissive),
         given.number("maxRecord", MAX_RECORD),
         given.prefix("pathPrefix"),
-        given.flag("pushdown"),
     )
     given.end()
     return found
@@ -71,7 +68,7 @@ class SnapshotSource(OwnSchemaSource):
     def reader(self, schema: StructType) -> SnapshotReader:
         options = parse_options(self.options)
         self.refuse_other(schema)
-        return PushedSnapshotReader(options) if options.pushdown else SnapshotReader(options)
+        return SnapshotReader(options)
 
 
 class SnapshotReader(DataSourceReader):
@@ -100,13 +97,3 @@ class SnapshotReader(DataSourceReader):
             zxid = snapshot_zxid(file.name)
             known = {"server": file.server, "file": file.name, "zxid": zxid, "corrupt": str(error)}
             yield one_row(self.options.schema, **known)
-
-
-class PushedSnapshotReader(SnapshotReader):
-    """One whose DataFrame is for a single query."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """All of them are given back: Spark looks at the rows again."""
-        for one in filters:
-            self.sought = replace(self.sought, prefix=longer_prefix(self.sought.prefix, one))
-        return filters

@@ -7,7 +7,7 @@ from pyspark.sql.types import StructType
 
 from zkmigrate.spark.sources.following import FollowingReader, parse_stream_options
 from zkmigrate.spark.sources.options import OptionReader, OwnSchemaSource
-from zkmigrate.spark.sources.txnlog import PushedTxnLogReader, TxnLogReader, parse_options, take_options
+from zkmigrate.spark.sources.txnlog import TxnLogReader, parse_options, take_options
 
 
 class TxnLogSource(OwnSchemaSource):
@@ -21,7 +21,7 @@ class TxnLogSource(OwnSchemaSource):
     def reader(self, schema: StructType) -> TxnLogReader:
         options = parse_options(self.options)
         self.refuse_other(schema)
-        return PushedTxnLogReader(options) if options.pushdown else TxnLogReader(options)
+        return TxnLogReader(options)
 
     def streamReader(self, schema: StructType) -> FollowingReader:
         stream = parse_stream_options(self.options)

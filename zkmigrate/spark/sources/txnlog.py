@@ -9,9 +9,7 @@ that one task reads, 256, of a long log or of several short ones, 0 for a task t
 bytes. Which rows: ``fromZxid``, ``toZxid``, ``since``, ``until``, ``types``, ``pathPrefix``; logs and parts
 of logs are left out by zxid, rows by all of them before they become Arrow.
 
-With ``pushdown`` true Spark's own filters on these columns do the same. It is off because Spark 4.3.0 keeps
-what the last query of a DataFrame pushed down: a second query of the same DataFrame without a filter, or a
-join of two filters of it, then lacks rows."""
+Spark's own filters do not reach the reader: `docs/adr/0026-filters-are-not-pushed-down.md` says why."""
 
 from __future__ import annotations
 
@@ -20,13 +18,12 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from zkmigrate.errors import UsageError
 from zkmigrate.spark.sources.arrays import one_row
 from zkmigrate.spark.sources.columns import ALL, SCHEMA, Stretch, Wanted, table
 from zkmigrate.spark.sources.files import File, files
-from zkmigrate.spark.sources.filters import narrowed
 from zkmigrate.spark.sources.options import OptionReader
 from zkmigrate.spark.sources.stretches import Part, Stretches, find, parts, span
 from zkmigrate.zookeeper.data.errors import MalformedError, ZkDataError
@@ -50,13 +47,12 @@ class Options:
     split: int = SPLIT_MB << 20
     max_record: int = MAX_RECORD
     wanted: Wanted = ALL
-    pushdown: bool = False
 
 
 def parse_options(text: Mapping[str, str]) -> Options:
     """Raises UsageError."""
     given = OptionReader(text)
-    found = replace(take_options(given), pushdown=given.flag("pushdown"))
+    found = take_options(given)
     given.end()
     return found
 
@@ -158,19 +154,10 @@ class TxnLogReader(DataSourceReader):
         return parts(reader, file.name, self.options.split, start, stop)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Portions)
+        if not isinstance(partition, Portions):
+            return  # Spark 4.3.0 sends InputPartition(None) where `partitions` found nothing to read
         for portion in partition.portions:
             yield from rows(portion, self.wanted, self.options, self.cache)
-
-
-class PushedTxnLogReader(TxnLogReader):
-    """For a DataFrame of a single query, see the module's docstring."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Returns all of them: Spark filters the rows again."""
-        for one in filters:
-            self.wanted = narrowed(self.wanted, one)
-        return filters
 
 
 def _followed(found: Sequence[File]) -> Iterator[tuple[File, int | None]]:
