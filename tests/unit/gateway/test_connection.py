@@ -26,6 +26,7 @@ from zkmigrate.gateway.rules.apis import (
     SASL_HANDSHAKE,
 )
 from zkmigrate.gateway.rules.hold import FLIPPED_S, SYNC_S
+from zkmigrate.gateway.rules.seen import LONGEST
 from zkmigrate.gateway.serving.connection import FIRST
 from zkmigrate.mirror.rules.batch import parse, produced
 
@@ -414,6 +415,20 @@ def test_versions_are_those_of_both_clusters() -> None:
         frame = await newer.asks((18).to_bytes(2, "big") + (4).to_bytes(2, "big") + told(9, b"\0\1x\0\1\1\0"))
         assert frame[:6] == told(9, b"\0\x23")
         assert len(at.a.got) == 1, "the gateway answered by itself"
+
+    run(test)
+
+
+def test_a_clients_id_is_kept_cut_and_in_one_line() -> None:
+    async def test(at: Setting) -> None:
+        id = "app-1\n" + "x" * 3000
+        client = await at.client("b")
+        assert await client.asks(request(frames.fetch(), 11, 6, id)) == told(6)
+        status = at.gateway.status()["apps"]["app"]
+        [kept] = status["clients"]
+        assert status["left_clients"] == [f"{kept} at 127.0.0.1"]
+        assert kept.startswith("app-1\\u000axxx")
+        assert len(kept) == LONGEST
 
     run(test)
 

@@ -22,7 +22,7 @@ from tests.examples import examples
 from tests.unit.gateway import frames
 from tests.unit.gateway.frames import EPOCH, answer, decoded, head, request
 from zkmigrate.gateway.rules.apis import API_VERSIONS, APIS, METADATA, PRODUCE, named, offered
-from zkmigrate.gateway.rules.layout import FrameError
+from zkmigrate.gateway.rules.layout import SLICE, FrameError, finished
 from zkmigrate.gateway.rules.messages import (
     MECHANISMS,
     correlation,
@@ -41,6 +41,10 @@ MESSAGES = messages()
 
 def where(node: int) -> tuple[str, int]:
     return "gw.example", 19000 + node
+
+
+def asked(frame: bytes) -> tuple[bytes | bytearray, Any]:
+    return finished(MESSAGES.asked(MESSAGES.head(frame), frame))
 
 
 def hidden(body: Any) -> Any:
@@ -74,15 +78,15 @@ KEYS = {named(key): key for key in APIS}
 @pytest.mark.parametrize(("name", "kind", "version", "body"), ANSWERS)
 def test_answers_carry_our_addresses_and_no_epochs(name: str, kind: Any, version: int, body: Any) -> None:
     frame = answer(body, version)
-    told = MESSAGES.answered(head(KEYS[name], version), frame, where)
+    told = bytes(finished(MESSAGES.answered(head(KEYS[name], version), frame, where)))
     assert decoded(kind, told, version) == hidden(decoded(kind, frame, version))
 
 
 @pytest.mark.parametrize(("kind", "version", "body"), REQUESTS)
 def test_requests_carry_no_epochs(kind: Any, version: int, body: Any) -> None:
     frame = request(body, version)
-    told, _ = MESSAGES.asked(MESSAGES.head(frame), frame)
-    assert decoded(kind, told, version) == hidden(decoded(kind, frame, version))
+    told, _ = asked(frame)
+    assert decoded(kind, bytes(told), version) == hidden(decoded(kind, frame, version))
 
 
 def test_an_epoch_was_there_to_hide() -> None:
@@ -104,13 +108,13 @@ def test_an_epoch_was_there_to_hide() -> None:
 
 def test_what_has_nothing_to_change_is_the_same_object() -> None:
     frame = request(frames.fetch(), 4)
-    assert MESSAGES.asked(MESSAGES.head(frame), frame)[0] is frame
+    assert asked(frame)[0] is frame
 
 
 @pytest.mark.parametrize("version", [3, 8, 9])
 def test_a_producers_first_bytes_tell_acks_and_transaction(version: int) -> None:
     frame = request(frames.produce(0, "txn", b"r" * 9000), version)[:4096]
-    told, fields = MESSAGES.asked(MESSAGES.head(frame), frame)
+    told, fields = asked(frame)
     assert told is frame
     assert fields == {"TransactionalId": "txn", "Acks": 0}
 
@@ -119,18 +123,18 @@ def test_a_producers_first_bytes_tell_acks_and_transaction(version: int) -> None
 def test_h20_the_topics_that_metadata_asks_for_are_read(version: int) -> None:
     """librdkafka sends a byte behind the request."""
 
-    def asked(*names: str, all: bool = False) -> Any:
-        topics = [frames.MetadataRequest.MetadataRequestTopic(name=name) for name in names]
-        frame = request(frames.MetadataRequest(topics=None if all else topics), version) + b"\0"
-        told, fields = MESSAGES.asked(MESSAGES.head(frame), frame)
+    def topics(*names: str, all: bool = False) -> Any:
+        own = [frames.MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        frame = request(frames.MetadataRequest(topics=None if all else own), version) + b"\0"
+        told, fields = asked(frame)
         assert told is frame
         return fields["Topics"]
 
-    assert asked("orders", "bills", "orders") == {"orders", "bills"}
-    assert asked() == (None if version == 0 else set())
+    assert topics("orders", "bills", "orders") == {"orders", "bills"}
+    assert topics() == (None if version == 0 else set())
     if version:
-        assert asked(all=True) is None
-    assert len(asked(*map(str, range(MOST_NAMES + 9)))) == MOST_NAMES + 1
+        assert topics(all=True) is None
+    assert len(topics(*map(str, range(MOST_NAMES + 9)))) == MOST_NAMES + 1
 
 
 @pytest.mark.parametrize("version", [0, 2, 3])
@@ -138,7 +142,7 @@ def test_the_software_is_seen_from_version_3_on(version: int) -> None:
     frame = request(frames.software(), version)
     told = MESSAGES.head(frame)
     assert (told.key, told.version, told.correlation, told.client) == (API_VERSIONS, version, 5, "app-1")
-    _, fields = MESSAGES.asked(told, frame)
+    _, fields = asked(frame)
     needed = {"ClientSoftwareName": "librdkafka", "ClientSoftwareVersion": "2.16.0"}
     assert fields == (needed if version == 3 else {})
 
@@ -220,14 +224,44 @@ def test_an_absurd_count_is_refused_before_it_is_counted() -> None:
     at = frame.index(b"\0\0\0\1\0\6orders")
     frame = frame[:at] + b"\x7f\xff\xff\xff" + frame[at + 4 :]
     with pytest.raises(FrameError) as error:
-        MESSAGES.asked(MESSAGES.head(frame), frame)
+        asked(frame)
     assert error.value.what == "count"
+
+
+def test_more_tagged_fields_than_kafka_has_are_refused_before_they_are_counted() -> None:
+    frame = request(frames.software(), 3)
+    tags = b"\xff\xff\x7f" + b"\0\0" * ((1 << 21) - 1)
+    with pytest.raises(FrameError, match="2097151 tagged fields") as error:
+        asked(frame[:-1] + tags)
+    assert error.value.what == "count"
+
+
+def test_a_text_is_at_most_as_long_as_brokers_take_it() -> None:
+    assert asked(request(frames.software("n" * ((1 << 15) - 1)), 3))
+    with pytest.raises(FrameError) as error:
+        asked(request(frames.software("n" * (1 << 15)), 3))
+    assert error.value.what == "length"
+
+
+@pytest.mark.parametrize(("one", "version"), [(0, 9), (1, 9), (1, 1)])
+def test_a_message_of_many_small_items_is_read_slice_by_slice(one: int, version: int) -> None:
+    """Whoever sends it does not stop the others meanwhile: many topics, or one with many partitions."""
+    if one:
+        body, count = frames.metadata(partitions=5000), 5000
+        frame = answer(body, version)
+        steps: Any = MESSAGES.answered(head(METADATA, version), frame, where)
+    else:
+        own = [frames.MetadataRequest.MetadataRequestTopic(name="t") for _ in range(50_000)]
+        frame, count = request(frames.MetadataRequest(topics=own), version), 50_000
+        steps = MESSAGES.asked(MESSAGES.head(frame), frame)
+    slices = sum(1 for _ in steps)
+    assert len(frame) / SLICE / 2 < slices <= len(frame) / SLICE + 1, count
 
 
 def test_bytes_behind_a_message_are_refused() -> None:
     frame = request(frames.fetch(), 11) + b"\0"
     with pytest.raises(FrameError) as error:
-        MESSAGES.asked(MESSAGES.head(frame), frame)
+        asked(frame)
     assert error.value.what == "rest"
 
 
@@ -264,7 +298,7 @@ def test_mutated_requests_are_refused_or_read(seed: int) -> None:
         try:
             told = MESSAGES.head(frame)
             if told.api is not None:
-                sent, _ = MESSAGES.asked(told, frame)
+                sent, _ = asked(frame)
                 assert len(sent) == len(frame)
         except FrameError:
             pass
@@ -278,7 +312,7 @@ def test_mutated_answers_are_refused_or_read(seed: int) -> None:
         told, frame = chance.choice(GOOD_ANSWERS)
         frame = mutated(frame, chance)
         try:
-            new = MESSAGES.answered(told, frame, lambda _node: ("gw.example", 1))
+            new = finished(MESSAGES.answered(told, frame, lambda _node: ("gw.example", 1)))
             assert len(new) <= len(frame) + 16 * (len(frame) // 10 + 1)
             ranges(frame, chance.randrange(4))
         except FrameError:
@@ -292,7 +326,7 @@ def test_requests_have_no_addresses_and_every_kind_has_a_layout() -> None:
             for side in ("Request", "Response"):
                 assert MESSAGES._layout(f"{api.schema}{side}", version, ()).parts is not None
             with pytest.raises(FrameError):
-                MESSAGES.answered(head(key, version), b"\0\0\0\5" + b"\xff" * 40, where)
+                finished(MESSAGES.answered(head(key, version), b"\0\0\0\5" + b"\xff" * 40, where))
     with pytest.raises(AssertionError):
         nowhere(1)
     assert (METADATA, PRODUCE) == (3, 0)

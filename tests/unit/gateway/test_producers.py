@@ -15,8 +15,9 @@ from kafka.protocol.producer import InitProducerIdResponse, ProduceRequest
 from tests.examples import examples as count
 from tests.unit.gateway.test_messages import mutated
 from tests.unit.mirror.batches import built
-from zkmigrate.gateway.rules.layout import FrameError
-from zkmigrate.gateway.rules.producers import given, initiated, produced, renamed, sent
+from zkmigrate.gateway.rules import producers
+from zkmigrate.gateway.rules.layout import SLICE, FrameError, finished
+from zkmigrate.gateway.rules.producers import Rename, given, initiated, sent
 from zkmigrate.mirror.rules.batch import encode, parse
 from zkmigrate.mirror.rules.batch import produced as by
 from zkmigrate.mirror.rules.position import FIRST_ID
@@ -39,6 +40,26 @@ def test_no_other_id_meets_one_that_a_broker_has_seen(a: int, b: int, x: int, y:
         assert one >= 1 << 50
         assert (one == sent(given(b, y), now)) == ((a, x) == (b, y))
         assert one not in (sent(given(a, x), later) for later in range(now + 1, now + 3) if later <= 1000)
+
+
+def produced(version: int, body: bytes, rename: Rename) -> bytes:
+    data = bytearray(body)
+    finished(producers.produced(version, data, 0, rename))
+    return bytes(data)
+
+
+def renamed(batches: bytes, rename: Rename) -> bytes:
+    data = bytearray(batches)
+    finished(producers.renamed(data, 0, len(data), rename))
+    return bytes(data)
+
+
+def test_a_request_of_many_batches_is_changed_slice_by_slice() -> None:
+    """Whoever sends it does not stop the others meanwhile."""
+    many, one = request(9, *[of(5)] * 500), request(9, of(5) * 500)
+    for frame in (many, one):
+        slices = sum(1 for _ in producers.produced(9, bytearray(frame), 0, lambda id: id + 1))
+        assert len(frame) / SLICE / 2 < slices <= len(frame) / SLICE + 1
 
 
 def test_a_producer_without_an_id_has_none_afterwards() -> None:

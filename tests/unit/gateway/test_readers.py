@@ -19,7 +19,7 @@ from tests.unit.gateway.test_connection import fetch, produce, told
 from tests.unit.gateway.test_messages import MESSAGES, mutated
 from zkmigrate.gateway.rules.apis import APIS, PRODUCE, named
 from zkmigrate.gateway.rules.denied import MOST_ITEMS
-from zkmigrate.gateway.rules.layout import FrameError
+from zkmigrate.gateway.rules.layout import FrameError, finished
 from zkmigrate.gateway.rules.plan import Reading
 
 MODULES = ("producer", "consumer", "admin.topics", "admin.acl", "admin.configs", "admin.groups")
@@ -110,7 +110,7 @@ def test_everything_that_writes_is_denied() -> None:
     reading = Reading("b", ("orders-*",))
     for key, version in VERSIONS:
         frame = asked(key, version)
-        _, fields = MESSAGES.asked(MESSAGES.head(frame), frame)
+        _, fields = finished(MESSAGES.asked(MESSAGES.head(frame), frame))
         api = APIS[key]
         grouped = api.name in ("OFFSET_COMMIT", "JOIN_GROUP")
         assert ("GroupId" in fields) == grouped

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from zkmigrate.gateway.rules.seen import MOST_NAMES, Seen
+from zkmigrate.gateway.rules.seen import LONGEST, MOST_NAMES, Seen
 from zkmigrate.gateway.usage import usage
 from zkmigrate.model.finding import Finding, Held
 
@@ -93,6 +93,17 @@ def test_h20_topics_are_counted_up_to_a_number_and_all_of_them_as_one() -> None:
     assert seen.body(0.0)["topics"] == {"*": 1, "orders": 2}
     seen.request({"Topics": {f"t{n}" for n in range(MOST_NAMES)}})
     assert (len(seen.topics), seen.topics["(more)"]) == (MOST_NAMES + 1, 2)
+
+
+def test_a_name_is_kept_cut_and_in_one_line() -> None:
+    """Nobody has logged in who sends it: it must not cost memory, nor pass for a line of ours."""
+    seen = Seen()
+    for name in ("n" * (1 << 20), "\n" * (1 << 20), "x\nothers: open on b"):
+        seen.request({"ClientSoftwareName": name, "ClientSoftwareVersion": "1", "TransactionalId": name})
+    for table in (seen.software, seen.transactional):
+        assert all(len(name) <= LONGEST and "\n" not in name for name in table)
+        assert next(name for name in table if "others" in name).startswith("x\\u000aothers: open on b")
+    assert len(seen.software) == 3
 
 
 def test_h25_waits_are_told_by_kind_while_they_last_and_the_longest_after() -> None:

@@ -71,7 +71,7 @@ class _Reader:
         wide = kind in ("bytes", "records")
         size = SIZES.get(kind) or max(0, walk.length(compact=self.flexible, wide=wide))
         begun = walk.take(size)
-        return b"" if wide else walk.data[begun : walk.at]
+        return b"" if wide else bytes(walk.data[begun : walk.at])
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ tagged fields). A schema is one of Kafka's own message definitions, as kafka-pyt
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, repeat
+from typing import Any, TypeVar
 
 from zkmigrate.gateway.rules.seen import MOST_NAMES
 
@@ -21,7 +22,12 @@ _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
 _NONE = _INT.pack(-1)
 _VARINT_BYTES, _VARINT_MOST = 5, (1 << 32) - 1
 _ENDLESS = 1 << 15
+_MOST_TEXT, _MOST_TAGS = (1 << 15) - 1, 64
+"""The longest text, as brokers have it too, and the most tagged fields in one place. Kafka's have a few."""
+SLICE = 4096
+"""A message is read by so many bytes at a time, so that one of many small fields does not stop the others."""
 
+T = TypeVar("T")
 Where = Callable[[int], tuple[str, int]]
 """Host and port of the listener for a node."""
 
@@ -37,14 +43,37 @@ class FrameError(ValueError):
 
 @dataclass
 class Walk:
-    """One message and how far it was read. pieces: the new bytes up to ``kept``. seen: the fields read."""
+    """One message and how far it was read. pieces: the new bytes up to ``kept``. seen: the fields read. todo:
+    the steps that are left, of the innermost array last."""
 
-    data: bytes
+    data: bytes | bytearray
     where: Where
     at: int = 0
     kept: int = 0
     pieces: list[bytes | memoryview] = field(default_factory=list)
     seen: dict[str, Any] = field(default_factory=dict)
+    todo: list[Iterator[_Part]] = field(default_factory=list)
+
+    def go(self, most: int) -> bool:
+        """Go on to the end, or by about so many bytes; whether it is the end. FrameError."""
+        until = self.at + most
+        while self.todo:
+            for part in self.todo[-1]:
+                items = part.step(self)
+                if items:
+                    self.todo.append(chain.from_iterable(repeat(part.inner, items)))
+                    break
+                if self.at > until:
+                    return False
+            else:
+                self.todo.pop()
+        return True
+
+    def slices(self) -> Generator[None, None, Walk]:
+        """Go on to the end, slice by slice; this walk. FrameError."""
+        while not self.go(SLICE):
+            yield
+        return self
 
     def take(self, count: int) -> int:
         """Go on by so many bytes; where they begin. FrameError."""
@@ -76,13 +105,16 @@ class Walk:
     def length(self, *, compact: bool, wide: bool) -> int:
         """The length of a text or of bytes, or a count; -1 means null. wide: four bytes where not compact."""
         value = self.varint() - 1 if compact else self.number() if wide else self.short()
-        if value < -1:
+        if value < -1 or (value > _MOST_TEXT and not wide):
             raise FrameError("length", f"{value} at {self.at}")
         return value
 
     def tags(self) -> None:
         """Go on behind tagged fields."""
-        for _ in range(self.varint()):
+        count = self.varint()
+        if count > _MOST_TAGS:
+            raise FrameError("count", f"{count} tagged fields at {self.at}, needed: at most {_MOST_TAGS}")
+        for _ in range(count):
             self.varint()
             self.take(self.varint())
 
@@ -91,47 +123,63 @@ class Walk:
         self.pieces += (memoryview(self.data)[self.kept : begun], new)
         self.kept = self.at
 
-    def done(self) -> bytes:
+    def overwrite(self, begun: int, new: bytes) -> None:
+        """Put as many other bytes at a place."""
+        if isinstance(self.data, bytes):
+            self.data = bytearray(self.data)
+        self.data[begun : begun + len(new)] = new
+
+    def done(self) -> bytes | bytearray:
         """The message with all that was replaced."""
         if not self.pieces:
             return self.data
         return b"".join((*self.pieces, memoryview(self.data)[self.kept :]))
 
 
+_Step = Callable[[Walk], int | None]
+
+
 @dataclass(frozen=True)
 class _Part:
     """A field: its step over the bytes, the fewest bytes it has, and whether it always has that many and no
-    step does anything but skip."""
+    step does anything but skip. inner: the fields of an item, for an array. Its step returns how many items
+    there are. name: of a field that is read."""
 
-    step: Callable[[Walk], None]
+    step: _Step
     least: int
     fixed: bool = False
+    inner: tuple[_Part, ...] = ()
+    name: str = ""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How to walk over one version of a message. look: the fields to read."""
+    """How to walk over one version of a message. first: the parts up to the last field that is read."""
 
     parts: tuple[_Part, ...]
     flexible: bool
+    first: tuple[_Part, ...] = ()
 
-    def walk(self, data: bytes, where: Where) -> Walk:
-        """Over a whole message. FrameError."""
-        walk = Walk(data, where)
-        for part in self.parts:
-            part.step(walk)
+    def whole(self, data: bytes | bytearray, where: Where, at: int = 0) -> Generator[None, None, Walk]:
+        """Over a whole message, from ``at`` on. FrameError."""
+        walk = yield from Walk(data, where, at, todo=[iter(self.parts)]).slices()
         if walk.at != len(data):
             raise FrameError("rest", f"{len(data) - walk.at} bytes follow the message")
         return walk
 
-    def begin(self, data: bytes, where: Where, names: Collection[str]) -> Mapping[str, Any]:
-        """The fields of these names at the beginning of a message; the rest is not read. FrameError."""
-        walk = Walk(data, where)
-        for part in self.parts:
-            if len(walk.seen) == len(names):
-                break
-            part.step(walk)
-        return walk.seen
+    def begin(self, data: bytes | bytearray, where: Where, at: int = 0) -> Generator[None, None, Walk]:
+        """Over the beginning of a message, up to the last field that is read. FrameError."""
+        return (yield from Walk(data, where, at, todo=[iter(self.first)]).slices())
+
+
+def finished(steps: Generator[None, None, T]) -> T:
+    """What such a walk returns, with all slices at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            told: T = end.value
+            return told
 
 
 def span(text: str | None) -> tuple[int, int]:
@@ -152,7 +200,9 @@ def layout(schema: Mapping[str, Any], version: int, look: Collection[str] = ()) 
     """The layout of a version of a message. look: fields at its top that are read. Of an array these are the
     names in it. None means all: it is null, or empty in a version that has no null."""
     flexible = within(schema.get("flexibleVersions"), version)
-    return Layout(tuple(_parts(schema["fields"], version, flexible, look)), flexible)
+    parts = tuple(_parts(schema["fields"], version, flexible, look))
+    read = [at for at, part in enumerate(parts, 1) if part.name]
+    return Layout(parts, flexible, parts[: max(read, default=0)])
 
 
 def _parts(
@@ -187,9 +237,11 @@ def _part(one: Mapping[str, Any], version: int, flexible: bool, look: Collection
         return _Part(_hide, 4)
     if name in look and kind.startswith("[]"):
         inner = _parts(one["fields"], version, flexible, ("Name",))
-        return _Part(_names(name, inner, flexible, within(one.get("nullableVersions"), version)), 1)
+        nullable = within(one.get("nullableVersions"), version)
+        items = tuple(replace(part, step=_name(name, part.step)) if part.name else part for part in inner)
+        return _Part(_names(name, inner, flexible, nullable), 1, inner=items, name=name)
     if name in look:
-        return _Part(_read(name, kind, flexible), 1)
+        return _Part(_read(name, kind, flexible), 1, name=name)
     if kind in SIZES:
         return _skip(SIZES[kind])
     if kind.startswith("[]"):
@@ -198,7 +250,8 @@ def _part(one: Mapping[str, Any], version: int, flexible: bool, look: Collection
             if "fields" in one
             else [_part({**one, "type": kind[2:]}, version, flexible, ())]
         )
-        return _Part(_array(inner, flexible), 1 if flexible else 4)
+        fixed = all(part.fixed for part in inner)
+        return _Part(_array(inner, flexible), 1 if flexible else 4, inner=() if fixed else tuple(inner))
     wide = kind in ("bytes", "records")
     return _Part(_text(flexible, wide), 1 if flexible else 4 if wide else 2)
 
@@ -210,56 +263,60 @@ def _skip(count: int) -> _Part:
     return _Part(step, count, fixed=True)
 
 
-def _text(flexible: bool, wide: bool) -> Callable[[Walk], None]:
+def _text(flexible: bool, wide: bool) -> _Step:
     def step(walk: Walk) -> None:
         walk.take(max(0, walk.length(compact=flexible, wide=wide)))
 
     return step
 
 
-def _read(name: str, kind: str, flexible: bool) -> Callable[[Walk], None]:
+def _read(name: str, kind: str, flexible: bool) -> _Step:
     def step(walk: Walk) -> None:
         if kind == "int16":
             walk.seen[name] = walk.short()
             return
         count = walk.length(compact=flexible, wide=kind == "bytes")
         begun = walk.take(max(0, count))
-        told = walk.data[begun : walk.at]
+        told = bytes(walk.data[begun : walk.at])
         walk.seen[name] = None if count < 0 else told if kind == "bytes" else told.decode(errors="replace")
 
     return step
 
 
-def _array(inner: Sequence[_Part], flexible: bool) -> Callable[[Walk], None]:
+def _array(inner: Sequence[_Part], flexible: bool) -> _Step:
     least = _least(inner)
     whole = all(part.fixed for part in inner)
-    steps = [part.step for part in inner]
 
-    def step(walk: Walk) -> None:
+    def step(walk: Walk) -> int | None:
         count = _count(walk, least, flexible)
         if whole:
             walk.take(max(0, count) * least)
-            return
-        for _ in range(count):
-            for one in steps:
-                one(walk)
+            return None
+        return max(0, count)
 
     return step
 
 
-def _names(name: str, inner: Sequence[_Part], flexible: bool, nullable: bool) -> Callable[[Walk], None]:
-    """One name more than are counted is enough to show that there are more."""
+def _names(name: str, inner: Sequence[_Part], flexible: bool, nullable: bool) -> _Step:
+    """An array of which only the items' names are read."""
     least = _least(inner)
 
+    def step(walk: Walk) -> int:
+        count = _count(walk, least, flexible)
+        walk.seen[name] = set() if count > 0 or (nullable and not count) else None
+        return max(0, count)
+
+    return step
+
+
+def _name(array: str, read: _Step) -> _Step:
+    """One name more than are counted is enough to show that there are more."""
+
     def step(walk: Walk) -> None:
-        count, names = _count(walk, least, flexible), set[str]()
-        for _ in range(count):
-            for one in inner:
-                one.step(walk)
-            told = walk.seen.pop("Name")
-            if told is not None and len(names) <= MOST_NAMES:
-                names.add(told)
-        walk.seen[name] = names if count > 0 or (nullable and not count) else None
+        read(walk)
+        told, names = walk.seen.pop("Name"), walk.seen[array]
+        if told is not None and len(names) <= MOST_NAMES:
+            names.add(told)
 
     return step
 
@@ -280,10 +337,10 @@ def _count(walk: Walk, least: int, flexible: bool) -> int:
 def _hide(walk: Walk) -> None:
     begun = walk.take(4)
     if walk.data[begun : walk.at] != _NONE:
-        walk.replace(begun, _NONE)
+        walk.overwrite(begun, _NONE)
 
 
-def _address(flexible: bool) -> Callable[[Walk], None]:
+def _address(flexible: bool) -> _Step:
     """Host and port, after the id of their node; -1 where there is none."""
 
     def step(walk: Walk) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -11,8 +11,19 @@ from typing import Any
 from zkmigrate.gateway.rules import producers
 from zkmigrate.gateway.rules.apis import API_VERSIONS, APIS, METADATA, Api, Ranges
 from zkmigrate.gateway.rules.denied import read, written
-from zkmigrate.gateway.rules.layout import FrameError, Layout, Walk, Where, layout, text, varint, within
+from zkmigrate.gateway.rules.layout import (
+    FrameError,
+    Layout,
+    Walk,
+    Where,
+    finished,
+    layout,
+    text,
+    varint,
+    within,
+)
 
+Bytes = bytes | bytearray
 Schemas = Callable[[str], Mapping[str, Any]]
 """Kafka's definition of a message by its name, such as ``MetadataResponse``."""
 
@@ -75,28 +86,26 @@ class Messages:
             walk.tags()
         return Head(key, version, correlation, client, walk.at)
 
-    def asked(self, head: Head, frame: bytes) -> tuple[bytes, Mapping[str, Any]]:
+    def asked(self, head: Head, frame: Bytes) -> Generator[None, None, tuple[Bytes, Mapping[str, Any]]]:
         """A request as it goes to the broker, without leader epochs, and the fields that were read. frame:
         all of it, or its beginning if it is streamed. FrameError."""
         api = APIS[head.key]
         told = self._layout(f"{api.schema}Request", head.version, api.look)
         if api.streamed or head.key == METADATA:  # librdkafka sends a byte behind it, and brokers do not mind
-            if not api.look:
-                return frame, {}
-            return frame, told.begin(frame[head.body :], nowhere, api.look)
-        walk = told.walk(frame[head.body :], nowhere)
-        return (frame[: head.body] + walk.done() if walk.pieces else frame), walk.seen
+            walk = yield from told.begin(frame, nowhere, head.body)
+        else:
+            walk = yield from told.whole(frame, nowhere, head.body)
+        return walk.data, walk.seen
 
-    def answered(self, head: Head, frame: bytes, where: Where) -> bytes:
+    def answered(self, head: Head, frame: Bytes, where: Where) -> Generator[None, None, Bytes]:
         """An answer as it goes to the client: the gateway's addresses, no leader epochs. frame: from the
         correlation id on. FrameError."""
         api = APIS[head.key]
         told = self._layout(f"{api.schema}Response", head.version, ())
-        begun = self._begins(told, frame)
-        walk = told.walk(frame[begun:], where)
-        return frame[:begun] + walk.done() if walk.pieces else frame
+        walk = yield from told.whole(frame, where, self._begins(told, frame))
+        return walk.done()
 
-    def denied(self, head: Head, frame: bytes, error: int, why: str) -> bytes:
+    def denied(self, head: Head, frame: Bytes, error: int, why: str) -> bytes:
         """The answer to a request that is not served: this error for all that it names. frame: all of the
         request. FrameError."""
         api, flexible = APIS[head.key], self._flexible(head.key, head.version)
@@ -105,33 +114,33 @@ class Messages:
         return _CORRELATION.pack(head.correlation) + (b"\0" if flexible else b"") + told
 
     @staticmethod
-    def _begins(told: Layout, frame: bytes) -> int:
+    def _begins(told: Layout, frame: Bytes) -> int:
         """Where the message of an answer begins."""
         walk = Walk(frame, nowhere, _CORRELATION.size)
         if told.flexible:
             walk.tags()
         return walk.at
 
-    def initiated(self, head: Head, frame: bytes, rename: Callable[[int], int]) -> bytes:
+    def initiated(self, head: Head, frame: Bytes, rename: Callable[[int], int]) -> bytes:
         """An answer to INIT_PRODUCER_ID with another producer id. FrameError."""
         begun = self._begins(self._layout("InitProducerIdResponse", head.version, ()), frame)
-        return frame[:begun] + producers.initiated(frame[begun:], rename)
+        return bytes(frame[:begun]) + producers.initiated(bytes(frame[begun:]), rename)
 
-    def synced(self, head: Head, frame: bytes) -> bool:
+    def synced(self, head: Head, frame: Bytes) -> bool:
         """Whether an answer to SYNC_GROUP gave the client its partitions. FrameError."""
         told = self._layout("SyncGroupResponse", head.version, _ERROR)
-        begun = self._begins(told, frame)
-        return bool(told.begin(frame[begun:], nowhere, _ERROR)["ErrorCode"] == 0)
+        walk = finished(told.begin(frame, nowhere, self._begins(told, frame)))
+        return bool(walk.seen["ErrorCode"] == 0)
 
 
-def correlation(frame: bytes) -> int:
+def correlation(frame: Bytes) -> int:
     """The correlation id of an answer. FrameError."""
     if len(frame) < _CORRELATION.size:
         raise FrameError("size", f"an answer of {len(frame)} bytes")
     return int(_CORRELATION.unpack_from(frame)[0])
 
 
-def ranges(frame: bytes, version: int) -> tuple[int, Ranges]:
+def ranges(frame: Bytes, version: int) -> tuple[int, Ranges]:
     """Kafka's error and the versions that an answer to API_VERSIONS tells. A broker that lacks ``version``
     answers as for 0. FrameError."""
     walk = Walk(frame, nowhere, _CORRELATION.size)

@@ -9,11 +9,11 @@ cluster gave goes back as it was given. Records are not touched; each batch gets
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 import crc32c
 
-from zkmigrate.gateway.rules.layout import FrameError, Walk
+from zkmigrate.gateway.rules.layout import SLICE, FrameError, Walk
 
 _STEP, _STRANGE = 1 << 40, 1 << 50
 """Brokers hand out ids from 0, by thousands. Those given behind the n-th switch reach clients n times
@@ -43,10 +43,10 @@ def _era(flips: int) -> int:
     return flips & _MOST_FLIPS
 
 
-def produced(version: int, body: bytes, rename: Rename) -> bytes:
-    """A PRODUCE request with other producer ids. body: behind the header. FrameError."""
+def produced(version: int, frame: bytearray, at: int, rename: Rename) -> Generator[None, None, None]:
+    """Give a PRODUCE request other producer ids, in its place. at: where the header ends. FrameError."""
     compact = version >= _COMPACT
-    walk = Walk(body, _nowhere)
+    walk, last = Walk(frame, _nowhere, at), at
     walk.take(max(0, walk.length(compact=compact, wide=False)))  # the transactional id
     walk.take(6)  # acks and timeout
     for _ in range(walk.length(compact=compact, wide=True)):
@@ -55,34 +55,38 @@ def produced(version: int, body: bytes, rename: Rename) -> bytes:
             walk.take(4)
             size = walk.length(compact=compact, wide=True)
             begun = walk.take(max(0, size))
-            walk.replace(begun, renamed(body[begun : walk.at], rename))
+            yield from renamed(frame, begun, walk.at, rename)
             if compact:
                 walk.tags()
+            if walk.at > last + SLICE:
+                last = walk.at
+                yield
         if compact:
             walk.tags()
     if compact:
         walk.tags()
-    if walk.at != len(body):
-        raise FrameError("rest", f"{len(body) - walk.at} bytes follow the message")
-    return walk.done()
+    if walk.at != len(frame):
+        raise FrameError("rest", f"{len(frame) - walk.at} bytes follow the message")
 
 
-def renamed(batches: bytes, rename: Rename) -> bytes:
-    """Record batches with other producer ids. What is no sound batch of format 2 stays: the broker refuses
-    it, for a new CRC would hide the damage."""
-    data, at = bytearray(batches), 0
-    while at + _HEADER <= len(data):
+def renamed(data: bytearray, at: int, most: int, rename: Rename) -> Generator[None, None, None]:
+    """Give the record batches from one place to another other producer ids. What is no sound batch of format
+    2 stays: the broker refuses it, for a new CRC would hide the damage."""
+    view, last = memoryview(data), at
+    while at + _HEADER <= most:
         end = at + _LENGTH_END + _LENGTH.unpack_from(data, at + _LENGTH_AT)[0]
-        if data[at + _MAGIC_AT] != _MAGIC or not at + _HEADER <= end <= len(data):
-            break
-        crc = crc32c.crc32c(data[at + _CRC_FROM : end])
+        if data[at + _MAGIC_AT] != _MAGIC or not at + _HEADER <= end <= most:
+            return
+        crc = crc32c.crc32c(view[at + _CRC_FROM : end])
         if crc != int.from_bytes(data[at + _CRC_AT : at + _CRC_FROM], "big"):
-            break
+            return
         _ID.pack_into(data, at + _ID_AT, rename(_ID.unpack_from(data, at + _ID_AT)[0]))
-        crc = crc32c.crc32c(data[at + _CRC_FROM : end])
+        crc = crc32c.crc32c(view[at + _CRC_FROM : end])
         data[at + _CRC_AT : at + _CRC_FROM] = crc.to_bytes(4, "big")
         at = end
-    return bytes(data)
+        if at > last + SLICE:
+            last = at
+            yield
 
 
 def initiated(body: bytes, rename: Rename) -> bytes:
@@ -91,7 +95,7 @@ def initiated(body: bytes, rename: Rename) -> bytes:
     walk.take(6)  # throttle time and error
     begun = walk.take(_ID.size)
     walk.replace(begun, _ID.pack(rename(_ID.unpack_from(body, begun)[0])))
-    return walk.done()
+    return bytes(walk.done())
 
 
 def _nowhere(_node: int) -> tuple[str, int]:

@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from zkmigrate.clean import inline
+
 MOST_NAMES = 1000
 """So many names of a kind are kept."""
-LONGEST_TOPIC = 249
+LONGEST = 249
+"""The longest name that is kept whole; Kafka's longest topic."""
 ALL, MORE = "*", "(more)"
 """Every topic; names for which there was no room."""
 
@@ -62,7 +65,7 @@ class Seen:
         if "Topics" in fields:
             asked = fields["Topics"]
             for topic in (ALL,) if asked is None else asked:
-                if len(topic) <= LONGEST_TOPIC:
+                if len(topic) <= LONGEST:
                     count(self.topics, topic)
 
 
@@ -70,6 +73,15 @@ def _ms(since: float, now: float) -> int:
     return round((now - since) * 1000)
 
 
+def fit(name: str) -> str:
+    """A name that a client chose, as it is kept and shown: cut to a length, and in one line."""
+    if len(name) <= LONGEST and name.isascii() and name.isprintable():
+        return name
+    told = inline(name[: LONGEST + 1])
+    return told if len(told) <= LONGEST else f"{told[: LONGEST - 1]}…"
+
+
 def count(table: Counter[str], name: str) -> None:
     """Count a name that a client chose; the table stays bounded."""
+    name = fit(name)
     table[name if name in table or len(table) < MOST_NAMES else MORE] += 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +26,7 @@ from zkmigrate.gateway.rules.apis import (
     named,
 )
 from zkmigrate.gateway.rules.hold import Act, App, Verdict, decide
-from zkmigrate.gateway.rules.layout import FrameError
+from zkmigrate.gateway.rules.layout import FrameError, T
 from zkmigrate.gateway.rules.messages import (
     LEAST,
     MECHANISMS,
@@ -40,7 +40,7 @@ from zkmigrate.gateway.rules.messages import (
     versions,
 )
 from zkmigrate.gateway.rules.plan import Port
-from zkmigrate.gateway.rules.seen import count
+from zkmigrate.gateway.rules.seen import count, fit
 from zkmigrate.gateway.serving.gateway import Gateway
 
 FIRST = 4096
@@ -183,7 +183,8 @@ class Connection:
         left = size - len(frame)
         fields: Mapping[str, Any] = {}
         if head.api is not None:
-            frame, fields = self._messages.asked(head, frame)
+            asked, fields = await _slices(self._messages.asked(head, frame))
+            frame = bytes(asked)
         app = self._see(head, fields)
         if self._reading and head.api and (error := self._reading.error(head.api, fields)):
             self._deny(app, head, frame, error, fields)
@@ -198,8 +199,11 @@ class Connection:
         if flips != self._flips(head):
             raise Ended  # its application switched while the frame came
         if flips and head.key == PRODUCE:
-            own = producers.produced(head.version, frame[head.body :], lambda id: producers.sent(id, flips))
-            frame = frame[: head.body] + own
+            data = bytearray(frame)
+            rename = lambda id: producers.sent(id, flips)  # noqa: E731
+            for _ in producers.produced(head.version, data, head.body, rename):
+                pass
+            frame = bytes(data)
         rewritten = verdict.act is Act.REWRITE or (flips > 0 and head.key == INIT_PRODUCER_ID)
         await self._send(Waiting(head, app, rewritten, flips=flips), frame, left, fields.get("Acks") != 0)
 
@@ -236,7 +240,7 @@ class Connection:
                 count(self._gateway.seen[app].principals, self._principal)
         app = self._gateway.plan.app(self.port.listener, head.client, self._principal)
         seen = self._gateway.seen[app]
-        self.client = head.client, self._peer
+        self.client = fit(head.client), self._peer
         if app != self._app:
             self._app = app
             self._gateway.connected(app, self)
@@ -403,14 +407,14 @@ class Connection:
             async with self._gateway.memory(size > LARGE), asyncio.timeout(FRAME_S):
                 frame = await reader.readexactly(size)
                 _to(head, frame)
-                frame = self._changed(one, frame)
+                frame = await self._changed(one, frame)
                 await self._tell(len(frame).to_bytes(4, "big"), frame)
             return
         frame = await reader.readexactly(size if head.key == SYNC_GROUP else min(size, FIRST))
         _to(head, frame)
         await self._tell(prefix, frame)
         if head.key == SYNC_GROUP and self._messages.synced(head, frame):
-            self._gateway.rejoined(one.app, (head.client, self._peer))
+            self._gateway.rejoined(one.app, (fit(head.client), self._peer))
         left = size - len(frame)
         while left:
             piece = await reader.read(min(left, PIECE))
@@ -425,7 +429,7 @@ class Connection:
             raise FrameError("size", f"an answer of {size} bytes, needed: 4 to {most}")
         return size
 
-    def _changed(self, one: Waiting, frame: bytes) -> bytes:
+    async def _changed(self, one: Waiting, frame: bytes) -> bytes:
         head = one.head
         if head.key == INIT_PRODUCER_ID:
             return self._messages.initiated(head, frame, lambda id: producers.given(id, one.flips))
@@ -436,7 +440,8 @@ class Connection:
             offered = self._gateway.offered()
             return versions(head, error, {key: span for key, span in offered.items() if key in found})
         port, cluster = self.port, self._cluster
-        return self._messages.answered(head, frame, lambda node: self._gateway.address(port, cluster, node))
+        where = lambda node: self._gateway.address(port, cluster, node)  # noqa: E731
+        return bytes(await _slices(self._messages.answered(head, frame, where)))
 
     async def _tell(self, *pieces: bytes) -> None:
         """Write to the client. One that has gone misses it; the broker's answer still counts."""
@@ -445,6 +450,17 @@ class Connection:
         self._writer.write(b"".join(pieces))
         with suppress(ConnectionError):
             await self._writer.drain()
+
+
+async def _slices(steps: Generator[None, None, T]) -> T:
+    """What reading a message returns; others go on between its slices."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            told: T = end.value
+            return told
+        await asyncio.sleep(0)
 
 
 def _to(head: Head, frame: bytes) -> None:

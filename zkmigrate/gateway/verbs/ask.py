@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from zkmigrate.clean import inline
 from zkmigrate.engine.codec import encode_finding
 from zkmigrate.errors import HostError
 from zkmigrate.gateway.rules.hold import Order
@@ -115,4 +116,4 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
 def _tables(seen: dict[str, Any], *kinds: str) -> Iterator[str]:
     for kind in kinds:
         if seen[kind]:
-            yield f"    {kind}: " + ", ".join(f"{key} {count}" for key, count in seen[kind].items())
+            yield f"    {kind}: " + ", ".join(f"{inline(key)} {count}" for key, count in seen[kind].items())
