@@ -85,7 +85,16 @@ EFFECT = {
     "zookeeper.clients",
     "zookeeper.disks",
 }
-NEUTRAL = {"clean", "deadline", "errors", "hosts.jump_host", "hosts.zkm_host", "inventory", "locations"}
+NEUTRAL = {
+    "clean",
+    "deadline",
+    "errors",
+    "hosts.jump_host",
+    "hosts.zkm_host",
+    "inventory",
+    "json_text",
+    "locations",
+}
 
 
 def tracked() -> list[Path]:

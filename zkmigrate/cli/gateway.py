@@ -13,6 +13,9 @@ from zkmigrate.cli import flags
 
 _VERBS = ("route", "settle", "hold", "unhold", "seal", "unseal", "go")
 
+_FENCING = click.IntRange(0, 10**15 - 1)
+"""As the gateway and zkm-host take it."""
+
 _config = click.option("--config", type=flags.FILE, required=True, help="The gateway's file.")
 
 
@@ -41,7 +44,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 
     @gateway.command("order")
     @_config
-    @click.option("--as", "fencing", type=click.IntRange(0), required=True, help="Your fencing number.")
+    @click.option("--as", "fencing", type=_FENCING, required=True, help="Your fencing number.")
     @click.option("--to", default="", metavar="CLUSTER", help="The next route; of route.")
     @click.option("--hold", default="", metavar="OPID", help="The hold to make permanent; of seal.")
     @flags.number(
@@ -65,7 +68,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @gateway.command("relay")
     @_config
     @click.option("--run", required=True, metavar="RUN", help="The run that gives the orders.")
-    @click.option("--as", "fencing", type=click.IntRange(0), required=True, help="Its fencing number.")
+    @click.option("--as", "fencing", type=_FENCING, required=True, help="Its fencing number.")
     def relay(config: Path, run: str, fencing: int) -> None:
         """Pass a run's orders to the gateway on this machine, line by line. A run starts it over ssh.
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -23,6 +23,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, Strict, StrictBool, StrictStr, TypeAdapter, ValidationError
 
+from zkmigrate import json_text
 from zkmigrate.errors import UsageError
 from zkmigrate.placement.cluster import Broker, Cluster, LogDir, Partition
 
@@ -65,10 +66,6 @@ _NEEDED = {
 
 class ClusterFileError(UsageError):
     """The file is not a cluster: one line per mistake, each with its place, what was seen and needed."""
-
-
-class _Doubtful(ValueError):
-    """JSON that parsers read in more than one way."""
 
 
 @dataclass(slots=True)
@@ -159,11 +156,11 @@ def load_json(content: bytes, origin: str, needed: str) -> Any:
     Raises ClusterFileError."""
     needed = f"needed: {needed}"
     try:
-        return json.loads(content.decode("utf-8-sig"), object_pairs_hook=_once, parse_constant=_number)
-    except _Doubtful as error:
+        return json_text.loads(content)
+    except json_text.Doubtful as error:
         raise ClusterFileError(f"{origin}: {error}") from None
-    except RecursionError:
-        raise ClusterFileError(f"{origin}: seen lists or objects nested too deep; {needed}") from None
+    except json_text.TooDeep as error:
+        raise ClusterFileError(f"{origin}: {error}; {needed}") from None
     except UnicodeDecodeError as error:
         raise ClusterFileError(f"{origin}: byte {error.start} is not UTF-8; {needed}") from None
     except json.JSONDecodeError as error:
@@ -171,18 +168,6 @@ def load_json(content: bytes, origin: str, needed: str) -> Any:
         raise ClusterFileError(f"{origin}: {where}: {error.msg}; {needed}") from None
     except ValueError:  # Python refuses numbers of thousands of digits
         raise ClusterFileError(f"{origin}: seen a number of more than 4300 digits; {needed}") from None
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        [(key, times)] = Counter(key for key, _ in pairs).most_common(1)
-        raise _Doubtful(f"key {_seen(key)} {times} times in {_seen(made)}; needed: each key once")
-    return made
-
-
-def _number(text: str) -> float:
-    raise _Doubtful(f"seen {text}; needed: numbers that JSON has")
 
 
 def _seen(value: object) -> str:

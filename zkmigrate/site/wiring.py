@@ -6,13 +6,13 @@ The command line imports it only when a verb needs hosts: paramiko and the clien
 from __future__ import annotations
 
 import getpass
-import json
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pkgutil import resolve_name
 
+from zkmigrate import json_text
 from zkmigrate.engine import renewal_process
 from zkmigrate.engine.apply import Alter, ChannelApply
 from zkmigrate.engine.clock import Clock
@@ -175,5 +175,6 @@ class Site:
 def _fencing(status: str) -> int:
     """The highest fencing number that a host of orders has seen; 0 where its status tells none."""
     with suppress(ValueError, TypeError, KeyError):
-        return int(json.loads(status)["fencing"])
+        number = json_text.loads(status)["fencing"]
+        return number if type(number) is int else 0
     return 0

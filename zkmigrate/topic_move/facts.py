@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
+from pydantic import ConfigDict, Field, StringConstraints
+
+from zkmigrate import json_text
+from zkmigrate.gateway.rules import forms
 from zkmigrate.hosts.facts.status import HostStatus, parsed, unit_status
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import GatewayOrder, GatewayVerb
@@ -169,30 +172,76 @@ def standing(inventory: Inventory, look: Look, host: str) -> str:
     return "; ".join((*apps, *(one.seen for one in found.unknown)))
 
 
+_Count = Annotated[int, Field(ge=0)]
+_Table = dict[str, _Count]
+
+
+class _AppStatus(forms.Strict):
+    """What the steps need of an application in a gateway's status."""
+
+    model_config = ConfigDict(extra="allow")
+
+    route: str
+    staged: str
+    gate: Literal["open", "settling", "held", "sealed", "gone"]
+    hold: str
+    lapsed: bool
+    requests_in_flight: _Count
+    connections: _Count
+    connections_on_left_ports: _Count
+    answered: _Table
+    software: _Table
+    acks: _Table
+    transactional: _Table
+    refused: _Table
+    lost: _Table
+    clients: _Table
+    principals: _Table
+    topics: _Table
+    parked: _Table
+    longest_wait_ms: _Table | None = None
+
+
+class _ClusterStatus(forms.Strict):
+    model_config = ConfigDict(extra="allow")
+
+    brokers: dict[Annotated[str, StringConstraints(pattern="^[0-9]{1,10}$")], str]
+
+
+class _Status(forms.Strict):
+    """The JSON of a gateway's status. A newer gateway may tell more."""
+
+    model_config = ConfigDict(extra="allow")
+
+    apps: dict[str, _AppStatus]
+    clusters: dict[str, _ClusterStatus]
+
+
 def parse_status(text: str) -> tuple[dict[str, AppSeen], Brokers]:
     """The applications and the brokers in the JSON of a gateway's status. ValueError."""
+    body = json_text.loads(text)
     try:
-        told = json.loads(text)
-        brokers = {
-            str(name): {int(node): str(why) for node, why in cluster["brokers"].items()}
-            for name, cluster in told["clusters"].items()
-        }
-        return {str(name): _app(one) for name, one in told["apps"].items()}, brokers
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"not a gateway's status: {type(error).__name__} {error}") from None
+        told = forms.checked(_Status, body)
+    except forms.FormError as error:
+        raise ValueError(f"not a gateway's status: {error}") from None
+    brokers = {
+        name: {int(node): why for node, why in cluster.brokers.items()}
+        for name, cluster in told.clusters.items()
+    }
+    return {name: _app(one, body["apps"][name]) for name, one in told.apps.items()}, brokers
 
 
-def _app(told: Mapping[str, Any]) -> AppSeen:
+def _app(told: _AppStatus, seen: Mapping[str, Any]) -> AppSeen:
     return AppSeen(
-        route=str(told["route"]),
-        staged=str(told["staged"]),
-        gate=str(told["gate"]),
-        hold=str(told["hold"]),
-        lapsed=bool(told["lapsed"]),
-        in_flight=int(told["requests_in_flight"]),
-        connections=int(told["connections"]),
-        on_left_ports=int(told["connections_on_left_ports"]),
-        seen=dict(told),
+        route=told.route,
+        staged=told.staged,
+        gate=told.gate,
+        hold=told.hold,
+        lapsed=told.lapsed,
+        in_flight=told.requests_in_flight,
+        connections=told.connections,
+        on_left_ports=told.connections_on_left_ports,
+        seen=seen,
     )
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkmigrate.gateway.rules.hold import VERBS, App, Gate, Order
+from zkmigrate.gateway.rules import forms
+from zkmigrate.gateway.rules.hold import MOST_TTL_MS, VERBS, App, Gate, Order
 from zkmigrate.gateway.rules.orders import (
     MOST_ANSWERS,
+    MOST_STEP,
     Answer,
     RecordError,
     State,
@@ -38,7 +40,33 @@ def test_a_lower_fencing_number_is_refused_by_name() -> None:
     assert (answer.outcome, state.fencing) == ("done", 7)
     after, answer = give(state, "unhold", "id-2", fencing=6)
     assert after == state
-    assert answer == Answer("fenced", "fencing number 6 is out; the present one is 7")
+    assert answer == Answer("fenced", "fencing number 6 is out; the present one of orders is 7")
+
+
+def test_a_run_of_another_set_fences_no_sealed_application_off() -> None:
+    """Two sets with mirror hosts of their own, so each run has its own numbers."""
+    state, _ = give(fresh(ROUTES), "route", "r", fencing=3, to="b")
+    state, _ = give(state, "hold", "h", fencing=3, ttl_ms=1000)
+    state, answer = give(state, "seal", "s", fencing=3, hold="h")
+    assert answer.outcome == "done"
+    state, answer = give(state, "settle", "other", fencing=9, app="others", ttl_ms=1000)
+    assert answer.outcome == "done"
+    state = restored(json.loads(json.dumps(durable(state))), ROUTES, CLUSTERS)
+    _, unsealed = give(state, "unseal", "u", fencing=3, ttl_ms=1000)
+    _, gone = give(state, "go", "g", fencing=3)
+    assert (unsealed.outcome, gone) == ("done", Answer("done", "orders: open on b"))
+    _, late = give(state, "unhold", "l", fencing=8, app="others")
+    assert late.outcome == "fenced"
+
+
+def test_a_mistyped_fencing_number_leaves_numbers_for_the_runs_to_come() -> None:
+    state, answer = give(fresh(ROUTES), "hold", fencing=MOST_STEP + 1, ttl_ms=1000)
+    assert (answer.outcome, state) == ("refused", fresh(ROUTES))
+    assert f"needed: at most {MOST_STEP}" in answer.text
+    state, answer = give(state, "hold", fencing=MOST_STEP, ttl_ms=1000)
+    assert answer.outcome == "done"
+    _, answer = give(state, "hold", "id-2", fencing=2 * MOST_STEP, app="others", ttl_ms=1000)
+    assert answer.outcome == "done", "the lock counts on from the highest number of all"
 
 
 def test_a_refused_order_of_a_higher_number_locks_the_lower_one_out_too() -> None:
@@ -83,13 +111,17 @@ def test_so_many_operations_are_remembered() -> None:
 
 def test_route_and_seal_outlive_the_process_and_a_lease_does_not() -> None:
     apps = {
-        "orders": App("b", "a", Gate.SEALED, "h", flipped=5000.0),
+        "orders": App("b", "a", Gate.SEALED, "h", flipped=5000.0, flips=1, fencing=7),
         "others": App("a", "b", Gate.HELD, "h", until=102.0),
     }
-    state = State(7, apps, {"id-1": ("hold others", "others: held on a")})
+    state = State(apps, {"id-1": ("hold others", "others: held on a")})
     again = restored(json.loads(json.dumps(durable(state))), ROUTES, CLUSTERS)
     assert again == replace(
-        state, apps={"orders": App("b", "a", Gate.SEALED, flipped=5000.0), "others": App("a", "b")}
+        state,
+        apps={
+            "orders": App("b", "a", Gate.SEALED, flipped=5000.0, flips=1, fencing=7),
+            "others": App("a", "b"),
+        },
     )
 
 
@@ -101,22 +133,124 @@ def test_a_new_application_begins_on_its_route() -> None:
     }
 
 
+def test_the_number_of_an_earlier_record_counts_for_every_application() -> None:
+    app = {"route": "a", "staged": "", "sealed": True, "flipped": 0.0}
+    record = {"version": 1, "fencing": 7, "done": {}, "apps": {"orders": app, "others": {**app, "flips": 2}}}
+    state = restored(record, ROUTES, CLUSTERS)
+    assert state.apps == {
+        "orders": App("a", gate=Gate.SEALED, fencing=7),
+        "others": App("a", gate=Gate.SEALED, flips=2, fencing=7),
+    }
+    assert durable(state)["version"] == 2
+
+
+NUMBER, TRUTH = "should be a valid integer", "should be a valid boolean"
+ODD: tuple[tuple[str, object, str], ...] = (
+    ("sealed", "false", f"{TRUTH} (seen 'false')"),
+    ("sealed", 0, f"{TRUTH} (seen 0)"),
+    ("flips", -1, "should be greater than or equal to 0 (seen -1)"),
+    ("flips", 1.5, NUMBER),
+    ("flips", "3", f"{NUMBER} (seen '3')"),
+    ("flips", True, f"{NUMBER} (seen True)"),
+    ("flips", 10**30, "should be less than or equal to 1000000000"),
+    ("flipped", float("nan"), "should be a finite number (seen nan)"),
+    ("flipped", float("inf"), "should be a finite number (seen inf)"),
+    ("flipped", -1.0, "should be greater than or equal to 0"),
+    ("flipped", 1e300, "should be less than or equal to 100000000000"),
+    ("flipped", "0", "should be a valid number (seen '0')"),
+    ("fencing", 1.0, NUMBER),
+    ("fencing", -1, "should be greater than or equal to 0"),
+    ("fencing", 10**15, "should be less than or equal to 999999999999999"),
+    ("fencing", None, f"{NUMBER} (seen None)"),
+    ("route", 5, "should be a valid string (seen 5)"),
+    ("staged", None, "should be a valid string (seen None)"),
+    ("odd", 1, "not a known field"),
+)
+
+
+@pytest.mark.parametrize(("field", "value", "why"), ODD)
+def test_a_record_with_an_odd_value_is_refused_by_its_field(field: str, value: object, why: str) -> None:
+    record = durable(fresh(ROUTES))
+    record["apps"]["orders"][field] = value
+    with pytest.raises(RecordError) as seen:
+        restored(record, ROUTES, CLUSTERS)
+    assert f"it is damaged: apps.orders.{field}: " in str(seen.value)
+    assert why in str(seen.value)
+    assert "Next: " in str(seen.value)
+
+
 @pytest.mark.parametrize(
     "record",
     [
         None,
         [],
         {},
-        {"version": 2},
+        {"version": 3},
+        {"version": True},
+        durable(fresh(ROUTES)) | {"version": 1},
+        durable(fresh(ROUTES)) | {"version": "2"},
+        {"version": 1, "fencing": 10**30, "done": {}, "apps": {}},
+        {"version": 1, "fencing": 1.5, "done": {}, "apps": {}},
+        durable(fresh(ROUTES)) | {"fencing": 3},
         durable(fresh(ROUTES)) | {"apps": {"orders": {}}},
+        durable(fresh(ROUTES)) | {"apps": []},
         durable(fresh(ROUTES)) | {"done": {"id": "x"}},
+        durable(fresh(ROUTES)) | {"done": {"id": ["x", "y", "z"]}},
+        durable(fresh(ROUTES)) | {"done": {"id": ["x", 5]}},
         durable(fresh({"gone": "a"})),
         durable(fresh({"orders": "c"})),
     ],
 )
 def test_a_record_that_does_not_fit_is_refused(record: object) -> None:
-    with pytest.raises(RecordError):
+    with pytest.raises(RecordError, match="Next: "):
         restored(record, ROUTES, CLUSTERS)
+
+
+GOOD = {
+    "fencing": 1,
+    "id": "move-1.o.2",
+    "verb": "seal",
+    "app": "orders",
+    "to": "b",
+    "hold": "h",
+    "ttl_ms": 5,
+}
+
+
+def test_an_order_with_sound_fields_is_one() -> None:
+    assert forms.order(GOOD) == Order(1, "move-1.o.2", "seal", "orders", "b", "h", 5)
+    assert forms.order({key: GOOD[key] for key in ("fencing", "id", "verb", "app")}).ttl_ms == 0
+    assert forms.order(asdict(Order(forms.MOST_FENCING, "x", "go", "app"))).fencing == forms.MOST_FENCING
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("fencing", odd) for odd in (10**15, 10**30, -1, 1.0, "1", True, None, float("inf"), float("nan"))),
+        *(("id", odd) for odd in ("", "a b", "a\n", "a\x1b", "x" * 201, 5, None, "\u0661")),
+        *(("verb", odd) for odd in ("", "HOLD", "h" * 21, 5, None)),
+        *(("app", odd) for odd in ("", "a b", "A", "a\n", "x" * 64, 5, None)),
+        *(("to", odd) for odd in ("a b", "-", "a\n", "x" * 64, 5, None)),
+        *(("hold", odd) for odd in ("a b", "a\n", "x" * 201, 5, None)),
+        *(("ttl_ms", odd) for odd in (-1, MOST_TTL_MS + 1, 5.0, "5", True, None, float("nan"))),
+        ("odd", 1),
+    ],
+)
+def test_an_order_with_an_odd_field_is_none(field: str, value: object) -> None:
+    with pytest.raises(forms.FormError, match=f"^{field}: ") as seen:
+        forms.order({**GOOD, field: value})
+    assert len(str(seen.value)) < 300
+
+
+def test_a_number_of_thousands_of_digits_is_no_traceback() -> None:
+    with pytest.raises(forms.FormError, match="seen a number of thousands of digits"):
+        forms.order({**GOOD, "ttl_ms": 10**5000})
+
+
+def test_the_mistakes_that_are_told_are_bounded() -> None:
+    with pytest.raises(forms.FormError, match=r"more$") as seen:
+        forms.order({f"{n}" * 500: n for n in range(1000)})
+    assert len(str(seen.value)) < 1500
 
 
 @given(

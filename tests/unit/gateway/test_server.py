@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from tests.ports import free_port
 from tests.unit.gateway.loop import Broker, until
-from zkmigrate.errors import HostError
+from zkmigrate.cli.main import cli
+from zkmigrate.errors import HostError, UsageError
 from zkmigrate.gateway.rules.hold import Order
 from zkmigrate.gateway.serving.config import Config
 from zkmigrate.gateway.serving.record import SOCKET, Record
@@ -141,16 +143,69 @@ def test_h20_it_looks_at_every_broker_after_each_order_and_soon_after_one_was_si
     serve(settings, test)
 
 
+ORDER = b'{"fencing": %s, "id": "1", "verb": "unhold", "app": "app"%s}'
+
+
 @pytest.mark.parametrize(
-    "line", [b"[]", b"{}", b"1", b'{"fencing": "x", "id": "1", "verb": "hold", "app": "app"}', b"{", b"\xff"]
-)
-def test_what_is_no_order_changes_nothing(line: bytes, tmp_path: Path) -> None:
+    "line",
+    [
+        *(b"[]", b"{}", b"1", b"{", b"\xff", b"", b"NaN", b"[" * 60_000, b"9" * 5000),
+        *(ORDER % (odd, b"") for odd in (b'"x"', b"1e30", b"1" + b"0" * 30, b"Infinity", b"-1", b"true")),
+        *(ORDER % (b"1", more) for more in (b', "ttl_ms": NaN', b', "odd": 1', b', "id": "2"', b', "to": 5')),
+        ORDER % (b"1", b" " * (1 << 16)),
+    ],
+)  # fmt: skip
+def test_what_is_no_order_is_refused_and_changes_nothing(line: bytes, tmp_path: Path) -> None:
     async def test(at: Running) -> None:
         told = await at.asks(line)
-        assert told is None or told["outcome"] == "refused"
+        assert told["outcome"] == "refused"
+        assert told["text"].startswith("not an order: ")
         assert (await at.asks(b'"status"'))["fencing"] == 0
+        assert (await at.asks(ORDER % (b"1", b"")))["outcome"] == "done", "it hears the next one"
 
     serve(config(tmp_path), test)
+    assert (
+        not (tmp_path / "record.json").exists() or json.loads((tmp_path / "record.json").read_text())["apps"]
+    )
+
+
+def test_an_order_of_the_command_line_with_odd_fields_is_not_sent(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yml"
+    file.write_text(json.dumps(config(tmp_path / "state").model_dump()))
+    for odd in (Order(10**30, "1", "hold", "app"), Order(1, "a b", "hold", "app"), Order(1, "1", "hold", "")):
+        with pytest.raises(UsageError, match="Nothing was sent"):
+            ask.order(file, odd, print, as_json=False)
+    for number in ("1" + "0" * 30, "Infinity", "-1"):
+        words = ["gateway", "order", "--config", str(file), "--as", number, "hold", "1", "app"]
+        assert CliRunner().invoke(cli, words).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ('{"version": 2, "done": {}, "apps": {"app": {"route": "a", "staged": "", "sealed": "false", '
+         '"flipped": 0.0, "flips": 0, "fencing": 0}}}', "apps.app.sealed: Input should be a valid boolean"),
+        ('{"version": 1, "fencing": NaN, "done": {}, "apps": {}}', "seen NaN"),
+        ('{"version": 1, "fencing": 1e999, "done": {}, "apps": {}}', "seen 1e999"),
+        ('{"version": 1, "version": 2}', 'key "version" 2 times'),
+        ("[" * 200_000, "nested too deep"),
+        (" " * (1 << 23) + "{}", "more than 8,388,608 bytes"),
+        ("", "Expecting value"),
+    ],
+)  # fmt: skip
+def test_a_damaged_record_ends_the_start_by_its_file_and_field(
+    content: str, why: str, tmp_path: Path
+) -> None:
+    (tmp_path / "record.json").write_text(content)
+
+    async def nothing(_at: Running) -> None:
+        raise AssertionError("it serves")
+
+    with pytest.raises(HostError) as seen:
+        serve(config(tmp_path), nothing)
+    assert str(seen.value).startswith(f"{tmp_path}/record.json: ")
+    assert why in str(seen.value)
+    assert "Next: " in str(seen.value)
 
 
 def test_one_connection_more_than_configured_is_closed(tmp_path: Path) -> None:
@@ -229,7 +284,7 @@ def test_the_verbs_order_and_status(tmp_path: Path) -> None:
         "done: app: open on a",
         "done: app: held on a",
         "refused: app is held; go needs sealed",
-        "fenced: fencing number 1 is out; the present one is 2",
+        "fenced: fencing number 1 is out; the present one of app is 2",
     ]
     told = "\n".join(said[4:])
     assert "cluster a: versions unknown" in told

@@ -46,7 +46,7 @@ def status(app: App) -> str:
     """As the gateway itself tells it."""
     state = fresh({"shop": "old"})
     plan = Plan({"old": {1: "b:9092"}, "new": {}}, {}, {}, {})
-    gateway = Gateway(plan, type(state)(3, {"shop": app}, {}), _Record(), print, lambda: 0.0, lambda: 0.0)
+    gateway = Gateway(plan, type(state)({"shop": app}, {}), _Record(), print, lambda: 0.0, lambda: 0.0)
     return json.dumps(gateway.status())
 
 
@@ -117,11 +117,37 @@ def test_h25_where_both_logs_end_is_noted_for_the_report_in_both_directions() ->
         '{"clusters": {}, "apps": {"s": 1}}',
         '{"apps": {}, "clusters": {"a": {}}}',
         '{"apps": {}, "clusters": {"a": {"brokers": {"x": ""}}}}',
+        '{"apps": {}, "clusters": {}, "more": NaN}',
+        "[" * 100_000,
     ],
 )
 def test_what_is_no_status_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"status|Expecting|literal"):
+    with pytest.raises(ValueError, match=r"status|Expecting|literal|NaN|nested"):
         parse_status(text)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("lapsed", "false"),
+        ("lapsed", 0),
+        ("requests_in_flight", "0"),
+        ("requests_in_flight", 0.5),
+        ("requests_in_flight", -1),
+        ("requests_in_flight", None),
+        ("connections", True),
+        ("gate", "shut"),
+        ("route", 5),
+        ("hold", None),
+        ("lost", {"PRODUCE": "3"}),
+        ("acks", []),
+    ],
+)
+def test_a_status_with_an_odd_value_is_refused_by_its_field(field: str, value: object) -> None:
+    told = json.loads(status(App("old", "new", Gate.HELD)))
+    told["apps"]["shop"][field] = value
+    with pytest.raises(ValueError, match=rf"^not a gateway's status: apps\.shop\.{field}"):
+        parse_status(json.dumps(told))
 
 
 def test_h20_a_gateway_reaches_each_broker_that_there_is() -> None:

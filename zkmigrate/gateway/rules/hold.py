@@ -34,7 +34,8 @@ class Gate(enum.Enum):
 class App:
     """An application. route: its cluster. staged: where ``go`` leads. hold: the operation id of its hold.
     until: when the gate opens by itself, of the clock ``now``. lapsed: it did. flipped: seconds since the
-    epoch of the last change of route, 0 without one. flips: how many there were."""
+    epoch of the last change of route, 0 without one. flips: how many there were. fencing: the highest number
+    of an order about it."""
 
     route: str
     staged: str = ""
@@ -44,6 +45,7 @@ class App:
     lapsed: bool = False
     flipped: float = 0.0
     flips: int = 0
+    fencing: int = 0
 
 
 @dataclass(frozen=True)

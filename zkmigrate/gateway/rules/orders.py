@@ -6,11 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from zkmigrate.gateway.rules import forms
 from zkmigrate.gateway.rules.hold import VERBS, App, Gate, Order, Refused, carried_out, lapsed
 
 MOST_ANSWERS = 1000
 """So many operation ids are remembered."""
-VERSION = 1
+MOST_STEP = 1_000_000
+"""A fencing number is at most so much above the highest of the gateway. Locks count up one by one, and a
+number that an operator mistypes must leave some for them."""
+VERSION = 2
 
 
 class RecordError(ValueError):
@@ -27,17 +31,21 @@ class Answer:
 
 @dataclass(frozen=True)
 class State:
-    """All that orders decide. fencing: the highest number seen. done: the orders carried out, by operation
-    id, oldest first, with what each was and its answer. apps: by name."""
+    """All that orders decide. done: the orders carried out, by operation id, oldest first, with what each was
+    and its answer. apps: by name."""
 
-    fencing: int
     apps: Mapping[str, App]
     done: Mapping[str, tuple[str, str]]
+
+    @property
+    def fencing(self) -> int:
+        """The highest fencing number of an application."""
+        return max((app.fencing for app in self.apps.values()), default=0)
 
 
 def fresh(apps: Mapping[str, str]) -> State:
     """Before the first order. apps: the route of each application."""
-    return State(0, {name: App(route) for name, route in apps.items()}, {})
+    return State({name: App(route) for name, route in apps.items()}, {})
 
 
 def at(state: State, now: float) -> State:
@@ -49,9 +57,14 @@ def take(
     state: State, order: Order, clusters: Mapping[str, object], now: float, wall: float, in_flight: int
 ) -> tuple[State, Answer]:
     """The state after an order, and the answer. ``at`` this time. in_flight: of the order's application."""
-    if order.fencing < state.fencing:
-        why = f"fencing number {order.fencing} is out; the present one is {state.fencing}"
+    app = state.apps.get(order.app)
+    if app is not None and order.fencing < app.fencing:
+        why = f"fencing number {order.fencing} is out; the present one of {order.app} is {app.fencing}"
         return state, Answer("fenced", why)
+    if order.fencing > state.fencing + MOST_STEP:
+        most = state.fencing + MOST_STEP
+        why = f"fencing number {order.fencing}, needed: at most {most}. A run gets its number from its lock"
+        return state, Answer("refused", why)
     what = f"{order.verb} {order.app} {order.to} {order.hold} {order.ttl_ms}"
     if order.id in state.done:
         before, text = state.done[order.id]
@@ -60,23 +73,24 @@ def take(
         return state, Answer("done", text)
     if order.verb not in VERBS:
         return state, Answer("refused", f"{order.verb!r} is not an order, needed: {', '.join(VERBS)}")
-    if order.app not in state.apps:
+    if app is None:
         return state, Answer("refused", f"no application {order.app!r}, needed: {', '.join(state.apps)}")
-    told = carried_out(state.apps[order.app], order, clusters, now, wall, in_flight)
+    told = carried_out(app, order, clusters, now, wall, in_flight)
     if isinstance(told, Refused):
-        return replace(state, fencing=order.fencing), Answer("refused", told.why)
+        fenced = replace(app, fencing=order.fencing)
+        return replace(state, apps={**state.apps, order.app: fenced}), Answer("refused", told.why)
     text = f"{order.app}: {told.gate.value} on {told.route}"
     done = {**state.done, order.id: (what, text)}
     for old in list(done)[:-MOST_ANSWERS]:
         del done[old]
-    return State(order.fencing, {**state.apps, order.app: told}, done), Answer("done", text)
+    told = replace(told, fencing=order.fencing)
+    return State({**state.apps, order.app: told}, done), Answer("done", text)
 
 
 def durable(state: State) -> dict[str, Any]:
     """What the record on disk holds. A lease is not in it: a gateway that starts again has none."""
     return {
         "version": VERSION,
-        "fencing": state.fencing,
         "done": {id: list(pair) for id, pair in state.done.items()},
         "apps": {
             name: {
@@ -85,6 +99,7 @@ def durable(state: State) -> dict[str, Any]:
                 "sealed": app.gate is Gate.SEALED,
                 "flipped": app.flipped,
                 "flips": app.flips,
+                "fencing": app.fencing,
             }
             for name, app in state.apps.items()
         },
@@ -95,25 +110,27 @@ def restored(record: object, apps: Mapping[str, str], clusters: Mapping[str, obj
     """The state of a record. apps, clusters: of the configuration; a new application begins on its route.
     RecordError."""
     try:
-        if not isinstance(record, dict) or record["version"] != VERSION:
-            raise ValueError(f"version {VERSION} is needed")
-        kept = {str(name): _app(told) for name, told in record["apps"].items()}
-        done = {str(id): (str(what), str(text)) for id, (what, text) in record["done"].items()}
-        fencing = int(record["fencing"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RecordError(f"it is damaged: {type(error).__name__} {error}") from None
+        told = forms.record(record)
+    except forms.FormError as error:
+        raise RecordError(f"it is damaged: {error}. Next: {_CORRECT}") from None
+    kept = {name: _app(app) for name, app in told.apps.items()}
     for name, app in kept.items():
         if name not in apps:
-            raise RecordError(f"it has application {name!r}, the configuration has not")
+            raise RecordError(f"it has application {name!r}, the configuration has not. Next: {_CONFIGURE}")
         for cluster in (app.route, app.staged):
             if cluster and cluster not in clusters:
                 raise RecordError(
-                    f"application {name!r} is on cluster {cluster!r}, the configuration lacks it"
+                    f"application {name!r} is on cluster {cluster!r}, the configuration lacks it. "
+                    f"Next: {_CONFIGURE}"
                 )
-    return State(fencing, {name: kept.get(name, App(route)) for name, route in apps.items()}, done)
+    done = {id: (what, text) for id, (what, text) in told.done.items()}
+    return State({name: kept.get(name, App(route)) for name, route in apps.items()}, done)
 
 
-def _app(told: Mapping[str, Any]) -> App:
-    gate = Gate.SEALED if told["sealed"] else Gate.OPEN
-    flips = int(told.get("flips", 0))  # records of before have none
-    return App(str(told["route"]), str(told["staged"]), gate, flipped=float(told["flipped"]), flips=flips)
+_CONFIGURE = "give the configuration that it was made with"
+_CORRECT = "compare it with the other gateways' status, correct these fields, then serve again"
+
+
+def _app(told: forms.KeptApp) -> App:
+    gate = Gate.SEALED if told.sealed else Gate.OPEN
+    return App(told.route, told.staged, gate, flipped=told.flipped, flips=told.flips, fencing=told.fencing)

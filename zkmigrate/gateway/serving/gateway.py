@@ -215,6 +215,7 @@ class Gateway:
                 "hold": app.hold,
                 "lease_ms": None if app.until is None else max(0, round((app.until - now) * 1000)),
                 "lapsed": app.lapsed,
+                "fencing": app.fencing,
                 "requests_in_flight": self.in_flight(name),
                 "connections": len(connections),
                 "connections_on_left_ports": len(left),

@@ -8,9 +8,11 @@ import os
 from pathlib import Path
 from typing import Any
 
+from zkmigrate import json_text
 from zkmigrate.errors import HostError, LockedError
 
 SOCKET = "gateway.sock"
+_MOST_BYTES = 1 << 23
 
 
 class Record:
@@ -18,7 +20,7 @@ class Record:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._folder, self._path = folder, folder / "record.json"
+        self._folder, self.path = folder, folder / "record.json"
         self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -32,24 +34,28 @@ class Record:
     def read(self) -> Any:
         """What it holds; None before the first order. HostError."""
         try:
-            return json.loads(self._path.read_bytes())
+            with open(self.path, "rb") as file:
+                content = file.read(_MOST_BYTES + 1)
+            if len(content) > _MOST_BYTES:
+                raise ValueError(f"it has more than {_MOST_BYTES:,} bytes")
+            return json_text.loads(content)
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
             raise HostError(
-                f"{self._path}: {error}. The route is unknown, so nothing is served. Next: look at the other "
+                f"{self.path}: {error}. The route is unknown, so nothing is served. Next: look at the other "
                 "gateways' status, then restore the file or remove it"
             ) from None
 
     def write(self, body: Any) -> None:
         """Replace what it holds; afterwards it is on disk. OSError: the former one is still there. HostError:
         it is not known which of both a restart would find, so the process must not go on."""
-        new = self._path.with_suffix(".new")
+        new = self.path.with_suffix(".new")
         with open(new, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             file.write(json.dumps(body).encode())
             file.flush()
             os.fsync(file.fileno())
-        new.replace(self._path)
+        new.replace(self.path)
         try:
             folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
             try:

@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from zkmigrate import json_text
 from zkmigrate.errors import HostError
-from zkmigrate.gateway.rules import orders
+from zkmigrate.gateway.rules import forms, orders
 from zkmigrate.gateway.rules.apis import API_VERSIONS, Ranges
-from zkmigrate.gateway.rules.hold import Order
 from zkmigrate.gateway.rules.layout import FrameError, text
 from zkmigrate.gateway.rules.messages import ranges
 from zkmigrate.gateway.rules.plan import Port
@@ -97,8 +97,7 @@ class Server:
         try:
             return orders.restored(told, self._config.routes, self._config.clusters)
         except orders.RecordError as error:
-            where = f"{self._config.state}: the record: {error}"
-            raise HostError(f"{where}. Next: give the configuration it was made with") from None
+            raise HostError(f"{self._record.path}: {error}") from None
 
     async def _client(self, port: Port, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._tasks) >= self._config.connections:
@@ -119,10 +118,14 @@ class Server:
     # -- orders
 
     async def _asked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One question on the socket: a line of JSON, answered by one."""
-        with suppress(OSError, ValueError, asyncio.IncompleteReadError):
-            told = json.loads(await reader.readline())
-            writer.write(json.dumps(self._answer(told)).encode() + b"\n")
+        """Answer one question on the socket. Both are a line of JSON."""
+        with suppress(OSError):
+            try:
+                answer = self._answer(json_text.loads(await reader.readline()))
+            except ValueError as error:
+                needed = f"needed: one line of JSON, at most {_ORDER_BYTES} bytes"
+                answer = {"outcome": "refused", "text": f"not an order: {error}; {needed}"}
+            writer.write(json.dumps(answer).encode() + b"\n")
             await writer.drain()
         writer.close()
 
@@ -130,9 +133,9 @@ class Server:
         if told == "status":
             return self._gateway.status()
         try:
-            answer = self._gateway.order(Order(**told))
+            answer = self._gateway.order(forms.order(told))
             self._ordered.set()
-        except TypeError as error:
+        except forms.FormError as error:
             return {"outcome": "refused", "text": f"not an order: {error}"}
         except HostError as error:
             self._failed = error

@@ -11,7 +11,8 @@ from typing import Any
 
 from zkmigrate.clean import inline
 from zkmigrate.engine.codec import encode_finding
-from zkmigrate.errors import HostError
+from zkmigrate.errors import HostError, UsageError
+from zkmigrate.gateway.rules import forms
 from zkmigrate.gateway.rules.hold import Order
 from zkmigrate.gateway.serving.config import load
 from zkmigrate.gateway.serving.record import SOCKET
@@ -24,7 +25,11 @@ _CODES = {"done": 0, "refused": 6, "fenced": 5, "failed": 8}
 
 def order(file: Path, asked: Order, say: Callable[[str], None], *, as_json: bool) -> int:
     """Give an order. 0: done, also if it was done before; 5: fenced off; 6: refused; 8: not written, or no
-    gateway answers."""
+    gateway answers. UsageError for fields that no order has."""
+    try:
+        forms.order(asdict(asked))
+    except forms.FormError as error:
+        raise UsageError(f"not an order: {error}. Nothing was sent. Next: correct it") from None
     told = answer(socket_of(file), asdict(asked))
     say(json.dumps(told) if as_json else in_words(told))
     return _CODES[told["outcome"]]
@@ -91,7 +96,6 @@ def answer(path: Path, question: Any) -> Any:
 
 def _lines(told: dict[str, Any]) -> Iterator[str]:
     """The status as text."""
-    yield f"fencing: {told['fencing']}"
     for name, cluster in told["clusters"].items():
         yield f"cluster {name}: versions {cluster['versions']}, brokers: {', '.join(cluster['brokers'])}"
         yield from (f"    broker {node}: {why}" for node, why in cluster["brokers"].items() if why)
@@ -104,7 +108,7 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
         yield f"{name}: {app['gate']} on {app['route']}{staged}{lease}{ended}"
         yield (
             f"    connections: {app['connections']}, on left ports: {app['connections_on_left_ports']}, "
-            f"in flight: {app['requests_in_flight']}"
+            f"in flight: {app['requests_in_flight']}, fencing: {app['fencing']}"
         )
         yield from _tables(app, "parked", "longest_wait_ms", "lost", "refused")
         yield from _tables(app, "software", "acks", "transactional")

@@ -15,7 +15,7 @@ from typing import IO
 
 from zkmigrate.clean import inline
 from zkmigrate.errors import ZkmigrateError
-from zkmigrate.gateway.rules.hold import Order
+from zkmigrate.gateway.rules import forms
 from zkmigrate.gateway.verbs import ask
 
 DONE, BAD, REFUSED, FAILED, FENCED_OFF = 0, 2, 6, 8, 9
@@ -23,7 +23,7 @@ DONE, BAD, REFUSED, FAILED, FENCED_OFF = 0, 2, 6, 8, 9
 _CODES = {"done": DONE, "refused": REFUSED, "failed": FAILED, "fenced": FENCED_OFF}
 _MOST = 1 << 16
 """Bytes of a request."""
-_ID = re.compile(r"[A-Za-z0-9._-]+")
+_ID, _MS = re.compile(r"[A-Za-z0-9._-]+"), re.compile(r"[0-9]{1,9}")
 _HELP = (
     "help: this text",
     "status: the gateway's status, as one line of JSON",
@@ -73,18 +73,14 @@ class Relay:
 
     def _order(self, id: str, verb: str, app: str, options: list[str]) -> tuple[int, Iterable[str]]:
         given = dict(option.partition("=")[::2] for option in options)
-        ttl_ms = given.get("ttl_ms", "0")
-        if given.keys() - {"to", "hold", "ttl_ms"} or not ttl_ms.isdecimal():
+        twice, ttl_ms = len(given) < len(options), given.pop("ttl_ms", "0")
+        if twice or given.keys() - {"to", "hold"} or not _MS.fullmatch(ttl_ms):
             return BAD, [f"options {' '.join(options)[:80]!r}, needed: to=CLUSTER hold=OPID ttl_ms=MS"]
-        order = Order(
-            self._fencing,
-            f"{self._run}.{id}",
-            verb,
-            app,
-            given.get("to", ""),
-            given.get("hold", ""),
-            int(ttl_ms),
-        )
+        fields = {"fencing": self._fencing, "id": f"{self._run}.{id}", "verb": verb, "app": app, **given}
+        try:
+            order = forms.order({**fields, "ttl_ms": int(ttl_ms)})
+        except forms.FormError as error:
+            return BAD, [f"not an order: {error}"]
         told = ask.answer(self._socket, asdict(order))
         return _CODES[told["outcome"]], [ask.in_words(told)]
 
