@@ -25,6 +25,8 @@ def broker(version: str, folder: Path, node: int = 1) -> Iterator[str]:
         "controller.listener.names=CONTROLLER\n"
         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
         f"log.dirs={folder / 'kraft'}\n{ALONE}"
+        "share.coordinator.state.topic.replication.factor=1\nshare.coordinator.state.topic.min.isr=1\n"
+        "share.coordinator.state.topic.num.partitions=1\n"
     )
     jars = provision.kafka_classpath(version)
     words = ["java", "-XX:TieredStopAtLevel=1", "-cp", ":".join(map(str, jars)), "kafka.tools.StorageTool"]

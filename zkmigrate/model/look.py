@@ -245,8 +245,8 @@ class BothEnds:
 
 @dataclass(frozen=True)
 class GroupPair:
-    """How a consumer group's commits stand on target. state: equal, behind, ahead, active, or unknown.
-    behind: offsets that target's commits lack. why: for people."""
+    """How a consumer group's commits stand on target. state: equal, behind, ahead, active, refused (the group
+    cannot switch), or unknown. behind: offsets that target's commits lack. why: for people."""
 
     state: str
     behind: int

@@ -125,8 +125,8 @@ def _equal(f: DrainFacts, found: Copiers, ends: Ends, keep: dict[str, object]) -
     if not isinstance(f.groups, Seen):
         return Blocked((unread("groups", f.groups),))
     equal = groups_equal(f.groups)
-    apart = [one.state for one in f.groups.value.values()]
-    if "behind" in apart and not {"active", "ahead", "unknown"} & set(apart):
+    states = {one.state for one in f.groups.value.values()}
+    if states in ({"behind"}, {"behind", "equal"}):
         return Ready((OFFSETS,), keep=keep)
     if blocking((equal,)):
         return Blocked((equal,))

@@ -179,17 +179,19 @@ def not_mirrored(survey: MirrorSurvey) -> list[str]:
 
 
 def groups_ready(groups: Mapping[str, GroupPair]) -> Finding:
-    """Whether no group stands in the way: one with members on target, or ahead of source."""
+    """Check that no group stands in the way: one with members on target, one ahead of source, or one that
+    cannot switch."""
     wrong = [f"{name}: {one.why}" for name, one in groups.items() if one.state not in ("equal", "behind")]
     return claim(
         "switch.groups",
-        "no group is active on target, or ahead of source",
+        "every group can switch, and none is active on target or ahead of source",
         not wrong,
         seen=few(wrong) or f"{len(groups):,} groups",
-        needed="groups whose members all read on source",
+        needed="classic groups whose members all read on source, with commits inside source's logs",
         moves=(
-            "after a switch wait until their sessions end, 10 to 45 s",
-            "else stop these consumers",
+            "if it is active on target just after a switch, wait until its sessions end, 10 to 45 s",
+            "if a consumer reads on target, stop it",
+            "if the group cannot switch, do what is said beside it, or name the groups of the set without it",
         ),
     )
 
@@ -289,8 +291,11 @@ MEANINGS = meanings(
     switch.partitions: A partition is not mirrored, or its mirror failed. Cause: The finding names it. To
     do: Repair the mirror, then look again.
 
-    switch.groups: A consumer group has members on target, or its commits there are ahead. Cause: A switch
-    just led them away, or a consumer reads on target. To do: Wait for a minute. Else stop that consumer.
+    switch.groups: A consumer group cannot switch. Cause: It has members or later commits on target, because a
+    switch just led them away or a consumer reads there. Or it is a live group of KIP-848, a share group or a
+    streams group. Or it committed behind the end of source's log. To do: Wait for a minute, else stop the
+    consumer on target. Let consumers use group.protocol=classic. Set a commit behind the end back with
+    kafka-consumer-groups.
 
     switch.rights: Target lacks ACLs that source has. Cause: The copier does not run, or may not grant them.
     To do: Grant them on target before the switch.

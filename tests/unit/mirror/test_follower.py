@@ -191,6 +191,12 @@ def test_h5_a_failed_partition_gets_no_commits(world: World) -> None:
     assert world.done == []
 
 
+def test_a_group_that_cannot_switch_is_named(world: World) -> None:
+    world.groups = (Group("a", "Empty", {}, {}, "a share group"),)
+    world.follower.look(world.copier)
+    assert world.follower.findings == {"group a": "a share group"}
+
+
 def test_h5_an_active_group_is_named(world: World) -> None:
     world.groups = (Group("a", "Stable", {FIRST: Commit(2)}, {}),)
     world.run()

@@ -12,7 +12,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients import groups
-from zkmigrate.mirror.rules.commits import Commit, Group
+from zkmigrate.mirror.rules.commits import Commit, Group, standing, to_commit
 from zkmigrate.model.look import GroupReads
 
 P, LEFT = ("orders", 0), ("other", 0)
@@ -20,7 +20,8 @@ P, LEFT = ("orders", 0), ("other", 0)
 
 class Answers:
     """A cluster of one broker. states: of its groups. errors: by group, Kafka's code or None for silence.
-    described: by group, what a description of it tells."""
+    described: by group, what a description of it tells. types: of groups that are not classic. ends: where
+    its logs end."""
 
     def __init__(
         self, what: str, states: dict[str, str], errors: dict[str, int | None] | None = None, listing: int = 0
@@ -28,19 +29,42 @@ class Answers:
         self.what, self._states, self._errors, self._listing = what, states, errors or {}, listing
         self.asked: list[Any] = []
         self.described: dict[str, Any] = {}
+        self.types: dict[str, str] = {}
+        self.committed = 5
+        self.ends: dict[tuple[str, int], int | None] = {P: 9, LEFT: 9}
+
+    def latest(self, topics: Any) -> dict[tuple[str, int], tuple[int | None, int | None]]:
+        return {part: (end, end) for part, end in self.ends.items() if part[0] in topics}
 
     def begin(self, request: Any, node: int | None = None) -> Any:
         self.asked.append(request)
         return request
 
+    def _describe(self, sent: Any) -> Any:
+        """As Kafka does: a group of another type than the one asked for is Dead, or not found."""
+        if self._errors.get("") is not None:
+            raise HostError("no answer")
+        kind = type(sent).__name__
+        if isinstance(sent, DescribeGroupsRequest):
+            dead = [described(name, group_state="Dead") for name in sent.groups if name in self.types]
+            rest = [name for name in sent.groups if name not in self.types]
+            known = [self.described.get(name) or described(name, group_state="Empty") for name in rest]
+            return SimpleNamespace(groups=dead + known)
+        if kind == "DescribeShareGroupOffsetsRequest":
+            return SimpleNamespace(groups=[self.described[f"{one.group_id} at"] for one in sent.groups])
+        wanted = {"ConsumerG": "consumer", "ShareGrou": "share", "StreamsGr": "streams"}[kind[:9]]
+        assert {self.types[name] for name in sent.group_ids} == {wanted}
+        return SimpleNamespace(groups=[self.described[name] for name in sent.group_ids])
+
     def end(self, sent: Any) -> Any:
         if isinstance(sent, ListGroupsRequest):
-            listed = [SimpleNamespace(group_id=name, group_state=one) for name, one in self._states.items()]
+            listed = [
+                SimpleNamespace(group_id=name, group_state=one, group_type=self.types.get(name, "classic"))
+                for name, one in self._states.items()
+            ]
             return SimpleNamespace(error_code=self._listing, groups=listed)
-        if isinstance(sent, DescribeGroupsRequest):
-            if self._errors.get("") is not None:
-                raise HostError("no answer")
-            return SimpleNamespace(groups=[self.described[name] for name in sent.groups])
+        if "Describe" in type(sent).__name__:
+            return self._describe(sent)
         if not isinstance(sent, OffsetFetchRequest | OffsetCommitRequest | FindCoordinatorRequest):
             return SimpleNamespace(brokers=[SimpleNamespace(node_id=1)])
         error = self._errors.get(sent.key if isinstance(sent, FindCoordinatorRequest) else sent.group_id, 0)
@@ -48,11 +72,15 @@ class Answers:
             raise HostError("no answer")
         if isinstance(sent, FindCoordinatorRequest):
             return SimpleNamespace(error_code=error, node_id=1)
+        if self.types.get(sent.group_id) == "share":
+            return SimpleNamespace(error_code=69, topics=[])
         parts = [
             SimpleNamespace(
                 name=topic,
                 partitions=[
-                    SimpleNamespace(partition_index=n, committed_offset=5, metadata=None, error_code=error)
+                    SimpleNamespace(
+                        partition_index=n, committed_offset=self.committed, metadata=None, error_code=error
+                    )
                 ],
             )
             for topic, n in (P, LEFT)
@@ -192,7 +220,175 @@ def test_h12_other_groups_are_those_with_commits_or_members_on_the_topics() -> N
     source.described["joins"].group_state = "PreparingRebalance"
     joins = {"joins": "its members are joining (PreparingRebalance)"}
     assert groups.others(source, ["orders"], ["a", "gone"]) == groups.Others(
-        {"b": {P: 5}, "idle": {P: 5}, "joins": {P: 5}}, frozenset({"b"}), {"dark": "no answer"} | joins
+        {"b": {P: 5}, "idle": {P: 5}, "joins": {P: 5}}, {"b": "it has members"}, {"dark": "no answer"} | joins
     )
-    assert groups.others(source, ["bills"], ["a", "dark"]) == groups.Others({}, frozenset(), joins)
-    assert groups.others(source, ["orders"], names) == groups.Others({}, frozenset(), {})
+    assert groups.others(source, ["bills"], ["a", "dark"]) == groups.Others({}, {}, joins)
+    assert groups.others(source, ["orders"], names) == groups.Others({}, {}, {})
+
+
+# -- groups of newer types
+
+
+def member(*topics: str, assigned: str = "", pattern: str | None = None) -> Any:
+    """A member that subscribes to topics, or by a pattern, and has partitions of one."""
+    parts = [SimpleNamespace(topic_name=assigned)] if assigned else []
+    assignment = SimpleNamespace(topic_partitions=parts)
+    told = {"subscribed_topic_names": list(topics), "subscribed_topic_regex": pattern}
+    return SimpleNamespace(assignment=assignment, target_assignment=assignment, **told)
+
+
+def newer(name: str, *members: Any, error: int = 0, **told: Any) -> Any:
+    return SimpleNamespace(group_id=name, error_code=error, members=list(members), **told)
+
+
+def topology(*sources: str) -> Any:
+    part = SimpleNamespace(source_topics=list(sources), repartition_sink_topics=[])
+    return SimpleNamespace(subtopologies=[part])
+
+
+def stands(name: str, *topics: str, error: int = 0) -> Any:
+    """Where a share group stands; it has not begun to read the topic "new"."""
+    told = [
+        SimpleNamespace(topic_name=one, partitions=[SimpleNamespace(start_offset=-1 if one == "new" else 3)])
+        for one in topics
+    ]
+    return SimpleNamespace(group_id=f"{name}", error_code=error, topics=told)
+
+
+def newer_types(state: str, **groups_there: tuple[str, Any]) -> Any:
+    """A source with these groups, each with its type. They have committed something only if they rest."""
+    one = cluster("source", dict.fromkeys(groups_there, state))
+    one.committed = 5 if state == "Empty" else -1
+    one.types = {name: type for name, (type, _) in groups_there.items()}
+    one.described = {name: group for name, (_, group) in groups_there.items()}
+    one.described |= {f"{name} at": stands(name) for name in groups_there}
+    return one
+
+
+LIVE = {
+    "names": ("consumer", newer("names", member("orders"))),
+    "parts": ("consumer", newer("parts", member(assigned="orders", pattern="o.*"))),
+    "shares": ("share", newer("shares", member("orders", "bills"))),
+    "flows": ("streams", newer("flows", topology=topology("bills", "orders"))),
+}
+AWAY = {
+    "names": ("consumer", newer("names", member("bills"))),
+    "parts": ("consumer", newer("parts", member(assigned="bills", pattern="b.*"))),
+    "shares": ("share", newer("shares", member("bills"))),
+    "flows": ("streams", newer("flows", topology=topology("bills"))),
+}
+
+
+def test_live_groups_of_newer_types_without_commits_are_refused_by_name() -> None:
+    """DescribeGroups calls them Dead."""
+    source = newer_types("Stable", **LIVE)
+    source.ends = {}
+    read = groups.read(source, cluster("target", {}), ["orders"], [])
+    why = {one.name: one.refused for one in read.groups}
+    assert list(why) == sorted(LIVE)
+    assert why["names"].startswith("a group of KIP-848 (group.protocol=consumer), Stable: it reads orders.")
+    assert why["parts"].startswith("a group of KIP-848 (group.protocol=consumer), Stable: it reads orders.")
+    assert why["shares"].startswith("a share group (KIP-932), Stable: it reads orders.")
+    assert why["flows"].startswith("a streams group (KIP-1071), Stable: it reads orders.")
+    assert {standing(one).state for one in read.groups} == {"refused"}
+    assert read.troubles == {}
+    beside = groups.others(newer_types("Stable", **LIVE), ["orders"], ["names"])
+    assert beside.members["shares"] == "it is a share group (KIP-932), Stable: it reads orders"
+    assert sorted(beside.members) == ["flows", "parts", "shares"]
+
+
+def test_groups_of_newer_types_that_use_other_topics_are_in_nobodys_way() -> None:
+    source = newer_types("Stable", **AWAY)
+    assert groups.read(source, cluster("target", {}), ["orders"], []).groups == ()
+    assert groups.others(source, ["orders"], ["mail"]).members == {}
+    named = groups.read(source, cluster("target", {}), ["orders"], ["shares"]).groups
+    assert [(one.name, standing(one).state) for one in named] == [("shares", "refused")], "it was named"
+
+
+def test_a_classic_group_with_members_and_no_commit_is_named() -> None:
+    source = reading(described("a", ASSIGNED), described("b", ASSIGNED, group_state="PreparingRebalance"))
+    source.committed = -1
+    read = groups.read(source, cluster("target", {}), ["orders"], [])
+    [one] = read.groups
+    assert (one.name, read.troubles) == ("a", {})
+    assert standing(one).why == "no commit: after a switch its consumers begin where auto.offset.reset says"
+
+
+def test_a_group_of_kip_848_without_members_is_kept_by_its_commits() -> None:
+    source = newer_types("Empty", names=("consumer", newer("names")))
+    [one] = groups.read(source, cluster("target", {}), ["orders"], []).groups
+    assert (one.refused, one.source) == ("", {P: Commit(5)})
+
+
+@pytest.mark.parametrize("topic", ["orders", "new"])
+def test_a_share_group_at_rest_counts_where_it_keeps_a_position(topic: str) -> None:
+    source = newer_types("Empty", shares=("share", newer("shares")))
+    source.described["shares at"] = stands("shares", topic)
+    read = groups.read(source, cluster("target", {}), [topic], [])
+    told = [one.refused.split(". ")[0] for one in read.groups]
+    begun = "a share group (KIP-932), Empty: it keeps a position in orders"
+    assert told == ([begun] if topic == "orders" else [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "told", "why"),
+    [
+        ("consumer", newer("a", error=30), "what it reads is not known: GroupAuthorizationFailedError"),
+        ("streams", newer("a", topology=None), "what it reads is not known: it has told no topology yet"),
+        ("consumer", newer("a", member(pattern="o.*")), "it subscribes by a pattern, and its members are"),
+    ],
+)
+def test_what_a_group_of_a_newer_type_reads_may_be_unknown(kind: str, told: Any, why: str) -> None:
+    source = newer_types("Reconciling", a=(kind, told))
+    beside = groups.others(source, ["orders"], [])
+    assert why in beside.members["a"]
+
+
+def test_a_share_group_whose_position_is_not_told_is_unknown() -> None:
+    source = newer_types("Empty", shares=("share", newer("shares")))
+    source.described["shares at"] = stands("shares", error=30)
+    assert "not known: GroupAuth" in groups.others(source, ["orders"], []).members["shares"]
+
+
+def test_a_group_of_a_newer_type_on_target_gets_no_commits() -> None:
+    for type, state in (("share", "Empty"), ("streams", "Empty"), ("consumer", "Stable")):
+        there = cluster("target", {"a": state})
+        there.types = {"a": type}
+        [one] = groups.read(cluster("source", {"a": "Empty"}), there, ["orders"], []).groups
+        assert standing(one).state == "active", type
+        assert to_commit(one, {P: 9}) == {}
+    there.types, there = {"a": "consumer"}, cluster("target", {"a": "Empty"})
+    [one] = groups.read(cluster("source", {"a": "Empty"}), there, ["orders"], []).groups
+    assert standing(one).state == "equal"
+
+
+def test_a_state_that_listing_does_not_tell_is_asked_for() -> None:
+    """ListGroups tells none before Kafka 2.6; such a target took no commit after the first one."""
+    for state, stands_so in (("Empty", "equal"), ("Stable", "active"), ("", "active")):
+        there = cluster("target", {"a": ""})
+        there.described = {"a": described("a", group_state=state)}
+        [one] = groups.read(cluster("source", {"a": ""}), there, ["orders"], []).groups
+        assert standing(one).state == stands_so
+
+
+# -- commits behind the log's end
+
+
+@pytest.mark.parametrize(
+    ("ends", "why"),
+    [
+        ({P: 4}, "it committed on orders-0 at 5, where source's log ends at 4: a consumer that starts there"),
+        ({}, "it committed on orders-0, which source does not have: "),
+        ({P: 5}, ""),
+        ({P: None}, ""),
+    ],
+)
+def test_a_commit_behind_the_end_of_sources_own_log_is_refused_by_name(
+    ends: dict[tuple[str, int], int | None], why: str
+) -> None:
+    """The mirror can never commit it, so a switch would wait for it for ever."""
+    source = cluster("source", {"a": "Empty"})
+    source.ends = ends
+    [one] = groups.read(source, cluster("target", {}), ["orders"], []).groups
+    assert one.refused.startswith(why)
+    assert standing(one).state == ("refused" if why else "behind")

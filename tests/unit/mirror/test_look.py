@@ -222,7 +222,7 @@ def test_h12_groups_beside_the_named_ones_count_where_their_commits_are_in_the_l
     reads(monkeypatch, EQUAL)
     monkeypatch.setattr(rights, "read", lambda _: None)
     commits = {"late": {P: 2, Q: 1}, "edge": {P: 3}, "old": {P: 2}, "busy": {P: 0}}
-    told = groups.Others(commits, frozenset({"busy", "new"}), {"dark": "no answer"})
+    told = groups.Others(commits, {"busy": "it has members", "new": "it has members"}, {"dark": "no answer"})
     monkeypatch.setattr(groups, "others", lambda _side, _topics, named: {("a",): told}[tuple(named)])
     here, there = Side("source", {P: log(3, 3), Q: log(3)}), Side("target", {P: Log(), Q: Log()})
     here.logs[P].start = 3
@@ -455,6 +455,7 @@ def test_h5_what_differs_is_committed_at_most_up_to_targets_ends(monkeypatch: py
     ("known", "troubles", "why"),
     [
         ((BEHIND, ACTIVE), {}, "group c: active on target (Stable), left alone"),
+        ((BEHIND, Group("e", "Empty", {P: Commit(3)}, {}, "a share group")), {}, "group e: a share group"),
         ((BEHIND,), {"d": "source has no such group"}, "group d: source has no such group"),
     ],
 )

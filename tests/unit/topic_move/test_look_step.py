@@ -137,6 +137,7 @@ def test_h20_h21_nothing_is_found_where_all_is_well() -> None:
         ({"survey": survey(differ={"orders": "retention.ms"})}, [("switch.settings", "")]),
         ({"survey": survey(groups=groups("active").value)}, [("switch.groups", "")]),
         ({"survey": survey(groups=groups("ahead").value)}, [("switch.groups", "")]),
+        ({"survey": survey(groups=groups("refused").value)}, [("switch.groups", "")]),
         ({"survey": survey(brokers=([], [1]))}, [("switch.reach", "")]),
         ({"there": copiers("inactive", "active")}, [("switch.copies", "")]),
         ({"there": copiers("", "active")}, [("switch.copier", "m2"), ("switch.copies", "")]),

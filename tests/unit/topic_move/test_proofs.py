@@ -116,6 +116,7 @@ def test_drain_is_done_where_all_is_well() -> None:
         ({"groups": groups("active")}, ("switch.commits", "")),
         ({"groups": groups("ahead")}, ("switch.commits", "")),
         ({"groups": groups("unknown")}, ("switch.commits", "")),
+        ({"groups": groups("refused")}, ("switch.commits", "")),
     ],
 )
 def test_drain_is_blocked_by_each_wrong_fact(wrong: dict[str, Any], found: tuple[str, str]) -> None:
@@ -158,8 +159,9 @@ def test_copiers_are_stopped_and_then_commits_that_are_behind_are_copied() -> No
     behind = DrainStep().check(TWICE, replace(DRAIN, groups=groups("behind")))
     assert isinstance(behind, Ready)
     assert behind.targets == (OFFSETS,)
-    mixed = Seen({**groups("behind").value, "audit": GroupPair("active", 0, "has members")})
-    assert why(DrainStep().check(TWICE, replace(DRAIN, groups=mixed))) == [("switch.commits", "")]
+    for state in ("active", "refused"):
+        mixed = Seen({**groups("behind").value, "audit": GroupPair(state, 0, "has members")})
+        assert why(DrainStep().check(TWICE, replace(DRAIN, groups=mixed))) == [("switch.commits", "")]
 
 
 # -- prove

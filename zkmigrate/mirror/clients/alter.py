@@ -75,8 +75,10 @@ def copy_offsets(source: Cluster, target: Cluster, change: CopyOffsets) -> tuple
     read = groups.read(source, target, change.topics, change.groups)
     if read.troubles:
         return _refused(read.troubles)
-    if active := {one.name: standing(one).why for one in read.groups if one.state not in INACTIVE}:
-        return _refused(active)
+    if wrong := {
+        one.name: standing(one).why for one in read.groups if one.refused or one.state not in INACTIVE
+    }:
+        return _refused(wrong)
     led = target.leaders(change.topics)
     told = target.ends([(topic, number) for topic, numbers in led.items() for number in numbers])
     ends = {part: one.end for part, one in told.items() if isinstance(one, Ends)}

@@ -139,7 +139,9 @@ class Follower:
         sound = self._target.ends([p.part for p in copier.partitions.values() if p.open])
         ends = {part: one.end for part, one in sound.items() if isinstance(one, Ends)}
         troubles = dict(read.troubles)
-        troubles |= {one.name: standing(one).why for one in read.groups if one.state not in INACTIVE}
+        troubles |= {
+            one.name: standing(one).why for one in read.groups if one.refused or one.state not in INACTIVE
+        }
         wanted = {
             one.name: (read.brokers[one.name], commits)
             for one in read.groups

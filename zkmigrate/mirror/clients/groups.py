@@ -9,17 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kafka.errors import for_code
-from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer import ConsumerProtocolAssignment, OffsetCommitRequest, OffsetFetchRequest
-from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.metadata import FindCoordinatorRequest
 
 from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients.cluster import Cluster, Part
-from zkmigrate.mirror.rules.commits import INACTIVE, Commit, Commits, Group
+from zkmigrate.mirror.clients.listing import SHARE, Listed, described, each, listed, uses, with_states
+from zkmigrate.mirror.rules.commits import INACTIVE, Commit, Commits, Group, beyond
 from zkmigrate.model.look import GroupReads
 
-_AT_ONCE = 4
-"""Requests in flight to one cluster."""
 _GROUP = 0
 _CONSUMERS = "consumer"
 """The type of a group whose members read partitions."""
@@ -39,29 +37,66 @@ class Read:
 
 
 def read(source: Cluster, target: Cluster, topics: Collection[str], named: Collection[str]) -> Read:
-    """Source is read first: its offsets grow. named: only these; empty: all that committed on the topics."""
-    here, troubles = _listed(source), dict[str, str]()
-    wanted = [name for name in named if name in here] if named else sorted(here)
-    read = _commits(source, {name: here[name][0] for name in wanted}, topics, troubles)
-    ours = {name: commits for name, commits in read.items() if commits or named}
+    """Read these groups of source, then of target: source's offsets grow. named: only these; empty: all that
+    committed on the topics or have members that read them, and those of newer types that use them."""
+    here, troubles = listed(source), dict[str, str]()
+    wanted = {name: here[name] for name in (named or sorted(here)) if name in here}
+    read = _commits(source, wanted, topics, troubles)
+    refused = _newer(source, wanted, topics, {name for name, own in read.items() if own} | {*named})
+    bare = {name: one for name, one in wanted.items() if not read.get(name)}
+    # Of the groups without commits those that are joining may be on any topic.
+    members = {} if named else _members(source, bare, topics, {})
+    ours = {
+        name: read.get(name, {})
+        for name in wanted
+        if name in named or name in refused or name in members or read.get(name)
+    }
+    # After the commits: a log only grows.
+    ends = {part: end for part, (end, _) in source.latest(topics).items()} if any(ours.values()) else {}
+    refused |= {name: why for name, own in ours.items() if name not in refused and (why := beyond(own, ends))}
     troubles |= {name: "source has no such group" for name in named if name not in here}
-    there = _listed(target)
-    brokers = {name: there[name][0] for name in ours if name in there}
-    theirs = _commits(target, brokers, topics, troubles)
+    known = listed(target)
+    there = with_states(target, {name: known[name] for name in ours if name in known})
+    theirs = _commits(target, there, topics, troubles)
     groups = [
-        Group(name, there[name][1] if name in there else "Dead", commits, theirs.get(name, {}))
+        Group(name, _state(there.get(name)), commits, theirs.get(name, {}), refused.get(name, ""))
         for name, commits in ours.items()
         if name not in troubles
     ]
-    return Read(tuple(groups), brokers, troubles)
+    return Read(tuple(groups), {name: one.broker for name, one in there.items()}, troubles)
+
+
+def _state(there: Listed | None) -> str:
+    """The state of target's group. One of another type takes no commits from outside, with members or not."""
+    if there is None:
+        return "Dead"
+    return there.newer or there.state
+
+
+def _newer(
+    source: Cluster, groups: Mapping[str, Listed], topics: Collection[str], concerned: Collection[str]
+) -> dict[str, str]:
+    """Why groups of newer types cannot be kept, by group; without those that have nothing to do with the
+    topics. concerned: groups that have, whatever they read now."""
+    return {
+        name: f"{groups[name].newer}: {what or 'it is one of these groups'}. {_LEFT}"
+        for name, what in uses(source, groups, topics).items()
+        if what or name in concerned
+    }
+
+
+_LEFT = (
+    "A switch leaves it behind, for gateways serve classic groups only. Next: let its consumers use "
+    "group.protocol=classic, or stop them and delete the group, or name the groups of the set without it"
+)
 
 
 def reads(source: Cluster, topics: Collection[str], named: Collection[str]) -> dict[str, GroupReads]:
     """What groups with members read of the topics, and how far they have committed. named: only these;
     empty: all."""
-    here, troubles = _coordinators(source), dict[str, str]()
-    brokers = {name: here[name] for name in named or sorted(here) if name in here}
-    assigned = _members(source, brokers, topics, troubles)
+    here, troubles = listed(source), dict[str, str]()
+    wanted = {name: here[name] for name in named or sorted(here) if name in here}
+    assigned = _members(source, wanted, topics, troubles)
     commits = _commits(source, {name: here[name] for name in assigned}, topics, troubles)
     found = {
         name: GroupReads({part: own[part].offset if part in own else None for part in sorted(assigned[name])})
@@ -72,50 +107,42 @@ def reads(source: Cluster, topics: Collection[str], named: Collection[str]) -> d
 
 @dataclass(frozen=True)
 class Others:
-    """Groups on the topics beside the named ones. commits: by group. members: groups that have some.
-    troubles: by group."""
+    """Groups on the topics beside the named ones. commits: by group. members: why a group counts whatever it
+    has committed, in words. troubles: by group."""
 
     commits: Mapping[str, Mapping[Part, int]]
-    members: frozenset[str]
+    members: Mapping[str, str]
     troubles: Mapping[str, str]
 
 
 def others(source: Cluster, topics: Collection[str], named: Collection[str]) -> Others:
     """The groups beside the named ones that have committed on the topics, or have members that read them."""
-    here = {name: broker for name, broker in _coordinators(source).items() if name not in named}
+    here = {name: one for name, one in listed(source).items() if name not in named}
     troubles = dict[str, str]()
     commits = _commits(source, here, topics, troubles)
-    members = _members(source, here, topics, troubles)
+    members = _members(source, here, topics, troubles).keys() & commits.keys()
+    newer = {name: what for name, what in uses(source, here, topics).items() if what}
     return Others(
         {name: {part: one.offset for part, one in own.items()} for name, own in commits.items() if own},
-        frozenset(members.keys() & commits.keys()),
+        dict.fromkeys(members, "it has members")
+        | {name: f"it is {here[name].newer}: {what}" for name, what in newer.items()},
         troubles,
     )
 
 
 def _members(
-    source: Cluster, brokers: Mapping[str, int], topics: Collection[str], troubles: dict[str, str]
+    source: Cluster, groups: Mapping[str, Listed], topics: Collection[str], troubles: dict[str, str]
 ) -> dict[str, set[Part]]:
-    """The partitions of the topics that the members of groups are assigned; without groups that have none.
-    brokers: each group's coordinator. troubles: filled with groups of which that is not known."""
-    by_broker = defaultdict[int, list[str]](list)
-    for name, broker in brokers.items():
-        by_broker[broker].append(name)
-    asked = {
-        broker: (DescribeGroupsRequest(groups=names, max_version=5), broker)
-        for broker, names in by_broker.items()
-    }
+    """The partitions of the topics that the members of classic groups are assigned; without groups that have
+    none. troubles: filled with groups of which that is not known."""
     found = dict[str, set[Part]]()
-    for broker, answer in _each(source, asked).items():
-        if isinstance(answer, HostError):
-            troubles |= dict.fromkeys(by_broker[broker], str(answer))
-            continue
-        for group in answer.groups:
-            told = _assigned(group, topics)
-            if isinstance(told, str):
-                troubles[group.group_id] = told
-            elif told:
-                found[group.group_id] = told
+    brokers = {name: one.broker for name, one in groups.items() if not one.newer}
+    for name, group in described(source, brokers):
+        told = group if isinstance(group, str) else _assigned(group, topics)
+        if isinstance(told, str):
+            troubles[name] = told
+        elif told:
+            found[name] = told
     return found
 
 
@@ -144,7 +171,7 @@ def touch(target: Cluster, read: Read) -> Read:
     }
     found = {
         name: answer
-        for name, answer in _each(target, asked).items()
+        for name, answer in each(target, asked).items()
         if not isinstance(answer, HostError) and not answer.error_code
     }
     missing = {name: "target does not tell its coordinator yet" for name in unknown if name not in found}
@@ -157,7 +184,7 @@ def commit(target: Cluster, wanted: Mapping[str, tuple[int, Commits]]) -> dict[s
     where that is unknown."""
     asked = {name: (_request(name, commits), broker) for name, (broker, commits) in wanted.items()}
     found: dict[str, str | HostError] = {}
-    for name, answer in _each(target, asked).items():
+    for name, answer in each(target, asked).items():
         if isinstance(answer, HostError):
             found[name] = answer
             continue
@@ -193,36 +220,18 @@ def _request(group: str, commits: Commits) -> OffsetCommitRequest:
     )
 
 
-def _coordinators(cluster: Cluster) -> dict[str, int]:
-    """The coordinator of each group."""
-    return {name: broker for name, (broker, _) in _listed(cluster).items()}
-
-
-def _listed(cluster: Cluster) -> dict[str, tuple[int, str]]:
-    """Coordinator and state of each group; the state is empty before Kafka 2.6."""
-    answer = cluster.end(cluster.begin(MetadataRequest(topics=[], allow_auto_topic_creation=False)))
-    asked = {one.node_id: (ListGroupsRequest(max_version=5), one.node_id) for one in answer.brokers}
-    found = {}
-    for broker, told in _each(cluster, asked).items():
-        if isinstance(told, HostError):
-            raise told
-        if told.error_code:
-            why = for_code(told.error_code).__name__
-            raise HostError(f"{cluster.what}: groups of broker {broker}: {why}")
-        found.update({one.group_id: (broker, one.group_state or "") for one in told.groups})
-    return found
-
-
 def _commits(
-    cluster: Cluster, brokers: Mapping[str, int], topics: Collection[str], troubles: dict[str, str]
+    cluster: Cluster, groups: Mapping[str, Listed], topics: Collection[str], troubles: dict[str, str]
 ) -> dict[str, dict[Part, Commit]]:
-    """The commits of these groups for the topics. troubles: filled with those that cannot be read."""
+    """The commits of these groups for the topics; share groups have none. troubles: filled with those that
+    cannot be read."""
     asked = {
-        name: (OffsetFetchRequest(group_id=name, topics=None, min_version=2, max_version=7), broker)
-        for name, broker in brokers.items()
+        name: (OffsetFetchRequest(group_id=name, topics=None, min_version=2, max_version=7), one.broker)
+        for name, one in groups.items()
+        if one.type != SHARE
     }
     found = {}
-    for name, answer in _each(cluster, asked).items():
+    for name, answer in each(cluster, asked).items():
         if isinstance(answer, HostError):
             troubles[name] = str(answer)
             continue
@@ -236,17 +245,4 @@ def _commits(
             for p in topic.partitions
             if p.committed_offset >= 0 and topic.name in topics
         }
-    return found
-
-
-def _each(cluster: Cluster, asked: Mapping[Any, tuple[Any, int | None]]) -> dict[Any, Any]:
-    """The answers by key, or the HostError. A few requests are in flight."""
-    found, keys = dict[Any, Any](), list(asked)
-    for at in range(0, len(keys), _AT_ONCE):
-        sent = [(key, cluster.begin(*asked[key])) for key in keys[at : at + _AT_ONCE]]
-        for key, one in sent:
-            try:
-                found[key] = cluster.end(one)
-            except HostError as error:
-                found[key] = error
     return found

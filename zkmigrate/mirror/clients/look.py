@@ -117,7 +117,7 @@ def _others(
     for name in sorted({*read.commits, *read.members}):
         kept = [part for part, at in read.commits.get(name, {}).items() if at >= starts.get(part, 0)]
         if name in read.members:
-            found[name] = "it has members"
+            found[name] = read.members[name]
         elif kept:
             found[name] = f"it committed on {few(f'{topic}-{n}' for topic, n in sorted(kept))}"
     return found, {f"group {name}": why for name, why in read.troubles.items()}

@@ -27,12 +27,17 @@ Commits = Mapping[tuple[str, int], Commit]
 
 @dataclass(frozen=True)
 class Group:
-    """A group's commits for the mirrored topics. state: on target, as Kafka calls it."""
+    """A group's commits for the mirrored topics. state: on target, as Kafka calls it. refused: why it cannot
+    switch; empty if it can."""
 
     name: str
     state: str
     source: Commits
     target: Commits
+    refused: str = ""
+
+
+_BARE = "no commit: after a switch its consumers begin where auto.offset.reset says"
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,8 @@ class Committed:
 
 @dataclass(frozen=True)
 class Standing:
-    """state: equal, behind, ahead or active. behind: offsets that target's commits lack. why: for people."""
+    """state: equal, behind, ahead, active or refused. behind: offsets that target's commits lack. why: for
+    people."""
 
     state: str
     behind: int
@@ -72,6 +78,8 @@ def standing(group: Group) -> Standing:
         max(0, commit.offset - (group.target[part].offset if part in group.target else 0))
         for part, commit in group.source.items()
     )
+    if group.refused:
+        return Standing("refused", behind, group.refused)
     if group.state not in INACTIVE:
         return Standing("active", behind, f"active on target ({group.state}), left alone")
     for (topic, number), commit in group.target.items():
@@ -80,5 +88,29 @@ def standing(group: Group) -> Standing:
         if commit.offset > group.source[topic, number].offset:
             return Standing("ahead", behind, f"target's commit for {topic}-{number} is above source's")
     if group.source == group.target:
-        return Standing("equal", 0, "equal")
+        return Standing("equal", 0, "equal" if group.source else _BARE)
     return Standing("behind", behind, f"behind by {behind}")
+
+
+_MOST_NAMED = 3
+
+
+def beyond(commits: Commits, ends: Mapping[tuple[str, int], int | None]) -> str:
+    """Return why a group's consumers cannot go on where they committed: behind the end of source's own log,
+    or in a partition that does not exist. Empty if they can. ends: source's log ends by partition, None where
+    no leader tells; a partition that source does not have is left out."""
+    wrong = []
+    for (topic, number), commit in sorted(commits.items()):
+        end = ends.get((topic, number), -1)
+        if end == -1:
+            wrong.append(f"{topic}-{number}, which source does not have")
+        elif end is not None and commit.offset > end:
+            wrong.append(f"{topic}-{number} at {commit.offset:,}, where source's log ends at {end:,}")
+    if not wrong:
+        return ""
+    more = f" and {len(wrong) - _MOST_NAMED} more" if len(wrong) > _MOST_NAMED else ""
+    return (
+        f"it committed on {'; '.join(wrong[:_MOST_NAMED])}{more}: a consumer that starts there is reset. "
+        "Next: stop its consumers, and set these commits to the log's end or delete them with "
+        "kafka-consumer-groups"
+    )

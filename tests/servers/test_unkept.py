@@ -1,0 +1,124 @@
+"""What a switch cannot keep, as real brokers tell it: groups of newer types, commits behind the log's end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Message, ShareConsumer
+from kafka import KafkaProducer, TopicPartition
+from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.errors import NoError
+from kafka.structs import OffsetAndMetadata
+
+from tests.servers.kraft import broker
+from zkmigrate.lab.wait import wait_until
+from zkmigrate.mirror.clients.look import ClustersLook
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.look import ClusterAt, MirrorLook, MirrorSurvey
+
+SOURCE, TARGET = "4.3.1", "3.9.1"
+WAIT_S = 60
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with broker(SOURCE, tmp_path_factory.mktemp("source")) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def look(source: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MirrorLook]:
+    with (
+        broker(TARGET, tmp_path_factory.mktemp("target"), 2) as target,
+        closing(ClustersLook(ClusterAt((source,)), ClusterAt((target,)))) as one,
+    ):
+        yield one
+
+
+def made(address: str, topic: str, records: int) -> str:
+    with closing(KafkaAdminClient(bootstrap_servers=[address])) as admin:
+        admin.create_topics([NewTopic(topic, 1, 1)])
+    fill(address, topic, records)
+    return topic
+
+
+def fill(address: str, topic: str, records: int) -> None:
+    with closing(KafkaProducer(bootstrap_servers=[address])) as producer:
+        for number in range(records):
+            producer.send(topic, b"%d" % number)
+        producer.flush()
+
+
+def commit(address: str, group: str, topic: str, offset: int) -> None:
+    at = TopicPartition(topic, 0)
+    with closing(KafkaAdminClient(bootstrap_servers=[address])) as admin:
+        assert admin.alter_group_offsets(group, {at: OffsetAndMetadata(offset, "", -1)}) == {at: NoError}
+
+
+@contextmanager
+def polling(consumer: Any) -> Iterator[list[Any]]:
+    """Let a consumer go on polling, and yield what it reads."""
+    over, read = threading.Event(), list[Any]()
+
+    def poll() -> None:
+        while not over.is_set():
+            one = consumer.poll(0.2)
+            some = [one] if isinstance(one, Message) else one or ()
+            read.extend(message.value() for message in some if not message.error())
+
+    thread = threading.Thread(target=poll, daemon=True)
+    thread.start()
+    try:
+        yield read
+    finally:
+        over.set()
+        thread.join()
+        consumer.close()
+
+
+def seen(reading: Reading[MirrorSurvey]) -> MirrorSurvey:
+    assert isinstance(reading, Seen), reading
+    return reading.value
+
+
+def test_live_groups_of_newer_types_are_refused_by_name(source: str, look: MirrorLook) -> None:
+    topic = made(source, "orders", 5)
+    common = {"bootstrap.servers": source, "enable.auto.commit": False}
+    newer = Consumer({**common, "group.id": "newer", "group.protocol": "consumer"})
+    shares = ShareConsumer({"bootstrap.servers": source, "group.id": "shares"})
+    for consumer in (newer, shares):
+        consumer.subscribe([topic])
+
+    def refused() -> dict[str, str]:
+        told = seen(look.survey([topic], [])).groups
+        return {name: one.why.split(". ")[0] for name, one in told.items() if one.state == "refused"}
+
+    needed = {
+        "newer": "a group of KIP-848 (group.protocol=consumer), Stable: it reads orders",
+        "shares": "a share group (KIP-932), Stable: it reads orders",
+    }
+    with polling(newer), polling(shares) as read:
+        wait_until("both groups are refused", lambda: str(refused()) if refused() != needed else None, WAIT_S)
+        others = seen(look.survey([topic], ["mail"])).others
+        assert sorted(others) == ["newer", "shares"]
+        fill(source, topic, 5)
+        wait_until("the share group reads", lambda: None if read else "nothing", WAIT_S)
+    rests = {"shares": "a share group (KIP-932), Empty: it keeps a position in orders"}
+    wait_until("the share group is at rest", lambda: str(refused()) if refused() != rests else None, WAIT_S)
+    # A group of KIP-848 without members is no more than its commits, and takes those of a mirror.
+    commit(source, "newer", topic, 3)
+    assert seen(look.survey([topic], ["newer"])).groups["newer"].state == "behind"
+
+
+def test_a_commit_behind_the_end_is_refused_by_name(source: str, look: MirrorLook) -> None:
+    topic = made(source, "bills", 5)
+    commit(source, "late", topic, 9)
+    late = seen(look.survey([topic], ["late"])).groups["late"]
+    assert (late.state, late.why.split(":")[0]) == (
+        "refused",
+        "it committed on bills-0 at 9, where source's log ends at 5",
+    )

@@ -1,0 +1,212 @@
+"""Lists a cluster's groups with state and type, and reads what groups of the newer types use.
+
+DescribeGroups tells of classic groups only: up to version 5 it calls a live group of another type Dead.
+kafka-python has no messages for the others, so their schemas stand beside this module.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kafka.errors import for_code
+from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.metadata import MetadataRequest
+
+from zkmigrate.errors import HostError
+from zkmigrate.mirror.clients import schemas
+from zkmigrate.mirror.clients.cluster import Cluster
+from zkmigrate.mirror.rules.commits import INACTIVE
+
+_AT_ONCE = 4
+"""Requests in flight to one cluster."""
+SHARE = "share"
+_CONSUMER, _STREAMS = "consumer", "streams"
+_NEWER = {
+    _CONSUMER: "a group of KIP-848 (group.protocol=consumer)",
+    SHARE: "a share group (KIP-932)",
+    _STREAMS: "a streams group (KIP-1071)",
+}
+"""What people call the types of groups that a switch cannot keep."""
+
+with warnings.catch_warnings():
+    # kafka-python's way to read its schemas.
+    warnings.simplefilter("ignore", DeprecationWarning)
+
+    class ConsumerGroupDescribeRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
+        """Ask for the members of groups of KIP-848."""
+
+    class ConsumerGroupDescribeResponse(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
+        """The answer."""
+
+    class ShareGroupDescribeRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
+        """Ask for the members of share groups."""
+
+    class ShareGroupDescribeResponse(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
+        """The answer."""
+
+    class StreamsGroupDescribeRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
+        """Ask for the topologies of streams groups."""
+
+    class StreamsGroupDescribeResponse(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
+        """The answer."""
+
+    class DescribeShareGroupOffsetsRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
+        """Ask where share groups stand in their partitions."""
+
+    class DescribeShareGroupOffsetsResponse(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
+        """The answer."""
+
+
+class Listed(NamedTuple):
+    """A group. broker: its coordinator. state: as Kafka calls it, empty before Kafka 2.6. type: classic,
+    consumer, share or streams; empty before Kafka 3.8, which has classic ones only."""
+
+    broker: int
+    state: str
+    type: str = ""
+
+    @property
+    def newer(self) -> str:
+        """What people call it, if a switch cannot keep it; else empty. A group of KIP-848 without members is
+        no more than its commits, and these are copied."""
+        if self.type == _CONSUMER and self.state in INACTIVE:
+            return ""
+        return f"{_NEWER[self.type]}, {self.state}" if self.type in _NEWER else ""
+
+
+def listed(cluster: Cluster) -> dict[str, Listed]:
+    """Return every group that the brokers show. Raises HostError if one broker does not list its groups."""
+    answer = cluster.end(cluster.begin(MetadataRequest(topics=[], allow_auto_topic_creation=False)))
+    asked = {one.node_id: (ListGroupsRequest(max_version=5), one.node_id) for one in answer.brokers}
+    found = {}
+    for broker, told in each(cluster, asked).items():
+        if isinstance(told, HostError):
+            raise told
+        if told.error_code:
+            why = for_code(told.error_code).__name__
+            raise HostError(f"{cluster.what}: groups of broker {broker}: {why}")
+        found.update(
+            {
+                one.group_id: Listed(broker, one.group_state or "", (one.group_type or "").lower())
+                for one in told.groups
+            }
+        )
+    return found
+
+
+def with_states(cluster: Cluster, groups: Mapping[str, Listed]) -> dict[str, Listed]:
+    """Fill in the states that ListGroups does not tell before Kafka 2.6. A state that the coordinator does
+    not tell either stays empty."""
+    silent = {name: one.broker for name, one in groups.items() if not one.state}
+    found = dict(groups)
+    for name, group in described(cluster, silent):
+        if not isinstance(group, str) and not group.error_code:
+            found[name] = groups[name]._replace(state=group.group_state)
+    return found
+
+
+def described(cluster: Cluster, brokers: Mapping[str, int]) -> Iterator[tuple[str, Any]]:
+    """Yield the description of each classic group, or a text that says why there is none. brokers: each
+    group's coordinator."""
+    yield from _described(cluster, brokers, lambda names: DescribeGroupsRequest(groups=names, max_version=5))
+
+
+def _described(cluster: Cluster, brokers: Mapping[str, int], request: Any) -> Iterator[tuple[str, Any]]:
+    by_broker = defaultdict[int, list[str]](list)
+    for name, broker in brokers.items():
+        by_broker[broker].append(name)
+    asked = {broker: (request(names), broker) for broker, names in by_broker.items()}
+    for broker, answer in each(cluster, asked).items():
+        if isinstance(answer, HostError):
+            yield from ((name, str(answer)) for name in by_broker[broker])
+        else:
+            yield from ((group.group_id, group) for group in answer.groups)
+
+
+def uses(cluster: Cluster, groups: Mapping[str, Listed], topics: Collection[str]) -> dict[str, str]:
+    """Return what each group of a newer type uses of these topics, in words; empty for none of them. Groups
+    that a switch can keep are left out."""
+    newer = {name: one for name, one in groups.items() if one.newer}
+    found = {
+        name: _read(group, newer[name], topics)
+        for type, request in _DESCRIBE.items()
+        for name, group in _described(
+            cluster, {name: one.broker for name, one in newer.items() if one.type == type}, request
+        )
+        if name in newer
+    }
+    resting = {name: one.broker for name, one in newer.items() if one.type == SHARE and not found.get(name)}
+    for name, group in _described(cluster, resting, _share_offsets):
+        found[name] = _stands(group, topics)
+    return found
+
+
+def _share_offsets(names: Collection[str]) -> Any:
+    kind = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
+    return DescribeShareGroupOffsetsRequest(groups=[kind(group_id=name, topics=None) for name in names])
+
+
+def _read(group: Any, one: Listed, topics: Collection[str]) -> str:
+    if isinstance(group, str) or group.error_code:
+        return f"what it reads is not known: {_why(group)}"
+    if one.type == _STREAMS:
+        if group.topology is None:
+            return "what it reads is not known: it has told no topology yet"
+        parts = group.topology.subtopologies or ()
+        read = {topic for part in parts for topic in (*part.source_topics, *part.repartition_sink_topics)}
+    else:
+        read = {topic for member in group.members for topic in member.subscribed_topic_names or ()}
+        read |= {
+            part.topic_name
+            for member in group.members
+            for assigned in (member.assignment, getattr(member, "target_assignment", None))
+            for part in (assigned.topic_partitions if assigned else ())
+        }
+    if used := sorted(read & {*topics}):
+        return f"it reads {', '.join(used)}"
+    patterns = [getattr(member, "subscribed_topic_regex", None) for member in group.members]
+    if any(patterns) and one.state != "Stable":
+        return f"it subscribes by a pattern, and its members are joining ({one.state})"
+    return ""
+
+
+def _stands(group: Any, topics: Collection[str]) -> str:
+    if isinstance(group, str) or group.error_code:
+        return f"what it reads is not known: {_why(group)}"
+    used = sorted(
+        one.topic_name
+        for one in group.topics
+        if one.topic_name in topics and any(part.start_offset >= 0 for part in one.partitions)
+    )
+    return f"it keeps a position in {', '.join(used)}" if used else ""
+
+
+def _why(group: Any) -> str:
+    return group if isinstance(group, str) else for_code(group.error_code).__name__
+
+
+_DESCRIBE: Mapping[str, Any] = {
+    type: lambda names, request=request: request(group_ids=names, include_authorized_operations=False)
+    for type, request in (
+        (_CONSUMER, ConsumerGroupDescribeRequest),
+        (SHARE, ShareGroupDescribeRequest),
+        (_STREAMS, StreamsGroupDescribeRequest),
+    )
+}
+
+
+def each(cluster: Cluster, asked: Mapping[Any, tuple[Any, int | None]]) -> dict[Any, Any]:
+    """Return the answers by key, or the HostError. A few requests are in flight."""
+    found, keys = dict[Any, Any](), list(asked)
+    for at in range(0, len(keys), _AT_ONCE):
+        sent = [(key, cluster.begin(*asked[key])) for key in keys[at : at + _AT_ONCE]]
+        for key, one in sent:
+            try:
+                found[key] = cluster.end(one)
+            except HostError as error:
+                found[key] = error
+    return found
