@@ -20,7 +20,7 @@ from zkmigrate.gateway.rules.layout import SLICE, FrameError, finished
 from zkmigrate.gateway.rules.producers import Rename, given, initiated, sent
 from zkmigrate.mirror.rules.batch import encode, parse
 from zkmigrate.mirror.rules.batch import produced as by
-from zkmigrate.mirror.rules.position import FIRST_ID
+from zkmigrate.mirror.rules.stand import FIRST_ID
 
 IDS, FLIPS = st.integers(0, (1 << 40) - 1), st.integers(0, 1000)
 

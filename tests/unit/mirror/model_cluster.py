@@ -40,8 +40,26 @@ class Log:
     def end(self) -> int:
         return max([self.start, *(one.next_offset for one in self.batches)])
 
+    @property
+    def stable(self) -> int:
+        """The last stable offset: where the oldest transaction without a marker begins, else the end."""
+        return min([self.end, *self._begun().values()])
+
+    def _begun(self) -> dict[int, int]:
+        """The first offset of each producer's open transaction."""
+        begun: dict[int, int] = {}
+        for one in self.batches:
+            if one.control:
+                begun.pop(one.producer_id, None)
+            elif one.transactional:
+                begun.setdefault(one.producer_id, one.base_offset)
+        return begun
+
     def append(self, batch: Batch) -> None:
         """Without any check."""
+        if batch.control and records.aborts(batch, KafkaCodecs()):
+            first = self._begun().get(batch.producer_id)
+            self.aborted += [] if first is None else [(batch.producer_id, first, self.end)]
         self.batches.append(replace(batch, base_offset=self.end))
 
     def produce(self, data: bytes) -> tuple[int, int]:
@@ -81,13 +99,19 @@ class Log:
 Write = Callable[[], object]
 
 
+class Asked(dict[Part, int]):
+    """Where a fetch begins in each partition."""
+
+    committed = True
+
+
 @dataclass
 class ModelCluster:
     """Of ``mirror.clients.cluster.Cluster``. fault: asked before each write, what becomes of it: "", "lost"
     (not applied, no answer), "unheard" (applied, no answer), "moved" (refused: the leader moved), "killed"
     (not sent), "killed after", or "late": killed, and applied when ``arrive`` is called, at the latest before
     the next write. away: asked before each answer to a fetch, whether the leader moved. silent: the same,
-    whether it does not answer."""
+    whether it does not answer. most: batches in one answer to a fetch."""
 
     what: str
     logs: dict[Part, Log]
@@ -96,6 +120,7 @@ class ModelCluster:
     silent: Callable[[], bool] = lambda: False
     owners: dict[str, Owner] = field(default_factory=dict)
     late: list[Write] = field(default_factory=list)
+    most: int = 2
 
     def arrive(self, *_: object) -> None:
         """Apply what was under way when its sender died."""
@@ -130,31 +155,36 @@ class ModelCluster:
         return {name: {n: 1 for topic, n in self.logs if topic == name} for name in topics}
 
     def ends(self, parts: Iterable[Part], *, committed: bool = False) -> dict[Part, Ends | int]:
-        return {part: Ends(self.logs[part].start, self.logs[part].end) for part in parts}
+        logs = {part: self.logs[part] for part in parts}
+        return {part: Ends(log.start, log.stable if committed else log.end) for part, log in logs.items()}
 
     def begin_fetch(
         self, leader: int, offsets: Mapping[Part, int], isolation: int = 1, most: int = 0
-    ) -> Mapping[Part, int]:
-        return dict(offsets)
+    ) -> Asked:
+        asked = Asked(offsets)
+        asked.committed = isolation == 1
+        return asked
 
     def arrived(self, asked: Mapping[Part, int]) -> bool:
         return True
 
-    def fetched(self, asked: Mapping[Part, int]) -> dict[Part, Fetched]:
-        """Two batches at most, from the one with the offset on."""
+    def fetched(self, asked: Asked) -> dict[Part, Fetched]:
+        """A few batches, from the one with the offset on."""
         if self.silent():
             raise HostError("silent")
         found = {}
         for part, offset in asked.items():
             log = self.logs[part]
             wrong = MOVED if self.away() else int(not log.start <= offset <= log.end)
-            left = [one for one in log.batches if one.next_offset > offset][:2]
+            end = log.stable if asked.committed else log.end
+            left = [one for one in log.batches if offset < one.next_offset and one.base_offset < end]
+            left = left[: self.most]
             aborted = tuple(
                 (id, begun)
                 for id, begun, end in log.aborted
-                if left and begun < left[-1].next_offset and end >= offset
+                if asked.committed and left and begun < left[-1].next_offset and end >= offset
             )
-            found[part] = Fetched(wrong, log.end, aborted, b"".join(map(encode, left)))
+            found[part] = Fetched(wrong, log.end, log.stable, aborted, b"".join(map(encode, left)))
         return found
 
     def begin_produce(self, leader: int, batches: Mapping[Part, bytes]) -> object:

@@ -140,7 +140,7 @@ def test_h11_what_is_not_a_batch_is_garbled(monkeypatch: pytest.MonkeyPatch) -> 
     here, there = Side("source", {P: log(3)}), Side("target", {P: log(3)})
     fetched = there.fetched
 
-    def damaged(asked: Mapping[Part, int]) -> Any:
+    def damaged(asked: Any) -> Any:
         return {part: SimpleNamespace(error=0, aborted=(), records=one.records[:-1] + b"\xff")
                 for part, one in fetched(asked).items()}  # fmt: skip
 

@@ -13,15 +13,21 @@ from zkmigrate.mirror.rules.batch import Batch
 from zkmigrate.mirror.rules.outcome import TRIES, Again, Appended, Fenced, answered, outcome, owns
 from zkmigrate.mirror.rules.position import (
     FIRST_FILLING_ID,
-    FIRST_ID,
     Begin,
     Ends,
     Failed,
     Producer,
+    Sides,
     begin,
     fresh,
     unequal,
 )
+from zkmigrate.mirror.rules.stand import FIRST_ID, Stand
+
+
+def sides(source: Ends, target: Ends) -> Sides:
+    """Both without an open transaction."""
+    return Sides(source, target, (source.end, target.end))
 
 
 def last(offset: int, id: int, sequence: int) -> list[Batch]:
@@ -30,56 +36,77 @@ def last(offset: int, id: int, sequence: int) -> list[Batch]:
 
 
 def test_an_empty_target_begins_as_a_producer_of_its_end() -> None:
-    assert begin(Ends(0, 9), Ends(0, 0), [], deletes=True) == Begin(0, 0, Producer(FIRST_ID, 0), False)
+    assert begin(sides(Ends(0, 9), Ends(0, 0)), [], deletes=True) == Begin(0, 0, Producer(FIRST_ID, 0), False)
 
 
 def test_the_last_batch_tells_producer_and_sequence() -> None:
-    told = begin(Ends(0, 9), Ends(0, 8), last(4, FIRST_ID + 2, 2), deletes=True)
+    told = begin(sides(Ends(0, 9), Ends(0, 8)), last(4, FIRST_ID + 2, 2), deletes=True)
     assert told == Begin(8, 8, Producer(FIRST_ID + 2, 5), False), "offset 7 is a gap that is filled"
 
 
 def test_a_target_that_is_ahead_fails() -> None:
-    assert isinstance(begin(Ends(0, 9), Ends(0, 10), [], deletes=True), Failed)
+    assert isinstance(begin(sides(Ends(0, 9), Ends(0, 10)), [], deletes=True), Failed)
 
 
 @pytest.mark.parametrize("id", [-1, 0, 7000, FIRST_ID - 1])
 def test_after_another_producers_batch_a_producer_of_targets_end_goes_on(id: int) -> None:
-    told = begin(Ends(0, 9), Ends(0, 8), last(5, id, 2), deletes=True)
+    told = begin(sides(Ends(0, 9), Ends(0, 8)), last(5, id, 2), deletes=True)
     assert told == Begin(8, 8, Producer(FIRST_ID + 8, 0), False), "target was the source before a switch"
-    own = begin(Ends(0, 9), Ends(0, 8), [*last(2, id, 0), *last(5, FIRST_ID + 5, 0)], deletes=True)
+    own = begin(sides(Ends(0, 9), Ends(0, 8)), [*last(2, id, 0), *last(5, FIRST_ID + 5, 0)], deletes=True)
     assert own == Begin(8, 8, Producer(FIRST_ID + 5, 3), False)
 
 
 def test_another_producers_batch_that_source_has_no_more_fails() -> None:
     batches = [*last(2, 7, 0), *last(5, FIRST_ID, 0)]
-    told = begin(Ends(3, 9), Ends(0, 8), batches, deletes=True)
+    told = begin(sides(Ends(3, 9), Ends(0, 8)), batches, deletes=True)
     assert isinstance(told, Failed)
     assert told.why.startswith("another producer (id 7) wrote target's batch at offset 2, and source has no")
 
 
 @pytest.mark.parametrize("id", [-1, 7000, FIRST_ID - 1])
-def test_another_record_names_its_producer(id: int) -> None:
-    batches = [*last(2, id, 0), *last(5, FIRST_ID, 0)]
-    assert f"another producer (id {id}) wrote target's batch at offset 2" in unequal(4, batches).why
-    assert unequal(5, batches).why.startswith("target's record at offset 5 is not source's")
+def test_what_is_wrong_names_offset_and_producer(id: int) -> None:
+    assert (
+        f"another producer (id {id}) wrote target's record at offset 4"
+        in unequal(Stand(4, 5, (1, b""), id)).why
+    )
+    assert unequal(Stand(5, 6, (1, b""), FIRST_ID)).why.startswith(
+        "target's record at offset 5 is not source's"
+    )
+    assert (
+        f"offset 4 holds the end or the aborted record of a transaction (producer id {id})"
+        in unequal(Stand(4, 5, None, id)).why
+    )
+
+
+def test_an_open_transaction_on_target_fails() -> None:
+    told = begin(Sides(Ends(0, 9), Ends(0, 8), (9, 6)), [], deletes=True)
+    assert isinstance(told, Failed)
+    assert told.why.startswith("a transaction is open on target from offset 6 on")
+
+
+def test_a_target_beyond_what_source_has_committed_fails() -> None:
+    assert isinstance(begin(Sides(Ends(0, 9), Ends(0, 8), (7, 8)), [], deletes=True), Failed)
+    assert isinstance(begin(Sides(Ends(0, 9), Ends(0, 8), (8, 8)), [], deletes=True), Begin)
 
 
 def test_a_deleted_prefix_is_filled_by_an_id_of_its_own() -> None:
     source = Ends(100, 120)
-    assert begin(source, Ends(0, 0), [], deletes=True) == Begin(0, 100, Producer(FIRST_FILLING_ID, 0), True)
+    assert begin(sides(source, Ends(0, 0)), [], deletes=True) == Begin(
+        0, 100, Producer(FIRST_FILLING_ID, 0), True
+    )
     half = last(40, FIRST_FILLING_ID, 40)
-    assert begin(source, Ends(0, 43), half, deletes=True) == Begin(
+    assert begin(sides(source, Ends(0, 43)), half, deletes=True) == Begin(
         43, 100, Producer(FIRST_FILLING_ID, 43), True
     )
     undropped = last(97, FIRST_FILLING_ID, 97)
-    assert begin(source, Ends(0, 100), undropped, deletes=True) == Begin(
+    assert begin(sides(source, Ends(0, 100)), undropped, deletes=True) == Begin(
         100, 100, Producer(FIRST_FILLING_ID, 100), True
     )
-    assert begin(source, Ends(0, 0), [], deletes=False) == Begin(0, 100, Producer(FIRST_ID, 0), False)
+    assert begin(sides(source, Ends(0, 0)), [], deletes=False) == Begin(0, 100, Producer(FIRST_ID, 0), False)
 
 
 def test_records_that_source_has_deleted_meanwhile_stay_on_an_even_target() -> None:
-    told = begin(Ends(8, 8), Ends(0, 8), last(5, FIRST_ID, 5), deletes=True)
+    told = begin(sides(Ends(8, 8), Ends(0, 8)), last(5, FIRST_ID, 5), deletes=True)
     assert told == Begin(8, 8, Producer(FIRST_ID, 8), False)
 
 

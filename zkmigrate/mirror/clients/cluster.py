@@ -37,7 +37,7 @@ FETCH_BYTES, PARTITION_BYTES = 16 << 20, 1 << 20
 _WAIT_MS = 250
 """How long a fetch waits for records."""
 _LARGEST = 128 << 20
-_CONSUMER, _UNCOMMITTED, COMMITTED = -1, 0, 1
+_CONSUMER, UNCOMMITTED, COMMITTED = -1, 0, 1
 _LATEST, _EARLIEST = -1, -2
 _NO_EPOCH, _TOPIC, _BROKER = -1, 2, 4
 _SUPER = "super.users"
@@ -81,13 +81,18 @@ class Topic:
 
 @dataclass(frozen=True)
 class Fetched:
-    """An answer for one partition. error: Kafka's code. stable: the last stable offset. aborted: producer id
-    and first offset of aborted transactions."""
+    """An answer for one partition. error: Kafka's code. end: the high watermark. stable: the last stable
+    offset. aborted: producer id and first offset of aborted transactions."""
 
     error: int
+    end: int
     stable: int
     aborted: tuple[tuple[int, int], ...]
     records: bytes
+
+    def shown(self, isolation: int) -> int:
+        """Up to where the leader sends records."""
+        return self.stable if isolation == COMMITTED else self.end
 
 
 class _Client(KafkaAdminClient):  # type: ignore[misc]
@@ -235,8 +240,8 @@ class Cluster:
     def ends(self, parts: Iterable[Part], *, committed: bool = False) -> dict[Part, Ends | int]:
         """Both ends of each partition's log, or Kafka's error; none where the leader does not answer.
         committed: up to the last stable offset."""
-        starts = self._offsets(parts, _EARLIEST, _UNCOMMITTED)
-        ends = self._offsets(parts, _LATEST, COMMITTED if committed else _UNCOMMITTED)
+        starts = self._offsets(parts, _EARLIEST, UNCOMMITTED)
+        ends = self._offsets(parts, _LATEST, COMMITTED if committed else UNCOMMITTED)
         found: dict[Part, Ends | int] = {}
         for part, (error, start) in starts.items():
             other, end = ends.get(part, (NO_LEADER, -1))
@@ -249,7 +254,7 @@ class Cluster:
         led = self.leaders(topics)
         parts = [(name, number) for name, numbers in led.items() for number in numbers]
         by_leader = _grouped(parts, led)
-        sent = [self._begin_offsets(by_leader, _LATEST, isolation) for isolation in (_UNCOMMITTED, COMMITTED)]
+        sent = [self._begin_offsets(by_leader, _LATEST, isolation) for isolation in (UNCOMMITTED, COMMITTED)]
         ends, stable = (
             {part: offset for part, (error, offset) in self._end_offsets(one).items() if not error}
             for one in sent
@@ -345,6 +350,7 @@ class Cluster:
         return {
             (topic.topic, p.partition_index): Fetched(
                 p.error_code,
+                p.high_watermark,
                 p.last_stable_offset,
                 tuple((one.producer_id, one.first_offset) for one in p.aborted_transactions or ()),
                 bytes(p.records or b""),

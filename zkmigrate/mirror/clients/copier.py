@@ -25,21 +25,12 @@ from zkmigrate.mirror.clients.cluster import (
 )
 from zkmigrate.mirror.clients.owners import Owner
 from zkmigrate.mirror.clients.partition import Partition
-from zkmigrate.mirror.clients.reading import differing, last_data
+from zkmigrate.mirror.clients.reading import PartError, position
 from zkmigrate.mirror.rules import records
 from zkmigrate.mirror.rules.batch import BatchError, parse, produced
 from zkmigrate.mirror.rules.gaps import Append, Drop, Gap, first, steps, too_wide
 from zkmigrate.mirror.rules.outcome import TOO_LARGE, Again, Appended, Fenced, answered, outcome, owns
-from zkmigrate.mirror.rules.position import (
-    WINDOW,
-    Begin,
-    Ends,
-    Failed,
-    begin,
-    foreign,
-    fresh,
-    unequal,
-)
+from zkmigrate.mirror.rules.position import WINDOW, Ends, Failed, Sides, foreign, fresh
 from zkmigrate.mirror.rules.rate import UNLIMITED, full
 from zkmigrate.mirror.rules.small_batches import joined
 
@@ -161,38 +152,38 @@ class Copier:
     def _read(self, shut: Sequence[Partition]) -> None:
         """Read the positions of these partitions from both logs, after what a former copier sent."""
         parts = [p.part for p in shut]
-        stable = self._source.ends(parts, committed=True)
-        sources, targets = self._source.ends(parts), self._target.ends(parts)
+        # Target first: another copier may still write, up to what source has by then.
+        targets = [self._target.ends(parts, committed=stable) for stable in (False, True)]
+        sources = [self._source.ends(parts, committed=stable) for stable in (True, False)]
         self._leaders = self._led(self._source)
         self._targets = self._led(self._target)
         for p in shut:
-            told = [side.get(p.part, NO_LEADER) for side in (sources, targets, stable)]
-            source, target, goal = told
-            if isinstance(source, Ends) and isinstance(target, Ends) and isinstance(goal, Ends):
-                self._begin(p, source, target, goal.end)
-            else:
-                self._judge(p, outcome(next(one for one in told if isinstance(one, int))))
+            found = [side.get(p.part, NO_LEADER) for side in (*targets, *sources)]
+            ends = [one for one in found if isinstance(one, Ends)]
+            if len(ends) < len(found):
+                self._judge(p, outcome(next(one for one in found if isinstance(one, int))))
+                continue
+            target, own, stable, source = ends
+            self._begin(p, Sides(source, target, (stable.end, own.end)))
 
     def _led(self, cluster: Cluster) -> dict[Part, int]:
         told = cluster.leaders({topic for topic, _ in self.partitions})
         return {(topic, n): leader for topic, own in told.items() for n, leader in own.items()}
 
-    def _begin(self, p: Partition, source: Ends, target: Ends, goal: int) -> None:
+    def _begin(self, p: Partition, sides: Sides) -> None:
+        clusters, leaders = (self._source, self._target), (self._leaders[p.part], self._targets[p.part])
+        deletes = p.part[0] in self._deletes
         try:
-            last = last_data(self._target, self._targets[p.part], p.part, target)
-            begun = begin(source, target, last, deletes=p.part[0] in self._deletes)
-            if isinstance(begun, Begin):
-                sides, leaders = (self._source, self._target), (self._leaders[p.part], self._targets[p.part])
-                wrong = differing(sides, leaders, p.part, source.start, last, self._codecs)
-                begun = begun if wrong is None else unequal(wrong, last)
-        except BatchError as error:
-            begun = Failed(str(error))
+            begun = position(clusters, leaders, p.part, sides, self._codecs, deletes=deletes)
+        except PartError as error:  # the others go on
+            self._judge(p, outcome(error.code, p.tries))
+            return
         if isinstance(begun, Failed):
             self._judge(p, begun)
-        else:
-            p.position, p.fetched, p.producer, p.why = begun.offset, begun.start, begun.producer, ""
-            p.steps.extend(first(begun, int(time.time() * 1000), self._codecs))
-            p.goal = goal if p.goal is None else p.goal
+            return
+        p.position, p.fetched, p.producer, p.why = begun.offset, begun.start, begun.producer, ""
+        p.steps.extend(first(begun, int(time.time() * 1000), self._codecs))
+        p.goal = sides.stable[0] if p.goal is None else p.goal
 
     # -- source
 

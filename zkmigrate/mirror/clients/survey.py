@@ -11,11 +11,10 @@ from zkmigrate.mirror.clients import rights as acls
 from zkmigrate.mirror.clients.cluster import Cluster, Part, Topic
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.follow import NO_AUTHORIZER
-from zkmigrate.mirror.clients.reading import differing, last_data
-from zkmigrate.mirror.rules.batch import BatchError
+from zkmigrate.mirror.clients.reading import PartError, position
 from zkmigrate.mirror.rules.commits import Standing, standing
 from zkmigrate.mirror.rules.follow import Memory, State, follow
-from zkmigrate.mirror.rules.position import Ends, Failed, begin, others, unequal
+from zkmigrate.mirror.rules.position import Ends, Failed, Sides
 from zkmigrate.mirror.rules.rights import Rights, rights
 from zkmigrate.mirror.rules.topic import NOT_COPIED, deletes, differences, refusal, wanted
 
@@ -108,42 +107,38 @@ def places(source: Cluster, target: Cluster, mirrored: Sequence[Mirrored]) -> li
     there = [(one.topic, n) for one in mirrored if not one.refused for n in range(one.found)]
     clears = {one.topic for one in mirrored if deletes(one.settings)}
     # Target first: it only grows up to what source already has.
-    targets = target.ends(there)
-    sources, stable = source.ends(parts), source.ends(parts, committed=True)
+    targets, settled = target.ends(there), target.ends(there, committed=True)
+    stable, sources = source.ends(parts, committed=True), source.ends(parts)
     led = [side.leaders({name for name, _ in there}) for side in (source, target)]
     found = []
     for part in parts:
         ends, last = sources.get(part), stable.get(part)
-        own = targets.get(part)
+        own, quiet = targets.get(part), settled.get(part)
         if not isinstance(ends, Ends) or not isinstance(last, Ends):
             found.append(Place(part, None, 0, None, "unknown", "source's leader does not answer"))
         elif part not in there:
             found.append(Place(part, ends, last.end, None, "missing"))
-        elif not isinstance(own, Ends):
+        elif not isinstance(own, Ends) or not isinstance(quiet, Ends):
             found.append(Place(part, ends, last.end, None, "unknown", "target's leader does not answer"))
         else:
             leaders = [side[part[0]][part[1]] for side in led]
-            why = _failed((source, target), leaders, part, (ends, own), clear=part[0] in clears)
-            state = "failed" if why else "behind" if last.end > own.end else "equal"
+            sides = Sides(ends, own, (last.end, quiet.end))
+            state, why = _state_of((source, target), leaders, part, sides, deletes=part[0] in clears)
             found.append(Place(part, ends, last.end, own, state, why))
     return found
 
 
-def _failed(
-    sides: Sequence[Cluster], leaders: Sequence[int], part: Part, ends: tuple[Ends, Ends], *, clear: bool
-) -> str:
-    """Why the copier could not go on from here; empty if it could. Each of source and target."""
+def _state_of(
+    clusters: Sequence[Cluster], leaders: Sequence[int], part: Part, sides: Sides, *, deletes: bool
+) -> tuple[str, str]:
+    """The state, and why the copier could not go on from here; empty if it could."""
     try:
-        last = last_data(sides[1], leaders[1], part, ends[1])
-        begun = begin(ends[0], ends[1], last, deletes=clear)
-        if isinstance(begun, Failed):
-            return begun.why
-        if any(map(others, last)):
-            wrong = differing(sides, leaders, part, ends[0].start, last, KafkaCodecs())
-            return "" if wrong is None else unequal(wrong, last).why
-    except BatchError as error:
-        return f"target: {error}"
-    return ""
+        begun = position(clusters, leaders, part, sides, KafkaCodecs(), deletes=deletes)
+    except PartError as error:
+        return "unknown", str(error)
+    if isinstance(begun, Failed):
+        return "failed", begun.why
+    return "behind" if sides.stable[0] > sides.target.end else "equal", ""
 
 
 def beside(source: Cluster, target: Cluster, names: Sequence[str], named: Sequence[str]) -> Beside:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from zkmigrate.mirror.rules.position import Failed, foreign
 
+OFFSET_NOT_AVAILABLE = 78
 AGAIN = {
     -1: "UNKNOWN",
     1: "OFFSET_OUT_OF_RANGE",
@@ -28,7 +29,7 @@ AGAIN = {
     59: "UNKNOWN_PRODUCER_ID",
     74: "FENCED_LEADER_EPOCH",
     75: "UNKNOWN_LEADER_EPOCH",
-    78: "OFFSET_NOT_AVAILABLE",
+    OFFSET_NOT_AVAILABLE: "OFFSET_NOT_AVAILABLE",
 }
 """Errors after which the position is read anew, by Kafka's code. With 45 and 46 a part is there already. 49:
 the transactional id has expired, as it does after a week without a transaction. Nobody has taken it over."""

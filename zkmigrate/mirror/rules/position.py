@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zkmigrate.mirror.rules.batch import Batch, next_sequence
+from zkmigrate.mirror.rules.stand import FIRST_ID, Stand, foreign_id
 
-FIRST_ID = 1 << 62
 FIRST_FILLING_ID = FIRST_ID + (1 << 61)
-"""The producer ids of copied batches begin here, and those of batches that fill a deleted prefix."""
+"""The producer ids of batches that fill a deleted prefix begin here."""
 
 WINDOW = 4
 """Most batches of one producer in flight. A broker remembers the last five."""
@@ -58,19 +58,40 @@ class Begin:
     drops: bool
 
 
-def begin(source: Ends, target: Ends, last: Sequence[Batch], *, deletes: bool) -> Begin | Failed:
+@dataclass(frozen=True)
+class Sides:
+    """A partition's log on both clusters. stable: source's last stable offset, and target's. A copier writes
+    no transaction, and only what source has committed."""
+
+    source: Ends
+    target: Ends
+    stable: tuple[int, int]
+
+
+def begin(sides: Sides, last: Sequence[Batch], *, deletes: bool) -> Begin | Failed:
     """Where to go on. last: target's last batches of data, one more than a copier has in flight; so a write
     that made it fail is among them. Those of other producers are right where source has the same records:
     target was the source before a switch. deletes: target's topic has the cleanup policy delete, so its
     records may be deleted."""
-    if target.end > source.end:
+    source, target = sides.source, sides.target
+    committed, own_stable = sides.stable
+    if target.end > committed:
         return Failed(
-            f"target ends at {target.end}, source at {source.end}. Needed: target is not ahead. Another "
-            "producer wrote to target, or source lost records or was made anew"
+            f"target ends at {target.end}, source's committed records at {committed}. Needed: target is not "
+            "ahead. Another producer wrote to target, or source lost records or was made anew"
+        )
+    if own_stable < target.end:
+        return Failed(
+            f"a transaction is open on target from offset {own_stable} on. Another producer wrote to target"
         )
     for one in last:
         if others(one) and one.base_offset < source.start:
             return Failed(f"{_wrote(one)}, and source has no records there to compare")
+        if one.producer_id >= FIRST_FILLING_ID and one.next_offset > source.start:
+            return Failed(
+                f"target's empty records go up to offset {one.next_offset}, and source's log begins at "
+                f"{source.start}. Another producer wrote to target before them, or source was made anew"
+            )
     filling = bool(last) and last[-1].producer_id >= FIRST_FILLING_ID
     drops = filling or (deletes and target.end < source.start)
     own = fresh(target.end, filling=drops)
@@ -86,21 +107,29 @@ def fresh(end: int, *, filling: bool = False) -> Producer:
 
 def others(batch: Batch) -> bool:
     """Whether another producer than a copier wrote a batch."""
-    return batch.producer_id < FIRST_ID
+    return foreign_id(batch.producer_id)
 
 
 def _wrote(batch: Batch) -> str:
     return f"another producer (id {batch.producer_id}) wrote target's batch at offset {batch.base_offset}"
 
 
-def unequal(offset: int, last: Sequence[Batch]) -> Failed:
-    """One of target's last batches is not what source has there."""
-    for one in last:
-        if others(one) and one.base_offset <= offset < one.next_offset:
-            return Failed(f"{_wrote(one)}, and source has other records there")
+def unequal(wrong: Stand) -> Failed:
+    """Say that source has something else at an offset. wrong: what target has there."""
+    if wrong.read is None:
+        return Failed(
+            f"target's offset {wrong.offset} holds the end or the aborted record of a transaction (producer "
+            f"id {wrong.producer_id}), and source has a record there, which target lacks. Another producer "
+            "wrote to target"
+        )
+    if foreign_id(wrong.producer_id):
+        return Failed(
+            f"another producer (id {wrong.producer_id}) wrote target's record at offset {wrong.offset}, and "
+            "source does not have it there"
+        )
     return Failed(
-        f"target's record at offset {offset} is not source's. Another producer wrote to target, or the topic "
-        "was made anew"
+        f"target's record at offset {wrong.offset} is not source's. Another producer wrote to target, or the "
+        "topic was made anew"
     )
 
 

@@ -6,7 +6,7 @@ are never decoded. Format: Kafka's ``DefaultRecord``.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, Protocol
@@ -180,8 +180,3 @@ def filling(offset: int, count: int, ms: int, codecs: Codecs) -> Batch:
 def aborts(batch: Batch, codecs: Codecs) -> bool:
     """Whether a control batch ends its transaction by an abort. Its key: version and type, 0 for abort."""
     return any(body[:1] == varint(4) and body[3:5] == b"\0\0" for _, _, body in seen(batch, codecs))
-
-
-def differing(one: Mapping[int, tuple[int, bytes]], other: Mapping[int, tuple[int, bytes]]) -> int | None:
-    """The first offset that both have with another time or body; None without one."""
-    return min((at for at in one.keys() & other.keys() if one[at] != other[at]), default=None)

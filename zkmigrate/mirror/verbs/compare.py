@@ -47,6 +47,8 @@ def _compared(here: Cluster, there: Cluster, place: Place) -> Compared:
         ]
         count, why = first_difference(*sides)
     except (HostError, BatchError) as error:
+        if place.state == "failed":
+            return Compared(*part, "different", 0, begun, end, place.why)
         return Compared(*part, "unknown", 0, begun, end, str(error))
     if why:
         return Compared(*part, "different", count, begun, end, why)
