@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from zkmigrate.gateway.rules.apis import API_VERSIONS, APIS, FETCH, Api, named
@@ -83,10 +83,16 @@ def lapsed(app: App, now: float) -> App:
 
 
 def carried_out(
-    app: App, order: Order, clusters: Mapping[str, object], now: float, wall: float, in_flight: int
+    app: App,
+    order: Order,
+    clusters: Mapping[str, object],
+    now: float,
+    wall: float,
+    in_flight: int,
+    unsure: Sequence[str] = (),
 ) -> App | Refused:
     """What an order makes of its application. now, wall: of both clocks. in_flight: requests that a broker
-    has not answered."""
+    has not answered. unsure: requests of producers whose outcome their clients do not know, in words."""
     if order.verb in _LEASED and not 0 < order.ttl_ms <= MOST_TTL_MS:
         return Refused(f"a lease of {order.ttl_ms} ms, needed: 1 to {MOST_TTL_MS}")
     until = now + order.ttl_ms / 1000
@@ -107,7 +113,7 @@ def carried_out(
         case "unhold", Gate.OPEN | Gate.SETTLING | Gate.HELD | Gate.GONE:
             return replace(app, gate=Gate.OPEN, hold="", until=None)
         case "seal", Gate.HELD | Gate.GONE:  # one that has gone has no hold to name
-            return _sealed(app, order, in_flight)
+            return _sealed(app, order, in_flight, unsure)
         case "unseal", Gate.SEALED:
             return replace(app, gate=Gate.HELD, hold=order.id, until=until)
         case "go", Gate.SEALED if not app.staged:
@@ -130,13 +136,18 @@ _NEEDED = {
 }
 
 
-def _sealed(app: App, order: Order, in_flight: int) -> App | Refused:
+def _sealed(app: App, order: Order, in_flight: int, unsure: Sequence[str]) -> App | Refused:
     if order.hold != app.hold:
         return Refused(f"hold {order.hold!r} has ended; the present one is {app.hold!r}")
     if not app.staged:
         return Refused(f"{order.app} has no staged route; first: route")
     if in_flight:
         return Refused(f"{in_flight} requests of {order.app} are in flight, needed: 0")
+    if unsure:
+        return Refused(
+            f"the clients of {order.app} do not know the outcome of {len(unsure)} batches, needed: 0. They "
+            f"send them again, and on {app.staged} a retry would be a second record: {', '.join(unsure[:3])}"
+        )
     return replace(app, gate=Gate.SEALED, until=None)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,9 +54,16 @@ def at(state: State, now: float) -> State:
 
 
 def take(
-    state: State, order: Order, clusters: Mapping[str, object], now: float, wall: float, in_flight: int
+    state: State,
+    order: Order,
+    clusters: Mapping[str, object],
+    now: float,
+    wall: float,
+    in_flight: int,
+    unsure: Sequence[str] = (),
 ) -> tuple[State, Answer]:
-    """The state after an order, and the answer. ``at`` this time. in_flight: of the order's application."""
+    """The state after an order, and the answer. ``at`` this time. in_flight, unsure: of the order's
+    application."""
     app = state.apps.get(order.app)
     if app is not None and order.fencing < app.fencing:
         why = f"fencing number {order.fencing} is out; the present one of {order.app} is {app.fencing}"
@@ -75,7 +82,7 @@ def take(
         return state, Answer("refused", f"{order.verb!r} is not an order, needed: {', '.join(VERBS)}")
     if app is None:
         return state, Answer("refused", f"no application {order.app!r}, needed: {', '.join(state.apps)}")
-    told = carried_out(app, order, clusters, now, wall, in_flight)
+    told = carried_out(app, order, clusters, now, wall, in_flight, unsure)
     if isinstance(told, Refused):
         fenced = replace(app, fencing=order.fencing)
         return replace(state, apps={**state.apps, order.app: fenced}), Answer("refused", told.why)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from zkmigrate.gateway.rules import producers
+from zkmigrate.gateway.rules import outcomes, producers
 from zkmigrate.gateway.rules.apis import (
     API_VERSIONS,
     FETCH,
@@ -48,8 +48,8 @@ FIRST = 4096
 WHOLE, LARGE = 64 << 20, 1 << 18
 """The largest message that is read whole, and the size above which only some are in memory at once."""
 PIECE, BUFFER = 1 << 17, 1 << 16
-MOST_WAITING = 1000
-"""Requests of one connection without an answer."""
+MOST_WAITING, MOST_KEPT = 1000, 16
+"""Requests of one connection without an answer, and how many of them are kept to be known again."""
 FRAME_S = 60.0
 """The longest time from a frame's first byte to its last."""
 CONNECT_S, DRAIN_S = 5.0, 60.0
@@ -69,13 +69,14 @@ class Ended(Exception):
 @dataclass(frozen=True)
 class Waiting:
     """A request without an answer yet. ready: the gateway's own answer. flips: how often its application had
-    switched."""
+    switched. wrote: what is kept of a PRODUCE."""
 
     head: Head
     app: str
     rewritten: bool
     ready: bytes | None = None
     flips: int = 0
+    wrote: bytes | outcomes.Headers | None = None
 
 
 class Reader(asyncio.StreamReader):
@@ -111,7 +112,7 @@ class Connection:
         self.client = ("", self._peer)
         self._cluster = self._app = self._mechanism = self._principal = ""
         self._broker: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self._bound = self._deaf = False
+        self._bound = self._deaf = self._gone = self._missed = self._waited = False
         self._handshake = b""
         self._software: Mapping[str, Any] = {}
         self._waiting: deque[Waiting] = deque()
@@ -148,7 +149,11 @@ class Connection:
         self._gateway.log("Refused", peer=self._peer, app=app, **at, why=str(error))
 
     async def _end(self) -> None:
-        """See the answers to what was sent, so that nothing is in flight unseen; then close both sides."""
+        """See the answers to what was sent, so that nothing is in flight unseen; then close both sides. The
+        client has gone: it will not learn the outcome of what it waits for, and sends it again."""
+        for one in self._waiting:
+            self._lose(one)
+        self._gone = True
         try:
             if self._answering is not None and not self._deaf:
                 with suppress(TimeoutError):
@@ -198,6 +203,9 @@ class Connection:
             return
         if flips != self._flips(head):
             raise Ended  # its application switched while the frame came
+        answered, wrote = fields.get("Acks") != 0, None
+        if head.key == PRODUCE and answered and len(self._waiting) < MOST_KEPT:
+            wrote = outcomes.kept(head.version, frame[head.body :], left)
         if flips and head.key == PRODUCE:
             data = bytearray(frame)
             rename = lambda id: producers.sent(id, flips)  # noqa: E731
@@ -205,7 +213,7 @@ class Connection:
                 pass
             frame = bytes(data)
         rewritten = verdict.act is Act.REWRITE or (flips > 0 and head.key == INIT_PRODUCER_ID)
-        await self._send(Waiting(head, app, rewritten, flips=flips), frame, left, fields.get("Acks") != 0)
+        await self._send(Waiting(head, app, rewritten, flips=flips, wrote=wrote), frame, left, answered)
 
     def _flips(self, head: Head) -> int:
         """How often the application of a request has switched; 0 where that does not matter."""
@@ -268,6 +276,7 @@ class Connection:
                 raise Ended
             if verdict.act is Act.PARK:
                 since = self._gateway.now() if since is None else since
+                self._waited = True
                 with self._gateway.parked(app, self, kind, since):
                     await self._gateway.change(app, now, DRAIN_S)
                 continue
@@ -309,6 +318,8 @@ class Connection:
                     raise Ended
                 left -= len(piece)
                 writer.write(piece)
+                if isinstance(one.wrote, outcomes.Headers):
+                    one.wrote.feed(piece)
         except BaseException:
             seen.in_flight[kind] -= 1  # the broker does nothing with a part of a frame
             raise
@@ -413,6 +424,8 @@ class Connection:
         frame = await reader.readexactly(size if head.key == SYNC_GROUP else min(size, FIRST))
         _to(head, frame)
         await self._tell(prefix, frame)
+        if head.key == PRODUCE:
+            self._told(one, frame)
         if head.key == SYNC_GROUP and self._messages.synced(head, frame):
             self._gateway.rejoined(one.app, (fit(head.client), self._peer))
         left = size - len(frame)
@@ -422,6 +435,30 @@ class Connection:
                 raise asyncio.IncompleteReadError(b"", left)
             left -= len(piece)
             await self._tell(piece)
+
+    def _told(self, one: Waiting, frame: bytes) -> None:
+        """A PRODUCE was answered, if its client was there. One that leaves while its next request waits at
+        the gate is not noticed at once."""
+        version, gateway = one.head.version, self._gateway
+        if self._gone:
+            return
+        if self._missed or (self._waited and not self._still_there()):
+            self._lose(one, outcomes.errors(version, frame))
+        elif gateway.outcomes[one.app] or outcomes.unsure(version, frame):
+            told = outcomes.errors(version, frame)
+            gateway.outcomes[one.app].answered(self._name(one), self._wrote(one), told, gateway.now())
+
+    def _lose(self, one: Waiting, told: outcomes.Errors | None = None) -> None:
+        """The client does not learn what became of a request."""
+        if one.head.key == PRODUCE and one.ready is None:
+            own = self._gateway.outcomes[one.app]
+            own.lost(self._name(one), self._wrote(one), self._gateway.now(), told)
+
+    def _wrote(self, one: Waiting) -> outcomes.Headers | None:
+        return None if one.wrote is None else outcomes.headers(one.head.version, one.wrote)
+
+    def _name(self, one: Waiting) -> str:
+        return f"{fit(one.head.client)} at {self._peer}"
 
     def _size(self, prefix: bytes, most: int) -> int:
         size = int.from_bytes(prefix, "big", signed=True)
@@ -446,10 +483,13 @@ class Connection:
     async def _tell(self, *pieces: bytes) -> None:
         """Write to the client. One that has gone misses it; the broker's answer still counts."""
         if self._writer.transport.is_closing():
+            self._missed = True
             return
         self._writer.write(b"".join(pieces))
-        with suppress(ConnectionError):
+        try:
             await self._writer.drain()
+        except ConnectionError:
+            self._missed = True
 
 
 async def _slices(steps: Generator[None, None, T]) -> T:

@@ -15,6 +15,7 @@ from zkmigrate.gateway.rules import orders
 from zkmigrate.gateway.rules.apis import APIS, Ranges, offered
 from zkmigrate.gateway.rules.clients import Client, Rejoined, Returned, named
 from zkmigrate.gateway.rules.hold import App, Gate, Order
+from zkmigrate.gateway.rules.outcomes import Outcomes
 from zkmigrate.gateway.rules.plan import OTHERS, Plan, Port
 from zkmigrate.gateway.rules.seen import Seen, count
 
@@ -59,6 +60,7 @@ class Gateway:
         self.ranges: dict[str, Ranges] = {}
         self.silent: dict[str, dict[int, str]] = {name: {} for name in plan.clusters}
         """By cluster and node: why the broker did not answer the last look; empty if it did."""
+        self.outcomes: dict[str, Outcomes] = defaultdict(Outcomes)
         self._rejoined: dict[str, Rejoined] = defaultdict(Rejoined)
         self._returned: dict[str, Returned] = defaultdict(Returned)
         self._changed: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
@@ -133,8 +135,15 @@ class Gateway:
         """Carry an order out. What it changes is durable before it has an effect."""
         self.app(OTHERS)  # leases that have ended
         before = self._state.apps.get(order.app)
+        unsure = self.outcomes[order.app].names(self.now()) if order.app in self._state.apps else []
         state, answer = orders.take(
-            self._state, order, self.plan.clusters, self.now(), self._wall(), self.in_flight(order.app)
+            self._state,
+            order,
+            self.plan.clusters,
+            self.now(),
+            self._wall(),
+            self.in_flight(order.app),
+            unsure,
         )
         if orders.durable(state) != orders.durable(self._state):
             try:
@@ -154,6 +163,7 @@ class Gateway:
             if after.route != before.route:
                 clients = [one.client for one in self._connections[order.app]]
                 self._returned[order.app].flipped(clients, self.now())
+                self.outcomes[order.app].clear()
                 self._cut(order.app)
             self._wake(order.app)
         return answer
@@ -217,6 +227,7 @@ class Gateway:
                 "lapsed": app.lapsed,
                 "fencing": app.fencing,
                 "requests_in_flight": self.in_flight(name),
+                "outcomes": self.outcomes[name].body(now),
                 "connections": len(connections),
                 "connections_on_left_ports": len(left),
                 "left_clients": named(sorted({one.client for one in left})),
