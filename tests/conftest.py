@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
+from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -18,6 +21,35 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None, max_examples=300, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+FAST = tuple(Path(__file__).parent / name for name in ("unit", "world"))
+FAST_S = 300.0
+"""Seconds after which a fast test has failed, whatever it waits for."""
+LAST_S = 2 * FAST_S
+"""Seconds after which its process ends: some waits, as for a pool's threads, outlive the failure."""
+
+
+def _fast(item: pytest.Item) -> bool:
+    return any(item.path.is_relative_to(folder) for folder in FAST)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give every fast test a deadline, so that one without its guard fails and does not hang."""
+    for item in filter(_fast, items):
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(FAST_S))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """End the process of a fast test that hangs after its deadline, and show where its threads are."""
+    if not _fast(item):
+        return (yield)
+    faulthandler.dump_traceback_later(LAST_S, exit=True)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

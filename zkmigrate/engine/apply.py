@@ -144,6 +144,7 @@ class Wave:
             with plan.guard:
                 if plan.left:
                     return ""
+                self._journal.refuse_after_failure()  # what another target answered could not be recorded
                 plan.sent = operation
             self._emit(ChangeSent(target, operation, change))
             try:

@@ -51,8 +51,9 @@ class Parsed:
         """Self. JournalError that names the damaged line and what is possible."""
         if self.damage:
             line = len(self.entries) + 1
+            intact = f"lines 1 to {line - 1} are intact" if self.entries else "no line is intact"
             raise JournalError(
-                f"journal line {line} {self.damage}; lines 1 to {line - 1} are intact. "
+                f"journal line {line} {self.damage}; {intact}. "
                 "Needed: an unbroken chain. Next: put an intact copy in its place; hosts that keep "
                 "the run's lock have one. Or give the direction: resume --journal-lost forward|back keeps "
                 "the intact lines and takes the position from the hosts"

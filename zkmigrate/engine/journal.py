@@ -13,6 +13,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +24,11 @@ from zkmigrate.errors import JournalError, UsageError
 from zkmigrate.model.entry import Entry, Kind
 
 NAME = "journal.jsonl"
+BEGUN = "begun"
+"""The mark beside a journal whose first line is on disk, so that a lost or emptied journal is missed."""
+
+
+_RECOVERED = "journal.recovered.jsonl"
 
 
 class Disk(Protocol):
@@ -62,13 +68,11 @@ class Journal:
         _own_directory(run_dir, create=True)
         path = run_dir / NAME
         try:
-            fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            fd = _new(path)
         except FileExistsError:
             raise JournalError(
                 f"{path} exists: this run has begun; use resume, rollback or another --run-id"
             ) from None
-        except OSError as error:
-            raise JournalError(f"cannot create {path}: {error.strerror}; nothing was changed") from None
         _sync_directory(run_dir)
         return cls(fd, path, chain.Parsed((), 0, ""), wall, disk or RealDisk())
 
@@ -79,7 +83,7 @@ class Journal:
         _own_directory(run_dir, create=False)
         fd = _open_private(run_dir / NAME, os.O_RDWR | os.O_APPEND)
         try:
-            parsed = chain.parse(_read_all(fd)).intact()
+            parsed = _missed(run_dir, chain.parse(_read_all(fd))).intact()
             journal = cls(fd, run_dir / NAME, parsed, wall, disk or RealDisk())
             if parsed.unended:
                 journal._write(b"\n")
@@ -99,20 +103,29 @@ class Journal:
         disk: Disk | None = None,
         copies: Iterable[bytes] = (),
     ) -> Journal:
-        """Continue after damage or loss, from the longest intact beginning among the file and its copies. The
-        old file is set aside. Legs start from the clock's seconds, so that no operation id of the lost lines
-        comes up again. The caller then journals ``begin`` if no line was left, what the hosts say
-        (``found``), and the operator's direction."""
+        """Continue after damage or loss, from the longest intact beginning among the file and its copies.
+
+        The old file keeps its name until all of the new one is on disk; then it is set aside. Legs start from
+        the clock's seconds, so that no operation id of the lost lines comes up again. The caller then
+        journals ``begin`` if no line was left, what the hosts say (``found``), and the operator's direction.
+        """
         _own_directory(run_dir, create=True)
         entries = kept_lines(run_dir, copies)
-        path = run_dir / NAME
-        if path.exists():
-            path.rename(_free_name(run_dir))
-        journal = cls.create(run_dir, wall, disk)
-        for entry in entries:
-            journal._append(entry.kind, entry.body, entry.at)
-        text = f"recovered {len(entries)} lines of a lost or damaged journal"
-        journal.append("note", {"text": text, "leg": int(wall()), "lost": True})
+        path, new = run_dir / NAME, run_dir / _RECOVERED
+        new.unlink(missing_ok=True)
+        journal = cls(_new(new), path, chain.Parsed((), 0, ""), wall, disk or RealDisk())
+        try:
+            for entry in entries:
+                journal._append(entry.kind, entry.body, entry.at)
+            text = f"recovered {len(entries)} lines of a lost or damaged journal"
+            journal.append("note", {"text": text, "leg": int(wall()), "lost": True})
+            if path.exists():
+                os.link(path, _free_name(run_dir))
+            new.replace(path)
+            _sync_directory(run_dir)
+        except BaseException:
+            journal.close()
+            raise
         return journal
 
     def keep(self, name: str, text: str) -> Path:
@@ -136,11 +149,16 @@ class Journal:
     def sync(self) -> None:
         """Make every appended line durable."""
         with self._guard:
-            self._refuse_after_failure()
+            self.refuse_after_failure()
             try:
                 self._disk.fsync(self._fd)
             except OSError as error:
                 self._fail(error)
+
+    def refuse_after_failure(self) -> None:
+        """JournalError once a line could not be written: nothing more may be sent then."""
+        if self._failed:
+            raise JournalError(self._failed)
 
     def content(self) -> bytes:
         """All bytes so far, for the copies on hosts."""
@@ -160,7 +178,7 @@ class Journal:
                 self._failed = "the journal is closed"
 
     def _append(self, kind: Kind, body: Mapping[str, Any], at: float) -> Entry:
-        self._refuse_after_failure()
+        self.refuse_after_failure()
         if kind == "content":  # of a journal that is recovered
             self._contents.add(chain.content_name(body["value"]))
             return self._line(kind, body, body, at)
@@ -202,10 +220,6 @@ class Journal:
             os.ftruncate(self._fd, self._length)
         raise JournalError(self._failed) from None
 
-    def _refuse_after_failure(self) -> None:
-        if self._failed:
-            raise JournalError(self._failed)
-
 
 def read(run_dir: Path) -> History:
     """The history of a run, read-only: a torn line stays. JournalError as in :meth:`Journal.open`."""
@@ -216,7 +230,14 @@ def parsed(run_dir: Path) -> chain.Parsed:
     """What a run's journal says, damaged or not; read-only. JournalError when it is missing, or not a private
     file of ours."""
     _own_directory(run_dir, create=False)
-    return chain.parse(_content(run_dir / NAME))
+    return _missed(run_dir, chain.parse(_content(run_dir / NAME)))
+
+
+def _missed(run_dir: Path, parsed: chain.Parsed) -> chain.Parsed:
+    """What a journal says; damaged where no line is left of a run that has begun."""
+    if not parsed.entries and (run_dir / BEGUN).exists():
+        return replace(parsed, damage="is missing, though this run has begun")
+    return parsed
 
 
 def kept_lines(run_dir: Path, copies: Iterable[bytes] = ()) -> tuple[Entry, ...]:
@@ -252,9 +273,19 @@ def _own_directory(path: Path, *, create: bool) -> None:
         )
 
 
+def _new(path: Path) -> int:
+    """A new private file; FileExistsError where there is one."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise JournalError(f"cannot create {path}: {error.strerror}; nothing was changed") from None
+
+
 def _open_private(path: Path, flags: int) -> int:
     try:
-        fd = os.open(path, flags | os.O_NOFOLLOW)
+        fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe there would be waited for
     except FileNotFoundError as error:
         raise JournalError(
             f"cannot open {path}: {error.strerror}. Next: put a copy there (hosts that keep "

@@ -156,7 +156,7 @@ class HostLock:
         given = {h: a for h, a in answers.items() if isinstance(a, Outcome) and a.rc == 0}
         refused = {h: a.output for h, a in answers.items() if isinstance(a, Outcome) and a.rc == FENCED_OFF}
         short = len(given) <= len(self._hosts) // 2
-        if (needed and short) or (refused and not given):
+        if short and (needed or refused):
             self._all(tuple(given), ("lock", f"lock.release.{self._nonce}", "release"), _highest(given))
             raise self._refusal(answers, refused)
         if not given:

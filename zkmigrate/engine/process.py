@@ -11,14 +11,19 @@ import getpass
 import json
 import os
 import socket
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from zkmigrate.errors import LockedError
+
 NAME = "process"
 _LIMIT = 1 << 16
+_ASKED_S = 10.0
+_ASK_AGAIN_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -56,16 +61,33 @@ def terminal(environ: Mapping[str, str]) -> str:
 
 def announce(run_dir: Path, process: Process) -> int:
     """Tell who works on the run; returns a descriptor to close at the end. OSError where that cannot be
-    written."""
+    written, LockedError where another process keeps the file to itself."""
     fd = os.open(run_dir / NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)  # against those who ask, for as long as they look
+        _lock(fd, run_dir)
         os.ftruncate(fd, 0)
         os.write(fd, json.dumps(process.body(), ensure_ascii=False).encode())
     except BaseException:
         os.close(fd)
         raise
     return fd
+
+
+def _lock(fd: int, run_dir: Path) -> None:
+    """Lock the file. Those who ask hold it for as long as they look."""
+    end = time.monotonic() + _ASKED_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                raise LockedError(
+                    f"another process has held {run_dir / NAME} for {_ASKED_S:.0f} s. Nothing was changed. "
+                    f"Next: see which one that is (fuser {run_dir / NAME}), end it, then run the same "
+                    "command again"
+                ) from None
+            time.sleep(_ASK_AGAIN_S)
 
 
 def at_work(run_dir: Path) -> Process | None:

@@ -21,7 +21,6 @@ from zkmigrate.model.entry import Entry
 from zkmigrate.model.playbook import Playbook, Stage
 from zkmigrate.model.step import Way
 
-_BEGUN = "begun"
 _NAMED = 5
 """How many hosts are named; the others are counted."""
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,23}")
@@ -192,12 +191,12 @@ def copy_path(run: str) -> str:
 
 def has_begun(run_dir: Path) -> bool:
     """Whether the run has, or had, a journal. A refusal leaves a directory without either."""
-    return (run_dir / journal.NAME).exists() or (run_dir / _BEGUN).exists()
+    return (run_dir / journal.NAME).exists() or (run_dir / journal.BEGUN).exists()
 
 
 def mark_begun(run_dir: Path) -> None:
     """Leave a mark beside the journal, so that a lost journal is missed."""
-    (run_dir / _BEGUN).touch(mode=0o600)
+    (run_dir / journal.BEGUN).touch(mode=0o600)
 
 
 def is_id(run: str) -> bool:

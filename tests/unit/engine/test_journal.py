@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.unit.engine_world import PointDisk, Points
 from zkmigrate.engine import chain, journal
 from zkmigrate.engine.codec import decode_change, decode_finding, encode_change, encode_finding
 from zkmigrate.engine.history import History
-from zkmigrate.engine.journal import NAME, Journal
+from zkmigrate.engine.journal import BEGUN, NAME, Journal
 from zkmigrate.errors import JournalError
 from zkmigrate.model.change import (
     KAFKA,
@@ -139,6 +140,144 @@ def test_reading_needs_no_right_to_write(tmp_path: Path, monkeypatch: pytest.Mon
         Journal.open(tmp_path / "r", wall)
 
 
+def test_a_directory_or_journal_of_somebody_else_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_dir = tmp_path / "r"
+    written(run_dir)
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(JournalError, match=f"and owner {owner}; needed: mode 0700, owner {owner + 1}"):
+        journal.parsed(run_dir)
+    with pytest.raises(JournalError, match=f"and owner {owner}; needed: mode 0700, owner {owner + 1}"):
+        journal.kept_lines(run_dir)
+    monkeypatch.setattr(journal, "_own_directory", lambda _path, create: None)
+    with pytest.raises(JournalError, match="not a private file"):
+        journal.parsed(run_dir)
+
+
+@pytest.mark.parametrize("made", [os.mkfifo, Path.mkdir], ids=["a pipe", "a directory"])
+def test_what_is_no_file_is_refused_and_not_waited_for(
+    tmp_path: Path, made: Callable[[Path, int], None]
+) -> None:
+    run_dir = tmp_path / "r"
+    run_dir.mkdir(mode=0o700)
+    made(run_dir / NAME, 0o600)
+    for reads in (journal.parsed, journal.kept_lines, lambda path: Journal.open(path, wall)):
+        with pytest.raises(JournalError, match=r"not a private file|Is a directory"):
+            reads(run_dir)
+
+
+def test_looking_for_a_run_makes_no_directory(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="no run directory"):
+        journal.read(tmp_path / "r")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("left", [0, 40], ids=["nothing", "a torn first line"])
+def test_a_journal_that_was_emptied_is_missed_and_can_be_recovered(tmp_path: Path, left: int) -> None:
+    run_dir = tmp_path / "r"
+    data = written(run_dir)
+    (run_dir / BEGUN).touch()
+    (run_dir / NAME).write_bytes(data[:left])
+    for reads in (journal.read, lambda path: Journal.open(path, wall)):
+        with pytest.raises(
+            JournalError, match=r"line 1 is missing, though this run has begun; no line.*lost"
+        ):
+            reads(run_dir)
+    assert (run_dir / NAME).read_bytes() == data[:left]
+    Journal.recover(run_dir, wall, copies=[data]).close()
+    assert journal.read(run_dir).run == "r-1"
+
+
+def test_a_run_that_died_before_its_first_line_begins(tmp_path: Path) -> None:
+    Journal.create(tmp_path / "r", wall).close()
+    book = Journal.open(tmp_path / "r", wall)
+    assert book.history.run == ""
+    book.close()
+
+
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files and directories that are made durable from now on, by their names."""
+    names: list[str] = []
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        names.append(Path(f"/proc/self/fd/{fd}").readlink().name)
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return names
+
+
+def test_lines_files_and_their_names_are_made_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = synced(monkeypatch)
+    book = Journal.create(tmp_path / "r", wall)
+    assert names == ["r"], "a new file's name is in its directory"
+    names.clear()
+    book.append("note", {"text": "later"}, sync=False)
+    assert names == []
+    book.append("note", {"text": "now"})
+    assert names == [NAME]
+    names.clear()
+    path = book.keep("way-back.json", "{}")
+    assert path.read_text() == "{}"
+    assert names[-1] == "r"
+    assert len(names) == 2
+    book.close()
+
+
+def test_after_a_failed_write_no_line_is_written_even_if_there_is_room_again(tmp_path: Path) -> None:
+    points = Points(2, OSError(errno.EIO, "Input/output error"), ("write",))
+    book = Journal.create(tmp_path / "r", wall, PointDisk(points))
+    book.append("note", {"text": "1"})
+    before = (tmp_path / "r" / NAME).read_bytes()
+    for _ in range(2):
+        with pytest.raises(JournalError, match=rf"cannot write .*r/{NAME}: Input/output error\..* Next: "):
+            book.append("note", {"text": "2"}, sync=False)
+    with pytest.raises(JournalError, match="Input/output error"):
+        book.sync()
+    with pytest.raises(JournalError, match="Input/output error"):
+        book.refuse_after_failure()
+    assert (tmp_path / "r" / NAME).read_bytes() == before
+    assert book.history.entries == 1
+    book.close()
+
+
+def test_after_a_failed_fsync_none_is_tried_again(tmp_path: Path) -> None:
+    """The second one would say yes, although what the first one could not write is gone."""
+    points = Points(1, OSError(errno.EIO, "Input/output error"), ("fsync",))
+    book = Journal.create(tmp_path / "r", wall, PointDisk(points))
+    for _ in range(2):
+        with pytest.raises(JournalError, match="Input/output error"):
+            book.append("note", {"text": "1"})
+        with pytest.raises(JournalError, match="Input/output error"):
+            book.sync()
+    assert points.seen == 1
+    book.close()
+
+
+def test_a_line_that_was_half_written_is_taken_away_at_once(tmp_path: Path) -> None:
+    points = Points(2, OSError(errno.ENOSPC, "No space left on device"), ("write-half",))
+    book = Journal.create(tmp_path / "r", wall, PointDisk(points))
+    book.append("note", {"text": "1"})
+    before = (tmp_path / "r" / NAME).read_bytes()
+    with pytest.raises(JournalError, match="No space left"):
+        book.append("note", {"text": "2"})
+    assert (tmp_path / "r" / NAME).read_bytes() == before
+    book.close()
+
+
+def test_a_closed_journal_takes_nothing(tmp_path: Path) -> None:
+    book = Journal.create(tmp_path / "r", wall)
+    book.close()
+    book.close()
+    with pytest.raises(JournalError, match="is closed"):
+        book.append("note", {"text": "x"})
+
+
 def test_links_and_open_modes_are_refused(tmp_path: Path) -> None:
     run_dir = tmp_path / "r"
     written(run_dir)
@@ -223,6 +362,49 @@ def test_recovering_keeps_the_intact_lines_and_never_repeats_an_operation_id(tmp
     book.close()
     assert (run_dir / "journal.damaged-1.jsonl").exists()
     assert journal.read(run_dir).entries == 4
+
+
+@pytest.mark.parametrize("kind", ["write", "write-half", "fsync"])
+def test_a_recovery_that_fails_leaves_the_old_file_and_can_be_repeated(tmp_path: Path, kind: str) -> None:
+    """A beginning of the new file in the old one's place would read as a whole journal."""
+    lines = written(tmp_path / "r").splitlines(keepends=True)
+    damaged = b"".join([*lines[:5], b"rubbish\n"])
+    for number in range(1, 8):
+        run_dir = tmp_path / f"{kind}-{number}"
+        written(run_dir)
+        (run_dir / NAME).write_bytes(damaged)
+        points = Points(number, OSError(errno.ENOSPC, "No space left on device"), (kind,))
+        try:
+            Journal.recover(run_dir, wall, PointDisk(points)).close()
+        except JournalError as error:
+            assert "No space left" in str(error)  # noqa: PT017
+            assert (run_dir / NAME).read_bytes() == damaged
+            with pytest.raises(JournalError, match="lines 1 to 5 are intact"):
+                journal.read(run_dir)
+            Journal.recover(run_dir, wall).close()
+        history = journal.read(run_dir)
+        assert (history.lost, history.entries) == (True, 6)
+        assert (run_dir / "journal.damaged-1.jsonl").read_bytes() == damaged
+        assert sorted(p.name for p in run_dir.iterdir()) == ["journal.damaged-1.jsonl", NAME]
+
+
+def test_a_recovery_is_on_disk_before_it_takes_the_journals_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path / "r")
+    names = synced(monkeypatch)
+    real = Path.replace
+
+    def replace(path: Path, other: Path) -> Path:
+        names.append("replace")
+        return real(path, other)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    book = Journal.recover(tmp_path / "r", wall)
+    assert names == ["journal.recovered.jsonl", "replace", "r"]
+    book.append("note", {"text": "goes on"})
+    book.close()
+    assert journal.read(tmp_path / "r").entries == 10
 
 
 @pytest.mark.parametrize("kinds", [("write",), ("write-half",), ("fsync",)])

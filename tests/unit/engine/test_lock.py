@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.unit.engine_world import eventually
+from zkmigrate.engine import process
 from zkmigrate.engine.lock import HostLock, LocalLock
 from zkmigrate.errors import HostError, LockedError
 from zkmigrate.hosts import zkm_host
@@ -58,6 +61,11 @@ class Hosts(dict[str, LockHost]):
         )
 
 
+def beating(lock: HostLock) -> bool:
+    """Whether its heartbeats go on."""
+    return lock._beater is not None and lock._beater.is_alive()
+
+
 def hosts(*fencing: int) -> Hosts:
     return Hosts({name: LockHost(n) for name, n in zip(HOSTS, fencing or (0, 0, 0), strict=True)})
 
@@ -67,6 +75,47 @@ def test_two_processes_on_one_machine_exclude_each_other(tmp_path: Path) -> None
     with pytest.raises(LockedError, match="another zkmigrate on this machine"):
         LocalLock(tmp_path)
     first.close()
+    LocalLock(tmp_path).close()
+
+
+def test_one_that_is_closed_leaves_neither_lock_nor_name(tmp_path: Path) -> None:
+    lock = LocalLock(tmp_path, "resume")
+    told = process.at_work(tmp_path)
+    assert told is not None
+    assert (told.pid, told.verb) == (os.getpid(), "resume")
+    lock.leave()
+    assert not (tmp_path / process.NAME).exists()
+    with pytest.raises(LockedError):
+        LocalLock(tmp_path)
+    lock.close()
+    LocalLock(tmp_path).close()
+    assert process.at_work(tmp_path) is None
+
+
+def test_one_that_cannot_tell_its_name_gives_the_lock_back(tmp_path: Path) -> None:
+    (tmp_path / process.NAME).mkdir()
+    with pytest.raises(OSError, match=process.NAME):
+        LocalLock(tmp_path)
+    (tmp_path / process.NAME).rmdir()
+    LocalLock(tmp_path).close()
+
+
+def test_who_holds_the_process_file_is_waited_for_and_not_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / process.NAME).touch()
+    with open(tmp_path / process.NAME) as asker:
+        fcntl.flock(asker, fcntl.LOCK_SH)
+        soon = threading.Timer(0.2, fcntl.flock, (asker, fcntl.LOCK_UN))
+        soon.start()
+        LocalLock(tmp_path).close()
+        soon.join()
+        (tmp_path / process.NAME).touch()
+    monkeypatch.setattr(process, "_ASKED_S", 0.1)
+    with open(tmp_path / process.NAME) as other:
+        fcntl.flock(other, fcntl.LOCK_SH)
+        with pytest.raises(LockedError, match=r"has held .*process for .* Next: see which one"):
+            LocalLock(tmp_path)
     LocalLock(tmp_path).close()
 
 
@@ -106,6 +155,38 @@ def test_walking_install_back_needs_no_host_that_is_uninstalled_already() -> Non
     world = hosts(4, 4, 4)
     world["d1"].up = world["d2"].up = False
     assert world.lock("anna-op").fencing("install", Way.BACK) == 5
+
+
+def test_an_uninstalled_install_takes_no_lock_and_beats_no_host() -> None:
+    world = hosts(4, 4, 4)
+    for host in world.values():
+        host.up = False
+    lock = world.lock("anna-op")
+    assert (lock.fencing("install", Way.BACK), lock.held) == (0, ())
+    assert beating(lock) is False
+
+
+@pytest.mark.parametrize("up", [(), ("d2",)], ids=["nobody else answers", "a minority gives it"])
+def test_walking_install_back_stops_at_another_operator(up: tuple[str, ...]) -> None:
+    world = hosts()
+    world["d1"].owner = "anna-op"
+    for name in ("d2", "d3"):
+        world[name].up = name in up
+    with pytest.raises(LockedError, match="d1 holds the lock for somebody else"):
+        world.lock("bert-op").fencing("install", Way.BACK)
+    assert [h.owner for h in world.values()] == ["anna-op", "", ""]
+
+
+def test_walking_install_back_goes_on_with_a_majority() -> None:
+    world = hosts()
+    world["d1"].owner = "anna-op"
+    assert world.lock("bert-op").fencing("install", Way.BACK) == 1
+
+
+def test_without_witnesses_only_this_machine_has_a_lock() -> None:
+    lock = HostLock((), "anna-op", hosts().ask, 1, beat_s=60.0)
+    assert lock.fencing("join", Way.FORWARD) == 0
+    assert beating(lock) is False
 
 
 def test_a_second_operator_is_refused_and_leaves_nothing_taken() -> None:
@@ -165,9 +246,43 @@ def test_one_who_was_taken_over_asks_nothing_more_of_any_host() -> None:
     new = HostLock(("d2", "d3"), "bert-op", world.ask, 2, steal=True, beat_s=60.0)
     new.fencing("join", Way.FORWARD)
     eventually("the old operator's heartbeat is refused", lambda: old.lost)
+    eventually("its heartbeats end", lambda: not beating(old))
     old.close()
     assert "release" not in asked
     new.close()
+
+
+def test_closing_ends_the_heartbeats_before_the_lock_is_given_back() -> None:
+    """A beat behind the release would tell a host that somebody still works."""
+    world, order = hosts(), []
+    answer = world["d1"].ask
+    begun = threading.Event()
+
+    def slow(words: tuple[str, ...], number: int) -> Outcome:
+        if words[2] == "beat" and world["d1"].beats:
+            begun.set()
+            threading.Event().wait(0.3)
+        order.append(words[2])
+        return answer(words, number)
+
+    world["d1"].ask = slow  # type: ignore[method-assign]
+    lock = world.lock("anna-op", beat_s=1.0)
+    assert lock.fencing("join", Way.FORWARD) == 1
+    assert begun.wait(20.0), "no heartbeat came"
+    lock.close()
+    assert order[-2:] == ["beat", "release"]
+    assert beating(lock) is False
+
+
+def test_one_beat_without_an_answer_does_not_end_the_heartbeats() -> None:
+    world = hosts()
+    lock = world.lock("anna-op", beat_s=0.01)
+    assert lock.fencing("join", Way.FORWARD) == 1
+    world["d1"].up = False
+    count = len(world["d2"].beats)
+    eventually("the others are beaten on", lambda: len(world["d2"].beats) > count + 3)
+    assert lock.lost is False
+    lock.close()
 
 
 def test_a_host_whose_program_is_being_removed_does_not_end_the_run() -> None:
