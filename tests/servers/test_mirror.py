@@ -324,7 +324,7 @@ class Side:
         return {part: one.end for part, one in told.items() if isinstance(one, Ends)}
 
     def retention(self) -> str | None:
-        return self.cluster.topics(["grown"])["grown"].settings.get("retention.ms")
+        return self.cluster.topics(["grown"])[0]["grown"].settings.values["retention.ms"]
 
     def retain(self, operation: AlterConfigOp, value: str | None) -> None:
         settings = {"retention.ms": (operation, value)}
@@ -387,11 +387,11 @@ def test_h4_h5_h7_partitions_settings_offsets_and_acls_follow(
             assert body["acls"]["grant"] == []
             assert list(body["acls"]["not_copied"].values()) == ["granted at the switch"]
 
-            former = followed.states(here.cluster, ["anew"])["anew"]
+            former = followed.states(here.cluster, ["anew"])[0]["anew"]
             here.admin.delete_topics(["anew"])
             wait_until("deletion", lambda: still_there(source, "anew"), WAIT_S)
             send(source, "anew", range(100, 110))
-            now = followed.states(here.cluster, ["anew"])["anew"]
+            now = followed.states(here.cluster, ["anew"])[0]["anew"]
             assert now is not None
             assert former is not None
             assert "" != former.id != now.id != ""
@@ -451,7 +451,7 @@ def follow(here: Side, there: Side) -> None:
     assert there.committed("busy") == (12, "mine")
     here.retain(AlterConfigOp.DELETE, None)
     here.admin.delete_acls([topic])
-    wait_until("the setting's removal", lambda: lacks(there.retention(), None), WAIT_S)
+    wait_until("the setting's removal", lambda: lacks(there.retention(), "604800000"), WAIT_S)
     wait_until("the ACL's removal", lambda: lacks(there.rights(), {group}), WAIT_S)
 
 

@@ -69,6 +69,7 @@ EFFECT = {
     "hosts.transport",
     "kafka.clients",
     "kafka.disks",
+    "kafka.said",
     "lab",
     "mirror.clients",
     "mirror.verbs",

@@ -120,8 +120,8 @@ class TopicSite:
             yield
 
     def begin(self) -> None:
-        """Make the topics on the old cluster and mirror them to the new one."""
-        wanted = [LoadConfig(self.bootstrap(OLD), REPLICAS, REPLICAS - 1, (TOPIC,), PARTITIONS)]
+        """Make the topics on the old cluster, without settings of their own, and mirror them to the new."""
+        wanted = [LoadConfig(self.bootstrap(OLD), REPLICAS, 1, (TOPIC,), PARTITIONS)]
         wanted += [LoadConfig(self.bootstrap(OLD), 1, 1, (t,), n) for t, n in self.more_topics.items()]
         with self.lab.operator():
             try:

@@ -259,7 +259,8 @@ class MirrorSurvey:
     why. differ: settings that target has otherwise, as ``topic: key``. partitions: state (missing, behind,
     equal, failed, unknown) and why. grants: ACLs that target lacks, except those that let somebody write.
     later: these. notes: what could not be looked at, and why. others: groups beside the named ones that have
-    members or commits on the topics, and which. super_users: the clusters where ``super.users`` is set."""
+    members or commits on the topics, and which. super_users: the clusters where ``super.users`` is set. left:
+    settings that only one release has, or that the mirror leaves out, as ``topic: key``, and why."""
 
     ids: tuple[str, str]
     brokers: tuple[Sequence[int], Sequence[int]]
@@ -272,6 +273,7 @@ class MirrorSurvey:
     notes: Mapping[str, str]
     others: Mapping[str, str]
     super_users: tuple[str, ...]
+    left: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -130,6 +130,16 @@ def surveyed(survey: MirrorSurvey) -> Iterator[Finding]:
         needed="the same settings: the copier sets them while it runs",
         moves=(_SEE_MIRROR,),
     )
+    if survey.left:
+        yield claim(
+            "switch.settings-left",
+            "target's topics have every setting of source's",
+            False,
+            seen=few(f"{name}: {why}" for name, why in survey.left.items()),
+            needed="none that one of the two releases lacks, or that the mirror leaves out",
+            moves=("see zkmigrate mirror plan, and set on target what the topics need there",),
+            severity=Severity.WARN,
+        )
     wrong = not_mirrored(survey)
     yield claim(
         "switch.partitions",
@@ -287,6 +297,10 @@ MEANINGS = meanings(
 
     switch.settings: A topic has other settings on target. Cause: The copier does not run, or somebody
     changed them on target. To do: See zkmigrate mirror plan, then look again.
+
+    switch.settings-left: A topic has settings that the mirror does not copy. Cause: One of the two releases
+    of Kafka has no such setting, or it names source's brokers or format. To do: See that the topic does
+    without it on target, or set there what it needs.
 
     switch.partitions: A partition is not mirrored, or its mirror failed. Cause: The finding names it. To
     do: Repair the mirror, then look again.

@@ -100,9 +100,10 @@ def test_a_broker_with_disks_has_a_log_directory_on_each() -> None:
 
 def test_a_small_cluster_asks_for_no_more_replicas_than_it_has_brokers() -> None:
     seen = properties("old1")
-    for key in ("default", "offsets.topic", "transaction.state.log"):
+    for key in ("offsets.topic", "transaction.state.log"):
         assert seen[f"{key}.replication.factor"] == "2"
-    assert seen["min.insync.replicas"] == seen["transaction.state.log.min.isr"] == "1"
+    assert seen["transaction.state.log.min.isr"] == "1"
+    assert "min.insync.replicas" not in seen
 
 
 def test_kraft_nodes_know_the_voters_and_their_own_part() -> None:

@@ -189,8 +189,8 @@ class ModelCluster:
 
     def begin_produce(self, leader: int, batches: Mapping[Part, bytes]) -> object:
         return self._write(
-            lambda: {part: self.logs[part].produce(data) for part, data in batches.items()},
-            dict.fromkeys(batches, (MOVED, -1)),
+            lambda: {part: (*self.logs[part].produce(data), "") for part, data in batches.items()},
+            dict.fromkeys(batches, (MOVED, -1, "")),
         )
 
     def produced(self, sent: object) -> object:

@@ -12,15 +12,21 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from zkmigrate.mirror.rules.follow import Change, Configure, Grow, Memory, State, Stop, follow
+from zkmigrate.mirror.rules.topic import Settings
 
-KNOWN = frozenset({"a", "b", "c", "min.insync.replicas"})
+DEFAULTS = {"a": "0", "b": "0", "c": "0", "min.insync.replicas": "1"}
 
 
 def state(
     partitions: int = 3, values: Mapping[str, str] = MappingProxyType({}), id: str = "one", replicas: int = 1
 ) -> State:
-    """A topic whose settings are its own."""
-    return State(id, partitions, replicas, dict(values), frozenset(values), KNOWN)
+    """A topic whose settings are its own: all others are Kafka's defaults."""
+    beneath = {key: DEFAULTS.get(key) for key in values}
+    return State(id, partitions, replicas, Settings({**DEFAULTS, **values}, frozenset(values), beneath))
+
+
+def own(one: State) -> dict[str, str]:
+    return {key: one.settings.values[key] for key in one.settings.beneath}
 
 
 def looked(here: State | None, there: State | None, before: Memory) -> tuple[list[Change], Memory]:
@@ -81,6 +87,10 @@ def test_h7_a_setting_that_source_had_in_this_run_is_removed_and_no_other() -> N
     told = follow("orders", state(), state(3, {"a": "1", "b": "2"}), Memory("one", 3, frozenset({"a"})))
     assert told.changes == (Configure("orders", {}, ("a",)),)
     assert told.left == {"b": "set on target only, the mirror leaves it"}
+    # A topic whose brokers have another value gets source's instead.
+    beneath = replace(state(3, {"a": "1"}).settings, beneath={"a": "7"})
+    told = follow("orders", state(), replace(state(), settings=beneath), Memory("one", 3, frozenset({"a"})))
+    assert told.changes == (Configure("orders", {"a": "0"}, ()),)
     # Once it is gone from target, somebody may set it there.
     _, memory = looked(state(), state(), told.memory)
     assert follow("orders", state(), state(3, {"a": "1"}), memory).changes == ()
@@ -88,18 +98,19 @@ def test_h7_a_setting_that_source_had_in_this_run_is_removed_and_no_other() -> N
 
 def test_h7_what_is_not_copied_is_named_with_its_reason() -> None:
     here = state(3, {"message.timestamp.type": "LogAppendTime", "new": "1"})
-    there = replace(state(3, {"a": "1"}), own=frozenset())
-    told = follow("orders", here, there, Memory("one", 3, frozenset({"a"})))
-    assert told.changes == ()
+    brokers = replace(state(3, {"a": "1"}).settings, beneath={})
+    there = replace(state(3), settings=brokers)
+    told = follow("orders", here, there, Memory("one", 3))
+    assert told.changes == (Configure("orders", {"a": "0"}, ()),), "target's brokers have another default"
     assert told.left == {
         "message.timestamp.type": "target keeps source's times, as CreateTime",
         "new": "target's Kafka has no such setting",
-        "a": "target's brokers set it, source has Kafka's default",
     }
 
 
 def test_h7_in_sync_replicas_stay_within_targets_replicas() -> None:
-    here, there = state(3, {"min.insync.replicas": "2"}, replicas=3), state()
+    here, there = state(3, {"min.insync.replicas": "2"}, replicas=3), state(3, {"min.insync.replicas": "3"})
+    assert looked(here, state(), Memory())[0] == [], "target's one replica is all that can be needed"
     assert looked(here, there, Memory())[0] == [Configure("orders", {"min.insync.replicas": "1"}, ())]
 
 
@@ -116,7 +127,7 @@ def test_h4_h7_target_follows_whatever_happens(
     copied = set[str]()
     for values, more, others, lost in steps:
         here = state(here.partitions + more, values)
-        there = state(there.partitions, {**there.settings, **others})
+        there = state(there.partitions, {**own(there), **others})
         copied |= values.keys()
         changes, memory = looked(here, there, memory)
         for change in [] if lost else changes:
@@ -124,11 +135,11 @@ def test_h4_h7_target_follows_whatever_happens(
                 there = replace(there, partitions=change.partitions)
             elif isinstance(change, Configure):
                 assert set(change.remove) <= copied - values.keys()
-                kept = {key: value for key, value in there.settings.items() if key not in change.remove}
+                kept = {key: value for key, value in own(there).items() if key not in change.remove}
                 there = state(there.partitions, {**kept, **change.put})
             else:
                 pytest.fail(f"stopped: {change.why}")
         if not lost:
             assert there.partitions == here.partitions
-            assert values.items() <= there.settings.items()
+            assert values.items() <= there.settings.values.items()
             assert looked(here, there, memory)[0] == []

@@ -21,6 +21,7 @@ from zkmigrate.mirror.rules.commits import Commit, Committed, Group
 from zkmigrate.mirror.rules.follow import Configure, Grow, State
 from zkmigrate.mirror.rules.rights import Acl, Changed
 from zkmigrate.mirror.rules.share import Share, owner
+from zkmigrate.mirror.rules.topic import Settings
 from zkmigrate.mirror.verbs.follow import told
 
 FIRST, SECOND = ("orders", 0), ("orders", 1)
@@ -37,7 +38,7 @@ class World:
         self.ids = {"source": "one", "target": "two"}
         self.groups: tuple[Group, ...] = ()
         self.rules = {"source": frozenset[Acl](), "target": frozenset[Acl]()}
-        self.broken = set[str]()
+        self.broken, self.hidden = set[str](), set[str]()
         self.done: list[Any] = []
         self.say: list[Any] = []
         for name in ("SETTLE_S", "RETRY_S", "LOOK_S"):
@@ -57,13 +58,13 @@ class World:
         self.looks = 0
         self.follower = Follower(*made, ["orders"], [], self.clears, 0.0, self.say.append)
 
-    def states(self, cluster: ModelCluster, names: Sequence[str]) -> dict[str, State | None]:
+    def states(self, cluster: ModelCluster, names: Sequence[str]) -> tuple[Mapping[str, State], Any]:
         if "topics" in self.broken:
             raise HostError("no answer")
         self.looks += cluster is self.source
-        settings, known = {"cleanup.policy": self.policy}, frozenset({"cleanup.policy"})
-        one = State(self.ids[cluster.what], len(cluster.logs), 1, settings, known, known)
-        return dict.fromkeys(names, one)
+        one = State(self.ids[cluster.what], len(cluster.logs), 1, Settings({"cleanup.policy": self.policy}))
+        told = {name: one for name in names if name not in self.hidden}
+        return told, {name: f"{cluster.what} hides it" for name in names if name in self.hidden}
 
     def grow(self, cluster: ModelCluster, change: Grow) -> None:
         if "grow" in self.broken:
@@ -115,6 +116,20 @@ def test_h4_a_refused_growth_is_told_once_and_the_rest_is_copied(world: World) -
     assert world.target.logs[FIRST].end == 5
     assert world.say == [Finding("topic orders", "not allowed")]
     assert SECOND not in world.copier.partitions
+
+
+def test_h4_a_topic_that_cannot_be_looked_at_does_not_end_the_others(world: World) -> None:
+    """One that an account may not see, or whose settings it may not read."""
+    made = (cast(Any, world.source), cast(Any, world.target))
+    follower = Follower(*made, ["dark", "orders"], [], world.clears, 0.0, world.say.append)
+    world.hidden.add("dark")
+    world.source.logs[SECOND] = Log()
+    follower.look(world.copier)
+    assert follower.findings["topic dark"] == "target hides it"
+    assert Grow("orders", 2) in world.say
+    assert SECOND not in world.copier.partitions
+    follower.look(world.copier)
+    assert SECOND in world.copier.partitions
 
 
 def test_h4_each_of_several_copiers_gets_its_share_of_new_partitions(world: World) -> None:

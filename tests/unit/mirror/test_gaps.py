@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+import cramjam
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +21,7 @@ from zkmigrate.mirror.rules.gaps import MAX_GAP, Append, Drop, Gap, Step, first,
 from zkmigrate.mirror.rules.position import Begin, Producer
 
 CODECS = KafkaCodecs()
+LZ4 = 3
 PRODUCER = Producer(1, 0)
 
 
@@ -51,9 +54,8 @@ def logs(draw: st.DrawFn) -> list[Batch]:
         batch = at(built(count, first_value=offset), offset)
         codec = draw(st.sampled_from([0, 1, 2, 3, 4]))
         batch = without(batch, sorted(gone))
-        if codec != 3:  # packed by the broker in another way than ours
-            codec, payload = CODECS.pack(codec, batch.payload)
-            batch = replace(batch, attributes=codec, payload=payload)
+        _, payload = CODECS.pack(codec, batch.payload)
+        batch = replace(batch, attributes=codec, payload=payload)
         found.append(batch)
         offset = batch.next_offset + draw(st.integers(0, 4))
     return found
@@ -129,7 +131,26 @@ def test_a_gap_that_is_too_wide_is_refused() -> None:
 def test_compressed_records_are_read_back(codec: int) -> None:
     number, payload = CODECS.pack(codec, b"record " * 5000)
     assert CODECS.unpack(number, payload) == b"record " * 5000
-    assert number == (1 if codec == 3 else codec), "LZ4 is written as gzip"
+    assert number == codec
+
+
+@pytest.mark.parametrize(
+    "plain", [b"", b"a", b"ab" * 100_000, b"x" * (64 << 10), random.Random(7).randbytes(70_000)]
+)
+def test_lz4_is_written_in_blocks_that_stand_alone(plain: bytes) -> None:
+    """Kafka reads no others."""
+    codec, frame = CODECS.pack(LZ4, plain)
+    assert (codec, CODECS.unpack(codec, frame)) == (LZ4, plain)
+    assert frame[4] & 0x20, "the flag of blocks that do not depend on each other"
+    found, at = b"", 7
+    while size := int.from_bytes(frame[at : at + 4], "little"):
+        at += 4
+        end = at + (size & 0x7FFF_FFFF)
+        block = frame[at:end]
+        most = min(64 << 10, len(plain) - len(found))
+        found += block if size >> 31 else bytes(cramjam.lz4.decompress_block(block, output_len=most))
+        at = end
+    assert (found, frame[at:]) == (plain, bytes(4))
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4, 7])

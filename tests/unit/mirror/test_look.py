@@ -15,7 +15,7 @@ from tests.unit.mirror.batches import built, marker
 from tests.unit.mirror.model_cluster import Log, ModelCluster
 from zkmigrate import deadline
 from zkmigrate.errors import HostError, UsageError
-from zkmigrate.mirror.clients import groups, pair, rights
+from zkmigrate.mirror.clients import groups, pair, rights, survey
 from zkmigrate.mirror.clients.alter import Alter, alterer
 from zkmigrate.mirror.clients.cluster import Cluster, Part, Topic
 from zkmigrate.mirror.clients.look import ClustersLook
@@ -23,6 +23,7 @@ from zkmigrate.mirror.clients.pair import Pair
 from zkmigrate.mirror.rules.commits import Commit, Group
 from zkmigrate.mirror.rules.position import Ends
 from zkmigrate.mirror.rules.rights import Acl
+from zkmigrate.mirror.rules.topic import Settings
 from zkmigrate.model.change import AlterAcls, CopyOffsets, ElectLeaders
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import BothEnds, ClusterAt, Granted, GroupPair, MirrorLook
@@ -54,10 +55,10 @@ class Side(ModelCluster):
             raise HostError("ClusterAuthorizationFailed")
         return self.what == "target"
 
-    def topics(self, names: Sequence[str]) -> dict[str, Topic]:
+    def topics(self, names: Sequence[str]) -> tuple[dict[str, Topic], dict[str, str]]:
         led = {name: numbers for name, numbers in self.leaders(names).items() if numbers}
-        own = frozenset(self.settings)
-        return {name: Topic(numbers, 1, self.settings, own, own) for name, numbers in led.items()}
+        own = Settings(self.settings, frozenset(self.settings), dict.fromkeys(self.settings))
+        return {name: Topic(numbers, 1, own) for name, numbers in led.items()}, {}
 
     def latest(self, names: Sequence[str]) -> dict[Part, tuple[int | None, int | None]]:
         return {
@@ -177,15 +178,22 @@ def test_a_survey_tells_all_that_is_mirrored(monkeypatch: pytest.MonkeyPatch) ->
     rule = Acl("TOPIC", "orders", "LITERAL", "User:a", "*", "READ", "ALLOW")
     write = rule._replace(operation="WRITE")
     monkeypatch.setattr(rights, "read", lambda one: {rule, write} if one.what == "source" else set())
-    here = Side("source", {P: log(3), Q: log(1)}, {"retention.ms": "5", "message.timestamp.type": "x"})
-    there = Side("target", {P: Log()}, {"segment.ms": "7"})
+    kept = {"retention.ms": "5", "segment.ms": "9", "message.timestamp.type": "x", "zstd": "1"}
+    here = Side("source", {P: log(3), Q: log(1)}, kept)
+    there = Side("target", {P: Log()}, {"segment.ms": "7", "retention.ms": "5", "new": "1"})
+    refused = {"orders": {"segment.ms": "POLICY_VIOLATION: no"}}
+    monkeypatch.setattr(survey, "try_configuring", lambda _, changes: refused if list(changes) else {})
     with looking(monkeypatch, here, there) as look:
         found = value(look.survey(["orders"], []))
     assert found.ids == ("id-source", "id-target")
     assert (found.refused, found.groups) == ({}, {"a": GroupPair("equal", 0, "equal")})
     assert found.differ == {
-        "orders: retention.ms": "Kafka's default, needed: 5; target's Kafka has no such setting",
-        "orders: segment.ms": "7, needed: Kafka's default; set on target only, the mirror leaves it",
+        "orders: segment.ms": "7, needed: 9; target does not take it: POLICY_VIOLATION: no",
+    }
+    assert found.left == {
+        "orders: message.timestamp.type": "target keeps source's times, as CreateTime",
+        "orders: new": "source's Kafka has no such setting",
+        "orders: zstd": "target's Kafka has no such setting",
     }
     assert found.partitions == {P: ("behind", ""), Q: ("missing", "")}
     assert found.grants == ("ALLOW READ to User:a from * on topic orders",)

@@ -27,14 +27,14 @@ def topic(found: int, **given: Any) -> Mirrored:
 
 
 def test_plan_tells_what_run_will_change_and_what_it_leaves() -> None:
-    one = topic(1, left={"b": "set on target only"}, differ={"a": ("1", None), "b": (None, "2")})
+    one = topic(1, left={"b": "set on target only"}, differ={"a": ("1", "0"), "b": ("0", "2")})
     assert list(plan_lines([one])) == [
         "orders: exists, partitions: 2, replicas: 1",
         "    a=1",
         "    add partitions: 1",
         "    not copied: b: set on target only",
-        "    change: a: Kafka's default, needed: 1",
-        "    differs: b: 2, needed: Kafka's default",
+        "    change: a: 0, needed: 1",
+        "    differs: b: 2, needed: 0",
     ]
     assert next(plan_lines([topic(0)])) == "orders: make, partitions: 2, replicas: 1"
 

@@ -2,20 +2,109 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 
 from zkmigrate.mirror.rules.difference import first_difference
-from zkmigrate.mirror.rules.topic import deletes, differences, refusal, wanted
+from zkmigrate.mirror.rules.topic import (
+    AFTER,
+    BEFORE,
+    DIFFERENCE,
+    MIN_ISR,
+    NO_LIMIT,
+    TIME_TYPE,
+    Aligned,
+    Settings,
+    align,
+    compacts,
+    deletes,
+    describe,
+    first,
+    refusal,
+    wanted,
+)
+
+HOUR = "3600000"
+OLD = {DIFFERENCE: NO_LIMIT}
+MIDDLE = {DIFFERENCE: NO_LIMIT, BEFORE: NO_LIMIT, AFTER: NO_LIMIT}
+NEW = {BEFORE: NO_LIMIT, AFTER: HOUR}
+"""The limits of records' times as Kafka 2.8, 3.9 and 4.3 have them by default."""
+
+
+def settings(values: Mapping[str, str], *changed: str, own: Sequence[str] = ()) -> Settings:
+    return Settings(values, frozenset(changed), dict.fromkeys(own))
 
 
 def test_all_settings_but_those_of_brokers_and_times_are_copied() -> None:
-    settings = {"retention.ms": "1", "message.timestamp.type": "LogAppendTime", "min.insync.replicas": "3"}
-    assert wanted(settings, 2) == {"retention.ms": "1", "min.insync.replicas": "2"}
+    here = settings({"retention.ms": "1", TIME_TYPE: "LogAppendTime", MIN_ISR: "3", "new": "1"})
+    known = {"retention.ms", TIME_TYPE, MIN_ISR, "other"}
+    assert wanted(here, known, 2) == {"retention.ms": "1", MIN_ISR: "2", TIME_TYPE: "CreateTime"}
 
 
-def test_settings_that_differ_are_listed() -> None:
-    found = {"a": "1", "c": "3", "message.timestamp.type": "CreateTime"}
-    assert differences({"a": "1", "b": "2"}, found) == {"b": ("2", None), "c": (None, "3")}
+def test_values_in_force_are_compared_whoever_set_them() -> None:
+    """Stock Kafka 4.3 with eligible leader replicas has min.insync.replicas=1 as a cluster's own setting."""
+    elr = describe([(MIN_ISR, "1", 3, [(MIN_ISR, "1", 3), (MIN_ISR, "1", 5)])])
+    plain = describe([(MIN_ISR, "1", 5, [(MIN_ISR, "1", 5)])])
+    assert elr == plain == settings({MIN_ISR: "1"})
+    nothing = Aligned({}, (), {}, {})
+    assert align(plain, elr, 3) == align(elr, plain, 3) == nothing
+    assert first(elr, plain, 3) == first(plain, elr, 3) == {}
+    # One that the brokers set otherwise is set on the topic, and is a difference until then.
+    two = describe([(MIN_ISR, "2", 4, [(MIN_ISR, "2", 4), (MIN_ISR, "1", 5)])])
+    assert align(plain, two, 3) == Aligned({MIN_ISR: "1"}, (), {}, {MIN_ISR: ("1", "2")})
+    assert first(plain, two, 3) == {MIN_ISR: "1"}
+    assert first(two, None, 3) == {MIN_ISR: "2"}, "where target does not tell what a topic would have"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "put"),
+    [
+        (OLD, NEW, {AFTER: NO_LIMIT}),
+        (MIDDLE, NEW, {AFTER: NO_LIMIT}),
+        (NEW, NEW, {}),
+        (OLD, MIDDLE, {}),
+        (NEW, MIDDLE, {AFTER: HOUR}),
+        (NEW, OLD, {}),
+        ({DIFFERENCE: "7"}, NEW, {BEFORE: "7", AFTER: "7"}),
+        ({**MIDDLE, DIFFERENCE: "7", AFTER: "9"}, NEW, {BEFORE: "7", AFTER: "9"}),
+        ({DIFFERENCE: "7"}, MIDDLE, {DIFFERENCE: "7"}),
+        ({**MIDDLE, AFTER: "9"}, MIDDLE, {AFTER: "9"}),
+        ({BEFORE: "7", AFTER: HOUR}, OLD, {DIFFERENCE: HOUR}),
+        ({BEFORE: NO_LIMIT, AFTER: HOUR}, {**MIDDLE, DIFFERENCE: "7"}, {AFTER: HOUR, DIFFERENCE: NO_LIMIT}),
+    ],
+)
+def test_target_takes_the_times_that_source_takes_whatever_the_release_calls_it(
+    source: dict[str, str], target: dict[str, str], put: dict[str, str]
+) -> None:
+    here, there = settings(source), settings(target)
+    told = align(here, there, 1)
+    assert (told.put, told.left) == (put, {})
+    assert first(here, there, 1) == put
+    assert align(here, settings({**target, **put}), 1) == Aligned({}, (), {}, {})
+
+
+def test_settings_that_one_release_does_not_have_are_named_and_stop_nothing() -> None:
+    here = settings({"gone": "1", "same": "1", "removed": "0"}, "gone")
+    there = settings({"same": "1", "new": "9", "stock": "0"}, "new")
+    assert align(here, there, 1) == Aligned(
+        {},
+        (),
+        {"gone": "target's Kafka has no such setting", "new": "source's Kafka has no such setting"},
+        {},
+    )
+    assert first(here, there, 1) == {}
+
+
+def test_a_topic_is_made_with_sources_times_where_targets_brokers_replace_them() -> None:
+    here, would = settings({TIME_TYPE: "CreateTime"}), settings({TIME_TYPE: "LogAppendTime"}, TIME_TYPE)
+    assert first(here, would, 1) == {TIME_TYPE: "CreateTime"}
+
+
+def test_only_a_topic_that_is_compacted_takes_no_record_without_a_key() -> None:
+    assert compacts({"cleanup.policy": "compact,delete"})
+    assert not compacts({"cleanup.policy": "delete"})
+    assert not compacts({})
 
 
 @pytest.mark.parametrize(("policy", "may"), [("delete", True), ("compact,delete", True), ("compact", False)])

@@ -165,7 +165,7 @@ def create_topics(config: LoadConfig) -> None:
     """Create the load topics that do not exist yet. Raises KafkaException."""
     wait_for_metadata(config.bootstrap, config.replication_factor, _CREATE_LIMIT_S)
     admin = AdminClient({"bootstrap.servers": config.bootstrap})
-    settings = {"min.insync.replicas": str(config.min_insync)}
+    settings = {"min.insync.replicas": str(config.min_insync)} if config.min_insync > 1 else {}
     topics = [
         NewTopic(name, config.partitions, config.replication_factor, config=settings)
         for name in config.topics

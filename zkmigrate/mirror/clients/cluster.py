@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from kafka.admin import KafkaAdminClient, NewTopic
-from kafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
 from kafka.protocol.admin import DeleteRecordsRequest, DescribeConfigsRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
@@ -24,8 +24,10 @@ from kafka.protocol.producer import ProduceRequest, WriteTxnMarkersRequest
 
 from zkmigrate import deadline
 from zkmigrate.errors import HostError
+from zkmigrate.kafka.said import reason, said
 from zkmigrate.mirror.clients.owners import Owner, Owners
 from zkmigrate.mirror.rules.position import Ends
+from zkmigrate.mirror.rules.topic import Settings, describe
 
 Part = tuple[str, int]
 """Topic and partition."""
@@ -41,8 +43,6 @@ _CONSUMER, UNCOMMITTED, COMMITTED = -1, 0, 1
 _LATEST, _EARLIEST = -1, -2
 _NO_EPOCH, _TOPIC, _BROKER = -1, 2, 4
 _SUPER = "super.users"
-_DEFAULT, _OWN = 5, 1
-"""DescribeConfigs: config_source of Kafka's own default, and of a topic's own value."""
 
 _IN_FLIGHT = 1 << 16
 """kafka-python refuses a request beyond it. The copier has one for each partition in flight."""
@@ -68,15 +68,11 @@ class _Said(logging.Handler):
 
 @dataclass(frozen=True)
 class Topic:
-    """leaders: broker ids by partition, -1 without one. replicas: of the partition with the most. settings:
-    those that differ from Kafka's defaults, also by the broker's own file. own: set on the topic itself.
-    known: every setting of a topic."""
+    """leaders: broker ids by partition, -1 without one. replicas: of the partition with the most."""
 
     leaders: Mapping[int, int]
     replicas: int
-    settings: Mapping[str, str]
-    own: frozenset[str] = frozenset()
-    known: frozenset[str] = frozenset()
+    settings: Settings
 
 
 @dataclass(frozen=True)
@@ -148,7 +144,7 @@ class Cluster:
             raise self._silent(error) from None
 
     def _silent(self, error: Exception, why: str = "") -> HostError:
-        text = f"{self.what} {','.join(self._brokers)} did not answer: {type(error).__name__}: {error}"
+        text = f"{self.what} {','.join(self._brokers)} did not answer: {reason(error)}"
         return HostError(f"{text}. Seen: {why}" if why else text)
 
     def begin(self, request: Any, node: int | None = None) -> Any:
@@ -176,13 +172,10 @@ class Cluster:
 
     def leaders(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
         """The leader of each partition, -1 without one. A topic that does not exist is left out."""
-        return {name: {p: led[0] for p, led in parts.items()} for name, parts in self._led(topics).items()}
-
-    def _led(self, topics: Iterable[str]) -> dict[str, dict[int, tuple[int, int]]]:
         named = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         answer = self._ask(MetadataRequest(topics=named, allow_auto_topic_creation=False))
         return {
-            topic.name: {p.partition_index: (p.leader_id, len(p.replica_nodes)) for p in topic.partitions}
+            topic.name: {p.partition_index: p.leader_id for p in topic.partitions}
             for topic in answer.topics
             if topic.partitions
         }
@@ -192,48 +185,45 @@ class Cluster:
         answer = self._ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
         return sorted(one.node_id for one in answer.brokers)
 
-    def topics(self, names: Sequence[str]) -> dict[str, Topic]:
-        """The topics of these that exist. HostError where Kafka does not show their settings."""
-        led = self._led(names)
-        request = DescribeConfigsRequest(resources=[(_TOPIC, name, None) for name in led], min_version=1)
-        found = {name: list[Any]() for name in led}
-        for result in self._ask(request).results if led else []:
-            found[result.resource_name] = self._settings(result, f"settings of topic {result.resource_name}")
-        return {
-            name: Topic(
-                {p: leader for p, (leader, _) in parts.items()},
-                max(count for _, count in parts.values()),
-                {one.name: one.value for one in found[name] if one.config_source != _DEFAULT},
-                frozenset(one.name for one in found[name] if one.config_source == _OWN),
-                frozenset(one.name for one in found[name]),
-            )
-            for name, parts in led.items()
-        }
+    def controller(self) -> int:
+        """The id of the broker that takes changes of topics."""
+        answer = self._ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        return int(answer.controller_id)
 
-    def _settings(self, result: Any, about: str) -> Any:
-        if result.error_code:
-            why = result.error_message or for_code(result.error_code).__name__
-            raise HostError(f"{self.what}: {about}: {why}")
-        return result.configs
+    def topics(self, names: Iterable[str]) -> tuple[dict[str, Topic], dict[str, str]]:
+        """The topics of these that exist, and why Kafka does not show others."""
+        asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        answer = self._ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+        led = {one.name: one.partitions for one in answer.topics if one.partitions}
+        hidden = {
+            one.name: f"{self.what} does not show topic {one.name}: {said(one.error_code)}"
+            for one in answer.topics
+            if not one.partitions and one.error_code != NO_TOPIC
+        }
+        request = DescribeConfigsRequest(
+            resources=[(_TOPIC, name, None) for name in led], include_synonyms=True, min_version=1
+        )
+        found = dict[str, Topic]()
+        for result in self._ask(request).results if led else []:
+            name = result.resource_name
+            if result.error_code:
+                why = said(result.error_code, result.error_message)
+                hidden[name] = f"{self.what} does not show the settings of topic {name}: {why}"
+                continue
+            leaders = {p.partition_index: p.leader_id for p in led[name]}
+            replicas = max(len(p.replica_nodes) for p in led[name])
+            found[name] = Topic(leaders, replicas, _settings(result.configs))
+        return found, hidden
 
     def super_users(self, node: int) -> bool:
         """Whether this broker has ``super.users``; whose names it hides, as of every setting that it does not
         know. HostError with Kafka's reason."""
         request = DescribeConfigsRequest(resources=[(_BROKER, str(node), [_SUPER])], min_version=1)
         [result] = self._ask(request, node).results
-        return any(one.name == _SUPER for one in self._settings(result, _SUPER))
-
-    def create(self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
-        """Make a topic, unless there is one. HostError with Kafka's reason."""
-        new = NewTopic(
-            name, num_partitions=partitions, replication_factor=replicas, topic_configs=dict(settings)
-        )
-        try:
-            self._admin.create_topics([new])
-        except TopicAlreadyExistsError:
-            return
-        except (KafkaError, OSError) as error:
-            raise HostError(f"{self.what} did not make topic {name}: {error}") from None
+        if result.error_code:
+            why = said(result.error_code, result.error_message)
+            raise HostError(f"{self.what}: {_SUPER}: {why}")
+        return any(one.name == _SUPER for one in result.configs)
 
     # -- logs
 
@@ -346,7 +336,7 @@ class Cluster:
         """The answer to ``begin_fetch``. HostError if the request as a whole failed."""
         answer = self.end(sent)
         if getattr(answer, "error_code", 0):
-            raise HostError(f"{self.what}: {for_code(answer.error_code).__name__}")
+            raise HostError(f"{self.what}: {said(answer.error_code)}")
         return {
             (topic.topic, p.partition_index): Fetched(
                 p.error_code,
@@ -374,10 +364,10 @@ class Cluster:
         )
         return self.begin(request, leader)
 
-    def produced(self, sent: Any) -> dict[Part, tuple[int, int]]:
-        """The answer to ``begin_produce``: Kafka's error and the base offset."""
+    def produced(self, sent: Any) -> dict[Part, tuple[int, int, str]]:
+        """The answer to ``begin_produce``: Kafka's error, the base offset, and the error in words."""
         return {
-            (topic.name, p.index): (p.error_code, p.base_offset)
+            (topic.name, p.index): (p.error_code, p.base_offset, _refused(p))
             for topic in self.end(sent).responses
             for p in topic.partition_responses
         }
@@ -440,8 +430,28 @@ class Cluster:
         return self._owners.ended(owners)
 
 
-NO_LEADER = 5
-"""LEADER_NOT_AVAILABLE."""
+NO_LEADER, NO_TOPIC = 5, 3
+"""LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION."""
+
+
+def _settings(configs: Iterable[Any]) -> Settings:
+    return describe(
+        (
+            one.name,
+            one.value or "",
+            one.config_source,
+            [(s.name, s.value or "", s.source) for s in one.synonyms],
+        )
+        for one in configs
+    )
+
+
+def _refused(answer: Any) -> str:
+    """Kafka's sentence about a batch: that of its first wrong record, where the broker names one."""
+    if not answer.error_code:
+        return ""
+    first = next((one.batch_index_error_message for one in answer.record_errors or ()), None)
+    return said(answer.error_code, first or answer.error_message)
 
 
 def _grouped(parts: Iterable[Part], led: Mapping[str, Mapping[int, int]]) -> dict[int, dict[str, list[int]]]:

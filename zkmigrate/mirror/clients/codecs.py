@@ -15,6 +15,12 @@ _NONE, _GZIP, _SNAPPY, _LZ4, _ZSTD = range(5)
 _XERIAL = b"\x82SNAPPY\0"
 _XERIAL_HEADER = _XERIAL + struct.pack(">ii", 1, 1)
 """Java's clients write snappy as blocks behind this header."""
+_LZ4_BLOCK = 64 << 10
+_LZ4_HEADER = bytes.fromhex("04224d18 60 40 82")
+"""A frame of blocks that do not depend on each other, of at most 64 KiB: Kafka reads no others. The last byte
+is a checksum of the two before it."""
+_PLAIN, _LZ4_END = 1 << 31, bytes(4)
+"""The bit of a block's size that says that it is not compressed, and what ends a frame."""
 _IN_GZIP = 31
 """zlib's window bits for the format of gzip."""
 MAX_INFLATED = 128 << 20
@@ -38,7 +44,8 @@ class KafkaCodecs:
             return codec, _XERIAL_HEADER + struct.pack(">i", len(block)) + block
         if codec == _ZSTD:
             return codec, bytes(cramjam.zstd.compress(payload))
-        # cramjam's LZ4 blocks depend on each other, which Kafka refuses.
+        if codec == _LZ4:
+            return codec, _lz4(payload)
         return _GZIP, zlib.compress(payload, wbits=_IN_GZIP)
 
     def unpack(self, codec: int, payload: bytes) -> bytes:
@@ -104,6 +111,17 @@ class KafkaCodecs:
     def _too_large(self) -> BatchError:
         text = f"compressed records inflate to more than {self.limit} bytes, the most for a batch"
         return BatchError("length", text)
+
+
+def _lz4(payload: bytes) -> bytes:
+    """A frame as Kafka needs it: cramjam's own frames have blocks that depend on each other."""
+    out = bytearray(_LZ4_HEADER)
+    for at in range(0, len(payload), _LZ4_BLOCK):
+        plain = payload[at : at + _LZ4_BLOCK]
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        small = len(block) < len(plain)
+        out += struct.pack("<I", len(block) if small else len(plain) | _PLAIN) + (block if small else plain)
+    return bytes(out + _LZ4_END)
 
 
 def _unread(why: object) -> BatchError:

@@ -291,11 +291,11 @@ class Copier:
                 continue
             for part, step in wanted.items():
                 p = self.partitions[part]
-                code, base_offset = answers[part]
+                code, base_offset, why = answers[part]
                 if code == TOO_LARGE and p.joins and p.open:
                     p.joins = False
                     p.again("target's topic takes no batch of that size, so no batches are joined")
-                if p.open and self._judge(p, answered(step.offset, code, base_offset, p.tries)):
+                if p.open and self._judge(p, answered(step.offset, code, base_offset, p.tries, why)):
                     p.steps.popleft()
                     p.producer, p.position, p.tries = p.producer.after(step.count), step.batch.next_offset, 0
                     p.heard = time.monotonic()

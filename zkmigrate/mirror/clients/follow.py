@@ -98,9 +98,12 @@ class Follower:
         names = [name for name in self._names if name not in over]
         if not names:
             return False
-        here, there = topics.states(self._source, names), topics.states(self._target, names)
+        (here, hidden), (there, unseen) = (topics.states(one, names) for one in (self._source, self._target))
+        self.findings |= {f"topic {name}": why for name, why in (hidden | unseen).items()}
         soon = False
         for name in names:
+            if name in hidden or name in unseen:
+                continue
             one, other = here[name], there[name]
             told = follow(name, one, other, self._memory[name])
             self._memory[name] = told.memory
@@ -109,7 +112,7 @@ class Follower:
             for change in told.changes:
                 soon |= self._change(change, copier)
             if one is not None and other is not None:
-                (self._clears.add if deletes(other.settings) else self._clears.discard)(name)
+                (self._clears.add if deletes(other.settings.values) else self._clears.discard)(name)
                 count = min(one.partitions, other.partitions)
                 copier.add(self._share.of((name, n) for n in range(count)))
         return soon

@@ -98,6 +98,12 @@ def _survey(here: Cluster, there: Cluster, names: Sequence[str], named: Sequence
         {about: why for about, why in also.notes.items() if why != f"{NO_AUTHORIZER} on source"} | dark,
         others,
         over,
+        {
+            f"{one.topic}: {key}": why
+            for one in mirrored
+            for key, why in one.left.items()
+            if key not in one.differ
+        },
     )
 
 
@@ -123,11 +129,9 @@ def _others(
     return found, {f"group {name}": why for name, why in read.troubles.items()}
 
 
-def _otherwise(needed: str | None, found: str | None, why: str) -> str:
+def _otherwise(needed: str, found: str, why: str) -> str:
     """A setting that target has otherwise. why: it is left so; empty if it is not."""
-    default = "Kafka's default"
-    text = f"{default if found is None else found}, needed: {default if needed is None else needed}"
-    return f"{text}; {why}" if why else text
+    return f"{found}, needed: {needed}" + (f"; {why}" if why else "")
 
 
 def _ends(here: Cluster, there: Cluster, names: Sequence[str]) -> dict[Part, BothEnds]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.mirror.clients import groups
@@ -12,18 +12,20 @@ from zkmigrate.mirror.clients.cluster import Cluster, Part, Topic
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.follow import NO_AUTHORIZER
 from zkmigrate.mirror.clients.reading import PartError, position
+from zkmigrate.mirror.clients.topics import New, try_configuring, try_making
 from zkmigrate.mirror.rules.commits import Standing, standing
-from zkmigrate.mirror.rules.follow import Memory, State, follow
+from zkmigrate.mirror.rules.follow import Configure
 from zkmigrate.mirror.rules.position import Ends, Failed, Sides
 from zkmigrate.mirror.rules.rights import Rights, rights
-from zkmigrate.mirror.rules.topic import NOT_COPIED, deletes, differences, refusal, wanted
+from zkmigrate.mirror.rules.topic import TIME_TYPE, align, deletes, first, named, not_copied, refusal, wanted
 
 
 @dataclass(frozen=True)
 class Mirrored:
     """A topic. found: target's partitions, 0 without the topic. replicas: target's. settings: those that
-    target needs. left: those that stay different, and why. differ: settings that target has otherwise, needed
-    and found. refused: why it cannot be mirrored."""
+    target gets because source changed them, or because its own Kafka has another default. left: those that
+    stay different, and why. differ: settings that target has otherwise, needed and found. refused: why it
+    cannot be mirrored. values: target's settings in force, as far as they are told."""
 
     topic: str
     partitions: int
@@ -31,8 +33,9 @@ class Mirrored:
     replicas: int
     settings: Mapping[str, str]
     left: Mapping[str, str]
-    differ: Mapping[str, tuple[str | None, str | None]]
+    differ: Mapping[str, tuple[str, str]]
     refused: str
+    values: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def exists(self) -> bool:
@@ -70,42 +73,109 @@ _NO_RIGHTS = Rights(frozenset(), frozenset(), {}, frozenset())
 
 
 def topics(source: Cluster, target: Cluster, names: Sequence[str]) -> list[Mirrored]:
-    """The topics as they are to be. UsageError for a topic that source does not have."""
-    here, there = source.topics(names), target.topics(names)
-    if missing := [name for name in names if name not in here]:
-        raise UsageError(f"source has no topic {', '.join(missing)}")
+    """The topics as they are to be, also those that cannot be mirrored. UsageError where source has none of
+    them."""
+    here, hidden = source.topics(names)
+    there, unseen = target.topics(names)
+    if not here and not hidden:
+        raise UsageError(f"source has no topic {', '.join(names)}")
+    why = dict.fromkeys(set(names) - here.keys(), "source has no such topic") | hidden | unseen
+    new = {name: here[name] for name in names if name not in why and name not in there}
+    known = {name: (here[name], there[name]) for name in names if name not in why and name in there}
+    found = {name: Mirrored(name, 0, 0, 0, {}, {}, {}, text) for name, text in why.items()}
+    found |= _to_make(target, new) | _to_keep(target, known)
+    return [found[name] for name in names]
+
+
+_CHANGE = "Needed: what target's release takes. Next: change it on source's topic, or leave the topic out"
+
+
+def _to_make(target: Cluster, new: Mapping[str, Topic]) -> dict[str, Mirrored]:
+    """Topics that target does not have. Target says what it would take: its release may have other limits,
+    other defaults, and fewer settings."""
+    if not new:
+        return {}
     brokers = len(target.brokers())
-    return [_mirrored(name, here[name], there.get(name), brokers) for name in names]
+    bare = {
+        name: New(name, len(one.leaders), min(one.replicas, brokers), {})
+        for name, one in new.items()
+        if not refusal(name, 0, None, {})
+    }
+    would = try_making(target, bare.values())
+    full = {
+        name: replace(one, settings=first(new[name].settings, would[name].settings, one.replicas))
+        for name, one in bare.items()
+    }
+    told = try_making(target, [one for name, one in full.items() if not would[name].refused])
+    alone = _alone(target, [full[name] for name, one in told.items() if one.refused])
+    found = {}
+    for name, here in new.items():
+        count = len(here.leaders)
+        if name not in full:
+            found[name] = Mirrored(name, count, 0, 0, {}, {}, {}, refusal(name, count, None, {}))
+            continue
+        one = full[name]
+        why = would[name].refused or alone.get(name) or told[name].refused
+        own = would[name].settings
+        left = not_copied(here.settings, here.settings.changed if own is None else own.values.keys())
+        refused = f"target would not make it: {why}. {_CHANGE}" if why else ""
+        values = {**({} if own is None else own.values), **one.settings}
+        found[name] = Mirrored(name, count, 0, one.replicas, one.settings, left, {}, refused, values)
+    return found
 
 
-def _mirrored(name: str, here: Topic, there: Topic | None, brokers: int) -> Mirrored:
-    replicas = min(here.replicas, brokers) if there is None else there.replicas
-    settings = wanted(here.settings, replicas)
-    found = {} if there is None else there.settings
-    left: Mapping[str, str] = {key: NOT_COPIED[key] for key in here.settings if key in NOT_COPIED}
-    if there is not None:
-        left = follow(name, _state(here), _state(there), Memory()).left
-    return Mirrored(
-        name,
-        len(here.leaders),
-        0 if there is None else len(there.leaders),
-        replicas,
-        settings,
-        left,
-        {} if there is None else differences(settings, found),
-        refusal(name, len(here.leaders), None if there is None else len(there.leaders), found),
-    )
+def _alone(target: Cluster, refused: Sequence[New]) -> dict[str, str]:
+    """Each setting that target refuses on its own, with Kafka's reason, by topic."""
+    found = dict[str, str]()
+    for one in refused:
+        wrong = []
+        for key, value in sorted(one.settings.items()):
+            told = try_making(target, [replace(one, settings={key: value})])[one.name]
+            wrong += [f"{key}={value}: {told.refused}"] if told.refused else []
+        if wrong:
+            found[one.name] = "; ".join(wrong)
+    return found
 
 
-def _state(one: Topic) -> State:
-    return State("", len(one.leaders), one.replicas, one.settings, one.own, one.known)
+def _to_keep(target: Cluster, known: Mapping[str, tuple[Topic, Topic]]) -> dict[str, Mirrored]:
+    """Topics that target has."""
+    beside = {
+        name: align(here.settings, there.settings, there.replicas) for name, (here, there) in known.items()
+    }
+    changes = [Configure(name, one.put, one.remove) for name, one in beside.items() if one.put or one.remove]
+    wrong = try_configuring(target, changes)
+    found = {}
+    for name, (here, there) in known.items():
+        one, count, values = beside[name], len(here.leaders), there.settings.values
+        changed = named(here.settings)
+        settings = {
+            key: value
+            for key, value in wanted(here.settings, values.keys(), there.replicas).items()
+            if key in changed and key != TIME_TYPE
+        }
+        no = {
+            key or "all settings": f"target does not take it: {w}" for key, w in wrong.get(name, {}).items()
+        }
+        why = refusal(name, count, len(there.leaders), values)
+        found[name] = Mirrored(
+            name,
+            count,
+            len(there.leaders),
+            there.replicas,
+            settings,
+            {**one.left, **no},
+            one.differ,
+            why,
+            values,
+        )
+    return found
 
 
 def places(source: Cluster, target: Cluster, mirrored: Sequence[Mirrored]) -> list[Place]:
     """Every partition of the topics that are not refused."""
     parts = [(one.topic, n) for one in mirrored if not one.refused for n in range(one.partitions)]
     there = [(one.topic, n) for one in mirrored if not one.refused for n in range(one.found)]
-    clears = {one.topic for one in mirrored if deletes(one.settings)}
+    clears = {one.topic for one in mirrored if deletes(one.values)}
     # Target first: it only grows up to what source already has.
     targets, settled = target.ends(there), target.ends(there, committed=True)
     stable, sources = source.ends(parts, committed=True), source.ends(parts)

@@ -1,78 +1,188 @@
-"""Reads topics as the mirror follows them, and changes target's."""
+"""Reads topics as the mirror follows them, makes and changes target's, and asks what target would take."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 from kafka.errors import for_code
-from kafka.protocol.admin import CreatePartitionsRequest
+from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest, IncrementalAlterConfigsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from zkmigrate.errors import HostError
-from zkmigrate.mirror.clients.cluster import REQUEST_S, Cluster
+from zkmigrate.kafka.said import said
+from zkmigrate.mirror.clients.cluster import NO_TOPIC, REQUEST_S, Cluster
 from zkmigrate.mirror.rules.follow import Configure, Grow, State
+from zkmigrate.mirror.rules.topic import Settings, describe
 
-_NO_TOPIC = 3
-"""UNKNOWN_TOPIC_OR_PARTITION."""
+_EXISTS = 36
+"""TOPIC_ALREADY_EXISTS."""
+_TOPIC, _SET, _DELETE = 2, 0, 1
+"""IncrementalAlterConfigs: the type of a resource, and what is done to a setting."""
 
 
-def states(cluster: Cluster, names: Sequence[str]) -> dict[str, State | None]:
-    """The topics now; None for one that does not exist. HostError if that cannot be told."""
-    ids = _ids(cluster, names)
-    found = cluster.topics([name for name, id in ids.items() if id is not None])
+class RefusedError(HostError):
+    """Kafka refused what was asked for: nothing was changed."""
+
+
+@dataclass(frozen=True)
+class New:
+    """A topic to be made."""
+
+    name: str
+    partitions: int
+    replicas: int
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What target would make of a topic. refused: Kafka's reason; empty if it would. settings: those that it
+    would have; None where Kafka does not tell them."""
+
+    refused: str
+    settings: Settings | None
+
+
+def states(cluster: Cluster, names: Sequence[str]) -> tuple[dict[str, State | None], dict[str, str]]:
+    """The topics now, None for one that does not exist; and why others cannot be told. HostError if none
+    can."""
+    ids, hidden = _ids(cluster, names)
+    found, unread = cluster.topics([name for name, id in ids.items() if id is not None])
+    hidden |= unread
     told: dict[str, State | None] = {}
     for name, id in ids.items():
         if id is None:
             told[name] = None
-            continue
-        if name not in found:
-            raise HostError(f"{cluster.what} does not show topic {name} at the moment")
-        one = found[name]
-        told[name] = State(id, len(one.leaders), one.replicas, one.settings, one.own, one.known)
-    return told
+        elif name in found:
+            one = found[name]
+            told[name] = State(id, len(one.leaders), one.replicas, one.settings)
+        else:
+            hidden.setdefault(name, f"{cluster.what} does not show topic {name} at the moment")
+    return told, hidden
 
 
-def _ids(cluster: Cluster, names: Sequence[str]) -> dict[str, str | None]:
-    """Topic ids, empty from brokers that have none (before 2.8); None for a topic that does not exist."""
+def _ids(cluster: Cluster, names: Sequence[str]) -> tuple[dict[str, str | None], dict[str, str]]:
+    """Topic ids, empty from brokers that have none (before 2.8); None for a topic that does not exist. Then
+    why others cannot be told."""
     topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
     answer = cluster.end(cluster.begin(MetadataRequest(topics=topics, allow_auto_topic_creation=False)))
     if answer.controller_id < 0:
         raise HostError(f"{cluster.what}: a broker that has just started does not know the topics yet")
-    found: dict[str, str | None] = {}
+    found, hidden = dict[str, str | None](), dict[str, str]()
     for one in answer.topics:
-        if one.error_code == _NO_TOPIC:
+        if one.error_code == NO_TOPIC:
             found[one.name] = None
         elif one.partitions:
             found[one.name] = str(one.topic_id) if one.topic_id and one.topic_id.int else ""
         else:
-            why = for_code(one.error_code).__name__
-            raise HostError(f"{cluster.what} does not show topic {one.name}: {why}")
+            hidden[one.name] = f"{cluster.what} does not show topic {one.name}: {said(one.error_code)}"
+    return found, hidden
+
+
+def make(cluster: Cluster, new: New) -> None:
+    """Make a topic, unless there is one. RefusedError with Kafka's reason; HostError if the outcome is
+    unknown."""
+    told = cluster.end(_begin_making(cluster, new, cluster.controller(), trial=False)).topics[0]
+    if told.error_code not in (0, _EXISTS):
+        why = said(told.error_code, told.error_message)
+        raise RefusedError(f"{cluster.what} did not make topic {new.name}: {why}")
+
+
+def try_making(cluster: Cluster, new: Iterable[New]) -> dict[str, Tried]:
+    """What would become of these topics, which do not exist. It changes nothing. All requests are in flight
+    at once. HostError when target cannot tell at the moment."""
+    wanted = list(new)
+    node = cluster.controller() if wanted else -1
+    sent = {one.name: _begin_making(cluster, one, node, trial=True) for one in wanted}
+    found = {}
+    for name, one in sent.items():
+        told = cluster.end(one).topics[0]
+        if for_code(told.error_code).retriable:  # it says nothing about the topic
+            raise HostError(f"{cluster.what}: {said(told.error_code, told.error_message)}")
+        configs = [(c.name, c.value or "", c.config_source, ()) for c in told.configs or ()]
+        why = said(told.error_code, told.error_message) if told.error_code not in (0, _EXISTS) else ""
+        found[name] = Tried(why, describe(configs) if configs else None)
     return found
 
 
+def _begin_making(cluster: Cluster, new: New, node: int, *, trial: bool) -> Any:
+    kind = CreateTopicsRequest.CreatableTopic
+    topic = kind(
+        name=new.name,
+        num_partitions=new.partitions,
+        replication_factor=new.replicas,
+        assignments=[],
+        configs=[kind.CreatableTopicConfig(name=key, value=value) for key, value in new.settings.items()],
+    )
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=int(REQUEST_S * 1000), validate_only=trial)
+    return cluster.begin(request, node)
+
+
 def grow(cluster: Cluster, change: Grow) -> None:
-    """Add partitions to a topic. HostError with Kafka's reason."""
-    answer = cluster.end(cluster.begin(MetadataRequest(topics=[], allow_auto_topic_creation=False)))
+    """Add partitions to a topic. RefusedError with Kafka's reason."""
     new = CreatePartitionsRequest.CreatePartitionsTopic(
         name=change.topic, count=change.partitions, assignments=None
     )
     request = CreatePartitionsRequest(topics=[new], timeout_ms=int(REQUEST_S * 1000), validate_only=False)
-    [told] = cluster.end(cluster.begin(request, answer.controller_id)).results
+    [told] = cluster.end(cluster.begin(request, cluster.controller())).results
     if told.error_code:
-        why = told.error_message or for_code(told.error_code).__name__
-        raise HostError(f"{cluster.what} did not add partitions to topic {change.topic}: {why}")
+        why = said(told.error_code, told.error_message)
+        raise RefusedError(f"{cluster.what} did not add partitions to topic {change.topic}: {why}")
 
 
 def configure(cluster: Cluster, change: Configure) -> None:
-    """Set and remove settings of a topic. HostError with Kafka's reason."""
-    settings: dict[str, tuple[AlterConfigOp, str | None]]
-    settings = {key: (AlterConfigOp.SET, value) for key, value in change.put.items()}
-    settings |= dict.fromkeys(change.remove, (AlterConfigOp.DELETE, None))
-    resource = ConfigResource(ConfigResourceType.TOPIC, change.topic, settings)
-    told = cluster.call(
-        lambda admin: admin.alter_configs([resource], raise_on_unknown=False, incremental=True)
-    )
-    said = told["topic"][change.topic]
-    if said != "OK":
-        raise HostError(f"{cluster.what} did not change settings of topic {change.topic}: {said}")
+    """Set and remove settings of a topic, those that Kafka takes. RefusedError with its reason for the
+    others."""
+    if told := _refused(cluster, [change], trial=False)[change.topic]:
+        several = len(change.put) + len(change.remove) > 1
+        wrong = _each(cluster, change, trial=False) if several else {}
+        if wrong or not several:
+            why = "; ".join(f"{key}: {why}" for key, why in wrong.items()) or told
+            raise RefusedError(f"{cluster.what} did not change settings of topic {change.topic}: {why}")
+
+
+def try_configuring(cluster: Cluster, changes: Iterable[Configure]) -> dict[str, dict[str, str]]:
+    """The settings that target would not change, by topic, and why: under "" all those that it does not take
+    together. Nothing is changed."""
+    found = {}
+    every = {one.topic: one for one in changes}
+    for name, why in _refused(cluster, every.values(), trial=True).items():
+        if why:
+            found[name] = _each(cluster, every[name], trial=True) or {"": why}
+    return found
+
+
+def _each(cluster: Cluster, change: Configure, *, trial: bool) -> dict[str, str]:
+    """Why each setting of a change is refused, of those that are refused on their own."""
+    parts = {key: Configure(change.topic, {key: value}, ()) for key, value in change.put.items()}
+    parts |= {key: Configure(change.topic, {}, (key,)) for key in change.remove}
+    told = {key: _refused(cluster, [one], trial=trial)[change.topic] for key, one in parts.items()}
+    return {key: why for key, why in told.items() if why}
+
+
+def _refused(cluster: Cluster, changes: Iterable[Configure], *, trial: bool) -> dict[str, str]:
+    """Why target refuses each of these changes, by topic; empty if it does not."""
+    kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+    asked = [
+        kind(
+            resource_type=_TOPIC,
+            resource_name=one.topic,
+            configs=[
+                kind.AlterableConfig(name=key, config_operation=act, value=value)
+                for key, act, value in (
+                    *((key, _SET, value) for key, value in one.put.items()),
+                    *((key, _DELETE, None) for key in one.remove),
+                )
+            ],
+        )
+        for one in changes
+    ]
+    if not asked:
+        return {}
+    sent = cluster.begin(IncrementalAlterConfigsRequest(resources=asked, validate_only=trial))
+    found = {}
+    for told in cluster.end(sent).responses:
+        found[told.resource_name] = said(told.error_code, told.error_message) if told.error_code else ""
+    return found

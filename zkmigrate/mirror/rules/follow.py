@@ -6,22 +6,19 @@ Target has no place for notes. So a look compares both sides; what earlier looks
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from zkmigrate.mirror.rules.topic import NOT_COPIED, differences, refusal, wanted
+from zkmigrate.mirror.rules.topic import Settings, align, named, refusal
 
 
 @dataclass(frozen=True)
 class State:
-    """A topic now. id: Kafka's topic id, empty where brokers have none. settings: those that differ from
-    Kafka's defaults. own: set on the topic itself, not by its brokers. known: all that its brokers have."""
+    """A topic now. id: Kafka's topic id, empty where brokers have none."""
 
     id: str
     partitions: int
     replicas: int
-    settings: Mapping[str, str]
-    own: frozenset[str] = frozenset()
-    known: frozenset[str] = frozenset()
+    settings: Settings
 
 
 @dataclass(frozen=True)
@@ -72,13 +69,6 @@ class Followed:
     memory: Memory
 
 
-@dataclass(frozen=True)
-class _Settings:
-    put: dict[str, str] = field(default_factory=dict)
-    remove: list[str] = field(default_factory=list)
-    left: dict[str, str] = field(default_factory=dict)
-
-
 def follow(name: str, here: State | None, there: State | None, before: Memory) -> Followed:
     """Of one topic. here, there: source's and target's, None without one.
 
@@ -92,15 +82,16 @@ def follow(name: str, here: State | None, there: State | None, before: Memory) -
     if there is None:
         missing = "target has no such topic any more. Next: end this run and begin again"
         return Followed((), {"": missing}, Memory(here.id or before.id, here.partitions, before.keys))
-    if why := refusal(name, here.partitions, there.partitions, there.settings):
+    if why := refusal(name, here.partitions, there.partitions, there.settings.values):
         return Followed((Stop(name, why),), {}, before)
     changes: list[Change] = []
     if there.partitions < here.partitions:
         changes.append(Grow(name, here.partitions))
-    found = _settings(here, there, before.keys)
+    found = align(here.settings, there.settings, there.replicas, before.keys)
     if found.put or found.remove:
-        changes.append(Configure(name, found.put, tuple(found.remove)))
-    keys = frozenset(wanted(here.settings, there.replicas)) | frozenset(found.remove)
+        changes.append(Configure(name, found.put, found.remove))
+    # One that source has no more is to be removed until target has source's value.
+    keys = named(here.settings) | {key for key in before.keys if key in found.differ}
     return Followed(tuple(changes), found.left, Memory(here.id or before.id, here.partitions, keys))
 
 
@@ -111,20 +102,3 @@ def _anew(here: State, before: Memory) -> str:
     if here.partitions < before.partitions:
         return f"source's topic was made anew: it has {here.partitions} partitions, had {before.partitions}"
     return ""
-
-
-def _settings(here: State, there: State, had: frozenset[str]) -> _Settings:
-    """had: settings that an earlier look saw at source. Only those are removed from target."""
-    found = _Settings(left={key: NOT_COPIED[key] for key in here.settings if key in NOT_COPIED})
-    for key, (needed, _) in differences(wanted(here.settings, there.replicas), there.settings).items():
-        if needed is not None and key in there.known:
-            found.put[key] = needed
-        elif needed is not None:
-            found.left[key] = "target's Kafka has no such setting"
-        elif key not in there.own:
-            found.left[key] = "target's brokers set it, source has Kafka's default"
-        elif key in had:
-            found.remove.append(key)
-        else:
-            found.left[key] = "set on target only, the mirror leaves it"
-    return found

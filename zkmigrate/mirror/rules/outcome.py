@@ -76,15 +76,18 @@ class Fenced:
     """Another copier has taken over."""
 
 
-def answered(needed: int, error: int, base_offset: int, tries: int = 0) -> Appended | Again | Fenced | Failed:
-    """Of an answer to a batch that belongs at offset ``needed``. tries: of ``outcome``."""
+def answered(
+    needed: int, error: int, base_offset: int, tries: int = 0, why: str = ""
+) -> Appended | Again | Fenced | Failed:
+    """Of an answer to a batch that belongs at offset ``needed``. tries, why: of ``outcome``."""
     if error == 0 and base_offset != needed:
         return foreign(base_offset, needed)
-    return outcome(error, tries)
+    return outcome(error, tries, why)
 
 
-def outcome(error: int, tries: int = 0) -> Appended | Again | Fenced | Failed:
-    """Of an answer that tells no offset. tries: how often the position was read without progress since."""
+def outcome(error: int, tries: int = 0, why: str = "") -> Appended | Again | Fenced | Failed:
+    """Of an answer that tells no offset. tries: how often the position was read without progress since. why:
+    Kafka's name of the error and its sentence, where they are known."""
     if error == 0:
         return Appended()
     if error in FENCED:
@@ -92,7 +95,7 @@ def outcome(error: int, tries: int = 0) -> Appended | Again | Fenced | Failed:
     if error in AGAIN and (error not in _ONCE or tries < TRIES):
         return Again(AGAIN[error])
     name = AGAIN.get(error) or _NAMES.get(error) or str(error)
-    return Failed(f"Kafka's error {name}" + (f", {tries} times" if error in AGAIN else ""))
+    return Failed(f"Kafka's error {why or name}" + (f", {tries} times" if error in AGAIN else ""))
 
 
 def owns(error: int) -> bool | None:

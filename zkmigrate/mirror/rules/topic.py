@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
 TIME_TYPE, MIN_ISR, POLICY = "message.timestamp.type", "min.insync.replicas", "cleanup.policy"
+BEFORE, AFTER = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
+"""How much older or newer than the broker's clock a record may be. From Kafka 3.6 on."""
+DIFFERENCE = "message.timestamp.difference.max.ms"
+"""Both limits in one, up to Kafka 3.9. There it holds where ``BEFORE`` or ``AFTER`` sets no limit."""
+NO_LIMIT = str((1 << 63) - 1)
+"""Kafka's default of the limits; 4.0 has one hour for ``AFTER``."""
+LIMITS = frozenset({BEFORE, AFTER, DIFFERENCE})
 
 NOT_COPIED: Mapping[str, str] = {
     TIME_TYPE: "target keeps source's times, as CreateTime",
@@ -14,14 +22,94 @@ NOT_COPIED: Mapping[str, str] = {
     "remote.storage.enable": "target may have no remote storage",
 }
 """Settings of source that target does not get, and why."""
+UNKNOWN_THERE, UNKNOWN_HERE = "target's Kafka has no such setting", "source's Kafka has no such setting"
+THEIRS = "set on target only, the mirror leaves it"
 
 
-def wanted(settings: Mapping[str, str], replicas: int) -> dict[str, str]:
-    """The settings for target. settings: source's that differ from Kafka's defaults. replicas: target's."""
-    copied = {key: value for key, value in settings.items() if key not in NOT_COPIED}
-    if MIN_ISR in copied:
-        copied[MIN_ISR] = str(min(int(copied[MIN_ISR]), replicas))
-    return copied
+@dataclass(frozen=True)
+class Settings:
+    """A topic's settings. values: those in force, of every setting that its Kafka has. changed: those whose
+    value is not Kafka's default. beneath: of those set on the topic itself, the value in force without that;
+    None where Kafka does not tell it."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    changed: frozenset[str] = frozenset()
+    beneath: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """Target's settings beside source's. put, remove: what makes them equal. left: what stays as it is, and
+    why. differ: of those with the same name, needed and found."""
+
+    put: Mapping[str, str]
+    remove: tuple[str, ...]
+    left: Mapping[str, str]
+    differ: Mapping[str, tuple[str, str]]
+
+
+def wanted(here: Settings, known: Collection[str], replicas: int) -> dict[str, str]:
+    """The values that must be in force on target. here: source's. known: the settings of target's Kafka.
+    replicas: target's."""
+    values = {**here.values, **_limits(here.values, known), TIME_TYPE: "CreateTime"}
+    if MIN_ISR in values:
+        values[MIN_ISR] = str(min(int(values[MIN_ISR]), replicas))
+    return {k: v for k, v in values.items() if k in known and (k not in NOT_COPIED or k == TIME_TYPE)}
+
+
+def _limits(values: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
+    """The limits of records' times by the names that target's Kafka has for them, which let in what source
+    lets in. Where target has but one for both it is the wider one."""
+    both = values.get(DIFFERENCE, NO_LIMIT)
+    if DIFFERENCE in values and DIFFERENCE in known:
+        return {DIFFERENCE: both, BEFORE: values.get(BEFORE, NO_LIMIT), AFTER: values.get(AFTER, NO_LIMIT)}
+    sides = {key: both if values.get(key, NO_LIMIT) == NO_LIMIT else values[key] for key in (BEFORE, AFTER)}
+    return {**sides, DIFFERENCE: NO_LIMIT if BEFORE in known else max(sides.values(), key=int)}
+
+
+def named(here: Settings) -> frozenset[str]:
+    """The settings that source has changed, also by target's names for them."""
+    return here.changed | (LIMITS if here.changed & LIMITS else frozenset())
+
+
+def first(here: Settings, would: Settings | None, replicas: int) -> dict[str, str]:
+    """The settings with which target's topic is to be made. would: those of a topic made without any; None
+    where Kafka (before 2.4) does not tell them, so that the first look afterwards puts the rest."""
+    if would is None:
+        return wanted(here, here.changed - NOT_COPIED.keys(), replicas)
+    needed = wanted(here, would.values.keys(), replicas)
+    return {key: value for key, value in needed.items() if would.values[key] != value}
+
+
+def align(here: Settings, there: Settings, replicas: int, had: Collection[str] = frozenset()) -> Aligned:
+    """Target's settings beside source's. had: those that an earlier look saw changed at source, and the only
+    ones that are removed from target."""
+    put, remove, differ = dict[str, str](), list[str](), dict[str, tuple[str, str]]()
+    left = not_copied(here, there.values.keys())
+    changed = named(here)
+    for key, needed in sorted(wanted(here, there.values.keys(), replicas).items()):
+        found = there.values[key]
+        if found == needed or key == TIME_TYPE:
+            continue
+        differ[key] = (needed, found)
+        if key not in there.beneath or key in changed:
+            put[key] = needed
+        elif key not in had:
+            left[key] = THEIRS
+        elif there.beneath[key] in (None, needed):
+            remove.append(key)
+        else:
+            put[key] = needed
+    for key in there.changed - here.values.keys() - LIMITS - NOT_COPIED.keys():
+        left[key] = UNKNOWN_HERE
+    return Aligned(put, tuple(remove), left, differ)
+
+
+def not_copied(here: Settings, known: Collection[str]) -> dict[str, str]:
+    """The settings of source that target does not get, and why. known: those of target's Kafka."""
+    left = {key: NOT_COPIED[key] for key in here.changed if key in NOT_COPIED}
+    left |= dict.fromkeys(here.changed - {*known} - LIMITS - NOT_COPIED.keys(), UNKNOWN_THERE)
+    return left
 
 
 def deletes(settings: Mapping[str, str]) -> bool:
@@ -29,14 +117,9 @@ def deletes(settings: Mapping[str, str]) -> bool:
     return "delete" in settings.get(POLICY, "delete").split(",")
 
 
-def differences(
-    wanted: Mapping[str, str], found: Mapping[str, str]
-) -> dict[str, tuple[str | None, str | None]]:
-    """Settings in which target's topic differs: needed, found. None: Kafka's default."""
-    keys = (wanted.keys() | found.keys()) - NOT_COPIED.keys()
-    return {
-        key: (wanted.get(key), found.get(key)) for key in sorted(keys) if wanted.get(key) != found.get(key)
-    }
+def compacts(settings: Mapping[str, str]) -> bool:
+    """Whether such a topic takes only records with a key."""
+    return "compact" in settings.get(POLICY, "delete").split(",")
 
 
 def refusal(name: str, partitions: int, found: int | None, settings: Mapping[str, str]) -> str:
@@ -51,3 +134,22 @@ def refusal(name: str, partitions: int, found: int | None, settings: Mapping[str
             f"target's topic has {TIME_TYPE}=LogAppendTime, which replaces source's times; needed: CreateTime"
         )
     return ""
+
+
+def describe(values: Iterable[tuple[str, str, int, Iterable[tuple[str, str, int]]]]) -> Settings:
+    """The settings that a broker tells: name, value, source of the value, and the values beneath it, each
+    with name, value and source."""
+    found, changed, beneath = dict[str, str](), set[str](), dict[str, str | None]()
+    for name, value, origin, synonyms in values:
+        found[name] = value
+        below = [(inner, at) for _, inner, at in synonyms if at != OWN]
+        default = next((inner for inner, at in below if at == DEFAULT), None)
+        if origin != DEFAULT and value != default:
+            changed.add(name)
+        if origin == OWN:
+            beneath[name] = below[0][0] if below else None
+    return Settings(found, frozenset(changed), beneath)
+
+
+DEFAULT, OWN = 5, 1
+"""DescribeConfigs: config_source of Kafka's own default, and of a topic's own value."""

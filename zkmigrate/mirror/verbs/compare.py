@@ -62,4 +62,4 @@ def _topic_lines(mirrored: Sequence[Mirrored]) -> Iterator[str]:
         if one.refused:
             yield f"{one.topic}: different: {one.refused}"
         for key, (needed, found) in one.differ.items():
-            yield f"{one.topic}: different: {key} is {found or 'unset'}, needed: {needed or 'unset'}"
+            yield f"{one.topic}: different: {key} is {found}, needed: {needed}"

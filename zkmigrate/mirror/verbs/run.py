@@ -5,17 +5,17 @@ from __future__ import annotations
 import gc
 import json
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from zkmigrate.engine.clock import Interrupt
-from zkmigrate.errors import HostError, UsageError
+from zkmigrate.errors import UsageError
 from zkmigrate.mirror.clients.cluster import Cluster
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.copier import Copier
 from zkmigrate.mirror.clients.follow import SOON_S, Follower, Told
 from zkmigrate.mirror.clients.partition import Partition
 from zkmigrate.mirror.clients.survey import Mirrored, topics
-from zkmigrate.mirror.clients.topics import grow
+from zkmigrate.mirror.clients.topics import New, RefusedError, grow, make
 from zkmigrate.mirror.rules.commits import Committed
 from zkmigrate.mirror.rules.follow import Grow
 from zkmigrate.mirror.rules.rate import UNLIMITED
@@ -73,12 +73,13 @@ class Telling:
         body = {"waiting": waits, "findings": dict(findings)}
         self.line("Progress", text, lag=_lag(partitions), bytes_s=round(rate), **body)
 
-    def ended(self, partitions: Collection[Partition], code: int) -> None:
-        """Print how it ended."""
+    def ended(self, partitions: Collection[Partition], refused: Sequence[str], code: int) -> None:
+        """Print how it ended. refused: topics."""
         failed = [f"{p.part[0]}-{p.part[1]}" for p in partitions if p.failed]
         text = f"ended, lag: {_lag(partitions)} offsets, failed: {', '.join(failed) or 'none'}"
         taken = [f"{p.part[0]}-{p.part[1]}" for p in partitions if p.taken]
-        body = {"lag": _lag(partitions), "failed": failed, "taken": taken}
+        text += f", refused: {', '.join(refused)}" if refused else ""
+        body = {"lag": _lag(partitions), "failed": failed, "taken": taken, "refused": list(refused)}
         self.line("RunEnded", text, code=code, message=text, **body)
 
 
@@ -107,19 +108,14 @@ def run(
     tell = Telling(say, as_json=asked.as_json)
     with stop.listening(), stop.answered(lambda: hint("ending; the copier goes on from here next time")):
         with both(asked) as (here, there):
-            mirrored = topics(here, there, asked.topics)
-            if refused := [f"{one.topic}: {one.refused}" for one in mirrored if one.refused]:
-                raise UsageError("; ".join(refused))
-            for one in mirrored:
-                _make(there, one, tell)
+            mirrored, refused = _ready(there, topics(here, there, asked.topics), tell)
+            names = [one.topic for one in mirrored]
             parts = share.of((one.topic, n) for one in mirrored for n in range(one.partitions))
             if not parts:
                 raise UsageError(f"share {share} has no partition of these topics. Needed: fewer copiers")
-            clears = {one.topic for one in mirrored if deletes(one.settings)}
+            clears = {one.topic for one in mirrored if deletes(one.values)}
             copier = Copier(here, there, parts, clears, KafkaCodecs(), tell.gone, rate)
-            follower = Follower(
-                here, there, asked.topics, asked.groups, clears, refresh_s, tell.followed, share
-            )
+            follower = Follower(here, there, names, asked.groups, clears, refresh_s, tell.followed, share)
 
             def tick() -> None:
                 follower.tick(copier)
@@ -129,29 +125,52 @@ def run(
             if once:
                 _finish(follower, copier, stop)
         interrupted = stop.wanted
-    failed = sum(bool(p.failed) for p in copier.partitions.values())
-    code = _FAILED if failed else _INTERRUPTED if interrupted else 0
-    tell.ended(copier.partitions.values(), code)
+    failed = any(p.failed for p in copier.partitions.values())
+    code = _FAILED if failed or refused else _INTERRUPTED if interrupted else 0
+    tell.ended(copier.partitions.values(), refused, code)
     return code
 
 
+def _ready(there: Cluster, mirrored: Iterable[Mirrored], tell: Telling) -> tuple[list[Mirrored], list[str]]:
+    """The topics that target has now, all leaders told or ``_MADE_S`` over, and the names of those that are
+    refused. UsageError if all are."""
+    ready, refused = list[Mirrored](), dict[str, str]()
+    for one in mirrored:
+        why = one.refused
+        try:
+            if not why:
+                _make(there, one, tell)
+        except RefusedError as error:
+            why = str(error)
+        if why:
+            refused[one.topic] = why
+            tell.line("TopicRefused", f"REFUSED {one.topic}: {why}", topic=one.topic, why=why)
+        else:
+            ready.append(one)
+    if not ready:
+        raise UsageError("; ".join(f"{topic}: {why}" for topic, why in refused.items()))
+    needed = {one.topic: one.partitions for one in ready if one.found < one.partitions}
+    end = time.monotonic() + _MADE_S
+    while needed and time.monotonic() < end:
+        led = there.leaders(needed)
+        for topic, own in led.items():
+            if len(own) >= needed[topic] and -1 not in own.values():
+                del needed[topic]
+        if needed:
+            time.sleep(0.1)
+    return ready, list(refused)
+
+
 def _make(there: Cluster, one: Mirrored, tell: Telling) -> None:
-    """Make the topic, or the partitions that target lacks, and wait until target names their leaders."""
+    """Make the topic, or the partitions that target lacks. RefusedError."""
+    growth = Grow(one.topic, one.partitions)
     if one.found == one.partitions:
         return
-    growth = Grow(one.topic, one.partitions)
     if one.exists:
         grow(there, growth)
-    else:
-        there.create(one.topic, one.partitions, one.replicas, one.settings)
-    end = time.monotonic() + _MADE_S
-    while -1 in (led := there.leaders([one.topic]).get(one.topic, {})).values() or len(led) < one.partitions:
-        if time.monotonic() > end:
-            raise HostError(f"target: topic {one.topic} has no leaders {_MADE_S:g} s after it was made")
-        time.sleep(0.1)
-    if one.exists:
         tell.followed(growth)
     else:
+        make(there, New(one.topic, one.partitions, one.replicas, one.settings))
         tell.line("TopicMade", f"made topic {one.topic}, partitions: {one.partitions}", topic=one.topic)
 
 

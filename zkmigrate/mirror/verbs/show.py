@@ -25,26 +25,35 @@ def plan(asked: Request, say: Callable[[str], None]) -> int:
     else:
         for line in (*plan_lines(mirrored), *place_lines(found), *follow.lines(also)):
             say(line)
-    return _PREFLIGHT if any(one.refused for one in mirrored) else _code(found)
+    return _PREFLIGHT if any(one.refused for one in mirrored) else _code(mirrored, found)
 
 
 def status(asked: Request, say: Callable[[str], None]) -> int:
     """Print how far target is."""
     with both(asked) as (here, there):
-        found = places(here, there, topics(here, there, asked.topics))
+        mirrored = topics(here, there, asked.topics)
+        found = places(here, there, mirrored)
         also = beside(here, there, asked.topics, asked.groups)
     if asked.as_json:
         lag = sum(one.lag for one in found)
-        say(json.dumps({"partitions": _bodies(found), "lag": lag, **follow.body(also)}))
+        refused = {one.topic: one.refused for one in mirrored if one.refused}
+        say(json.dumps({"partitions": _bodies(found), "lag": lag, "refused": refused, **follow.body(also)}))
     else:
-        for line in (*place_lines(found), *follow.lines(also)):
+        refusals = plan_lines([one for one in mirrored if one.refused])
+        for line in (*refusals, *place_lines(found), *follow.lines(also)):
             say(line)
-    return _code(found)
+    return _code(mirrored, found)
 
 
-def _code(found: Sequence[Place]) -> int:
+def _code(mirrored: Sequence[Mirrored], found: Sequence[Place]) -> int:
     states = {one.state for one in found}
-    return _CLAIM if "failed" in states else _UNKNOWN if "unknown" in states else 0
+    return (
+        _CLAIM
+        if "failed" in states or any(one.refused for one in mirrored)
+        else _UNKNOWN
+        if "unknown" in states
+        else 0
+    )
 
 
 def topic_body(one: Mirrored) -> dict[str, Any]:
@@ -90,11 +99,7 @@ def plan_lines(mirrored: Sequence[Mirrored]) -> Iterator[str]:
         yield from (f"    not copied: {key}: {why}" for key, why in sorted(one.left.items()))
         for key, (needed, found) in one.differ.items():
             act = "differs" if key in one.left else "change"
-            yield f"    {act}: {key}: {_value(found)}, needed: {_value(needed)}"
-
-
-def _value(text: str | None) -> str:
-    return "Kafka's default" if text is None else text
+            yield f"    {act}: {key}: {found}, needed: {needed}"
 
 
 def place_lines(found: Sequence[Place]) -> Iterator[str]:

@@ -1,0 +1,28 @@
+"""Kafka's errors in Kafka's own words."""
+
+from __future__ import annotations
+
+from kafka.errors import BrokerResponseError, KafkaError, for_code
+
+_REQUEST = "Request '"
+"""With it kafka-python begins a text that repeats the request and the answer."""
+
+
+def said(code: int, message: str | None = None) -> str:
+    """Give Kafka's name of an error and its sentence. message: that of the answer; without one Kafka's
+    description stands there."""
+    error = for_code(code)
+    # kafka-python gives a code that it does not know the name of another error.
+    name = f"Kafka's error {code}" if error.__name__ == "UnrecognizedBrokerError" else error.message
+    sentence = message or ("" if name != error.message else error.description)
+    return f"{name}: {sentence}" if sentence else str(name)
+
+
+def reason(error: Exception) -> str:
+    """Tell what an exception of kafka-python or of the system says, without the request that it repeats."""
+    text = ", ".join(map(str, error.args))
+    if isinstance(error, BrokerResponseError) and error.errno is not None:
+        return said(error.errno, "" if text.startswith(_REQUEST) else text)
+    if isinstance(error, KafkaError):
+        return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"{type(error).__name__}: {error}"
