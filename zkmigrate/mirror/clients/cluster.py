@@ -238,6 +238,13 @@ class Cluster:
             found[part] = error or other or Ends(start, end)
         return found
 
+    def first_at(self, leader: int, part: Part, ms: int) -> int:
+        """The offset of the first committed record of this time or a later one; -1 if there is none, or its
+        leader does not tell."""
+        asked = self._begin_offsets({leader: {part[0]: [part[1]]}}, ms, COMMITTED)
+        error, offset = self._end_offsets(asked).get(part, (NO_LEADER, -1))
+        return -1 if error else offset
+
     def latest(self, topics: Iterable[str]) -> dict[Part, tuple[int | None, int | None]]:
         """High watermark and last stable offset of each partition of those of the topics that exist; None
         where no leader answers. All requests are in flight at once."""

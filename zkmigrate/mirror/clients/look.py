@@ -9,6 +9,7 @@ from typing import TypeVar
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.hosts.parallel import together
 from zkmigrate.mirror.clients import groups, rights
+from zkmigrate.mirror.clients.ahead import looked
 from zkmigrate.mirror.clients.cluster import Cluster, Part
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.follow import NO_AUTHORIZER
@@ -72,7 +73,7 @@ class ClustersLook:
 def _survey(here: Cluster, there: Cluster, names: Sequence[str], named: Sequence[str]) -> MirrorSurvey:
     mirrored = topics(here, there, names)
     also = beside(here, there, names, named)
-    placed = places(here, there, mirrored)
+    placed = looked(here, mirrored, places(here, there, mirrored))
     others, dark = _others(here, placed, names, named)
     nodes = here.brokers(), there.brokers()
     try:

@@ -25,7 +25,7 @@ class Mirrored:
     """A topic. found: target's partitions, 0 without the topic. replicas: target's. settings: those that
     target gets because source changed them, or because its own Kafka has another default. left: those that
     stay different, and why. differ: settings that target has otherwise, needed and found. refused: why it
-    cannot be mirrored. values: target's settings in force, as far as they are told."""
+    cannot be mirrored. values: the settings that target's topic will have, as far as they are told."""
 
     topic: str
     partitions: int
@@ -45,7 +45,7 @@ class Mirrored:
 @dataclass(frozen=True)
 class Place:
     """A partition on both sides. stable: source's last stable offset. state: missing, behind, equal, failed
-    or unknown."""
+    or unknown. note: what else was seen."""
 
     part: Part
     source: Ends | None
@@ -53,6 +53,7 @@ class Place:
     target: Ends | None
     state: str
     why: str = ""
+    note: str = ""
 
     @property
     def lag(self) -> int:
@@ -153,9 +154,10 @@ def _to_keep(target: Cluster, known: Mapping[str, tuple[Topic, Topic]]) -> dict[
             for key, value in wanted(here.settings, values.keys(), there.replicas).items()
             if key in changed and key != TIME_TYPE
         }
-        no = {
-            key or "all settings": f"target does not take it: {w}" for key, w in wrong.get(name, {}).items()
-        }
+        told = wrong.get(name, {})
+        told = dict.fromkeys([*one.put, *one.remove], told[""]) if "" in told else told
+        left = {**one.left, **{key: f"target does not take it: {text}" for key, text in told.items()}}
+        values = {**values, **{key: pair[0] for key, pair in one.differ.items() if key not in left}}
         why = refusal(name, count, len(there.leaders), values)
         found[name] = Mirrored(
             name,
@@ -163,7 +165,7 @@ def _to_keep(target: Cluster, known: Mapping[str, tuple[Topic, Topic]]) -> dict[
             len(there.leaders),
             there.replicas,
             settings,
-            {**one.left, **no},
+            left,
             one.differ,
             why,
             values,

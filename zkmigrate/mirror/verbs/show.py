@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from zkmigrate.mirror.clients.ahead import looked
 from zkmigrate.mirror.clients.survey import Mirrored, Place, beside, places, topics
 from zkmigrate.mirror.verbs import follow
 from zkmigrate.mirror.verbs.request import Request, both
@@ -17,7 +18,7 @@ def plan(asked: Request, say: Callable[[str], None]) -> int:
     """Print what run would do."""
     with both(asked) as (here, there):
         mirrored = topics(here, there, asked.topics)
-        found = places(here, there, mirrored)
+        found = looked(here, mirrored, places(here, there, mirrored))
         also = beside(here, there, asked.topics, asked.groups)
     if asked.as_json:
         topics_body = [topic_body(one) for one in mirrored]
@@ -77,6 +78,7 @@ def _bodies(found: Sequence[Place]) -> list[Mapping[str, Any]]:
             "partition": one.part[1],
             "state": one.state,
             "why": one.why,
+            "note": one.note,
             "lag": one.lag,
             "source": None if one.source is None else [one.source.start, one.stable],
             "target": None if one.target is None else [one.target.start, one.target.end],
@@ -112,3 +114,5 @@ def place_lines(found: Sequence[Place]) -> Iterator[str]:
             yield f"{name}: {one.state}, source's last stable offset: {one.stable}"
         else:
             yield f"{name}: {one.state}, at {one.target.end} of {one.stable}, lag: {one.lag}"
+        if one.note:
+            yield f"    note: {one.note}"

@@ -1,0 +1,91 @@
+"""Reads what is to be copied next, and finds what target would not take of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from zkmigrate.errors import HostError
+from zkmigrate.mirror.clients.cluster import Cluster, Part
+from zkmigrate.mirror.clients.codecs import KafkaCodecs
+from zkmigrate.mirror.clients.survey import Mirrored, Place
+from zkmigrate.mirror.rules.ahead import limit, refused
+from zkmigrate.mirror.rules.batch import BatchError, parse
+from zkmigrate.mirror.rules.gaps import Append, steps
+from zkmigrate.mirror.rules.topic import AFTER, compacts
+
+PEEK_BYTES = 64 << 10
+"""About so much of each partition is read."""
+SCAN_BYTES, SCAN_S = 16 << 20, 20.0
+"""About so much of one of a compacted topic, where any record may lack a key; so long for all of them."""
+
+
+def looked(source: Cluster, mirrored: Sequence[Mirrored], placed: Sequence[Place]) -> list[Place]:
+    """The partitions as they were, but failed where target would not take what is to be copied next. A note
+    says up to where the records of a compacted topic were read."""
+    values = {one.topic: one.values for one in mirrored}
+    led = source.leaders({one.part[0] for one in placed})
+    until = time.monotonic() + SCAN_S
+    return [_looked(source, led, values[one.part[0]], one, until) for one in placed]
+
+
+def _looked(
+    source: Cluster,
+    led: Mapping[str, Mapping[int, int]],
+    values: Mapping[str, str],
+    one: Place,
+    until: float,
+) -> Place:
+    leader = led.get(one.part[0], {}).get(one.part[1], -1)
+    if one.state not in ("missing", "behind") or one.source is None or leader < 0:
+        return one
+    begun = max(one.source.start, one.target.end if one.target else 0)
+    most = SCAN_BYTES if compacts(values) else PEEK_BYTES
+    try:
+        why, at = _read(source, leader, one.part, values, begun, one.stable, most, until)
+        late = limit(values, AFTER)
+        if not why and late and at < one.stable:
+            latest = source.first_at(leader, one.part, _now() + late[1])
+            if latest >= at:
+                why, _ = _read(source, leader, one.part, values, latest, latest + 1, 1, until)
+    except BatchError as error:
+        return replace(one, state="failed", why=f"source: {error}")
+    except HostError as error:
+        return replace(one, state="unknown", why=str(error))
+    if why:
+        return replace(one, state="failed", why=f"target would not take it: {why}")
+    if compacts(values) and at < one.stable:
+        return replace(one, note=f"records without a key were looked for up to offset {at} of {one.stable}")
+    return one
+
+
+def _read(
+    source: Cluster,
+    leader: int,
+    part: Part,
+    values: Mapping[str, str],
+    at: int,
+    end: int,
+    most: int,
+    until: float,
+) -> tuple[str, int]:
+    """Why target would not take a batch from an offset on, and the next offset to read. It reads at least one
+    answer: up to ``end``, or about ``most`` bytes. BatchError, HostError."""
+    codecs = KafkaCodecs()
+    while at < end and most > 0:
+        answer = source.fetched(source.begin_fetch(leader, {part: at}, most=min(most, 1 << 20)))[part]
+        batches = [] if answer.error else parse(answer.records, at)
+        if not batches:
+            break
+        for step in steps(at, batches, answer.aborted, codecs):
+            if isinstance(step, Append) and (why := refused(step, values, _now(), codecs)):
+                return why, at
+        at, most = batches[-1].next_offset, most - len(answer.records)
+        if time.monotonic() > until:
+            break
+    return "", at
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
