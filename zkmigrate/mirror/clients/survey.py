@@ -119,7 +119,7 @@ def _to_make(target: Cluster, new: Mapping[str, Topic]) -> dict[str, Mirrored]:
         why = would[name].refused or alone.get(name) or told[name].refused
         own = would[name].settings
         left = not_copied(here.settings, here.settings.changed if own is None else own.values.keys())
-        refused = f"target would not make it: {why}. {_CHANGE}" if why else ""
+        refused = f"target would not make it: {why.rstrip('.')}. {_CHANGE}" if why else ""
         values = {**({} if own is None else own.values), **one.settings}
         found[name] = Mirrored(name, count, 0, one.replicas, one.settings, left, {}, refused, values)
     return found
