@@ -499,6 +499,34 @@ def test_a_copied_record_that_went_around_the_gateways_turns_the_run_back(
     world.at_rest(world.source)
 
 
+@pytest.mark.parametrize(("verb", "led"), [("seal", False), ("go", True)])
+def test_h11_a_record_that_goes_around_the_gateways_after_the_proof_turns_the_run_back(
+    tmp_path: Path, verb: str, led: bool
+) -> None:
+    """No copier runs any more, so it would stay on source alone. It comes before GO, or after it."""
+    world = at_work()
+    one = operator(world, tmp_path)
+    send, written = one._send, Counter[str]()
+
+    def around(change: Change, operation: str, fencing: int) -> Outcome | None:
+        done = send(change, operation, fencing)
+        if not isinstance(change, GatewayOrder):
+            return done
+        written[change.order] += 1
+        if change.order == verb and written[verb] == 1:
+            for part in world.parts:
+                world.source.append(part, "around")
+        return done
+
+    one._send = around  # type: ignore[method-assign]
+    code, said = ended(one)
+    assert code == 7
+    assert "switch.bypassed" in said
+    assert (written["go"] > 0, world.switched) == (led, 0)
+    world.advance(20.0)
+    world.at_rest(world.source)
+
+
 def test_a_copier_that_stops_before_the_mirror_is_drained_turns_the_run_back(tmp_path: Path) -> None:
     """What clients wrote since is on source alone."""
     world = at_work()

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import claim, few, meanings
-from zkmigrate.model.look import Look
+from zkmigrate.model.look import BothEnds, Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.topic_move.facts import Armed, Ends, Gateways, Part, both_ends, forward, gateways
 from zkmigrate.topic_move.rules import lag, part_name, unread
@@ -26,6 +26,7 @@ from zkmigrate.topic_move.section import move_of
 
 _POLL_S, _MOST_S = 0.5, 600.0
 _LOOKS = 2
+Range = tuple[int, int]
 Compared = Reading[Mapping[Part, Reading[str]]]
 
 
@@ -48,8 +49,10 @@ class ArmStep(Step[ArmFacts]):
         found = gateways(c, look)
         ends = both_ends(c, look)
         compared: Compared | None = None
-        if c.way is Way.FORWARD and c.kept.get("close", 0) >= _LOOKS and isinstance(ends, Seen):
-            compared = forward(c, look).differences(tail(c, ends.value))
+        most = move_of(c.inventory).topic_move.proved
+        close = c.way is Way.FORWARD and c.kept.get("close", 0) >= _LOOKS
+        if close and isinstance(ends, Seen) and all(map(_told, ends.value.values())):
+            compared = forward(c, look).differences(uncompared({}, ends.value, most))
         return ArmFacts(found, ends, look.now(), compared)
 
     def check(self, c: Context, f: ArmFacts) -> Verdict:
@@ -82,16 +85,20 @@ class ArmStep(Step[ArmFacts]):
         return Forecast(ArmFacts(gateways(c, look), both_ends(c, look), look.now()))
 
 
-def tail(c: Context, ends: Ends, compared: Mapping[Part, int] | None = None) -> dict[Part, tuple[int, int]]:
-    """The last records of each partition up to where both logs have come. compared: up to where they were
-    compared already."""
-    most, done = move_of(c.inventory).topic_move.proved, compared or {}
+def _told(one: BothEnds) -> bool:
+    """Whether it is known up to where records can be compared."""
+    return one.stable is not None and one.target is not None
+
+
+def uncompared(compared: Mapping[Part, int], ends: Ends, most: int) -> dict[Part, Range]:
+    """Return the records of each partition up to where both logs have come. compared: up to where they were
+    compared already. most: how many are compared of a partition that is not among them."""
     found = {}
     for part, one in ends.items():
         if one.stable is None or one.target is None:
             continue
         end = min(one.stable, one.target)
-        begin = max(0, end - most, min(done.get(part, 0), end))
+        begin = compared.get(part, max(0, end - most))
         if begin < end:
             found[part] = begin, end
     return found
@@ -136,9 +143,9 @@ def _compared(compared: Compared, ends: Ends) -> Verdict:
         moves=("repair the mirror: docs/reference/mirror.md",),
     )
     upto = tuple(
-        (topic, n, min(one.source, one.target))
+        (topic, n, min(one.stable, one.target))
         for (topic, n), one in sorted(ends.items())
-        if one.source is not None and one.target is not None
+        if one.stable is not None and one.target is not None
     )
     return Done.unless_blocked((found,), Armed(upto).encode())
 

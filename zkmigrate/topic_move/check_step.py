@@ -7,21 +7,21 @@ Clients may notice: they still wait.
 Way back: nothing was changed.
 
 Proof: every gateway has the new route and reaches each broker of target, each partition there has a leader
-that answers, and its log still ends where it was drained.
+that answers, and both its logs still end where they were drained.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.finding import blocking, claim, few, meanings
+from zkmigrate.model.finding import Severity, blocking, claim, few, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
 from zkmigrate.model.step_record import needed
 from zkmigrate.topic_move.facts import Drained, Ends, Gateways, both_ends, by_part, gateways
 from zkmigrate.topic_move.go_step import opened_on
-from zkmigrate.topic_move.rules import part_name, reached, unread
+from zkmigrate.topic_move.rules import moved, part_name, reached, silent_source, unread
 from zkmigrate.topic_move.section import move_of
 
 _REACH_S, _POLL_S = 3.0, 0.1
@@ -48,7 +48,12 @@ class CheckStep(Reads[CheckFacts]):
             return Blocked(wrong)
         if not isinstance(f.ends, Seen):
             return Blocked((unread("ends", f.ends),))
-        drained = by_part(needed(Drained, c).ends)
+        drained, opened = by_part(needed(Drained, c).ends), opened_on(f.gateways, target)
+        beside = moved(drained, f.ends.value)
+        if not opened and beside:
+            return Blocked(beside)
+        if not opened and (waiting := silent_source(f.ends.value, _REACH_S, _POLL_S)):
+            return waiting
         ends = {part: one.target for part, one in f.ends.value.items()}
         dark = [part_name(part) for part in drained if ends.get(part) is None]
         odd = [
@@ -56,7 +61,6 @@ class CheckStep(Reads[CheckFacts]):
             for part, end in drained.items()
             if (now := ends.get(part)) is not None and now != end
         ]
-        opened = opened_on(f.gateways, target)
         reach = reached(f.gateways, target)
         if blocking((reach,)) and not opened:
             # A gateway asks again soon; a broker may be slow once.
@@ -64,6 +68,7 @@ class CheckStep(Reads[CheckFacts]):
         return Done.unless_blocked(
             (
                 *(() if opened else (reach,)),
+                *(replace(one, severity=Severity.WARN) for one in beside),
                 claim(
                     "switch.check-leaders",
                     "each partition of target has a leader that answers",

@@ -34,7 +34,15 @@ from zkmigrate.topic_move.facts import (
     gateways,
     offsets,
 )
-from zkmigrate.topic_move.rules import groups_equal, lapsed, moved, not_silent, part_name, unread
+from zkmigrate.topic_move.rules import (
+    groups_equal,
+    lapsed,
+    moved,
+    not_silent,
+    part_name,
+    silent_source,
+    unread,
+)
 from zkmigrate.topic_move.section import mirror_hosts, move_of, switched
 
 OFFSETS = "group-offsets"
@@ -82,8 +90,8 @@ class DrainStep(Step[DrainFacts]):
         if not isinstance(f.ends, Seen):
             return Waiting("both clusters to tell their ends", str(f.ends), limit_s, _POLL_S, keep=c.kept)
         ends = f.ends.value
-        if (dark := [part_name(p) for p, one in ends.items() if one.source is None]) and not c.kept:
-            return Waiting("source's leaders to tell their ends", f"silent: {few(dark)}", limit_s, _POLL_S)
+        if not c.kept and (waiting := silent_source(ends, limit_s, _POLL_S)):
+            return waiting
         before: dict[Part, int] = c.kept.get("before") or {
             part: one.source for part, one in ends.items() if one.source is not None
         }

@@ -8,65 +8,104 @@ on by themselves, on target.
 Way back: every application on target is sealed there, so that none goes on by itself, and every other one
 loses its staged route. Then they are led back to source. There is none once an application has gone on.
 
-Proof: each gateway wrote its new route, and the application waits there.
+Proof: source's logs ended where they were drained right before the order; each gateway wrote its new route,
+and the application waits there.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 
 from zkmigrate.model.change import Applied, Changes, GatewayOrder
+from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, claim, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
-from zkmigrate.topic_move.facts import AppSeen, Gateways, every_app, gateways
+from zkmigrate.model.step_record import needed
+from zkmigrate.topic_move.facts import (
+    AppSeen,
+    Drained,
+    Ends,
+    Gateways,
+    both_ends,
+    by_part,
+    every_app,
+    gateways,
+)
 from zkmigrate.topic_move.hold_step import sealed
+from zkmigrate.topic_move.rules import moved, silent_source, unread
 from zkmigrate.topic_move.section import move_of
 
+_SILENT_S, _POLL_S = 3.0, 0.1
 
-class GoStep(Step[Gateways]):
+
+@dataclass(frozen=True)
+class GoFacts:
+    """ends: where the logs end; unread on the way back."""
+
+    gateways: Gateways
+    ends: Reading[Ends] = field(default_factory=lambda: Seen({}))
+
+
+class GoStep(Step[GoFacts]):
     id = "go"
     title = "Lead the applications to target"
     hazard = Hazard.WINDOW
 
-    def observe(self, c: Context, look: Look) -> Gateways:
-        return gateways(c, look)
+    def observe(self, c: Context, look: Look) -> GoFacts:
+        found = gateways(c, look)
+        return GoFacts(found) if c.way is Way.BACK else GoFacts(found, both_ends(c, look))
 
-    def check(self, c: Context, f: Gateways) -> Verdict:
-        move = move_of(c.inventory).topic_move
+    def check(self, c: Context, f: GoFacts) -> Verdict:
+        move, found = move_of(c.inventory).topic_move, f.gateways
         if c.way is Way.BACK:
-            return _back(f, move.source, move.target)
-        if f.unknown:
-            return Blocked(f.unknown)
-        if wrong := f.outside(
+            return _back(found, move.source, move.target)
+        if found.unknown:
+            return Blocked(found.unknown)
+        if wrong := found.outside(
             "switch.go-gate",
             lambda app: app.route == move.target or sealed(app),
             f"sealed, or on {move.target}",
         ):
             return Blocked(wrong)
-        todo = f.hosts(lambda app: app.route != move.target)
-        return Ready(todo) if todo else Done()
+        todo = found.hosts(lambda app: app.route != move.target)
+        if not todo:
+            return Done()
+        # Where one went on at target, there is no way back: the others follow.
+        if not opened_on(found, move.target) and (held := _source_moved(c, f.ends)):
+            return held
+        return Ready(todo)
 
-    def plan(self, c: Context, f: Gateways, target: str) -> Changes:
+    def plan(self, c: Context, f: GoFacts, target: str) -> Changes:
         to, ttl = move_of(c.inventory).topic_move.target, _ttl(c)
-        return f.orders(target, "go", lambda app: app.route != to, ttl_ms=ttl)
+        return f.gateways.orders(target, "go", lambda app: app.route != to, ttl_ms=ttl)
 
-    def undo(self, c: Context, f: Gateways, target: str, applied: tuple[Applied, ...]) -> Changes:
-        move = move_of(c.inventory).topic_move
-        if f.hosts(lambda app: _may_open(app, move.target)):
+    def undo(self, c: Context, f: GoFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        move, found = move_of(c.inventory).topic_move, f.gateways
+        if found.hosts(lambda app: _may_open(app, move.target)):
             return tuple(
                 order
-                for (host, name), app in f.at.items()
+                for (host, name), app in found.at.items()
                 if host == target and _may_open(app, move.target)
                 for order in _sealed_there(host, name, app, move.source)
             )
-        if f.hosts(lambda app: _still_led(app, move.source)):
+        if found.hosts(lambda app: _still_led(app, move.source)):
             still = partial(_still_led, source=move.source)
-            return f.orders(target, "route", still, to=move.source)
-        return f.orders(target, "go", lambda app: app.route == move.target, ttl_ms=_ttl(c))
+            return found.orders(target, "route", still, to=move.source)
+        return found.orders(target, "go", lambda app: app.route == move.target, ttl_ms=_ttl(c))
 
-    def forecast(self, c: Context, look: Look) -> Forecast[Gateways]:
-        return Forecast(every_app(c, "sealed"))
+    def forecast(self, c: Context, look: Look) -> Forecast[GoFacts]:
+        return Forecast(GoFacts(every_app(c, "sealed")), records={Drained.step: Drained(()).encode()})
+
+
+def _source_moved(c: Context, ends: Reading[Ends]) -> Verdict | None:
+    """What keeps the applications from being led away: somebody wrote on source, or nobody knows."""
+    if not isinstance(ends, Seen):
+        return Blocked((unread("ends", ends),))
+    if wrong := moved(by_part(needed(Drained, c).ends), ends.value):
+        return Blocked(wrong)
+    return silent_source(ends.value, _SILENT_S, _POLL_S)
 
 
 def _ttl(c: Context) -> int:

@@ -1,4 +1,4 @@
-"""What: compare both clusters once more: ends, records that were not compared yet, and groups' commits.
+"""What: compare both clusters once more: ends, all records that came since the step arm, and groups' commits.
 
 Why now: nothing can write on either side, so what is equal now stays equal until the applications go on.
 
@@ -6,8 +6,8 @@ Clients may notice: they still wait.
 
 Way back: nothing was changed.
 
-Proof: equal ends, as they were drained; the last records equal in offset, time, key, value and headers; equal
-commits.
+Proof: equal ends, as they were drained; the records that came since the step arm compared are equal in
+offset, time, key, value and headers; equal commits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zkmigrate.model.finding import claim, few, meanings
 from zkmigrate.model.look import GroupPair, Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict
 from zkmigrate.model.step_record import known, needed
-from zkmigrate.topic_move.arm_step import Compared, equal_records, tail
+from zkmigrate.topic_move.arm_step import Compared, equal_records, uncompared
 from zkmigrate.topic_move.facts import (
     Armed,
     Copiers,
@@ -39,9 +39,12 @@ from zkmigrate.topic_move.section import move_of, switched
 
 @dataclass(frozen=True)
 class ProveFacts:
+    """compared: the records that came since ARM. records: how many those are."""
+
     gateways: Gateways
     ends: Reading[Ends]
     compared: Compared
+    records: int
     groups: Reading[Mapping[str, GroupPair]]
     copiers: Copiers
 
@@ -55,11 +58,13 @@ class ProveStep(Reads[ProveFacts]):
         ends = both_ends(c, look)
         armed = known(Armed, c)
         done = by_part(armed.compared) if armed else {}
-        ranges = tail(c, ends.value, done) if isinstance(ends, Seen) else {}
+        most = move_of(c.inventory).topic_move.proved
+        ranges = uncompared(done, ends.value, most) if isinstance(ends, Seen) else {}
         return ProveFacts(
             gateways(c, look),
             ends,
             pair.differences(ranges) if ranges else Seen({}),
+            sum(end - begin for begin, end in ranges.values()),
             pair.commits(topics.topics, topics.groups),
             copiers(c, look, move_of(c.inventory).topic_move.target),
         )
@@ -88,9 +93,9 @@ class ProveStep(Reads[ProveFacts]):
                 ),
                 claim(
                     "switch.prove-records",
-                    "the records that were not compared before are equal on both clusters",
+                    "the records that came since the step arm compared are equal on both clusters",
                     held,
-                    seen=seen,
+                    seen=f"{f.records:,} records, {seen}" if held else seen,
                     needed="the same offsets, times, keys, values and headers",
                     moves=("let the run walk back", "zkmigrate mirror compare names the first difference"),
                 ),

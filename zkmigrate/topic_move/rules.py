@@ -9,6 +9,7 @@ from zkmigrate.gateway.usage import usage
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, Held, Severity, claim, few, meanings
 from zkmigrate.model.look import GroupPair, MirrorSurvey
+from zkmigrate.model.step import Waiting
 from zkmigrate.topic_move.facts import Copiers, Ends, Gateways
 
 _SEE_MIRROR = "look at zkmigrate mirror status, then resume"
@@ -261,6 +262,14 @@ def moved(before: Mapping[tuple[str, int], int], now: Ends) -> tuple[Finding, ..
     )
 
 
+def silent_source(ends: Ends, deadline_s: float, poll_s: float) -> Waiting | None:
+    """Wait for source's leaders where one does not tell its end, so that nobody knows whether it moved."""
+    dark = [part_name(part) for part, one in ends.items() if one.source is None]
+    if not dark:
+        return None
+    return Waiting("source's leaders to tell their ends", f"silent: {few(dark)}", deadline_s, poll_s)
+
+
 def not_silent(found: Copiers) -> tuple[Finding, ...]:
     """A finding for each mirror host that does not tell whether its copier runs."""
     return tuple(
@@ -328,7 +337,8 @@ MEANINGS = meanings(
     which step was slow.
 
     switch.bypassed: A partition of source grew while the application's requests waited. Cause: A producer
-    connects to the brokers beside the gateway. To do: Find it. The run walks back.
+    connects to the brokers beside the gateway. To do: Find it. The run walks back, unless clients already
+    went on at target: then what was written since is on source only.
 
     switch.copier: A mirror host does not tell whether its copier runs. Cause: The host does not answer.
     To do: See why, then resume.

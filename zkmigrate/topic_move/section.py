@@ -87,8 +87,8 @@ class TopicMove(_Strict):
     source, target: names of clusters. settle_ms: how long consumers get no records before the hold, so that
     they commit what they were delivered. hold_ms: how long requests wait at most, from the hold to the seal.
     client_timeout_ms: the shortest time after which a client of the set gives up a request. lag_ms: how far
-    the mirror may be behind when the hold begins. proved: how many records at the end of each partition are
-    compared.
+    the mirror may be behind when the hold begins. proved: how many records at the end of each partition ARM
+    compares. PROVE compares all that came since.
     """
 
     set: Name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
@@ -21,6 +21,7 @@ from tests.unit.topic_move.facts import (
     copiers,
     ends,
     groups,
+    warned,
     why,
 )
 from tests.world.switch.look import SwitchLook
@@ -34,7 +35,9 @@ from zkmigrate.topic_move.arm_step import ArmFacts, ArmStep
 from zkmigrate.topic_move.check_step import CheckFacts, CheckStep
 from zkmigrate.topic_move.drain_step import OFFSETS, DrainFacts, DrainStep
 from zkmigrate.topic_move.facts import Armed, Drained, Part, offsets
+from zkmigrate.topic_move.go_step import GoFacts, GoStep
 from zkmigrate.topic_move.prove_step import ProveFacts, ProveStep
+from zkmigrate.topic_move.section import move_of
 
 # -- arm
 
@@ -46,6 +49,13 @@ def test_arm_is_done_where_all_is_well() -> None:
     assert isinstance(verdict, Done)
     assert verdict.record == Armed(offsets(EQUAL)).encode()
     assert ArmStep().check(C, replace(ARM, gateways=app("open", staged=""))) == Ready(("gw2",))
+
+
+@pytest.mark.parametrize(("last", "end"), [((9, 4, 5), 4), ((9, 9, 5), 5), ((9, 4, 4), 4)])
+def test_h11_what_arm_records_as_compared_was_compared(last: tuple[int, ...], end: int) -> None:
+    verdict = ArmStep().check(C, replace(ARM, ends=ends(*last)))
+    assert isinstance(verdict, Done)
+    assert verdict.record == Armed((("orders", 0, 9), ("orders", 1, end))).encode()
 
 
 @pytest.mark.parametrize(
@@ -89,6 +99,67 @@ def test_h14_records_are_compared_after_the_second_close_look() -> None:
     told = [ArmStep().observe(replace(context, kept={"close": close}), look).compared for close in (1, 2)]
     assert told == [None, Seen({part: Seen("") for part in world.parts})]
 
+
+@pytest.mark.parametrize("last", [(4, None, 4), (4, 4, None)])
+def test_h11_records_are_compared_only_once_every_partition_tells_its_ends(
+    last: tuple[int | None, ...],
+) -> None:
+    """A partition that is left out here would not be compared at all."""
+    told = Told(ends(*last))
+    context = replace(C, kept={"close": 2})
+    asked = ArmStep().observe(context, cast(Look, told))
+    assert asked.compared is None
+    assert isinstance(ArmStep().check(context, replace(ARM, ends=asked.ends, compared=None)), Waiting)
+
+
+@dataclass
+class Told:
+    """A look that tells these ends, and that all records are equal. asked: the ranges that were compared."""
+
+    told: Any
+    asked: dict[Part, tuple[int, int]] = field(default_factory=dict)
+
+    def now(self) -> float:
+        return 10.0
+
+    def mirror(self, *_: Any) -> Told:
+        return self
+
+    def ends(self, _topics: Any) -> Any:
+        return self.told
+
+    def commits(self, *_: Any) -> Any:
+        return groups()
+
+    def differences(self, ranges: dict[Part, tuple[int, int]]) -> Any:
+        self.asked = ranges
+        return Seen({part: Seen("") for part in ranges})
+
+    def gateway(self, _host: str) -> Any:
+        return SILENT
+
+    def zkm(self, _host: str, *_words: str) -> Any:
+        return SILENT
+
+    def each(self, hosts: Any, _ask: Any) -> Any:
+        return dict.fromkeys(hosts, SILENT)
+
+
+def test_h11_all_that_came_since_arm_is_compared_again_however_much_it_is() -> None:
+    """P got 5,000 records since, Q none, and R is a partition that ARM did not see."""
+    most = move_of(C.inventory).topic_move.proved
+    at = {P: BothEnds(9_000, 9_000, 9_000), Q: BothEnds(4, 4, 4), R: BothEnds(7_000, 7_000, 7_000)}
+    armed = replace(C, records={Armed.step: Armed((("orders", 0, 4_000), ("orders", 1, 4))).encode()})
+    look = Told(Seen(at))
+    found = ProveStep().observe(armed, cast(Look, look))
+    assert look.asked == {P: (4_000, 9_000), R: (7_000 - most, 7_000)}
+    assert found.records == 5_000 + most
+    arm = Told(Seen(at))
+    ArmStep().observe(replace(C, kept={"close": 2}), cast(Look, arm))
+    assert arm.asked == {P: (9_000 - most, 9_000), Q: (0, 4), R: (7_000 - most, 7_000)}
+
+
+R = ("orders", 2)
 
 # -- drain
 
@@ -166,11 +237,15 @@ def test_copiers_are_stopped_and_then_commits_that_are_behind_are_copied() -> No
 
 # -- prove
 
-PROVE = ProveFacts(app("held"), ends(), compared(), groups(), copiers())
+PROVE = ProveFacts(app("held"), ends(), compared(), 7, groups(), copiers())
 
 
 def test_prove_is_done_where_all_is_well() -> None:
-    assert isinstance(ProveStep().check(DRAINED, PROVE), Done)
+    verdict = ProveStep().check(DRAINED, PROVE)
+    assert isinstance(verdict, Done)
+    [told] = [one for one in verdict.findings if one.id == "switch.prove-records"]
+    assert told.claim == "the records that came since the step arm compared are equal on both clusters"
+    assert told.seen == "7 records, 2 partitions"
     assert isinstance(ProveStep().check(DRAINED, replace(PROVE, compared=Seen({}))), Done)
 
 
@@ -219,10 +294,12 @@ def test_check_is_done_where_all_is_well() -> None:
         ({"gateways": app("gone", target=True, route="old")}, ("switch.check-route", "gw2:orders")),
         ({"ends": SILENT}, (BOTH, "")),
         ({"ends": ends(4, 4, None)}, ("switch.check-leaders", "")),
-        ({"ends": Seen({P: EQUAL[P]})}, ("switch.check-leaders", "")),
+        ({"ends": Seen({P: EQUAL[P]})}, ("switch.bypassed", "")),
         ({"ends": ends(4, 4, 5)}, ("switch.check-ends", "")),
         ({"ends": ends(4, 4, 3)}, ("switch.check-ends", "")),
         ({"ends": ends(4, 4, None), "gateways": OPEN}, ("switch.check-leaders", "")),
+        ({"ends": ends(5, 4, 4)}, ("switch.bypassed", "")),
+        ({"ends": Seen({**EQUAL, ("orders", 2): BothEnds(0, 0, 0)})}, ("switch.bypassed", "")),
     ],
 )
 def test_check_is_blocked_by_each_wrong_fact(wrong: dict[str, Any], found: tuple[str, str]) -> None:
@@ -235,3 +312,53 @@ def test_h20_a_broker_that_a_gateway_does_not_reach_is_waited_for_until_clients_
     assert waiting.progress == "gw2: broker 1: TimeoutError"
     gone_on = replace(OPEN, brokers=UNREACHED.brokers)
     assert isinstance(CheckStep().check(DRAINED, CheckFacts(gone_on, ends(4, 4, 7))), Done)
+
+
+def test_h11_a_leader_of_source_that_is_silent_is_waited_for_before_clients_go_on() -> None:
+    """Nobody knows whether somebody wrote there."""
+    verdict = CheckStep().check(DRAINED, replace(CHECK, ends=ends(None, None, 4)))
+    assert isinstance(verdict, Waiting)
+    assert verdict.progress == "silent: orders-1"
+    assert isinstance(CheckStep().check(DRAINED, CheckFacts(OPEN, ends(None, None, 4))), Done)
+
+
+def test_h11_source_that_grew_is_a_warning_once_clients_have_gone_on() -> None:
+    found = warned(CheckStep().check(DRAINED, CheckFacts(OPEN, ends(5, 5, 7))), "switch.bypassed")
+    assert found.seen == "orders-1: 4, now 5"
+
+
+# -- go
+
+GO = GoFacts(app("sealed"), ends())
+
+
+def test_go_sends_its_orders_where_both_logs_end_as_they_were_drained() -> None:
+    assert GoStep().check(DRAINED, GO) == Ready(("gw1", "gw2"))
+    half = app("sealed", route="new", gate="gone")
+    assert GoStep().check(DRAINED, replace(GO, gateways=half)) == Ready(("gw1",))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "found"),
+    [
+        ({"ends": SILENT}, (BOTH, "")),
+        ({"ends": ends(5, 4, 4)}, ("switch.bypassed", "")),
+        ({"ends": ends(5, 5, 5)}, ("switch.bypassed", "")),
+        ({"ends": Seen({P: EQUAL[P]})}, ("switch.bypassed", "")),
+    ],
+)
+def test_h11_go_is_blocked_by_each_wrong_end(wrong: dict[str, Any], found: tuple[str, str]) -> None:
+    assert why(GoStep().check(DRAINED, replace(GO, **wrong))) == [found]
+    half = app("sealed", route="new", gate="gone")
+    assert why(GoStep().check(DRAINED, replace(GO, gateways=half, **wrong))) == [found]
+
+
+def test_h11_go_waits_for_a_silent_leader_of_source() -> None:
+    verdict = GoStep().check(DRAINED, replace(GO, ends=ends(None, None, 4)))
+    assert isinstance(verdict, Waiting)
+    assert verdict.progress == "silent: orders-1"
+
+
+def test_h11_an_application_that_went_on_by_itself_is_followed_whatever_the_ends_are() -> None:
+    half = app("sealed", route="new", gate="open")
+    assert GoStep().check(DRAINED, GoFacts(half, ends(5, 5, 9))) == Ready(("gw1",))
