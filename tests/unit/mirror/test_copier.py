@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, count, repeat
 from math import inf
@@ -295,12 +296,13 @@ def test_h8_the_lease_begins_before_the_question(monkeypatch: pytest.MonkeyPatch
 
     def told(owners: Sequence[Owner]) -> dict[str, int]:
         asked.append(now[0])
+        now[0] += 2.1
         return ended(owners)
 
     monkeypatch.setattr(there, "ended", told)
     rounds = count()
-    made.copy(lambda: next(rounds) > 1, lambda: None)
-    assert asked, "the lease was over when it began"
+    made.copy(lambda: next(rounds) > 2, lambda: None)
+    assert len(asked) > 1, "each lease was over when its answer came"
 
 
 def test_h8_an_older_copiers_batches_are_not_appended_twice() -> None:
@@ -328,6 +330,64 @@ def test_h8_markers_of_a_former_copier_are_refused_after_the_first_of_the_next()
     end = log.end
     assert log.mark(former) == 47
     assert log.end == end
+
+
+@pytest.mark.parametrize("late", [0.0, 2.1])
+def test_h8_no_marker_is_written_without_asking_who_may_once_the_lease_is_over(
+    late: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look that takes long lies between the copier's question and the next marker."""
+    here, there = source(), empty()
+    now = clock(monkeypatch, lambda _: None)
+    monkeypatch.setattr(copier, "LOOK_S", -1.0)
+    made = copying(here, there)
+    for part in (PLAIN, CUT):
+        del made.partitions[part]
+    p, ends, taken = made.partitions[HOLES], there.ends, list[int]()
+
+    def slow(parts: Any, *, committed: bool = False) -> Any:
+        at_rest = p.open and there.logs[HOLES].end == p.position
+        if at_rest and p.steps and isinstance(p.steps[0], gaps.Gap) and not taken:
+            taken.append(there.logs[HOLES].end)
+            there.take(["zkmigrate-mirror-holes-0"])
+            now[0] += late
+        return ends(parts, committed=committed)
+
+    monkeypatch.setattr(there, "ends", slow)
+    rounds = count()
+    with suppress(LockedError):
+        made.copy(lambda: next(rounds) > 100 or (taken != [] and not late), lambda: None)
+    assert taken
+    assert p.taken == (late > 0)
+    assert (there.logs[HOLES].end == taken[0]) == (late > 0), "within its lease it may go on"
+
+
+def test_only_committed_records_are_copied() -> None:
+    here, there = source(), empty()
+    here.logs[PLAIN].append(in_transaction(built(2, first_value=70), 5))
+    stable = here.logs[PLAIN].stable
+    here.logs[PLAIN].append(built(1, first_value=80))
+    copied(here, there)
+    assert there.logs[PLAIN].end == stable == here.logs[PLAIN].end - 3
+    here.logs[PLAIN].append(marker(0, 5, commit=False))
+    copied(here, there)
+    assert_equal(here, there)
+
+
+def test_h6_a_fetch_that_source_refuses_is_read_anew_and_no_end_of_the_log() -> None:
+    here, there = source(), empty()
+    told, asks = here.fetched, count()
+
+    def fetched(asked: Any) -> Any:
+        found = told(asked)
+        if PLAIN in found and next(asks) == 0:
+            found[PLAIN] = replace(found[PLAIN], error=29, records=b"")
+        return found
+
+    here.fetched = fetched  # type: ignore[method-assign]
+    made = copied(here, there)
+    assert made.partitions[PLAIN].failed == "Kafka's error TOPIC_AUTHORIZATION_FAILED"
+    assert there.logs[HOLES].read() == here.logs[HOLES].read()
 
 
 def foreign() -> Batch:
