@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tests.unit.mirror.batches import marker
@@ -13,6 +13,7 @@ from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.owners import Owner
 from zkmigrate.mirror.rules import records
 from zkmigrate.mirror.rules.batch import Batch, encode, parse, visible
+from zkmigrate.mirror.rules.direction import Lead
 from zkmigrate.mirror.rules.position import Ends
 
 MOVED, OUT_OF_ORDER, FENCED, INVALID, UNKNOWN, NO_TRANSACTION, NOT_OWNER = 6, 45, 47, 87, -1, 48, 90
@@ -106,6 +107,19 @@ class Asked(dict[Part, int]):
 
 
 @dataclass
+class ModelLeads:
+    """Of ``mirror.clients.leads.Leads``. kept: by topic. The answer is as new as the question."""
+
+    kept: dict[str, Lead] = field(default_factory=dict)
+
+    def ask(self, topics: Collection[str]) -> dict[str, Lead]:
+        return {topic: one for topic, one in self.kept.items() if topic in topics}
+
+    def told(self, topics: Collection[str], sent: dict[str, Lead]) -> dict[str, Lead]:
+        return sent
+
+
+@dataclass
 class ModelCluster:
     """Of ``mirror.clients.cluster.Cluster``. fault: asked before each write, what becomes of it: "", "lost"
     (not applied, no answer), "unheard" (applied, no answer), "moved" (refused: the leader moved), "killed"
@@ -121,6 +135,7 @@ class ModelCluster:
     owners: dict[str, Owner] = field(default_factory=dict)
     late: list[Write] = field(default_factory=list)
     most: int = 2
+    leads: ModelLeads = field(default_factory=ModelLeads)
 
     def arrive(self, *_: object) -> None:
         """Apply what was under way when its sender died."""
@@ -150,6 +165,9 @@ class ModelCluster:
         return told
 
     # -- what the copier calls
+
+    def id(self) -> str:
+        return self.what
 
     def leaders(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
         return {name: {n: 1 for topic, n in self.logs if topic == name} for name in topics}

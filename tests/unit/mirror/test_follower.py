@@ -18,6 +18,7 @@ from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.copier import Copier
 from zkmigrate.mirror.clients.follow import Finding, Follower
 from zkmigrate.mirror.rules.commits import Commit, Committed, Group
+from zkmigrate.mirror.rules.direction import Lead
 from zkmigrate.mirror.rules.follow import Configure, Grow, State
 from zkmigrate.mirror.rules.rights import Acl, Changed
 from zkmigrate.mirror.rules.share import Share, owner
@@ -226,6 +227,72 @@ def test_h7_acls_are_added_and_what_source_had_is_deleted(world: World) -> None:
     world.follower.look(world.copier)
     assert world.done == [("grant", {READ}), ("revoke", {READ})]
     assert world.say == [Changed(frozenset({READ}), frozenset()), Changed(frozenset(), frozenset({READ}))]
+
+
+SWITCHED = Lead("target", 7)
+
+
+def test_after_a_switch_nothing_beside_the_records_is_changed(world: World) -> None:
+    """Nor does a group that reads on target count as a finding."""
+    world.groups = (Group("a", "Stable", {FIRST: Commit(1)}, {}),)
+    world.run()
+    assert "group a" in world.follower.findings
+    world.done.clear()
+    world.say.clear()
+    world.rules["source"] = frozenset({READ, READ._replace(resource="GROUP", name="a")})
+    world.source.logs[SECOND] = Log()
+    world.target.leads.kept["orders"] = SWITCHED
+    world.follower.look(world.copier)
+    assert (world.done, world.say, SECOND in world.target.logs) == ([], [], False)
+    assert world.follower.findings == {}
+
+
+def test_a_group_gets_no_commits_of_source_that_were_read_before_a_switch(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.run()
+    read = world.read
+
+    def late(*words: object) -> groups.Read:
+        world.target.leads.kept["orders"] = SWITCHED
+        return read(*words)
+
+    world.groups = (Group("a", "Empty", {FIRST: Commit(2)}, {}),)
+    monkeypatch.setattr(groups, "read", late)
+    world.follower.look(world.copier)
+    assert world.done == []
+
+
+def test_without_an_answer_who_leads_nothing_is_changed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.run()
+    world.rules["source"] = frozenset({READ})
+    monkeypatch.setattr(world.target.leads, "told", silent)
+    world.follower.look(world.copier)
+    assert world.done == []
+    assert world.follower.findings == dict.fromkeys(("topics", "groups", "ACLs"), "no answer")
+
+
+def silent(*_: object) -> None:
+    raise HostError("no answer")
+
+
+def test_the_acls_of_a_topic_that_target_leads_stay(world: World) -> None:
+    """The topic that is left has ACLs of its own."""
+    made = (cast(Any, world.source), cast(Any, world.target))
+    world.copier.add([("audit", 0)])
+    world.source.logs["audit", 0] = world.target.logs["audit", 0] = Log()
+    follower = Follower(*made, ["orders", "audit"], [], world.clears, 0.0, world.say.append)
+    other = READ._replace(name="audit")
+    world.rules["source"] = frozenset({READ, other})
+    follower.look(world.copier)
+    world.rules["target"] = frozenset({READ, other})
+    world.target.leads.kept["orders"] = SWITCHED
+    follower.look(world.copier)
+    world.rules["source"] = frozenset()
+    follower.look(world.copier)
+    assert world.done == [("grant", {READ, other}), ("revoke", {other})]
 
 
 class Answering:

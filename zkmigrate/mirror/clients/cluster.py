@@ -25,6 +25,7 @@ from kafka.protocol.producer import ProduceRequest, WriteTxnMarkersRequest
 from zkmigrate import deadline
 from zkmigrate.errors import HostError
 from zkmigrate.kafka.said import reason, said
+from zkmigrate.mirror.clients.leads import Leads
 from zkmigrate.mirror.clients.owners import Owner, Owners
 from zkmigrate.mirror.rules.position import Ends
 from zkmigrate.mirror.rules.topic import Settings, describe
@@ -132,6 +133,7 @@ class Cluster:
             _LOG.removeHandler(said)
         self._net, self._manager = self._admin._net, self._admin._manager
         self._owners = Owners(self.begin, self.end)
+        self.leads = Leads(what, self.begin, self.end)
 
     def close(self) -> None:
         self._admin.close()

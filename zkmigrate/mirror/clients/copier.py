@@ -4,6 +4,10 @@ It keeps nothing of its own: when it begins, or an answer does not come, it read
 A batch is appended once however often it is sent, because its producer id and sequence number follow from
 target's log. End markers have no sequence number. So their writer owns a transactional id for each partition
 and asks every ``LEASE_S`` whether it still does. Whoever takes over waits longer than that.
+
+What source has sent is written only after target was asked who leads the topic. So a copier that comes back
+after a switch, or stood still meanwhile, writes nothing: what clients wrote since then reaches source only
+after the switch was noted on target.
 """
 
 from __future__ import annotations
@@ -24,10 +28,11 @@ from zkmigrate.mirror.clients.cluster import (
     Part,
 )
 from zkmigrate.mirror.clients.owners import Owner
-from zkmigrate.mirror.clients.partition import Partition
+from zkmigrate.mirror.clients.partition import TAKEN_OVER, Partition
 from zkmigrate.mirror.clients.reading import PartError, position
 from zkmigrate.mirror.rules import records
 from zkmigrate.mirror.rules.batch import BatchError, parse, produced
+from zkmigrate.mirror.rules.direction import barred
 from zkmigrate.mirror.rules.gaps import Append, Drop, Gap, first, steps, too_wide
 from zkmigrate.mirror.rules.outcome import TOO_LARGE, Again, Appended, Fenced, answered, outcome, owns
 from zkmigrate.mirror.rules.position import WINDOW, Ends, Failed, Sides, foreign, fresh
@@ -55,7 +60,7 @@ PAUSE_S = 0.1
 
 class Copier:
     """Copies these partitions. deletes: the topics of target whose records may be deleted. say: told once
-    when a partition fails or another copier has taken it over. rate: the most bytes per second, over all
+    when a partition fails or this copier may not write it any more. rate: the most bytes per second, over all
     partitions."""
 
     def __init__(
@@ -73,6 +78,8 @@ class Copier:
         self.partitions = {part: Partition(part) for part in parts}
         self._owners: dict[Part, Owner] = {}
         self._looked = 0.0
+        self._ids = source.id(), target.id()
+        self._unasked, self._asked = True, -inf
         self._leaders: dict[Part, int] = {}
         self._targets: dict[Part, int] = {}
         self._flying: list[tuple[Any, int, dict[Part, int]]] = []
@@ -97,7 +104,7 @@ class Copier:
             left = [p for p in self.partitions.values() if p.left]
             if not left or (once and all(p.at_goal for p in left)):
                 if taken := [p for p in self.partitions.values() if p.taken]:
-                    raise LockedError(_TAKEN.format(", ".join(f"{p.part[0]}-{p.part[1]}" for p in taken)))
+                    raise LockedError(_stopped(taken))
                 return
             try:
                 self._round(left)
@@ -115,10 +122,12 @@ class Copier:
             time.sleep(RETRY_S)
             return
         self._collect(wait=not self._queued())
+        asked = self._ask_leaders()
         self._fetch()
         self._still_mine()
         if time.monotonic() - self._looked > LOOK_S:
             self._look()
+        self._hear_leaders(asked)
         self._apply()
         if self._bucket.wait_s:
             time.sleep(min(self._bucket.wait_s, PAUSE_S))
@@ -231,6 +240,7 @@ class Copier:
             self._judge(p, Failed(f"source: {error}"))
             return
         if batches:
+            self._unasked = True
             made = steps(p.fetched, batches, answer.aborted, self._codecs)
             p.later.append((len(answer.records), joined(made) if p.joins else made))
             p.fetched, p.served = batches[-1].next_offset, time.monotonic()
@@ -351,6 +361,30 @@ class Copier:
         if any(now - p.asked > LEASE_S for p in still):
             self._ask(still)
 
+    def still_leads(self) -> None:
+        """Ask target who leads the topics, and give up those that source does not lead."""
+        self._unasked = True
+        self._hear_leaders(self._ask_leaders())
+
+    def _ask_leaders(self) -> tuple[list[str], Any] | None:
+        """Send that question after each answer of source, and when it is time."""
+        begun = time.monotonic()
+        topics = sorted({p.part[0] for p in self.partitions.values() if p.left})
+        if not topics or not (self._unasked or begun - self._asked > LEASE_S):
+            return None
+        self._unasked, self._asked = False, begun
+        return topics, self._target.leads.ask(topics)
+
+    def _hear_leaders(self, asked: tuple[list[str], Any] | None) -> None:
+        if asked is None:
+            return
+        topics, sent = asked
+        told = self._target.leads.told(topics, sent)
+        for p in self.partitions.values():
+            if p.left and (why := barred(p.part[0], told.get(p.part[0]), *self._ids)):
+                p.give_up(why)
+                self._say(p)
+
     def _ask(self, some: Sequence[Partition]) -> None:
         begun = time.monotonic()
         told = self._target.ended([self._owners[p.part] for p in some])
@@ -399,7 +433,13 @@ class Copier:
         return False
 
 
-_TAKEN = "another copier has taken over {}. This one has stopped. Next: look there, or begin again here"
+def _stopped(taken: Sequence[Partition]) -> str:
+    """Why a copier that may not go on has ended."""
+    names = ", ".join(f"{p.part[0]}-{p.part[1]}" for p in taken if p.why == TAKEN_OVER)
+    said = [f"another copier has taken over {names}. This one has stopped"] if names else []
+    said += dict.fromkeys(p.why for p in taken if p.why != TAKEN_OVER)
+    next = "look there, or begin again here" if names else "see zkmigrate mirror status"
+    return f"{'; '.join(said)}. Next: {next}"
 
 
 def _owned(part: Part) -> str:

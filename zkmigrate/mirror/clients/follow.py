@@ -65,7 +65,7 @@ class Follower:
         self._due = 0.0
         self._memory = dict.fromkeys(names, Memory())
         self._groups: tuple[str, ...] = tuple(named)
-        self._keep = frozenset[Acl]()
+        self._keep, self._ruled = frozenset[Acl](), list(names)
         self.findings: dict[str, str] = {}
 
     def tick(self, copier: Copier) -> None:
@@ -80,6 +80,7 @@ class Follower:
         parts = {"topics": self._follow_topics, "groups": self._follow_groups, "ACLs": self._follow_rights}
         for about, part in parts.items():
             try:
+                copier.still_leads()
                 soon |= part(copier)
             except HostError as error:
                 self.findings[about] = str(error)
@@ -90,12 +91,16 @@ class Follower:
                 self._say(Finding(about, why))
         return soon
 
+    def _followed(self, copier: Copier) -> list[str]:
+        """The topics of which something is still to be copied."""
+        every = copier.partitions.values()
+        over = {p.part[0] for p in every} - {p.part[0] for p in every if p.left}
+        return [name for name in self._names if name not in over]
+
     # -- topics
 
     def _follow_topics(self, copier: Copier) -> bool:
-        every = copier.partitions.values()
-        over = {p.part[0] for p in every} - {p.part[0] for p in every if p.left}
-        names = [name for name in self._names if name not in over]
+        names = self._followed(copier)
         if not names:
             return False
         (here, hidden), (there, unseen) = (topics.states(one, names) for one in (self._source, self._target))
@@ -136,9 +141,13 @@ class Follower:
     # -- groups
 
     def _follow_groups(self, copier: Copier) -> bool:
-        read = groups.read(self._source, self._target, self._names, self._named)
+        names = self._followed(copier)
+        if not names:
+            return False
+        read = groups.read(self._source, self._target, names, self._named)
         read = groups.touch(self._target, read)
         self._groups = tuple(one.name for one in read.groups)
+        copier.still_leads()  # after a switch target's commits go on, and source's are older
         sound = self._target.ends([p.part for p in copier.partitions.values() if p.open])
         ends = {part: one.end for part, one in sound.items() if isinstance(one, Ends)}
         troubles = dict(read.troubles)
@@ -159,14 +168,20 @@ class Follower:
 
     # -- ACLs
 
-    def _follow_rights(self, _: Copier) -> bool:
+    def _follow_rights(self, copier: Copier) -> bool:
+        names = self._followed(copier)
+        if names != self._ruled:
+            # The ACLs of a topic that is no longer followed stay as they are.
+            self._ruled, self._keep = names, frozenset()
+        if not names:
+            return False
         here, there = acls.read(self._source), acls.read(self._target)
         for cluster, told in ((self._source, here), (self._target, there)):
             if told is None:
                 self.findings[f"{cluster.what}'s ACLs"] = NO_AUTHORIZER
         if here is None or there is None:
             return False
-        found = rights(here, there, self._names, self._groups, self._keep)
+        found = rights(here, there, names, self._groups, self._keep)
         self._keep = found.keep
         self.findings.update({str(rule): why for rule, why in found.left.items()})
         if found.grant:

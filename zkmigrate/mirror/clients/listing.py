@@ -19,7 +19,9 @@ from kafka.protocol.metadata import MetadataRequest
 from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients import schemas
 from zkmigrate.mirror.clients.cluster import Cluster
+from zkmigrate.mirror.clients.leads import GROUP
 from zkmigrate.mirror.rules.commits import INACTIVE
+from zkmigrate.mirror.rules.direction import Lead
 
 _AT_ONCE = 4
 """Requests in flight to one cluster."""
@@ -78,8 +80,20 @@ class Listed(NamedTuple):
         return f"{_NEWER[self.type]}, {self.state}" if self.type in _NEWER else ""
 
 
+def leads(cluster: Cluster, topics: Collection[str]) -> dict[str, Lead]:
+    """Return who leads the topics, as the cluster keeps it. It asks for no coordinator, which would make a
+    topic."""
+    known = _every(cluster).get(GROUP)
+    return {} if known is None else cluster.leads.told_by(known.broker, topics)
+
+
 def listed(cluster: Cluster) -> dict[str, Listed]:
-    """Return every group that the brokers show. Raises HostError if one broker does not list its groups."""
+    """Return every group that the brokers show but the mirror's own. Raises HostError if one broker does not
+    list its groups."""
+    return {name: one for name, one in _every(cluster).items() if name != GROUP}
+
+
+def _every(cluster: Cluster) -> dict[str, Listed]:
     answer = cluster.end(cluster.begin(MetadataRequest(topics=[], allow_auto_topic_creation=False)))
     asked = {one.node_id: (ListGroupsRequest(max_version=5), one.node_id) for one in answer.brokers}
     found = {}

@@ -12,6 +12,8 @@ from zkmigrate.mirror.clients.cluster import Part
 from zkmigrate.mirror.rules.gaps import Append, Step
 from zkmigrate.mirror.rules.position import WINDOW, Producer
 
+TAKEN_OVER = "another copier has taken it over"
+
 
 @dataclass
 class Partition:
@@ -20,11 +22,11 @@ class Partition:
     position: target's end; None before it was read. due: when it may be read; None before the partition was
     taken over. fetched: the next offset to ask source for. stable: source's last stable offset. steps: the
     next ones. later: the bytes of each answer of source, and those of its steps that are not made yet.
-    tries: positions read without progress since. why: what it waits for. failed: why it cannot go on. taken:
-    another copier has taken it over. asked: when target was asked and said that this copier may write end
-    markers. heard: when target last took a batch of this producer. served: when source last sent records.
-    joins: whether small batches are joined. bytes: copied so far. goal: source's last stable offset at the
-    beginning.
+    tries: positions read without progress since. why: what it waits for, or why it is taken. failed: why it
+    cannot go on. taken: another copier has it, or none may. asked: when target was asked and said that this
+    copier may write end markers. heard: when target last took a batch of this producer. served: when source
+    last sent records. joins: whether small batches are joined. bytes: copied so far. goal: source's last
+    stable offset at the beginning.
     """
 
     part: Part
@@ -94,9 +96,9 @@ class Partition:
         self.failed = why
         self._forget()
 
-    def give_up(self) -> None:
-        """Another copier has taken it over."""
-        self.taken = True
+    def give_up(self, why: str = TAKEN_OVER) -> None:
+        """This copier may not write it any more."""
+        self.taken, self.why = True, why
         self._forget()
 
     def _forget(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from zkmigrate.errors import HostError, UsageError
-from zkmigrate.mirror.clients import groups
+from zkmigrate.mirror.clients import groups, listing
 from zkmigrate.mirror.clients import rights as acls
 from zkmigrate.mirror.clients.cluster import Cluster, Part, Topic
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
@@ -14,6 +14,7 @@ from zkmigrate.mirror.clients.follow import NO_AUTHORIZER
 from zkmigrate.mirror.clients.reading import PartError, position
 from zkmigrate.mirror.clients.topics import New, try_configuring, try_making
 from zkmigrate.mirror.rules.commits import Standing, standing
+from zkmigrate.mirror.rules.direction import Direction, barred, direction
 from zkmigrate.mirror.rules.follow import Configure
 from zkmigrate.mirror.rules.position import Ends, Failed, Sides
 from zkmigrate.mirror.rules.rights import Rights, rights
@@ -171,6 +172,19 @@ def _to_keep(target: Cluster, known: Mapping[str, tuple[Topic, Topic]]) -> dict[
             values,
         )
     return found
+
+
+def fenced_off(source: Cluster, target: Cluster, names: Sequence[str]) -> dict[str, str]:
+    """Why nobody may copy a topic to target, by those topics. It asks for a coordinator, which makes Kafka's
+    topic of commits."""
+    ids, told = (source.id(), target.id()), target.leads.told(names, target.leads.ask(names))
+    return {name: why for name in names if (why := barred(name, told.get(name), *ids))}
+
+
+def standing_direction(source: Cluster, target: Cluster, names: Sequence[str]) -> Direction:
+    """Where copiers may write these topics. It changes nothing."""
+    ids, told = (source.id(), target.id()), (listing.leads(source, names), listing.leads(target, names))
+    return direction(names, ids, told)
 
 
 def places(source: Cluster, target: Cluster, mirrored: Sequence[Mirrored]) -> list[Place]:

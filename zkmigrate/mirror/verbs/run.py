@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from zkmigrate.engine.clock import Interrupt
-from zkmigrate.errors import UsageError
+from zkmigrate.errors import LockedError, UsageError
 from zkmigrate.mirror.clients.cluster import Cluster
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.copier import Copier
 from zkmigrate.mirror.clients.follow import SOON_S, Follower, Told
 from zkmigrate.mirror.clients.partition import Partition
-from zkmigrate.mirror.clients.survey import Mirrored, topics
+from zkmigrate.mirror.clients.survey import Mirrored, fenced_off, topics
 from zkmigrate.mirror.clients.topics import New, RefusedError, grow, make
 from zkmigrate.mirror.rules.commits import Committed
 from zkmigrate.mirror.rules.follow import Grow
@@ -46,10 +46,10 @@ class Telling:
         self._say(json.dumps({"at": at, "event": event, **body}) if self._as_json else text)
 
     def gone(self, p: Partition) -> None:
-        """Print that a partition has failed, or that another copier has taken it over."""
+        """Print that a partition has failed, or that this copier may not write it any more."""
         topic, number = p.part
         event, word = ("PartitionTaken", "TAKEN") if p.taken else ("PartitionFailed", "FAILED")
-        why = p.failed or "another copier has taken it over"
+        why = p.failed or p.why
         self.line(event, f"{word} {topic}-{number}: {why}", topic=topic, partition=number, why=why)
 
     def followed(self, what: Told) -> None:
@@ -100,15 +100,22 @@ def run(
 ) -> int:
     """Copy until Ctrl-C, or once up to source's present ends. refresh_s: a change of partitions, settings,
     group offsets or ACLs at source is on target so many seconds later. rate: the most bytes per second.
-    share: of the partitions, for one of several copiers. 0: all is there; 8: a partition has failed; 130:
-    Ctrl-C. UsageError; LockedError when another copier took over."""
+    share: of the partitions, for one of several copiers. A topic that source does not lead is left out. 0:
+    all is there; 8: a partition has failed; 130: Ctrl-C. UsageError; LockedError when another copier took
+    over, or a topic was left out."""
     # Thousands of batches wait, none in a reference cycle: Python need not collect garbage that often.
     gc.set_threshold(GC_THRESHOLD)
     stop = Interrupt()
     tell = Telling(say, as_json=asked.as_json)
     with stop.listening(), stop.answered(lambda: hint("ending; the copier goes on from here next time")):
         with both(asked) as (here, there):
-            mirrored, refused = _ready(there, topics(here, there, asked.topics), tell)
+            fenced = fenced_off(here, there, asked.topics)
+            for topic, why in fenced.items():
+                tell.line("TopicFenced", f"FENCED {topic}: {why}", topic=topic, why=why)
+            names = [name for name in asked.topics if name not in fenced]
+            if not names:
+                raise LockedError(_led(fenced))
+            mirrored, refused = _ready(there, topics(here, there, names), tell)
             names = [one.topic for one in mirrored]
             parts = share.of((one.topic, n) for one in mirrored for n in range(one.partitions))
             if not parts:
@@ -126,6 +133,8 @@ def run(
                 _finish(follower, copier, stop)
         interrupted = stop.wanted
     failed = any(p.failed for p in copier.partitions.values())
+    if fenced and not (failed or refused or interrupted):
+        raise LockedError(_led(fenced))
     code = _FAILED if failed or refused else _INTERRUPTED if interrupted else 0
     tell.ended(copier.partitions.values(), refused, code)
     return code
@@ -159,6 +168,10 @@ def _ready(there: Cluster, mirrored: Iterable[Mirrored], tell: Telling) -> tuple
         if needed:
             time.sleep(0.1)
     return ready, list(refused)
+
+
+def _led(fenced: Mapping[str, str]) -> str:
+    return f"{'; '.join(fenced.values())}. Next: see zkmigrate mirror status"
 
 
 def _make(there: Cluster, one: Mirrored, tell: Telling) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from zkmigrate.mirror.clients.ahead import looked
-from zkmigrate.mirror.clients.survey import Mirrored, Place, beside, places, topics
+from zkmigrate.mirror.clients.survey import Mirrored, Place, beside, places, standing_direction, topics
 from zkmigrate.mirror.verbs import follow
 from zkmigrate.mirror.verbs.request import Request, both
 
@@ -35,13 +35,16 @@ def status(asked: Request, say: Callable[[str], None]) -> int:
         mirrored = topics(here, there, asked.topics)
         found = places(here, there, mirrored)
         also = beside(here, there, asked.topics, asked.groups)
+        way = standing_direction(here, there, asked.topics)
     if asked.as_json:
         lag = sum(one.lag for one in found)
         refused = {one.topic: one.refused for one in mirrored if one.refused}
-        say(json.dumps({"partitions": _bodies(found), "lag": lag, "refused": refused, **follow.body(also)}))
+        told = {"refused": refused, "direction": way.copies, "number": way.number}
+        say(json.dumps({"partitions": _bodies(found), "lag": lag, **told, **follow.body(also)}))
     else:
         refusals = plan_lines([one for one in mirrored if one.refused])
-        for line in (*refusals, *place_lines(found), *follow.lines(also)):
+        direction = f"direction: {way.words}"
+        for line in (*refusals, *place_lines(found), direction, *follow.lines(also)):
             say(line)
     return _code(mirrored, found)
 
