@@ -368,10 +368,10 @@ def test_h20_the_run_turns_back_by_itself(tmp_path: Path, wrong: str) -> None:
     world.at_rest(world.source)
 
 
-def test_a_copier_that_somebody_starts_again_turns_the_run_back(
+def test_a_copier_that_somebody_starts_again_ends_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would go on writing on target beside the clients."""
+    """Else it would go on writing on target beside the clients."""
     world, compared = at_work(), count(1)
     differences = ModelMirror.differences
 
@@ -381,11 +381,52 @@ def test_a_copier_that_somebody_starts_again_turns_the_run_back(
         return differences(self, ranges)
 
     monkeypatch.setattr(ModelMirror, "differences", started)
-    code, said = ended(operator(world, tmp_path))
+    assert ended(operator(world, tmp_path))[0] == 0
     assert next(compared) > LAST_COMPARED
-    assert code == 7
-    assert "switch.prove-copiers" in said
-    world.at_rest(world.source)
+    world.advance(10.0)
+    assert not world.hosts["m1"].units["new"].running
+    world.at_rest(world.target)
+
+
+@pytest.mark.parametrize("step", ["drain", "seal", "go", "open", "turn"])
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_a_copier_that_comes_back_writes_nothing_on_the_cluster_that_leads(
+    tmp_path: Path, step: str, number: int
+) -> None:
+    """Each mirror host boots, and somebody starts copiers by hand, before some change and at the end."""
+    world = at_work()
+    one = operator(world, tmp_path)
+    send, sent = one._send, Counter[str]()
+    stage = "after" if step == "turn" else "switch"
+
+    def back(change: Change, operation: str, fencing: int) -> Outcome | None:
+        if operation.startswith(f"{stage}.{step}."):
+            sent[step] += 1
+            if sent[step] == number:
+                return_of_copiers(world)
+        return send(change, operation, fencing)
+
+    one._send = back  # type: ignore[method-assign]
+    said = one.forward(until="verify")
+    assert said is not None
+    assert said.code == 0
+    return_of_copiers(world)
+    world.advance(10.0)
+    world.at_rest(world.target)
+    assert not any(copier.running for copier in world.strangers)
+    for host in world.hosts.values():
+        assert [(unit.running, unit.enabled) for unit in host.units.values()] == [
+            (False, False),
+            (True, True),
+        ]
+
+
+def return_of_copiers(world: World) -> None:
+    """As often as a mirror host may boot, and an operator may err."""
+    for host in world.hosts.values():
+        host.boot()
+    world.by_hand()
+    world.advance(0.2)
 
 
 LAST_COMPARED = 4
@@ -697,10 +738,16 @@ def test_no_client_goes_back_to_source_while_a_gateway_that_is_not_heard_may_be_
 def test_the_run_walks_back_from_a_target_whose_leaders_are_silent(tmp_path: Path) -> None:
     world = at_work(Shape(gateways=3, apps=("orders", "audit")))
     one = operator(world, tmp_path, Fault(2, "dark", 30.0, "switch.go"))
-    assert ended(one)[0] == 7
+    code, said = ended(one)
+    assert code == 8, "the copiers cannot begin before target tells who leads"
+    assert "switch.drain" in said
     assert world.switched == 0
-    world.advance(20.0)  # consumers that need not join again get nothing for SYNC_S
+    world.advance(30.0)  # consumers that need not join again get nothing for SYNC_S
     world.at_rest(world.source)
+    assert not any(host.units["new"].running for host in world.hosts.values())
+    said = one.resume()
+    assert said is not None
+    assert said.code == 7
     assert all(host.units["new"].running for host in world.hosts.values())
 
 

@@ -23,6 +23,7 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
+from zkmigrate.mirror.rules.direction import Copies
 from zkmigrate.mirror.rules.rights import Acl
 
 KAFKA = "kafka"
@@ -438,6 +439,23 @@ class CopyOffsets(_OnCluster):
 
 
 @dataclass(frozen=True)
+class SetDirection(_OnCluster):
+    """Note on both clusters where copiers may write these topics. number: the run's fencing number; where a
+    higher one is noted, nothing is changed."""
+
+    cluster: str
+    copies: Copies
+    topics: tuple[str, ...]
+    number: int
+    verb = "set-direction"
+    expect = ""
+
+    def describe(self) -> str:
+        where = {"forward": "on target only", "none": "on neither cluster", "backward": "on source only"}
+        return f"let copiers write {where[self.copies]}, topics: {len(self.topics):,}"
+
+
+@dataclass(frozen=True)
 class AlterAcls(_OnCluster):
     """Add these ACLs to target, or delete exactly these there. acls: the fields of each :class:`Acl`."""
 
@@ -751,7 +769,7 @@ Replaying: TypeAlias = BeginReplay | ReplayTransactions | EndReplay
 ClusterChange: TypeAlias = (
     ElectLeaders | AlterTopicConfig | AlterBrokerConfig | ReassignPartition | CancelReassignment |
     PlaceReplica | ElectPreferred | UnregisterBroker | Replaying | DeleteZnode | CreateZnode | CopyOffsets |
-    AlterAcls
+    AlterAcls | SetDirection
 )  # fmt: skip
 Change: TypeAlias = HostChange | ClusterChange
 Changes: TypeAlias = tuple[Change, ...]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias, TypeVar
 
+from zkmigrate.mirror.rules.direction import Direction
 from zkmigrate.mirror.rules.rights import Acl
 from zkmigrate.model.fact import Reading
 
@@ -302,6 +303,9 @@ class MirrorLook(Protocol):
 
     def ends(self, topics: Sequence[str]) -> Reading[Mapping[tuple[str, int], BothEnds]]:
         """Where the logs of these topics end, by source's partitions."""
+
+    def direction(self, topics: Sequence[str]) -> Reading[Direction]:
+        """Where copiers may write these topics, as both clusters keep it."""
 
     def commits(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupPair]]:
         """How these groups' commits on these topics stand (empty: all that committed on the topics)."""

@@ -1,13 +1,15 @@
-"""What: wait until both logs of every partition end alike, stop the copiers, and copy the groups' offsets.
+"""What: wait until both logs of every partition end alike, stop the copiers, note on both clusters that no
+copier may write, and copy the groups' offsets.
 
-Why now: nothing writes on source, so its ends stay. Who goes on copying could write beside the clients later.
+Why now: nothing writes on source, so its ends stay. Who goes on copying could write beside the clients later,
+also one that is not on a mirror host, or that comes back after a boot.
 
 Clients may notice: they still wait.
 
-Way back: the copiers run again.
+Way back: both clusters let copiers write on target, and the copiers run again.
 
-Proof: the ends are equal at two looks in a row and have not moved since the hold, no copier runs, and the
-commits are equal.
+Proof: the ends are equal at two looks in a row and have not moved since the hold, no copier runs or may
+write, and the commits are equal.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from zkmigrate.mirror.rules.direction import Direction
 from zkmigrate.model.change import MIRRORED, Applied, Changes, CopyOffsets, SetService
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import blocking, claim, few, meanings
 from zkmigrate.model.look import GroupPair, Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.topic_move.direction import DIRECTION, note, noted
 from zkmigrate.topic_move.facts import (
     Copiers,
     Drained,
@@ -53,12 +57,13 @@ _LOOKS = 2
 
 @dataclass(frozen=True)
 class DrainFacts:
-    """copiers: once the ends are equal. groups: once no copier runs."""
+    """copiers, direction: once the ends are equal. groups: once no copier runs or may write."""
 
     gateways: Gateways
     ends: Reading[Ends]
     copiers: Copiers | None = None
     groups: Reading[Mapping[str, GroupPair]] | None = None
+    direction: Reading[Direction] | None = None
 
 
 class DrainStep(Step[DrainFacts]):
@@ -69,15 +74,17 @@ class DrainStep(Step[DrainFacts]):
     def observe(self, c: Context, look: Look) -> DrainFacts:
         move = move_of(c.inventory).topic_move
         if c.way is Way.BACK:
-            return DrainFacts(Gateways({}, ()), Seen({}), copiers(c, look, move.target))
+            running, way = copiers(c, look, move.target), noted(c, look)
+            return DrainFacts(Gateways({}, ()), Seen({}), running, direction=way)
         found, ends = gateways(c, look), both_ends(c, look)
         if c.kept.get("equal", 0) < _LOOKS:
             return DrainFacts(found, ends)
-        running = copiers(c, look, move.target)
-        if running.running or running.silent:
-            return DrainFacts(found, ends, running)
+        running, way = copiers(c, look, move.target), noted(c, look)
+        if running.running or running.silent or not _nobody(way):
+            return DrainFacts(found, ends, running, direction=way)
         topics = switched(c.inventory)
-        return DrainFacts(found, ends, running, forward(c, look).commits(topics.topics, topics.groups))
+        groups = forward(c, look).commits(topics.topics, topics.groups)
+        return DrainFacts(found, ends, running, groups, way)
 
     def check(self, c: Context, f: DrainFacts) -> Verdict:
         if c.way is Way.BACK:
@@ -111,24 +118,31 @@ class DrainStep(Step[DrainFacts]):
         topics = switched(c.inventory)
         if target == OFFSETS:
             return (CopyOffsets(MIRRORED, topics.topics, topics.groups),)
+        if target == DIRECTION:
+            return note(c, "none")
         return (SetService(target, forward_unit(c), "stop"),)
 
     def undo(self, c: Context, f: DrainFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        if target == DIRECTION:
+            return note(c, "forward")
         if target not in mirror_hosts(c.inventory):
             return ()
         return (SetService(target, forward_unit(c), "start"),)
 
     def forecast(self, c: Context, look: Look) -> Forecast[DrainFacts]:
         held = DrainFacts(every_app(c, "held"), Seen({}))
-        return Forecast(held, (*mirror_hosts(c.inventory), OFFSETS))
+        return Forecast(held, (*mirror_hosts(c.inventory), DIRECTION, OFFSETS))
 
 
 def _equal(f: DrainFacts, found: Copiers, ends: Ends, keep: dict[str, object]) -> Verdict:
     """Both logs end alike: stop what copies, then copy what is committed."""
     if wrong := not_silent(found):
         return Blocked(wrong)
-    if found.running:
-        return Ready(found.running, keep=keep)
+    assert f.direction is not None
+    if not isinstance(f.direction, Seen):
+        return Blocked((unread("who leads the topics", f.direction),))
+    if todo := (*found.running, *(() if _nobody(f.direction) else (DIRECTION,))):
+        return Ready(todo, keep=keep)
     assert f.groups is not None
     if not isinstance(f.groups, Seen):
         return Blocked((unread("groups", f.groups),))
@@ -140,23 +154,34 @@ def _equal(f: DrainFacts, found: Copiers, ends: Ends, keep: dict[str, object]) -
         return Blocked((equal,))
     drained = claim(
         "switch.drained",
-        "both logs of every partition end alike, and no copier runs",
+        "both logs of every partition end alike, and no copier runs or may write",
         True,
-        seen=f"{len(ends):,} partitions, {found.unit} stopped",
+        seen=f"{len(ends):,} partitions, {found.unit} stopped; {f.direction.value.words}",
     )
     return Done((drained, equal), Drained(offsets(ends)).encode())
 
 
 def _back(f: DrainFacts) -> Verdict:
     assert f.copiers is not None
+    assert f.direction is not None
+    if not isinstance(f.direction, Seen):
+        # Clients can go on at source meanwhile; the copiers could not write yet.
+        return Blocked((unread("who leads the topics", f.direction),), others_back=True)
+    if f.direction.value.copies not in ("", "forward"):
+        return Ready((DIRECTION,))
     if f.copiers.down:
         return Ready(f.copiers.down)
     return Blocked(not_silent(f.copiers), others_back=True) if f.copiers.silent else Done()
 
 
+def _nobody(way: Reading[Direction]) -> bool:
+    """Whether both clusters keep that no copier may write."""
+    return isinstance(way, Seen) and way.value.copies == "none"
+
+
 MEANINGS = meanings(
     """
-    switch.drained: The logs do not end alike, or a copier runs. Cause: The step is under way. To do:
+    switch.drained: The logs do not end alike, or a copier runs or may write. Cause: The step is under way. To do:
     Wait. If the hold ends first, the run walks back.
     """
 )

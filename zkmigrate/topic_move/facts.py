@@ -335,6 +335,15 @@ class Copiers:
         )
 
     @property
+    def enabled(self) -> tuple[str, ...]:
+        """The hosts on which systemd starts one at boot."""
+        return tuple(
+            host
+            for host, told in self.at.items()
+            if isinstance(told, Seen) and told.value.unit_file.startswith("enabled")
+        )
+
+    @property
     def down(self) -> tuple[str, ...]:
         """The hosts on which none is there."""
         return tuple(host for host, told in self.at.items() if runs(told) is False)

@@ -1,4 +1,4 @@
-"""What: stop the copiers from target to source.
+"""What: stop the copiers from target to source, also for each boot.
 
 Why now: nobody wants to go back. From here source falls behind.
 
@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zkmigrate.model.change import Applied, Changes, SetService
+from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.finding import Severity, claim, few, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.topic_move.direction import start_again, stop
 from zkmigrate.topic_move.facts import Copiers, Gateways, backward_unit, copiers, gateways
 from zkmigrate.topic_move.rules import not_silent
 from zkmigrate.topic_move.section import mirror_hosts, move_of
@@ -43,8 +44,8 @@ class FinishStep(Step[FinishFacts]):
             return Blocked(wrong)
         if c.way is Way.BACK:
             return Ready(f.copiers.down) if f.copiers.down else Done()
-        if f.copiers.running:
-            return Ready(f.copiers.running)
+        if todo := tuple(dict.fromkeys((*f.copiers.running, *f.copiers.enabled))):
+            return Ready(todo)
         source = move_of(c.inventory).topic_move.source
         stopped = claim(
             "switch.finished", f"no copier to {source} runs", True, seen=f"{f.copiers.unit} is down"
@@ -59,10 +60,10 @@ class FinishStep(Step[FinishFacts]):
         return Done((stopped, stays, left_ports(f.gateways)))
 
     def plan(self, c: Context, f: FinishFacts, target: str) -> Changes:
-        return (SetService(target, backward_unit(c), "stop"),)
+        return stop(f.copiers, target)
 
     def undo(self, c: Context, f: FinishFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return (SetService(target, backward_unit(c), "start"),)
+        return start_again(f.copiers, target, applied)
 
     def forecast(self, c: Context, look: Look) -> Forecast[FinishFacts]:
         running = FinishFacts(Copiers(backward_unit(c), {}), Gateways({}, ()))

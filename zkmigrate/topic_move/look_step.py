@@ -17,11 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from zkmigrate.mirror.rules.direction import Direction
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, Severity, blocking, claim, few, meanings
 from zkmigrate.model.look import GroupReads, Look, MirrorSurvey
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
 from zkmigrate.moves.rules.accepted import accepted
+from zkmigrate.topic_move.direction import begins, noted
 from zkmigrate.topic_move.facts import (
     Copiers,
     Ends,
@@ -68,6 +70,7 @@ class LookFacts:
     back: Copiers
     at: float
     delivered: Delivered
+    direction: Reading[Direction]
 
 
 class LookStep(Reads[LookFacts]):
@@ -89,6 +92,7 @@ class LookStep(Reads[LookFacts]):
             copiers(c, look, move.source),
             look.wall(),
             delivered,
+            noted(c, look),
         )
 
     def check(self, c: Context, f: LookFacts) -> Verdict:
@@ -125,6 +129,7 @@ def _findings(c: Context, f: LookFacts) -> Iterator[Finding]:
         yield superusers(f.gateways, f.survey.value.super_users)
     else:
         yield unread("the mirror", f.survey)
+    yield from begins(c, f.direction)
     yield from not_silent(f.there)
     yield from not_silent(f.back)
     yield claim(
@@ -137,12 +142,18 @@ def _findings(c: Context, f: LookFacts) -> Iterator[Finding]:
     )
     yield claim(
         "switch.copies-back",
-        f"no copier to {move.source} runs",
-        _all_told(f.back, not f.back.running),
-        seen=f"running on {few(f.back.running)}" if f.back.running else "none",
-        needed=f"{f.back.unit} stopped: two copiers would copy each other's records",
-        moves=("stop it",),
+        f"no copier to {move.source} runs, or starts at boot",
+        _all_told(f.back, not f.back.running and not f.back.enabled),
+        seen=_wrong_way(f.back) or "none",
+        needed=f"{f.back.unit} stopped and disabled: two copiers would copy each other's records",
+        moves=(f"systemctl disable --now {f.back.unit}",),
     )
+
+
+def _wrong_way(back: Copiers) -> str:
+    """Where a copier to source runs, or would."""
+    running = [f"running on {few(back.running)}"] if back.running else []
+    return ", ".join(running + ([f"enabled on {few(back.enabled)}"] if back.enabled else []))
 
 
 def _waiting(c: Context, first: LookFacts, now: Delivered) -> Waiting | None:
@@ -233,7 +244,8 @@ MEANINGS = meanings(
     It commits seldom, or it lags. To do: Raise topic_move.settle_ms above its auto.commit.interval.ms, or
     let it commit more often. Or go on: the finding tells how many records come twice at most.
 
-    switch.copies-back: A copier to source runs. Cause: It was left from an earlier switch. To do: Stop
+    switch.copies-back: A copier to source runs, or starts at boot. Cause: It was left from an earlier switch,
+    or its unit was enabled by hand. To do: Disable
     it, or exchange topic_move.source and target.
     """
 )

@@ -1,12 +1,14 @@
-"""What: start the copiers from target to source.
+"""What: note on both clusters that copiers may write on source only, and start the copiers from target to
+source, also at each boot. Those from source to target start at boot no more.
 
 Why now: clients write on target, and source is to stay equal, for the way back.
 
 Clients may notice: nothing.
 
-Way back: stop these copiers.
+Way back: stop these copiers, also for each boot.
 
-Proof: the copiers run, and each partition of source is mirrored from target, none failed.
+Proof: only these copiers run, or start at boot, each cluster keeps who leads, and each partition of source is
+mirrored from target, none failed.
 """
 
 from __future__ import annotations
@@ -14,12 +16,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from zkmigrate.model.change import Applied, Changes, SetService
+from zkmigrate.mirror.rules.direction import Direction
+from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, claim, few, meanings
 from zkmigrate.model.look import BothEnds, Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
-from zkmigrate.topic_move.facts import Copiers, Ends, Part, backward, backward_unit, copiers, ends_back
+from zkmigrate.topic_move.direction import DIRECTION, note, noted, start, stop
+from zkmigrate.topic_move.facts import (
+    Copiers,
+    Ends,
+    Part,
+    backward,
+    backward_unit,
+    copiers,
+    ends_back,
+    forward_unit,
+)
 from zkmigrate.topic_move.rules import not_silent, part_name
 from zkmigrate.topic_move.section import mirror_hosts, move_of, switched
 
@@ -28,10 +41,12 @@ _POLL_S, _MOST_S = 0.5, 300.0
 
 @dataclass(frozen=True)
 class TurnFacts:
-    """ends: target's as source's, for the copiers that run now. failed: partitions that are not mirrored, and
-    why."""
+    """copiers: to source. there: to target. ends: target's as source's, for the copiers that run now. failed:
+    partitions that are not mirrored, and why."""
 
     copiers: Copiers
+    there: Copiers
+    direction: Reading[Direction]
     ends: Reading[Ends]
     failed: Sequence[str] = ()
 
@@ -43,21 +58,33 @@ class TurnStep(Step[TurnFacts]):
 
     def observe(self, c: Context, look: Look) -> TurnFacts:
         move = move_of(c.inventory).topic_move
-        running = copiers(c, look, move.source)
-        if c.way is Way.BACK or "first" not in c.kept:
-            return TurnFacts(running, ends_back(c, look) if c.way is Way.FORWARD else Seen({}))
+        running, there = copiers(c, look, move.source), copiers(c, look, move.target)
+        if c.way is Way.BACK:
+            return TurnFacts(running, there, Seen(Direction("", 0)), Seen({}))
+        way = noted(c, look)
+        if "first" not in c.kept:
+            return TurnFacts(running, there, way, ends_back(c, look))
         # What a copier gave up will never come.
         topics = switched(c.inventory)
         survey = backward(c, look).survey(topics.topics, topics.groups)
         found = survey.value.partitions if isinstance(survey, Seen) else {}
         failed = [f"{part_name(part)}: {why}" for part, (state, why) in found.items() if state == "failed"]
-        return TurnFacts(running, ends_back(c, look), failed)
+        return TurnFacts(running, there, way, ends_back(c, look), failed)
 
     def check(self, c: Context, f: TurnFacts) -> Verdict:
         if wrong := not_silent(f.copiers):
             return Blocked(wrong)
         if c.way is Way.BACK:
-            return Ready(f.copiers.running) if f.copiers.running else Done()
+            todo = tuple(dict.fromkeys((*f.copiers.running, *f.copiers.enabled)))
+            return Ready(todo) if todo else Done()
+        if wrong := not_silent(f.there):
+            return Blocked(wrong)
+        if not isinstance(f.direction, Seen):
+            why = str(f.direction)
+            return Waiting("both clusters to tell who leads", why, _MOST_S, poll_s=_POLL_S, keep=c.kept)
+        old = dict.fromkeys((*f.there.running, *f.there.enabled))
+        if todo := (*old, *(() if f.direction.value.copies == "backward" else (DIRECTION,))):
+            return Ready(todo, keep=c.kept)
         if f.copiers.down:
             return Ready(f.copiers.down)
         if not isinstance(f.ends, Seen):
@@ -74,13 +101,20 @@ class TurnStep(Step[TurnFacts]):
         return Done((_turned(True, f"{f.copiers.unit}, {len(first):,} partitions"),))
 
     def plan(self, c: Context, f: TurnFacts, target: str) -> Changes:
-        return (SetService(target, backward_unit(c), "start"),)
+        if target == DIRECTION:
+            return note(c, "backward")
+        if target in (*f.there.running, *f.there.enabled):
+            return stop(f.there, target)
+        return start(f.copiers, target)
 
     def undo(self, c: Context, f: TurnFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return (SetService(target, backward_unit(c), "stop"),)
+        return stop(f.copiers, target)
 
     def forecast(self, c: Context, look: Look) -> Forecast[TurnFacts]:
-        return Forecast(TurnFacts(Copiers(backward_unit(c), {}), Seen({})), mirror_hosts(c.inventory))
+        facts = TurnFacts(
+            Copiers(backward_unit(c), {}), Copiers(forward_unit(c), {}), Seen(Direction("none", 0)), Seen({})
+        )
+        return Forecast(facts, (DIRECTION, *mirror_hosts(c.inventory)))
 
 
 def _turned(held: bool, seen: str) -> Finding:

@@ -9,6 +9,8 @@ from typing import Any
 from tests.unit.moves.steps.facts import ARMED
 from tests.world.switch.operator import inventory
 from tests.world.switch.site import Shape, World
+from zkmigrate.mirror.rules.direction import Direction
+from zkmigrate.model.change import Changes
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, blocking, claim
 from zkmigrate.model.look import BothEnds, GroupPair
@@ -51,10 +53,23 @@ def groups(state: str = "equal") -> Seen[Mapping[str, GroupPair]]:
     return Seen({"mail": GroupPair("equal", 0, ""), "billing": GroupPair(state, 3, f"is {state}")})
 
 
-def copiers(state: str = "inactive", other: str = "inactive") -> Copiers:
-    """The unit on both mirror hosts. state: of the last one; empty: it does not answer."""
-    last: Reading[Any] = Seen(replace(ARMED, unit_state=state)) if state else SILENT
-    return Copiers("unit", {"m1": Seen(replace(ARMED, unit_state=other)), "m2": last})
+def way(copies: Any) -> Seen[Direction]:
+    """What both clusters keep."""
+    return Seen(Direction(copies, 3))
+
+
+def copiers(
+    state: str = "inactive", other: str = "inactive", file: str = "disabled", unit: str = "unit"
+) -> Copiers:
+    """The unit on both mirror hosts. state, file: of the last one; state empty: it does not answer."""
+    told = replace(ARMED, unit_state=state, unit_file=file)
+    first = Seen(replace(ARMED, unit_state=other, unit_file="disabled"))
+    return Copiers(unit, {"m1": first, "m2": Seen(told) if state else SILENT})
+
+
+def sent(changes: Changes) -> list[str]:
+    """What is done, in order."""
+    return [one.describe() for one in changes]
 
 
 def why(verdict: Verdict) -> list[tuple[str, str]]:

@@ -7,11 +7,28 @@ from typing import Any
 
 import pytest
 
-from tests.unit.topic_move.facts import BOTH, EQUAL, SILENT, UNHEARD, C, P, Q, app, copiers, ends, warned, why
+from tests.unit.topic_move.facts import (
+    BOTH,
+    EQUAL,
+    SILENT,
+    UNHEARD,
+    C,
+    P,
+    Q,
+    app,
+    copiers,
+    ends,
+    sent,
+    warned,
+    way,
+    why,
+)
+from zkmigrate.model.change import MIRRORED, Applied, SetDirection
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Held
 from zkmigrate.model.look import BothEnds, MirrorSurvey
-from zkmigrate.model.step import Done, Ready, Verdict, Waiting
+from zkmigrate.model.step import Done, Ready, Verdict, Waiting, Way
+from zkmigrate.topic_move.direction import DIRECTION
 from zkmigrate.topic_move.facts import Ends, Gateways
 from zkmigrate.topic_move.finish_step import FinishFacts, FinishStep
 from zkmigrate.topic_move.turn_step import TurnFacts, TurnStep
@@ -22,8 +39,13 @@ RUN = copiers("active", "active")
 # -- turn
 
 
+def facts(**odd: Any) -> TurnFacts:
+    """All is well, but for this."""
+    return replace(TurnFacts(RUN, copiers(unit="old"), way("backward"), ends()), **odd)
+
+
 def turned(now: Seen[Ends], kept: Any = None) -> Verdict:
-    return TurnStep().check(replace(C, kept=kept or {}), TurnFacts(RUN, now))
+    return TurnStep().check(replace(C, kept=kept or {}), facts(ends=now))
 
 
 def test_h17_source_follows_where_it_has_all_that_was_written_before_the_step() -> None:
@@ -51,13 +73,46 @@ def test_h17_an_end_that_target_does_not_tell_is_waited_for() -> None:
 
 
 def test_h17_copiers_are_started_and_one_that_does_not_tell_stops_the_step() -> None:
-    assert TurnStep().check(C, TurnFacts(copiers("inactive", "active"), ends())) == Ready(("m2",))
-    assert why(TurnStep().check(C, TurnFacts(copiers("", "active"), ends()))) == [("switch.copier", "m2")]
-    assert isinstance(TurnStep().check(C, TurnFacts(RUN, SILENT)), Waiting)
+    assert TurnStep().check(C, facts(copiers=copiers("inactive", "active"))) == Ready(("m2",))
+    for silent in ("copiers", "there"):
+        assert why(TurnStep().check(C, facts(**{silent: copiers("", "active")}))) == [("switch.copier", "m2")]
+    assert isinstance(TurnStep().check(C, facts(ends=SILENT)), Waiting)
+    assert isinstance(TurnStep().check(C, facts(direction=SILENT)), Waiting)
+
+
+@pytest.mark.parametrize("file", ["enabled", "enabled-runtime"])
+@pytest.mark.parametrize("state", ["inactive", "failed", "active"])
+def test_copiers_to_target_start_no_more_at_boot(state: str, file: str) -> None:
+    """This comes before any copier to source starts."""
+    found = facts(copiers=copiers(), there=copiers(state, file=file, unit="old"))
+    assert TurnStep().check(C, found) == Ready(("m2",))
+    stop = ["stop old"] if state == "active" else []
+    assert sent(TurnStep().plan(C, found, "m2")) == [*stop, "disable old"]
+
+
+@pytest.mark.parametrize(("file", "enable"), [("disabled", ["enable unit"]), ("static", []), ("", [])])
+def test_copiers_to_source_start_now_and_at_boot(file: str, enable: list[str]) -> None:
+    found = facts(copiers=copiers("inactive", "active", file=file))
+    assert sent(TurnStep().plan(C, found, "m2")) == [*enable, "start unit"]
+
+
+@pytest.mark.parametrize("copies", ["", "forward", "none", "mixed"])
+def test_copiers_may_write_on_source_before_they_are_started(copies: str) -> None:
+    found = facts(copiers=copiers(), direction=way(copies))
+    assert TurnStep().check(C, found) == Ready((DIRECTION,))
+    [change] = TurnStep().plan(replace(C, fencing=7), found, DIRECTION)
+    assert change == SetDirection(MIRRORED, "backward", ("orders",), 7)
+
+
+def test_on_the_way_back_copiers_to_source_start_no_more_at_boot() -> None:
+    back, found = replace(C, way=Way.BACK), facts(copiers=copiers(file="enabled"))
+    assert TurnStep().check(back, found) == Ready(("m2",))
+    assert sent(TurnStep().undo(back, found, "m2", ())) == ["disable unit"]
+    assert TurnStep().check(back, facts(copiers=copiers())) == Done()
 
 
 def test_h17_what_a_copier_gave_up_is_not_waited_for() -> None:
-    assert why(TurnStep().check(C, TurnFacts(RUN, ends(7, 7, 6), ["orders-1: why"]))) == [
+    assert why(TurnStep().check(C, facts(ends=ends(7, 7, 6), failed=["orders-1: why"]))) == [
         ("switch.turned", "")
     ]
 
@@ -130,3 +185,15 @@ def test_h23_the_end_is_there_once_no_copier_runs() -> None:
     for state in ("active", "activating", "deactivating"):
         assert FinishStep().check(C, FinishFacts(copiers(state), LEFT)) == Ready(("m2",))
     assert why(FinishStep().check(C, FinishFacts(copiers(""), LEFT))) == [("switch.copier", "m2")]
+
+
+def test_at_the_end_no_copier_starts_at_boot_and_the_way_back_knows_which_did() -> None:
+    found = FinishFacts(copiers(file="enabled"), LEFT)
+    assert FinishStep().check(C, found) == Ready(("m2",))
+    changes = FinishStep().plan(C, found, "m2")
+    assert sent(changes) == ["disable unit"]
+    back = replace(C, way=Way.BACK)
+    applied = tuple(Applied(one, "o.1", confirmed=True) for one in changes)
+    assert FinishStep().check(back, FinishFacts(copiers(), LEFT)) == Ready(("m1", "m2"))
+    assert sent(FinishStep().undo(back, found, "m2", applied)) == ["enable unit", "start unit"]
+    assert sent(FinishStep().undo(back, found, "m1", ())) == ["start unit"]

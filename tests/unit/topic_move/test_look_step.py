@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.topic_move.facts import BOTH, SILENT, UNHEARD, C, P, Q, app, copiers, groups, warned, why
+from tests.unit.topic_move.facts import BOTH, SILENT, UNHEARD, C, P, Q, app, copiers, groups, warned, way, why
 from zkmigrate.gateway.rules.seen import Seen as SeenClients
 from zkmigrate.inventory.accept import Accept
 from zkmigrate.model.fact import Reading, Seen
@@ -24,7 +24,9 @@ def seen(now: float, end: int, *, q: int | None = 4, **groups: GroupReads) -> Lo
     """A look at this time, with the ends of both partitions. The time to settle is 1.5 s."""
     ends: Reading[Ends] = Seen({P: BothEnds(end, end, end), Q: BothEnds(q, q, q)})
     none = Copiers("unit", {})
-    return LookFacts(Gateways({}, ()), Seen(SURVEY), none, none, 0.0, Delivered(ends, now, Seen(groups)))
+    return LookFacts(
+        Gateways({}, ()), Seen(SURVEY), none, none, 0.0, Delivered(ends, now, Seen(groups)), way("")
+    )
 
 
 def reads(p: int | None, q: int | None = 4) -> GroupReads:
@@ -143,6 +145,11 @@ def test_h20_h21_nothing_is_found_where_all_is_well() -> None:
         ({"there": copiers("", "active")}, [("switch.copier", "m2"), ("switch.copies", "")]),
         ({"back": copiers("active")}, [("switch.copies-back", "")]),
         ({"back": copiers("deactivating")}, [("switch.copies-back", "")]),
+        ({"back": copiers(file="enabled")}, [("switch.copies-back", "")]),
+        ({"direction": SILENT}, [(BOTH, "")]),
+        ({"direction": way("none")}, [("switch.direction", "")]),
+        ({"direction": way("backward")}, [("switch.direction", "")]),
+        ({"direction": way("mixed")}, [("switch.direction", "")]),
         ({"back": copiers("")}, [("switch.copier", "m2"), ("switch.copies-back", "")]),
     ],
 )
@@ -152,6 +159,17 @@ def test_h20_a_switch_does_not_begin_while_one_thing_is_wrong(
     if "survey" in wrong:
         wrong = {**wrong, "gateways": replace(HERE, brokers={"gw1": {"old": {}, "new": {}}})}
     assert why(looks(**wrong)) == found
+
+
+def test_a_switch_of_another_run_that_is_newer_is_named_once_the_lock_is_taken() -> None:
+    """Before that a run has no number."""
+    for fencing, blocked in ((0, False), (2, True), (3, False)):
+        verdict = LookStep().check(replace(C, fencing=fencing), replace(WELL, direction=way("forward")))
+        assert (["switch.direction-newer"] if blocked else []) == [one for one, _ in _blocking(verdict)]
+
+
+def _blocking(verdict: Verdict) -> list[tuple[str, str]]:
+    return why(verdict) if isinstance(verdict, Blocked) else []
 
 
 @pytest.mark.parametrize("state", ["failed", "missing", "unknown"])

@@ -22,17 +22,20 @@ from tests.unit.topic_move.facts import (
     ends,
     groups,
     warned,
+    way,
     why,
 )
 from tests.world.switch.look import SwitchLook
 from tests.world.switch.operator import inventory
 from tests.world.switch.site import Shape, World
+from zkmigrate.model.change import MIRRORED, SetDirection
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Held
 from zkmigrate.model.look import BothEnds, GroupPair, Look
-from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Waiting
+from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
 from zkmigrate.topic_move.arm_step import ArmFacts, ArmStep
 from zkmigrate.topic_move.check_step import CheckFacts, CheckStep
+from zkmigrate.topic_move.direction import DIRECTION
 from zkmigrate.topic_move.drain_step import OFFSETS, DrainFacts, DrainStep
 from zkmigrate.topic_move.facts import Armed, Drained, Part, offsets
 from zkmigrate.topic_move.go_step import GoFacts, GoStep
@@ -163,7 +166,7 @@ R = ("orders", 2)
 
 # -- drain
 
-DRAIN = DrainFacts(app("held"), ends(), copiers(), groups())
+DRAIN = DrainFacts(app("held"), ends(), copiers(), groups(), way("none"))
 TWICE = replace(C, kept={"before": {P: 9, Q: 4}, "equal": 1})
 """The second look at equal ends."""
 
@@ -183,6 +186,7 @@ def test_drain_is_done_where_all_is_well() -> None:
         ({"ends": ends(5, 5, 5)}, ("switch.bypassed", "")),
         ({"copiers": copiers("")}, ("switch.copier", "m2")),
         ({"copiers": copiers("unknown")}, ("switch.copier", "m2")),
+        ({"direction": SILENT}, (BOTH, "")),
         ({"groups": SILENT}, (BOTH, "")),
         ({"groups": groups("active")}, ("switch.commits", "")),
         ({"groups": groups("ahead")}, ("switch.commits", "")),
@@ -192,6 +196,44 @@ def test_drain_is_done_where_all_is_well() -> None:
 )
 def test_drain_is_blocked_by_each_wrong_fact(wrong: dict[str, Any], found: tuple[str, str]) -> None:
     assert why(DrainStep().check(TWICE, replace(DRAIN, **wrong))) == [found]
+
+
+BACK = replace(C, way=Way.BACK, fencing=7)
+
+
+@pytest.mark.parametrize("copies", ["", "forward", "backward", "mixed"])
+def test_drain_lets_no_copier_write_while_the_copiers_are_stopped(copies: str) -> None:
+    """Also one that is on no mirror host, or that comes back after a boot."""
+    facts = replace(DRAIN, copiers=copiers("active"), direction=way(copies), groups=None)
+    verdict = DrainStep().check(TWICE, facts)
+    assert isinstance(verdict, Ready)
+    assert verdict.targets == ("m2", DIRECTION)
+    [change] = DrainStep().plan(replace(C, fencing=7), facts, DIRECTION)
+    assert change == SetDirection(MIRRORED, "none", ("orders",), 7)
+    stopped = replace(facts, copiers=copiers())
+    assert DrainStep().check(TWICE, stopped) == Ready((DIRECTION,), keep=verdict.keep)
+
+
+@pytest.mark.parametrize("copies", ["none", "backward", "mixed"])
+def test_on_the_way_back_copiers_may_write_before_they_are_started(copies: str) -> None:
+    facts = replace(DRAIN, direction=way(copies))
+    assert DrainStep().check(BACK, facts) == Ready((DIRECTION,))
+    [change] = DrainStep().undo(BACK, facts, DIRECTION, ())
+    assert change == SetDirection(MIRRORED, "forward", ("orders",), 7)
+
+
+@pytest.mark.parametrize("copies", ["", "forward"])
+def test_on_the_way_back_a_direction_that_lets_them_write_stays(copies: str) -> None:
+    assert DrainStep().check(BACK, replace(DRAIN, direction=way(copies))) == Ready(("m1", "m2"))
+    running = replace(DRAIN, direction=way(copies), copiers=copiers("active", "active"))
+    assert DrainStep().check(BACK, running) == Done()
+
+
+def test_on_the_way_back_clients_do_not_wait_for_a_cluster_that_does_not_tell_who_leads() -> None:
+    verdict = DrainStep().check(BACK, replace(DRAIN, direction=SILENT))
+    assert isinstance(verdict, Blocked)
+    assert verdict.others_back
+    assert why(verdict) == [(BOTH, "")]
 
 
 def kept(verdict: Verdict) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from zkmigrate.mirror.rules.commits import Commit, Group, Standing, standing, to_commit
+from zkmigrate.mirror.rules.direction import Lead, barred
 
 Part = tuple[str, int]
 
@@ -18,13 +19,15 @@ REFRESH_S = 2.0
 @dataclass
 class Cluster:
     """logs: the values of each partition by their offset. sent: what producers appended, so that a retry
-    appends nothing. commits: by group. heard: when a member of a group last asked for something."""
+    appends nothing. commits: by group. heard: when a member of a group last asked for something. lead: which
+    cluster leads, as it keeps it."""
 
     name: str
     logs: dict[Part, list[str]]
     sent: dict[tuple[Part, str], int] = field(default_factory=dict)
     commits: dict[str, dict[Part, int]] = field(default_factory=dict)
     heard: dict[str, float] = field(default_factory=dict)
+    lead: Lead | None = None
 
     def append(self, part: Part, value: str) -> int:
         """The offset of a record, appended unless its producer did that before."""
@@ -61,8 +64,9 @@ def copy_commits(group: str, source: Cluster, target: Cluster, parts: Sequence[P
 
 @dataclass
 class Copier:
-    """A unit on a mirror host. parts: its share. groups: whose commits it copies. speed: records per second.
-    failed: the partitions that it can no longer continue, and why."""
+    """A unit on a mirror host, or somebody's own process. parts: its share. groups: whose commits it copies.
+    speed: records per second. enabled: it starts at boot. failed: the partitions that it can no longer
+    continue, and why."""
 
     source: Cluster
     target: Cluster
@@ -70,6 +74,7 @@ class Copier:
     groups: Sequence[str]
     speed: float
     running: bool = False
+    enabled: bool = False
     failed: dict[Part, str] = field(default_factory=dict)
     _left: float = 0.0
     _refreshed: float = 0.0
@@ -80,7 +85,8 @@ class Copier:
             self.running, self.failed = True, {}
 
     def copy(self, passed_s: float, now: float) -> None:
-        """What it does meanwhile."""
+        """What it does meanwhile. Target says whether it may."""
+        self.running = self.running and not barred("", self.target.lead, self.source.name, self.target.name)
         if not self.running:
             return
         self._left = min(self._left + passed_s * self.speed, self.speed)

@@ -11,6 +11,7 @@ from typing import TypeVar
 from tests.world.switch.logs import Cluster, Part, differs, first_difference, standings
 from tests.world.switch.site import WRITE, World, unit_to
 from zkmigrate.hosts.zkm_host import INSTALLED_PATH, STATE_DIR
+from zkmigrate.mirror.rules.direction import Direction, direction
 from zkmigrate.mirror.rules.rights import Acl
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import (
@@ -57,8 +58,9 @@ class SwitchLook:
         assert verb == "status", words
         if not self.heard():
             return NOBODY
-        state = "active" if self.world.hosts[host].units[unit_to(unit)].running else "inactive"
-        return Seen(re.sub("unit_state=.*", f"unit_state={state}", STATUS))
+        told = self.world.hosts[host].units[unit_to(unit)]
+        state, file = "active" if told.running else "inactive", "enabled" if told.enabled else "disabled"
+        return Seen(re.sub("unit_state=.*", f"unit_state={state}\nunit_file={file}", STATUS))
 
     def file(self, host: str, path: str) -> Reading[bytes]:
         assert path == INSTALLED_PATH, path
@@ -150,6 +152,15 @@ class ModelMirror:
                 for part in here
             }
         )
+
+    def direction(self, topics: Sequence[str]) -> Reading[Direction]:
+        if not self.look.heard() or self.look.now() < self.look.world.dark:
+            return NOBODY
+        ids = (self.source.name, self.target.name)
+        here, there = (
+            {topic: one.lead for topic in topics if one.lead} for one in (self.source, self.target)
+        )
+        return Seen(direction(topics, ids, (here, there)))
 
     def commits(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupPair]]:
         return Seen(self._groups(groups)) if self.look.heard() else NOBODY

@@ -34,7 +34,7 @@ from zkmigrate.model.change import (
     CopyOffsets,
     GatewayOrder,
     Outcome,
-    SetService,
+    SetDirection,
 )
 from zkmigrate.model.finding import Finding
 from zkmigrate.model.look import Look
@@ -259,7 +259,6 @@ class Operator:
             operation = f"{self.run_dir.name.partition('+')[0]}.{operation}"
         if kind in ("late", "never"):
             if kind == "late":
-                world.late_service = world.late_service or isinstance(change, SetService)
                 world.later(amount, partial(self._send, change, operation, fencing))
             world.advance(1.0)
             raise HostError(f"{change.where}: no answer")
@@ -282,7 +281,9 @@ class Operator:
         return "", 0.0
 
     def _send(self, change: Change, operation: str, fencing: int) -> Outcome | None:
-        assert isinstance(change, CopyOffsets | AlterAcls) or not isinstance(change, ClusterChange), change
+        assert isinstance(change, CopyOffsets | AlterAcls | SetDirection) or not isinstance(
+            change, ClusterChange
+        ), change
         return self.world.apply(change, operation, fencing)
 
     def _kill_gateway(self, amount: float) -> None:

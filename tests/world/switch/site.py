@@ -16,6 +16,7 @@ from tests.world.switch.clients import Client, Consumer, Flight, ModelGateway, P
 from tests.world.switch.logs import Cluster, Copier, Part, copy_commits
 from zkmigrate.gateway.rules.hold import Gate
 from zkmigrate.hosts import zkm_host
+from zkmigrate.mirror.rules.direction import Lead, leaders
 from zkmigrate.mirror.rules.rights import Acl
 from zkmigrate.model.change import (
     AlterAcls,
@@ -24,6 +25,7 @@ from zkmigrate.model.change import (
     HostChange,
     InstallProgram,
     Outcome,
+    SetDirection,
     SetService,
     UninstallProgram,
 )
@@ -67,17 +69,27 @@ class MirrorHost:
             self.ops[operation] = change, outcome
         return outcome
 
+    def boot(self) -> None:
+        """The machine starts anew."""
+        for unit in self.units.values():
+            unit.running = False
+            if unit.enabled:
+                unit.start()
+
     def _done(self, change: HostChange) -> Outcome:
         if isinstance(change, UninstallProgram):
             self.installed, self.fencing, self.ops = b"", 0, {}
             return Outcome(0, "uninstalled")
         assert isinstance(change, SetService), change
         unit = self.units[unit_to(change.unit)]
-        if change.action == "start":
-            unit.start()
-        else:
-            assert change.action == "stop", change
-            unit.running = False
+        match change.action:
+            case "start":
+                unit.start()
+            case "stop":
+                unit.running = False
+            case _:
+                assert change.action in ("enable", "disable"), change
+                unit.enabled = change.action == "enable"
         return Outcome(0, f"{change.action} {change.unit}")
 
 
@@ -112,8 +124,8 @@ class World:
     stray: a request reached a broker after its client had gone. bypass: a producer beside the gateways
     writes on source from then on. on_target: a group has members on target from then on. dark: until then
     no leader of target answers those who look. unreached: until then no gateway reaches target. granted_at:
-    when the last broker of a cluster knows that clients may write there, by its name. late_service: a
-    copier was started or stopped by an order that came late."""
+    when the last broker of a cluster knows that clients may write there, by its name. strangers: copiers that
+    are on no mirror host."""
 
     first = NAMES[0]
 
@@ -136,10 +148,12 @@ class World:
         self.hosts = {f"m{n}": MirrorHost(self._copiers(n - 1)) for n in range(1, shape.mirrors + 1)}
         for host in self.hosts.values():
             host.units[self.target.name].start()
+            host.units[self.target.name].enabled = True
+        self.strangers: list[Copier] = []
         self.acked: list[tuple[Part, int, str]] = []
         self.unsure: set[str] = set()
         self.stray, self.bypass, self.on_target = False, float("inf"), float("inf")
-        self.switched, self.dark, self.unreached, self.late_service = 0, 0.0, 0.0, False
+        self.switched, self.dark, self.unreached = 0, 0.0, 0.0
         self._bypassed = 0
         self._ticked = 0.0
         self._later: list[tuple[float, int, Callable[[], object]]] = []
@@ -200,6 +214,8 @@ class World:
         for host in self.hosts.values():
             for copier in host.units.values():
                 copier.copy(passed, now)
+        for copier in self.strangers:
+            copier.copy(passed, now)
         if now >= self.bypass:
             self.bypass, self._bypassed = now + 0.1, self._bypassed + 1
             self.source.append(self.rng.choice(self.parts), f"bypass.{self._bypassed}")
@@ -219,8 +235,11 @@ class World:
             self.broken(f"clients can write on both clusters: {self.standing()}")
         for host, one in self.hosts.items():
             for to, copier in one.units.items():
-                if copier.running and to in opened and not self.late_service:
+                if copier.running and to in opened:
                     self.broken(f"{host} copies to {to}, where clients write: {self.standing()}")
+        for copier in self.strangers:
+            if copier.running and copier.target.name in opened:
+                self.broken(f"a copier by hand copies to {copier.target.name}: {self.standing()}")
 
     def standing(self) -> str:
         """Where every gateway stands."""
@@ -316,7 +335,7 @@ class World:
         return number
 
     def apply(
-        self, change: HostChange | CopyOffsets | AlterAcls, operation: str, fencing: int
+        self, change: HostChange | CopyOffsets | AlterAcls | SetDirection, operation: str, fencing: int
     ) -> Outcome | None:
         """Carry a change out; None where nobody answers."""
         if isinstance(change, GatewayOrder):
@@ -324,6 +343,8 @@ class World:
             return gateway.order(change, operation, fencing) if gateway.heard else None
         if isinstance(change, AlterAcls):
             return self._altered(change)
+        if isinstance(change, SetDirection):
+            return self._directed(change)
         if not isinstance(change, CopyOffsets):
             return self.hosts[change.host].apply(change, operation, fencing)
         active = [one for one in change.groups if self.target.state(one, self.t) != "Empty"]
@@ -340,9 +361,24 @@ class World:
             self.granted_at.pop(self.target.name, None)
         return Outcome(0, change.action)
 
+    def _directed(self, change: SetDirection) -> Outcome:
+        sides = (self.source, self.target)
+        if any(one.lead and one.lead.number > change.number for one in sides):
+            return Outcome(1, "a newer run")
+        for side, leader in leaders(change.copies, (self.source.name, self.target.name)):
+            sides[side].lead = Lead(leader, change.number)
+        return Outcome(0, change.copies)
+
+    def by_hand(self) -> None:
+        """Somebody starts a copier to target on another machine."""
+        self.strangers.append(Copier(self.source, self.target, self.parts, self.groups, self.shape.speed))
+        self.strangers[-1].start()
+
     def turn(self) -> None:
         """The next switch goes the other way; its copiers run, as an operator starts them."""
         self.source, self.target = self.target, self.source
         for host in self.hosts.values():
-            host.units[self.source.name].running = False
-            host.units[self.target.name].start()
+            old, new = host.units[self.source.name], host.units[self.target.name]
+            old.running = old.enabled = False
+            new.enabled = True
+            new.start()

@@ -67,7 +67,8 @@ class HostStatus(HostPhase):
     client_sockets: established to the client port, without loopback, operator and peers; like
     ``source_sockets`` None while nothing is armed. unit_state is unknown while nothing is armed. missing:
     tools the host lacks. clock: the host's own, in seconds since the epoch, read together with ``uptime_s``.
-    unit_stop: TimeoutStopSec of the unit as systemd prints it, empty when unknown. written: the last written
+    unit_stop: TimeoutStopSec of the unit as systemd prints it, empty when unknown. unit_file: whether systemd
+    starts it at boot, as ``systemctl is-enabled`` words it; empty when unknown. written: the last written
     file; None when unknown.
     """
 
@@ -96,6 +97,7 @@ class HostStatus(HostPhase):
     clock: float = 0.0
     written: WrittenFile | None = None
     unit_stop: str = ""
+    unit_file: str = ""
 
     @property
     def unit_started(self) -> float | None:
@@ -306,6 +308,7 @@ def parse_status(text: str) -> HostStatus:
         missing=tuple(name for name in f.text("tools_missing").split(",") if name),
         written=_written_file(f.text("written")) if "written" in f.left else None,
         unit_stop=f.left.pop("unit_stop", ""),
+        unit_file=f.left.pop("unit_file", ""),
         clock=clock,
     )
 

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
+
+from kafka.errors import for_code
 
 from zkmigrate import deadline
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.mirror.clients import groups, rights
 from zkmigrate.mirror.clients.cluster import REQUEST_S, Cluster
+from zkmigrate.mirror.clients.owners import owned
 from zkmigrate.mirror.clients.pair import Pair
 from zkmigrate.mirror.rules.commits import INACTIVE, standing, to_commit
+from zkmigrate.mirror.rules.direction import Lead, leaders
+from zkmigrate.mirror.rules.outcome import Again, outcome
 from zkmigrate.mirror.rules.position import Ends
 from zkmigrate.mirror.rules.rights import Acl
-from zkmigrate.model.change import AlterAcls, ClusterChange, CopyOffsets
+from zkmigrate.model.change import AlterAcls, ClusterChange, CopyOffsets, SetDirection
+from zkmigrate.model.finding import few
 from zkmigrate.model.look import ClusterAt, Look
 
 _AGAIN_S = 0.1
@@ -45,12 +51,14 @@ class Alter:
     def __call__(self, change: ClusterChange) -> tuple[int, str]:
         """Send one change: 0 and what was done, or 1 and why target refused. HostError when the outcome is
         unknown."""
-        if not isinstance(change, CopyOffsets | AlterAcls):
+        if not isinstance(change, CopyOffsets | AlterAcls | SetDirection):
             return 1, f"nothing was sent: {change.describe()} is not a change of a mirrored cluster"
         with self._guard:
             pair = self._pair = self._pair or Pair(*self._inventory.ends)
         try:
             with pair.clusters() as (here, there):
+                if isinstance(change, SetDirection):
+                    return set_direction(here, there, change)
                 if isinstance(change, AlterAcls):
                     return alter_acls(there, change)
                 return copy_offsets(here, there, change)
@@ -67,6 +75,39 @@ def alter_acls(target: Cluster, change: AlterAcls) -> tuple[int, str]:
     """Add or delete ACLs on target. HostError when Kafka refuses one, for others may have been changed."""
     (rights.grant if change.action == "grant" else rights.revoke)(target, [Acl(*one) for one in change.acls])
     return 0, f"{change.action} on target: {len(change.acls)} ACLs"
+
+
+def set_direction(source: Cluster, target: Cluster, change: SetDirection) -> tuple[int, str]:
+    """Note where copiers may write, first on the cluster that they may not write any more. Where target leads
+    for good, its former copiers lose their partitions as well. HostError when the outcome is unknown."""
+    sides, ids = (source, target), (source.id(), target.id())
+    for side in sides:
+        told = side.leads.told(change.topics, side.leads.ask(change.topics))
+        if newer := [topic for topic, one in told.items() if one.number > change.number]:
+            return 1, (
+                f"nothing was sent: {side.what} keeps the number {told[newer[0]].number} of a newer run for "
+                f"topic {newer[0]}, and this run has {change.number}"
+            )
+    for number, leader in leaders(change.copies, ids):
+        sides[number].leads.keep(dict.fromkeys(change.topics, Lead(leader, change.number)))
+    if change.copies == "backward" and (left := _not_taken(target, change.topics)):
+        return 1, f"target's former copiers keep {few(left)}. Needed: Write on these transactional ids"
+    return 0, f"{change.describe()}, by number {change.number}"
+
+
+def _not_taken(target: Cluster, topics: Sequence[str]) -> list[str]:
+    """Take the transactional ids of all partitions, so that whoever copied to them is fenced off. Those that
+    Kafka does not give, with its error."""
+    led = target.leaders(topics)
+    left = {owned((topic, number)): 0 for topic, numbers in led.items() for number in numbers}
+    end = time.monotonic() + deadline.remaining(REQUEST_S)
+    while left:
+        told = target.take(list(left))
+        left = {name: one for name, one in told.items() if isinstance(one, int)}
+        if time.monotonic() > end or not all(isinstance(outcome(one), Again) for one in left.values()):
+            break
+        time.sleep(_AGAIN_S)
+    return [f"{name}: {for_code(error).__name__}" for name, error in left.items()]
 
 
 def copy_offsets(source: Cluster, target: Cluster, change: CopyOffsets) -> tuple[int, str]:

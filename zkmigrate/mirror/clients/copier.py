@@ -27,7 +27,7 @@ from zkmigrate.mirror.clients.cluster import (
     Fetched,
     Part,
 )
-from zkmigrate.mirror.clients.owners import Owner
+from zkmigrate.mirror.clients.owners import Owner, owned
 from zkmigrate.mirror.clients.partition import TAKEN_OVER, Partition
 from zkmigrate.mirror.clients.reading import PartError, position
 from zkmigrate.mirror.rules import records
@@ -149,9 +149,9 @@ class Copier:
             self._ask(known)
         begun = time.monotonic()
         asked = [p for p in shut if p.left]
-        owners = self._target.take([_owned(p.part) for p in asked])
+        owners = self._target.take([owned(p.part) for p in asked])
         for p in asked:
-            owner = owners[_owned(p.part)]
+            owner = owners[owned(p.part)]
             if isinstance(owner, Owner):
                 self._owners[p.part], p.asked = owner, begun
                 p.due = time.monotonic() + SETTLE_S
@@ -389,7 +389,7 @@ class Copier:
         begun = time.monotonic()
         told = self._target.ended([self._owners[p.part] for p in some])
         for p in some:
-            mine = owns(told[_owned(p.part)])
+            mine = owns(told[owned(p.part)])
             if mine is False:
                 self._judge(p, Fenced())
             elif mine is None:
@@ -440,8 +440,3 @@ def _stopped(taken: Sequence[Partition]) -> str:
     said += dict.fromkeys(p.why for p in taken if p.why != TAKEN_OVER)
     next = "look there, or begin again here" if names else "see zkmigrate mirror status"
     return f"{'; '.join(said)}. Next: {next}"
-
-
-def _owned(part: Part) -> str:
-    """The transactional id of whoever may write end markers to a partition."""
-    return f"zkmigrate-mirror-{part[0]}-{part[1]}"

@@ -15,10 +15,11 @@ from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.follow import NO_AUTHORIZER
 from zkmigrate.mirror.clients.pair import Pair
 from zkmigrate.mirror.clients.reading import committed
-from zkmigrate.mirror.clients.survey import Place, beside, places, topics
+from zkmigrate.mirror.clients.survey import Place, beside, places, standing_direction, topics
 from zkmigrate.mirror.rules.batch import BatchError
 from zkmigrate.mirror.rules.commits import Standing, standing
 from zkmigrate.mirror.rules.difference import first_difference
+from zkmigrate.mirror.rules.direction import Direction
 from zkmigrate.mirror.rules.rights import Acl
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import few
@@ -47,6 +48,9 @@ class ClustersLook:
 
     def ends(self, topics: Sequence[str]) -> Reading[Mapping[Part, BothEnds]]:
         return self._ask(lambda here, there: _ends(here, there, topics))
+
+    def direction(self, topics: Sequence[str]) -> Reading[Direction]:
+        return self._ask(lambda here, there: standing_direction(here, there, topics))
 
     def commits(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupPair]]:
         return self._ask(lambda here, there: _commits(here, there, topics, groups))

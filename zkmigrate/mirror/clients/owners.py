@@ -27,6 +27,11 @@ class Owner:
     epoch: int
 
 
+def owned(part: tuple[str, int]) -> str:
+    """The transactional id of whoever may write end markers to a partition."""
+    return f"zkmigrate-mirror-{part[0]}-{part[1]}"
+
+
 class Owners:
     """Asks the coordinators of a cluster. begin, end: send a request to a node, and wait for its answer."""
 

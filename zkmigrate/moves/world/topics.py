@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from threading import RLock
 
 from zkmigrate.errors import HostError
+from zkmigrate.mirror.rules.direction import Direction
 from zkmigrate.mirror.rules.rights import Acl
 from zkmigrate.model.change import AlterTopicConfig, ClusterChange
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
@@ -199,6 +200,9 @@ class _NoMirror:
         return self._NOTHING
 
     def ends(self, topics: Sequence[str]) -> Reading[Mapping[tuple[str, int], BothEnds]]:
+        return self._NOTHING
+
+    def direction(self, topics: Sequence[str]) -> Reading[Direction]:
         return self._NOTHING
 
     def commits(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupPair]]:
