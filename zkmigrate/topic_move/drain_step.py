@@ -181,7 +181,7 @@ def _nobody(way: Reading[Direction]) -> bool:
 
 MEANINGS = meanings(
     """
-    switch.drained: The logs do not end alike, or a copier runs or may write. Cause: The step is under way. To do:
-    Wait. If the hold ends first, the run walks back.
+    switch.drained: The logs do not end alike, or a copier runs or may write. Cause: The step is under way.
+    To do: Wait. If the hold ends first, the run walks back.
     """
 )
