@@ -72,3 +72,7 @@ def test_every_finding_of_a_step_is_judged(tmp_path: Path, ids: tuple[str, ...])
 
 def test_where_no_finding_is_grave_the_step_is_tried_again(tmp_path: Path) -> None:
     assert cut_over(tmp_path, "prove", IN_TIME, decide=lambda *_a, **_k: Decision.GO) == (0, [])
+
+
+def test_once_all_are_sealed_what_may_go_on_goes_on_unasked_however_late(tmp_path: Path) -> None:
+    assert cut_over(tmp_path, "open", LATE, "back", decide=lambda *_a, **_k: Decision.GO) == (0, [])
