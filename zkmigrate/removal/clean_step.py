@@ -56,7 +56,9 @@ class CleanStep(Step[CleanFacts]):
         offers = [pulse.apis for pulse in f.pulses.values() if not pulse.why]
         if not isinstance(f.view, Seen) or not offers:
             return Waiting("an answer of Kafka", str(f.view), limit, poll_s=1.0, keep=c.kept)
-        gone = [id for id in removal(c.inventory).brokers if id not in f.view.value.brokers]
+        heard = {c.inventory.broker(name).id for name, pulse in f.pulses.items() if not pulse.why}
+        here = heard | set(f.view.value.brokers)  # who tells the view may have missed a broker that lives
+        gone = [id for id in removal(c.inventory).brokers if id not in here]
         asked: frozenset[str] = c.kept.get("asked", frozenset()) - c.unconfirmed
         able = all(UNREGISTER in apis for apis in offers)
         todo = tuple(t for id in gone if able and (t := f"{_BROKER}{id}") not in asked)

@@ -204,7 +204,7 @@ def desk(tmp_path: Path) -> Iterator[Callable[..., Holds]]:
         book = tiny.journal()
         books.append(book)
         walk = tiny.walk(book)
-        tiny.confirm.hold = lambda *_asked: None  # type: ignore[method-assign, assignment]
+        tiny.confirm.hold = lambda *_asked: None  # type: ignore[method-assign]
         walk._window._context = Context("tiny-1", walk.inventory)
         return Holds(tiny, book, walk._window)
 
