@@ -281,7 +281,7 @@ def test_real_brokers_move_partitions_there_and_back(brokers_at_work: Brokers, t
     # What the playbook rests on: the answers of Kafka itself.
     assert alter(CancelReassignment(KAFKA, "a", 0, (3, 2)))[0] == 0, "nothing was in flight"
     code, why = alter(ReassignPartition(KAFKA, "a", 0, (9, 2), (1, 2)))
-    assert (code, why) == (1, "a-0: InvalidReplicationAssignmentError")
+    assert (code, why) == (1, "a-0: INVALID_REPLICATION_ASSIGNMENT")
     assert topics.settings(brokers, LEADER_LIST, ("a",)) == Seen({"a": Seen(TopicSetting("0:9"))})
     alter.close()
 

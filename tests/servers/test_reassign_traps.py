@@ -504,7 +504,7 @@ def test_p8_p9_a_follower_that_hangs_holds_the_mark_until_it_leaves_the_isr(clus
             wait_until("3 leaves the ISR of its partition on 1", lagging, LATE_S)
             assert set(cluster.partitions("marks")[0].isr) == {2, 3}, "broker 2 waits longer"
             why = cluster.refused(ElectPreferred(KAFKA, (("lags", 0),)))
-            assert why == "lags-0: PreferredLeaderNotAvailableError"
+            assert why == "lags-0: PREFERRED_LEADER_NOT_AVAILABLE"
         wait_until("all records for consumers", lambda: None if mark() == 4 else str(mark()), LATE_S)
         cluster.until_in_sync("lags", {0: (3, 1)})
     cluster.done(ElectPreferred(KAFKA, (("lags", 0),)))

@@ -9,18 +9,16 @@ _REQUEST = "Request '"
 
 
 def said(code: int, message: str | None = None) -> str:
-    """Give Kafka's name of an error and its sentence. message: that of the answer; without one Kafka's
-    description stands there."""
+    """Give Kafka's name of an error and its sentence. message: that of the answer, where it has one."""
     error = for_code(code)
     # kafka-python gives a code that it does not know the name of another error.
-    name = f"Kafka's error {code}" if error.__name__ == "UnrecognizedBrokerError" else error.message
-    sentence = message or ("" if name != error.message else error.description)
-    return f"{name}: {sentence}" if sentence else str(name)
+    name = f"Kafka's error {code}" if error.__name__ == "UnrecognizedBrokerError" else str(error.message)
+    return f"{name}: {message}" if message else name
 
 
 def reason(error: Exception) -> str:
     """Tell what an exception of kafka-python or of the system says, without the request that it repeats."""
-    text = ", ".join(map(str, error.args))
+    text = ", ".join(str(one) for one in error.args if one is not None)
     if isinstance(error, BrokerResponseError) and error.errno is not None:
         return said(error.errno, "" if text.startswith(_REQUEST) else text)
     if isinstance(error, KafkaError):

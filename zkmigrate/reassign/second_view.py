@@ -69,7 +69,7 @@ def _dispute(
         )
         there, isr = topic.value["partitions"][number], state.value["isr"]
     except (KeyError, TypeError, AttributeError) as error:
-        return f"ZooKeeper tells nothing: unexpected content of {name[0]}: {error!r}"
+        return f"ZooKeeper tells nothing: unexpected content of {name[0]}: {type(error).__name__}: {error}"
     if adding or removing:
         return f"ZooKeeper still adds {adding or []} and removes {removing or []}"
     if tuple(there) != replicas:

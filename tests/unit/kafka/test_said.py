@@ -10,8 +10,7 @@ from zkmigrate.kafka.said import reason, said
 
 def test_an_error_has_kafkas_name_and_its_sentence() -> None:
     assert said(40, "Unknown topic config name: a") == "INVALID_CONFIG: Unknown topic config name: a"
-    assert said(29).startswith("TOPIC_AUTHORIZATION_FAILED: ")
-    assert said(29, "").startswith("TOPIC_AUTHORIZATION_FAILED: ")
+    assert said(29) == said(29, "") == "TOPIC_AUTHORIZATION_FAILED"
     assert said(9999) == "Kafka's error 9999"
     assert said(9999, "new in 5.0") == "Kafka's error 9999: new in 5.0"
 
@@ -22,9 +21,9 @@ def test_an_error_has_kafkas_name_and_its_sentence() -> None:
         (InvalidConfigurationError("no such key"), "INVALID_CONFIG: no such key"),
         (
             InvalidConfigurationError("Request 'CreateTopicsRequest(version=7)' failed with response 'x'."),
-            "INVALID_CONFIG: Configuration is invalid.",
+            "INVALID_CONFIG",
         ),
-        (TopicAuthorizationFailedError(), said(29)),
+        (TopicAuthorizationFailedError(None), "TOPIC_AUTHORIZATION_FAILED"),
         (KafkaTimeoutError("after 30 s"), "KafkaTimeoutError: after 30 s"),
         (ConnectionResetError(104, "reset"), "ConnectionResetError: [Errno 104] reset"),
     ],

@@ -316,7 +316,7 @@ def test_h7_a_cluster_without_an_authorizer_is_told() -> None:
 
 
 def test_h7_a_cluster_that_does_not_show_its_acls_has_not_none() -> None:
-    with pytest.raises(HostError, match="source does not show its ACLs: ClusterAuthorizationFailedError"):
+    with pytest.raises(HostError, match="source does not show its ACLs: CLUSTER_AUTHORIZATION_FAILED"):
         rights.read(cast(Any, Answering(31)))
 
 

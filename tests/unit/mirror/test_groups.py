@@ -113,14 +113,14 @@ def test_h5_a_group_that_cannot_be_read_is_told_and_the_others_are_read() -> Non
     here = cluster("source", {"a": "", "b": "", "c": ""}, {"a": 30, "b": None})
     read = groups.read(here, cluster("target", {}), ["orders"], [])
     assert [one.name for one in read.groups] == ["c"]
-    assert read.troubles["a"] == "source does not show its offsets: GroupAuthorizationFailedError"
+    assert read.troubles["a"] == "source does not show its offsets: GROUP_AUTHORIZATION_FAILED"
     assert read.troubles["b"] == "no answer"
 
 
 def test_h5_a_broker_that_cannot_list_its_groups_ends_the_look() -> None:
     """An active group may be among them."""
     loading = cluster("target", {}, {}, 14)
-    with pytest.raises(HostError, match="target: groups of broker 1: CoordinatorLoadInProgress"):
+    with pytest.raises(HostError, match="target: groups of broker 1: COORDINATOR_LOAD_IN_PROGRESS"):
         groups.read(cluster("source", {"a": ""}), loading, ["orders"], [])
 
 
@@ -146,7 +146,7 @@ def test_h5_a_commit_is_of_no_member_and_no_epoch() -> None:
     ("error", "why"),
     [
         (25, "active on target, left alone"),
-        (12, "target did not take its offsets: OffsetMetadataTooLargeError"),
+        (12, "target did not take its offsets: OFFSET_METADATA_TOO_LARGE"),
         (None, "no answer"),
     ],
 )
@@ -189,7 +189,7 @@ def test_h12_what_members_are_assigned_stands_with_its_commits() -> None:
         ({"group_state": "Dead"}, None),
         ({"protocol_type": "connect"}, None),
         ({"group_state": "PreparingRebalance"}, "its members are joining (PreparingRebalance)"),
-        ({"error_code": 30}, "source does not describe it: GroupAuthorizationFailedError"),
+        ({"error_code": 30}, "source does not describe it: GROUP_AUTHORIZATION_FAILED"),
     ],
 )
 def test_h12_a_group_without_members_reads_nothing_and_others_are_told(
@@ -333,7 +333,7 @@ def test_a_share_group_at_rest_counts_where_it_keeps_a_position(topic: str) -> N
 @pytest.mark.parametrize(
     ("kind", "told", "why"),
     [
-        ("consumer", newer("a", error=30), "what it reads is not known: GroupAuthorizationFailedError"),
+        ("consumer", newer("a", error=30), "what it reads is not known: GROUP_AUTHORIZATION_FAILED"),
         ("streams", newer("a", topology=None), "what it reads is not known: it has told no topology yet"),
         ("consumer", newer("a", member(pattern="o.*")), "it subscribes by a pattern, and its members are"),
     ],
@@ -347,7 +347,7 @@ def test_what_a_group_of_a_newer_type_reads_may_be_unknown(kind: str, told: Any,
 def test_a_share_group_whose_position_is_not_told_is_unknown() -> None:
     source = newer_types("Empty", shares=("share", newer("shares")))
     source.described["shares at"] = stands("shares", error=30)
-    assert "not known: GroupAuth" in groups.others(source, ["orders"], []).members["shares"]
+    assert "not known: GROUP_AUTHORIZATION_FAILED" in groups.others(source, ["orders"], []).members["shares"]
 
 
 def test_a_group_of_a_newer_type_on_target_gets_no_commits() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import queue
+import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
@@ -40,6 +41,7 @@ from zkmigrate.hosts.parallel import together
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients import schemas
 from zkmigrate.kafka.clients.canary import BrokerCanary
+from zkmigrate.kafka.said import reason, said
 from zkmigrate.model.change import (
     AlterBrokerConfig,
     AlterTopicConfig,
@@ -71,8 +73,10 @@ GARBLED = (KeyError, ValueError, TypeError)
 _ELECTION_S, _TOLD_S = 60.0, 20.0
 """Seconds for an election's answer, and then until every broker knows the new leaders."""
 
-ALTERED = "OK"
-"""kafka-python's text for an altered resource; else it is the broker's error."""
+ALTERED, _TOLD = "OK", re.compile(r"\[Error (-?\d+)\] \w+: (.*)", re.DOTALL)
+"""kafka-python's text for an altered resource, and for the broker's error."""
+TIMED_OUT = RequestTimedOutError.message
+"""How the text of the error begins with which a broker tells that it waited in vain for its controller."""
 
 _OWN = "DYNAMIC_TOPIC_CONFIG"
 _OFFLINE = (5, 9)
@@ -117,12 +121,13 @@ def ask(
         with closing(_client(brokers, releases, deadline_s)) as admin:
             return question(admin, releases)
     except KafkaTimeoutError as error:
-        return Unknown("timeout", f"no broker of {', '.join(brokers)} answered in {deadline_s:g} s: {error}")
+        silent = f"no broker of {', '.join(brokers)} answered in {deadline_s:g} s"
+        return Unknown("timeout", f"{silent}: {reason(error)}")
     except (KafkaError, OSError) as error:
-        return Unknown("failed", f"Kafka at {', '.join(brokers)}: {type(error).__name__}: {error}")
+        return Unknown("failed", f"Kafka at {', '.join(brokers)}: {reason(error)}")
     except GARBLED as error:
         return Unknown(
-            "garbled", f"Kafka at {', '.join(brokers)} answered something not understood: {error!r}"
+            "garbled", f"Kafka at {', '.join(brokers)} answered something not understood: {reason(error)}"
         )
 
 
@@ -336,11 +341,11 @@ def _partitions(topics: Sequence[Mapping[str, Any]]) -> list[PartitionState] | U
     found = []
     for topic in topics:
         if topic["error_code"] not in (0, *_OFFLINE):
-            return Unknown("failed", f"metadata of topic {topic['name']}: error {topic['error_code']}")
+            return Unknown("failed", f"metadata of topic {topic['name']}: {said(topic['error_code'])}")
         for p in topic["partitions"]:
             if p["error_code"] not in (0, *_OFFLINE):
                 where = f"{topic['name']}-{p['partition_index']}"
-                return Unknown("failed", f"metadata of {where}: error {p['error_code']}")
+                return Unknown("failed", f"metadata of {where}: {said(p['error_code'])}")
             found.append(
                 PartitionState(
                     topic["name"],
@@ -430,17 +435,17 @@ class Alter:
         try:
             return _admin(answering, _QUESTION_S)
         except (KafkaError, OSError) as error:
-            raise self._not_known(change, f"{type(error).__name__}: {error}") from None
+            raise self._not_known(change, reason(error)) from None
 
     def _sent(self, send: Callable[[Any, Any], str], admin: Any, change: ClusterChange) -> str:
         """Why Kafka refused, empty where it did not. HostError where the outcome is unknown."""
         try:
             refusal = send(admin, change)
         except IncompatibleBrokerVersion as error:  # the client knows that before it sends
-            return str(error)
+            return reason(error)
         except (KafkaError, OSError, *GARBLED) as error:
-            raise self._not_known(change, f"{type(error).__name__}: {error}") from None
-        if RequestTimedOutError.__name__ in refusal:  # the broker itself waited in vain for its controller
+            raise self._not_known(change, reason(error)) from None
+        if TIMED_OUT in refusal:  # the broker itself waited in vain for its controller
             raise self._not_known(change, refusal)
         return refusal
 
@@ -459,8 +464,15 @@ def _alter_config(admin: Any, change: AlterTopicConfig | AlterBrokerConfig) -> s
     wanted = ConfigResource(kind, name, {change.key: (act, change.value)})
     # Brokers do not list the rates of throttles among their configs.
     answer = admin.alter_configs([wanted], raise_on_unknown=False, incremental=True)
-    outcome = str(answer[kind.name.lower()][name])
-    return "" if outcome == ALTERED else outcome
+    return refusal(answer[kind.name.lower()][name])
+
+
+def refusal(outcome: str) -> str:
+    """Why Kafka refused a change of settings, by kafka-python's text about it; empty where it did not."""
+    if outcome == ALTERED:
+        return ""
+    told = _TOLD.fullmatch(outcome)
+    return said(int(told[1]), "" if told[2] == "None" else told[2]) if told else outcome
 
 
 def _reassign(admin: Any, change: ReassignPartition | CancelReassignment) -> str:
@@ -471,7 +483,7 @@ def _reassign(admin: Any, change: ReassignPartition | CancelReassignment) -> str
     error = admin.alter_partition_reassignments({partition: target})[partition]
     if target is None and error is NoReassignmentInProgressError:  # done before, or cancelled by others
         return ""
-    return "" if error is None else f"{change.topic}-{change.partition}: {error.__name__}"
+    return "" if error is None else f"{change.topic}-{change.partition}: {said(error.errno)}"
 
 
 def _place(admin: Any, change: PlaceReplica) -> str:
@@ -481,7 +493,7 @@ def _place(admin: Any, change: PlaceReplica) -> str:
     error = admin.alter_replica_log_dirs({replica: change.path})[replica]
     if error in (NoError, ReplicaNotAvailableError):
         return ""
-    return f"{change.topic}-{change.partition} on broker {change.broker}: {error.__name__}"
+    return f"{change.topic}-{change.partition} on broker {change.broker}: {said(error.errno)}"
 
 
 def _elect_some(admin: Any, change: ElectPreferred) -> str:
@@ -512,7 +524,7 @@ def _unregister(admin: Any, change: UnregisterBroker) -> str:
     error = for_code(answer["error_code"])
     if error in (NoError, BrokerIdNotRegisteredError):  # done before
         return ""
-    return f"broker {change.broker}: {error.__name__}: {answer['error_message'] or ''}"
+    return f"broker {change.broker}: {said(answer['error_code'], answer['error_message'])}"
 
 
 _SENDERS: Mapping[type[ClusterChange], Callable[[Any, Any], str]] = {
@@ -539,9 +551,7 @@ def elect_preferred(bootstrap: str) -> str:
         with closing(_admin([bootstrap], _ELECTION_S)) as admin:
             return _elect(admin)
     except (KafkaError, OSError, RuntimeError) as error:  # RuntimeError: no controller
-        raise HostError(
-            f"Kafka at {bootstrap}, asked to elect leaders: {type(error).__name__}: {error}"
-        ) from None
+        raise HostError(f"Kafka at {bootstrap}, asked to elect leaders: {reason(error)}") from None
 
 
 def _elect(admin: Any) -> str:
@@ -563,7 +573,7 @@ def _election(answer: Mapping[str, Any]) -> tuple[set[tuple[str, int]], list[str
     ]
     elected = {(topic, partition) for topic, partition, code in results if code == 0}
     left = [
-        f"{topic}-{partition}: {for_code(code).__name__}"
+        f"{topic}-{partition}: {said(code)}"
         for topic, partition, code in results
         if code not in (0, ElectionNotNeededError.errno)
     ]
@@ -616,4 +626,4 @@ def parse_reassignments(data: bytes) -> tuple[tuple[str, int], ...] | Unknown:
         listed = json.loads(data)["partitions"]
         return tuple(sorted((str(p["topic"]), int(p["partition"])) for p in listed))
     except (ValueError, KeyError, TypeError) as error:
-        return Unknown("garbled", f"{REASSIGNMENTS} is not what Kafka writes there: {error!r}")
+        return Unknown("garbled", f"{REASSIGNMENTS} is not what Kafka writes there: {reason(error)}")

@@ -11,6 +11,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError, RequestTimedOutError, Un
 
 from zkmigrate.hosts.parallel import GiveUp, together
 from zkmigrate.kafka.clients import admin as kafka
+from zkmigrate.kafka.said import reason
 from zkmigrate.model.fact import Reading, Seen, Unknown
 
 T = TypeVar("T")
@@ -44,11 +45,11 @@ def _told(admin: Any, id: int, question: Callable[[Any, int], Reading[T]]) -> Re
     try:
         return question(admin, id)
     except (KafkaTimeoutError, RequestTimedOutError) as error:
-        return Unknown("timeout", f"broker {id}: {error}")
+        return Unknown("timeout", f"broker {id}: {reason(error)}")
     except (KafkaError, OSError) as error:
-        return Unknown("failed", f"broker {id}: {type(error).__name__}: {error}")
+        return Unknown("failed", f"broker {id}: {reason(error)}")
     except kafka.GARBLED as error:
-        return Unknown("garbled", f"broker {id} answered something unexpected: {error!r}")
+        return Unknown("garbled", f"broker {id} answered something unexpected: {reason(error)}")
 
 
 def _no_answer(id: int) -> Unknown:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kafka.errors import for_code
 from kafka.protocol.admin import DescribeLogDirsRequest
 
 from zkmigrate.kafka.clients.each_broker import of_each
+from zkmigrate.kafka.said import said
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import LogDir, LogDirs, ReplicaLog
 
@@ -53,7 +53,7 @@ def _directories(id: int, answer: Mapping[str, Any]) -> LogDirs:
     if code:
         return Unknown(
             "denied" if code == _DENIED else "failed",
-            f"log directories of broker {id}: {for_code(code).__name__}",
+            f"log directories of broker {id}: {said(code)}",
         )
     return Seen({result["log_dir"]: _directory(id, result) for result in answer["results"]})
 
@@ -61,7 +61,7 @@ def _directories(id: int, answer: Mapping[str, Any]) -> LogDirs:
 def _directory(id: int, result: Mapping[str, Any]) -> Reading[LogDir]:
     """Raises ValueError for an impossible size."""
     if code := result["error_code"]:
-        return Unknown("failed", f"broker {id}, {result['log_dir']}: {for_code(code).__name__}")
+        return Unknown("failed", f"broker {id}, {result['log_dir']}: {said(code)}")
     replicas = tuple(
         ReplicaLog(
             topic["name"], p["partition_index"], p["partition_size"], p["offset_lag"], p["is_future_key"]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kafka.errors import for_code
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from zkmigrate.kafka.clients.each_broker import of_each
+from zkmigrate.kafka.said import said
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import LogEnd
 
@@ -77,7 +77,7 @@ def _end(
     """Raises ValueError for an impossible offset."""
     code, offset, epoch = end
     if code:
-        why = f"the log end of {name[0]}-{name[1]} on broker {id}: {for_code(code).__name__}"
+        why = f"the log end of {name[0]}-{name[1]} on broker {id}: {said(code)}"
         return Unknown("denied" if code == _DENIED else "failed", why)
     refused, watermark, _ = mark
     if offset < 0 or (not refused and watermark < 0):

@@ -17,12 +17,12 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kafka.errors import for_code
 from kafka.record.memory_records import MemoryRecordsBuilder
 
 from zkmigrate.hosts.transport.failure import socket_text
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients.wire import BrokerConnection
+from zkmigrate.kafka.said import said
 from zkmigrate.model.look import Pulse
 from zkmigrate.model.sampling import Body
 
@@ -225,7 +225,7 @@ class _PartitionSender:
             raise NotAcknowledgedError(f"{self._leader}: {why}") from error_
         if error:
             self.drop()
-            raise NotAcknowledgedError(f"{self._leader}: {for_code(error).__name__}")
+            raise NotAcknowledgedError(f"{self._leader}: {said(error)}")
         return self._leader
 
     def drop(self) -> None:
@@ -305,7 +305,7 @@ def parse_metadata(answer: bytes) -> dict[int, PartitionInfo]:
     if take.many() != 1:
         raise ValueError("answered about a wrong number of topics")
     if error := take.number(">h"):
-        raise ValueError(f"the topic: {for_code(error).__name__}")
+        raise ValueError(f"the topic: {said(error)}")
     take.text(), take.number(">?")
     out = {}
     for _ in range(take.many()):

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafka.admin import ConfigResourceType
-from kafka.errors import IncompatibleBrokerVersion, for_code
+from kafka.errors import IncompatibleBrokerVersion
 from kafka.protocol.admin import DescribeConfigsRequest
 
 from zkmigrate.kafka.clients import admin as kafka
 from zkmigrate.kafka.clients.each_broker import of_each
+from zkmigrate.kafka.said import said
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import InFlight, TopicSetting
 
@@ -63,7 +64,7 @@ def _setting(id: int, key: str, answer: Mapping[str, Any]) -> Reading[TopicSetti
     """A key that the answer lacks is unset: brokers list the rates of throttles only where they are set."""
     [result] = answer["results"]
     if code := result["error_code"]:
-        why = result["error_message"] or for_code(code).__name__
+        why = said(code, result["error_message"])
         return Unknown("denied" if code == _DENIED else "failed", f"config {key} of broker {id}: {why}")
     for told in result["configs"]:
         if told["name"] == key:

@@ -10,10 +10,11 @@ from contextlib import suppress
 from typing import Any
 
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
-from kafka.errors import IncompatibleBrokerVersion, KafkaError, RequestTimedOutError, for_code
+from kafka.errors import IncompatibleBrokerVersion, KafkaError
 from kafka.protocol.admin import DescribeConfigsRequest
 
 from zkmigrate.kafka.clients import admin as kafka
+from zkmigrate.kafka.said import reason, said
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import ClusterTopics, PartitionState, Settings, TopicPartitions, TopicSetting
 
@@ -79,7 +80,7 @@ def _partitions(
     if codes == {_NO_TOPIC}:
         return Absent(topic)
     if denied := codes & set(_DENIED):
-        return Unknown("denied", f"metadata of topic {topic}: {for_code(min(denied)).__name__}")
+        return Unknown("denied", f"metadata of topic {topic}: {said(min(denied))}")
     found = kafka.agreed([answer] for answer in answers if answer["error_code"] != _NO_TOPIC)
     return found if isinstance(found, Unknown) else Seen(found)
 
@@ -119,7 +120,7 @@ def _setting(result: Mapping[str, Any], key: str) -> Reading[TopicSetting] | Non
     if code == _NO_TOPIC:
         return Absent(topic)
     if code:
-        reason = result["error_message"] or for_code(code).__name__
+        reason = said(code, result["error_message"])
         return Unknown("denied" if code in _DENIED else "failed", f"config {key} of topic {topic}: {reason}")
     for config in result["configs"]:
         if config["name"] == key:
@@ -147,10 +148,10 @@ def refused(
                     wanted, validate_only=True, raise_on_unknown=False, incremental=True
                 )["topic"]
             except IncompatibleBrokerVersion as error:  # the client knows that before it sends
-                return Unknown("failed", f"{_TOO_OLD} ({error})")
-            outcomes |= {topic: answers[topic] for topic in some}
-        if late := [text for text in outcomes.values() if RequestTimedOutError.__name__ in text]:
+                return Unknown("failed", f"{_TOO_OLD} ({reason(error)})")
+            outcomes |= {topic: kafka.refusal(answers[topic]) for topic in some}
+        if late := [text for text in outcomes.values() if text.startswith(kafka.TIMED_OUT)]:
             return Unknown("timeout", late[0])
-        return Seen({topic: text for topic, text in outcomes.items() if text != kafka.ALTERED})
+        return Seen({topic: text for topic, text in outcomes.items() if text})
 
     return kafka.ask(brokers, question)

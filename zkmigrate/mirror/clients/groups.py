@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kafka.errors import for_code
 from kafka.protocol.consumer import ConsumerProtocolAssignment, OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from zkmigrate.errors import HostError
+from zkmigrate.kafka.said import said
 from zkmigrate.mirror.clients.cluster import Cluster, Part
 from zkmigrate.mirror.clients.listing import SHARE, Listed, described, each, listed, uses, with_states
 from zkmigrate.mirror.rules.commits import INACTIVE, Commit, Commits, Group, beyond
@@ -149,7 +149,7 @@ def _members(
 def _assigned(group: Any, topics: Collection[str]) -> set[Part] | str:
     """The partitions of the topics that a described group's members have; or why that is not known."""
     if group.error_code:
-        return f"source does not describe it: {for_code(group.error_code).__name__}"
+        return f"source does not describe it: {said(group.error_code)}"
     if group.group_state in INACTIVE or group.protocol_type != _CONSUMERS:
         return set()
     if group.group_state != "Stable":
@@ -192,7 +192,7 @@ def commit(target: Cluster, wanted: Mapping[str, tuple[int, Commits]]) -> dict[s
         if errors & _ACTIVE:
             found[name] = "active on target, left alone"
         elif errors:
-            names = ", ".join(sorted(for_code(error).__name__ for error in errors))
+            names = "; ".join(sorted(map(said, errors)))
             found[name] = f"target did not take its offsets: {names}"
     return found
 
@@ -237,7 +237,7 @@ def _commits(
             continue
         errors = {answer.error_code, *(p.error_code for topic in answer.topics for p in topic.partitions)}
         if error := max(errors, key=abs):
-            troubles[name] = f"{cluster.what} does not show its offsets: {for_code(error).__name__}"
+            troubles[name] = f"{cluster.what} does not show its offsets: {said(error)}"
             continue
         found[name] = {
             (topic.name, p.partition_index): Commit(p.committed_offset, p.metadata or "")

@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from kafka.errors import for_code
 from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import MetadataRequest
 
 from zkmigrate.errors import HostError
+from zkmigrate.kafka.said import said
 from zkmigrate.mirror.clients import schemas
 from zkmigrate.mirror.clients.cluster import Cluster
 from zkmigrate.mirror.clients.leads import GROUP
@@ -101,7 +101,7 @@ def _every(cluster: Cluster) -> dict[str, Listed]:
         if isinstance(told, HostError):
             raise told
         if told.error_code:
-            why = for_code(told.error_code).__name__
+            why = said(told.error_code)
             raise HostError(f"{cluster.what}: groups of broker {broker}: {why}")
         found.update(
             {
@@ -200,7 +200,7 @@ def _stands(group: Any, topics: Collection[str]) -> str:
 
 
 def _why(group: Any) -> str:
-    return group if isinstance(group, str) else for_code(group.error_code).__name__
+    return group if isinstance(group, str) else said(group.error_code)
 
 
 _DESCRIBE: Mapping[str, Any] = {

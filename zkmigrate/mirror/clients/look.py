@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.hosts.parallel import together
+from zkmigrate.kafka.said import reason
 from zkmigrate.mirror.clients import groups, rights
 from zkmigrate.mirror.clients.ahead import looked
 from zkmigrate.mirror.clients.cluster import Cluster, Part
@@ -71,7 +72,7 @@ class ClustersLook:
         except (HostError, UsageError) as error:
             return Unknown("failed", str(error))
         except _GARBLED as error:
-            return Unknown("garbled", f"a cluster answered something not understood: {error!r}")
+            return Unknown("garbled", f"a cluster answered something not understood: {reason(error)}")
 
 
 def _survey(here: Cluster, there: Cluster, names: Sequence[str], named: Sequence[str]) -> MirrorSurvey:

@@ -15,10 +15,11 @@ from kafka.admin import (
     ResourcePatternFilter,
     ResourceType,
 )
-from kafka.errors import KafkaError, NoError, SecurityDisabledError
+from kafka.errors import BrokerResponseError, KafkaError, NoError, SecurityDisabledError
 from kafka.protocol.admin import DescribeAclsRequest
 
 from zkmigrate.errors import HostError
+from zkmigrate.kafka.said import reason, said
 from zkmigrate.mirror.clients.cluster import Cluster
 from zkmigrate.mirror.rules.rights import GROUP, TOPIC, Acl
 
@@ -44,7 +45,7 @@ def read(cluster: Cluster, node: int | None = None) -> frozenset[Acl] | None:
         except SecurityDisabledError:
             return None
         except KafkaError as error:
-            raise HostError(f"{cluster.what} does not show its ACLs: {type(error).__name__}") from None
+            raise HostError(f"{cluster.what} does not show its ACLs: {reason(error)}") from None
         found.update(map(_rule, told))
     return frozenset(found)
 
@@ -84,7 +85,7 @@ def revoke(cluster: Cluster, rules: Iterable[Acl]) -> None:
     _refused(cluster, [error for _, _, error in told if error is not NoError])
 
 
-def _refused(cluster: Cluster, errors: list[type[Exception]]) -> None:
+def _refused(cluster: Cluster, errors: list[type[BrokerResponseError]]) -> None:
     if errors:
-        names = ", ".join(sorted({one.__name__ for one in errors}))
+        names = "; ".join(sorted({said(one.errno) for one in errors}))
         raise HostError(f"{cluster.what} did not change {len(errors)} ACLs: {names}")

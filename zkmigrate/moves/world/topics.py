@@ -87,7 +87,7 @@ class TopicWorld:
 
     def _told(self, topic: str, states: Mapping[str, PartitionState]) -> Reading[tuple[PartitionState, ...]]:
         if topic in self.denied:
-            return Unknown("denied", f"metadata of topic {topic}: TopicAuthorizationFailedError")
+            return Unknown("denied", f"metadata of topic {topic}: TOPIC_AUTHORIZATION_FAILED")
         return Seen((states[topic],)) if topic in states else Absent(topic)
 
     def _states(self) -> Iterator[PartitionState]:
@@ -135,7 +135,7 @@ class TopicWorld:
 
     def _setting(self, topic: str, key: str) -> Reading[TopicSetting]:
         if topic in self.denied:
-            return Unknown("denied", f"config {key} of topic {topic}: TopicAuthorizationFailedError")
+            return Unknown("denied", f"config {key} of topic {topic}: TOPIC_AUTHORIZATION_FAILED")
         if topic not in self.topics:
             return Absent(topic)
         left, own = self._old.get(topic, (0, None))
@@ -166,7 +166,7 @@ class TopicWorld:
 
     def _refusal(self, topic: str, key: str, value: str | None) -> str:
         if topic not in self.topics:
-            return f"[Error 3] UnknownTopicOrPartitionError: The topic '{topic}' does not exist."
+            return f"UNKNOWN_TOPIC_OR_PARTITION: The topic '{topic}' does not exist."
         return "" if value is None else self.refuses(topic, key, value)
 
     def alter(self, change: ClusterChange) -> tuple[int, str]:

@@ -90,8 +90,8 @@ def test_a_partition_without_a_leader_is_no_error(cluster: FakeCluster) -> None:
 def test_one_topic_that_is_forbidden_or_odd_hides_no_other(cluster: FakeCluster) -> None:
     cluster.of_topics = {1: [told("a", error=29), told("b", error=42), told("c", 1, 2)]}
     seen = asked("a", "b", "c", witnesses=1).topics
-    assert cause(seen["a"]) == ("denied", "metadata of topic a: TopicAuthorizationFailedError")
-    assert cause(seen["b"]) == ("failed", "metadata of topic b: error 42")
+    assert cause(seen["a"]) == ("denied", "metadata of topic a: TOPIC_AUTHORIZATION_FAILED")
+    assert cause(seen["b"]) == ("failed", "metadata of topic b: INVALID_REQUEST")
     assert isinstance(seen["c"], Seen)
 
 
@@ -166,7 +166,7 @@ def test_only_the_named_partitions_of_the_named_brokers_are_asked_for(cluster: F
 def test_a_directory_that_failed_hides_no_other(cluster: FakeCluster) -> None:
     cluster.of_disks[1] = answer(directory("/d1", error=56), directory("/d2", held("a", 7)))
     seen = disks(1)[1].value
-    assert cause(seen["/d1"]) == ("failed", "broker 1, /d1: KafkaStorageError")
+    assert cause(seen["/d1"]) == ("failed", "broker 1, /d1: KAFKA_STORAGE_ERROR")
     assert seen["/d2"] == Seen(LogDir((ReplicaLog("a", 0, 7, 0, False),)))
 
 
@@ -175,13 +175,13 @@ def test_a_broker_that_refuses_is_not_taken_for_an_empty_one(cluster: FakeCluste
     """Before 3.2 there is no field for the refusal: the answer has no directory."""
     cluster.of_disks[1] = answer(error=31, version=version)
     assert cause(disks(1)[1]) == (
-        "denied", "log directories of broker 1: ClusterAuthorizationFailedError"
+        "denied", "log directories of broker 1: CLUSTER_AUTHORIZATION_FAILED"
     )  # fmt: skip
 
 
 def test_another_error_of_the_whole_answer_is_told(cluster: FakeCluster) -> None:
     cluster.of_disks[1] = answer(directory("/d"), error=42)
-    assert cause(disks(1)[1]) == ("failed", "log directories of broker 1: InvalidRequestError")
+    assert cause(disks(1)[1]) == ("failed", "log directories of broker 1: INVALID_REQUEST")
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,7 @@ def test_a_partition_that_nobody_takes_is_late_with_what_was_met_and_its_record_
         asked.begin()
         seen = Seen(asked)
         seen.until("it is late", lambda: "b1" in seen.late and len(seen.by.get(1, ())) >= 30)
-        assert seen.late == {"b1": "b1: NotEnoughReplicasError"}
+        assert seen.late == {"b1": "b1: NOT_ENOUGH_REPLICAS"}
         assert 0 not in seen.by
         with cluster.guard:
             cluster.refuse = {}
@@ -259,7 +259,7 @@ def test_a_topic_that_is_not_there_is_said_and_not_made() -> None:
         asked.begin()
         seen = Seen(asked)
         seen.until("both say so", lambda: len(seen.late) == 2)
-        assert all("UnknownTopicOrPartitionError" in why for why in seen.late.values())
+        assert all("UNKNOWN_TOPIC_OR_PARTITION" in why for why in seen.late.values())
     assert cluster.taken == []
     assert all(body.endswith(b"\x00") for body in cluster.asked)
 

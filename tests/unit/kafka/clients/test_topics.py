@@ -83,9 +83,9 @@ def test_one_topic_that_is_gone_or_forbidden_hides_no_other(cluster: FakeCluster
     assert found.value["gone"] == Absent("gone")
     assert found.value["a"] == Seen(TopicSetting("1"))
     assert cause(found.value["denied"]) == (
-        "denied", "config retention.ms of topic denied: TopicAuthorizationFailedError"
+        "denied", "config retention.ms of topic denied: TOPIC_AUTHORIZATION_FAILED"
     )  # fmt: skip
-    assert cause(found.value["odd"]) == ("failed", "config retention.ms of topic odd: no")
+    assert cause(found.value["odd"]) == ("failed", "config retention.ms of topic odd: INVALID_REQUEST: no")
     assert cause(found.value["hidden"])[0] == "denied"
 
 
@@ -107,7 +107,7 @@ def test_many_topics_take_few_requests(cluster: FakeCluster) -> None:
 
 def test_a_value_is_validated_and_each_refusal_told_by_topic(cluster: FakeCluster) -> None:
     cluster.outcomes = {"b": "[Error 44] PolicyViolationError: no"}
-    assert topics.refused(BROKERS, KEY, "5", ("a", "b")) == Seen({"b": "[Error 44] PolicyViolationError: no"})
+    assert topics.refused(BROKERS, KEY, "5", ("a", "b")) == Seen({"b": "POLICY_VIOLATION: no"})
     assert cluster.validated == [(["a", "b"], {KEY: (AlterConfigOp.SET, "5")})]
 
 

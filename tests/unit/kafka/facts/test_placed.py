@@ -141,11 +141,11 @@ def test_directories_of_one_total_are_asked_for_their_volume() -> None:
 def test_what_brokers_and_hosts_do_not_tell_is_refused_by_name() -> None:
     site = old()
     site.df["b1"] = Unknown("unreachable", "b1: no route to host")
-    site.disks[2] = Unknown("denied", "log directories of broker 2: ClusterAuthorizationFailedError")
+    site.disks[2] = Unknown("denied", "log directories of broker 2: CLUSTER_AUTHORIZATION_FAILED")
     kind, text = why(site)
     assert kind == "placement.disk-unseen"
     assert "broker 1: b1: no route to host; " in text
-    assert "broker 2: log directories of broker 2: ClusterAuthorizationFailedError. Needed" in text
+    assert "broker 2: log directories of broker 2: CLUSTER_AUTHORIZATION_FAILED. Needed" in text
     assert list(site.asked) == ["b1"]
 
 
@@ -153,7 +153,7 @@ def test_a_directory_that_a_broker_cannot_use_is_refused() -> None:
     site = new()
     broken = answer(directory("/a", total=9, usable=5), directory("/b", error=56), version=NEW)
     site.disks[1] = _directories(1, broken.to_dict())
-    assert "broker 1: broker 1, /b: KafkaStorageError" in why(site)[1]
+    assert "broker 1: broker 1, /b: KAFKA_STORAGE_ERROR" in why(site)[1]
     assert site.asked == {}
 
 
