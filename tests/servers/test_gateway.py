@@ -402,7 +402,7 @@ def led(gateway: Gateway, clusters: dict[str, str], folder: Path) -> None:
         for name in ("PRODUCE", "OFFSET_COMMIT", "JOIN_GROUP"):
             assert f"{name}: listener mirror only reads" in reads["refused"]
         assert not any(one.is_done for one in waits), "the hold is as it was"
-        assert "fencing number 1 is out; the present one is 2" in gateway.order(
+        assert "fencing number 1 is out; the present one of app is 2" in gateway.order(
             "seal", "o-4", "app", "--hold", "o-3", fencing=1, code=5
         )
         gateway.order("seal", "o-4", "app", "--hold", "o-3")
@@ -586,7 +586,7 @@ def test_h16_h17_a_relay_takes_a_gateway_there_and_back(clusters: dict[str, str]
             assert relay.order(f"{way}.4", "go", ttl_ms=120_000) == gone, "again: the first answer"
         assert former.ask("order", "1", "unhold", "app", "to=", "hold=", "ttl_ms=0") == (
             9,
-            "fenced: fencing number 2 is out; the present one is 3",
+            "fenced: fencing number 2 is out; the present one of app is 3",
         )
         assert relay.order("5", "unhold") == "done: app: open on old"
         assert gateway.status()["apps"]["app"]["route"] == "old"

@@ -29,6 +29,7 @@ from tests.world.switch.site import WRITE, Shape, World
 from zkmigrate.engine.events import Event, StepEnded, Turned
 from zkmigrate.engine.plan import make
 from zkmigrate.gateway.rules.hold import Gate
+from zkmigrate.gateway.rules.outcomes import DELIVERY_S
 from zkmigrate.model.change import Change, GatewayOrder, Outcome, SetService
 from zkmigrate.model.finding import Held, Severity
 from zkmigrate.model.look import Look
@@ -492,6 +493,58 @@ def test_h14_a_hold_that_lapsed_is_not_sealed_however_it_looks(tmp_path: Path) -
     assert world.switched == 0
     world.advance(20.0)
     world.at_rest(world.source)
+
+
+def cutting(world: World) -> Callable[[GatewayOrder, int], None]:
+    """End connections on which a producer waits for its answer."""
+
+    def cut(_order: GatewayOrder, _fencing: int) -> None:
+        while not world.cut():
+            world.advance(0.05)
+
+    return cut
+
+
+def test_an_answer_that_is_lost_while_consumers_settle_keeps_nobody(tmp_path: Path) -> None:
+    """Its producer sends the record again, and the hold begins after the answer to that."""
+    world = at_work()
+    one = operator(world, tmp_path)
+    seen = changed(one, "settle", cutting(world))
+    assert ended(one) == (0, "kafka_topic_move is complete")
+    assert seen
+    world.advance(10.0)
+    world.at_rest(world.target)
+
+
+def test_an_answer_that_is_lost_as_the_hold_begins_turns_the_run_back(tmp_path: Path) -> None:
+    """The retry waits at the gate. Behind the switch it would be a second record."""
+    world = at_work()
+    one = operator(world, tmp_path)
+    seen = changed(one, "hold", cutting(world))
+    code, said = ended(one)
+    assert seen
+    assert (code, "switch.outcomes" in said) == (7, True), said
+    assert one.changes["switch.drain"] == one.changes["switch.seal"] == world.switched == 0
+    world.advance(10.0)
+    world.at_rest(world.source)
+    assert ended(Operator(world, tmp_path / "r-2")) == (0, "kafka_topic_move is complete")
+    world.advance(10.0)
+    world.at_rest(world.target)
+
+
+def test_a_producer_that_does_not_send_again_is_waited_for_before_anybody_waits(tmp_path: Path) -> None:
+    """It died, or gave the record up."""
+    world = at_work()
+    lost = world.producers[0]
+    while not lost.flights:
+        world.advance(0.05)
+    lost.lost()
+    world.clients.remove(lost)
+    began, one = world.t, operator(world, tmp_path)
+    assert ended(one) == (0, "kafka_topic_move is complete")
+    found = {f.id: f for event in one.events if isinstance(event, StepEnded) for f in event.findings}
+    assert (found["switch.outcomes"].held, found["switch.outcomes"].severity) == (Held.NO, Severity.WARN)
+    assert world.t - began > DELIVERY_S
 
 
 def test_a_request_that_takes_long_is_waited_for(tmp_path: Path) -> None:

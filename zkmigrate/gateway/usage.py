@@ -115,7 +115,7 @@ def _lost(name: str, lost: Mapping[str, int]) -> Finding:
         "each request was answered",
         not lost,
         seen=few(f"{kind} {count:,}" for kind, count in lost.items()) or "all",
-        needed="an answer: without one nobody knows what the broker did, and the client may send it again",
+        needed="an answer: without one the client may send the request again; see outcomes in status",
         moves=("see which broker ended its connections, and why",),
         target=name,
         severity=Severity.WARN,

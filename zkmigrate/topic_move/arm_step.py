@@ -6,8 +6,8 @@ Clients may notice: nothing.
 
 Way back: a staged route has no effect.
 
-Proof: each gateway has the route staged, the mirror lags less than the limit at two looks in a row, and the
-last records of each partition are equal.
+Proof: each gateway has the route staged, clients know the outcome of each batch, the mirror lags less than
+the limit at two looks in a row, and the last records of each partition are equal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zkmigrate.model.finding import claim, few, meanings
 from zkmigrate.model.look import BothEnds, Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.topic_move.facts import Armed, Ends, Gateways, Part, both_ends, forward, gateways
-from zkmigrate.topic_move.rules import lag, part_name, unread
+from zkmigrate.topic_move.rules import lag, part_name, unread, unsure
 from zkmigrate.topic_move.section import move_of
 
 _POLL_S, _MOST_S = 0.5, 600.0
@@ -68,6 +68,9 @@ class ArmStep(Step[ArmFacts]):
             return Blocked(wrong)
         if todo := f.gateways.hosts(lambda app: app.staged != move.target):
             return Ready(todo)
+        if wrong := unsure(f.gateways):
+            what = "clients to send again what they do not know the outcome of, or to give it up"
+            return Waiting(what, few(one.seen for one in wrong), _MOST_S, poll_s=_POLL_S, keep=c.kept)
         if not isinstance(f.ends, Seen):
             return Waiting("both clusters to tell their ends", str(f.ends), _MOST_S, poll_s=_POLL_S)
         if f.compared is not None:

@@ -39,7 +39,8 @@ Offsets = tuple[tuple[str, int, int], ...]
 class AppSeen:
     """An application at one gateway. route, staged: clusters. gate: open, settling, held, sealed or gone.
     hold: the operation id of its hold. lapsed: a lease has ended by itself since it was told to settle.
-    in_flight: requests without an answer. connections, on_left_ports: of clients. seen: all of its status."""
+    in_flight: requests without an answer. connections, on_left_ports: of clients. seen: all of its status.
+    unsure: the batches whose outcome their clients do not know, in words; empty if there are none."""
 
     route: str
     staged: str
@@ -50,6 +51,7 @@ class AppSeen:
     connections: int
     on_left_ports: int
     seen: Mapping[str, Any]
+    unsure: str = ""
 
     @property
     def waits(self) -> bool:
@@ -90,12 +92,13 @@ Brokers = Mapping[str, Mapping[int, str]]
 class Gateways:
     """The applications of the set at every gateway, by host and name. unknown: a finding for each gateway
     that did not answer, or does not have one of them. brokers: by host, those that it looks at. others: the
-    gateways' other applications."""
+    gateways' other applications. restarted: by host, how many seconds ago it was started again."""
 
     at: Mapping[tuple[str, str], AppSeen]
     unknown: tuple[Finding, ...]
     brokers: Mapping[str, Brokers] = field(default_factory=dict)
     others: Mapping[tuple[str, str], AppSeen] = field(default_factory=dict)
+    restarted: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def sample(self) -> Body:
@@ -149,20 +152,22 @@ def heard(inventory: Inventory, told: Mapping[str, Reading[str]]) -> Gateways:
     at: dict[tuple[str, str], AppSeen] = {}
     others: dict[tuple[str, str], AppSeen] = {}
     brokers: dict[str, Brokers] = {}
+    again: dict[str, float] = {}
     unknown: list[Finding] = []
     for host, status in told.items():
         reading = parsed(status, parse_status)
         if not isinstance(reading, Seen):
             unknown.append(_unheard(host, str(reading)))
             continue
-        found, brokers[host] = reading.value
+        found, brokers[host], restarted = reading.value
+        again |= {} if restarted is None else {host: restarted}
         for name in apps:
             if name in found:
                 at[host, name] = found[name]
             else:
                 unknown.append(_unheard(host, f"it has no application {name}"))
         others |= {(host, name): app for name, app in found.items() if name not in apps}
-    return Gateways(at, tuple(unknown), brokers, others)
+    return Gateways(at, tuple(unknown), brokers, others, again)
 
 
 def standing(inventory: Inventory, look: Look, host: str) -> str:
@@ -176,6 +181,16 @@ _Count = Annotated[int, Field(ge=0)]
 _Table = dict[str, _Count]
 
 
+class _Outcomes(forms.Strict):
+    open: _Count
+    names: list[str]
+    left_s: Annotated[float, Field(ge=0)]
+
+    def __str__(self) -> str:
+        more = f" and {self.open - len(self.names):,} more" if self.open > len(self.names) else ""
+        return f"{', '.join(self.names)}{more}, for at most {self.left_s:.0f} s" if self.open else ""
+
+
 class _AppStatus(forms.Strict):
     """What the steps need of an application in a gateway's status."""
 
@@ -187,6 +202,7 @@ class _AppStatus(forms.Strict):
     hold: str
     lapsed: bool
     requests_in_flight: _Count
+    outcomes: _Outcomes
     connections: _Count
     connections_on_left_ports: _Count
     answered: _Table
@@ -215,10 +231,12 @@ class _Status(forms.Strict):
 
     apps: dict[str, _AppStatus]
     clusters: dict[str, _ClusterStatus]
+    restarted_s: Annotated[float, Field(ge=0)] | None
 
 
-def parse_status(text: str) -> tuple[dict[str, AppSeen], Brokers]:
-    """The applications and the brokers in the JSON of a gateway's status. ValueError."""
+def parse_status(text: str) -> tuple[dict[str, AppSeen], Brokers, float | None]:
+    """The applications and the brokers in the JSON of a gateway's status, and how many seconds ago it was
+    started again. ValueError."""
     body = json_text.loads(text)
     try:
         told = forms.checked(_Status, body)
@@ -228,7 +246,8 @@ def parse_status(text: str) -> tuple[dict[str, AppSeen], Brokers]:
         name: {int(node): why for node, why in cluster.brokers.items()}
         for name, cluster in told.clusters.items()
     }
-    return {name: _app(one, body["apps"][name]) for name, one in told.apps.items()}, brokers
+    apps = {name: _app(one, body["apps"][name]) for name, one in told.apps.items()}
+    return apps, brokers, told.restarted_s
 
 
 def _app(told: _AppStatus, seen: Mapping[str, Any]) -> AppSeen:
@@ -242,6 +261,7 @@ def _app(told: _AppStatus, seen: Mapping[str, Any]) -> AppSeen:
         connections=told.connections,
         on_left_ports=told.connections_on_left_ports,
         seen=seen,
+        unsure=str(told.outcomes),
     )
 
 

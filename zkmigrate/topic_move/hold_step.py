@@ -6,7 +6,8 @@ Clients may notice: their requests take longer, up to topic_move.hold_ms. None f
 
 Way back: the requests go on, on source. A gateway does that by itself when the lease ends.
 
-Proof: each gateway holds the application, and it has no request without an answer.
+Proof: each gateway holds the application, it has no request without an answer, and its clients know the
+outcome of each batch. A retry that waits here would be a second record on target.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from zkmigrate.model.finding import meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.topic_move.facts import AppSeen, Gateways, Held, every_app, gateways
-from zkmigrate.topic_move.rules import lapsed
+from zkmigrate.topic_move.rules import lapsed, unsure
 from zkmigrate.topic_move.section import move_of
 
 _POLL_S = 0.05
@@ -37,6 +38,8 @@ class HoldStep(Step[Gateways]):
         if f.unknown:
             return Blocked(f.unknown)
         if wrong := f.outside("switch.hold-route", lambda app: app.route == move.source, f"on {move.source}"):
+            return Blocked(wrong)
+        if wrong := unsure(f):
             return Blocked(wrong)
         if todo := f.hosts(lambda app: app.gate in ("open", "settling") and not app.lapsed):
             return Ready(todo)

@@ -35,7 +35,16 @@ from zkmigrate.topic_move.facts import (
     forward,
     gateways,
 )
-from zkmigrate.topic_move.rules import not_silent, part_name, reached, surveyed, unread, used
+from zkmigrate.topic_move.rules import (
+    not_silent,
+    part_name,
+    reached,
+    restarted,
+    surveyed,
+    unread,
+    unsure,
+    used,
+)
 from zkmigrate.topic_move.section import move_of, switched
 from zkmigrate.topic_move.set_rules import (
     app_topics,
@@ -117,6 +126,8 @@ def _findings(c: Context, f: LookFacts) -> Iterator[Finding]:
     topics = switched(c.inventory).topics
     yield from staged_elsewhere(f.gateways, move.target)
     yield from used(f.gateways)
+    yield from unsure(f.gateways, Severity.WARN)
+    yield from restarted(f.gateways)
     yield from app_topics(f.gateways, topics)
     yield from other_apps(f.gateways, topics, move.source)
     if isinstance(f.survey, Seen):

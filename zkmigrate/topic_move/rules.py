@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from zkmigrate.gateway.rules.outcomes import DELIVERY_S
 from zkmigrate.gateway.usage import usage
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, Held, Severity, claim, few, meanings
@@ -239,6 +240,43 @@ def lapsed(found: Gateways) -> tuple[Finding, ...]:
     )
 
 
+def unsure(found: Gateways, severity: Severity = Severity.BLOCK) -> tuple[Finding, ...]:
+    """A finding for each application with clients that do not know what became of a batch."""
+    return tuple(
+        claim(
+            "switch.outcomes",
+            "the clients know the outcome of each batch that they sent",
+            False,
+            target=f"{host}:{name}",
+            seen=app.unsure,
+            needed="none: clients send them again, and after the switch target takes a retry for a record",
+            moves=(
+                "wait until the clients have sent these again, or have given up, then run again",
+                "see under lost in zkmigrate gateway status, and in the brokers' logs, why answers were lost",
+            ),
+            severity=severity,
+        )
+        for (host, name), app in found.at.items()
+        if app.unsure
+    )
+
+
+def restarted(found: Gateways) -> Iterator[Finding]:
+    """A finding for each gateway that was started again a short time ago."""
+    for host, seconds in found.restarted.items():
+        if seconds < DELIVERY_S:
+            yield claim(
+                "switch.restarted",
+                "the gateway knows each batch whose outcome its clients do not know",
+                None,
+                target=host,
+                seen=f"it was started again {seconds:.0f} s ago, and does not know what was lost before",
+                needed=f"{DELIVERY_S:.0f} s: a retry of such a batch would be a second record on target",
+                moves=(f"begin the switch {DELIVERY_S - seconds:.0f} s later",),
+                severity=Severity.WARN,
+            )
+
+
 def moved(before: Mapping[tuple[str, int], int], now: Ends) -> tuple[Finding, ...]:
     """A finding where source's ends are not those that were read after the hold. An end that is not told has
     not moved: it is not equal either."""
@@ -335,6 +373,14 @@ MEANINGS = meanings(
     switch.lapsed: A gateway let an application's requests go on by itself. Cause: The hold lasted longer
     than topic_move.hold_ms, or the gateway was restarted. To do: Let the run walk back. See in the report
     which step was slow.
+
+    switch.outcomes: Clients do not know the outcome of batches that they sent, and send them again. Cause: A
+    broker or a client ended its connection before the answer, or replicas were missing. To do: Wait until
+    they have sent them again, 300 seconds at most. Then run again.
+
+    switch.restarted: A gateway was started again a short time ago. Cause: Its process ended, or its host.
+    To do: Begin the switch 300 seconds after its start. Before that, a batch whose answer was lost with the
+    former process may be sent again, and be a second record on target.
 
     switch.bypassed: A partition of source grew while the application's requests waited. Cause: A producer
     connects to the brokers beside the gateway. To do: Find it. The run walks back, unless clients already

@@ -6,7 +6,8 @@ Clients may notice: they still wait. Without an operator they wait from here on.
 
 Way back: the hold is a lease again.
 
-Proof: each gateway compared the hold, saw no request in flight, wrote its record and answered sealed.
+Proof: each gateway compared the hold, saw no request in flight and no open outcome, wrote its record and
+answered sealed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready
 from zkmigrate.model.step_record import needed
 from zkmigrate.topic_move.facts import Gateways, Held, every_app, gateways
 from zkmigrate.topic_move.hold_step import sealed
-from zkmigrate.topic_move.rules import lapsed
+from zkmigrate.topic_move.rules import lapsed, unsure
 from zkmigrate.topic_move.section import move_of
 
 
@@ -40,7 +41,7 @@ class SealStep(Step[Gateways]):
             return Blocked(f.unknown, others_back=True) if f.unknown else Done()
         if f.unknown:
             return Blocked(f.unknown)
-        if wrong := lapsed(f):
+        if wrong := lapsed(f) or unsure(f):
             return Blocked(wrong)
         if wrong := f.outside(
             "switch.seal-gate",

@@ -6,7 +6,8 @@ Clients may notice: consumers get no records for topic_move.settle_ms. Producers
 
 Way back: consumers get records again. A gateway does that by itself when the lease ends.
 
-Proof: every gateway keeps FETCH back for the whole time. At its end the mirror lags less than the limit.
+Proof: every gateway keeps FETCH back for the whole time. At its end the mirror lags less than the limit, and
+clients know the outcome of each batch.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from dataclasses import dataclass
 
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Reading
-from zkmigrate.model.finding import Finding, claim, meanings
+from zkmigrate.model.finding import Finding, claim, few, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.topic_move.facts import AppSeen, Ends, Gateways, both_ends, every_app, gateways
-from zkmigrate.topic_move.rules import Lag, lag
+from zkmigrate.topic_move.rules import Lag, lag, unsure
 from zkmigrate.topic_move.section import move_of
 
 LONGER_MS = 10_000
@@ -93,12 +94,19 @@ def _settled(c: Context, f: SettleFacts) -> Verdict:
     if f.now - since < limit_s or found is None:
         told = f"{f.now - since:.1f} of {limit_s:g} s"
         return Waiting("consumers to commit", told, limit_s + 60, poll_s=_POLL_S, keep=keep)
-    if found.within(most_s):
+    close, open_ = found.within(most_s), unsure(f.gateways)
+    if close and not open_:
         return Done()
     if f.now - since >= limit_s + LATE_S:
-        return Blocked((_lags(found, most_s),))
-    what = f"the mirror to lag less than {most_s:g} s before the hold"
-    return Waiting(what, found.words, 2 * LATE_S, poll_s=_POLL_S, keep=keep)
+        return Blocked(open_ if close else (_lags(found, most_s), *open_))
+    if close:
+        what, told = (
+            "clients to send again what they do not know the outcome of",
+            few(one.seen for one in open_),
+        )
+    else:
+        what, told = f"the mirror to lag less than {most_s:g} s before the hold", found.words
+    return Waiting(what, told, 2 * LATE_S, poll_s=_POLL_S, keep=keep)
 
 
 def _lags(found: Lag, most_s: float) -> Finding:

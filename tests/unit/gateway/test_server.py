@@ -98,7 +98,10 @@ def test_its_orders_and_its_record_outlive_it(tmp_path: Path) -> None:
         assert (await at.order(id="4", verb="go"))["text"] == "app: open on b"
         assert (await at.asks(b'"status"'))["apps"]["app"]["route"] == "b"
 
+        assert (await at.asks(b'"status"'))["restarted_s"] is None
+
     async def second(at: Running) -> None:
+        assert (await at.asks(b'"status"'))["restarted_s"] < 20, "what was lost before is not known"
         assert (await at.order(id="4", verb="go"))["text"] == "app: open on b"
         assert (await at.asks(b'"status"'))["apps"]["app"]["route"] == "b"
 

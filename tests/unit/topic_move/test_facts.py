@@ -15,6 +15,7 @@ from zkmigrate.gateway.rules.hold import App, Gate
 from zkmigrate.gateway.rules.orders import fresh
 from zkmigrate.gateway.rules.plan import Plan
 from zkmigrate.gateway.serving.gateway import Gateway
+from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Held
 from zkmigrate.model.look import BothEnds, Look
 from zkmigrate.model.sampling import Body
@@ -26,6 +27,7 @@ from zkmigrate.topic_move.facts import (
     both_ends,
     ends_back,
     gateways,
+    heard,
     parse_status,
 )
 from zkmigrate.topic_move.rules import reached
@@ -52,7 +54,8 @@ def status(app: App) -> str:
 
 def test_the_gateways_own_status_is_read() -> None:
     held = App("old", "new", Gate.HELD, "run.hold-1", until=5.0, lapsed=False)
-    apps, brokers = parse_status(status(held))
+    apps, brokers, restarted = parse_status(status(held))
+    assert restarted is None
     seen = apps["shop"]
     assert (seen.route, seen.staged, seen.gate, seen.hold) == ("old", "new", "held", "run.hold-1")
     assert (seen.in_flight, seen.connections, seen.on_left_ports, seen.lapsed) == (0, 0, 0, False)
@@ -106,6 +109,23 @@ def test_h25_where_both_logs_end_is_noted_for_the_report_in_both_directions() ->
     ]
 
 
+def test_open_outcomes_and_a_restart_are_read() -> None:
+    told = json.loads(status(App("old", "new", Gate.HELD)))
+    told["restarted_s"] = 20.5
+    own = told["apps"]["shop"]["outcomes"] = {
+        "open": 7,
+        "names": ["producer 5", "producer 6"],
+        "left_s": 99.6,
+    }
+    look = SwitchLook(World(1, Shape()))
+    told["apps"]["orders"] = told["apps"]["shop"]
+    found = heard(inventory(look.world), {"gw1": Seen(json.dumps(told))})
+    assert found.at["gw1", "orders"].unsure == "producer 5, producer 6 and 5 more, for at most 100 s"
+    assert found.restarted == {"gw1": 20.5}
+    own |= {"open": 0, "names": [], "left_s": 0}
+    assert parse_status(json.dumps(told))[0]["shop"].unsure == ""
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -140,6 +160,8 @@ def test_what_is_no_status_is_refused(text: str) -> None:
         ("route", 5),
         ("hold", None),
         ("lost", {"PRODUCE": "3"}),
+        ("outcomes", None),
+        ("outcomes", {"open": "0", "names": [], "left_s": 0.0}),
         ("acks", []),
     ],
 )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.unit.topic_move.facts import DRAINED, UNHEARD, C, app, ends, why
-from zkmigrate.model.step import Done, Ready, Verdict, Waiting
+from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Waiting, Way
 from zkmigrate.topic_move.facts import Gateways, Held
 from zkmigrate.topic_move.go_step import GoFacts, GoStep
 from zkmigrate.topic_move.hold_step import HoldStep
@@ -69,6 +70,15 @@ def test_an_application_elsewhere_stops_the_step(step: str, at: Gateways, found:
 def test_h14_a_hold_that_ended_by_itself_is_not_begun_anew(gate: str) -> None:
     verdict = HoldStep().check(C, app("held", lapsed=True, gate=gate))
     assert why(verdict) == [("switch.lapsed", "gw2:orders")]
+
+
+@pytest.mark.parametrize(
+    ("step", "gate"), [("hold", "open"), ("hold", "settling"), ("hold", "held"), ("seal", "held")]
+)
+def test_nobody_is_held_or_sealed_whose_clients_do_not_know_an_outcome(step: str, gate: str) -> None:
+    at = app(gate, unsure="producer 5", in_flight=2)
+    assert why(STEPS[step].check(C, at)) == [("switch.outcomes", "gw2:orders")]
+    assert not isinstance(STEPS[step].check(replace(C, way=Way.BACK), at), Blocked), "the way back is open"
 
 
 def test_h14_requests_in_flight_are_waited_for_and_then_the_holds_are_recorded() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.topic_move.facts import BOTH, SILENT, UNHEARD, C, P, Q, app, copiers, groups, warned, way, why
+from zkmigrate.gateway.rules.outcomes import DELIVERY_S
 from zkmigrate.gateway.rules.seen import Seen as SeenClients
 from zkmigrate.inventory.accept import Accept
 from zkmigrate.model.fact import Reading, Seen
@@ -194,6 +195,15 @@ def test_h21_a_client_that_cannot_switch_shows_before_anybody_waits(
     table: dict[str, Any], found: str
 ) -> None:
     assert why(looks(gateways=clients(seen={**CLIENTS, **table}))) == [(found, "gw2:orders")]
+
+
+def test_an_open_outcome_and_a_gateway_that_may_have_lost_some_are_named_before_consent() -> None:
+    found = warned(looks(gateways=clients(unsure="producer 5")), "switch.outcomes")
+    assert (found.held, found.target, found.seen) == (Held.NO, "gw2:orders", "producer 5")
+    again = replace(HERE, restarted={"gw1": DELIVERY_S, "gw2": 20.0})
+    found = warned(looks(gateways=again), "switch.restarted")
+    assert (found.held, found.target) == (Held.UNKNOWN, "gw2")
+    assert found.moves == ("begin the switch 280 s later",)
 
 
 def test_h21_whether_an_application_is_a_super_user_is_unknown_where_there_are_some() -> None:

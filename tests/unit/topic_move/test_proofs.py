@@ -28,6 +28,7 @@ from tests.unit.topic_move.facts import (
 from tests.world.switch.look import SwitchLook
 from tests.world.switch.operator import inventory
 from tests.world.switch.site import Shape, World
+from zkmigrate.gateway.rules.outcomes import DELIVERY_S
 from zkmigrate.model.change import MIRRORED, SetDirection
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Held
@@ -74,6 +75,14 @@ def test_h11_what_arm_records_as_compared_was_compared(last: tuple[int, ...], en
 )
 def test_arm_is_blocked_by_each_wrong_fact(wrong: dict[str, Any], found: tuple[str, str]) -> None:
     assert why(ArmStep().check(C, replace(ARM, **wrong))) == [found]
+
+
+def test_arm_waits_until_clients_know_the_outcome_of_each_batch() -> None:
+    kept = {"before": (8.0, 9), "close": 2}
+    verdict = ArmStep().check(replace(C, kept=kept), replace(ARM, gateways=app("open", unsure="producer 5")))
+    assert isinstance(verdict, Waiting)
+    assert (verdict.progress, verdict.keep) == ("producer 5", kept)
+    assert verdict.deadline_s > DELIVERY_S, "by then they are known, or clients have given up"
 
 
 def test_records_that_differ_are_named_before_those_that_nobody_could_read() -> None:

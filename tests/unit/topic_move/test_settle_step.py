@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from tests.unit.topic_move.facts import app, why
 from tests.world.switch.operator import inventory
 from tests.world.switch.site import Shape, World
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Held
 from zkmigrate.model.look import BothEnds
 from zkmigrate.model.step import Blocked, Context, Done, Verdict, Waiting
-from zkmigrate.topic_move.facts import Ends, every_app
+from zkmigrate.topic_move.facts import Ends
 from zkmigrate.topic_move.settle_step import LATE_S, LONGER_MS, SettleFacts, SettleStep
 
 C = Context("r-1", inventory(World(1, Shape())))
@@ -22,9 +23,11 @@ BEGUN: dict[str, Any] = {"since": 5.0, "mark": (5.0, 850)}
 SILENT = Unknown("timeout", "no answer")
 
 
-def at(seconds: float, ends: Reading[Ends] | None, kept: dict[str, Any] | None = None) -> Verdict:
+def at(
+    seconds: float, ends: Reading[Ends] | None, kept: dict[str, Any] | None = None, unsure: str = ""
+) -> Verdict:
     """The verdict so long after the first look; source got 100 records/s in the time to settle."""
-    facts = SettleFacts(every_app(C, "settling"), 5.0 + seconds, ends)
+    facts = SettleFacts(app("settling", unsure=unsure), 5.0 + seconds, ends)
     return SettleStep().check(replace(C, kept=BEGUN if kept is None else kept), facts)
 
 
@@ -76,3 +79,13 @@ def test_h14_a_mirror_that_stays_behind_or_does_not_tell_turns_the_run_back(
 
 def test_h14_the_lease_outlasts_the_wait() -> None:
     assert 2 * LATE_S * 1000 < LONGER_MS
+
+
+def test_a_hold_begins_only_when_clients_know_the_outcome_of_each_batch() -> None:
+    waiting = at(SETTLE_S, behind(0), unsure="producer 5, for at most 200 s")
+    assert isinstance(waiting, Waiting)
+    assert waiting.progress == "producer 5, for at most 200 s"
+    assert waiting.keep == BEGUN
+    assert why(at(SETTLE_S + LATE_S, behind(0), unsure="producer 5")) == [("switch.outcomes", "gw2:orders")]
+    both = [("switch.settle-lag", ""), ("switch.outcomes", "gw2:orders")]
+    assert why(at(SETTLE_S + LATE_S, behind(90), unsure="producer 5")) == both

@@ -13,6 +13,7 @@ from zkmigrate.gateway.rules import orders
 from zkmigrate.gateway.rules.apis import FETCH, PRODUCE, SYNC_GROUP
 from zkmigrate.gateway.rules.hold import Act, Gate, Order, Verdict, decide
 from zkmigrate.gateway.rules.messages import Head
+from zkmigrate.gateway.rules.outcomes import Headers, Outcomes, Written
 from zkmigrate.gateway.rules.plan import Plan, Port, Who
 from zkmigrate.gateway.serving.gateway import Gateway
 from zkmigrate.gateway.usage import usage
@@ -53,7 +54,8 @@ class ModelGateway:
             if self.body
             else orders.fresh(routes)
         )
-        return Gateway(plan, state, self, lambda _line: None, world.now, world.wall)
+        again = bool(self.body)
+        return Gateway(plan, state, self, lambda _line: None, world.now, world.wall, again=again)
 
     def write(self, body: Any) -> None:
         self.body = json.dumps(body)
@@ -212,8 +214,8 @@ class Client:
 
 
 class Producer(Client):
-    """An idempotent producer with one record at a time, for one partition. unsure: records of which an answer
-    was lost; on another cluster its retry is a second record."""
+    """An idempotent producer with one record at a time, for one partition. Its gateway knows whose answer was
+    lost, unless it was killed: on another cluster a retry would be a second record."""
 
     def __init__(self, world: World, name: str, gateway: ModelGateway, app: str, part: Part) -> None:
         super().__init__(world, name, gateway, app)
@@ -221,9 +223,20 @@ class Producer(Client):
 
     def lost(self) -> None:
         if self.flights:
-            self.world.unsure.add(self.value)
+            self._open().lost(self.id, self._wrote(), self.world.t)
+            if not self.gateway.up:
+                self.world.unsure.add(self.value)
         super().lost()
         self._next = self.world.t + AGAIN_S
+
+    def _open(self) -> Outcomes:
+        return self.gateway.real.outcomes[self.app]
+
+    def _wrote(self) -> Headers:
+        """The request that it has sent."""
+        made, id = Headers(9), int.from_bytes(self.name.encode(), "big")
+        made.found, made.whole = [Written(*self.part, id, 0, self.number, self.number, 0)], True
+        return made
 
     def tick(self) -> None:
         world = self.world
@@ -247,6 +260,7 @@ class Producer(Client):
             at.append(cluster.append(part, value))
 
         def answer(cluster: Cluster) -> None:
+            self._open().answered(self.id, self._wrote(), {part: 0}, world.t)
             world.acknowledged(cluster, part, at[0], value)
             self.value, self._next = "", world.t + world.rng.uniform(0.05, 0.5)
 

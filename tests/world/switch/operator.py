@@ -54,7 +54,17 @@ from zkmigrate.topic_move.section import (
 
 T = TypeVar("T")
 Kind = Literal[
-    "die-before", "die-after", "lost", "never", "late", "asleep", "gateway", "silent", "dark", "taken-over"
+    "die-before",
+    "die-after",
+    "lost",
+    "never",
+    "late",
+    "asleep",
+    "gateway",
+    "silent",
+    "dark",
+    "taken-over",
+    "cut",
 ]
 BEAT_S = 5.0
 """An operator whose lock was taken knows it after so long at the latest."""
@@ -254,6 +264,8 @@ class Operator:
             world.later(amount, lambda: setattr(gateway, "silent", False))
         if kind == "dark":
             world.dark = max(world.dark, world.t + amount)
+        if kind == "cut":
+            world.cut()
         world.advance(rng.uniform(0.001, 0.1))
         if isinstance(change, GatewayOrder):
             operation = f"{self.run_dir.name.partition('+')[0]}.{operation}"

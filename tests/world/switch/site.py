@@ -120,7 +120,7 @@ class Shape:
 
 class World:
     """All of it. t: seconds. source, target: of the switch that is under way. writer: the cluster that has
-    the newest record of an application. unsure: records of which a producer does not know the outcome.
+    the newest record of an application. unsure: records whose outcome no gateway and no producer knows.
     stray: a request reached a broker after its client had gone. bypass: a producer beside the gateways
     writes on source from then on. on_target: a group has members on target from then on. dark: until then
     no leader of target answers those who look. unreached: until then no gateway reaches target. granted_at:
@@ -205,6 +205,13 @@ class World:
             if self.t >= self._ticked + TICK_S:
                 self._tick(self.t - self._ticked)
                 self._ticked = self.t
+
+    def cut(self) -> int:
+        """End the connections on which a producer waits for an answer; how many there were."""
+        waiting = [one for one in self.producers if one.flights]
+        for one in waiting:
+            one.lost()
+        return len(waiting)
 
     def _tick(self, passed: float) -> None:
         now = self.t

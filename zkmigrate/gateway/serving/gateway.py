@@ -43,7 +43,7 @@ class Cut(Protocol):
 
 class Gateway:
     """plan, state: what is configured, and what the record told. say: prints a line of the log. now, wall:
-    the clocks, in seconds; leases run by the first."""
+    the clocks, in seconds; leases run by the first. again: another process served before this one."""
 
     def __init__(
         self,
@@ -53,9 +53,12 @@ class Gateway:
         say: Callable[[str], None],
         now: Callable[[], float],
         wall: Callable[[], float] = time.time,
+        *,
+        again: bool = False,
     ) -> None:
         self.plan, self._state, self._record = plan, state, record
         self._say, self.now, self._wall = say, now, wall
+        self._began = now() if again else None
         self.seen: dict[str, Seen] = defaultdict(Seen)
         self.ranges: dict[str, Ranges] = {}
         self.silent: dict[str, dict[int, str]] = {name: {} for name in plan.clusters}
@@ -236,6 +239,7 @@ class Gateway:
             }
         return {
             "fencing": self._state.fencing,
+            "restarted_s": None if self._began is None else round(self.now() - self._began, 3),
             "clusters": {
                 name: {
                     "versions": "known" if name in self.ranges else "unknown",

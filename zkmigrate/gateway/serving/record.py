@@ -16,11 +16,12 @@ _MOST_BYTES = 1 << 23
 
 
 class Record:
-    """``record.json`` in a folder of mode 0700. Only one process has it."""
+    """``record.json`` in a folder of mode 0700. Only one process has it. again: another one had it before."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder, self.path = folder, folder / "record.json"
+        self.again = (folder / "lock").exists()
         self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

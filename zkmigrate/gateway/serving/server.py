@@ -50,7 +50,8 @@ class Server:
         loop = asyncio.get_running_loop()
         state = self._state()
         plan = self._config.plan()
-        self._gateway = Gateway(plan, state, self._record, self._say, loop.time)
+        again = self._record.again
+        self._gateway = Gateway(plan, state, self._record, self._say, loop.time, again=again)
         interrupted = False
 
         def stopped(number: int) -> None:
