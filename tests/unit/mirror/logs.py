@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 
 from tests.unit.mirror.batches import sent
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.rules import records
 from zkmigrate.mirror.rules.batch import Batch
-from zkmigrate.mirror.rules.difference import Read
+from zkmigrate.mirror.rules.difference import Read, named
 from zkmigrate.mirror.rules.records import Record, varint, write
 
 CODECS = KafkaCodecs()
@@ -34,6 +34,13 @@ def told(batches: Sequence[Batch]) -> tuple[list[Read], int]:
             seen += found
     stable = min([batches[-1].next_offset if batches else 0, *begun.values()])
     return sorted(one for one in seen if one[0] < stable), stable
+
+
+def first_difference(source: Sequence[Read], target: Sequence[Read]) -> tuple[int, str]:
+    """How many records are equal, and the first difference; empty without one."""
+    pairs = enumerate(zip_longest(source, target))
+    found = next(((n, named(*pair)) for n, pair in pairs if pair[0] != pair[1]), None)
+    return found or (len(source), "")
 
 
 def body(key: bytes | None, value: bytes | None, headers: Mapping[str, bytes]) -> bytes:

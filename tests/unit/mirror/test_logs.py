@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.unit.mirror.batches import MS, at, built, in_transaction, marker, sent, without
-from tests.unit.mirror.logs import CODECS, body, holding, segments, told
+from tests.unit.mirror.logs import CODECS, body, first_difference, holding, segments, told
 from zkmigrate.mirror.rules import log as logs
 from zkmigrate.mirror.rules import records
 from zkmigrate.mirror.rules import scan as scanning
 from zkmigrate.mirror.rules.batch import APPEND_TIME, TRANSACTIONAL, Batch, BatchError
 from zkmigrate.mirror.rules.compared import ComparedLogs, bounds, code, line, more, verdict
-from zkmigrate.mirror.rules.difference import Read, first_difference
+from zkmigrate.mirror.rules.difference import Read
 from zkmigrate.mirror.rules.join import Joined, join
 from zkmigrate.mirror.rules.log import LogError, Segment, chained, committed, slices
 from zkmigrate.mirror.rules.scan import scan

@@ -15,11 +15,10 @@ from zkmigrate.mirror.clients.cluster import Cluster, Part
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.follow import NO_AUTHORIZER
 from zkmigrate.mirror.clients.pair import Pair
-from zkmigrate.mirror.clients.reading import committed
+from zkmigrate.mirror.clients.reading import compared
 from zkmigrate.mirror.clients.survey import Place, beside, places, standing_direction, topics
 from zkmigrate.mirror.rules.batch import BatchError
 from zkmigrate.mirror.rules.commits import Standing, standing
-from zkmigrate.mirror.rules.difference import first_difference
 from zkmigrate.mirror.rules.direction import Direction
 from zkmigrate.mirror.rules.rights import Acl
 from zkmigrate.model.fact import Reading, Seen, Unknown
@@ -183,14 +182,12 @@ def _difference(
     led: Sequence[tuple[Cluster, Mapping[str, Mapping[int, int]]]], part: Part, begun: int, end: int
 ) -> Reading[str]:
     topic, number = part
-    sides = []
-    for side, leaders in led:
-        leader = leaders.get(topic, {}).get(number, -1)
+    found = [leaders.get(topic, {}).get(number, -1) for _, leaders in led]
+    for (side, _), leader in zip(led, found, strict=True):
         if leader < 0:
             return Unknown("failed", f"{side.what}: {topic}-{number} has no leader")
-        sides.append(committed(side, leader, part, begun, end, KafkaCodecs()))
     try:
-        return Seen(first_difference(*sides)[1])
+        return Seen(compared([side for side, _ in led], found, part, begun, end, KafkaCodecs()).first)
     except HostError as error:
         return Unknown("failed", str(error))
     except BatchError as error:

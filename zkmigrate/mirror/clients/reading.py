@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients.cluster import COMMITTED, UNCOMMITTED, Cluster, Fetched, Part
 from zkmigrate.mirror.rules import records
 from zkmigrate.mirror.rules.batch import Batch, BatchError, parse
 from zkmigrate.mirror.rules.gaps import Append, steps
+from zkmigrate.mirror.rules.join import Joined, join
 from zkmigrate.mirror.rules.outcome import OFFSET_NOT_AVAILABLE
 from zkmigrate.mirror.rules.position import WINDOW, Begin, Failed, Sides, begin, unequal
 from zkmigrate.mirror.rules.stand import Stand, first_wrong, stands
@@ -74,15 +75,31 @@ def last_data(cluster: Cluster, leader: int, part: Part, start: int, end: int) -
     return found[-WINDOW - 1 :]
 
 
-def committed(
+def compared(
+    clusters: Sequence[Cluster],
+    leaders: Sequence[int],
+    part: Part,
+    begun: int,
+    end: int,
+    codecs: records.Codecs,
+) -> Joined:
+    """Compare what read_committed consumers of both clusters see from an offset up to another. clusters,
+    leaders: of source and target. Raises BatchError; HostError when a broker sends nothing."""
+    here, there = (
+        _committed(side, leader, part, begun, end, codecs)
+        for side, leader in zip(clusters, leaders, strict=True)
+    )
+    return join(here, there, begun, end, end, codecs)
+
+
+def _committed(
     cluster: Cluster, leader: int, part: Part, begun: int, end: int, codecs: records.Codecs
-) -> Iterable[tuple[int, int, bytes]]:
-    """Offset, time in milliseconds and body of each record that a read_committed consumer sees from an offset
-    up to another. BatchError; HostError when the broker sends nothing."""
+) -> Iterator[Batch]:
+    """The batches that a read_committed consumer sees, up to the last that begins before an offset."""
     for offset, batches, answer in _answers(cluster, leader, part, begun, end, COMMITTED):
         for step in steps(offset, batches, answer.aborted, codecs):
             if isinstance(step, Append) and step.offset < end:
-                yield from (one for one in records.seen(step.batch, codecs) if one[0] < end)
+                yield step.batch
 
 
 def _standing(

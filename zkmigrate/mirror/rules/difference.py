@@ -1,9 +1,8 @@
-"""The first record in which two reads differ, and how."""
+"""How two records differ."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import zip_longest
+from collections.abc import Iterator
 
 from zkmigrate.mirror.rules.batch import BatchError
 from zkmigrate.mirror.rules.records import read_varint
@@ -12,16 +11,6 @@ Read = tuple[int, int, bytes]
 """Offset, time in milliseconds, body."""
 
 _SHOWN = 40
-
-
-def first_difference(source: Iterable[Read], target: Iterable[Read]) -> tuple[int, str]:
-    """How many records are equal, and the first difference; empty without one."""
-    count = 0
-    for one, other in zip_longest(source, target):
-        if one != other:
-            return count, named(one, other)
-        count += 1
-    return count, ""
 
 
 def named(one: Read | None, other: Read | None) -> str:

@@ -9,11 +9,10 @@ from typing import Any
 from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients.cluster import Cluster
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
-from zkmigrate.mirror.clients.reading import committed
+from zkmigrate.mirror.clients.reading import compared
 from zkmigrate.mirror.clients.survey import Mirrored, Place, places, topics
 from zkmigrate.mirror.rules.batch import BatchError
 from zkmigrate.mirror.rules.compared import CLAIM, Compared, code, line, total
-from zkmigrate.mirror.rules.difference import first_difference
 from zkmigrate.mirror.verbs.request import Request, both
 from zkmigrate.mirror.verbs.show import topic_body
 
@@ -40,21 +39,17 @@ def _compared(here: Cluster, there: Cluster, place: Place) -> Compared:
         return Compared(*part, "unknown", 0, 0, 0, why)
     begun = max(place.source.start, place.target.start)
     end = min(place.stable, place.target.end)
+    sides = here, there
     try:
-        sides = [
-            committed(side, side.leaders([part[0]])[part[0]][part[1]], part, begun, end, KafkaCodecs())
-            for side in (here, there)
-        ]
-        count, why = first_difference(*sides)
+        leaders = [side.leaders([part[0]])[part[0]][part[1]] for side in sides]
+        found = compared(sides, leaders, part, begun, end, KafkaCodecs())
     except (HostError, BatchError) as error:
         if place.state == "failed":
             return Compared(*part, "different", 0, begun, end, place.why)
         return Compared(*part, "unknown", 0, begun, end, str(error))
-    if why:
-        return Compared(*part, "different", count, begun, end, why)
-    if place.state == "failed":
-        return Compared(*part, "different", count, begun, end, place.why)
-    return Compared(*part, "equal" if end == place.stable else "behind", count, begun, end)
+    if why := found.first or (place.why if place.state == "failed" else ""):
+        return Compared(*part, "different", found.equal, begun, end, why)
+    return Compared(*part, "equal" if end == place.stable else "behind", found.equal, begun, end)
 
 
 def _topic_lines(mirrored: Sequence[Mirrored]) -> Iterator[str]:
