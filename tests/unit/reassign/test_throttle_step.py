@@ -118,7 +118,12 @@ def test_no_move_begins_before_every_broker_tells_its_limit() -> None:
         verdict = check(context(unrestored=ALL, kept={"looks": looks}), facts(kept(ON), "broker-3"))
         assert isinstance(verdict, Waiting)
         assert verdict.progress == "broker-3"
-    assert isinstance(check(context(unrestored=ALL), facts(kept(ON))), Done)
+        assert verdict.deadline_s == context().inventory.policy.step_deadline_s + LOOKS
+    done = check(context(unrestored=ALL), facts(kept(ON)))
+    assert isinstance(done, Done)
+    assert (done.findings[-1].claim, done.findings[-1].seen) == (
+        "the brokers of the moves are throttled", "brokers: 2; topics: 1"
+    )  # fmt: skip
 
 
 def test_without_an_answer_nothing_is_set() -> None:
@@ -131,6 +136,7 @@ def test_a_limit_that_another_hand_has_set_since_the_preflight_is_not_recorded_a
     verdict = check(context(), facts(kept(FOUND), set_since=since))
     assert isinstance(verdict, Blocked)
     assert (verdict.findings[0].id, verdict.findings[0].seen) == ("reassign.throttle-changed", since[0])
+    assert isinstance(check(context(Way.BACK), facts(kept(FOUND), set_since=since)), Done)
 
 
 def test_without_its_plan_it_is_lost_unless_nothing_was_sent() -> None:

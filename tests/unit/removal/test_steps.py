@@ -96,6 +96,16 @@ def test_where_no_broker_is_to_stop_none_is_asked_for(c: Context) -> None:
     assert isinstance(CleanStep().check(c, facts), Done)
 
 
+def test_a_cordon_of_the_run_that_stays_on_a_broker_that_is_down_is_named() -> None:
+    record = Excluded(Exclusion.CORDON, {4: None})
+    c = context(
+        kept={"asked": frozenset({"unregister-4", "unregister-5"})}, records={Excluded.step: record.encode()}
+    )
+    verdict = forget(view(4, 5), c=c)
+    assert isinstance(verdict, Done)
+    assert [f.seen for f in verdict.findings] == ["4, 5", "cordoned.log.dirs=* of brokers 4, which are down"]
+
+
 # --- excluding -----------------------------------------------------------------------------------------
 
 

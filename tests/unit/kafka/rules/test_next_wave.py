@@ -214,3 +214,36 @@ def test_half_done_brokers_go_one_by_one_and_before_all_others(
         up = not first.down and not first.settling and any(first.id in p.isr for p in view.partitions)
         assert not up or (spared(view, [first.id]) and not sick(view, [first.id]))
     assert wave or not any(b.down or b.settling for b in half.values()), "there is nothing to spare"
+
+
+def test_a_topic_whose_loss_is_accepted_is_spared_while_all_its_other_replicas_are_in_sync() -> None:
+    spared = frozenset({"t"})
+    whole = cluster(partition("t", (1, 2)), min_isr={"t": 2})
+    assert unsafe_to_stop(whole, 1) == whole.partitions
+    assert unsafe_to_stop(whole, 1, spared) == ()
+    behind = cluster(partition("t", (1, 2, 3), isr=(1, 2)), min_isr={"t": 2})
+    assert unsafe_to_stop(behind, 1, spared) == behind.partitions, "one of the others lags"
+    other = cluster(partition("u", (1, 2)), min_isr={"u": 2})
+    assert unsafe_to_stop(other, 1, spared) == other.partitions, "it is accepted for t alone"
+    alone = cluster(partition("t", (1,)))
+    assert unsafe_to_stop(alone, 1, spared) == (), "it has no other replica"
+
+
+def test_a_broker_that_settles_is_not_stopped_and_so_waits_for_no_other() -> None:
+    view = cluster(partition("t", (1, 2), isr=(1,)), min_isr={"t": 2})
+    settles = BrokerPosition("b1", 1, moved=False, touched=True, settling=True)
+    assert next_wave((settles,), view, 1) == (("b1",), "")
+    old = BrokerPosition("b1", 1, moved=False, touched=True)
+    assert next_wave((old,), view, 1)[0] == ()
+
+
+def test_once_all_have_moved_nothing_is_said_of_the_cluster() -> None:
+    sick = cluster(partition("t", (1, 2), isr=(1,)))
+    assert next_wave((BrokerPosition("b1", 1, moved=True, touched=True),), sick, 1) == ((), "")
+
+
+def test_where_nobody_can_be_spared_the_first_ones_reason_is_told() -> None:
+    view = cluster(partition("t", (1, 2)), min_isr={"t": 2})
+    assert next_wave(waits(2, 1), view, 2) == (
+        (), "stopping b1 would leave t-0 below min ISR (ISR [1, 2], min 2)"
+    )  # fmt: skip
