@@ -9,6 +9,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import settings
 
 from tests import namespaces
@@ -45,7 +46,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """End the process of a fast test that hangs after its deadline, and show where its threads are."""
     if not _fast(item):
         return (yield)
-    faulthandler.dump_traceback_later(LAST_S, exit=True)
+    told = item.config.stash.get(fault_handler_stderr_fd_key, 2)  # what is shown, whatever is captured
+    faulthandler.dump_traceback_later(LAST_S, exit=True, file=told)
     try:
         return (yield)
     finally:

@@ -476,6 +476,13 @@ def until(name: str) -> Callable[[Walk], RunEnded]:
     return lambda walk: walk.forward(until=name)
 
 
+def ended(*threads: threading.Thread, deadline_s: float = 60.0) -> None:
+    """Wait for threads to end."""
+    for thread in threads:
+        thread.join(deadline_s)
+        assert not thread.is_alive(), f"{thread.name} never ends"
+
+
 def eventually(name: str, true: Callable[[], bool], deadline_s: float = 20.0) -> None:
     """Wait for a named condition."""
     end = time.monotonic() + deadline_s

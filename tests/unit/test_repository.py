@@ -143,6 +143,13 @@ def files_with(pattern: str) -> list[str]:
     ]
 
 
+def test_a_fast_test_that_hangs_is_ended(request: pytest.FixtureRequest) -> None:
+    """Those with servers and labs may take long; this one may not."""
+    marker = request.node.get_closest_marker("timeout")
+    assert marker is not None
+    assert marker.args[0] < PYPROJECT["tool"]["pytest"]["ini_options"]["timeout"]
+
+
 def test_no_tracked_file_names_a_path_of_this_machine() -> None:
     """Neither the checkout nor a folder beside it."""
     beside = [path for path in ROOT.parent.iterdir() if path.is_dir() and not path.name.startswith(".")]

@@ -103,7 +103,8 @@ class WorldSite:
         self.world = world or new_world(inventory, PROPERTIES, SOURCE_CONFIG)
         self.look: Look = cast(Look, WorldLook(self.world))
         self._over = threading.Event()
-        self._time = threading.Thread(target=self._pass, args=(float(os.environ.get("WORLD_SPEED", "1")),))
+        speed = float(os.environ.get("WORLD_SPEED", "1"))
+        self._time = threading.Thread(target=self._pass, args=(speed,), daemon=True)
         self._time.start()
 
     def apply(self, change: Change, operation: str, fencing: int) -> Outcome:
@@ -152,7 +153,7 @@ class WorldSite:
 
     def close(self) -> None:
         self._over.set()
-        self._time.join()
+        self._time.join(60.0)
 
     def _pass(self, speed: float) -> None:
         last = time.monotonic()

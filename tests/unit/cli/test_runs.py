@@ -165,3 +165,17 @@ def test_status_reads_a_journal_once_and_once_more_to_find_the_run(
     monkeypatch.setattr(chain, "parse", counted)
     assert "run lab-1 of disk: open" in place.call("status", "--offline", *words).output
     assert len(read) == times
+
+
+@pytest.mark.parametrize("verb", ["resume", "rollback"])
+def test_a_journal_that_was_emptied_is_no_run_that_changed_nothing(place: Place, verb: str) -> None:
+    assert place.call("run", "--yes", "--until", "install").exit_code == 0
+    there = place.files()
+    (place.runs / "lab-1" / journal.NAME).write_bytes(b"")
+    said = place.ends(8, verb, "--yes", "--run-id", "lab-1")
+    assert "journal line 1 is missing, though this run has begun" in said
+    assert "--journal-lost forward|back" in said
+    assert place.files() == there
+    assert "lab-1 is not finished and its journal does not read" in place.ends(8, "run", "--yes")
+    place.ends(0, "resume", "--yes", "--run-id", "lab-1", "--journal-lost", "back")
+    assert place.files() == set()

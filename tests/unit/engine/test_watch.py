@@ -288,6 +288,109 @@ def test_nothing_is_renewed_before_fence_after_seal_and_after_open(tmp_path: Pat
         assert not any(t.name.startswith("renew-") for t in threading.enumerate())
 
 
+def rounds(other: Other, many: int = 4) -> None:
+    """Wait until every host's thread has come round so often."""
+    count = len(other.orders)
+    eventually("every thread has come round", lambda: len(other.orders) >= count + many * len(HOSTS))
+
+
+def test_past_its_deadline_nothing_is_renewed_for_no_time_at_all(tmp_path: Path) -> None:
+    renew, moment, other = Renewals(), Moment(1007.0), Other(0.0)
+    with watching(moment, renew, second=other) as watch:
+        watch.follow(*fenced(tmp_path), CONTEXT)
+        moment.t = 1008.5
+        rounds(other, 1)  # of which each may have begun before the deadline
+        renew.sent.clear()
+        rounds(other)
+        assert renew.sent == []
+
+
+def test_once_seal_is_done_no_thread_renews(tmp_path: Path) -> None:
+    renew, other = Renewals(), Other(0.0)
+    stage, history = fenced(tmp_path)
+    with watching(Moment(), renew, second=other) as watch:
+        watch.follow(stage, history, CONTEXT)
+        history.done.add("main.seal")
+        watch.follow(stage, history, CONTEXT)
+        rounds(other, 1)
+        renew.sent.clear()
+        rounds(other)
+        assert renew.sent == []
+        assert other.orders[-1] == 0.0
+
+
+def test_once_seal_is_done_a_deadline_that_has_passed_is_no_trouble(tmp_path: Path) -> None:
+    moment = Moment()
+    stage, history = fenced(tmp_path)
+    with watching(moment, Renewals()) as watch:
+        watch.follow(stage, history, CONTEXT)
+        history.done.add("main.seal")
+        watch.follow(stage, history, CONTEXT)
+        moment.t += 100.0
+        assert watch.finding() is None
+
+
+def test_following_again_begins_no_second_thread_and_no_second_round(tmp_path: Path) -> None:
+    renew, other, stage_and_history = Renewals(), Other(1000.0), fenced(tmp_path)
+    with watching(Moment(), renew, second=other) as watch:
+        for _ in range(3):
+            watch.follow(*stage_and_history, CONTEXT)
+        assert sum(t.name.startswith("renew-") for t in threading.enumerate()) == len(HOSTS)
+        assert len(renew.sent) == len(HOSTS)
+
+
+def test_a_window_of_this_process_counts_by_its_own_clock_whatever_the_wall_says(tmp_path: Path) -> None:
+    stage, history = fenced(tmp_path)
+    line, wall, _ = history.first_sent["main.fence"]
+    history.first_sent["main.fence"] = (line, wall - 3600.0, 1000.0)
+    before = History()
+    before.entries = line - 1
+    with watching(Moment(1003.0), Renewals()) as watch:
+        watch.follow(stage, before, CONTEXT)
+        watch.follow(stage, History(), CONTEXT)
+        watch.follow(stage, history, CONTEXT)
+        assert watch.left_s() == pytest.approx(5.0)
+
+
+def test_without_a_deadline_no_time_is_counted(tmp_path: Path) -> None:
+    with watching(Moment(), Renewals()) as watch:
+        watch.follow(*fenced(tmp_path, deadline_s=float("inf")), CONTEXT)
+        assert watch.left_s() is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        (Outcome(3, "lapsed"), Trouble.LEASE_LAPSED),
+        (Outcome(3, "no lease of this run"), Trouble.HOST_UNREACHABLE),
+        (Outcome(5, "cannot tell whether it has lapsed"), Trouble.HOST_UNREACHABLE),
+        (Outcome(1, "broken"), Trouble.HOST_UNREACHABLE),
+    ],
+    ids=lambda it: it.output if isinstance(it, Outcome) else it,
+)
+def test_only_a_host_that_says_so_has_let_its_lease_end(tmp_path: Path, answer: Outcome, found: str) -> None:
+    """A lapsed lease ends the run with 9; a host that does not renew for another reason, with 7."""
+    renew = Renewals()
+    renew.answer = lambda host: answer if host == "d2" else Outcome(0, "renewed")
+    with watching(Moment(), renew) as watch:
+        watch.follow(*fenced(tmp_path), CONTEXT)
+        assert (what(watch).id, what(watch).target) == (found, "d2")
+
+
+def test_what_was_answered_in_one_window_is_asked_again_in_the_next(tmp_path: Path) -> None:
+    sick = Finding("watch.source-sick", "source is well", Held.NO, target="s1")
+    stage, history = fenced(tmp_path)
+    with watching(Moment(), Renewals(), Probe("source", 0.01, lambda: [sick])) as watch:
+        watch.follow(stage, history, CONTEXT)
+        eventually("it is seen", lambda: watch.finding() == sick)
+        watch.answered(sick)
+        fence = history.first_sent.pop("main.fence")
+        watch.follow(stage, history, CONTEXT)
+        history.first_sent["main.fence"] = fence
+        watch.follow(stage, history, CONTEXT)
+        eventually("it is asked again", lambda: watch.finding() == sick)
+
+
 def test_h16_a_window_that_renews_nothing_is_watched_as_others_are(tmp_path: Path) -> None:
     """The gateways' own leases end its hold: nobody may lengthen them behind the walk."""
     renew, other, moment = Renewals(), Other(1000.0), Moment()

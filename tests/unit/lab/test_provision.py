@@ -130,8 +130,8 @@ def test_two_builders_build_once_and_the_second_says_it_waits(program: Program, 
         if "waiting" in line:
             waiting.set()
 
-    one = threading.Thread(target=lambda: found.append(provision.ensure_rootfs(first)))
-    two = threading.Thread(target=lambda: found.append(provision.ensure_rootfs(second)))
+    one = threading.Thread(target=lambda: found.append(provision.ensure_rootfs(first)), daemon=True)
+    two = threading.Thread(target=lambda: found.append(provision.ensure_rootfs(second)), daemon=True)
     one.start()
     assert building.wait(30)
     two.start()

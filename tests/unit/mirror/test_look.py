@@ -321,7 +321,7 @@ def test_a_question_waits_no_longer_for_the_one_before_than_it_may(monkeypatch: 
 
     monkeypatch.setattr(here, "latest", slow)
     with looking(monkeypatch, here, there) as look:
-        first = threading.Thread(target=look.ends, args=(["orders"],))
+        first = threading.Thread(target=look.ends, args=(["orders"],), daemon=True)
         first.start()
         assert begun.wait(60)
         with deadline.within(0.01):

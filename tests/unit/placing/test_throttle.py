@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from tests.unit import disk_world
 from tests.unit.cli.test_main import Place
+from tests.unit.engine_world import ended
 from zkmigrate.cli.main import cli
 from zkmigrate.engine import process
 from zkmigrate.engine.lock import LocalLock
@@ -192,11 +193,10 @@ def test_changes_from_several_terminals_lose_none(tmp_path: Path) -> None:
 
         ThrottleFile(tmp_path).change(edit, "ann@here", "", 1.0)
 
-    threads = [threading.Thread(target=add, args=(broker,)) for broker in range(20)]
+    threads = [threading.Thread(target=add, args=(broker,), daemon=True) for broker in range(20)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    ended(*threads)
     assert set(ThrottleFile(tmp_path).read().each) == set(range(20))
 
 

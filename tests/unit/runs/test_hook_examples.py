@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cli.test_main import Place, place
+from tests.unit.engine_world import ended
 
 __all__ = ["place"]
 
@@ -39,12 +40,12 @@ class Room:
 
         self.server = HTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}/secret-path"
-        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
         self.thread.start()
 
     def close(self) -> None:
         self.server.shutdown()
-        self.thread.join()
+        ended(self.thread)
         self.server.server_close()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cli.test_main import ALL, Place, place, until
+from tests.unit.engine_world import ended
 from tests.unit.inventory.test_inventory import GOOD
 from zkmigrate.engine import journal
 from zkmigrate.engine.clock import Interrupt
@@ -112,10 +113,10 @@ def test_ctrl_c_ends_the_hook_that_is_waited_for(bench: Bench) -> None:
         until("it has begun", (bench.root / "begun").exists)
         bench.interrupt.ask()
 
-    asker = threading.Thread(target=ask)
+    asker = threading.Thread(target=ask, daemon=True)
     asker.start()
     end = bench.run("touch begun; sleep 1000")
-    asker.join()
+    ended(asker)
     assert (end.how, end.code) == ("interrupted", None)
     assert bench.run("exit 0").how == "done", "one that comes after the wish to stop is about the stop"
 

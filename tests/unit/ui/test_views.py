@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cli.test_main import ALL, Place
-from tests.unit.engine_world import HOSTS
+from tests.unit.engine_world import HOSTS, ended
 from zkmigrate.engine import events
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.model.change import Fence, PutFile, SetService
@@ -278,15 +278,14 @@ def test_what_one_thread_prints_and_another_draws_leaves_no_line_behind(switchin
             for _ in range(100):
                 view._redraw()
 
-        drawers = [threading.Thread(target=draw) for _ in range(3)]
+        drawers = [threading.Thread(target=draw, daemon=True) for _ in range(3)]
         for drawer in drawers:
             drawer.start()
         for n in range(100):
             view(events.Waits("main", "fence", "a door", f"{n}", 4.0))
             view(events.Noted(f"remark {n}"))
             view(events.WaveBegun("main", "fence", Way.FORWARD, HOSTS))
-        for drawer in drawers:
-            drawer.join()
+        ended(*drawers)
     assert on_screen(out.getvalue())[1:] == [f"   remark {n}" for n in range(100)]
 
 

@@ -77,7 +77,7 @@ def test_a_heartbeat_waits_for_the_uninstall_and_finds_nothing(host: Host) -> No
             )
             shutil.rmtree(host.state)
             fcntl.flock(turn, fcntl.LOCK_UN)
-            assert answer.result().rc == 3
+            assert answer.result(60.0).rc == 3
     assert not host.state.exists()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.engine_world import ended
 from zkmigrate.lab.load.json_lines import Follower, Recorder, load_recording, read_recording
 
 
@@ -65,11 +66,10 @@ def test_lines_of_several_threads_do_not_mix(tmp_path: Path) -> None:
             for number in range(200):
                 record.write("ack", name=name, number=number, filler="x" * 300)
 
-        threads = [threading.Thread(target=write, args=(name,)) for name in "abcd"]
+        threads = [threading.Thread(target=write, args=(name,), daemon=True) for name in "abcd"]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        ended(*threads)
         record.close("ordered")
     acks = load_recording(tmp_path, "raw").of("ack")
     for name in "abcd":
