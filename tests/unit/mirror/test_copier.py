@@ -405,6 +405,21 @@ def test_h2_a_write_at_rest_is_named_at_the_next_look() -> None:
     assert made.partitions[HOLES].failed == ""
 
 
+def test_h6_records_that_target_lost_are_copied_again_while_source_is_idle() -> None:
+    """By an unclean election. Else the copier would say that nothing lags, until the next record."""
+    here, there = source(), empty()
+    made, rounds = copied(here, there), count()
+    del there.logs[PLAIN].batches[-2:]
+    there.logs[PLAIN].producers.clear()
+
+    def ended() -> bool:
+        return next(rounds) > 100 or there.logs[PLAIN].end == here.logs[PLAIN].end
+
+    made.copy(ended, lambda: None)
+    assert [p.failed for p in made.partitions.values()] == [""] * 3
+    assert_equal(here, there)
+
+
 @pytest.mark.parametrize("part", [PLAIN, HOLES])
 def test_h2_a_write_in_between_is_named_by_the_answer(part: tuple[str, int]) -> None:
     """Wherever it lands, the partition fails, and no later copier goes on."""

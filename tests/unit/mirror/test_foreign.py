@@ -199,3 +199,13 @@ def test_h2_a_batch_that_fills_a_deleted_prefix_must_end_where_source_begins(
     log.append(filled)
     assert status(here, there)[0] == "failed"
     assert "empty records go up to offset 51" in run(here, there).failed
+
+
+def test_h2_records_that_only_target_has_deleted_are_told() -> None:
+    here, there = mirrored(*(data(n, 2) for n in range(4)))
+    topic = [Mirrored("plain", 1, 1, 1, {}, {}, {}, "")]
+    [place] = places(cast(Any, here), cast(Any, there), topic)
+    assert (place.state, place.note) == ("equal", "")
+    there.drop(P, 5)
+    [place] = places(cast(Any, here), cast(Any, there), topic)
+    assert place.note == "target lacks source's records from offset 0 to 5, where its log begins"

@@ -407,6 +407,8 @@ class Copier:
                 self._judge(p, outcome(told, p.tries))
             elif p.position is not None and told.end > p.position:
                 self._judge(p, foreign(told.end, p.position))
+            elif p.position is not None and told.end < p.position:
+                p.again(f"target's log ends at offset {told.end}, needed: {p.position}. It lost records")
         self._looked = time.monotonic()
 
     # -- answers

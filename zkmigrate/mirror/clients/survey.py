@@ -210,8 +210,16 @@ def places(source: Cluster, target: Cluster, mirrored: Sequence[Mirrored]) -> li
             leaders = [side[part[0]][part[1]] for side in led]
             sides = Sides(ends, own, (last.end, quiet.end))
             state, why = _state_of((source, target), leaders, part, sides, deletes=part[0] in clears)
-            found.append(Place(part, ends, last.end, own, state, why))
+            found.append(Place(part, ends, last.end, own, state, why, _lacks(ends, own)))
     return found
+
+
+def _lacks(source: Ends, target: Ends) -> str:
+    """What target has deleted and source has not. Both may keep records for equally long: they delete whole
+    segments, and these are not the same ones."""
+    if target.start <= source.start:
+        return ""
+    return f"target lacks source's records from offset {source.start} to {target.start}, where its log begins"
 
 
 def _state_of(
