@@ -15,13 +15,15 @@ from tests.unit.mirror.batches import built
 from tests.unit.mirror.model_cluster import Log, ModelCluster
 from tests.unit.mirror.test_groups import cluster
 from zkmigrate.errors import HostError, LockedError
-from zkmigrate.mirror.clients import copier, follow, groups, leads, listing
+from zkmigrate.mirror.clients import alter, copier, follow, groups, leads, listing
+from zkmigrate.mirror.clients.alter import set_direction
 from zkmigrate.mirror.clients.leads import GROUP, Leads
 from zkmigrate.mirror.clients.survey import Mirrored
 from zkmigrate.mirror.rules.direction import Lead
 from zkmigrate.mirror.verbs import follow as told
 from zkmigrate.mirror.verbs import run, show
 from zkmigrate.mirror.verbs.request import Request
+from zkmigrate.model.change import MIRRORED, SetDirection
 
 NOT_READY, MOVED, DENIED = 15, 16, 30
 ASKED = Request((), (), ("orders", "audit"))
@@ -210,3 +212,65 @@ def test_status_tells_the_direction(
     assert said[-1] == "direction: copiers may write on source only: target leads, by the run with number 7"
     show.status(Request((), (), ASKED.topics, as_json=True), said.append)
     assert '"direction": "backward", "number": 7' in said[-1]
+
+
+# -- a switch notes the direction
+
+
+class Site(ModelCluster):
+    """A cluster that keeps what it is told. told: each write, in order, of both. refuses: Kafka's errors for
+    the next questions for transactional ids."""
+
+    def __init__(self, what: str, told: list[Any], refuses: list[int]) -> None:
+        super().__init__(what, {(name, n): Log() for name in ASKED.topics for n in range(2)})
+        self.told, self.refuses = told, refuses
+        self.leads.keep = self.keep  # type: ignore[attr-defined]
+
+    def keep(self, kept: dict[str, Lead]) -> None:
+        self.told.append((self.what, {one.cluster for one in kept.values()}))
+        self.leads.kept |= kept
+
+    def take(self, names: Any) -> Any:
+        if self.refuses:
+            return dict.fromkeys(names, self.refuses.pop(0))
+        return super().take(names)
+
+
+def noted(copies: Any, number: int = 7, refuses: tuple[int, ...] = ()) -> tuple[Any, list[Any], Site]:
+    told = list[Any]()
+    here, there = (Site(name, told, list(refuses)) for name in ("source", "target"))
+    here.leads.kept["audit"] = Lead("source", 7)
+    change = SetDirection(MIRRORED, copies, tuple(ASKED.topics), number)
+    return set_direction(cast(Any, here), cast(Any, there), change), told, there
+
+
+@pytest.mark.parametrize(
+    ("copies", "kept"),
+    [
+        ("forward", [("source", {"source"}), ("target", {"source"})]),
+        ("none", [("target", {"target"}), ("source", {"source"})]),
+        ("backward", [("target", {"target"}), ("source", {"target"})]),
+    ],
+)
+def test_a_direction_is_kept_on_both_clusters(copies: str, kept: list[Any]) -> None:
+    (code, text), told, there = noted(copies)
+    assert (code, told) == (0, kept), text
+    taken = {f"zkmigrate-mirror-{name}-{n}" for name in ASKED.topics for n in range(2)}
+    assert set(there.owners) == (taken if copies == "backward" else set()), "copiers of earlier versions"
+
+
+def test_a_run_changes_nothing_where_a_newer_one_noted_a_direction() -> None:
+    (code, text), told, _ = noted("none", 6)
+    assert (code, told) == (1, [])
+    assert "source keeps the number 7 of a newer run for topic audit, and this run has 6" in text
+
+
+@pytest.mark.parametrize(("errors", "code"), [((51, 16), 0), ((53,), 1)])
+def test_the_ids_of_former_copiers_are_taken(
+    monkeypatch: pytest.MonkeyPatch, errors: tuple[int, ...], code: int
+) -> None:
+    """A coordinator that is busy or moves is asked again; a right that is missing is told."""
+    monkeypatch.setattr(alter, "_AGAIN_S", 0.0)
+    (found, text), _, there = noted("backward", refuses=errors)
+    assert (found, there.refuses) == (code, [])
+    assert ("TransactionalIdAuthorizationFailedError" in text) == bool(code)
