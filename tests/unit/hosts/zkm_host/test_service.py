@@ -15,6 +15,7 @@ import pytest
 
 from tests.namespaces import kill_all
 from tests.unit.zkm_net import Answer, Dest, Net, encode, eventually, net
+from zkmigrate.hosts.facts.status import parse_status
 from zkmigrate.hosts.zkm_host import program as text_of_zkm_host
 
 
@@ -309,3 +310,19 @@ def test_a_reload_reads_the_config_again_and_starts_what_is_down(tmp_path: Path)
     )
     assert own.returncode == 2
     assert "reload is systemd's: keeper.service has commands of its own" in own.stderr
+
+
+@pytest.mark.parametrize("told", ["enabled", "disabled", "static", ""])
+def test_status_tells_whether_a_unit_starts_at_boot(tmp_path: Path, told: str) -> None:
+    """As the steps read it."""
+    program, systemctl = tmp_path / "zkm-host", tmp_path / "systemctl"
+    text = text_of_zkm_host().decode().replace("/run/systemd/system", str(tmp_path))
+    program.write_text(text.replace(" PATH=", f" PATH={tmp_path}:", 1))
+    shown = f"ActiveState=inactive\\nMainPID=0\\nTimeoutStopUSec=90s\\nUnitFileState={told}\\n"
+    systemctl.write_text(f"#!/bin/sh\ncase \"$*\" in *UnitFileState*) printf '{shown}' ;; esac\n")
+    systemctl.chmod(0o755)
+    argv = ["sh", str(program), "--run", "r1", "status", "copier.service"]
+    said = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    status = parse_status(said.stdout)
+    assert (status.unit_state, status.unit_file) == ("inactive", told)
