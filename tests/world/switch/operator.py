@@ -65,6 +65,8 @@ Kind = Literal[
     "dark",
     "taken-over",
     "cut",
+    "boot",
+    "by-hand",
 ]
 BEAT_S = 5.0
 """An operator whose lock was taken knows it after so long at the latest."""
@@ -262,6 +264,10 @@ class Operator:
             gateway = rng.choice(list(world.gateways.values()))
             gateway.silent = True
             world.later(amount, lambda: setattr(gateway, "silent", False))
+        if kind == "boot":
+            rng.choice(list(world.hosts.values())).boot()
+        if kind == "by-hand":
+            world.by_hand()
         if kind == "dark":
             world.dark = max(world.dark, world.t + amount)
         if kind == "cut":
