@@ -3,6 +3,7 @@
 One broker. Each way to it gets the same requests: direct connections, ``zkmigrate gateway serve``, and with
 ``--envoy PATH`` Envoy as a plain TCP proxy on one thread. That one does not know Kafka: it hides no epochs,
 rewrites no addresses and holds nobody. Envoy's filter ``kafka_broker`` is not in its build on PyPI.
+With ``--before FOLDER`` the gateway of another checkout is one more way.
 
 - *Latency*: a producer (acks=all) that sends a request at a time, at a fixed rate. The ways take turns,
   request after request, so that other work on the machine meets all of them. From sending to the answer.
@@ -49,7 +50,7 @@ from zkmigrate.lab.wait import wait_until
 from zkmigrate.model.series import quantile
 
 RELEASES = ("3.9.1", "4.3.1")
-DIRECT, OURS, ENVOY = "direct", "gateway", "Envoy"
+DIRECT, OURS, BEFORE, ENVOY = "direct", "gateway", "gateway before", "Envoy"
 NODE, IN_FLIGHT, HELD = 1, 5, 8
 """The broker's number, a producer's requests in flight, and the connections of the held application."""
 BUFFER = 1 << 20
@@ -233,18 +234,26 @@ def read(wire: Wire, topic: str, data: int, offsets: range) -> float:
 
 
 @contextmanager
-def gateway(folder: Path, broker: str) -> Iterator[tuple[str, subprocess.Popen[bytes], Path]]:
-    """Its address, its process and its socket. Application ``held`` has the client id ``held``."""
-    port, config = free_port(), folder / "gateway.yml"
+def gateway(
+    folder: Path, brokers: Sequence[str], checkout: Path | None = None
+) -> Iterator[tuple[list[str], subprocess.Popen[bytes], Path]]:
+    """The address for each broker, its process and its socket. Application ``held`` has the client id
+    ``held``. checkout: of another version, if it is not this one."""
+    folder.mkdir(exist_ok=True)
+    ports = {n: free_port() for n in range(1, len(brokers) + 1)}
+    nodes = dict(enumerate(brokers, 1))
+    config = folder / "gateway.yml"
     config.write_text(
-        f"state: {folder / 'state'}\nlisten: {ADDRESS}\nroute: one\n"
-        f"clusters:\n  one: {{{NODE}: '{broker}'}}\n"
-        f"listeners:\n  bench:\n    advertise: {ADDRESS}\n    ports:\n      one: {{{NODE}: {port}}}\n"
+        f"state: {folder / 'state'}\nlisten: {ADDRESS}\nroute: one\nclusters:\n  one: {nodes}\n"
+        f"listeners:\n  bench:\n    advertise: {ADDRESS}\n    ports:\n      one: {ports}\n"
         "apps:\n  held: {route: one, client_ids: [held]}\n"
     )
     words = [sys.executable, "-m", "zkmigrate", "gateway", "serve", "--config", str(config)]
-    with serving(words, folder / "gateway.log", f"{ADDRESS}:{port}") as process:
-        yield f"{ADDRESS}:{port}", process, folder / "state" / SOCKET
+    if checkout is not None:
+        words = ["env", f"PYTHONPATH={checkout}", words[0], "-P", *words[1:]]
+    addresses = [f"{ADDRESS}:{port}" for port in ports.values()]
+    with serving(words, folder / "gateway.log", addresses[-1]) as process:
+        yield addresses, process, folder / "state" / SOCKET
 
 
 @contextmanager
@@ -417,8 +426,11 @@ def summary(figures: Figures, peer: str) -> dict[str, Any]:
 @click.option("--scale", default=1.0, show_default=True, help="Times the requests of a round.")
 @click.option("--release", default=RELEASES[0], show_default=True, type=click.Choice(RELEASES))
 @click.option("--envoy", "program", type=click.Path(path_type=Path, exists=True), help="Envoy's program.")
+@click.option("--before", type=click.Path(path_type=Path, exists=True), help="A checkout to compare with.")
 @out_option
-def main(rounds: int, scale: float, release: str, program: Path | None, out: Path | None) -> None:
+def main(
+    rounds: int, scale: float, release: str, program: Path | None, before: Path | None, out: Path | None
+) -> None:
     load = [os.getloadavg()[0]]
     kinds = [
         Kind(k.records, k.size, k.rate, max(1, round(k.paced * scale)), max(1, round(k.unpaced * scale)))
@@ -429,8 +441,11 @@ def main(rounds: int, scale: float, release: str, program: Path | None, out: Pat
     with tempfile.TemporaryDirectory(prefix="bench-gateway-") as name, ExitStack() as stack:
         folder = Path(name)
         broker = stack.enter_context(kraft.broker(release, folder, NODE))
-        address, process, where = stack.enter_context(gateway(folder, broker))
+        [address], process, where = stack.enter_context(gateway(folder / "own", [broker]))
         ways, pids = {DIRECT: broker, OURS: address}, {DIRECT: os.getpid(), OURS: process.pid}
+        if before is not None:
+            [ways[BEFORE]], former, _ = stack.enter_context(gateway(folder / "before", [broker], before))
+            pids[BEFORE] = former.pid
         if program is not None:
             ways[ENVOY], other = stack.enter_context(envoy(program, folder, broker))
             pids[ENVOY] = other.pid

@@ -7,10 +7,12 @@ import json
 import struct
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+
+import uvloop
 
 from zkmigrate.gateway.rules.hold import Order
 from zkmigrate.gateway.rules.orders import Answer, fresh
@@ -154,13 +156,6 @@ class Setting:
         return [line for line in self.lines if line["event"] == name]
 
 
-async def _serve(
-    setting: Setting, port: Port, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> None:
-    with suppress(asyncio.CancelledError):  # at the end of a test
-        await Connection(setting.gateway, MESSAGES, port, FRAME, reader, writer).serve()
-
-
 @asynccontextmanager
 async def setting() -> AsyncIterator[Setting]:
     """The gateway with a port of each cluster, and both brokers, which answer at once."""
@@ -175,7 +170,8 @@ async def setting() -> AsyncIterator[Setting]:
         addresses[name] = f"{host}:{port}"
     made = Setting(brokers["a"], brokers["b"], addresses)
     for port in made.gateway.plan.ports:
-        server = await asyncio.start_server(partial(_serve, made, port), "127.0.0.1", 0)
+        factory = partial(Connection, made.gateway, MESSAGES, port, FRAME)
+        server = await asyncio.get_running_loop().create_server(factory, "127.0.0.1", 0)
         own.append(server)
         made.servers[port.cluster if port.listener == "l" else port.listener] = server
     try:
@@ -183,6 +179,8 @@ async def setting() -> AsyncIterator[Setting]:
     finally:
         for server in own:
             server.close()
+        for one in list(made.gateway.everyone):
+            one.close()
         for writer in (*made.writers, *made.a.writers, *made.b.writers):
             writer.transport.abort()
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
@@ -198,4 +196,4 @@ def run(test: Callable[[Setting], Any]) -> None:
         async with setting() as made:
             await test(made)
 
-    asyncio.run(whole())
+    uvloop.run(whole())

@@ -27,7 +27,7 @@ from zkmigrate.gateway.rules.apis import (
 )
 from zkmigrate.gateway.rules.hold import FLIPPED_S, SYNC_S
 from zkmigrate.gateway.rules.seen import LONGEST
-from zkmigrate.gateway.serving.connection import FIRST
+from zkmigrate.gateway.serving.learns import FIRST
 from zkmigrate.mirror.rules.batch import parse, produced
 
 

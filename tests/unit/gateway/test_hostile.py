@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
 from tests.examples import examples
 from tests.unit.gateway import frames
-from tests.unit.gateway.frames import request
-from tests.unit.gateway.loop import FRAME, Setting, run, until
-from tests.unit.gateway.test_connection import produce, told
+from tests.unit.gateway.frames import answer, request
+from tests.unit.gateway.loop import FRAME, Client, Setting, run, until
+from tests.unit.gateway.test_connection import fetch, produce, told
 from tests.unit.gateway.test_messages import GOOD_ANSWERS, GOOD_REQUESTS, mutated
-from zkmigrate.gateway.rules.apis import FETCH, PRODUCE
-from zkmigrate.gateway.serving import connection
-from zkmigrate.gateway.serving.connection import LARGE, MOST_WAITING
+from zkmigrate.gateway.rules.apis import FETCH
+from zkmigrate.gateway.serving import room, times
+from zkmigrate.gateway.serving.buffer import SIZE
+from zkmigrate.gateway.serving.gateway import LINES_S, MOST_LINES
+from zkmigrate.gateway.serving.requests import SMALL
+from zkmigrate.gateway.serving.room import LARGE
+from zkmigrate.gateway.serving.sending import MOST_WAITING
+from zkmigrate.gateway.serving.turns import BURST, COST, TURN, Turns
 
 BAD = {
     "a size below a header": b"\0\0\0\1x",
@@ -116,7 +123,7 @@ def test_mutated_frames_end_a_connection_and_nothing_else() -> None:
 
 
 def test_a_frame_that_takes_too_long_is_closed_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "FRAME_S", 0.05)
+    monkeypatch.setattr(times, "FRAME_S", 0.05)
 
     async def test(at: Setting) -> None:
         slow, stuck = await at.client(), await at.client()
@@ -132,22 +139,234 @@ def test_a_frame_that_takes_too_long_is_closed_and_named(monkeypatch: pytest.Mon
     run(test)
 
 
-def test_large_messages_are_read_one_after_the_other() -> None:
+def test_a_log_of_refusals_is_bounded_and_tells_how_many_it_left_out() -> None:
     async def test(at: Setting) -> None:
-        at.gateway._large = asyncio.Semaphore(1)
-        slow, other = await at.client(), await at.client()
-        kind = frames.OffsetCommitRequest.OffsetCommitRequestTopic
-        body = frames.offset_commit()
-        body.topics = [kind(name="t", partitions=body.topics[0].partitions * (LARGE // 10))]
-        frame = request(body, 7)
-        assert len(frame) > LARGE
-        slow.writer.write(len(frame).to_bytes(4, "big") + frame[:-1])
-        await until("it is being read", at.gateway._large.locked)
-        other.send(frame)
-        for n in range(20):
-            assert await (await at.client()).asks(produce(n, "other-1")) == told(n)
-        assert at.a.kinds() == [PRODUCE] * 20
-        slow.writer.transport.abort()
-        assert await other.answer() == told(5)
+        async def refused() -> None:
+            client = await at.client()
+            client.writer.write(BAD["another protocol"])
+            await client.ended()
+
+        for _ in range(MOST_LINES + 5):
+            await refused()
+        assert len(at.events("Refused")) == MOST_LINES
+        at.now += LINES_S
+        await refused()
+        assert [one.get("unsaid") for one in at.events("Refused")] == [None] * MOST_LINES + [5]
+        assert at.seen("refused", "others") == {"size": MOST_LINES + 6}
+
+    run(test)
+
+
+# -- who has not logged in costs nothing
+
+
+def metadata(size: int, client: str = "app-1") -> bytes:
+    """A request that is read whole, of about so many bytes."""
+    kind = frames.MetadataRequest.MetadataRequestTopic
+    asked = frames.MetadataRequest(topics=[kind(name="t" * 200)] * (size // 202))
+    return request(asked, 9, client=client)
+
+
+async def known(at: Setting, client: Client) -> Client:
+    """A client whose broker has answered more than a login."""
+    assert await client.asks(produce(1)) == told(1)
+    return client
+
+
+def sent(frame: bytes) -> bytes:
+    return len(frame).to_bytes(4, "big") + frame
+
+
+def test_before_a_broker_has_answered_a_large_request_is_refused_unread() -> None:
+    async def test(at: Setting) -> None:
+        for frame in (metadata(SMALL + 1000), request(frames.software("n" * 100), 3) + bytes(SMALL)):
+            client = await at.client()
+            client.writer.write(sent(frame)[:5000])
+            await client.ended()
+        assert [one["why"].split(",")[1] for one in at.events("Refused")] == [" needed: at most 65536"] * 2
+        assert at.a.got == []
+        late = await known(at, await at.client())
+        at.a.answers[3] = answer(frames.metadata(), 9)[4:]
+        assert (await late.asks(metadata(SMALL + 1000)))[:4] == told(5, b"")
+
+    run(test)
+
+
+def test_what_clients_leave_unfinished_is_bounded_and_delays_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty that began a large request, and do not go on: the bytes of an address are bounded, and the others
+    are served at once."""
+    monkeypatch.setattr(room, "SHARE", 1 << 20)
+
+    async def test(at: Setting) -> None:
+        at.a.answers[3] = answer(frames.metadata(), 9)[4:]
+        frame = sent(metadata(1 << 20))
+        slow = [await known(at, await at.client()) for _ in range(40)]
+        for one in slow:
+            one.writer.write(frame[:-1])
+        await until("the share is used up", lambda: at.gateway.room.total >= 1 << 20)
+        honest = await at.client()
+        for n in range(50):
+            assert await honest.asks(produce(n)) == told(n)
+        assert at.gateway.room.total <= (1 << 20) + 40 * (SIZE + LARGE)
+        first = next(iter(at.gateway.room.held))
+        at.now += room.CROWDED_S
+        slow[0].writer.write(frame[-1:])
+        for one in slow[1:]:
+            one.writer.write(frame[-1:])
+        for one in slow:
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                assert (await one.answer())[:4] == told(5, b"")
+        await until("nothing is kept", lambda: at.gateway.room.total == 0)
+        assert first not in at.gateway.room.held
+
+    run(test)
+
+
+def test_who_holds_bytes_while_others_wait_loses_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "SHARE", 1 << 18)
+
+    async def test(at: Setting) -> None:
+        at.a.answers[3] = answer(frames.metadata(), 9)[4:]
+        frame = sent(metadata(1 << 20))
+        slow, other = [await known(at, await at.client()) for _ in range(2)]
+        slow.writer.write(frame[:-1])
+        await until("it is the first", lambda: at.gateway.room.total > 1 << 19)
+        at.now += room.CROWDED_S
+        other.writer.write(frame)
+        await slow.ended()
+        assert (await other.answer())[:4] == told(5, b"")
+        assert at.seen("refused") == {"memory": 1}
+
+    run(test)
+
+
+async def deaf(at: Setting, count: int = 6) -> Client:
+    """A client that reads nothing of more than systems keep for it."""
+    at.a.answers[FETCH] = bytes(FRAME - 100)
+    client = await at.client()
+    client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    for _ in range(count):
+        client.send(fetch())
+    return client
+
+
+def test_a_client_that_does_not_read_its_answers_delays_nobody_and_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(times, "TAKE_S", 0.3)
+
+    async def test(at: Setting) -> None:
+        for _ in range(8):
+            await deaf(at)
+        honest = await at.client()
+        for n in range(50):
+            assert await honest.asks(produce(n)) == told(n)
+        assert at.gateway.room.total <= 8 * SIZE
+        await until("they are closed", lambda: at.seen("refused") == {"time": 8})
+        assert at.gateway.room.total == 0
+
+    run(test)
+
+
+def test_a_hold_ends_what_is_half_sent_or_half_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a byte now and then would keep a request in flight, and the seal from happening."""
+    monkeypatch.setattr(times, "HELD_S", 0.05)
+
+    async def test(at: Setting) -> None:
+        slow = await at.client()
+        slow.writer.write(sent(produce(records=b"r" * 9000))[:-1])
+        await deaf(at)
+        await until("one is half taken", lambda: any(one.full for one in at.gateway.everyone))  # type: ignore[attr-defined]
+        await until("one is half sent", lambda: at.seen("in_flight").get("PRODUCE") == 1)
+        at.order("route", to="b")
+        at.order("hold", id="the-hold", ttl_ms=60_000)
+        await until("nothing is in flight", lambda: at.gateway.in_flight("app") == 0)
+        assert at.order("seal", hold="the-hold").outcome == "done"
+        assert at.seen("lost").keys() == {"FETCH"}, "of the PRODUCE its broker has done nothing"
+        await slow.ended()
+
+    run(test)
+
+
+def test_who_does_not_log_in_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(times, "LOGIN_S", 0.05)
+
+    async def test(at: Setting) -> None:
+        served, waits, idle, asking = [await at.client() for _ in range(4)]
+        at.a.answers[18] = answer(frames.ApiVersionsResponse(error_code=0, api_keys=[]), 3)[4:]
+        await known(at, served)
+        await asking.asks(request(frames.software(), 3))
+        at.order("hold", ttl_ms=60_000)
+        waits.send(produce(2))
+        await until("one waits at the gate", lambda: at.seen("parked") == {"PRODUCE": 1})
+        await idle.ended()
+        await asking.ended()
+        at.order("unhold")
+        assert await served.asks(produce(3)) == told(3)
+        assert await waits.answer() == told(2)
+
+    run(test)
+
+
+def test_parked_requests_stay_with_their_clients() -> None:
+    """Also behind a switch, where a PRODUCE is read whole: not before the gate opens."""
+
+    async def test(at: Setting) -> None:
+        at.seal()
+        at.order("go")
+        at.order("hold", ttl_ms=60_000)
+        clients = [await at.client("b") for _ in range(10)]
+        frame = produce(records=bytes(FRAME // 2))
+        for one in clients:
+            one.send(frame)
+        await until("all wait", lambda: at.seen("parked") == {"PRODUCE": 10})
+        assert at.gateway.room.total <= 10 * SIZE
+        at.order("unhold")
+        for one in clients:
+            assert await one.answer() == told(5)
+        assert [len(one) for one in at.b.got] == [len(frame)] * 10
+
+    run(test)
+
+
+def test_a_turn_serves_so_many_requests_and_who_asks_little_goes_first() -> None:
+    clock, soon = 0.0, list[Callable[[], None]]()
+    turns = Turns(soon.append, lambda: clock)
+    assert all(turns.may("flood") for _ in range(TURN))
+    assert sum(turns.may("flood") for _ in range(1000)) == BURST
+    assert turns.may("honest")
+    done = list[str]()
+
+    def slice(name: str) -> None:
+        done.append(name)
+        turns.spend("", COST * TURN)
+
+    for n in range(3):
+        for address in ("flood", "flood", "other"):
+            turns.later(address, partial(slice, f"{address}-{n}"))
+    while soon:
+        before = len(done)
+        soon.pop(0)()
+        assert len(done) <= before + 1, "a slice is a turn"
+    assert done[:4] == ["flood-0", "other-0", "flood-0", "other-1"]
+    clock += 1
+    assert all(turns.may("flood") for _ in range(TURN + int(BURST)))
+
+
+def test_a_flood_of_requests_is_served_in_turns() -> None:
+    async def test(at: Setting) -> None:
+        client, most = await at.client(), 0
+        turns, may = at.gateway.turns, at.gateway.turns.may
+
+        def counted(address: str) -> bool:
+            nonlocal most
+            most = max(most, turns.spent)
+            return may(address)
+
+        turns.may = counted  # type: ignore[method-assign]
+        client.writer.write(b"".join(sent(produce(n)) for n in range(500)))
+        for n in range(500):
+            assert await client.answer() == told(n)
+        assert most <= TURN
 
     run(test)

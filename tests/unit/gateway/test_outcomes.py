@@ -28,7 +28,7 @@ from zkmigrate.gateway.rules.outcomes import (
     errors,
     unsure,
 )
-from zkmigrate.gateway.serving.connection import FIRST, MOST_KEPT
+from zkmigrate.gateway.serving.learns import FIRST, MOST_KEPT
 from zkmigrate.mirror.rules.batch import produced
 
 Parts = Iterable[tuple[str, int, bytes | None]]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import resource
+import socket
 import struct
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from click.testing import CliRunner
 
 from tests.ports import free_port
@@ -19,7 +22,9 @@ from tests.unit.gateway.loop import Broker, until
 from zkmigrate.cli.main import cli
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.gateway.rules.hold import Order
+from zkmigrate.gateway.serving import door, server
 from zkmigrate.gateway.serving.config import Config
+from zkmigrate.gateway.serving.door import RESERVED, most_clients
 from zkmigrate.gateway.serving.record import SOCKET, Record
 from zkmigrate.gateway.serving.server import Server
 from zkmigrate.gateway.verbs import ask
@@ -60,6 +65,10 @@ class Running:
     async def order(self, **order: Any) -> Any:
         return await self.asks(json.dumps({"fencing": 1, "app": "app", **order}).encode())
 
+    def seen(self, what: str, app: str = "others") -> dict[str, int]:
+        told: dict[str, int] = self.server._gateway.status()["apps"][app][what]
+        return told
+
     async def connected(
         self, listener: str = "l", cluster: str = "a"
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -84,7 +93,7 @@ def serve(config: Config, test: Callable[[Running], Awaitable[None]]) -> list[di
                 await serving
 
     with closing(Record(Path(config.state))) as record:
-        asyncio.run(whole(record))
+        uvloop.run(whole(record))
     return lines
 
 
@@ -211,18 +220,127 @@ def test_a_damaged_record_ends_the_start_by_its_file_and_field(
     assert "Next: " in str(seen.value)
 
 
+async def asks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    """A HEARTBEAT, whose answer shows that it is served."""
+    writer.write(b"\0\0\0\x16\0\x0c\0\0\0\0\0\5\0\1x" + bytes(11))
+    return await asyncio.wait_for(reader.readexactly(12), 20)
+
+
 def test_one_connection_more_than_configured_is_closed(tmp_path: Path) -> None:
+    """When all places are taken, whoever has not been served gives its own up; else nobody."""
+    settings, broker = config(tmp_path), Broker("a")
+    broker.answering.set()
+
     async def test(at: Running) -> None:
-        _, first = await at.connected()
-        await until("it is served", lambda: len(at.server._tasks) == 1)
+        host, _, port = settings.clusters["a"]["1"].rpartition(":")
+        end = await asyncio.start_server(broker.client, host, int(port))
+        _, idle = await at.connected()
+        await until("it is there", lambda: len(at.server._gateway.everyone) == 1)
+        first = await at.connected()
+        assert (await asks(*first))[:8] == b"\0\0\0\x08\0\0\0\5"
+        assert at.seen("refused") == {"place": 1}
         more, second = await at.connected()
         with suppress(ConnectionError):
             assert await asyncio.wait_for(more.read(), 20) == b""
-        told = (await at.asks(b'"status"'))["apps"]["others"]["refused"]
-        assert told == {"more than 1 connections": 1}
-        first.close()
-        second.close()
-        await until("its place is free", lambda: not at.server._tasks)
+        assert await asks(*first)
+        assert at.seen("refused") == {"place": 1, "more than 1 connections": 1}
+        for writer in (idle, first[1], second):
+            writer.close()
+        await until("its place is free", lambda: not at.server._gateway.everyone)
+        end.close()
+        for writer in broker.writers:
+            writer.transport.abort()
+
+    serve(settings, test)
+
+
+def test_connections_of_one_address_are_bounded(tmp_path: Path) -> None:
+    settings = config(tmp_path).model_copy(update={"connections": 9, "connections_per_address": 3})
+
+    async def test(at: Running) -> None:
+        writers = [(await at.connected())[1] for _ in range(3)]
+        await until("they are there", lambda: len(at.server._gateway.everyone) == 3)
+        more, writer = await at.connected()
+        with suppress(ConnectionError):
+            assert await asyncio.wait_for(more.read(), 20) == b""
+        assert at.seen("refused") == {"more than 3 connections of one address": 1}
+        for one in (*writers, writer):
+            one.close()
+
+    serve(settings, test)
+
+
+@pytest.mark.parametrize(
+    ("files", "configured", "most"),
+    [(20_000, 10_000, 9965), (20_000, 100, 100), (1024, 10_000, 477), (72, 10_000, 1), (60, 10_000, 0)],
+)
+def test_clients_leave_files_for_orders_and_brokers(files: int, configured: int, most: int) -> None:
+    assert most_clients(files, 6, configured) == most
+    assert not most or 2 * most + RESERVED + 6 <= files
+
+
+def test_an_order_is_heard_while_clients_use_up_all_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that writes the record. The process has few files here, and clients would take all of them."""
+    kept = resource.getrlimit(resource.RLIMIT_NOFILE)
+    settings = config(tmp_path).model_copy(update={"connections": 10_000})
+    used = len(list(Path("/dev/fd").iterdir()))
+    monkeypatch.setattr(door, "files", lambda: used + RESERVED + 40)
+    monkeypatch.setattr(door, "RESERVED", used + RESERVED)
+
+    async def test(at: Running) -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + RESERVED + 40 + 200, kept[1]))
+        writers = []
+        for _ in range(100):
+            with suppress(OSError):
+                writers.append((await at.connected())[1])
+        assert len(at.server._gateway.everyone) <= 20
+        for n in range(20):
+            assert (await at.order(id=f"{n}", verb="route", to="b"))["outcome"] == "done"
+        for one in writers:
+            one.close()
+
+    try:
+        serve(settings, test)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, kept)
+
+
+def test_where_the_system_has_no_file_left_a_port_opens_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "AGAIN_S", 0.05)
+    fails = [OSError(24, "Too many open files")]
+    accept = socket.socket.accept
+
+    def accepting(one: socket.socket) -> Any:
+        if fails:
+            raise fails.pop()
+        return accept(one)
+
+    async def test(at: Running) -> None:
+        monkeypatch.setattr(socket.socket, "accept", accepting)
+        _, writer = await at.connected()
+        await until("it is there", lambda: len(at.server._gateway.everyone) == 1)
+        assert [one["why"] for one in at.lines if one["event"] == "NotTaken"] == [
+            "[Errno 24] Too many open files"
+        ]
+        writer.close()
+
+    serve(settings := config(tmp_path), test)
+    assert settings.connections == 1
+
+
+def test_who_asks_nothing_on_the_orders_socket_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "ORDER_S", 0.05)
+
+    async def test(at: Running) -> None:
+        reader, writer = await asyncio.open_unix_connection(Path(at.config.state) / SOCKET)
+        assert await asyncio.wait_for(reader.read(), 20) == b""
+        writer.close()
 
     serve(config(tmp_path), test)
 
@@ -264,7 +382,7 @@ def test_the_verbs_order_and_status(tmp_path: Path) -> None:
     async def test(at: Running) -> None:
         _, writer = await at.connected()
         writer.write(b"\0\0\0\x0b\0\1\0\x0d\0\0\0\1\0\1x")
-        await until("it is refused", lambda: "Refused" in str(at.lines))
+        await until("it is refused", lambda: "FETCH version 13" in str(at.lines))
         writer.close()
         _, writer = await at.connected()
         writer.write(b"\0\0\0\x0b\0\x44\0\0\0\0\0\1\0\1x")
@@ -291,6 +409,7 @@ def test_the_verbs_order_and_status(tmp_path: Path) -> None:
     ]
     told = "\n".join(said[4:])
     assert "cluster a: versions unknown" in told
+    assert "connections: 0 of 1, not served yet: 0; bytes kept: 0 of 67108864" in told
     assert re.search(r"app: held on a, staged b, lease \d+ ms\n", told)
     assert "r: reads b, connections: " in told
     assert "    refused: INIT_PRODUCER_ID: listener r only reads 1" in told

@@ -186,7 +186,7 @@ def decide(gate: Gate, head: Head, *, synced: bool) -> Verdict:
     if gate is Gate.OPEN and api.key == FETCH and not synced:
         # Answered later it would be delivered beside what the client fetches after its SYNC_GROUP.
         return Verdict(Act.CUT, "before SYNC_GROUP")
-    if why := _parked(gate, api):
+    if why := parks(gate, api):
         return Verdict(Act.PARK, why)
     return Verdict(Act.REWRITE if api.rewritten else Act.FORWARD)
 
@@ -197,7 +197,7 @@ def _not_served(head: Head) -> str:
     return f"{named(head.key)} is not offered"
 
 
-def _parked(gate: Gate, api: Api) -> str:
+def parks(gate: Gate, api: Api) -> str:
     """Why a request waits; empty if it does not."""
     match gate:
         case Gate.OPEN:

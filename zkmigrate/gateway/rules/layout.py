@@ -123,11 +123,11 @@ class Walk:
         self.pieces += (memoryview(self.data)[self.kept : begun], new)
         self.kept = self.at
 
-    def overwrite(self, begun: int, new: bytes) -> None:
-        """Put as many other bytes at a place."""
+    def overwrite(self, begun: int, new: bytes, step: int = 1) -> None:
+        """Put other bytes at a place, one each ``step``."""
         if isinstance(self.data, bytes):
             self.data = bytearray(self.data)
-        self.data[begun : begun + len(new)] = new
+        self.data[begun : begun + len(new) * step : step] = new
 
     def done(self) -> bytes | bytearray:
         """The message with all that was replaced."""
@@ -143,11 +143,12 @@ _Step = Callable[[Walk], int | None]
 class _Part:
     """A field: its step over the bytes, the fewest bytes it has, and whether it always has that many and no
     step does anything but skip. inner: the fields of an item, for an array. Its step returns how many items
-    there are. name: of a field that is read."""
+    there are. name: of a field that is read. epochs: where such stand in a fixed part."""
 
     step: _Step
     least: int
     fixed: bool = False
+    epochs: tuple[int, ...] = ()
     inner: tuple[_Part, ...] = ()
     name: str = ""
 
@@ -160,9 +161,13 @@ class Layout:
     flexible: bool
     first: tuple[_Part, ...] = ()
 
+    def start(self, data: bytes | bytearray, where: Where, at: int = 0) -> Walk:
+        """A walk over a message that has not begun."""
+        return Walk(data, where, at, todo=[iter(self.parts)])
+
     def whole(self, data: bytes | bytearray, where: Where, at: int = 0) -> Generator[None, None, Walk]:
         """Over a whole message, from ``at`` on. FrameError."""
-        walk = yield from Walk(data, where, at, todo=[iter(self.parts)]).slices()
+        walk = yield from self.start(data, where, at).slices()
         if walk.at != len(data):
             raise FrameError("rest", f"{len(data) - walk.at} bytes follow the message")
         return walk
@@ -213,7 +218,7 @@ def _parts(
     own = [one for one in own if not within(one.get("taggedVersions"), version)]
     names = [one["name"] for one in own]
     hosts = {at for at in range(1, len(own)) if names[at - 1 : at + 2] == ["NodeId", "Host", "Port"]}
-    skip = 0
+    skip, epochs = 0, list[int]()
     for at, one in enumerate(own):
         if at in hosts:
             part = _Part(_address(flexible), 5 if flexible else 6)
@@ -222,19 +227,20 @@ def _parts(
         else:
             part = _part(one, version, flexible, look)
         if part.fixed:
+            epochs += (skip + epoch for epoch in part.epochs)
             skip += part.least
             continue
-        parts += [_skip(skip)] if skip else []
+        parts += [_skip(skip, *epochs)] if skip else []
         parts.append(part)
-        skip = 0
-    parts += [_skip(skip)] if skip else []
+        skip, epochs = 0, []
+    parts += [_skip(skip, *epochs)] if skip else []
     return [*parts, _Part(Walk.tags, 1)] if flexible else parts
 
 
 def _part(one: Mapping[str, Any], version: int, flexible: bool, look: Collection[str]) -> _Part:
     name, kind = one["name"], one["type"]
     if name in EPOCHS:
-        return _Part(_hide, 4)
+        return _skip(4, 0)
     if name in look and kind.startswith("[]"):
         inner = _parts(one["fields"], version, flexible, ("Name",))
         nullable = within(one.get("nullableVersions"), version)
@@ -256,11 +262,16 @@ def _part(one: Mapping[str, Any], version: int, flexible: bool, look: Collection
     return _Part(_text(flexible, wide), 1 if flexible else 4 if wide else 2)
 
 
-def _skip(count: int) -> _Part:
-    def step(walk: Walk) -> None:
-        walk.take(count)
+def _skip(count: int, *epochs: int) -> _Part:
+    """Fields of so many bytes, with leader epochs at these places."""
 
-    return _Part(step, count, fixed=True)
+    def step(walk: Walk) -> None:
+        begun = walk.take(count)
+        for at in epochs:
+            if walk.data[begun + at : begun + at + 4] != _NONE:
+                walk.overwrite(begun + at, _NONE)
+
+    return _Part(step, count, fixed=True, epochs=epochs)
 
 
 def _text(flexible: bool, wide: bool) -> _Step:
@@ -286,13 +297,18 @@ def _read(name: str, kind: str, flexible: bool) -> _Step:
 def _array(inner: Sequence[_Part], flexible: bool) -> _Step:
     least = _least(inner)
     whole = all(part.fixed for part in inner)
+    epochs = inner[0].epochs if whole else ()
 
     def step(walk: Walk) -> int | None:
         count = _count(walk, least, flexible)
-        if whole:
-            walk.take(max(0, count) * least)
-            return None
-        return max(0, count)
+        if not whole:
+            return max(0, count)
+        begun = walk.take(max(0, count) * least)
+        for at in epochs:
+            for byte in range(begun + at, begun + at + 4):
+                if walk.data[byte : walk.at : least] != b"\xff" * count:
+                    walk.overwrite(byte, b"\xff" * count, least)
+        return None
 
     return step
 
@@ -332,12 +348,6 @@ def _count(walk: Walk, least: int, flexible: bool) -> int:
     if count * least > len(walk.data) - walk.at:
         raise FrameError("count", f"{count} items at {walk.at} do not fit into the frame")
     return count
-
-
-def _hide(walk: Walk) -> None:
-    begun = walk.take(4)
-    if walk.data[begun : walk.at] != _NONE:
-        walk.overwrite(begun, _NONE)
 
 
 def _address(flexible: bool) -> _Step:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from zkmigrate.gateway.rules import producers
 from zkmigrate.gateway.rules.apis import API_VERSIONS, APIS, METADATA, Api, Ranges
@@ -36,8 +35,7 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """Those of SASL that pass. Others were not drilled."""
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(NamedTuple):
     """A request's header. client: its client id, empty without one. body: where the message begins."""
 
     key: int
@@ -72,12 +70,12 @@ class Messages:
 
         self._schemas, self._flexible, self._layout = schemas, flexible, of
 
-    def head(self, frame: bytes) -> Head:
-        """The header of a request, from its first bytes. FrameError."""
-        if len(frame) < LEAST:
-            raise FrameError("size", f"a request of {len(frame)} bytes, needed: {LEAST}")
-        key, version, correlation = _HEADER.unpack_from(frame)
-        walk = Walk(frame, nowhere, _HEADER.size)
+    def head(self, frame: Bytes, at: int = 0) -> Head:
+        """The header of a request that begins here. frame: its first bytes are enough. FrameError."""
+        if len(frame) < at + LEAST:
+            raise FrameError("size", f"a request of {len(frame) - at} bytes, needed: {LEAST}")
+        key, version, correlation = _HEADER.unpack_from(frame, at)
+        walk = Walk(frame, nowhere, at + _HEADER.size)
         count = walk.length(compact=False, wide=False)
         begun = walk.take(max(0, count))
         client = frame[begun : walk.at].decode(errors="replace")
@@ -96,6 +94,24 @@ class Messages:
         else:
             walk = yield from told.whole(frame, nowhere, head.body)
         return walk.data, walk.seen
+
+    @staticmethod
+    def acks_end(head: Head, frame: Bytes) -> int:
+        """Where the acks of a PRODUCE end, behind its transactional id. FrameError."""
+        walk = Walk(frame, nowhere, head.body)
+        walk.take(max(0, walk.length(compact=head.version >= producers.COMPACT, wide=False)))
+        walk.take(2)
+        return walk.at
+
+    def again(self, head: Head, frame: Bytes) -> Bytes:
+        """A small request as it goes to the broker, of whose fields none is read. FrameError."""
+        walk = self._layout(f"{APIS[head.key].schema}Request", head.version, ()).start(
+            frame, nowhere, head.body
+        )
+        walk.go(len(frame))
+        if walk.at != len(frame):
+            raise FrameError("rest", f"{len(frame) - walk.at} bytes follow the message")
+        return walk.data
 
     def answered(self, head: Head, frame: Bytes, where: Where) -> Generator[None, None, Bytes]:
         """An answer as it goes to the client: the gateway's addresses, no leader epochs. frame: from the

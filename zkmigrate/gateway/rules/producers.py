@@ -22,7 +22,7 @@ _MOST_FLIPS = (1 << 10) - 1
 _LENGTH, _ID = struct.Struct(">i"), struct.Struct(">q")
 _HEADER, _LENGTH_AT, _LENGTH_END, _MAGIC_AT, _CRC_AT, _CRC_FROM, _ID_AT = 61, 8, 12, 16, 17, 21, 43
 """Places in a batch of format 2 (Kafka's ``DefaultRecordBatch``)."""
-_MAGIC, _COMPACT = 2, 9
+_MAGIC, COMPACT = 2, 9
 Rename = Callable[[int], int]
 
 
@@ -45,7 +45,7 @@ def _era(flips: int) -> int:
 
 def produced(version: int, frame: bytearray, at: int, rename: Rename) -> Generator[None, None, None]:
     """Give a PRODUCE request other producer ids, in its place. at: where the header ends. FrameError."""
-    compact = version >= _COMPACT
+    compact = version >= COMPACT
     walk, last = Walk(frame, _nowhere, at), at
     walk.take(max(0, walk.length(compact=compact, wide=False)))  # the transactional id
     walk.take(6)  # acks and timeout

@@ -54,6 +54,15 @@ class Seen:
         longest = self.longest_wait_ms
         longest[kind] = max(longest[kind], _ms(since, now))
 
+    def again(self, client: str, fields: Mapping[str, Any]) -> list[tuple[Counter[str], str]]:
+        """What one more request like this counts in, of those that a client sends all the time."""
+        counted = [(self.clients, client)]
+        if "Acks" in fields:
+            counted.append((self.acks, str(fields["Acks"])))
+        if told := fields.get("TransactionalId"):
+            counted.append((self.transactional, told))
+        return [(table, name if (name := fit(told)) in table else MORE) for table, told in counted]
+
     def request(self, fields: Mapping[str, Any]) -> None:
         """Count the fields that were read of a request."""
         if name := fields.get("ClientSoftwareName"):

@@ -61,6 +61,7 @@ class Config(_Strict):
     route: _Name
     frame_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 30)] = 104_857_600
     connections: Annotated[int, Field(ge=1, le=100_000)] = 10_000
+    connections_per_address: Annotated[int, Field(ge=1, le=100_000)] = 2_500
 
     @property
     def routes(self) -> dict[str, str]:

@@ -6,21 +6,25 @@ import asyncio
 import json
 import math
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 from zkmigrate.gateway.rules import orders
 from zkmigrate.gateway.rules.apis import APIS, Ranges, offered
 from zkmigrate.gateway.rules.clients import Client, Rejoined, Returned, named
 from zkmigrate.gateway.rules.hold import App, Gate, Order
+from zkmigrate.gateway.rules.layout import FrameError
 from zkmigrate.gateway.rules.outcomes import Outcomes
 from zkmigrate.gateway.rules.plan import OTHERS, Plan, Port
 from zkmigrate.gateway.rules.seen import Seen, count
+from zkmigrate.gateway.serving.room import TOTAL, Room
+from zkmigrate.gateway.serving.turns import Turns
 
-LARGE_AT_ONCE = 16
-"""So many large messages are in memory at once."""
+MOST_LINES, LINES_S = 20, 10.0
+"""So many lines about a kind of event that clients cause, in so many seconds."""
+_AT_WILL = frozenset({"Refused", "BrokerRefused", "Unreachable", "NotTaken"})
 FREE = frozenset(api.name for api in APIS.values() if api.free)
 
 
@@ -39,6 +43,24 @@ class Cut(Protocol):
 
     def close(self) -> None:
         """End it at once."""
+
+    def hurry(self) -> None:
+        """The gate of its application has closed."""
+
+
+class Guest(Cut, Protocol):
+    """The same, as it takes up room. peer: its address."""
+
+    peer: str
+
+    def finish(self) -> None:
+        """End it once what was sent is answered."""
+
+    def go_on(self) -> None:
+        """There may be room again."""
+
+    def stop(self, error: FrameError) -> None:
+        """End it at once, and tell why."""
 
 
 class Gateway:
@@ -70,10 +92,29 @@ class Gateway:
         self._connections: dict[str, set[Cut]] = defaultdict(set)
         self._unlisted: set[tuple[str, int]] = set()
         self._until = math.inf
-        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
+        self.room, self.turns = Room(now, _later), Turns(_soon, now)
+        self.unknown: dict[Guest, None] = {}
+        """Connections whose broker has answered nothing but logins, the oldest first."""
+        self._lines: dict[str, tuple[float, int]] = {}
+        self.most = 0
+        """How many connections find room; 0 if that is not told."""
+        self.everyone: set[Guest] = set()
+        self.clients: Counter[str] = Counter()
+        """Connections by address."""
 
     def log(self, event: str, **body: object) -> None:
-        """Print an event."""
+        """Print an event. Of those that clients cause at will only some lines are printed in a while."""
+        if event in _AT_WILL:
+            begun, lines = self._lines.get(event, (-math.inf, 0))
+            now = self.now()
+            if now - begun < LINES_S:
+                self._lines[event] = begun, lines + 1
+                if lines >= MOST_LINES:
+                    return
+            else:
+                self._lines[event] = now, 1
+                if lines > MOST_LINES:
+                    body["unsaid"] = lines - MOST_LINES
         self._say(json.dumps({"at": round(self._wall(), 3), "event": event, **body}))
 
     # -- routes and holds
@@ -163,6 +204,9 @@ class Gateway:
         if before is not None and after is not None and after != before:
             if before.gate is Gate.OPEN and after.gate is not Gate.OPEN:
                 self.seen[order.app].longest_wait_ms.clear()
+            if after.gate not in (Gate.OPEN, Gate.SETTLING):
+                for one in list(self._connections[order.app]):
+                    one.hurry()
             if after.route != before.route:
                 clients = [one.client for one in self._connections[order.app]]
                 self._returned[order.app].flipped(clients, self.now())
@@ -188,14 +232,30 @@ class Gateway:
         self._connections[name].add(one)
         self._returned[name].connected(one.client, self.now())
 
-    def left(self, one: Cut) -> None:
+    def joined(self, one: Guest) -> None:
+        """A client has connected."""
+        if one in self.everyone:
+            return
+        self.unknown[one] = None
+        self.everyone.add(one)
+        self.clients[one.peer] += 1
+
+    def served(self, one: Guest) -> None:
+        """A broker has answered a connection more than a login."""
+        self.unknown.pop(one, None)
+
+    def left(self, one: Guest) -> None:
         """A connection has ended."""
+        if one not in self.everyone:
+            return
+        self.everyone.remove(one)
+        self.clients[one.peer] -= 1
+        if not self.clients[one.peer]:
+            del self.clients[one.peer]
+        self.unknown.pop(one, None)
+        self.room.left(one)
         for connections in self._connections.values():
             connections.discard(one)
-
-    def memory(self, large: bool) -> AbstractAsyncContextManager[None]:
-        """Room for a message that is read whole."""
-        return self._large if large else nullcontext()
 
     def address(self, port: Port, route: str, node: int) -> tuple[str, int]:
         """Where clients of this port's listener reach a node."""
@@ -247,6 +307,14 @@ class Gateway:
                 }
                 for name, nodes in self.plan.clusters.items()
             },
+            "load": {
+                "connections": len(self.everyone),
+                "connections_at_most": self.most,
+                "not_served_yet": len(self.unknown),
+                "addresses": len(self.clients),
+                "bytes_kept": self.room.total,
+                "bytes_at_most": TOTAL,
+            },
             "unlisted": [{"cluster": cluster, "node": node} for cluster, node in sorted(self._unlisted)],
             "apps": apps,
             "readers": {
@@ -266,3 +334,11 @@ def sealed_or_open(state: orders.State) -> dict[str, str]:
         name: f"{app.route}, {Gate.SEALED.value}" if app.gate is Gate.SEALED else app.route
         for name, app in state.apps.items()
     }
+
+
+def _soon(call: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_soon(call)
+
+
+def _later(seconds: float, call: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_later(seconds, call)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import resource
 import signal
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +20,19 @@ from zkmigrate.gateway.rules.layout import FrameError, text
 from zkmigrate.gateway.rules.messages import ranges
 from zkmigrate.gateway.rules.plan import Port
 from zkmigrate.gateway.serving.config import Config
-from zkmigrate.gateway.serving.connection import BUFFER, WHOLE, Connection
+from zkmigrate.gateway.serving.connection import Connection
+from zkmigrate.gateway.serving.door import Door
 from zkmigrate.gateway.serving.gateway import Gateway, sealed_or_open
+from zkmigrate.gateway.serving.link import WHOLE
 from zkmigrate.gateway.serving.record import SOCKET, Record
 from zkmigrate.gateway.serving.schemas import messages
 
 LOOK_S, SOON_S, ANSWER_S = 30.0, 1.0, 1.0
 """Between two looks at the brokers, the same while one does not answer, and the longest wait for one."""
-STOP_S = 5.0
-"""The longest wait for answers at the end."""
+ORDER_S = 10.0
+"""The longest time for a question to come."""
+STOP_S, STEP_S = 5.0, 0.02
+"""The longest wait for answers at the end, and the steps of it."""
 _ORDER_BYTES = 1 << 16
 _ASK = struct.pack(">hhi", API_VERSIONS, 0, 0) + text("zkmigrate-gateway", compact=False)
 
@@ -41,7 +43,6 @@ class Server:
     def __init__(self, config: Config, record: Record, say: Callable[[str], None]) -> None:
         self._config, self._record, self._say = config, record, say
         self._messages = messages()
-        self._tasks: set[asyncio.Task[None]] = set()
         self._failed: HostError | None = None
         self._stop, self._ordered = asyncio.Event(), asyncio.Event()
 
@@ -59,33 +60,31 @@ class Server:
             interrupted = number == signal.SIGINT
             self._stop.set()
 
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stopped, number)
+        for one in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(one, stopped, one)
         await self._learn()
-        servers = [
-            await asyncio.start_server(
-                partial(self._client, port), self._config.listen, number, limit=BUFFER, backlog=1024
-            )
-            for port, number in plan.ports.items()
-        ]
+        door = Door(
+            self._gateway,
+            self._connection,
+            self._config.connections,
+            self._config.connections_per_address,
+        )
+        for port, number in plan.ports.items():
+            await door.open(self._config.listen, port, number)
         path = Path(self._config.state) / SOCKET
         path.unlink(missing_ok=True)
         before = os.umask(0o177)
         try:
-            servers.append(await asyncio.start_unix_server(self._asked, path, limit=_ORDER_BYTES))
+            orders = await asyncio.start_unix_server(self._asked, path, limit=_ORDER_BYTES)
         finally:
             os.umask(before)
         looking = asyncio.create_task(self._look())
-        self._gateway.log("Serving", ports=len(plan.ports), apps=sealed_or_open(state), files=_files())
+        self._gateway.log("Serving", ports=len(plan.ports), apps=sealed_or_open(state), connections=door.most)
         await self._stop.wait()
         looking.cancel()
-        for server in servers:
-            server.close()
-        for _ in range(2):  # the first lets answers come that are on their way
-            for task in self._tasks:
-                task.cancel()
-            if self._tasks:
-                await asyncio.wait(set(self._tasks), timeout=STOP_S)
+        door.close()
+        orders.close()
+        await self._leave()
         path.unlink(missing_ok=True)
         if self._failed is not None:
             raise self._failed
@@ -100,29 +99,29 @@ class Server:
         except orders.RecordError as error:
             raise HostError(f"{self._record.path}: {error}") from None
 
-    async def _client(self, port: Port, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._tasks) >= self._config.connections:
-            self._gateway.refused("others", f"more than {self._config.connections} connections")
-            writer.transport.abort()
-            return
-        one = Connection(self._gateway, self._messages, port, self._config.frame_bytes, reader, writer)
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            await one.serve()
-        except asyncio.CancelledError:
+    def _connection(self, port: Port) -> Connection:
+        return Connection(self._gateway, self._messages, port, self._config.frame_bytes)
+
+    async def _leave(self) -> None:
+        """Let answers come that are on their way, then end all connections."""
+        loop = asyncio.get_running_loop()
+        everyone, end = self._gateway.everyone, loop.time() + STOP_S
+        for one in list(everyone):
+            one.finish()
+        while everyone and loop.time() < end:
+            await asyncio.sleep(STEP_S)
+        for one in list(everyone):
             one.close()
-        finally:
-            self._tasks.discard(task)
 
     # -- orders
 
     async def _asked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one question on the socket. Both are a line of JSON."""
-        with suppress(OSError):
+        with suppress(OSError, TimeoutError):
             try:
-                answer = self._answer(json_text.loads(await reader.readline()))
+                async with asyncio.timeout(ORDER_S):
+                    line = await reader.readline()
+                answer = self._answer(json_text.loads(line))
             except ValueError as error:
                 needed = f"needed: one line of JSON, at most {_ORDER_BYTES} bytes"
                 answer = {"outcome": "refused", "text": f"not an order: {error}; {needed}"}
@@ -194,12 +193,3 @@ async def _asked_versions(address: str) -> bytes:
         return await reader.readexactly(min(size, WHOLE))
     finally:
         writer.close()
-
-
-def _files() -> int:
-    """How many files the process may have open; as many as the system allows. A client needs two."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        soft = hard
-    return soft

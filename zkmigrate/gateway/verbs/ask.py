@@ -96,6 +96,11 @@ def answer(path: Path, question: Any) -> Any:
 
 def _lines(told: dict[str, Any]) -> Iterator[str]:
     """The status as text."""
+    load = told["load"]
+    yield (
+        f"connections: {load['connections']} of {load['connections_at_most']}, not served yet: "
+        f"{load['not_served_yet']}; bytes kept: {load['bytes_kept']} of {load['bytes_at_most']}"
+    )
     for name, cluster in told["clusters"].items():
         yield f"cluster {name}: versions {cluster['versions']}, brokers: {', '.join(cluster['brokers'])}"
         yield from (f"    broker {node}: {why}" for node, why in cluster["brokers"].items() if why)

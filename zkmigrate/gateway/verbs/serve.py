@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+
+import uvloop
 
 from zkmigrate.gateway.serving.config import load
 from zkmigrate.gateway.serving.record import Record
@@ -22,4 +23,4 @@ def serve(file: Path, say: Callable[[str], None]) -> int:
         return await Server(config, record, say).serve()
 
     with closing(Record(Path(config.state))) as record:
-        return _INTERRUPTED if asyncio.run(serving(record)) else 0
+        return _INTERRUPTED if uvloop.run(serving(record)) else 0

@@ -1,0 +1,124 @@
+"""Where clients come in: never so many that files are missing for orders, the record or the brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+
+from zkmigrate.gateway.rules.layout import FrameError
+from zkmigrate.gateway.rules.plan import OTHERS, Port
+from zkmigrate.gateway.serving.connection import Connection
+from zkmigrate.gateway.serving.gateway import Gateway
+
+RESERVED = 64
+"""Files that are not for clients, beside one for each broker: the program's own, and those of orders."""
+BACKLOG, AT_ONCE = 1024, 4
+"""Connections that wait in the system, and those that a port takes in a turn of the loop."""
+COST = 8
+"""A connection costs as much as so many requests."""
+AGAIN_S = 1.0
+"""Until it is tried again where the system had no file left."""
+
+
+def files() -> int:
+    """How many files the process may have open; as many as the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    return soft
+
+
+def most_clients(files: int, brokers: int, configured: int) -> int:
+    """How many clients find room, with two files each: 0 if not even one."""
+    return max(0, min(configured, (files - RESERVED - brokers) // 2))
+
+
+class Door:
+    """The ports of a gateway. most, share: how many clients at most, and how many of one address."""
+
+    def __init__(self, gateway: Gateway, make: Callable[[Port], Connection], most: int, share: int) -> None:
+        brokers = sum(map(len, gateway.plan.clusters.values()))
+        self._gateway, self._make, self.share = gateway, make, share
+        self.most = gateway.most = most_clients(files(), brokers, most)
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listeners: list[socket.socket] = []
+
+    async def open(self, host: str, port: Port, number: int) -> None:
+        """Listen on a port. OSError."""
+        found = await self._loop.getaddrinfo(
+            host, number, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
+        )
+        for family, kind, protocol, _, address in found:
+            listener = socket.socket(family, kind, protocol)
+            self._listeners.append(listener)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listener.bind(address)
+            listener.listen(BACKLOG)
+            listener.setblocking(False)
+            self._loop.add_reader(listener, self._come, listener, port)
+
+    def close(self) -> None:
+        """Take in nobody any more."""
+        for listener in self._listeners:
+            self._loop.remove_reader(listener)
+            listener.close()
+
+    def _come(self, listener: socket.socket, port: Port) -> None:
+        turns = self._gateway.turns
+        for _ in range(AT_ONCE):
+            turns.spent += COST
+            try:
+                own, address = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._gateway.log("NotTaken", why=str(error), again_s=AGAIN_S)
+                self._loop.remove_reader(listener)
+                self._loop.call_later(AGAIN_S, self._again, listener, port)
+                return
+            own.setblocking(False)
+            peer = str(address[0])
+            if why := self._full(peer):
+                self._gateway.refused(OTHERS, why)
+                self._gateway.log("Refused", peer=peer, listener=port.listener, why=why)
+                own.close()
+                continue
+            one = self._make(port)
+            one.peer = peer
+            self._gateway.joined(one)
+            task = self._loop.create_task(self._take(own, one))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _again(self, listener: socket.socket, port: Port) -> None:
+        if listener.fileno() >= 0:
+            self._loop.add_reader(listener, self._come, listener, port)
+
+    def _full(self, peer: str) -> str:
+        """Why a client of this address is not taken; empty if it is. When all places are taken, whoever came
+        first and has not been served yet gives its own up."""
+        clients = self._gateway.clients
+        if clients[peer] >= self.share:
+            return f"more than {self.share} connections of one address"
+        if len(self._gateway.everyone) < self.most:
+            return ""
+        if not self._gateway.unknown:
+            return f"more than {self.most} connections"
+        next(iter(self._gateway.unknown)).stop(
+            FrameError("place", "all places are taken, and its broker had answered nothing but logins")
+        )
+        return ""
+
+    async def _take(self, own: socket.socket, one: Connection) -> None:
+        try:
+            await self._loop.connect_accepted_socket(lambda: one, own)
+        except OSError:
+            own.close()
+            self._gateway.left(one)

@@ -1,0 +1,289 @@
+"""A connection to a broker. Its answers go on to the client, in the order of the requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, cast
+
+from zkmigrate.gateway.rules import producers
+from zkmigrate.gateway.rules.apis import API_VERSIONS, INIT_PRODUCER_ID, PRODUCE, SYNC_GROUP
+from zkmigrate.gateway.rules.layout import SLICE, FrameError
+from zkmigrate.gateway.rules.messages import Bytes, Head, Messages, ranges, versions
+from zkmigrate.gateway.rules.outcomes import Headers
+from zkmigrate.gateway.rules.plan import Port
+from zkmigrate.gateway.rules.seen import Seen, fit
+from zkmigrate.gateway.serving.buffer import VIEW
+from zkmigrate.gateway.serving.gateway import Gateway
+from zkmigrate.gateway.serving.turns import PASSED
+
+WHOLE = 64 << 20
+"""The largest message that is read whole."""
+PREFIX = 4
+"""Bytes of a frame's size, which stand before it."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A request without an answer yet. head: its own, or that of one like it. kind: its name. ready: the
+    gateway's own answer. flips: how often its application had switched. wrote: what is kept of a PRODUCE."""
+
+    head: Head
+    correlation: bytes | bytearray
+    app: str
+    seen: Seen
+    kind: str
+    rewritten: bool
+    ready: bytes | None = None
+    flips: int = 0
+    wrote: bytes | Headers | None = None
+
+
+class Learner(Protocol):
+    def told(self, one: Waiting, frame: bytes) -> None:
+        """A PRODUCE was answered. frame: the answer's first bytes."""
+
+
+class Client(Protocol):
+    """The connection that asks. waiting: its requests that were sent, the oldest first. full: it takes no
+    answer at present."""
+
+    gateway: Gateway
+    messages: Messages
+    port: Port
+    most: int
+    peer: str
+    waiting: deque[Waiting]
+    full: bool
+
+    @property
+    def learns(self) -> Learner:
+        """What it learns of its PRODUCE requests."""
+
+    def tell(self, data: Bytes) -> None:
+        """Write to it."""
+
+    def answered(self) -> None:
+        """The answer to its oldest request is written."""
+
+    def steer(self) -> None:
+        """Read on, or do not, on both sides."""
+
+    def go_on(self) -> None:
+        """What stopped it may be over."""
+
+    def close(self) -> None:
+        """End it at once."""
+
+    def broker_ended(self, link: Link) -> None:
+        """The broker has closed its side."""
+
+
+class Link(asyncio.BufferedProtocol):
+    """client: whose requests go there. cluster: of the broker. full: it takes no request at present."""
+
+    def __init__(self, client: Client, cluster: str) -> None:
+        self._client, self.cluster = client, cluster
+        self.transport: asyncio.Transport
+        self.full = False
+        self._in: Bytes = b""
+        self._need = self._left = self._walked = 0
+        self._queued = False
+        self._greeted: asyncio.Future[None] | None = None
+
+    @property
+    def kept(self) -> int:
+        """Bytes of answers that are not passed on yet."""
+        return len(self._in) + self._walked
+
+    @property
+    def reads(self) -> bool:
+        """Whether it can pass on what comes."""
+        return not (self._client.full or self._walked or self._queued)
+
+    def _turn(self) -> None:
+        """It is its turn to pass more on."""
+        self._queued = False
+        self._client.steer()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        if self._greeted is not None and not self._greeted.done():
+            self._greeted.set_exception(ConnectionResetError("it closed the connection"))
+        self._client.broker_ended(self)
+
+    def pause_writing(self) -> None:
+        self.full = True
+
+    def resume_writing(self) -> None:
+        self.full = False
+        self._client.go_on()
+
+    def get_buffer(self, _hint: int) -> memoryview:
+        return VIEW
+
+    def buffer_updated(self, count: int) -> None:
+        data = bytes(VIEW[:count])
+        if not self._in and self._quick(data):
+            return
+        if count >= PASSED and not self._client.gateway.turns.streamed(count):
+            self._queued = True
+            self._client.gateway.turns.later(self._client.peer, self._turn)
+        if self._in:
+            self._in += data
+            if len(self._in) < self._need:
+                self._client.steer()
+                return
+            data, self._in = bytes(self._in), b""
+        self._pass_on(data)
+
+    def _quick(self, data: bytes) -> bool:
+        """Pass on what is just the answer that comes next."""
+        client = self._client
+        if self._left or self._walked or client.full or not client.waiting or self._greeted is not None:
+            return False
+        one = client.waiting[0]
+        key = one.head.key
+        if one.rewritten or key == SYNC_GROUP or data[PREFIX : 2 * PREFIX] != one.correlation:
+            return False
+        if PREFIX + int.from_bytes(data[:PREFIX], "big") != len(data):
+            return False
+        client.tell(data)
+        if key == PRODUCE:
+            client.learns.told(one, data[PREFIX:])
+        client.answered()
+        return True
+
+    async def greet(self, frame: Bytes) -> None:
+        """Send it a request whose answer the client has already."""
+        self._greeted = asyncio.get_running_loop().create_future()
+        self.transport.write(frame)
+        await self._greeted
+        self._greeted = None
+
+    def go_on(self) -> None:
+        """Pass on what was kept."""
+        if self._in and self.reads and len(self._in) >= self._need:
+            data, self._in = self._in, b""
+            self._pass_on(bytes(data))
+
+    def _pass_on(self, data: bytes) -> None:
+        try:
+            at = self._answers(data)
+        except FrameError as error:
+            self._client.gateway.log("BrokerRefused", cluster=self.cluster, why=str(error))
+            self._client.close()
+            return
+        if at < len(data):
+            self._in = bytearray(data[at:])
+        if self._in or not self.reads:
+            self._client.steer()
+
+    def _answers(self, data: bytes) -> int:
+        """How much of it was passed on. FrameError."""
+        at, end, client = 0, len(data), self._client
+        self._need = 0
+        while at < end and not (client.full or self._walked):
+            if self._left:
+                piece = data[at : at + self._left]
+                self._left -= len(piece)
+                at += len(piece)
+                client.tell(piece)
+                if not self._left:
+                    client.answered()
+                continue
+            have = end - at - PREFIX
+            if have < PREFIX:
+                break
+            size = int.from_bytes(data[at : at + PREFIX], "big", signed=True)
+            one = self._asked(data, at, size)
+            if have < size and (one is None or one.rewritten or one.head.key == SYNC_GROUP):
+                self._need = PREFIX + size
+                break
+            piece = data[at : at + PREFIX + size]
+            at += len(piece)
+            if one is None:
+                assert self._greeted is not None
+                self._greeted.set_result(None)
+            elif one.rewritten:
+                self._rewrite(one, piece[PREFIX:])
+            else:
+                self._left = PREFIX + size - len(piece)
+                if one.head.key == SYNC_GROUP and client.messages.synced(one.head, piece[PREFIX:]):
+                    client.gateway.rejoined(one.app, (fit(one.head.client), client.peer))
+                client.tell(piece)
+                if one.head.key == PRODUCE:
+                    client.learns.told(one, piece[PREFIX:])
+                if not self._left:
+                    client.answered()
+        return at
+
+    def _asked(self, data: bytes, at: int, size: int) -> Waiting | None:
+        """The request of the answer that begins here; None for a greeting. FrameError."""
+        client = self._client
+        if self._greeted is not None and not self._greeted.done():
+            one, most = None, WHOLE
+        else:
+            if not client.waiting:
+                raise FrameError("order", "an answer to no request")
+            one = client.waiting[0]
+            most = WHOLE if one.rewritten or one.head.key == SYNC_GROUP else client.most
+        if not PREFIX <= size <= most:
+            raise FrameError("size", f"an answer of {size} bytes, needed: {PREFIX} to {most}")
+        if one is not None:
+            told = data[at + PREFIX : at + 2 * PREFIX]
+            if told != one.correlation:
+                seen, needed = (int.from_bytes(id, "big", signed=True) for id in (told, one.correlation))
+                raise FrameError("order", f"an answer to {seen}, needed: to {needed}")
+        return one
+
+    # -- answers that are changed
+
+    def _rewrite(self, one: Waiting, frame: bytes) -> None:
+        client, head = self._client, one.head
+        gateway, port = client.gateway, client.port
+        if head.key == INIT_PRODUCER_ID:
+            rename = partial(producers.given, flips=one.flips)
+            self._written(client.messages.initiated(head, frame, rename))
+        elif head.key == API_VERSIONS:
+            error, found = ranges(frame, head.version)
+            if not error:
+                gateway.ranges[self.cluster] = found
+            offered = gateway.offered()
+            self._written(versions(head, error, {key: span for key, span in offered.items() if key in found}))
+        else:
+            gateway.turns.spend(client.peer, min(len(frame), SLICE))
+            where = partial(gateway.address, port, self.cluster)
+            self._walk(client.messages.answered(head, frame, where), len(frame))
+
+    def _walk(self, steps: Generator[None, None, Bytes], size: int) -> None:
+        """Go on with a long answer, a slice in a turn."""
+        try:
+            next(steps)
+        except StopIteration as end:
+            walked, self._walked = self._walked, 0
+            self._written(end.value)
+            if walked:
+                self._client.go_on()
+        else:
+            self._walked = size
+            self._client.gateway.turns.later(self._client.peer, partial(self._next, steps, size))
+
+    def _next(self, steps: Generator[None, None, Bytes], size: int) -> None:
+        if self.transport.is_closing():
+            return
+        self._client.gateway.turns.spend(self._client.peer, SLICE)
+        try:
+            self._walk(steps, size)
+        except FrameError as error:
+            self._client.gateway.log("BrokerRefused", cluster=self.cluster, why=str(error))
+            self._client.close()
+
+    def _written(self, frame: Bytes) -> None:
+        self._client.tell(len(frame).to_bytes(PREFIX, "big") + frame)
+        self._client.answered()

@@ -1,0 +1,252 @@
+"""One client's requests: who asks, and what is done with each at its application's gate.
+
+All that can be done at once is done where the bytes arrive. Only a request that has to wait for its gate or
+its broker gets a task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Mapping
+from functools import partial
+from typing import Any
+
+from zkmigrate.gateway.rules import producers
+from zkmigrate.gateway.rules.apis import (
+    API_VERSIONS,
+    FETCH,
+    INIT_PRODUCER_ID,
+    MEMBERS,
+    PRODUCE,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    Api,
+    named,
+)
+from zkmigrate.gateway.rules.hold import Act, App, Gate, decide, parks
+from zkmigrate.gateway.rules.layout import SLICE, FrameError
+from zkmigrate.gateway.rules.messages import (
+    MECHANISMS,
+    Head,
+    other_mechanism,
+    principal,
+    too_new,
+)
+from zkmigrate.gateway.rules.seen import count, fit
+from zkmigrate.gateway.serving.learns import MOST_KEPT
+from zkmigrate.gateway.serving.link import PREFIX, WHOLE
+from zkmigrate.gateway.serving.sending import LOGIN, Ended, Request, Sending
+
+SMALL = 1 << 16
+"""The largest request that is read whole of a client whose broker has answered nothing but a login yet. A
+PRODUCE may be larger: some clients begin with it."""
+PARKED_S = 60.0
+_NUMBERED = frozenset({PRODUCE, INIT_PRODUCER_ID})
+"""Requests that carry or get a producer id."""
+_LED = frozenset({PRODUCE, FETCH})
+"""Requests that only the leader of a partition answers."""
+
+
+class Requests(Sending):
+    """What is done with each request of a connection."""
+
+    def failed(self, error: Ended | FrameError) -> None:
+        """No request of it is served any more."""
+        if isinstance(error, FrameError):
+            self.refused(error)
+        self.finish()
+
+    def refused(self, error: FrameError) -> None:
+        """Tell why it is closed."""
+        app = self._app or self.gateway.plan.app(self.port.listener, "", "")
+        self.gateway.refused(app, str(error) if error.what == "api" else error.what)
+        at = {"listener": self.port.listener, "cluster": self.port.cluster, "node": self.port.node}
+        self.gateway.log("Refused", peer=self.peer, app=app, **at, why=str(error))
+
+    def begin(self, frame: bytes, size: int) -> None:
+        """Serve a request, of which this is the beginning or all. Ended, FrameError."""
+        head = self.messages.head(frame, PREFIX)
+        api = head.api
+        if self._times.by:
+            self._times.over("frame")
+        one = Request(head, api, "", frame, size, self._flips(head))
+        self._request = one
+        if len(frame) == size or (api is not None and self._streamed(api, one.flips)):
+            self.look(one)
+            return
+        most = WHOLE if self.known or head.key == PRODUCE else SMALL
+        if size > most:
+            raise FrameError("size", f"{named(head.key)} of {size} bytes, needed: at most {most}")
+        one.frame = bytearray(frame)
+        one.app = self._who(head)
+        self._serve(one)  # a gate that is closed is seen before the rest is read
+
+    def _flips(self, head: Head) -> int:
+        """How often the application of a request has switched; 0 where that does not matter."""
+        if head.key not in _NUMBERED:
+            return 0
+        app = self.gateway.plan.app(self.port.listener, head.client, self._principal)
+        return self.gateway.app(app).flips
+
+    def _streamed(self, api: Api, flips: int) -> bool:
+        """Whether a request goes on while it comes. Else it is read whole before anything is done with it."""
+        denied = bool(self._reading and api.denied)
+        return api.streamed and not denied and not (flips > 0 and api.key == PRODUCE)
+
+    def look(self, one: Request) -> None:
+        """Read what stands in a request, and serve it."""
+        if one.api is None:
+            one.app = self._who(one.head)
+            one.fields = {}
+            self._serve(one)
+            return
+        if not one.api.streamed:
+            self.gateway.turns.spend(self.peer, min(one.size, SLICE))
+        self._walk(self._read(one), one)
+
+    def _read(self, one: Request) -> Generator[None, None, None]:
+        head, flips = one.head, one.flips
+        one.frame, fields = yield from self.messages.asked(head, one.frame)
+        one.app = self._see(head, fields)
+        if head.key == PRODUCE and fields.get("Acks") != 0 and len(self.waiting) < MOST_KEPT:
+            one.wrote = self.learns.kept(head, one.frame, one.size)
+        if flips and head.key == PRODUCE:
+            rename = partial(producers.sent, flips=flips)
+            one.frame = bytearray(one.frame)
+            yield from producers.produced(head.version, one.frame, head.body, rename)
+        one.fields = fields
+
+    def _walk(self, steps: Generator[None, None, None], one: Request) -> None:
+        """Go on with reading a request, a slice in a turn."""
+        for _ in steps:
+            self._walking = True
+            self.gateway.turns.later(self.peer, partial(self._walk_on, steps, one))
+            return
+        self._serve(one)
+
+    def _walk_on(self, steps: Generator[None, None, None], one: Request) -> None:
+        if self._request is not one:
+            return
+        self._walking = False
+        self.gateway.turns.spend(self.peer, SLICE)
+        try:
+            self._walk(steps, one)
+        except (Ended, FrameError) as error:
+            self.failed(error)
+        else:
+            self.go_on()
+
+    def _who(self, head: Head) -> str:
+        """The application of a request, to which its connection belongs from now on."""
+        app = self.gateway.plan.app(self.port.listener, head.client, self._principal)
+        self.client = fit(head.client), self.peer
+        if app != self._app:
+            self._app = app
+            self.gateway.connected(app, self)
+            self.gateway.seen[app].request(self._software)  # told before the principal was known
+        if head.key in MEMBERS:
+            self.gateway.member(app, self.client)
+        return app
+
+    def _see(self, head: Head, fields: Mapping[str, Any]) -> str:
+        """The application of a request. Takes notes of what it shows."""
+        if head.key == SASL_HANDSHAKE:
+            self._mechanism = fields["Mechanism"] or ""
+        if head.key == SASL_AUTHENTICATE and not self._principal:
+            self._principal = principal(self._mechanism, fields["AuthBytes"]) or ""
+            if self._principal:
+                app = self.gateway.plan.app(self.port.listener, head.client, self._principal)
+                count(self.gateway.seen[app].principals, self._principal)
+        app = self._who(head)
+        seen = self.gateway.seen[app]
+        if head.key == API_VERSIONS:
+            self._software = fields
+        count(seen.clients, head.client)
+        seen.request(fields)
+        return app
+
+    # -- at its application's gate
+
+    def _serve(self, one: Request) -> None:
+        """Do with a request what may be done, now or once the gate and its broker are there."""
+        if one.head.key not in LOGIN:
+            self._times.over("login")  # it may wait for long now
+        app = self._served(one)
+        if app is not None:
+            self._times.over("frame")
+            self._task = asyncio.get_running_loop().create_task(self._wait(one, app))
+
+    def _served(self, one: Request) -> App | None:
+        """Do with a request what may be done now; its application, if it has to wait. Nothing else runs
+        between the look at the gate and what is done. Ended, FrameError."""
+        head, fields = one.head, one.fields
+        if self._reading and one.api and fields is not None:
+            error = self._reading.error(one.api, fields)
+            if error:
+                self._deny(one, error, fields)
+                return None
+        now = self.gateway.app(one.app)
+        synced = head.key != FETCH or self.gateway.may_fetch(one.app, self.client)
+        verdict = decide(now.gate, head, synced=synced)
+        if verdict.act is Act.REFUSE:
+            raise FrameError("api", verdict.why)
+        if verdict.act is Act.CUT or (head.key in _LED and self._left_port(now)):
+            raise Ended
+        own = verdict.act is Act.ANSWER
+        if head.key == SASL_HANDSHAKE and fields is not None and self._mechanism not in MECHANISMS:
+            own = True
+        elif verdict.act is Act.PARK:
+            return now
+        if fields is None:
+            return None  # the rest of it is read first
+        if own:
+            told = too_new(head) if head.key == API_VERSIONS else other_mechanism(head)
+            self._answer(one, told)
+            return None
+        if self._over or (self._since is not None and not self._still_there()):
+            raise Ended
+        if self._link is None or self._link.cluster != now.route:
+            return now
+        if one.flips != self._flips(head):
+            raise Ended  # its application switched while the frame came
+        rewritten = verdict.act is Act.REWRITE or (one.flips > 0 and head.key == INIT_PRODUCER_ID)
+        self._send(one, rewritten, answered=fields.get("Acks") != 0)
+        if head.key in _LED and not (self._reading or now.flips or now.gate is not Gate.OPEN):
+            self._remember(one, now, fields)
+        return None
+
+    async def _wait(self, one: Request, app: App | None) -> None:
+        """Until a request is served."""
+        failed: Ended | FrameError | None = None
+        try:
+            while app is not None:
+                if one.api is not None and parks(app.gate, one.api):
+                    self._since = self.gateway.now() if self._since is None else self._since
+                    self.learns.waited = True
+                    with self.gateway.parked(one.app, self, named(one.head.key), self._since):
+                        await self.gateway.change(one.app, app, PARKED_S)
+                else:
+                    await self._reach(app.route)
+                app = self._served(one)
+        except (Ended, FrameError) as error:
+            failed = error
+        self._task = None
+        if failed is None:
+            self.go_on()
+        else:
+            self.failed(failed)
+
+    def _left_port(self, app: App) -> bool:
+        """Whether this port's cluster is one that the application has left. No broker there leads what its
+        clients ask for. If a PRODUCE waited, the next one could overtake it on the way to the leader, and be
+        the first that this broker sees of its producer. A Java consumer would go on with FETCH for as long as
+        the leader has the same node id."""
+        return app.flips > 0 and app.route != self.port.cluster
+
+    def _deny(self, one: Request, error: int, fields: Mapping[str, Any]) -> None:
+        """Answer a request with Kafka's error, since this listener only reads."""
+        why = f"{named(one.head.key)}: listener {self.port.listener} only reads"
+        if fields.get("Acks") == 0:
+            raise FrameError("api", f"{why}, and acks=0 takes no answer")
+        self.gateway.refused(one.app, why)
+        self._answer(one, self.messages.denied(one.head, one.frame, error, why))

@@ -1,0 +1,297 @@
+"""What of a client's requests goes to its broker, and what comes back.
+
+A request that is like one before it, while nothing has changed, is sent on without another look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from zkmigrate.gateway.rules.apis import (
+    API_VERSIONS,
+    FETCH,
+    PRODUCE,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    Api,
+    named,
+)
+from zkmigrate.gateway.rules.hold import App
+from zkmigrate.gateway.rules.layout import SLICE, FrameError
+from zkmigrate.gateway.rules.messages import Bytes, Head, Messages
+from zkmigrate.gateway.rules.outcomes import Headers
+from zkmigrate.gateway.rules.plan import Port
+from zkmigrate.gateway.rules.seen import Seen
+from zkmigrate.gateway.serving.gateway import Gateway
+from zkmigrate.gateway.serving.learns import MOST_KEPT, Learns
+from zkmigrate.gateway.serving.link import PREFIX, Link, Waiting
+from zkmigrate.gateway.serving.times import Times
+
+MOST_WAITING = 1000
+"""Requests of one connection without an answer."""
+CONNECT_S = 5.0
+LOGIN = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
+"""Requests that a broker answers to everybody."""
+_FREE = frozenset({API_VERSIONS, SASL_HANDSHAKE})
+"""Requests after which another cluster may still take the connection."""
+_ESTABLISHED = 1
+
+
+class Ended(Exception):
+    """The connection is over, without a fault of the client."""
+
+
+@dataclass(slots=True)
+class Request:
+    """A request that is not sent yet. frame: what was read of it, its size before it. size: of all that.
+    flips: how often its application had switched, 0 where that does not matter. fields: those that were read,
+    once it was looked at. wrote: what is kept of a PRODUCE."""
+
+    head: Head
+    api: Api | None
+    app: str
+    frame: Bytes
+    size: int
+    flips: int
+    fields: Mapping[str, Any] | None = None
+    wrote: bytes | Headers | None = None
+
+
+class Alike(NamedTuple):
+    """A request that was sent. Whatever comes like it goes the same way. tail: from the client id to what was
+    read. now, link: the application and the broker's connection at that time. notes: what it counts in."""
+
+    tail: bytes
+    now: App
+    link: Link
+    head: Head
+    app: str
+    seen: Seen
+    kind: str
+    notes: list[tuple[Counter[str], str]]
+    answered: bool
+
+
+class Sending(ABC):
+    """The requests of a connection to a port. most: the largest frame, in bytes. known: its broker has
+    answered more than a login. waiting: what was sent, the oldest first. full: the client takes no answer at
+    present."""
+
+    _transport: asyncio.Transport
+    _times: Times
+
+    def __init__(self, gateway: Gateway, messages: Messages, port: Port, most: int) -> None:
+        self.gateway, self.messages, self.port, self.most = gateway, messages, port, most
+        self._reading = gateway.plan.reading.get(port.listener)
+        self.peer, self.client = "", ("", "")
+        self.waiting: deque[Waiting] = deque()
+        self.known = self.full = False
+        self._app = self._mechanism = self._principal = ""
+        self._link: Link | None = None
+        self._handshake: Bytes = b""
+        self._alike: dict[bytes, Alike] = {}
+        self._software: Mapping[str, Any] = {}
+        self._bound = self._finishing = self._over = self._gone = self._walking = self._pending = False
+        self.learns = Learns(gateway, self._still_there)
+        self._left = 0
+        self._request: Request | None = None
+        self._sending: Waiting | None = None
+        self._answered = True
+        self._since: float | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._idle: asyncio.Future[None] | None = None
+
+    @abstractmethod
+    def go_on(self) -> None:
+        """What stopped it may be over."""
+
+    @abstractmethod
+    def steer(self) -> None:
+        """Read only what can go on, from either side."""
+
+    @abstractmethod
+    def stop(self, error: FrameError) -> None:
+        """End it at once, and tell why."""
+
+    @abstractmethod
+    def hurry(self) -> None:
+        """The gate of its application has closed."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End it at once."""
+
+    @abstractmethod
+    def broker_ended(self, link: Link) -> None:
+        """Its broker has closed its side."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """See the answers to what was sent, then close both sides."""
+
+    def _remember(self, one: Request, now: App, fields: Mapping[str, Any]) -> None:
+        """Send what comes like it at once, while nothing changes."""
+        assert self._link is not None
+        head, seen = one.head, self.gateway.seen[one.app]
+        end = self.messages.acks_end(head, one.frame) if head.key == PRODUCE else head.body
+        self._alike[bytes(one.frame[4:8])] = Alike(
+            bytes(one.frame[12:end]),
+            now,
+            self._link,
+            head,
+            one.app,
+            seen,
+            named(head.key),
+            seen.again(head.client, fields),
+            fields.get("Acks") != 0,
+        )
+
+    def quick(self, frame: bytes) -> bool:
+        """Send a whole request like one that was sent; False if it needs a closer look. FrameError."""
+        like = self._alike.get(frame[4:8])
+        if (
+            like is None
+            or self._link is not like.link
+            or not frame.startswith(like.tail, 12)
+            or self.gateway.app(like.app) is not like.now
+        ):
+            return False
+        head, wrote, told = like.head, None, frame[8:12]
+        if head.key == FETCH:
+            if len(frame) > SLICE:
+                return False
+            frame = self.messages.again(head, frame)  # type: ignore[assignment]
+        elif like.answered and len(self.waiting) < MOST_KEPT:
+            wrote = self.learns.kept(head, frame, len(frame))
+        for table, name in like.notes:
+            table[name] += 1
+        seen, kind = like.seen, like.kind
+        seen.in_flight[kind] += 1
+        like.link.transport.write(frame)
+        self._sent(Waiting(head, told, like.app, seen, kind, False, None, 0, wrote), like.answered)
+        return True
+
+    def _still_there(self) -> bool:
+        """Whether the client has not closed its side: what it gave up must not reach a broker any more."""
+        own: socket.socket = self._transport.get_extra_info("socket")
+        return own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED
+
+    # -- to the broker
+
+    def _answer(self, one: Request, told: bytes) -> None:
+        """The gateway's own answer, after those to earlier requests."""
+        self._request, self._since = None, None
+        ready = len(told).to_bytes(PREFIX, "big") + told
+        seen = self.gateway.seen[one.app]
+        own = one.frame[8:12]
+        self.waiting.append(Waiting(one.head, own, one.app, seen, named(one.head.key), False, ready))
+        if len(self.waiting) == 1:
+            self._tell_own()
+
+    def _send(self, one: Request, rewritten: bool, answered: bool) -> None:
+        """Send a request on; the rest of it goes after as it comes."""
+        assert self._link is not None
+        kind, seen = named(one.head.key), self.gateway.seen[one.app]
+        self._bound = self._bound or one.head.key not in _FREE
+        if one.head.key == SASL_HANDSHAKE:
+            self._handshake = one.frame
+        self._request, self._since = None, None
+        correlation = one.frame[8:12]
+        waiting = Waiting(one.head, correlation, one.app, seen, kind, rewritten, None, one.flips, one.wrote)
+        seen.in_flight[kind] += 1
+        self._link.transport.write(one.frame)
+        self._left = one.size - len(one.frame)
+        if self._left:
+            self._sending, self._answered = waiting, answered
+        else:
+            self._sent(waiting, answered)
+
+    def _sent(self, one: Waiting, answered: bool) -> None:
+        """All of it is on its way."""
+        self._sending = None
+        if answered:
+            self.waiting.append(one)
+        else:
+            one.seen.in_flight[one.kind] -= 1
+            one.seen.answered[one.kind] += 1
+
+    async def _reach(self, route: str) -> None:
+        """Connect to the cluster of a route. Ended if none of its brokers takes the connection."""
+        if self._bound:
+            raise Ended  # it began on the other cluster
+        loop = asyncio.get_running_loop()
+        while self.waiting:
+            self._idle = loop.create_future()
+            await self._idle
+        former, self._link = self._link, None
+        if former is not None:
+            former.transport.abort()
+        for address in self.gateway.plan.brokers(self.port, route):
+            host, _, number = address.rpartition(":")
+            try:
+                async with asyncio.timeout(CONNECT_S):
+                    _, link = await loop.create_connection(lambda: Link(self, route), host, int(number))
+            except (OSError, TimeoutError) as error:
+                why = f"{type(error).__name__}: {error}"
+                self.gateway.log("Unreachable", cluster=route, broker=address, why=why)
+                continue
+            self._link = link
+            if self._handshake:
+                await self._shake_again(link)
+            return
+        raise Ended
+
+    async def _shake_again(self, link: Link) -> None:
+        """The client's SASL_HANDSHAKE for a broker that has not seen it; the client has its answer."""
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await link.greet(self._handshake)
+        except (OSError, TimeoutError):
+            raise Ended from None
+
+    # -- answers
+
+    def tell(self, data: Bytes) -> None:
+        """Write to the client. One that has gone misses it; the broker's answer still counts."""
+        if self._gone or self._transport.is_closing():
+            self.learns.missed = True
+        else:
+            self._transport.write(data)
+
+    def answered(self) -> None:
+        """The answer to the oldest request is written. It counts once the kernel has all of it."""
+        self._pending = self.full
+        if not self.full:
+            self._count()
+
+    def _count(self) -> None:
+        self._pending = False
+        one = self.waiting.popleft()
+        if one.ready is None:
+            one.seen.in_flight[one.kind] -= 1
+            one.seen.answered[one.kind] += 1
+            if not self.known and one.head.key not in LOGIN:
+                self.known = True
+                self.gateway.served(self)
+        if len(self.waiting) == MOST_WAITING - 1:
+            asyncio.get_running_loop().call_soon(self.go_on)
+        self._tell_own()
+
+    def _tell_own(self) -> None:
+        """The gateway's own answers that are next."""
+        if self.waiting:
+            ready = self.waiting[0].ready
+            if ready is not None:
+                self.tell(ready)
+                self.answered()
+            return
+        if self._finishing:
+            asyncio.get_running_loop().call_soon(self.close)
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)

@@ -1,0 +1,63 @@
+"""How long a client may take for what it has begun."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+LOGIN_S, FRAME_S, TAKE_S, DRAIN_S = 30.0, 60.0, 60.0, 60.0
+"""From connecting to the first request that is not a login; from a frame's first byte to its
+last; for an answer that waits for the client to read; for the answers to what a client left behind."""
+HELD_S = 1.0
+"""The same for a frame and for an answer, once the gate of its application has closed."""
+
+
+def limit(what: str) -> float:
+    """The seconds for login, frame, take or drain."""
+    return {"login": LOGIN_S, "frame": FRAME_S, "take": TAKE_S, "drain": DRAIN_S}[what]
+
+
+class Times:
+    """The times of one connection. late: told what was not done in time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, late: Callable[[str], None]) -> None:
+        self._loop, self._late = loop, late
+        self.by: dict[str, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, what: str) -> None:
+        """This has begun, unless it had before."""
+        if what not in self.by:
+            self._set(what, self._loop.time() + limit(what))
+
+    def hurry(self, what: str) -> None:
+        """Little time is left for this, if it has begun."""
+        if what in self.by:
+            self._set(what, min(self.by[what], self._loop.time() + HELD_S))
+
+    def over(self, what: str) -> None:
+        """This is done."""
+        self.by.pop(what, None)
+
+    def end(self) -> None:
+        """Nothing is timed any more."""
+        self.by.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _set(self, what: str, when: float) -> None:
+        self.by[what] = when
+        if self._timer is None or when < self._timer.when():
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(when, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        now = self._loop.time() + 0.001  # a loop's clock may go in steps
+        for what, when in list(self.by.items()):
+            if when <= now:
+                del self.by[what]
+                self._late(what)
+        if self.by:
+            self._timer = self._loop.call_at(min(self.by.values()), self._due)
