@@ -17,8 +17,6 @@ RESERVED = 64
 """Files that are not for clients, beside one for each broker: the program's own, and those of orders."""
 BACKLOG, AT_ONCE = 1024, 4
 """Connections that wait in the system, and those that a port takes in a turn of the loop."""
-COST = 8
-"""A connection costs as much as so many requests."""
 AGAIN_S = 1.0
 """Until it is tried again where the system had no file left."""
 
@@ -71,9 +69,8 @@ class Door:
             listener.close()
 
     def _come(self, listener: socket.socket, port: Port) -> None:
-        turns = self._gateway.turns
         for _ in range(AT_ONCE):
-            turns.spent += COST
+            self._gateway.turns.taken()
             try:
                 own, address = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):

@@ -15,6 +15,8 @@ COST = 128
 """So many bytes of a message that are looked at one by one cost as much as a request."""
 PASSED = 1 << 16
 """So many bytes that are passed on unread cost as much as a request."""
+CLIENT = 8
+"""A client that comes costs as much as so many requests."""
 RATE, BURST = 400.0, 40.0
 """Requests of an address that never wait, in a second and at once."""
 MOST_ADDRESSES = 10_000
@@ -22,23 +24,19 @@ Soon = Callable[[Callable[[], None]], object]
 
 
 class Turns:
-    """The turns of a loop. soon: calls a function in the next turn. now: the loop's clock, in seconds, which
-    stands still in a turn."""
+    """The turns of a loop. soon: calls a function in the next turn. now: a clock, in seconds."""
 
     def __init__(self, soon: Soon, now: Callable[[], float]) -> None:
         self._soon, self._now = soon, now
         self.spent = 0
-        self._at, self._running = 0.0, False
+        self._running = False
         self._credit: dict[str, tuple[float, float]] = {}
         self._later: dict[str, deque[Callable[[], None]]] = {}
 
     def may(self, address: str) -> bool:
         """Whether a request of this address is served at once."""
-        now = self._now()
-        if now != self._at:
-            self._at, self.spent = now, 0
         if self.spent < TURN:
-            self.spent += 1
+            self._spend(1)
             return True
         return self._paid(address, 1) >= 0
 
@@ -46,16 +44,23 @@ class Turns:
         """So many bytes of a message of this address were looked at one by one."""
         cost = size // COST
         if cost:
-            self.spent += cost
+            self._spend(cost)
             self._paid(address, cost)
 
     def streamed(self, size: int) -> bool:
         """So many bytes were passed on unread; whether more of them may follow in this turn."""
-        now = self._now()
-        if now != self._at:
-            self._at, self.spent = now, 0
-        self.spent += size // PASSED
+        self._spend(size // PASSED)
         return self.spent < TURN
+
+    def taken(self) -> None:
+        """A client has come."""
+        self._spend(CLIENT)
+
+    def _spend(self, cost: int) -> None:
+        """Of a turn that is half over the end is looked for; before, that would cost more than it tells."""
+        self.spent += cost
+        if self.spent >= TURN // 2 and not self._running:
+            self._run()
 
     def _paid(self, address: str, cost: float) -> float:
         """What an address has left of the requests that never wait."""
@@ -88,5 +93,5 @@ class Turns:
                 self._later[address] = calls  # it is the last one now
             call()
         self._running = False
-        if self._later:
+        if self._later or self.spent >= TURN // 2:
             self._run()
