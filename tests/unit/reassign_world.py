@@ -170,6 +170,7 @@ class ReassignWorld(TopicWorld):
     grows: dict[Name, int] = field(default_factory=dict)
     shown: dict[Name, tuple[int, PartitionState]] = field(default_factory=dict)
     dirs: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    shut: dict[int, set[str]] = field(default_factory=dict)
     places: dict[tuple[int, Name], str] = field(default_factory=dict)
     remembered: dict[tuple[int, Name], str] = field(default_factory=dict)
     futures: dict[tuple[int, Name], list[Any]] = field(default_factory=dict)
@@ -226,6 +227,10 @@ class ReassignWorld(TopicWorld):
     def dirs_of(self, id: int) -> tuple[str, ...]:
         """The log directories of a broker."""
         return self.dirs.get(id, ("/d",))
+
+    def is_shut(self, id: int, path: str) -> bool:
+        """Whether a log directory is cordoned."""
+        return path in self.shut.get(id, ())
 
     def free(self, id: int) -> int | None:
         """Free bytes of a broker whose disk is known."""
@@ -317,7 +322,14 @@ class ReassignWorld(TopicWorld):
                     logs[path].append(ReplicaLog(topic, number, have, size - have, future=True))
             told[id] = Seen(
                 {
-                    path: Seen(LogDir(tuple(own), 10**12 + place, self.usable.get(id, self.free(id))))
+                    path: Seen(
+                        LogDir(
+                            tuple(own),
+                            10**12 + place,
+                            self.usable.get(id, self.free(id)),
+                            self.is_shut(id, path),
+                        )
+                    )
                     for place, (path, own) in enumerate(logs.items())
                 }
             )
@@ -524,7 +536,7 @@ class ReassignWorld(TopicWorld):
                 for name in change.partitions:
                     held = self.held[name]
                     if held.replicas[0] not in held.isr or held.replicas[0] in self.down:
-                        return f"{name[0]}-{name[1]}: PreferredLeaderNotAvailableError"
+                        return f"{name[0]}-{name[1]}: PREFERRED_LEADER_NOT_AVAILABLE"
                     held.leader = held.replicas[0]
             case _:
                 raise AssertionError(change)
@@ -535,7 +547,9 @@ class ReassignWorld(TopicWorld):
         if id in self.down:
             raise HostError(f"broker {id} does not answer")
         if change.path not in self.dirs_of(id):
-            return f"{change.topic}-{change.partition} on broker {id}: KafkaStorageError"
+            return f"{change.topic}-{change.partition} on broker {id}: KAFKA_STORAGE_ERROR"
+        if self.is_shut(id, change.path):
+            return f"{change.topic}-{change.partition} on broker {id}: INVALID_REPLICATION_ASSIGNMENT"
         there = {*self.held[name].replicas, *(self.flights[name].copied if name in self.flights else ())}
         if id not in there:
             self.remembered[id, name] = change.path

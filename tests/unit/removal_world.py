@@ -222,6 +222,9 @@ class RemovalWorld(ReassignWorld):
     def cordoned(self, id: int) -> bool:
         return self.rates.get(id, {}).get(CORDONED) == CORDON_ALL
 
+    def is_shut(self, id: int, path: str) -> bool:
+        return self.cordoned(id) or super().is_shut(id, path)
+
 
 @dataclass(frozen=True)
 class RemovalLook(ReassignLook):

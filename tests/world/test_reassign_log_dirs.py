@@ -173,6 +173,38 @@ def test_a_directory_that_a_broker_lacks_is_named_before_the_first_change(tmp_pa
     assert (finding.id, finding.seen) == ("reassign.log-dirs", "broker 4 has no /d2, only /d1, /d3")
 
 
+def test_a_cordoned_directory_is_named_before_the_first_change(tmp_path: Path) -> None:
+    """Kafka 4.3 refuses a replica that names it."""
+    made = desk(tmp_path)
+    made.cluster.shut[4] = {"/d2"}
+    finding = refused(made)
+    assert (finding.id, finding.seen.split(", ")[0]) == ("reassign.log-dirs", "t0-0 on 4: /d2 is cordoned")
+
+
+def test_a_broker_whose_directories_are_all_cordoned_has_no_room(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    made.inventory = inventory(made.inventory.sets)
+    made.cluster.shut[4] = {"/d1", "/d2"}
+    finding = refused(made)
+    assert (finding.id, finding.seen) == (
+        "reassign.room", "broker 4: all its log directories are cordoned"
+    )  # fmt: skip
+
+
+def test_replicas_that_leave_a_cordoned_directory_come_back_to_their_broker(tmp_path: Path) -> None:
+    """Into the directory that Kafka chooses: it would refuse the one from before."""
+    made = desk(tmp_path)
+    made.cluster.shut[1] = {"/d1"}
+    made.inventory = inventory(made.inventory.sets)
+    assert made.process(forward).code == 0
+    told = found(made, "reassign.cordoned")
+    assert (told.held, "t0-0 on 1: /d1" in told.seen) == (Held.NO, True)
+    assert made.process(back).code == 0
+    assert {name: held.replicas for name, held in made.cluster.held.items()} == {
+        name: held.replicas for name, held in made.first.held.items()
+    }
+
+
 def test_a_replica_that_another_hand_moves_inside_a_broker_is_named(tmp_path: Path) -> None:
     made = desk(tmp_path)
     made.cluster.futures[1, ("t1", 2)] = ["/d2", 0]
@@ -195,7 +227,7 @@ def test_a_refused_directory_stops_the_run_before_its_partition_moves(tmp_path: 
     made.before_change = at(1, AlterBrokerConfig, lambda: made.cluster.dirs.update({4: ("/d1",)}))
     ended = made.process(forward)
     assert (ended.code, {f.id for f in ended.findings}) == (8, {"engine.no-progress"})
-    assert "on broker 4: KafkaStorageError" in ended.findings[0].seen
+    assert "on broker 4: KAFKA_STORAGE_ERROR" in ended.findings[0].seen
     assert made.process(back).code == 0
     made.first.dirs = made.cluster.dirs
     assert made.home

@@ -353,6 +353,17 @@ def test_x7_x9_x11_a_cordon_is_set_kept_while_the_brokers_run_and_given_back(tmp
     assert made.home, "broker 5 has what it had, and broker 4 nothing"
 
 
+def test_x9_brokers_with_several_directories_are_refilled_while_they_are_cordoned(tmp_path: Path) -> None:
+    """Kafka refuses a replica that names one of theirs, and takes one that names none."""
+    made = desk(tmp_path)
+    made.cluster.cordons = True
+    made.cluster.dirs = dict.fromkeys((1, 2, 3, 4, 5), ("/d1", "/d2"))
+    made.first = made.cluster.copy()
+    assert made.process(forward).code == 0
+    assert made.process(back).code == 0
+    assert made.home
+
+
 def test_x8_a_cordon_that_is_there_is_not_set_again(tmp_path: Path) -> None:
     made = desk(tmp_path)
     made.cluster.cordons = True

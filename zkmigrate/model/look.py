@@ -204,11 +204,14 @@ class ReplicaLog:
 
 @dataclass(frozen=True)
 class LogDir:
-    """One log directory of a broker. total, usable: bytes of its volume; None from brokers before 3.3."""
+    """One log directory of a broker. total, usable: bytes of its volume; None from brokers before 3.3.
+    cordoned: by ``cordoned.log.dirs`` of Kafka 4.3, so that it takes no replica that names it. Kafka chooses
+    it only where all of the broker's are cordoned."""
 
     replicas: tuple[ReplicaLog, ...]
     total: int | None = None
     usable: int | None = None
+    cordoned: bool = False
 
 
 LogDirs: TypeAlias = Reading[Mapping[str, Reading[LogDir]]]

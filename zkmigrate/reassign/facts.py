@@ -485,6 +485,8 @@ class FirstLook:
     def _held(self, broker: int, name: Name, after: Collection[int], chosen: Mapping[int, str]) -> str:
         """The directory that the way back names: where Kafka has a choice, or the plan moves the replica."""
         path = self.disks.places.get((broker, name), "")
+        if path in self.disks.cordoned.get(broker, ()):
+            return ""  # Kafka would refuse it
         if broker in after:
             return path if chosen.get(broker) else ""
         return path if len(self.disks.paths.get(broker, ())) > 1 and nameable(name) else ""
@@ -501,13 +503,21 @@ class Disks:
     """What brokers tell of their disks. sizes: bytes of replicas, by broker and partition. room: free bytes
     of the brokers that tell them, from Kafka 3.3 on. places: the log directory of each replica. futures:
     where a replica is being copied to inside its broker, and how many bytes are there. paths: the log
-    directories of each broker that it can use."""
+    directories of each broker that it can use. cordoned: those of them that take no replica that names
+    them."""
 
     sizes: Mapping[tuple[int, Name], int]
     room: Mapping[int, int]
     places: Mapping[tuple[int, Name], str] = field(default_factory=dict)
     futures: Mapping[tuple[int, Name], tuple[str, int]] = field(default_factory=dict)
     paths: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    cordoned: Mapping[int, frozenset[str]] = field(default_factory=dict)
+
+    def shut(self, broker: int) -> bool:
+        """Whether all directories of a broker are cordoned."""
+        return bool(self.paths.get(broker)) and self.cordoned.get(broker, frozenset()) >= {
+            *self.paths[broker]
+        }
 
     def stand(self, broker: int, name: Name, path: str) -> Stand:
         """Where one replica stands towards the directory that it is to have."""
@@ -548,6 +558,10 @@ def disks(look: Look, brokers: Iterable[int], names: Iterable[Name]) -> Disks:
         {at: path for at, path, replica in replicas if not replica.future},
         {at: (path, replica.size) for at, path, replica in replicas if replica.future},
         {broker: tuple(dirs) for broker, dirs in usable.items()},
+        {
+            broker: frozenset(path for path, one in dirs.items() if one.cordoned)
+            for broker, dirs in usable.items()
+        },
     )
 
 
@@ -598,8 +612,10 @@ def log_ends(look: Look, found: Cluster, names: Iterable[Name], most: int) -> Lo
 
 def _room(dirs: Collection[LogDir]) -> int | None:
     """Free bytes of a broker; None where one directory does not tell them. Directories that tell the same may
-    share a volume and count once."""
-    volumes = {(one.total, one.usable) for one in dirs}
+    share a volume and count once. Cordoned ones count where all of them are: then Kafka takes them after all,
+    as on the way back to brokers that a run has cordoned."""
+    kept = [one for one in dirs if not one.cordoned] or dirs
+    volumes = {(one.total, one.usable) for one in kept}
     if not volumes or any(usable is None for _, usable in volumes):
         return None
     return sum(usable or 0 for _, usable in volumes)

@@ -171,8 +171,9 @@ def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
         _others(f.cluster.flights, mode),
         *in_sync(moves, f.cluster.partitions),
         _stale(c, f.cluster, flown),
-        _room(steps, f.disks.room),
+        _room(steps, f.disks),
         *_log_dirs(moves, f.disks),
+        *_cordoned(moves, f.disks),
         *_loads(c, f.loads),
         *_remarks(c, f, joined(unmade(c, f))),
     )
@@ -292,11 +293,14 @@ def _stale(c: Context, found: Cluster, flown: Collection[Name]) -> Finding:
     )
 
 
-def _room(moves: Sequence[Move], room: Mapping[int, int]) -> Finding:
+def _room(moves: Sequence[Move], disks: Disks) -> Finding:
     """A new replica needs its room beside the old one. Moves to a broker without room for all of its new
     replicas wait until moves before them have ended."""
+    room = disks.room
     ordered = in_room(moves, room)
     full = [reason.text for reason in ordered.reasons] if isinstance(ordered, Refused) else []
+    shut = sorted(broker for broker in {id for move in moves for id in move.added} if disks.shut(broker))
+    full += [f"broker {broker}: all its log directories are cordoned" for broker in shut]
     silent = sorted({broker for move in moves for broker in move.added} - set(room))
     short = tight(moves, room)
     seen = f"not told by broker{'s' * (len(silent) > 1)} {few(map(str, silent))}" if silent else "at once"
@@ -309,7 +313,7 @@ def _room(moves: Sequence[Move], room: Mapping[int, int]) -> Finding:
         "every broker has room for its new replicas",
         False if full else None if silent else True,
         seen=few(full) if full else seen,
-        needed="free bytes on the log directories, which brokers tell from Kafka 3.3 on",
+        needed="free bytes on log directories that are not cordoned; brokers tell them from Kafka 3.3 on",
         moves=("free room on these brokers", "make another plan", "look at the disks by df"),
         severity=Severity.BLOCK if full else Severity.WARN,
     )
@@ -325,6 +329,8 @@ def _log_dirs(moves: Sequence[Move], disks: Disks) -> tuple[Finding, ...]:
             silent.append(where)
         elif path not in disks.paths[broker]:
             wrong.append(f"broker {broker} has no {path}, only {', '.join(sorted(disks.paths[broker]))}")
+        elif path in disks.cordoned.get(broker, ()):
+            wrong.append(f"{where}: {path} is cordoned")
         elif not nameable(move.name):
             wrong.append(f"{where}: Kafka moves no log of so long a name")
         elif at in disks.futures:
@@ -338,8 +344,32 @@ def _log_dirs(moves: Sequence[Move], disks: Disks) -> tuple[Finding, ...]:
             "the log directories of the plan can take their replicas",
             False if wrong else None if silent else True,
             seen=seen,
-            needed="directories that their brokers tell, and no other move into one",
+            needed="directories that their brokers tell, none cordoned, and no other move into one",
             moves=("make the plan again", "plan with --log-dirs kafka", "see why the broker tells none"),
+        ),
+    )
+
+
+def _cordoned(moves: Sequence[Move], disks: Disks) -> tuple[Finding, ...]:
+    """Whether the way back can name the directories from before."""
+    shut = [
+        f"{move.target} on {broker}: {path}"
+        for move in moves
+        for broker in move.before
+        if (path := disks.places.get((broker, move.name), "")) in disks.cordoned.get(broker, ())
+        and (broker not in move.after or broker in move.paths(Way.FORWARD))
+    ]
+    if not shut:
+        return ()
+    return (
+        claim(
+            "reassign.cordoned",
+            "no replica leaves a cordoned log directory",
+            False,
+            seen=few(shut),
+            needed="directories to which the way back can return; Kafka takes none back into a cordoned one",
+            moves=("go on: on the way back Kafka chooses the directory",),
+            severity=Severity.WARN,
         ),
     )
 
@@ -484,11 +514,16 @@ MEANINGS = meanings(
     reassign.stale: A partition has another set than the one on which the plan rests. Cause: Somebody moved
     it since. To do: Make the plan again.
 
-    reassign.room: A broker has no room for its new replicas, or does not tell. Cause: The disk is full, or
-    Kafka is older than 3.3. To do: Free room, make another plan, or look at the disks by df.
+    reassign.room: A broker has no room for its new replicas, or does not tell. Cause: The disk is full, all
+    its log directories are cordoned, or Kafka is older than 3.3. To do: Free room, make another plan, or look
+    at the disks by df.
 
     reassign.log-dirs: A log directory of the plan cannot take its replica, or its broker does not tell.
-    Cause: The broker has no such directory, or moves the replica already. To do: Make the plan again.
+    Cause: The broker has no such directory, has it in cordoned.log.dirs, or moves the replica already. To do:
+    Make the plan again.
+
+    reassign.cordoned: Replicas leave a log directory that is in cordoned.log.dirs. Cause: Kafka 4.3 takes no
+    replica back that names such a directory. To do: Nothing; on the way back Kafka chooses the directory.
 
     reassign.load: The throttle cannot hear the load of a broker, so its rate falls to the floor and stays.
     Cause: No ssh, no route to its address, or log directories on NFS, ZFS or an overlay. To do: As the

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 from zkmigrate.model.fact import Seen
-from zkmigrate.model.look import InFlight, LogEnd, Look, PartitionState, TopicPartitions
+from zkmigrate.model.look import InFlight, LogDir, LogEnd, Look, PartitionState, TopicPartitions
 from zkmigrate.model.step import Way
 from zkmigrate.model.step_record import recorded
-from zkmigrate.reassign.facts import Cluster, Disks, LogEnds, Move, Stand, log_ends, stands
+from zkmigrate.reassign.facts import Cluster, Disks, LogEnds, Move, Stand, disks, log_ends, stands
 from zkmigrate.reassign.rules import next_moves, seconds
 from zkmigrate.reassign.section import Reassign
 from zkmigrate.reassign.throttle import (
@@ -183,3 +184,16 @@ def test_no_more_partitions_are_asked_about_than_may_be_in_flight() -> None:
     told = log_ends(cast(Look, Questions()), Cluster(Seen({}), Seen(seen)), names, 2)
     assert told == LogEnds({})
     assert asked == [("kafka", {1: {"a": [1, 2]}, 2: {"a": [1, 2]}})]
+
+
+@pytest.mark.parametrize(
+    ("shut", "room"),
+    [((False, False), 5), ((True, False), 2), ((True, True), 5)],
+    ids=["none", "one: Kafka chooses the other", "all: Kafka chooses among them, as on the way back"],
+)
+def test_a_cordoned_directory_has_no_room_unless_all_are_cordoned(shut: tuple[bool, bool], room: int) -> None:
+    dirs = {path: Seen(LogDir((), 9 + n, 3 - n, shut[n])) for n, path in enumerate(("/a", "/b"))}
+    told = SimpleNamespace(log_dirs=lambda *_: Seen({4: Seen(dirs)}))
+    found = disks(cast(Look, told), [4], [("t", 0)])
+    assert (found.room, found.shut(4), found.shut(5)) == ({4: room}, all(shut), False)
+    assert found.cordoned == {4: {path for path, one in dirs.items() if one.value.cordoned}}

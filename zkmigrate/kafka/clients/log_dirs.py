@@ -72,4 +72,4 @@ def _directory(id: int, result: Mapping[str, Any]) -> Reading[LogDir]:
     if odd := [r for r in replicas if r.size < 0 or r.lag < -1]:
         raise ValueError(f"{odd[0].topic}-{odd[0].partition}: {odd[0].size} bytes, lag {odd[0].lag}")
     total, usable = (None if (n := result.get(key, -1)) < 0 else n for key in ("total_bytes", "usable_bytes"))
-    return Seen(LogDir(replicas, total, usable))
+    return Seen(LogDir(replicas, total, usable, bool(result.get("is_cordoned", False))))

@@ -135,8 +135,9 @@ def _directories(
 
 
 def _directory(told: LogDir) -> live.Directory:
+    """A cordoned directory has no room: it takes no replica that names it."""
     sizes = {(one.topic, one.partition): one.size for one in told.replicas}
-    return live.Directory(sizes, told.usable, told.total)
+    return live.Directory(sizes, 0 if told.cordoned else told.usable, told.total)
 
 
 def _measure(

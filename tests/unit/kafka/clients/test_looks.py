@@ -156,6 +156,15 @@ def test_each_replica_is_told_with_its_size_by_directory(
     assert cluster.asked[1:] == [(1, None)]
 
 
+def test_a_cordoned_directory_is_told_from_kafka_4_3_on(cluster: FakeCluster) -> None:
+    shut, open_ = directory("/d1", total=100, usable=40), directory("/d2", total=100, usable=40)
+    shut.is_cordoned = True
+    cluster.of_disks[1] = answer(shut, open_, version=5)
+    assert disks(1)[1] == Seen({"/d1": Seen(LogDir((), 100, 40, True)), "/d2": Seen(LogDir((), 100, 40))})
+    cluster.of_disks[1] = answer(shut, version=4)
+    assert disks(1)[1] == Seen({"/d1": Seen(LogDir((), 100, 40))})
+
+
 def test_only_the_named_partitions_of_the_named_brokers_are_asked_for(cluster: FakeCluster) -> None:
     cluster.of_disks = {id: answer(directory("/d")) for id in (1, 2, 3)}
     disks(3, 1, of={"a": (0, 2)})

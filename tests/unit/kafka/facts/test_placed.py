@@ -116,6 +116,16 @@ EXPECTED = Cluster.of(
 )
 
 
+def test_a_cordoned_directory_has_no_room() -> None:
+    site = new()
+    shut = directory("/b", held("u", 3), total=8 * GB, usable=2 * GB)
+    shut.is_cordoned = True
+    told = answer(directory("/a", held("t", 6), total=9 * GB, usable=4 * GB), shut, version=5)
+    site.disks[2] = _directories(2, told.to_dict())
+    found = made(site, 1, 2).brokers[2]
+    assert (found.free, found.dirs) == (4 * GB, (LogDir("/a", 4 * GB, 9 * GB), LogDir("/b", 0, 8 * GB)))
+
+
 def test_brokers_of_3_9_tell_everything_themselves() -> None:
     site = new()
     assert made(site) == EXPECTED
