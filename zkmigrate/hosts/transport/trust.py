@@ -6,9 +6,9 @@ Formats: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT; ssh-keygen(1).
 
 from __future__ import annotations
 
+import os
 import stat
 from dataclasses import dataclass
-from os import fstat, getuid
 from pathlib import Path
 from typing import IO, NoReturn
 
@@ -95,16 +95,16 @@ def load(key: str, *known_hosts: str) -> Trust:
 def _open_checked(path: Path, what: str, forbidden: int) -> IO[str]:
     """Open a file and check owner and mode of the open handle."""
     try:
-        file = path.open(encoding="utf-8", errors="replace")
+        file = open(path, encoding="utf-8", errors="replace", opener=_at_once)  # noqa: SIM115 (returned open)
     except OSError as error:
         make = _MAKE_KEY if what == _KEY else _MAKE_KNOWN_HOSTS
         raise UsageError(
             f"{what} {path} cannot be read ({error.strerror}). Next: correct {what} in the "
             f"inventory; or make the file, {make}"
         ) from error
-    info = fstat(file.fileno())
+    info = os.fstat(file.fileno())
     mode = stat.S_IMODE(info.st_mode)
-    if mode & forbidden or not stat.S_ISREG(info.st_mode) or info.st_uid not in (0, getuid()):
+    if mode & forbidden or not stat.S_ISREG(info.st_mode) or info.st_uid not in (0, os.getuid()):
         file.close()
         raise UsageError(
             f"{what} {path} has mode {mode:04o} and owner {info.st_uid}; needed: a plain file of yours that "
@@ -112,6 +112,11 @@ def _open_checked(path: Path, what: str, forbidden: int) -> IO[str]:
             f"chmod go-{'rwx' if forbidden & 0o044 else 'w'} {path}"
         )
     return file
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open a file; a pipe in its place is not waited for."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _check_known_hosts(path: Path, text: str) -> None:
