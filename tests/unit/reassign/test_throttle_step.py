@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -222,3 +223,29 @@ def test_a_target_that_the_run_did_not_find_is_left_alone(step: type[ThrottleSte
     c = context(unrestored=ALL)
     way = Way.FORWARD if step is ThrottleStep else Way.BACK
     assert isinstance(check(c, facts(now, way=way), step), Done)
+
+
+def test_a_broker_that_may_keep_a_limit_is_waited_for_by_its_looks_and_no_clock() -> None:
+    c = context(Way.BACK, unrestored=frozenset({"broker-3"}))
+    waits = check(c, facts(kept(FOUND), "broker-3"))
+    assert isinstance(waits, Waiting)
+    assert waits.deadline_s == math.inf, "the clock would end it without the broker's name"
+
+
+def test_a_broker_whose_rate_was_changed_later_may_keep_that_one_too() -> None:
+    sent = SentRates({3: (Rate(900, 900),)})
+    c = context(Way.BACK, kept={"looks": LOOKS}, records={SentRates.step: sent.encode()})
+    verdict = check(c, facts(kept(FOUND), "broker-3"))
+    assert isinstance(verdict, Blocked)
+    assert [f.target for f in verdict.findings] == ["broker-3"]
+
+
+@pytest.mark.parametrize(("way", "held"), [(Way.FORWARD, False), (Way.BACK, True)])
+def test_a_broker_that_the_run_has_stopped_keeps_its_limit_until_it_is_back(way: Way, held: bool) -> None:
+    """Going back it was started again, so that it can answer."""
+    step = UnthrottleStep if way is Way.FORWARD else ThrottleStep
+    c = context(way, kept={"looks": LOOKS}, unrestored=frozenset({"broker-3"}))
+    f = facts(kept(FOUND), "broker-3", way=Way.BACK if way is Way.FORWARD else Way.FORWARD)
+    verdict = step(leave=lambda _inventory: (3,)).check(c, f)
+    assert isinstance(verdict, Blocked if held else Done)
+    assert isinstance(step(leave=lambda _inventory: (1,)).check(c, f), Blocked)
