@@ -32,6 +32,8 @@ def test_what_is_placed_is_wanted_until_it_is_answered(file: HoldFile, tmp_path:
     assert file.place(ANN) is None
     hold = wanted(file)
     assert (hold.body(), hold.wrong) == (ANN.body(), "")
+    assert sorted(hold.body()) == ["at", "by", "place", "since", "why"]
+    assert hold.words() == "ann@ops: lunch"
     assert hold.mark
     assert (tmp_path / NAME).stat().st_mode & 0o077 == 0
     file.answered()
@@ -110,6 +112,7 @@ def test_a_file_that_does_not_read_is_a_hold_that_says_so(
     (tmp_path / RELEASED).write_bytes(body)
     hold = wanted(file)
     assert (hold.wrong, hold.at) == (wrong, "")
+    assert hold.body()["wrong"] == wrong
     assert hold.words() == f"the hold file cannot be read: {wrong}"
     assert file.released() is None
 
@@ -137,7 +140,7 @@ def test_an_empty_file_is_its_owners_hold_at_the_next_place(file: HoldFile, tmp_
     (tmp_path / NAME).write_text(" \n")
     hold = wanted(file)
     assert (hold.at, hold.why, hold.wrong) == ("", "", "")
-    assert hold.by
+    assert hold.words() == hold.by != ""
 
 
 def test_words_from_a_file_are_one_short_line(file: HoldFile, tmp_path: Path) -> None:
