@@ -17,14 +17,37 @@ from zkmigrate.lab.render import kraft_cluster_id
 @contextmanager
 def broker(version: str, folder: Path, node: int = 1) -> Iterator[str]:
     """Yields the broker's address once it answers. Its internal topics have one partition and one replica."""
-    address, controller = (f"{ADDRESS}:{free_port()}" for _ in range(2))
-    config, log = folder / "kraft.properties", folder / "kraft.log"
+    with _serving(version, folder, node, _new_voter(node), "broker,controller") as (address, _):
+        yield address
+
+
+@contextmanager
+def two_brokers(version: str, folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Yields the address of broker 1, which is the controller too, and the process of broker 2."""
+    voter = _new_voter(1)
+    with (
+        _serving(version, folder, 1, voter, "broker,controller") as (address, _),
+        _serving(version, folder, 2, voter, "broker") as (_, other),
+    ):
+        yield address, other
+
+
+def _new_voter(node: int) -> str:
+    return f"{node}@{ADDRESS}:{free_port()}"
+
+
+@contextmanager
+def _serving(
+    version: str, folder: Path, node: int, voter: str, roles: str
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    address, controller = f"{ADDRESS}:{free_port()}", voter.partition("@")[2]
+    own = f",CONTROLLER://{controller}" if "controller" in roles else ""
+    config, log = folder / f"kraft{node}.properties", folder / f"kraft{node}.log"
     config.write_text(
-        f"process.roles=broker,controller\nnode.id={node}\ncontroller.quorum.voters={node}@{controller}\n"
-        f"listeners=PLAINTEXT://{address},CONTROLLER://{controller}\n"
-        "controller.listener.names=CONTROLLER\n"
+        f"process.roles={roles}\nnode.id={node}\ncontroller.quorum.voters={voter}\n"
+        f"listeners=PLAINTEXT://{address}{own}\ncontroller.listener.names=CONTROLLER\n"
         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
-        f"log.dirs={folder / 'kraft'}\n{ALONE}"
+        f"log.dirs={folder / f'kraft{node}'}\n{ALONE}"
         "share.coordinator.state.topic.replication.factor=1\nshare.coordinator.state.topic.min.isr=1\n"
         "share.coordinator.state.topic.num.partitions=1\n"
     )
@@ -35,4 +58,4 @@ def broker(version: str, folder: Path, node: int = 1) -> Iterator[str]:
     assert done.returncode == 0, done.stdout + done.stderr
     with server("java", jars, ["-Xmx256m", "kafka.Kafka", str(config)], log) as process:
         wait_until_it_answers(f"Kafka {version}", process, log, address)
-        yield address
+        yield address, process

@@ -46,8 +46,10 @@ from zkmigrate.mirror.clients.alter import Alter
 from zkmigrate.mirror.clients.cluster import Cluster, Part
 from zkmigrate.mirror.clients.look import ClustersLook
 from zkmigrate.mirror.clients.security import of, settings
+from zkmigrate.mirror.clients.transactions import transactional
 from zkmigrate.mirror.rules.commits import Commit
 from zkmigrate.mirror.rules.position import Ends
+from zkmigrate.mirror.rules.transactions import Writers
 from zkmigrate.model.change import MIRRORED, AlterAcls
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import ClusterAt, GroupReads
@@ -263,6 +265,13 @@ def test_h1_h8_a_mirror_is_equal_however_often_its_copier_is_killed(
         assert len(seen) == {one["topic"]: one["records"] for one in told["partitions"]}[topic]
     assert read(target, "deleted")[0][0] == 95
     assert len(read(target, "transactional")) == 40
+
+    # Kafka 2.8 keeps its transactional ids in a topic. The mirror's own end markers are no transactions.
+    with closing(Cluster("source", [source])) as here, closing(Cluster("target", [target])) as there:
+        [(name, why)] = transactional(here, TOPICS).named.items()
+        assert (name, why.split(",")[0]) == ("transactional", "it wrote to transactional-0")
+        assert transactional(here, TOPICS[:3]) == Writers({})
+        assert transactional(there, TOPICS) == Writers({})
 
 
 def test_h2_a_foreign_write_on_target_fails_the_partition_by_name(clusters: tuple[str, str]) -> None:

@@ -122,3 +122,37 @@ def test_a_commit_behind_the_end_is_refused_by_name(source: str, look: MirrorLoo
         "refused",
         "it committed on bills-0 at 9, where source's log ends at 5",
     )
+
+
+def test_transactional_producers_are_named_by_what_brokers_know(source: str, look: MirrorLook) -> None:
+    topic, other = made(source, "payments", 5), made(source, "invoices", 0)
+    assert seen(look.survey([topic], [])).transactional == {}, (
+        "idempotent producers are no transactional ones"
+    )
+    with transaction(source, "pay", topic) as pay, transaction(source, "away", other):
+        [(name, why)] = seen(look.survey([topic], [])).transactional.items()
+        assert (name, why.split(",")[0], why.split(", ")[-1]) == (
+            "pay",
+            "it wrote to payments-0",
+            "state Ongoing",
+        )
+        pay.commit_transaction()
+
+        def ended() -> str | None:
+            [why] = seen(look.survey([topic], [])).transactional.values()
+            return None if why.endswith(", state CompleteCommit") else why
+
+        wait_until("the transaction has ended", ended, WAIT_S)
+    found = seen(look.survey([topic], []))
+    assert (list(found.transactional), found.transactional_dark) == (["pay"], "")
+
+
+@contextmanager
+def transaction(address: str, id: str, topic: str) -> Iterator[KafkaProducer]:
+    """A producer with an open transaction that has written to a topic."""
+    with closing(KafkaProducer(bootstrap_servers=[address], transactional_id=id)) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"in a transaction")
+        producer.flush()
+        yield producer

@@ -228,13 +228,17 @@ class ClusterAt:
 
 @dataclass(frozen=True)
 class BothEnds:
-    """Where a mirrored partition ends on both clusters. source: its high watermark. stable: its last stable
-    offset, lower while a transaction is open. target: as source. None: no leader answered, or no such
-    partition."""
+    """Where a mirrored partition ends on both clusters. source: the end of its leader's log. stable: its last
+    stable offset, lower while a transaction is open or replicas lag. target: its high watermark there. None:
+    no leader answered, or no such partition. held: why records of source cannot be read yet. below,
+    target_below: why fewer than min.insync.replicas are in sync on that side; else empty."""
 
     source: int | None
     stable: int | None
     target: int | None
+    held: str = ""
+    below: str = ""
+    target_below: str = ""
 
     @property
     def lag(self) -> int | None:
@@ -261,10 +265,12 @@ class GroupPair:
 class MirrorSurvey:
     """All that is mirrored. ids, brokers: of source and target. refused: topics that cannot be mirrored, and
     why. differ: settings that target has otherwise, as ``topic: key``. partitions: state (missing, behind,
-    equal, failed, unknown) and why. grants: ACLs that target lacks, except those that let somebody write.
-    later: these. notes: what could not be looked at, and why. others: groups beside the named ones that have
-    members or commits on the topics, and which. super_users: the clusters where ``super.users`` is set. left:
-    settings that only one release has, or that the mirror leaves out, as ``topic: key``, and why."""
+    equal, held, failed, unknown) and why. grants: ACLs that target lacks, except those that let somebody
+    write. later: these. notes: what could not be looked at, and why. others: groups beside the named ones
+    that have members or commits on the topics, and which. super_users: the clusters where ``super.users`` is
+    set. left: settings that only one release has, or that the mirror leaves out, as ``topic: key``, and why.
+    transactional: who writes to source's topics in transactions, and what is known of it.
+    transactional_dark: why it is not known whether there are more; empty if it is."""
 
     ids: tuple[str, str]
     brokers: tuple[Sequence[int], Sequence[int]]
@@ -278,6 +284,8 @@ class MirrorSurvey:
     others: Mapping[str, str]
     super_users: tuple[str, ...]
     left: Mapping[str, str] = field(default_factory=dict)
+    transactional: Mapping[str, str] = field(default_factory=dict)
+    transactional_dark: str = ""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from zkmigrate.model.finding import claim, few, meanings
 from zkmigrate.model.look import BothEnds, Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.topic_move.facts import Armed, Ends, Gateways, Part, both_ends, forward, gateways
-from zkmigrate.topic_move.rules import lag, part_name, unread, unsure
+from zkmigrate.topic_move.rules import lag, part_name, too_few_in_sync, unread, unsure
 from zkmigrate.topic_move.section import move_of
 
 _POLL_S, _MOST_S = 0.5, 600.0
@@ -73,6 +73,8 @@ class ArmStep(Step[ArmFacts]):
             return Waiting(what, few(one.seen for one in wrong), _MOST_S, poll_s=_POLL_S, keep=c.kept)
         if not isinstance(f.ends, Seen):
             return Waiting("both clusters to tell their ends", str(f.ends), _MOST_S, poll_s=_POLL_S)
+        if short := too_few_in_sync(f.ends.value):
+            return Blocked(short)
         if f.compared is not None:
             return _compared(f.compared, f.ends.value)
         return _waiting(c, f, move.lag_ms / 1000)

@@ -21,7 +21,7 @@ from zkmigrate.mirror.rules.direction import Direction
 from zkmigrate.model.change import MIRRORED, Applied, Changes, CopyOffsets, SetService
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import blocking, claim, few, meanings
-from zkmigrate.model.look import GroupPair, Look
+from zkmigrate.model.look import BothEnds, GroupPair, Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.topic_move.direction import DIRECTION, note, noted
 from zkmigrate.topic_move.facts import (
@@ -45,6 +45,7 @@ from zkmigrate.topic_move.rules import (
     not_silent,
     part_name,
     silent_source,
+    too_few_in_sync,
     unread,
 )
 from zkmigrate.topic_move.section import mirror_hosts, move_of, switched
@@ -104,7 +105,10 @@ class DrainStep(Step[DrainFacts]):
         }
         if wrong := moved(before, ends):
             return Blocked(wrong)
-        apart = [f"{part_name(part)}: {one.lag}" for part, one in ends.items() if not one.equal]
+        open_parts = {part: one for part, one in ends.items() if not one.equal}
+        if short := too_few_in_sync(open_parts):
+            return Blocked(short)
+        apart = [f"{part_name(part)}: {one.lag}{_why(one)}" for part, one in open_parts.items()]
         equal = 0 if apart else c.kept.get("equal", 0) + 1
         keep = {"before": before, "equal": equal}
         if apart or equal < _LOOKS:
@@ -132,6 +136,15 @@ class DrainStep(Step[DrainFacts]):
     def forecast(self, c: Context, look: Look) -> Forecast[DrainFacts]:
         held = DrainFacts(every_app(c, "held"), Seen({}))
         return Forecast(held, (*mirror_hosts(c.inventory), DIRECTION, OFFSETS))
+
+
+def _why(ends: BothEnds) -> str:
+    """Why records of source cannot be copied yet, in brackets."""
+    if ends.held:
+        return f" ({ends.held})"
+    if ends.stable is None or ends.source is None or ends.stable >= ends.source:
+        return ""
+    return f" (a transaction is open from offset {ends.stable:,} on)"
 
 
 def _equal(f: DrainFacts, found: Copiers, ends: Ends, keep: dict[str, object]) -> Verdict:

@@ -14,7 +14,7 @@ and the application waits there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from zkmigrate.model.change import Applied, Changes, GatewayOrder
@@ -34,7 +34,7 @@ from zkmigrate.topic_move.facts import (
     gateways,
 )
 from zkmigrate.topic_move.hold_step import sealed
-from zkmigrate.topic_move.rules import moved, silent_source, unread
+from zkmigrate.topic_move.rules import moved, silent_source, too_few_in_sync, unread
 from zkmigrate.topic_move.section import move_of
 
 _SILENT_S, _POLL_S = 3.0, 0.1
@@ -100,10 +100,13 @@ class GoStep(Step[GoFacts]):
 
 
 def _source_moved(c: Context, ends: Reading[Ends]) -> Verdict | None:
-    """What keeps the applications from being led away: somebody wrote on source, or nobody knows."""
+    """What keeps the applications from being led away: somebody wrote on source, target cannot take their
+    records, or nobody knows. A replica of source that fell out of sync holds nothing back that was not
+    copied."""
     if not isinstance(ends, Seen):
         return Blocked((unread("ends", ends),))
-    if wrong := moved(by_part(needed(Drained, c).ends), ends.value):
+    target = {part: replace(one, below="") for part, one in ends.value.items()}
+    if wrong := (*moved(by_part(needed(Drained, c).ends), ends.value), *too_few_in_sync(target)):
         return Blocked(wrong)
     return silent_source(ends.value, _SILENT_S, _POLL_S)
 

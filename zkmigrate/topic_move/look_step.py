@@ -41,6 +41,7 @@ from zkmigrate.topic_move.rules import (
     reached,
     restarted,
     surveyed,
+    too_few_in_sync,
     unread,
     unsure,
     used,
@@ -141,6 +142,8 @@ def _findings(c: Context, f: LookFacts) -> Iterator[Finding]:
     else:
         yield unread("the mirror", f.survey)
     yield from begins(c, f.direction)
+    if isinstance(f.delivered.ends, Seen):
+        yield from too_few_in_sync(f.delivered.ends.value)
     yield from not_silent(f.there)
     yield from not_silent(f.back)
     yield claim(

@@ -142,7 +142,7 @@ def surveyed(survey: MirrorSurvey) -> Iterator[Finding]:
             moves=("see zkmigrate mirror plan, and set on target what the topics need there",),
             severity=Severity.WARN,
         )
-    wrong = not_mirrored(survey)
+    wrong = not_mirrored(survey, ("equal", "behind", "held"))
     yield claim(
         "switch.partitions",
         "every partition is mirrored",
@@ -152,6 +152,7 @@ def surveyed(survey: MirrorSurvey) -> Iterator[Finding]:
         moves=("repair the mirror: docs/reference/mirror.md", _SEE_MIRROR),
     )
     yield groups_ready(survey.groups)
+    yield from _transactions(survey)
     yield claim(
         "switch.rights",
         "target lets those read who may read on source",
@@ -181,13 +182,34 @@ def surveyed(survey: MirrorSurvey) -> Iterator[Finding]:
         )
 
 
-def not_mirrored(survey: MirrorSurvey) -> list[str]:
-    """The partitions that are neither equal nor behind, each with its state and why."""
+def not_mirrored(survey: MirrorSurvey, sound: Collection[str] = ("equal", "behind")) -> list[str]:
+    """List the partitions that are in no sound state, each with its state and why."""
     return [
         f"{part_name(part)}: {state}" + (f", {why}" if why else "")
         for part, (state, why) in survey.partitions.items()
-        if state not in ("equal", "behind")
+        if state not in sound
     ]
+
+
+def too_few_in_sync(ends: Ends) -> tuple[Finding, ...]:
+    """Return a finding if partitions of either cluster have too few replicas in sync."""
+    short = [f"source's {part_name(part)}: {one.held}" for part, one in ends.items() if one.below]
+    short += [
+        f"target's {part_name(part)}: {one.target_below}" for part, one in ends.items() if one.target_below
+    ]
+    if not short:
+        return ()
+    return (
+        claim(
+            "switch.in-sync",
+            "enough replicas of each partition are in sync",
+            False,
+            seen=few(short),
+            needed="min.insync.replicas of each partition: below it nobody can read what a leader "
+            "acknowledges with acks=1, and a switch would leave it behind",
+            moves=("bring the brokers back that hold the other replicas, then run again",),
+        ),
+    )
 
 
 def groups_ready(groups: Mapping[str, GroupPair]) -> Finding:
@@ -206,6 +228,27 @@ def groups_ready(groups: Mapping[str, GroupPair]) -> Finding:
             "if the group cannot switch, do what is said beside it, or name the groups of the set without it",
         ),
     )
+
+
+def _transactions(survey: MirrorSurvey) -> Iterator[Finding]:
+    """Check what source's brokers know of transactional producers of the set."""
+    named, dark = survey.transactional, survey.transactional_dark
+    told: dict[str, tuple[bool | None, str]] = {name: (False, why) for name, why in named.items()}
+    if dark or not named:
+        told[""] = (None, dark) if dark else (True, "none")
+    for name, (held, seen) in told.items():
+        yield claim(
+            "switch.transactions",
+            "no producer writes to the set's topics in transactions",
+            held,
+            target=name,
+            seen=seen,
+            needed="none: on target each of its transactions would end with INVALID_PRODUCER_ID_MAPPING",
+            moves=(
+                "stop this producer, accept the finding, and start it again after the switch",
+                "leave its topics out of the set",
+            ),
+        )
 
 
 def groups_equal(reading: Reading[Mapping[str, GroupPair]]) -> Finding:
@@ -351,6 +394,14 @@ MEANINGS = meanings(
 
     switch.partitions: A partition is not mirrored, or its mirror failed. Cause: The finding names it. To
     do: Repair the mirror, then look again.
+
+    switch.transactions: Source's brokers know a producer that writes to the set's topics in transactions, or
+    cannot tell. Cause: It has a transactional.id, whose state does not follow to target. To do: Stop it,
+    accept the finding for its id, and start it again after the switch.
+
+    switch.in-sync: Too few replicas of a partition are in sync. Cause: A broker is down, or so slow that its
+    replicas left the set in sync. To do: Bring it back, and wait until its replicas are in sync. Records
+    with acks=1 cannot be read until then.
 
     switch.groups: A consumer group cannot switch. Cause: It has members or later commits on target, because a
     switch just led them away or a consumer reads there. Or it is a live group of KIP-848, a share group or a

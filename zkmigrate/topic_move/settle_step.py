@@ -15,12 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zkmigrate.model.change import Applied, Changes
-from zkmigrate.model.fact import Reading
+from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, claim, few, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.topic_move.facts import AppSeen, Ends, Gateways, both_ends, every_app, gateways
-from zkmigrate.topic_move.rules import Lag, lag, unsure
+from zkmigrate.topic_move.rules import Lag, lag, too_few_in_sync, unsure
 from zkmigrate.topic_move.section import move_of
 
 LONGER_MS = 10_000
@@ -94,6 +94,8 @@ def _settled(c: Context, f: SettleFacts) -> Verdict:
     if f.now - since < limit_s or found is None:
         told = f"{f.now - since:.1f} of {limit_s:g} s"
         return Waiting("consumers to commit", told, limit_s + 60, poll_s=_POLL_S, keep=keep)
+    if isinstance(f.ends, Seen) and (short := too_few_in_sync(f.ends.value)):
+        return Blocked(short)
     close, open_ = found.within(most_s), unsure(f.gateways)
     if close and not open_:
         return Done()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tests.unit.mirror.batches import marker
 from zkmigrate.errors import HostError
-from zkmigrate.mirror.clients.cluster import Fetched, Part
+from zkmigrate.mirror.clients.cluster import Fetched, Latest, Part
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.owners import Owner
 from zkmigrate.mirror.rules import records
@@ -125,7 +126,9 @@ class ModelCluster:
     (not applied, no answer), "unheard" (applied, no answer), "moved" (refused: the leader moved), "killed"
     (not sent), "killed after", or "late": killed, and applied when ``arrive`` is called, at the latest before
     the next write. away: asked before each answer to a fetch, whether the leader moved. silent: the same,
-    whether it does not answer. most: batches in one answer to a fetch."""
+    whether it does not answer. most: batches in one answer to a fetch. above: by partition, offsets that too
+    few replicas have yet. in_sync: by partition, of its replicas 1 and 2. least: min.insync.replicas; None:
+    it is hidden."""
 
     what: str
     logs: dict[Part, Log]
@@ -136,6 +139,9 @@ class ModelCluster:
     late: list[Write] = field(default_factory=list)
     most: int = 2
     leads: ModelLeads = field(default_factory=ModelLeads)
+    above: dict[Part, int] = field(default_factory=dict)
+    in_sync: dict[Part, tuple[int, ...]] = field(default_factory=dict)
+    least: int | None = 2
 
     def arrive(self, *_: object) -> None:
         """Apply what was under way when its sender died."""
@@ -175,6 +181,23 @@ class ModelCluster:
     def ends(self, parts: Iterable[Part], *, committed: bool = False) -> dict[Part, Ends | int]:
         logs = {part: self.logs[part] for part in parts}
         return {part: Ends(log.start, log.stable if committed else log.end) for part, log in logs.items()}
+
+    def latest(self, topics: Iterable[str]) -> dict[Part, Latest]:
+        return {
+            part: Latest(
+                log.end, log.end, log.end + self.above.get(part, 0), self.in_sync.get(part, (1, 2)), (1, 2)
+            )
+            for part, log in self.logs.items()
+            if part[0] in topics
+        }
+
+    def offers(self, request: Any) -> bool:
+        return False
+
+    def least_in_sync(self, names: Sequence[str]) -> dict[str, int]:
+        if self.least is None:
+            raise HostError("TopicAuthorizationFailedError")
+        return dict.fromkeys(names, self.least)
 
     def begin_fetch(
         self, leader: int, offsets: Mapping[Part, int], isolation: int = 1, most: int = 0

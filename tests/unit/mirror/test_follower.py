@@ -207,6 +207,21 @@ def test_h5_a_failed_partition_gets_no_commits(world: World) -> None:
     assert world.done == []
 
 
+def test_a_partition_whose_last_records_cannot_be_copied_is_named(world: World) -> None:
+    world.source.above[FIRST] = 2
+    world.follower.look(world.copier)
+    assert (world.follower.unread, world.follower.findings) == ((), {}), "another replica gets them soon"
+    world.source.in_sync[FIRST] = (1,)
+    world.follower.look(world.copier)
+    [(about, why)] = world.follower.findings.items()
+    assert (world.follower.unread, about) == ((FIRST,), "orders-0")
+    assert why.startswith("source's log ends at 5, and nobody can read beyond 3; in sync: 1 of replicas 1, 2")
+    world.source.above.clear()
+    world.source.in_sync.clear()
+    world.follower.look(world.copier)
+    assert (world.follower.unread, world.follower.findings) == ((), {})
+
+
 def test_a_group_that_cannot_switch_is_named(world: World) -> None:
     world.groups = (Group("a", "Empty", {}, {}, "a share group"),)
     world.follower.look(world.copier)
@@ -271,7 +286,7 @@ def test_without_an_answer_who_leads_nothing_is_changed(
     monkeypatch.setattr(world.target.leads, "told", silent)
     world.follower.look(world.copier)
     assert world.done == []
-    assert world.follower.findings == dict.fromkeys(("topics", "groups", "ACLs"), "no answer")
+    assert world.follower.findings == dict.fromkeys(("topics", "replicas", "groups", "ACLs"), "no answer")
 
 
 def silent(*_: object) -> None:

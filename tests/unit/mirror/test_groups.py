@@ -12,6 +12,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients import groups
+from zkmigrate.mirror.clients.cluster import Latest, Part
 from zkmigrate.mirror.rules.commits import Commit, Group, standing, to_commit
 from zkmigrate.model.look import GroupReads
 
@@ -33,8 +34,13 @@ class Answers:
         self.committed = 5
         self.ends: dict[tuple[str, int], int | None] = {P: 9, LEFT: 9}
 
-    def latest(self, topics: Any) -> dict[tuple[str, int], tuple[int | None, int | None]]:
-        return {part: (end, end) for part, end in self.ends.items() if part[0] in topics}
+    def latest(self, topics: Any) -> dict[Part, Latest]:
+        """The last record is not on enough replicas yet."""
+        return {
+            part: Latest(None, None) if end is None else Latest(end - 1, end - 1, end)
+            for part, end in self.ends.items()
+            if part[0] in topics
+        }
 
     def begin(self, request: Any, node: int | None = None) -> Any:
         self.asked.append(request)
@@ -238,7 +244,8 @@ def member(*topics: str, assigned: str = "", pattern: str | None = None) -> Any:
 
 
 def newer(name: str, *members: Any, error: int = 0, **told: Any) -> Any:
-    return SimpleNamespace(group_id=name, error_code=error, members=list(members), **told)
+    seen = {"error_code": error, "error_message": None, **told}
+    return SimpleNamespace(group_id=name, members=list(members), **seen)
 
 
 def topology(*sources: str) -> Any:
@@ -252,7 +259,7 @@ def stands(name: str, *topics: str, error: int = 0) -> Any:
         SimpleNamespace(topic_name=one, partitions=[SimpleNamespace(start_offset=-1 if one == "new" else 3)])
         for one in topics
     ]
-    return SimpleNamespace(group_id=f"{name}", error_code=error, topics=told)
+    return SimpleNamespace(group_id=name, error_code=error, error_message=None, topics=told)
 
 
 def newer_types(state: str, **groups_there: tuple[str, Any]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,13 +17,14 @@ from zkmigrate import deadline
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.mirror.clients import groups, pair, rights, survey
 from zkmigrate.mirror.clients.alter import Alter, alterer
-from zkmigrate.mirror.clients.cluster import Cluster, Part, Topic
+from zkmigrate.mirror.clients.cluster import Cluster, Latest, Part, Topic
 from zkmigrate.mirror.clients.look import ClustersLook
 from zkmigrate.mirror.clients.pair import Pair
 from zkmigrate.mirror.rules.commits import Commit, Group
 from zkmigrate.mirror.rules.position import Ends
 from zkmigrate.mirror.rules.rights import Acl
 from zkmigrate.mirror.rules.topic import Settings
+from zkmigrate.mirror.rules.transactions import Writers
 from zkmigrate.model.change import AlterAcls, CopyOffsets, ElectLeaders
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import BothEnds, ClusterAt, Granted, GroupPair, MirrorLook
@@ -60,11 +61,12 @@ class Side(ModelCluster):
         own = Settings(self.settings, frozenset(self.settings), dict.fromkeys(self.settings))
         return {name: Topic(numbers, 1, own) for name, numbers in led.items()}, {}
 
-    def latest(self, names: Sequence[str]) -> dict[Part, tuple[int | None, int | None]]:
+    def latest(self, topics: Iterable[str]) -> dict[Part, Latest]:
         return {
-            part: (None, None) if part in self.errors else (log.end, self.open.get(part, log.end))
-            for part, log in self.logs.items()
-            if part[0] in names
+            part: Latest(None, None, None, (1, 2), (1, 2))
+            if part in self.errors
+            else one._replace(stable=self.open.get(part, one.stable))
+            for part, one in super().latest(topics).items()
         }
 
     def close(self) -> None:
@@ -103,6 +105,46 @@ def test_h14_both_ends_stand_by_sources_partitions(monkeypatch: pytest.MonkeyPat
         assert found == {P: BothEnds(5, 3, 3), Q: BothEnds(4, 4, None)}
         here.errors.add(Q)
         assert value(look.ends(["orders"]))[Q] == BothEnds(None, None, None)
+
+
+SHORT = "in sync: 1 of replicas 1, 2, min.insync.replicas: 2"
+
+
+def test_records_that_too_few_replicas_have_count_as_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader has acknowledged them with acks=1, and nobody can read them."""
+    here, there = Side("source", {P: log(3), Q: log(4)}), Side("target", {P: log(3), Q: log(4)})
+    here.above, here.in_sync[P], there.in_sync[Q] = {P: 2, Q: 1}, (1,), (1,)
+    unread = "source's log ends at {}, and nobody can read beyond {}"
+    with looking(monkeypatch, here, there) as look:
+        assert value(look.ends(["orders"])) == {
+            P: BothEnds(5, 3, 3, f"{unread.format(5, 3)}; {SHORT}", SHORT),
+            Q: BothEnds(5, 4, 4, unread.format(5, 4), target_below=SHORT),
+        }
+        here.least = 1
+        assert value(look.ends(["orders"]))[P] == BothEnds(5, 3, 3, unread.format(5, 3))
+        here.least = None
+        told = value(look.ends(["orders"]))[P].below
+        assert told == SHORT.replace("replicas: 2", "replicas is not known: TopicAuthorizationFailedError")
+
+
+def test_more_replicas_than_there_are_need_not_be_in_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = Side("source", {P: log(3)}), Side("target", {P: log(3)})
+    here.least = 3
+    with looking(monkeypatch, here, there) as look:
+        assert value(look.ends(["orders"]))[P].below == ""
+        here.in_sync[P] = (1,)
+        assert value(look.ends(["orders"]))[P].below
+
+
+def test_a_survey_names_partitions_that_hold_records_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads(monkeypatch, EQUAL)
+    monkeypatch.setattr(rights, "read", lambda _: set())
+    here, there = Side("source", {P: log(3), Q: log(4)}), Side("target", {P: log(3), Q: log(4)})
+    here.above, here.in_sync[P] = {P: 2, Q: 1}, (1,)
+    with looking(monkeypatch, here, there) as look:
+        found = value(look.survey(["orders"], [])).partitions
+    why = f"source's log ends at 5, and nobody can read beyond 3; {SHORT}"
+    assert found == {P: ("held", why), Q: ("behind", "")}
 
 
 def test_h14_a_topic_that_source_does_not_have_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,6 +225,7 @@ def test_a_survey_tells_all_that_is_mirrored(monkeypatch: pytest.MonkeyPatch) ->
     there = Side("target", {P: Log()}, {"segment.ms": "7", "retention.ms": "5", "new": "1"})
     refused = {"orders": {"segment.ms": "POLICY_VIOLATION: no"}}
     monkeypatch.setattr(survey, "try_configuring", lambda _, changes: refused if list(changes) else {})
+    monkeypatch.setattr(survey, "transactional", lambda *_: Writers({"pay": "it wrote"}, "no answer"))
     with looking(monkeypatch, here, there) as look:
         found = value(look.survey(["orders"], []))
     assert found.ids == ("id-source", "id-target")
@@ -200,6 +243,7 @@ def test_a_survey_tells_all_that_is_mirrored(monkeypatch: pytest.MonkeyPatch) ->
     assert found.later == (write,)
     assert found.notes == {"group d": "no answer"}
     assert found.super_users == ("target",)
+    assert (found.transactional, found.transactional_dark) == ({"pay": "it wrote"}, "no answer")
 
 
 def test_h21_super_users_that_a_cluster_does_not_show_are_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,7 +361,7 @@ def test_a_question_waits_no_longer_for_the_one_before_than_it_may(monkeypatch: 
     def slow(_names: object) -> Any:
         begun.set()
         assert over.wait(60)
-        return {P: (3, 3)}
+        return {P: Latest(3, 3)}
 
     monkeypatch.setattr(here, "latest", slow)
     with looking(monkeypatch, here, there) as look:
@@ -353,7 +397,8 @@ class Answers:
     """kafka-python below a :class:`Cluster`: its answers to requests, by the request's name and isolation."""
 
     def __init__(self, offsets: Mapping[int, Mapping[int, tuple[int, int] | None]]) -> None:
-        """offsets: by isolation and partition Kafka's error and the offset; None: its leader is silent."""
+        """offsets: by isolation, -2 for a debugging replica, and by partition Kafka's error and the offset;
+        None: its leader is silent."""
         self.offsets = offsets
         self.sent: list[Any] = []
 
@@ -365,11 +410,12 @@ class Answers:
         request, node = sent
         if request.name == "MetadataRequest":
             parts = [
-                SimpleNamespace(partition_index=n, leader_id=leader, replica_nodes=[1])
+                SimpleNamespace(partition_index=n, leader_id=leader, replica_nodes=[1, 2], isr_nodes=[1])
                 for n, leader in enumerate((1, 2, -1))
             ]
             return SimpleNamespace(topics=[SimpleNamespace(name="orders", partitions=parts)])
-        told = self.offsets[request.isolation_level][node - 1]
+        asker = -2 if request.replica_id == -2 else request.isolation_level
+        told = self.offsets[asker][node - 1]
         if told is None:
             raise HostError("no answer")
         error, offset = told
@@ -377,13 +423,31 @@ class Answers:
         return SimpleNamespace(topics=[SimpleNamespace(name="orders", partitions=[part])])
 
 
-def test_the_latest_offsets_take_two_questions_to_each_leader_at_once() -> None:
-    cluster, told = Cluster.__new__(Cluster), Answers({0: {0: (0, 9), 1: (6, -1)}, 1: {0: (0, 7), 1: None}})
+def test_the_latest_offsets_take_three_questions_to_each_leader_at_once() -> None:
+    """The end of the log comes first: what is written meanwhile does not look as if it could not be read."""
+    offsets: dict[int, dict[int, tuple[int, int] | None]]
+    offsets = {-2: {0: (0, 11), 1: (0, 5)}, 0: {0: (0, 9), 1: (6, -1)}, 1: {0: (0, 7), 1: None}}
+    cluster, told = Cluster.__new__(Cluster), Answers(offsets)
     cluster.begin, cluster.end = told.begin, told.end  # type: ignore[method-assign]
-    assert cluster.latest(["orders"]) == {P: (9, 7), Q: (None, None), ("orders", 2): (None, None)}
-    asked = [(one.isolation_level, node) for one, node in told.sent if one.name == "ListOffsetsRequest"]
-    assert asked == [(0, 1), (0, 2), (1, 1), (1, 2)]
-    assert len(told.sent) == 5
+    first, *others = cluster.latest(["orders"]).items()
+    assert first == (P, Latest(9, 7, 11, (1,), (1, 2)))
+    dark = Latest(None, None, None, (1,), (1, 2))
+    assert others == [(Q, dark._replace(log_end=5)), (("orders", 2), dark)]
+    assert [one.last for _, one in (first, *others)] == [11, None, None]
+    asked = [
+        (one.replica_id, one.isolation_level, node)
+        for one, node in told.sent
+        if one.name == "ListOffsetsRequest"
+    ]
+    assert asked == [(-2, 0, 1), (-2, 0, 2), (-1, 0, 1), (-1, 0, 2), (-1, 1, 1), (-1, 1, 2)]
+    assert len(told.sent) == 7
+
+
+@pytest.mark.parametrize(("log_end", "last"), [(None, 9), (8, 9), (9, 9), (11, 11)])
+def test_a_leader_that_does_not_tell_its_logs_end_is_taken_at_its_word(
+    log_end: int | None, last: int
+) -> None:
+    assert Latest(9, 9, log_end).last == last
 
 
 def test_an_answer_is_waited_for_within_the_deadline() -> None:

@@ -25,6 +25,9 @@ class Wire(Cluster):
         self.answers = {name: list(told) for name, told in answers.items()}
         self.sent: list[tuple[Any, int | None]] = []
 
+    def offers(self, request: Any) -> bool:
+        return request.__name__ in self.answers
+
     def begin(self, request: Any, node: int | None = None) -> Any:
         self.sent.append((request, node))
         return request
@@ -40,7 +43,7 @@ class Wire(Cluster):
         return [one for one, _ in self.sent if one.name == name]
 
 
-PART = SimpleNamespace(partition_index=0, leader_id=1, replica_nodes=[1])
+PART = SimpleNamespace(partition_index=0, leader_id=1, replica_nodes=[1], isr_nodes=[1])
 METADATA = SimpleNamespace(
     cluster_id="c",
     controller_id=1,

@@ -9,12 +9,14 @@ import pytest
 from tests.unit.mirror.batches import built
 from tests.unit.mirror.model_cluster import Log, ModelCluster
 from zkmigrate.errors import HostError
-from zkmigrate.mirror.clients import groups, rights
+from zkmigrate.mirror.clients import groups, rights, survey
 from zkmigrate.mirror.clients.survey import Mirrored, beside, places
 from zkmigrate.mirror.rules.commits import Commit, Group
 from zkmigrate.mirror.rules.rights import LATER, Acl
+from zkmigrate.mirror.rules.transactions import Writers
 from zkmigrate.mirror.verbs import follow
-from zkmigrate.mirror.verbs.show import plan_lines
+from zkmigrate.mirror.verbs.compare import _compared
+from zkmigrate.mirror.verbs.show import _code, place_lines, plan_lines
 
 P, Q = ("orders", 0), ("orders", 1)
 READ = Acl("TOPIC", "orders", "LITERAL", "User:a", "*", "READ", "ALLOW")
@@ -47,6 +49,26 @@ def test_h4_a_partition_that_target_lacks_is_missing() -> None:
     assert [(one.part, one.state, one.lag) for one in found] == [(P, "behind", 3), (Q, "missing", 3)]
 
 
+def test_records_that_nobody_can_read_yet_are_shown_and_not_called_compared() -> None:
+    source, target = (ModelCluster(what, {P: Log(), Q: Log()}) for what in ("source", "target"))
+    for log in (*source.logs.values(), *target.logs.values()):
+        log.append(built(3))
+    source.above, source.in_sync[P] = {P: 2, Q: 1}, (1,)
+    here, there = cast(Any, source), cast(Any, target)
+    found = places(here, there, [topic(2)])
+    assert [(one.state, one.lag) for one in found] == [("held", 2), ("behind", 1)]
+    held = "source's log ends at 5, and nobody can read beyond 3; in sync: 1 of replicas 1, 2"
+    assert next(iter(place_lines(found))).startswith(f"orders-0: held: {held}")
+    assert (_code([], found), _code([], found[1:])) == (11, 0)
+    told = [_compared(here, there, one) for one in found]
+    assert [(one.state, one.records) for one in told] == [("behind", 3), ("behind", 3)]
+    seen = "offsets of source's log cannot be read yet, so they were not compared"
+    assert told[0].why.startswith(f"2 {seen}; {held}")
+    assert told[1].why == f"1 {seen}"
+    source.above.clear()
+    assert [one.state for one in places(here, there, [topic(2)])] == ["held", "equal"]
+
+
 def test_h5_h7_groups_and_acls_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     known = (
         Group("a", "Empty", {P: Commit(5)}, {P: Commit(5)}),
@@ -56,6 +78,8 @@ def test_h5_h7_groups_and_acls_are_shown(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(groups, "read", lambda *_: groups.Read(known, {}, {"d": "source has no such group"}))
     acls = {"source": {READ, WRITE}, "target": set[Acl]()}
     monkeypatch.setattr(rights, "read", lambda cluster: acls[cluster.what])
+    writers = Writers({"pay": "it wrote to orders-0"}, "no answer")
+    monkeypatch.setattr(survey, "transactional", lambda *_: writers)
     found = beside(SOURCE, TARGET, ["orders"], [])
     assert list(follow.lines(found)) == [
         "group a: equal",
@@ -63,11 +87,14 @@ def test_h5_h7_groups_and_acls_are_shown(monkeypatch: pytest.MonkeyPatch) -> Non
         "group c: active on target (Stable), left alone",
         f"ACL to grant on target: {READ}",
         f"ACL: {WRITE}: granted at the switch",
+        "transactional producer pay: it wrote to orders-0",
+        "transactional producers: no answer",
         "group d: source has no such group",
     ]
     body = follow.body(found)
     assert [one["state"] for one in body["groups"]] == ["equal", "behind", "active"]
     assert body["acls"] == {"grant": [str(READ)], "not_copied": {str(WRITE): LATER}}
+    assert body["transactional"] == {"producers": {"pay": "it wrote to orders-0"}, "unknown": "no answer"}
     assert body["notes"] == {"group d": "source has no such group"}
 
 
@@ -77,6 +104,8 @@ def test_h5_h7_what_cannot_be_looked_at_is_a_note(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(groups, "read", silent)
     monkeypatch.setattr(rights, "read", silent)
+    monkeypatch.setattr(survey, "transactional", silent)
+    assert beside(SOURCE, TARGET, ["orders"], []).writers == Writers({}, "no answer")
     assert beside(SOURCE, TARGET, ["orders"], []).notes == {"groups": "no answer", "ACLs": "no answer"}
     monkeypatch.setattr(rights, "read", lambda cluster: None if cluster.what == "target" else {READ})
     assert beside(SOURCE, TARGET, ["orders"], []).notes["ACLs"] == "no authorizer on target"

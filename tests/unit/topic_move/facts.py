@@ -38,9 +38,20 @@ def app(gate: str, /, *, target: bool = False, **odd: Any) -> Gateways:
     return replace(found, at={("gw1", "orders"): one, last: replace(other, **odd)})
 
 
-def ends(*last: int | None) -> Seen[Ends]:
-    """Equal ends but for the last partition: its source, stable and target."""
-    return Seen({**EQUAL, Q: BothEnds(*last)} if last else EQUAL)
+def ends(source: int | None = 4, stable: int | None = 4, target: int | None = 4) -> Seen[Ends]:
+    """Equal ends but for the last partition."""
+    return Seen({**EQUAL, Q: BothEnds(source, stable, target)})
+
+
+SHORT = "in sync: 1 of replicas 1, 2, min.insync.replicas: 2"
+"""Why too few replicas of a partition are in sync."""
+
+
+def short(source: int = 4, *, target: bool = False) -> Seen[Ends]:
+    """Too few replicas of the last partition are in sync. source: where its log ends there. target: they are
+    target's."""
+    last = BothEnds(source, 4, 4, "", "", SHORT) if target else BothEnds(source, 4, 4, SHORT, SHORT)
+    return Seen({**EQUAL, Q: last})
 
 
 def compared(told: Reading[str] = SAME) -> Seen[Mapping[Part, Reading[str]]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.topic_move.facts import DRAINED, UNHEARD, C, app, ends, why
+from tests.unit.topic_move.facts import DRAINED, UNHEARD, C, app, ends, short, why
 from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Waiting, Way
 from zkmigrate.topic_move.facts import Gateways, Held
 from zkmigrate.topic_move.go_step import GoFacts, GoStep
@@ -89,3 +89,8 @@ def test_h14_requests_in_flight_are_waited_for_and_then_the_holds_are_recorded()
     assert isinstance(done, Done)
     holds: Any = (("gw1", "orders", "HOLD"), ("gw2", "orders", "r-1.hold-2"))
     assert done.record == Held(holds).encode()
+
+
+def test_nobody_is_led_to_a_target_with_too_few_replicas_in_sync() -> None:
+    assert why(GoStep().check(DRAINED, GoFacts(BEFORE["go"], short(target=True)))) == [("switch.in-sync", "")]
+    assert isinstance(GoStep().check(DRAINED, GoFacts(BEFORE["go"], short())), Ready), "source holds nothing"

@@ -7,7 +7,22 @@ from typing import Any
 
 import pytest
 
-from tests.unit.topic_move.facts import BOTH, SILENT, UNHEARD, C, P, Q, app, copiers, groups, warned, way, why
+from tests.unit.topic_move.facts import (
+    BOTH,
+    SHORT,
+    SILENT,
+    UNHEARD,
+    C,
+    P,
+    Q,
+    app,
+    copiers,
+    groups,
+    short,
+    warned,
+    way,
+    why,
+)
 from zkmigrate.gateway.rules.outcomes import DELIVERY_S
 from zkmigrate.gateway.rules.seen import Seen as SeenClients
 from zkmigrate.inventory.accept import Accept
@@ -142,6 +157,12 @@ def test_h20_h21_nothing_is_found_where_all_is_well() -> None:
         ({"survey": survey(groups=groups("ahead").value)}, [("switch.groups", "")]),
         ({"survey": survey(groups=groups("refused").value)}, [("switch.groups", "")]),
         ({"survey": survey(brokers=([], [1]))}, [("switch.reach", "")]),
+        ({"survey": survey(transactional={"pay": "it wrote"})}, [("switch.transactions", "pay")]),
+        ({"survey": survey(transactional_dark="no answer")}, [("switch.transactions", "")]),
+        (
+            {"survey": survey(transactional={"pay": "it wrote"}, transactional_dark="no answer")},
+            [("switch.transactions", "pay"), ("switch.transactions", "")],
+        ),
         ({"there": copiers("inactive", "active")}, [("switch.copies", "")]),
         ({"there": copiers("", "active")}, [("switch.copier", "m2"), ("switch.copies", "")]),
         ({"back": copiers("active")}, [("switch.copies-back", "")]),
@@ -171,6 +192,13 @@ def test_a_switch_of_another_run_that_is_newer_is_named_once_the_lock_is_taken()
 
 def _blocking(verdict: Verdict) -> list[tuple[str, str]]:
     return why(verdict) if isinstance(verdict, Blocked) else []
+
+
+@pytest.mark.parametrize("target", [False, True])
+def test_a_switch_does_not_begin_while_too_few_replicas_are_in_sync(target: bool) -> None:
+    told = replace(WELL.delivered, ends=short(target=target))
+    held = replace(SURVEY, partitions={P: ("equal", ""), Q: ("held", SHORT)})
+    assert why(looks(delivered=told, survey=Seen(held))) == [("switch.in-sync", "")]
 
 
 @pytest.mark.parametrize("state", ["failed", "missing", "unknown"])

@@ -21,6 +21,7 @@ from tests.unit.topic_move.facts import (
     copiers,
     ends,
     groups,
+    short,
     warned,
     way,
     why,
@@ -83,6 +84,11 @@ def test_arm_waits_until_clients_know_the_outcome_of_each_batch() -> None:
     assert isinstance(verdict, Waiting)
     assert (verdict.progress, verdict.keep) == ("producer 5", kept)
     assert verdict.deadline_s > DELIVERY_S, "by then they are known, or clients have given up"
+
+
+@pytest.mark.parametrize("target", [False, True])
+def test_arm_names_partitions_with_too_few_replicas_in_sync(target: bool) -> None:
+    assert why(ArmStep().check(C, replace(ARM, ends=short(target=target)))) == [("switch.in-sync", "")]
 
 
 def test_records_that_differ_are_named_before_those_that_nobody_could_read() -> None:
@@ -255,6 +261,24 @@ def kept(verdict: Verdict) -> int:
 @pytest.mark.parametrize("last", [(4, 4, 3), (4, 3, 4), (4, 4, None), (4, 4, 5)])
 def test_the_mirror_is_drained_at_equal_ends_alone(last: tuple[int | None, ...]) -> None:
     assert kept(DrainStep().check(TWICE, replace(DRAIN, ends=ends(*last)))) == 0
+
+
+def test_records_that_too_few_replicas_have_are_named_and_not_waited_for() -> None:
+    held = {"before": {P: 9, Q: 5}, "equal": 0}
+    assert why(DrainStep().check(replace(C, kept=held), replace(DRAIN, ends=short(5)))) == [
+        ("switch.in-sync", "")
+    ]
+    # A follower that is in sync gets them at once.
+    soon = Seen({**EQUAL, Q: BothEnds(5, 4, 4, "source's log ends at 5")})
+    verdict = DrainStep().check(replace(C, kept=held), replace(DRAIN, ends=soon))
+    assert isinstance(verdict, Waiting)
+    assert verdict.progress == "behind: orders-1: 1 (source's log ends at 5)"
+    opened = Seen({**EQUAL, Q: BothEnds(5, 4, 4)})
+    verdict = DrainStep().check(replace(C, kept=held), replace(DRAIN, ends=opened))
+    assert isinstance(verdict, Waiting)
+    assert verdict.progress == "behind: orders-1: 1 (a transaction is open from offset 4 on)"
+    # Nothing is left to copy.
+    assert isinstance(DrainStep().check(TWICE, replace(DRAIN, ends=short())), Done)
 
 
 def test_a_leader_of_source_that_is_silent_for_a_moment_is_waited_for() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.topic_move.facts import app, why
+from tests.unit.topic_move.facts import SHORT, app, why
 from tests.world.switch.operator import inventory
 from tests.world.switch.site import Shape, World
 from zkmigrate.model.fact import Reading, Seen, Unknown
@@ -53,6 +53,11 @@ def test_h14_a_hold_begins_only_when_the_mirror_is_close_behind(records: int, do
     assert isinstance(verdict, Done if done else Waiting)
     if isinstance(verdict, Waiting):
         assert verdict.progress == "51 records behind, 100 records/s: 0.5 s"
+
+
+def test_no_hold_begins_while_too_few_replicas_are_in_sync() -> None:
+    blocked = at(SETTLE_S, Seen({("orders", 0): BothEnds(1_000, 1_000, 1_000, SHORT, SHORT)}))
+    assert why(blocked) == [("switch.in-sync", "")]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
@@ -41,9 +41,11 @@ _WAIT_MS = 250
 """How long a fetch waits for records."""
 _LARGEST = 128 << 20
 _CONSUMER, UNCOMMITTED, COMMITTED = -1, 0, 1
+_DEBUGGER = -2
+"""The replica id to which a leader tells the end of its log, and not its high watermark."""
 _LATEST, _EARLIEST = -1, -2
 _NO_EPOCH, _TOPIC, _BROKER = -1, 2, 4
-_SUPER = "super.users"
+_SUPER, _LEAST = "super.users", "min.insync.replicas"
 
 _IN_FLIGHT = 1 << 16
 """kafka-python refuses a request beyond it. The copier has one for each partition in flight."""
@@ -74,6 +76,30 @@ class Topic:
     leaders: Mapping[int, int]
     replicas: int
     settings: Settings
+
+
+class Latest(NamedTuple):
+    """Where a partition's log ends; None where no leader tells. end: its high watermark, up to which
+    consumers read. stable: its last stable offset. log_end: the end of the leader's own log. in_sync,
+    replicas: broker ids."""
+
+    end: int | None
+    stable: int | None
+    log_end: int | None = None
+    in_sync: tuple[int, ...] = ()
+    replicas: tuple[int, ...] = ()
+
+    @property
+    def last(self) -> int | None:
+        """The end of the log, with what consumers cannot read yet. A leader that tells only how far they can
+        read is taken at its word."""
+        return self.end if self.end is None or self.log_end is None else max(self.end, self.log_end)
+
+
+class _Led(NamedTuple):
+    leader: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -149,6 +175,10 @@ class Cluster:
         text = f"{self.what} {','.join(self._brokers)} did not answer: {reason(error)}"
         return HostError(f"{text}. Seen: {why}" if why else text)
 
+    def offers(self, request: Any) -> bool:
+        """Return whether the cluster's brokers know a kind of request."""
+        return request.API_KEY in self._manager.broker_version_data.api_versions
+
     def begin(self, request: Any, node: int | None = None) -> Any:
         """Send a request and return at once; ``end`` waits for the answer."""
         return self._net.call_soon_with_future(self._manager.send, request, node)
@@ -174,10 +204,16 @@ class Cluster:
 
     def leaders(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
         """The leader of each partition, -1 without one. A topic that does not exist is left out."""
+        return _leaders(self._led(topics))
+
+    def _led(self, topics: Iterable[str]) -> dict[str, dict[int, _Led]]:
         named = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         answer = self._ask(MetadataRequest(topics=named, allow_auto_topic_creation=False))
         return {
-            topic.name: {p.partition_index: p.leader_id for p in topic.partitions}
+            topic.name: {
+                p.partition_index: _Led(p.leader_id, tuple(p.replica_nodes), tuple(p.isr_nodes))
+                for p in topic.partitions
+            }
             for topic in answer.topics
             if topic.partitions
         }
@@ -217,6 +253,21 @@ class Cluster:
             found[name] = Topic(leaders, replicas, _settings(result.configs))
         return found, hidden
 
+    def least_in_sync(self, names: Sequence[str]) -> dict[str, int]:
+        """Return how many replicas must be in sync before a topic takes records with acks=all. Raises
+        HostError where Kafka does not show it."""
+        request = DescribeConfigsRequest(
+            resources=[(_TOPIC, name, [_LEAST]) for name in names], min_version=1
+        )
+        found = dict[str, int]()
+        for result in self._ask(request).results:
+            name = result.resource_name
+            if result.error_code:
+                why = said(result.error_code, result.error_message)
+                raise HostError(f"{self.what}: {_LEAST} of topic {name}: {why}")
+            found.update((name, int(one.value)) for one in result.configs if one.name == _LEAST)
+        return found
+
     def super_users(self, node: int) -> bool:
         """Whether this broker has ``super.users``; whose names it hides, as of every setting that it does not
         know. HostError with Kafka's reason."""
@@ -247,24 +298,40 @@ class Cluster:
         error, offset = self._end_offsets(asked).get(part, (NO_LEADER, -1))
         return -1 if error else offset
 
-    def latest(self, topics: Iterable[str]) -> dict[Part, tuple[int | None, int | None]]:
-        """High watermark and last stable offset of each partition of those of the topics that exist; None
-        where no leader answers. All requests are in flight at once."""
-        led = self.leaders(topics)
+    def latest(self, topics: Iterable[str]) -> dict[Part, Latest]:
+        """Where the log of each partition ends, of those of the topics that exist. All requests are in flight
+        at once."""
+        led = self._led(topics)
         parts = [(name, number) for name, numbers in led.items() for number in numbers]
-        by_leader = _grouped(parts, led)
-        sent = [self._begin_offsets(by_leader, _LATEST, isolation) for isolation in (UNCOMMITTED, COMMITTED)]
-        ends, stable = (
+        by_leader = _grouped(parts, _leaders(led))
+        # The log's end first: what is written meanwhile does not look as if it could not be read.
+        asked = ((_DEBUGGER, UNCOMMITTED), (_CONSUMER, UNCOMMITTED), (_CONSUMER, COMMITTED))
+        sent = [self._begin_offsets(by_leader, _LATEST, isolation, asker) for asker, isolation in asked]
+        last, ends, stable = (
             {part: offset for part, (error, offset) in self._end_offsets(one).items() if not error}
             for one in sent
         )
-        return {part: (ends.get(part), stable.get(part)) for part in parts}
+        return {
+            (name, n): Latest(
+                ends.get((name, n)),
+                stable.get((name, n)),
+                last.get((name, n)),
+                one.in_sync,
+                one.replicas,
+            )
+            for name, numbers in led.items()
+            for n, one in numbers.items()
+        }
 
     def _offsets(self, parts: Iterable[Part], which: int, isolation: int) -> dict[Part, tuple[int, int]]:
         return self._end_offsets(self._begin_offsets(self._by_leader(parts), which, isolation))
 
     def _begin_offsets(
-        self, by_leader: Mapping[int, Mapping[str, Sequence[int]]], which: int, isolation: int
+        self,
+        by_leader: Mapping[int, Mapping[str, Sequence[int]]],
+        which: int,
+        isolation: int,
+        asker: int = _CONSUMER,
     ) -> list[Any]:
         kind = ListOffsetsRequest.ListOffsetsTopic
         sent = []
@@ -282,7 +349,7 @@ class Cluster:
                 for name, numbers in by_topic.items()
             ]
             request = ListOffsetsRequest(
-                replica_id=_CONSUMER, isolation_level=isolation, topics=topics, max_version=5
+                replica_id=asker, isolation_level=isolation, topics=topics, max_version=5
             )
             sent.append(self.begin(request, leader))
         return sent
@@ -461,6 +528,10 @@ def _refused(answer: Any) -> str:
         return ""
     first = next((one.batch_index_error_message for one in answer.record_errors or ()), None)
     return said(answer.error_code, first or answer.error_message)
+
+
+def _leaders(led: Mapping[str, Mapping[int, _Led]]) -> dict[str, dict[int, int]]:
+    return {name: {p: one.leader for p, one in parts.items()} for name, parts in led.items()}
 
 
 def _grouped(parts: Iterable[Part], led: Mapping[str, Mapping[int, int]]) -> dict[int, dict[str, list[int]]]:

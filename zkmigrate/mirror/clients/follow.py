@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients import groups, topics
 from zkmigrate.mirror.clients import rights as acls
-from zkmigrate.mirror.clients.cluster import Cluster
+from zkmigrate.mirror.clients.cluster import Cluster, Part
 from zkmigrate.mirror.clients.copier import Copier
+from zkmigrate.mirror.clients.replicas import reached
 from zkmigrate.mirror.rules.commits import INACTIVE, Committed, standing, to_commit
 from zkmigrate.mirror.rules.follow import Change, Configure, Grow, Memory, Stop, follow
 from zkmigrate.mirror.rules.position import Ends
@@ -45,7 +46,8 @@ class Follower:
 
     clears: the copier's topics whose records may be deleted, kept up to date. refresh_s: a change at source
     is on target so many seconds later. say: told each change and new finding. share: the copier's, also of
-    new partitions. findings: of the last look.
+    new partitions. findings: of the last look. unread: partitions of source with too
+    few replicas in sync, whose last records nobody can read yet, by the last look.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Follower:
         self._groups: tuple[str, ...] = tuple(named)
         self._keep, self._ruled = frozenset[Acl](), list(names)
         self.findings: dict[str, str] = {}
+        self.unread: tuple[Part, ...] = ()
 
     def tick(self, copier: Copier) -> None:
         """Look, if it is time."""
@@ -77,7 +80,12 @@ class Follower:
         """Make target equal, as far as it goes now. Whether the next look can do more."""
         before, self.findings = self.findings, {}
         begun, soon = time.monotonic(), False
-        parts = {"topics": self._follow_topics, "groups": self._follow_groups, "ACLs": self._follow_rights}
+        parts = {
+            "topics": self._follow_topics,
+            "replicas": self._watch_replicas,
+            "groups": self._follow_groups,
+            "ACLs": self._follow_rights,
+        }
         for about, part in parts.items():
             try:
                 copier.still_leads()
@@ -137,6 +145,17 @@ class Follower:
             return False
         self._say(change)
         return True
+
+    # -- replicas
+
+    def _watch_replicas(self, copier: Copier) -> bool:
+        """Name source's partitions with too few replicas in sync: their last records cannot be copied."""
+        ours = [part for part, one in copier.partitions.items() if one.left]
+        logs = reached(self._source, {topic for topic, _ in ours}) if ours else {}
+        short = {part: logs[part] for part in ours if part in logs and logs[part].below}
+        self.unread = tuple(part for part, log in short.items() if log.unread)
+        self.findings |= {f"{topic}-{number}": log.held for (topic, number), log in short.items()}
+        return False
 
     # -- groups
 

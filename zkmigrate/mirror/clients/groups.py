@@ -52,7 +52,7 @@ def read(source: Cluster, target: Cluster, topics: Collection[str], named: Colle
         if name in named or name in refused or name in members or read.get(name)
     }
     # After the commits: a log only grows.
-    ends = {part: end for part, (end, _) in source.latest(topics).items()} if any(ours.values()) else {}
+    ends = {part: one.last for part, one in source.latest(topics).items()} if any(ours.values()) else {}
     refused |= {name: why for name, own in ours.items() if name not in refused and (why := beyond(own, ends))}
     troubles |= {name: "source has no such group" for name in named if name not in here}
     known = listed(target)

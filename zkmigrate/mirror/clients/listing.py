@@ -200,7 +200,7 @@ def _stands(group: Any, topics: Collection[str]) -> str:
 
 
 def _why(group: Any) -> str:
-    return group if isinstance(group, str) else said(group.error_code)
+    return group if isinstance(group, str) else said(group.error_code, group.error_message)
 
 
 _DESCRIBE: Mapping[str, Any] = {

@@ -16,6 +16,7 @@ from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.follow import NO_AUTHORIZER
 from zkmigrate.mirror.clients.pair import Pair
 from zkmigrate.mirror.clients.reading import compared
+from zkmigrate.mirror.clients.replicas import Reached, reached
 from zkmigrate.mirror.clients.survey import Place, beside, places, standing_direction, topics
 from zkmigrate.mirror.rules.batch import BatchError
 from zkmigrate.mirror.rules.commits import Standing, standing
@@ -109,6 +110,8 @@ def _survey(here: Cluster, there: Cluster, names: Sequence[str], named: Sequence
             for key, why in one.left.items()
             if key not in one.differ
         },
+        also.writers.named,
+        also.writers.dark,
     )
 
 
@@ -141,11 +144,16 @@ def _otherwise(needed: str, found: str, why: str) -> str:
 
 def _ends(here: Cluster, there: Cluster, names: Sequence[str]) -> dict[Part, BothEnds]:
     # Target first: it only grows up to what source already has.
-    target, source = there.latest(names), here.latest(names)
+    target, source = reached(there, names), reached(here, names)
     if missing := sorted(set(names) - {topic for topic, _ in source}):
         raise UsageError(f"source has no topic {', '.join(missing)}")
-    ends = {part: end for part, (end, _) in target.items()}
-    return {part: BothEnds(end, stable, ends.get(part)) for part, (end, stable) in source.items()}
+    return {part: _both(one, target.get(part)) for part, one in source.items()}
+
+
+def _both(source: Reached, target: Reached | None) -> BothEnds:
+    one = source.latest
+    end, below = (None, "") if target is None else (target.latest.end, target.below)
+    return BothEnds(one.last, one.stable, end, source.held, source.below, below)
 
 
 def _commits(

@@ -86,13 +86,13 @@ def compared(
     """Compare what read_committed consumers of both clusters see from an offset up to another. clusters,
     leaders: of source and target. Raises BatchError; HostError when a broker sends nothing."""
     here, there = (
-        _committed(side, leader, part, begun, end, codecs)
+        committed(side, leader, part, begun, end, codecs)
         for side, leader in zip(clusters, leaders, strict=True)
     )
     return join(here, there, begun, end, end, codecs)
 
 
-def _committed(
+def committed(
     cluster: Cluster, leader: int, part: Part, begun: int, end: int, codecs: records.Codecs
 ) -> Iterator[Batch]:
     """The batches that a read_committed consumer sees, up to the last that begins before an offset."""

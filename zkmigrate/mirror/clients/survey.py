@@ -12,13 +12,16 @@ from zkmigrate.mirror.clients.cluster import Cluster, Part, Topic
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.follow import NO_AUTHORIZER
 from zkmigrate.mirror.clients.reading import PartError, position
+from zkmigrate.mirror.clients.replicas import Reached, reached
 from zkmigrate.mirror.clients.topics import New, try_configuring, try_making
+from zkmigrate.mirror.clients.transactions import transactional
 from zkmigrate.mirror.rules.commits import Standing, standing
 from zkmigrate.mirror.rules.direction import Direction, barred, direction
 from zkmigrate.mirror.rules.follow import Configure
 from zkmigrate.mirror.rules.position import Ends, Failed, Sides
 from zkmigrate.mirror.rules.rights import Rights, rights
 from zkmigrate.mirror.rules.topic import TIME_TYPE, align, deletes, first, named, not_copied, refusal, wanted
+from zkmigrate.mirror.rules.transactions import Writers
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,9 @@ class Mirrored:
 
 @dataclass(frozen=True)
 class Place:
-    """A partition on both sides. stable: source's last stable offset. state: missing, behind, equal, failed
-    or unknown. note: what else was seen."""
+    """A partition on both sides. stable: source's last stable offset. state: missing, behind, equal, held,
+    failed or unknown; held: too few of source's replicas are in sync. note: what else was seen. unread:
+    offsets of source's log that nobody can read yet."""
 
     part: Part
     source: Ends | None
@@ -55,20 +59,26 @@ class Place:
     state: str
     why: str = ""
     note: str = ""
+    unread: int = 0
 
     @property
     def lag(self) -> int:
         """Offsets that target lacks."""
-        return max(0, self.stable - (self.target.end if self.target else 0))
+        return max(0, self.stable - (self.target.end if self.target else 0)) + self.unread
+
+
+_NOBODY = Writers({})
 
 
 @dataclass(frozen=True)
 class Beside:
-    """Groups by name, and ACLs. notes: what could not be looked at, and why."""
+    """Groups by name, and ACLs. notes: what could not be looked at, and why. writers: who writes to source's
+    topics in transactions."""
 
     groups: Mapping[str, Standing]
     rights: Rights
     notes: Mapping[str, str]
+    writers: Writers = _NOBODY
 
 
 _NO_RIGHTS = Rights(frozenset(), frozenset(), {}, frozenset())
@@ -211,7 +221,22 @@ def places(source: Cluster, target: Cluster, mirrored: Sequence[Mirrored]) -> li
             sides = Sides(ends, own, (last.end, quiet.end))
             state, why = _state_of((source, target), leaders, part, sides, deletes=part[0] in clears)
             found.append(Place(part, ends, last.end, own, state, why, _lacks(ends, own)))
-    return found
+    return _held(source, found)
+
+
+def _held(source: Cluster, found: Sequence[Place]) -> list[Place]:
+    """Name the partitions of source whose last records nobody can read yet, and those with too few replicas
+    in sync."""
+    logs = reached(source, {one.part[0] for one in found})
+    return [_held_back(one, logs[one.part]) if one.part in logs else one for one in found]
+
+
+def _held_back(place: Place, log: Reached) -> Place:
+    if place.state not in ("equal", "behind"):
+        return place
+    if log.below:
+        return replace(place, state="held", why=log.held, unread=log.unread)
+    return replace(place, state="behind" if log.unread else place.state, unread=log.unread)
 
 
 def _lacks(source: Ends, target: Ends) -> str:
@@ -256,4 +281,8 @@ def beside(source: Cluster, target: Cluster, names: Sequence[str], named: Sequen
             found = rights(here, there, names, list(standings))
     except HostError as error:
         notes["ACLs"] = str(error)
-    return Beside(standings, found, notes)
+    try:
+        writers = transactional(source, names)
+    except HostError as error:
+        writers = Writers({}, str(error))
+    return Beside(standings, found, notes, writers)

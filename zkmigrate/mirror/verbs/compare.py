@@ -49,6 +49,10 @@ def _compared(here: Cluster, there: Cluster, place: Place) -> Compared:
         return Compared(*part, "unknown", 0, begun, end, str(error))
     if why := found.first or (place.why if place.state == "failed" else ""):
         return Compared(*part, "different", found.equal, begun, end, why)
+    if place.unread:
+        why = f"{place.unread:,} offsets of source's log cannot be read yet, so they were not compared"
+        why = f"{why}; {place.why}" if place.why else why
+        return Compared(*part, "behind", found.equal, begun, end, why)
     return Compared(*part, "equal" if end == place.stable else "behind", found.equal, begun, end)
 
 

@@ -20,6 +20,10 @@ def lines(found: Beside) -> Iterator[str]:
         yield f"ACL to grant on target: {rule}"
     for rule, why in sorted(found.rights.left.items()):
         yield f"ACL: {rule}: {why}"
+    for name, why in sorted(found.writers.named.items()):
+        yield f"transactional producer {name}: {why}"
+    if found.writers.dark:
+        yield f"transactional producers: {found.writers.dark}"
     for about, why in found.notes.items():
         yield f"{about}: {why}"
 
@@ -35,6 +39,7 @@ def body(found: Beside) -> dict[str, Any]:
             "grant": [str(rule) for rule in sorted(found.rights.grant)],
             "not_copied": {str(rule): why for rule, why in sorted(found.rights.left.items())},
         },
+        "transactional": {"producers": dict(found.writers.named), "unknown": found.writers.dark},
         "notes": dict(found.notes),
     }
 

@@ -26,7 +26,7 @@ from zkmigrate.mirror.verbs.request import Request, both
 
 EVERY_S = 10.0
 """Seconds between two lines of progress."""
-_FAILED, _INTERRUPTED = 8, 130
+_FAILED, _UNREAD, _INTERRUPTED = 8, 11, 130
 _MADE_S = 30.0
 GC_THRESHOLD = 5_000
 """New objects between two garbage collections. kafka-python (3.0.12) does not close the sockets of refused
@@ -101,8 +101,8 @@ def run(
     """Copy until Ctrl-C, or once up to source's present ends. refresh_s: a change of partitions, settings,
     group offsets or ACLs at source is on target so many seconds later. rate: the most bytes per second.
     share: of the partitions, for one of several copiers. A topic that source does not lead is left out. 0:
-    all is there; 8: a partition has failed; 130: Ctrl-C. UsageError; LockedError when another copier took
-    over, or a topic was left out."""
+    all is there; 8: a partition has failed; 11: source has records that nobody can read yet; 130: Ctrl-C.
+    UsageError; LockedError when another copier took over, or a topic was left out."""
     # Thousands of batches wait, none in a reference cycle: Python need not collect garbage that often.
     gc.set_threshold(GC_THRESHOLD)
     stop = Interrupt()
@@ -135,7 +135,8 @@ def run(
     failed = any(p.failed for p in copier.partitions.values())
     if fenced and not (failed or refused or interrupted):
         raise LockedError(_led(fenced))
-    code = _FAILED if failed or refused else _INTERRUPTED if interrupted else 0
+    unread = bool(once and follower.unread)
+    code = _FAILED if failed or refused else _INTERRUPTED if interrupted else _UNREAD if unread else 0
     tell.ended(copier.partitions.values(), refused, code)
     return code
 

@@ -55,7 +55,7 @@ def _code(mirrored: Sequence[Mirrored], found: Sequence[Place]) -> int:
         _CLAIM
         if "failed" in states or any(one.refused for one in mirrored)
         else _UNKNOWN
-        if "unknown" in states
+        if states & {"unknown", "held"}
         else 0
     )
 

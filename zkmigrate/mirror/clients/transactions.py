@@ -1,0 +1,145 @@
+"""Asks a cluster who writes to topics in transactions: its leaders, its coordinators, or their log.
+
+DescribeProducers came with Kafka 2.8, ListTransactions with 3.0. An older cluster keeps what coordinators
+know in the topic ``__transaction_state``, which is read instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from kafka.protocol.admin import (
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+)
+
+from zkmigrate.errors import HostError
+from zkmigrate.kafka.said import said
+from zkmigrate.mirror.clients.cluster import Cluster, Part
+from zkmigrate.mirror.clients.codecs import KafkaCodecs
+from zkmigrate.mirror.clients.listing import each
+from zkmigrate.mirror.clients.reading import committed
+from zkmigrate.mirror.rules.batch import BatchError
+from zkmigrate.mirror.rules.position import Ends
+from zkmigrate.mirror.rules.records import read_varint, seen
+from zkmigrate.mirror.rules.transactions import OPEN, Producer, Transactional, Writers, kept, writers
+
+_STATE = "__transaction_state"
+_MOST_RECORDS = 200_000
+"""So many records of the topic of transactions are read at most."""
+
+
+def transactional(cluster: Cluster, topics: Collection[str]) -> Writers:
+    """Return who writes to these topics in transactions. It changes nothing."""
+    why = list[str]()
+    producers = _producers(cluster, topics, why) if cluster.offers(DescribeProducersRequest) else None
+    ids = (_listed if cluster.offers(ListTransactionsRequest) else _kept)(cluster, why)
+    return writers(producers, list(ids.values()), topics, "; ".join(why))
+
+
+def _producers(cluster: Cluster, topics: Collection[str], why: list[str]) -> dict[Part, list[Producer]]:
+    kind = DescribeProducersRequest.TopicRequest
+    led: dict[int, dict[str, list[int]]] = {}
+    for name, numbers in cluster.leaders(topics).items():
+        for number, leader in numbers.items():
+            if leader < 0:
+                why.append(f"{name}-{number} has no leader")
+            else:
+                led.setdefault(leader, {}).setdefault(name, []).append(number)
+    asked = {
+        leader: (
+            DescribeProducersRequest(
+                topics=[kind(name=name, partition_indexes=numbers) for name, numbers in by_topic.items()]
+            ),
+            leader,
+        )
+        for leader, by_topic in led.items()
+    }
+    found = {}
+    for answer in each(cluster, asked).values():
+        if isinstance(answer, HostError):
+            why.append(str(answer))
+            continue
+        for topic in answer.topics:
+            for one in topic.partitions:
+                if one.error_code:
+                    reason = said(one.error_code, one.error_message)
+                    why.append(f"producers of {topic.name}-{one.partition_index}: {reason}")
+                found[topic.name, one.partition_index] = [_producer(p) for p in one.active_producers]
+    return found
+
+
+def _producer(told: Any) -> Producer:
+    ended = told.coordinator_epoch >= 0 or told.current_txn_start_offset >= 0
+    return Producer(told.producer_id, told.last_timestamp, ended)
+
+
+def _listed(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:
+    """Every transactional id that the coordinators show, with the partitions of those that have a transaction
+    open."""
+    asked: dict[Any, Any] = {
+        node: (ListTransactionsRequest(state_filters=[], producer_id_filters=[], max_version=0), node)
+        for node in cluster.brokers()
+    }
+    found, opened = dict[str, Transactional](), dict[int, list[str]]()
+    for node, answer in each(cluster, asked).items():
+        if isinstance(answer, HostError) or answer.error_code:
+            reason = answer if isinstance(answer, HostError) else said(answer.error_code)
+            why.append(f"transactional ids of broker {node}: {reason}")
+            continue
+        for one in answer.transaction_states:
+            found[one.transactional_id] = Transactional(
+                one.transactional_id, one.producer_id, one.transaction_state
+            )
+            if one.transaction_state in OPEN:
+                opened.setdefault(node, []).append(one.transactional_id)
+    asked = {node: (DescribeTransactionsRequest(transactional_ids=ids), node) for node, ids in opened.items()}
+    for node, answer in each(cluster, asked).items():
+        if isinstance(answer, HostError):
+            why.append(f"open transactions of broker {node}: {answer}")
+            continue
+        for one in answer.transaction_states:
+            if not one.error_code:
+                parts = frozenset((topic.topic, n) for topic in one.topics for n in topic.partitions)
+                found[one.transactional_id] = Transactional(
+                    one.transactional_id, one.producer_id, one.transaction_state, parts
+                )
+    return found
+
+
+def _kept(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:
+    """The same from the coordinators' own log."""
+    led = cluster.leaders([_STATE]).get(_STATE, {})
+    ends = cluster.ends([(_STATE, number) for number in led])
+    found, left = dict[str, Transactional](), _MOST_RECORDS
+    for number, leader in led.items():
+        one = ends.get((_STATE, number))
+        try:
+            if not isinstance(one, Ends):
+                raise HostError("no answer" if one is None else said(one))
+            left -= one.end - one.start
+            if left < 0:
+                raise HostError(f"it has more than {_MOST_RECORDS:,} records")
+            found |= _partition(cluster, leader, number, one)
+        except (HostError, BatchError, ValueError) as error:
+            why.append(f"transactional ids in {_STATE}-{number}: {error}")
+    return found
+
+
+def _partition(cluster: Cluster, leader: int, number: int, ends: Ends) -> Mapping[str, Transactional]:
+    found = dict[str, Transactional]()
+    part = (_STATE, number)
+    codecs = KafkaCodecs()
+    batches = committed(cluster, leader, part, ends.start, ends.end, codecs)
+    for _, _, body in (record for batch in batches for record in seen(batch, codecs)):
+        length, at = read_varint(body, 0)
+        key = body[at : at + length]
+        length, at = read_varint(body, at + length)
+        told = kept(key, None if length < 0 else body[at : at + length])
+        if told is not None and told[1] is not None:
+            found[told[0]] = told[1]
+        elif told is not None:
+            found.pop(told[0], None)
+    return found

@@ -1,0 +1,32 @@
+"""Whether enough replicas of a partition are in sync for its records to be safe and readable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def below(in_sync: Sequence[int], replicas: Sequence[int], least: int | None, unknown: str = "") -> str:
+    """Return why too few replicas are in sync; empty if enough are. in_sync, replicas: broker ids. least:
+    the topic's min.insync.replicas, None if it is not known, for the reason in ``unknown``.
+
+    Kafka needs no more of them than there are replicas (``Partition.effectiveMinIsr``).
+    """
+    if len(in_sync) >= len(replicas):
+        return ""
+    seen = f"in sync: {_ids(in_sync)} of replicas {_ids(replicas)}"
+    if least is None:
+        return f"{seen}, min.insync.replicas is not known: {unknown or 'it was not told'}"
+    return "" if len(in_sync) >= least else f"{seen}, min.insync.replicas: {least}"
+
+
+def held_back(log_end: int | None, end: int | None, short: str) -> str:
+    """Return why records of a log cannot be read yet; empty if all can be. end: its high watermark. short:
+    of ``below``."""
+    if log_end is None or end is None or log_end <= end:
+        return short
+    told = f"source's log ends at {log_end:,}, and nobody can read beyond {end:,}"
+    return f"{told}; {short}" if short else told
+
+
+def _ids(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, sorted(ids))) or "none"

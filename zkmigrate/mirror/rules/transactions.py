@@ -1,0 +1,148 @@
+"""Who writes to topics in transactions, from what brokers tell of producers and transactional ids.
+
+A producer's transactions do not follow it to another cluster: there its id is unknown, and each transaction
+ends with INVALID_PRODUCER_ID_MAPPING. What a gateway has seen since its start does not tell who writes next.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+Part = tuple[str, int]
+OWN = "zkmigrate-mirror-"
+"""The mirror's own transactional ids begin so. Nothing but end markers is written with them."""
+_DEAD = frozenset({"Dead", "PrepareEpochFence"})
+_STATES = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+)
+OPEN = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
+
+
+@dataclass(frozen=True)
+class Producer:
+    """A producer that a leader remembers. ms: when it last wrote. transactional: it has ended a transaction
+    in the partition, or has one open."""
+
+    id: int
+    ms: int
+    transactional: bool
+
+
+@dataclass(frozen=True)
+class Transactional:
+    """A transactional id. producer: the id that it has now. state: of its last transaction, as Kafka calls
+    it. parts: what that wrote to, while it is open."""
+
+    name: str
+    producer: int
+    state: str
+    parts: frozenset[Part] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True)
+class Writers:
+    """Who writes in transactions. named: by transactional id, or by producer id where no other name is known,
+    what is known. dark: why it is not known whether there are more; empty if it is."""
+
+    named: Mapping[str, str]
+    dark: str = ""
+
+
+def writers(
+    producers: Mapping[Part, Iterable[Producer]] | None,
+    ids: Collection[Transactional],
+    topics: Collection[str],
+    dark: str = "",
+) -> Writers:
+    """Match producers of partitions with transactional ids. producers: None where brokers cannot tell them.
+    dark: what could not be read."""
+    by_producer = {one.producer: one for one in ids}
+    wrote = defaultdict[str, list[tuple[int, Part]]](list)
+    for part, some in (producers or {}).items():
+        for one in some:
+            known = by_producer.get(one.id)
+            if known is not None:
+                wrote[known.name].append((one.ms, part))
+            elif one.transactional:
+                wrote[f"producer id {one.id}"].append((one.ms, part))
+    states = {one.name: one.state for one in ids}
+    named = {
+        name: f"it wrote to {_places([part for _, part in times])}, last at {_time(max(times)[0])}"
+        + (f", state {states[name]}" if name in states else ", and its transactional id is not shown")
+        for name, times in wrote.items()
+    }
+    for held in ids:
+        ours = sorted(part for part in held.parts if part[0] in topics)
+        if ours and held.name not in named:
+            named[held.name] = f"it has a transaction open on {_places(ours)}, state {held.state}"
+    named = {name: why for name, why in named.items() if not name.startswith(OWN)}
+    if producers is None:
+        rest = sorted(
+            one.name
+            for one in ids
+            if one.name not in named and one.state not in _DEAD and not one.name.startswith(OWN)
+        )
+        unsure = (
+            f"these brokers do not tell where transactional ids have written: {_few(rest)}" if rest else ""
+        )
+        dark = "; ".join(filter(None, (dark, unsure)))
+    return Writers(named, dark)
+
+
+def kept(key: bytes, value: bytes | None) -> tuple[str, Transactional | None] | None:
+    """Read a record of Kafka's topic of transactions: the transactional id, and what it is now, None if it
+    was removed. None for a record of another kind. Raises ValueError."""
+    try:
+        version, length = struct.unpack_from(">hh", key)
+        if version != 0:
+            return None
+        name = key[4 : 4 + length].decode()
+        if value is None:
+            return name, None
+        format, producer, _, _, status = struct.unpack_from(">hqhiB", value)
+        if format != 0 or len(key) != 4 + length:
+            raise ValueError(f"a record of {name} has format {format}")
+        return name, Transactional(name, producer, _STATES[status], frozenset(_parts(value, 17)))
+    except (struct.error, IndexError) as error:
+        raise ValueError(f"a record of a transactional id is cut: {error}") from None
+
+
+def _parts(value: bytes, at: int) -> Iterable[Part]:
+    (topics,) = struct.unpack_from(">i", value, at)
+    at += 4
+    for _ in range(topics):
+        (length,) = struct.unpack_from(">h", value, at)
+        topic = value[at + 2 : at + 2 + length].decode()
+        at += 2 + length
+        (count,) = struct.unpack_from(">i", value, at)
+        at += 4
+        for number in struct.unpack_from(f">{min(count, len(value))}i", value, at):
+            yield topic, number
+        at += 4 * count
+
+
+def _places(parts: Collection[Part]) -> str:
+    return _few([f"{topic}-{number}" for topic, number in sorted(set(parts))])
+
+
+_MOST = 5
+
+
+def _few(names: Collection[str]) -> str:
+    some = list(names)[:_MOST]
+    return ", ".join(some) + (f" and {len(names) - _MOST} more" if len(names) > _MOST else "")
+
+
+def _time(ms: int) -> str:
+    return f"{datetime.fromtimestamp(max(0, min(ms, 1 << 42)) / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
