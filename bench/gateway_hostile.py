@@ -3,8 +3,8 @@
 Two brokers that answer at once, and ``zkmigrate gateway serve`` before them. One client sends small PRODUCE
 requests to one of them at a fixed rate, quietly first. Then 200 hostile connections of each kind come to the
 other, kind after kind, and at last all kinds together, from other addresses of the loopback. Told are the
-client's p50 and p99, the longest answer to ``status`` and to an order, and the gateway's memory (RSS) at its
-highest.
+client's p50 and p99, the p99 of the same requests straight to its broker, the longest answer to ``status``,
+and to an order, and the gateway's memory (RSS) at its highest.
 
 Hostile clients and their broker run at the lowest priority, as if on other machines. With ``--before FOLDER``
 it is the gateway of another checkout.
@@ -211,7 +211,7 @@ def rss_mib(pid: int, what: str = "VmRSS") -> float:
     raise click.ClickException("the gateway has ended")
 
 
-def measured(address: str, where: Path, pid: int, seconds: float) -> dict[str, float]:
+def measured(address: str, broker: str, where: Path, pid: int, seconds: float) -> dict[str, float]:
     """A client's times, the longest answer to an order and to status, and the most memory."""
     orders: list[float] = []
     memory: list[float] = []
@@ -236,14 +236,16 @@ def measured(address: str, where: Path, pid: int, seconds: float) -> dict[str, f
     thread = threading.Thread(target=ordering)
     thread.start()
     times: list[float] = []
+    direct: list[float] = []
     try:
-        with closing(Wire(address)) as wire:
+        with closing(Wire(address)) as wire, closing(Wire(broker)) as beside:
             end = time.monotonic() + seconds
             while time.monotonic() < end:
-                begun = time.monotonic()
-                wire.asks(SMALL)
-                times.append(time.monotonic() - begun)
-                time.sleep(max(0.0, 1 / RATE - times[-1]))
+                for one, found in ((wire, times), (beside, direct)):
+                    begun = time.monotonic()
+                    one.asks(SMALL)
+                    found.append(time.monotonic() - begun)
+                    time.sleep(max(0.0, 1 / RATE - found[-1]))
     finally:
         over.set()
         thread.join()
@@ -251,6 +253,7 @@ def measured(address: str, where: Path, pid: int, seconds: float) -> dict[str, f
         "requests": len(times),
         "p50 ms": milliseconds(times, 0.5),
         "p99 ms": milliseconds(times, 0.99),
+        "p99 direct ms": milliseconds(direct, 0.99),
         "longest ms": max(times) * 1000,
         "longest order ms": max(orders) * 1000,
         "most MiB": max(memory),
@@ -274,7 +277,7 @@ def main(count: int, seconds: float, chosen: tuple[str, ...], before: Path | Non
             stack.enter_context(hostile(addresses[1], kinds, count))
             time.sleep(2.0)
             try:
-                found[kind] = measured(addresses[0], where, process.pid, seconds)
+                found[kind] = measured(addresses[0], brokers[0], where, process.pid, seconds)
             except (OSError, click.ClickException) as error:
                 click.echo(f"{kind}: {error}")
                 continue

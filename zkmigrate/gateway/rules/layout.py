@@ -41,7 +41,7 @@ class FrameError(ValueError):
         self.what = what
 
 
-@dataclass
+@dataclass(slots=True)
 class Walk:
     """One message and how far it was read. pieces: the new bytes up to ``kept``. seen: the fields read. todo:
     the steps that are left, of the innermost array last."""

@@ -15,7 +15,7 @@ from zkmigrate.gateway.serving.gateway import Gateway
 
 RESERVED = 64
 """Files that are not for clients, beside one for each broker: the program's own, and those of orders."""
-BACKLOG, AT_ONCE = 1024, 4
+BACKLOG, AT_ONCE = 1024, 2
 """Connections that wait in the system, and those that a port takes in a turn of the loop."""
 AGAIN_S = 1.0
 """Until it is tried again where the system had no file left."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-TURN = 32
+TURN = 16
 """Requests in a turn."""
 COST = 128
 """So many bytes of a message that are looked at one by one cost as much as a request."""

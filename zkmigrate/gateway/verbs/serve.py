@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -22,5 +23,6 @@ def serve(file: Path, say: Callable[[str], None]) -> int:
     async def serving(record: Record) -> bool:
         return await Server(config, record, say).serve()
 
+    gc.freeze()  # what stands now stays: to search it for circles of objects again and again stops the loop
     with closing(Record(Path(config.state))) as record:
         return _INTERRUPTED if uvloop.run(serving(record)) else 0
