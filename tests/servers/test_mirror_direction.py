@@ -168,7 +168,7 @@ def test_a_copier_that_stood_still_through_a_switch_writes_nothing(site: Site) -
         frozen.send_signal(signal.SIGCONT)
         site.write(30, 0.02)
         code, output = ended(frozen)
-        assert code == 5, f"{number}: {output}"
+        assert code in (5, 8), f"{number}: {output}"  # 8: it saw the records of clients before the direction
         site.even()
         for address in site.pair:
             site.once(address)

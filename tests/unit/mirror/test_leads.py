@@ -110,14 +110,14 @@ def test_a_coordinator_that_comes_or_goes_is_waited_for(error: int) -> None:
 )
 def test_a_right_that_is_missing_is_told(request_: str, act: Callable[[Leads], Any]) -> None:
     _, one = made(**{request_: [DENIED]})
-    with pytest.raises(HostError, match=f"GroupAuthorizationFailedError for the group {GROUP}"):
+    with pytest.raises(HostError, match=f"GROUP_AUTHORIZATION_FAILED for the group {GROUP}"):
         act(one)
 
 
 def test_a_coordinator_that_never_comes_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leads, "_MOST_S", 0.05)
     _, one = made(FindCoordinatorRequest=[NOT_READY] * 1_000_000)
-    with pytest.raises(HostError, match="CoordinatorNotAvailableError"):
+    with pytest.raises(HostError, match="COORDINATOR_NOT_AVAILABLE"):
         asked(one)
 
 
@@ -145,6 +145,7 @@ def test_a_look_asks_no_coordinator_and_only_where_the_group_is_there() -> None:
     for states in ({"a": ""}, {"a": "", GROUP: ""}):
         one = cluster("source", states)
         one.leads = SimpleNamespace(told_by=told_by)
+        one.described = {GROUP: SimpleNamespace(error_code=MOVED)}
         listing.leads(one, ["orders"])
         assert not any(isinstance(request, FindCoordinatorRequest) for request in one.asked)
     assert told == [(1, ["orders"])]
@@ -211,7 +212,30 @@ def test_status_tells_the_direction(
     show.status(ASKED, said.append)
     assert said[-1] == "direction: copiers may write on source only: target leads, by the run with number 7"
     show.status(Request((), (), ASKED.topics, as_json=True), said.append)
-    assert '"direction": "backward", "number": 7' in said[-1]
+    assert '"direction": {"copies": "backward", "number": 7}' in said[-1]
+
+
+def test_status_tells_where_the_direction_is_hidden(
+    sides: tuple[ModelCluster, ModelCluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An account that may not see the mirror's group must not take it for absent."""
+    one = cluster("source", {"a": ""})
+    one.described = {GROUP: SimpleNamespace(error_code=DENIED)}
+    with pytest.raises(HostError, match="source does not tell who leads: GROUP_AUTHORIZATION_FAILED"):
+        listing.leads(one, ["orders"])
+
+    def hidden(*_: object) -> None:
+        raise HostError("hidden")
+
+    monkeypatch.setattr(listing, "leads", hidden)
+    monkeypatch.setattr(show, "beside", lambda *_: cast(Any, None))
+    monkeypatch.setattr(told, "lines", lambda _: ())
+    monkeypatch.setattr(told, "body", lambda _: {})
+    said = list[str]()
+    assert show.status(ASKED, said.append) == 0
+    assert said[-1] == "direction: not known: hidden"
+    show.status(Request((), (), ASKED.topics, as_json=True), said.append)
+    assert '"direction": {"copies": null, "why": "hidden"}' in said[-1]
 
 
 # -- a switch notes the direction
@@ -273,4 +297,4 @@ def test_the_ids_of_former_copiers_are_taken(
     monkeypatch.setattr(alter, "_AGAIN_S", 0.0)
     (found, text), _, there = noted("backward", refuses=errors)
     assert (found, there.refuses) == (code, [])
-    assert ("TransactionalIdAuthorizationFailedError" in text) == bool(code)
+    assert ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED" in text) == bool(code)

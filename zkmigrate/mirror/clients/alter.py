@@ -7,10 +7,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from kafka.errors import for_code
-
 from zkmigrate import deadline
 from zkmigrate.errors import HostError, UsageError
+from zkmigrate.kafka.said import said
 from zkmigrate.mirror.clients import groups, rights
 from zkmigrate.mirror.clients.cluster import REQUEST_S, Cluster
 from zkmigrate.mirror.clients.owners import owned
@@ -107,7 +106,7 @@ def _not_taken(target: Cluster, topics: Sequence[str]) -> list[str]:
         if time.monotonic() > end or not all(isinstance(outcome(one), Again) for one in left.values()):
             break
         time.sleep(_AGAIN_S)
-    return [f"{name}: {for_code(error).__name__}" for name, error in left.items()]
+    return [f"{name}: {said(error)}" for name, error in left.items()]
 
 
 def copy_offsets(source: Cluster, target: Cluster, change: CopyOffsets) -> tuple[int, str]:

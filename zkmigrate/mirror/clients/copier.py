@@ -125,9 +125,9 @@ class Copier:
         asked = self._ask_leaders()
         self._fetch()
         self._still_mine()
+        self._hear_leaders(asked)
         if time.monotonic() - self._looked > LOOK_S:
             self._look()
-        self._hear_leaders(asked)
         self._apply()
         if self._bucket.wait_s:
             time.sleep(min(self._bucket.wait_s, PAUSE_S))

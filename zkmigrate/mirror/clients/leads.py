@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from kafka.errors import for_code
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from zkmigrate import deadline
 from zkmigrate.errors import HostError
+from zkmigrate.kafka.said import said
 from zkmigrate.mirror.rules.direction import Lead, parse
 
 GROUP = "zkmigrate-mirror"
@@ -76,7 +76,7 @@ class Leads:
         )
         answer = self._again(request, _committed)
         if error := _committed(answer):
-            raise HostError(f"{self._what} did not keep who leads: {_reason(error)}")
+            raise HostError(f"{self._what} did not keep who leads: {told_of(error)}")
 
     def _answer(self, sent: Any) -> Any:
         try:
@@ -103,7 +103,7 @@ class Leads:
             if not answer.error_code:
                 self._node = int(answer.node_id)
             elif answer.error_code not in _ELSEWHERE or time.monotonic() > end:
-                raise HostError(f"{self._what} does not tell who leads: {_reason(answer.error_code)}")
+                raise HostError(f"{self._what} does not tell who leads: {told_of(answer.error_code)}")
             else:
                 time.sleep(_AGAIN_S)
         return self._node
@@ -123,7 +123,7 @@ def _leads(what: str, answer: Any) -> dict[str, Lead]:
     """What a coordinator's answer tells. HostError."""
     parts = [(topic.name, one) for topic in answer.topics for one in topic.partitions]
     if error := max((answer.error_code, *(one.error_code for _, one in parts)), key=abs):
-        raise HostError(f"{what} does not tell who leads: {_reason(error)}")
+        raise HostError(f"{what} does not tell who leads: {told_of(error)}")
     known = ((name, one) for name, one in parts if one.committed_offset >= 0)
     return {name: parse(one.metadata or "", one.committed_offset) for name, one in known}
 
@@ -132,5 +132,6 @@ def _committed(answer: Any) -> int:
     return max((one.error_code for topic in answer.topics for one in topic.partitions), key=abs, default=0)
 
 
-def _reason(error: int) -> str:
-    return f"{for_code(error).__name__} for the group {GROUP}"
+def told_of(error: int) -> str:
+    """Kafka's error about the group."""
+    return f"{said(error)} for the group {GROUP}"

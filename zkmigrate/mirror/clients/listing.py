@@ -19,12 +19,14 @@ from zkmigrate.errors import HostError
 from zkmigrate.kafka.said import said
 from zkmigrate.mirror.clients import schemas
 from zkmigrate.mirror.clients.cluster import Cluster
-from zkmigrate.mirror.clients.leads import GROUP
+from zkmigrate.mirror.clients.leads import GROUP, told_of
 from zkmigrate.mirror.rules.commits import INACTIVE
 from zkmigrate.mirror.rules.direction import Lead
 
 _AT_ONCE = 4
 """Requests in flight to one cluster."""
+_HIDDEN = 30
+"""GROUP_AUTHORIZATION_FAILED."""
 SHARE = "share"
 _CONSUMER, _STREAMS = "consumer", "streams"
 _NEWER = {
@@ -82,9 +84,14 @@ class Listed(NamedTuple):
 
 def leads(cluster: Cluster, topics: Collection[str]) -> dict[str, Lead]:
     """Return who leads the topics, as the cluster keeps it. It asks for no coordinator, which would make a
-    topic."""
+    topic. Raises HostError also where this account may not see the mirror's group."""
     known = _every(cluster).get(GROUP)
-    return {} if known is None else cluster.leads.told_by(known.broker, topics)
+    if known is not None:
+        return cluster.leads.told_by(known.broker, topics)
+    answer = cluster.end(cluster.begin(DescribeGroupsRequest(groups=[GROUP], max_version=5)))
+    if any(one.error_code == _HIDDEN for one in answer.groups):
+        raise HostError(f"{cluster.what} does not tell who leads: {told_of(_HIDDEN)}")
+    return {}
 
 
 def listed(cluster: Cluster) -> dict[str, Listed]:

@@ -6,8 +6,11 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients.ahead import looked
+from zkmigrate.mirror.clients.cluster import Cluster
 from zkmigrate.mirror.clients.survey import Mirrored, Place, beside, places, standing_direction, topics
+from zkmigrate.mirror.rules.direction import Direction
 from zkmigrate.mirror.verbs import follow
 from zkmigrate.mirror.verbs.request import Request, both
 
@@ -35,18 +38,27 @@ def status(asked: Request, say: Callable[[str], None]) -> int:
         mirrored = topics(here, there, asked.topics)
         found = places(here, there, mirrored)
         also = beside(here, there, asked.topics, asked.groups)
-        way = standing_direction(here, there, asked.topics)
+        way = _direction(here, there, asked.topics)
     if asked.as_json:
         lag = sum(one.lag for one in found)
         refused = {one.topic: one.refused for one in mirrored if one.refused}
-        told = {"refused": refused, "direction": way.copies, "number": way.number}
+        known = {"copies": None, "why": way} if isinstance(way, str) else vars(way)
+        told = {"refused": refused, "direction": known}
         say(json.dumps({"partitions": _bodies(found), "lag": lag, **told, **follow.body(also)}))
     else:
         refusals = plan_lines([one for one in mirrored if one.refused])
-        direction = f"direction: {way.words}"
+        direction = f"direction: {f'not known: {way}' if isinstance(way, str) else way.words}"
         for line in (*refusals, *place_lines(found), direction, *follow.lines(also)):
             say(line)
     return _code(mirrored, found)
+
+
+def _direction(here: Cluster, there: Cluster, names: Sequence[str]) -> Direction | str:
+    """Where copiers may write, or why that is not known."""
+    try:
+        return standing_direction(here, there, names)
+    except HostError as error:
+        return str(error)
 
 
 def _code(mirrored: Sequence[Mirrored], found: Sequence[Place]) -> int:
