@@ -148,3 +148,15 @@ def test_words_from_a_file_are_one_short_line(file: HoldFile, tmp_path: Path) ->
     hold = wanted(file)
     assert hold.why.startswith("a b [31mx")
     assert len(hold.why) == 200
+
+
+def test_one_without_a_name_is_its_owners_and_one_that_does_not_read_is_replaced_by_nobody(
+    file: HoldFile, tmp_path: Path
+) -> None:
+    (tmp_path / NAME).write_text('{"why":"x","by":""}')
+    owner = wanted(file).by
+    assert owner
+    assert file.place(Hold(by=owner, why="later")) is not None
+    (tmp_path / NAME).write_text("{")
+    with pytest.raises(LockedError, match="not JSON"):
+        file.place(Hold(by=owner))
