@@ -167,6 +167,23 @@ def test_h11_records_of_a_range_are_compared(monkeypatch: pytest.MonkeyPatch) ->
         assert value(look.differences({P: (0, 4)})) == {P: Seen("")}
 
 
+def test_a_range_begins_where_sources_log_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retention has left fewer records than are compared. So target lacks nothing that source has."""
+    here, there = Side("source", {P: log(3, 2), Q: log(4)}), Side("target", {P: log(3, 2), Q: log(4)})
+    for part, start in ((P, 3), (Q, 4)):
+        here.drop(part, start)
+        there.logs[part].batches[0] = built(there.logs[part].batches[0].count, first_value=7)
+    with looking(monkeypatch, here, there) as look:
+        assert value(look.differences({P: (0, 5), Q: (0, 4)})) == {P: Seen(""), Q: Seen("")}
+        there.drop(P, 4)
+        assert value(look.differences({P: (0, 5)})) == {
+            P: Seen("target lacks source's records from offset 3 to 4, where its log begins")
+        }
+        monkeypatch.setattr(there, "ends", lambda _parts: {P: 6})
+        told = value(look.differences({P: (0, 5)}))[P]
+    assert told == Unknown("failed", "target: orders-0 does not tell where its log begins")
+
+
 def test_h11_a_range_that_cannot_be_read_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     here, there = Side("source", {P: log(3)}), Side("target", {P: log(3)})
     led = {"orders": {0: -1}}

@@ -17,10 +17,11 @@ from zkmigrate.mirror.clients.follow import NO_AUTHORIZER
 from zkmigrate.mirror.clients.pair import Pair
 from zkmigrate.mirror.clients.reading import compared
 from zkmigrate.mirror.clients.replicas import Reached, reached
-from zkmigrate.mirror.clients.survey import Place, beside, places, standing_direction, topics
+from zkmigrate.mirror.clients.survey import Place, beside, lacks, places, standing_direction, topics
 from zkmigrate.mirror.rules.batch import BatchError
 from zkmigrate.mirror.rules.commits import Standing, standing
 from zkmigrate.mirror.rules.direction import Direction
+from zkmigrate.mirror.rules.position import Ends
 from zkmigrate.mirror.rules.rights import Acl
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import few
@@ -179,23 +180,36 @@ def _pair(one: Standing) -> GroupPair:
 
 def _differences(here: Cluster, there: Cluster, ranges: Mapping[Part, Range]) -> dict[Part, Reading[str]]:
     names = {topic for topic, _ in ranges}
-    led = [(side, side.leaders(names)) for side in (here, there)]
+    led = [(side, side.leaders(names), side.ends(ranges)) for side in (here, there)]
     found = together(
         {f"{topic}-{n}": partial(_difference, led, (topic, n), *both) for (topic, n), both in ranges.items()}
     )
     return {(topic, n): found[f"{topic}-{n}"] for topic, n in ranges}
 
 
-def _difference(
-    led: Sequence[tuple[Cluster, Mapping[str, Mapping[int, int]]]], part: Part, begun: int, end: int
-) -> Reading[str]:
+Led = tuple[Cluster, Mapping[str, Mapping[int, int]], Mapping[Part, Ends | int]]
+"""A cluster, its leaders, and the ends of its logs."""
+
+
+def _difference(led: Sequence[Led], part: Part, begun: int, end: int) -> Reading[str]:
+    """Between these offsets, as far as source still has records there."""
     topic, number = part
-    found = [leaders.get(topic, {}).get(number, -1) for _, leaders in led]
-    for (side, _), leader in zip(led, found, strict=True):
+    leaders, logs = list[int](), list[Ends]()
+    for side, by_topic, ends in led:
+        leader, log = by_topic.get(topic, {}).get(number, -1), ends.get(part)
         if leader < 0:
             return Unknown("failed", f"{side.what}: {topic}-{number} has no leader")
+        if not isinstance(log, Ends):
+            return Unknown("failed", f"{side.what}: {topic}-{number} does not tell where its log begins")
+        leaders.append(leader)
+        logs.append(log)
+    begun = max(begun, logs[0].start)
+    if begun >= end:
+        return Seen("")
+    if why := lacks(Ends(begun, end), logs[1]):
+        return Seen(why)
     try:
-        return Seen(compared([side for side, _ in led], found, part, begun, end, KafkaCodecs()).first)
+        return Seen(compared([side for side, *_ in led], leaders, part, begun, end, KafkaCodecs()).first)
     except HostError as error:
         return Unknown("failed", str(error))
     except BatchError as error:

@@ -220,7 +220,7 @@ def places(source: Cluster, target: Cluster, mirrored: Sequence[Mirrored]) -> li
             leaders = [side[part[0]][part[1]] for side in led]
             sides = Sides(ends, own, (last.end, quiet.end))
             state, why = _state_of((source, target), leaders, part, sides, deletes=part[0] in clears)
-            found.append(Place(part, ends, last.end, own, state, why, _lacks(ends, own)))
+            found.append(Place(part, ends, last.end, own, state, why, lacks(ends, own)))
     return _held(source, found)
 
 
@@ -239,7 +239,7 @@ def _held_back(place: Place, log: Reached) -> Place:
     return replace(place, state="behind" if log.unread else place.state, unread=log.unread)
 
 
-def _lacks(source: Ends, target: Ends) -> str:
+def lacks(source: Ends, target: Ends) -> str:
     """What target has deleted and source has not. Both may keep records for equally long: they delete whole
     segments, and these are not the same ones."""
     if target.start <= source.start:
