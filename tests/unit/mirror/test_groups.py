@@ -14,6 +14,7 @@ from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients import groups
 from zkmigrate.mirror.clients.cluster import Latest, Part
 from zkmigrate.mirror.rules.commits import Commit, Group, standing, to_commit
+from zkmigrate.mirror.rules.position import Ends
 from zkmigrate.model.look import GroupReads
 
 P, LEFT = ("orders", 0), ("other", 0)
@@ -32,15 +33,19 @@ class Answers:
         self.described: dict[str, Any] = {}
         self.types: dict[str, str] = {}
         self.committed = 5
-        self.ends: dict[tuple[str, int], int | None] = {P: 9, LEFT: 9}
+        self.told: dict[tuple[str, int], int | None] = {P: 9, LEFT: 9}
+        self.starts = dict.fromkeys((P, LEFT), 0)
 
     def latest(self, topics: Any) -> dict[Part, Latest]:
         """The last record is not on enough replicas yet."""
         return {
             part: Latest(None, None) if end is None else Latest(end - 1, end - 1, end)
-            for part, end in self.ends.items()
+            for part, end in self.told.items()
             if part[0] in topics
         }
+
+    def ends(self, parts: Any) -> dict[Part, Ends | int]:
+        return {part: Ends(self.starts[part], 9) if part in self.starts else 6 for part in parts}
 
     def begin(self, request: Any, node: int | None = None) -> Any:
         self.asked.append(request)
@@ -289,7 +294,7 @@ AWAY = {
 def test_live_groups_of_newer_types_without_commits_are_refused_by_name() -> None:
     """DescribeGroups calls them Dead."""
     source = newer_types("Stable", **LIVE)
-    source.ends = {}
+    source.told = {}
     read = groups.read(source, cluster("target", {}), ["orders"], [])
     why = {one.name: one.refused for one in read.groups}
     assert list(why) == sorted(LIVE)
@@ -395,7 +400,31 @@ def test_a_commit_behind_the_end_of_sources_own_log_is_refused_by_name(
 ) -> None:
     """The mirror can never commit it, so a switch would wait for it for ever."""
     source = cluster("source", {"a": "Empty"})
-    source.ends = ends
+    source.told = ends
     [one] = groups.read(source, cluster("target", {}), ["orders"], []).groups
     assert one.refused.startswith(why)
     assert standing(one).state == ("refused" if why else "behind")
+
+
+@pytest.mark.parametrize(
+    ("starts", "why"),
+    [
+        ((0, 7), "it committed on orders-0 at 5, where source's log begins at 0 and target's at 7: "),
+        ((5, 6), "it committed on orders-0 at 5, where source's log begins at 5 and target's at 6: "),
+        ((6, 7), ""),
+        ((0, 5), ""),
+        ((0, None), ""),
+        ((None, 7), ""),
+    ],
+)
+def test_a_commit_on_records_that_target_has_deleted_and_source_has_not_is_refused_by_name(
+    starts: tuple[int | None, int | None], why: str
+) -> None:
+    """Both have the same commit; its consumers would be reset on target alone."""
+    both = cluster("source", {"a": "Empty"}), cluster("target", {"a": "Empty"})
+    for side, start in zip(both, starts, strict=True):
+        side.starts = {} if start is None else {P: start}
+    [one] = groups.read(*both, ["orders"], []).groups
+    assert one.source == one.target
+    assert one.refused.startswith(why)
+    assert standing(one).state == ("refused" if why else "equal")

@@ -15,7 +15,8 @@ from zkmigrate.errors import HostError
 from zkmigrate.kafka.said import said
 from zkmigrate.mirror.clients.cluster import Cluster, Part
 from zkmigrate.mirror.clients.listing import SHARE, Listed, described, each, listed, uses, with_states
-from zkmigrate.mirror.rules.commits import INACTIVE, Commit, Commits, Group, beyond
+from zkmigrate.mirror.rules.commits import INACTIVE, Commit, Commits, Group, beyond, lacking
+from zkmigrate.mirror.rules.position import Ends
 from zkmigrate.model.look import GroupReads
 
 _GROUP = 0
@@ -54,6 +55,7 @@ def read(source: Cluster, target: Cluster, topics: Collection[str], named: Colle
     # After the commits: a log only grows.
     ends = {part: one.last for part, one in source.latest(topics).items()} if any(ours.values()) else {}
     refused |= {name: why for name, own in ours.items() if name not in refused and (why := beyond(own, ends))}
+    refused |= _lacking(source, target, {name: own for name, own in ours.items() if name not in refused})
     troubles |= {name: "source has no such group" for name in named if name not in here}
     known = listed(target)
     there = with_states(target, {name: known[name] for name in ours if name in known})
@@ -64,6 +66,21 @@ def read(source: Cluster, target: Cluster, topics: Collection[str], named: Colle
         if name not in troubles
     ]
     return Read(tuple(groups), {name: one.broker for name, one in there.items()}, troubles)
+
+
+def _lacking(source: Cluster, target: Cluster, groups: Mapping[str, Commits]) -> dict[str, str]:
+    """Why target lacks records that come next for a group, by those groups."""
+    parts = sorted({part for own in groups.values() for part in own})
+    there = _starts(target, parts)
+    low = {part for own in groups.values() for part, one in own.items() if one.offset < there.get(part, 0)}
+    here = _starts(source, sorted(low))
+    return {name: why for name, own in groups.items() if (why := lacking(own, here, there))}
+
+
+def _starts(cluster: Cluster, parts: Collection[Part]) -> dict[Part, int]:
+    """Where logs begin, as far as leaders tell."""
+    ends = cluster.ends(parts) if parts else {}
+    return {part: one.start for part, one in ends.items() if isinstance(one, Ends)}
 
 
 def _state(there: Listed | None) -> str:

@@ -6,7 +6,7 @@ Nor is it above source's offset, else records would be skipped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -106,11 +106,38 @@ def beyond(commits: Commits, ends: Mapping[tuple[str, int], int | None]) -> str:
             wrong.append(f"{topic}-{number}, which source does not have")
         elif end is not None and commit.offset > end:
             wrong.append(f"{topic}-{number} at {commit.offset:,}, where source's log ends at {end:,}")
+    return _reset(
+        wrong,
+        "stop its consumers, and set these commits to the log's end or delete them with "
+        "kafka-consumer-groups",
+    )
+
+
+def lacking(
+    commits: Commits, source: Mapping[tuple[str, int], int], target: Mapping[tuple[str, int], int]
+) -> str:
+    """Return why target cannot give a group's consumers the records that come next: its log begins later than
+    source's. Empty if it can. source, target: where their logs begin, as far as leaders tell."""
+    wrong = []
+    for (topic, number), commit in sorted(commits.items()):
+        here, there = source.get((topic, number)), target.get((topic, number))
+        if here is not None and there is not None and here <= commit.offset < there:
+            wrong.append(
+                f"{topic}-{number} at {commit.offset:,}, where source's log begins at {here:,} and "
+                f"target's at {there:,}"
+            )
+    return _reset(
+        wrong,
+        "let its consumers read on, or wait until retention has deleted the records on source too; else "
+        "delete target's topic and mirror it anew",
+    )
+
+
+def _reset(wrong: Sequence[str], next: str) -> str:
     if not wrong:
         return ""
     more = f" and {len(wrong) - _MOST_NAMED} more" if len(wrong) > _MOST_NAMED else ""
     return (
         f"it committed on {'; '.join(wrong[:_MOST_NAMED])}{more}: a consumer that starts there is reset. "
-        "Next: stop its consumers, and set these commits to the log's end or delete them with "
-        "kafka-consumer-groups"
+        f"Next: {next}"
     )
