@@ -85,12 +85,15 @@ def test_h7_source_settings_are_put_on_target() -> None:
 
 def test_h7_a_setting_that_source_had_in_this_run_is_removed_and_no_other() -> None:
     told = follow("orders", state(), state(3, {"a": "1", "b": "2"}), Memory("one", 3, frozenset({"a"})))
-    assert told.changes == (Configure("orders", {}, ("a",)),)
+    assert told.changes == (removed := (Configure("orders", {}, ("a",)),))
+    first = told.memory
     assert told.left == {"b": "set on target only, the mirror leaves it"}
     # A topic whose brokers have another value gets source's instead.
     beneath = replace(state(3, {"a": "1"}).settings, beneath={"a": "7"})
     told = follow("orders", state(), replace(state(), settings=beneath), Memory("one", 3, frozenset({"a"})))
     assert told.changes == (Configure("orders", {"a": "0"}, ()),)
+    # It is removed again where that was lost.
+    assert follow("orders", state(), state(3, {"a": "1", "b": "2"}), first).changes == removed
     # Once it is gone from target, somebody may set it there.
     _, memory = looked(state(), state(), told.memory)
     assert follow("orders", state(), state(3, {"a": "1"}), memory).changes == ()

@@ -615,3 +615,22 @@ def test_a_change_of_another_kind_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(pair, "settings", wrong)
     assert alter(COPY) == (1, "nothing was sent: b.properties: wrong")
+
+
+def test_a_survey_looks_ahead_and_tells_a_refusal_of_all_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads(monkeypatch)
+    monkeypatch.setattr(rights, "read", lambda _: set())
+    wrong = {"orders": {"": "POLICY_VIOLATION: no"}}
+    monkeypatch.setattr(survey, "try_configuring", lambda _, changes: wrong if list(changes) else {})
+    here, there = Side("source", {P: log(3)}, {"a": "1"}), Side("target", {P: Log()}, {"a": "2"})
+    here.logs[P].batches[0].payload = here.logs[P].batches[0].payload[:-1]  # a record that ends too soon
+    with looking(monkeypatch, here, there) as look:
+        found = value(look.survey(["orders"], []))
+        assert found.differ == {
+            "orders: a": "2, needed: 1; target does not take it: POLICY_VIOLATION: no"
+        }  # fmt: skip
+        monkeypatch.setattr(there, "topics", lambda names: ({"orders": Topic({0: 1}, 1, COMPACT)}, {}))
+        assert value(look.survey(["orders"], [])).partitions[P][0] == "failed"
+
+
+COMPACT = Settings({"cleanup.policy": "compact"})

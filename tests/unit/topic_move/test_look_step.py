@@ -32,6 +32,7 @@ from zkmigrate.model.look import BothEnds, GroupReads, MirrorSurvey
 from zkmigrate.model.step import Blocked, Done, Verdict, Waiting
 from zkmigrate.topic_move.facts import AppSeen, Copiers, Ends, Gateways
 from zkmigrate.topic_move.look_step import Delivered, LookFacts, LookStep
+from zkmigrate.topic_move.rules import surveyed
 
 SURVEY = MirrorSurvey(("one", "other"), ([], []), {}, {}, {}, {}, (), (), {}, {}, ())
 
@@ -306,3 +307,10 @@ def test_h12_h20_h21_what_the_set_leaves_out_is_found_at_the_first_look() -> Non
     )
     assert isinstance(verdict, Blocked | Done)
     assert not {one["finding"] for one in accepts} & {one.id for one in blocking(verdict.findings)}
+
+
+def test_settings_that_only_one_release_has_are_a_warning() -> None:
+    left = {"orders: message.downconversion.enable": "target's Kafka has no such setting"}
+    [told] = [one for one in surveyed(replace(SURVEY, left=left)) if one.id == "switch.settings-left"]
+    assert (told.held, told.blocks, told.seen) == (Held.NO, False, ": ".join(*left.items()))
+    assert [one for one in surveyed(SURVEY) if one.id == "switch.settings-left"] == []
