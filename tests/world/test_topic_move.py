@@ -33,11 +33,13 @@ from zkmigrate.gateway.rules.outcomes import DELIVERY_S
 from zkmigrate.model.change import Change, GatewayOrder, Outcome, SetService
 from zkmigrate.model.finding import Held, Severity
 from zkmigrate.model.look import Look
+from zkmigrate.model.step import Context, Done, Verdict
 from zkmigrate.report.build import build
 from zkmigrate.report.page import page
 from zkmigrate.report.sources import read
 from zkmigrate.report.tables import tables
 from zkmigrate.runs.run_status import lines, of_run, told_by
+from zkmigrate.topic_move.check_step import CheckFacts, CheckStep
 
 KILLS = 64
 """More changes than a whole switch has."""
@@ -617,6 +619,41 @@ def test_h11_a_record_that_goes_around_the_gateways_after_the_proof_turns_the_ru
     assert code == 7
     assert "switch.bypassed" in said
     assert (written["go"] > 0, world.switched) == (led, 0)
+    world.advance(20.0)
+    world.at_rest(world.source)
+
+
+def test_h11_a_run_that_is_resumed_before_go_looks_at_source_again(tmp_path: Path) -> None:
+    """The operator died after the proof, and somebody wrote on source meanwhile."""
+    world = at_work()
+    one = operator(world, tmp_path, Fault(1, "die-before", step="switch.go"))
+    assert one.forward() is None
+    for part in world.parts:
+        world.source.append(part, "around")
+    code, said = ended(one)
+    assert (code, "switch.bypassed" in said, world.switched) == (7, True, 0)
+    world.advance(20.0)
+    world.at_rest(world.source)
+
+
+def test_h11_a_record_that_goes_around_the_gateways_after_the_check_keeps_all_from_going_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, check, done = at_work(), CheckStep.check, list[Part]()
+
+    def checked(self: CheckStep, c: Context, f: CheckFacts) -> Verdict:
+        verdict = check(self, c, f)
+        if isinstance(verdict, Done) and not done:
+            done.extend(world.parts)
+            for part in done:
+                world.source.append(part, "around")
+        return verdict
+
+    monkeypatch.setattr(CheckStep, "check", checked)
+    one = operator(world, tmp_path)
+    code, said = ended(one)
+    assert done
+    assert (code, "switch.bypassed" in said, one.changes["switch.open"], world.switched) == (7, True, 0, 0)
     world.advance(20.0)
     world.at_rest(world.source)
 

@@ -54,8 +54,7 @@ class GoStep(Step[GoFacts]):
     hazard = Hazard.WINDOW
 
     def observe(self, c: Context, look: Look) -> GoFacts:
-        found = gateways(c, look)
-        return GoFacts(found) if c.way is Way.BACK else GoFacts(found, both_ends(c, look))
+        return read_ends(c, look)
 
     def check(self, c: Context, f: GoFacts) -> Verdict:
         move, found = move_of(c.inventory).topic_move, f.gateways
@@ -73,7 +72,7 @@ class GoStep(Step[GoFacts]):
         if not todo:
             return Done()
         # Where one went on at target, there is no way back: the others follow.
-        if not opened_on(found, move.target) and (held := _source_moved(c, f.ends)):
+        if not opened_on(found, move.target) and (held := unready(c, f.ends)):
             return held
         return Ready(todo)
 
@@ -99,7 +98,13 @@ class GoStep(Step[GoFacts]):
         return Forecast(GoFacts(every_app(c, "sealed")), records={Drained.step: Drained(()).encode()})
 
 
-def _source_moved(c: Context, ends: Reading[Ends]) -> Verdict | None:
+def read_ends(c: Context, look: Look) -> GoFacts:
+    """Ask the gateways, and on the way forward where the logs end."""
+    found = gateways(c, look)
+    return GoFacts(found) if c.way is Way.BACK else GoFacts(found, both_ends(c, look))
+
+
+def unready(c: Context, ends: Reading[Ends]) -> Verdict | None:
     """What keeps the applications from being led away: somebody wrote on source, target cannot take their
     records, or nobody knows. A replica of source that fell out of sync holds nothing back that was not
     copied."""

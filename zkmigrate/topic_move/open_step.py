@@ -8,7 +8,8 @@ commits.
 Way back: this run has none, for clients write on target. The way back is the same playbook with source and
 target exchanged.
 
-Proof: every gateway lets the applications go on, on target.
+Proof: source's logs ended where they were drained right before the order, and every gateway lets the
+applications go on, on target.
 """
 
 from __future__ import annotations
@@ -18,43 +19,49 @@ from zkmigrate.model.finding import meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.step_record import known
-from zkmigrate.topic_move.facts import Gateways, Opened, every_app, gateways
-from zkmigrate.topic_move.go_step import no_way_back, opened_on
+from zkmigrate.topic_move.facts import Drained, Opened, every_app
+from zkmigrate.topic_move.go_step import GoFacts, no_way_back, opened_on, read_ends, unready
 from zkmigrate.topic_move.hold_step import let_go
 from zkmigrate.topic_move.section import move_of
 
 
-class OpenStep(Step[Gateways]):
+class OpenStep(Step[GoFacts]):
     id = Opened.step
     title = "Let the applications go on"
     hazard = Hazard.FINAL
 
-    def observe(self, c: Context, look: Look) -> Gateways:
-        return gateways(c, look)
+    def observe(self, c: Context, look: Look) -> GoFacts:
+        return read_ends(c, look)
 
-    def check(self, c: Context, f: Gateways) -> Verdict:
-        target = move_of(c.inventory).topic_move.target
-        opened = opened_on(f, target)
+    def check(self, c: Context, f: GoFacts) -> Verdict:
+        target, found = move_of(c.inventory).topic_move.target, f.gateways
+        opened = opened_on(found, target)
         if c.way is Way.BACK and (opened or known(Opened, c)):
             return Blocked((no_way_back(opened, target),), no_way_back=True)
-        if f.unknown:
-            return Blocked(f.unknown)
+        if found.unknown:
+            return Blocked(found.unknown)
         if c.way is Way.BACK:
             return Done()
-        if wrong := f.outside("switch.open-route", lambda app: app.route == target, f"on {target}"):
+        if wrong := found.outside("switch.open-route", lambda app: app.route == target, f"on {target}"):
             return Blocked(wrong)
-        todo = f.hosts(lambda app: app.waits)
-        return Ready(todo) if todo else Done(record=Opened(target).encode())
+        todo = found.hosts(lambda app: app.waits)
+        if not todo:
+            return Done(record=Opened(target).encode())
+        # A run may be resumed long after CHECK. Once an order may have arrived, there is no way back.
+        if not opened and not c.begun and (held := unready(c, f.ends)):
+            return held
+        return Ready(todo)
 
-    def plan(self, c: Context, f: Gateways, target: str) -> Changes:
+    def plan(self, c: Context, f: GoFacts, target: str) -> Changes:
         # A way back that was broken off may have left one sealed.
-        return let_go(c, f, target)
+        return let_go(c, f.gateways, target)
 
-    def undo(self, c: Context, f: Gateways, target: str, applied: tuple[Applied, ...]) -> Changes:
+    def undo(self, c: Context, f: GoFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()
 
-    def forecast(self, c: Context, look: Look) -> Forecast[Gateways]:
-        return Forecast(every_app(c, "gone", switched_over=True))
+    def forecast(self, c: Context, look: Look) -> Forecast[GoFacts]:
+        gone = GoFacts(every_app(c, "gone", switched_over=True))
+        return Forecast(gone, records={Drained.step: Drained(()).encode()})
 
 
 MEANINGS = meanings(

@@ -15,7 +15,9 @@ from zkmigrate.topic_move.hold_step import HoldStep
 from zkmigrate.topic_move.open_step import OpenStep
 from zkmigrate.topic_move.seal_step import SealStep
 
-STEPS = {"hold": HoldStep(), "seal": SealStep(), "open": OpenStep()}
+STEPS = {"hold": HoldStep(), "seal": SealStep()}
+LEADING = {"go": GoStep(), "open": OpenStep()}
+"""Steps that also look where the logs end."""
 BEFORE = {
     "hold": app("settling"),
     "seal": app("held"),
@@ -32,8 +34,8 @@ AFTER = {
 
 def check(step: str, at: Gateways) -> Verdict:
     """What a step finds with the gateways like this, where all else is well."""
-    if step == "go":
-        return GoStep().check(DRAINED, GoFacts(at, ends()))
+    if step in LEADING:
+        return LEADING[step].check(DRAINED, GoFacts(at, ends()))
     return STEPS[step].check(C, at)
 
 

@@ -160,10 +160,10 @@ def test_a_way_back_that_is_complete_asks_nothing_more() -> None:
 
 def test_who_waits_on_target_is_let_go_and_that_is_recorded() -> None:
     step = OpenStep()
-    assert step.check(C, app("gone", target=True, gate="open")) == Ready(("gw1",))
-    assert orders(step.plan(C, app("gone", target=True), "gw1")) == ["unhold"]
-    assert orders(step.plan(C, app("sealed", target=True), "gw1")) == ["unseal", "unhold"]
-    done = step.check(C, app("open", target=True))
+    assert step.check(C, GoFacts(app("gone", target=True, gate="open"))) == Ready(("gw1",))
+    assert orders(step.plan(C, GoFacts(app("gone", target=True)), "gw1")) == ["unhold"]
+    assert orders(step.plan(C, GoFacts(app("sealed", target=True)), "gw1")) == ["unseal", "unhold"]
+    done = step.check(C, GoFacts(app("open", target=True)))
     assert isinstance(done, Done)
     assert done.record == Opened(TARGET).encode()
 
@@ -172,12 +172,14 @@ def test_who_waits_on_target_is_let_go_and_that_is_recorded() -> None:
 def test_behind_the_door_there_is_no_way_back(recorded: bool) -> None:
     records = {Opened.step: Opened(TARGET).encode()} if recorded else {}
     at = app("sealed") if recorded else app("gone", target=True, gate="open")
-    verdict = OpenStep().check(replace(BACK, records=records), at)
+    verdict = OpenStep().check(replace(BACK, records=records), GoFacts(at))
     assert isinstance(verdict, Blocked)
     assert verdict.no_way_back
 
 
 def test_before_the_door_the_way_back_passes_once_every_gateway_is_heard() -> None:
-    assert isinstance(OpenStep().check(BACK, app("gone", target=True)), Done)
-    assert why(OpenStep().check(BACK, silent(app("gone", target=True)))) == [("switch.gateway", "gw2")]
-    assert OpenStep().undo(BACK, app("gone", target=True), "gw1", ()) == ()
+    assert isinstance(OpenStep().check(BACK, GoFacts(app("gone", target=True))), Done)
+    assert why(OpenStep().check(BACK, GoFacts(silent(app("gone", target=True))))) == [
+        ("switch.gateway", "gw2")
+    ]
+    assert OpenStep().undo(BACK, GoFacts(app("gone", target=True)), "gw1", ()) == ()

@@ -41,6 +41,7 @@ from zkmigrate.topic_move.direction import DIRECTION
 from zkmigrate.topic_move.drain_step import OFFSETS, DrainFacts, DrainStep
 from zkmigrate.topic_move.facts import Armed, Drained, Part, offsets
 from zkmigrate.topic_move.go_step import GoFacts, GoStep
+from zkmigrate.topic_move.open_step import OpenStep
 from zkmigrate.topic_move.prove_step import ProveFacts, ProveStep
 from zkmigrate.topic_move.section import move_of
 
@@ -402,34 +403,41 @@ def test_h11_source_that_grew_is_a_warning_once_clients_have_gone_on() -> None:
     assert found.seen == "orders-1: 4, now 5"
 
 
-# -- go
+# -- go, open
 
 GO = GoFacts(app("sealed"), ends())
+OPENING = GoFacts(app("gone", target=True), ends())
+LEADING = [(GoStep(), GO), (OpenStep(), OPENING)]
 
 
-def test_go_sends_its_orders_where_both_logs_end_as_they_were_drained() -> None:
+def test_go_and_open_send_their_orders_where_source_ends_as_it_was_drained() -> None:
     assert GoStep().check(DRAINED, GO) == Ready(("gw1", "gw2"))
     half = app("sealed", route="new", gate="gone")
     assert GoStep().check(DRAINED, replace(GO, gateways=half)) == Ready(("gw1",))
+    assert OpenStep().check(DRAINED, OPENING) == Ready(("gw1", "gw2"))
 
 
+@pytest.mark.parametrize(("step", "facts"), LEADING)
 @pytest.mark.parametrize(
     ("wrong", "found"),
     [
-        ({"ends": SILENT}, (BOTH, "")),
-        ({"ends": ends(5, 4, 4)}, ("switch.bypassed", "")),
-        ({"ends": ends(5, 5, 5)}, ("switch.bypassed", "")),
-        ({"ends": Seen({P: EQUAL[P]})}, ("switch.bypassed", "")),
+        (SILENT, (BOTH, "")),
+        (ends(5, 4, 4), ("switch.bypassed", "")),
+        (ends(5, 5, 5), ("switch.bypassed", "")),
+        (Seen({P: EQUAL[P]}), ("switch.bypassed", "")),
     ],
 )
-def test_h11_go_is_blocked_by_each_wrong_end(wrong: dict[str, Any], found: tuple[str, str]) -> None:
-    assert why(GoStep().check(DRAINED, replace(GO, **wrong))) == [found]
+def test_h11_go_and_open_are_blocked_by_each_wrong_end(
+    step: Any, facts: GoFacts, wrong: Any, found: tuple[str, str]
+) -> None:
+    assert why(step.check(DRAINED, replace(facts, ends=wrong))) == [found]
     half = app("sealed", route="new", gate="gone")
-    assert why(GoStep().check(DRAINED, replace(GO, gateways=half, **wrong))) == [found]
+    assert why(GoStep().check(DRAINED, GoFacts(half, wrong))) == [found]
 
 
-def test_h11_go_waits_for_a_silent_leader_of_source() -> None:
-    verdict = GoStep().check(DRAINED, replace(GO, ends=ends(None, None, 4)))
+@pytest.mark.parametrize(("step", "facts"), LEADING)
+def test_h11_go_and_open_wait_for_a_silent_leader_of_source(step: Any, facts: GoFacts) -> None:
+    verdict = step.check(DRAINED, replace(facts, ends=ends(None, None, 4)))
     assert isinstance(verdict, Waiting)
     assert verdict.progress == "silent: orders-1"
 
@@ -437,3 +445,7 @@ def test_h11_go_waits_for_a_silent_leader_of_source() -> None:
 def test_h11_an_application_that_went_on_by_itself_is_followed_whatever_the_ends_are() -> None:
     half = app("sealed", route="new", gate="open")
     assert GoStep().check(DRAINED, GoFacts(half, ends(5, 5, 9))) == Ready(("gw1",))
+    one = app("gone", target=True, gate="open")
+    assert OpenStep().check(DRAINED, GoFacts(one, ends(5, 5, 9))) == Ready(("gw1",))
+    sent = replace(DRAINED, begun=True)
+    assert OpenStep().check(sent, replace(OPENING, ends=ends(5, 5, 4))) == Ready(("gw1", "gw2"))
