@@ -6,8 +6,10 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -27,6 +29,7 @@ from tests.servers import kraft
 from tests.servers.brokers import ALONE, Broker, serve
 from tests.servers.process import ADDRESS, START_SECONDS
 from tests.servers.test_versions import zookeeper
+from zkmigrate.gateway.rules.apis import PRODUCE
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.mirror.clients.alter import Alter
@@ -590,3 +593,102 @@ def test_h16_h17_a_relay_takes_a_gateway_there_and_back(clusters: dict[str, str]
         )
         assert relay.order("5", "unhold") == "done: app: open on old"
         assert gateway.status()["apps"]["app"]["route"] == "old"
+
+
+class Lossy:
+    """A relay before a broker. It loses the next answer to PRODUCE: it calls ``lost``, and ends the
+    connection."""
+
+    def __init__(self, address: str) -> None:
+        self.lost: Callable[[], object] | None = None
+        self._to = address
+        self._server = socket.create_server((ADDRESS, 0))
+        self.address = f"{ADDRESS}:{self._server.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                here, _ = self._server.accept()
+                host, _, port = self._to.rpartition(":")
+                there = socket.create_connection((host, int(port)), WAIT_S)
+                there.settimeout(None)
+                asked: list[int] = []
+                for one, other, up in ((here, there, True), (there, here, False)):
+                    passing = partial(self._pass, one, other, asked, up=up)
+                    threading.Thread(target=passing, daemon=True).start()
+
+    def _pass(self, one: socket.socket, other: socket.socket, asked: list[int], *, up: bool) -> None:
+        with suppress(OSError):
+            while data := one.recv(1 << 16):
+                if up:
+                    asked.append(int.from_bytes(data[4:6], "big"))
+                elif self.lost is not None and asked[-1] == PRODUCE:
+                    lost, self.lost = self.lost, None
+                    lost()
+                    break
+                other.sendall(data)
+        for each in (one, other):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_batch_whose_answer_was_lost_keeps_its_producer_on_its_cluster(tmp_path: Path) -> None:
+    """An idempotent producer between two clusters of stock settings. Behind the switch its retry was a second
+    record: the copy of the first one has the mirror's producer id."""
+    folders = [tmp_path / name for name in ("old", "new")]
+    for folder in folders:
+        folder.mkdir()
+    with (
+        kraft.broker("3.9.1", folders[0]) as here,
+        kraft.broker(NEW, folders[1], NEW_NODE) as there,
+        closing(Lossy(here)) as lossy,
+        Gateway(tmp_path, {"old": lossy.address, "new": there}) as gateway,
+    ):
+        make(here, TOPIC)
+        offsets: list[int] = []
+        common = {"bootstrap.servers": gateway.address("old"), "client.id": "app-once", "linger.ms": 0}
+        producer = Producer(common | {"enable.idempotence": True})
+
+        def send(value: str) -> None:
+            def told(error: Any, message: Any) -> None:
+                assert error is None, str(error)
+                offsets.append(message.offset())
+
+            producer.produce(TOPIC, value, partition=0, on_delivery=told)
+
+        def parked() -> str | None:
+            app = gateway.status()["apps"]["app"]
+            quiet = app["requests_in_flight"] == 0 and app["parked"].get("PRODUCE") == 1
+            return None if quiet else f"in flight {app['in_flight']}, parked {app['parked']}"
+
+        def switch(hold: str) -> None:
+            mirror({"old": here, "new": there}, TOPIC)
+            gateway.order("seal", f"seal-{hold}", "app", "--hold", hold)
+            gateway.order("go", f"go-{hold}", "app")
+
+        send("first")
+        assert producer.flush(WAIT_S) == 0
+        gateway.order("route", "route", "app", "--to", "new")
+        lossy.lost = lambda: gateway.order("hold", "hold-1", "app", "--ttl-ms", "120000")
+        send("lost")
+        producer.poll(0)
+        wait_until("its retry waits at the gate", parked, WAIT_S)
+        assert (end(here), offsets) == (2, [0]), "it is in the log, and the producer does not know it"
+        assert [name.split(",")[1:] for name in gateway.status()["apps"]["app"]["outcomes"]["names"]] == [
+            [f" {TOPIC}-0", " sequences 1 to 1"]
+        ]
+        refused = gateway.order("seal", "seal-1", "app", "--hold", "hold-1", code=6)
+        assert "the clients of app do not know the outcome of 1 batches" in refused
+        gateway.order("unhold", "unhold-1", "app")
+        assert producer.flush(WAIT_S) == 0
+        assert (end(here), offsets) == (2, [0, 1]), "its broker knew it again"
+        gateway.order("hold", "hold-2", "app", "--ttl-ms", "120000")
+        switch("hold-2")
+        send("last")
+        assert producer.flush(WAIT_S) == 0
+        assert (end(there), offsets) == (3, [0, 1, 2]), "each once"

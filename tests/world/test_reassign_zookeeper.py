@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,6 +53,15 @@ def test_a_move_that_zookeeper_does_not_show_as_done_is_waited_for_and_told(
     made.cluster.zookeeper.clear()
     assert made.process(resume).code == 0
     assert made.there
+
+
+@pytest.mark.parametrize("told", [{"isr": 5}, {"isr": [[4]]}, {"isr": [True, 4]}, {"set": 5}, {"set": ["4"]}])
+def test_ids_that_kafka_does_not_write_there_are_told(tmp_path: Path, told: dict[str, Any]) -> None:
+    made = desk(tmp_path)
+    made.cluster.zookeeper[NAME] = told
+    ended = made.process(forward)
+    assert (ended.code, [f.id for f in ended.findings]) == (6, ["engine.wait-over"])
+    assert "t0-0: ZooKeeper tells nothing: unexpected content of t0" in ended.findings[0].seen
 
 
 def test_a_zookeeper_that_does_not_answer_is_told(tmp_path: Path) -> None:

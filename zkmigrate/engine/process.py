@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from zkmigrate.engine import run_file
 from zkmigrate.errors import LockedError
 
 NAME = "process"
@@ -107,9 +108,11 @@ def at_work(run_dir: Path) -> Process | None:
 
 def _read(content: bytes) -> Process:
     try:
-        said = json.loads(content)
-        pid, since = int(said["pid"]), float(said["since"])
-        verb, by, place = (str(said[key]) for key in ("verb", "by", "place"))
-    except (ValueError, KeyError, TypeError, RecursionError):
+        said = run_file.json_object(content)
+        pid, since = said["pid"], run_file.moment(said["since"])
+        verb, by, place = (run_file.line(said[key]) for key in ("verb", "by", "place"))
+    except (ValueError, KeyError):
+        return Process()
+    if type(pid) is not int or pid <= 0:
         return Process()
     return Process(pid, verb, by, place, since)

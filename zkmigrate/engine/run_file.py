@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from zkmigrate import json_text
+
 _LIMIT = 1 << 16
 _WORDS = 200
 
@@ -28,8 +30,8 @@ def content(path: Path) -> bytes:
 def json_object(body: bytes) -> Mapping[str, Any]:
     """The JSON object in a file's content."""
     try:
-        said = json.loads(body.decode("utf-8"))
-    except (ValueError, RecursionError):
+        said = json_text.loads(body)
+    except ValueError:
         raise ValueError("not JSON") from None
     if not isinstance(said, dict):
         raise ValueError("not a JSON object")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from zkmigrate import json_text
 from zkmigrate.hosts.facts.status import unit_status
 from zkmigrate.inventory.inventory import Broker
 from zkmigrate.kafka.facts.broker import log_directories, log_directory
@@ -246,7 +246,7 @@ def _tree_at(reader: _Reader, named: frozenset[str]) -> Reading[Tree]:
 def _is_assigned(node: Znode | None) -> bool:
     """Whether ``/brokers/topics/TOPIC`` names a partition; what is no JSON names none."""
     try:
-        told = json.loads(node.data) if node is not None else None
+        told = json_text.loads(node.data) if node is not None else None
     except ValueError:
         return False
     return isinstance(told, dict) and bool(told.get("partitions"))

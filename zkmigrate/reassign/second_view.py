@@ -6,10 +6,10 @@ a reassignment is in flight, and a partition's ISR at ``/brokers/topics/T/partit
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from zkmigrate import json_text
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.placement.cluster import Name
@@ -42,7 +42,7 @@ def _read(look: Look, hosts: Sequence[str], path: str) -> Reading[Any]:
         node = look.znode(host, path)
         if isinstance(node, Seen):
             try:
-                return Seen(json.loads(node.value.data))
+                return Seen(json_text.loads(node.value.data))
             except ValueError as error:
                 return Unknown("garbled", f"{path}: {error}")
         answer = node
@@ -67,12 +67,19 @@ def _dispute(
         adding, removing = (
             topic.value.get(f"{act}_replicas", {}).get(number) for act in ("adding", "removing")
         )
-        there, isr = topic.value["partitions"][number], state.value["isr"]
-    except (KeyError, TypeError, AttributeError) as error:
+        there, isr = _ids(topic.value["partitions"][number]), _ids(state.value["isr"])
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         return f"ZooKeeper tells nothing: unexpected content of {name[0]}: {type(error).__name__}: {error}"
     if adding or removing:
         return f"ZooKeeper still adds {adding or []} and removes {removing or []}"
-    if tuple(there) != replicas:
-        return f"ZooKeeper has the set {there}"
+    if there != replicas:
+        return f"ZooKeeper has the set {list(there)}"
     behind = sorted(set(sync) - set(isr))
     return f"by ZooKeeper not in sync: {behind}" if behind else ""
+
+
+def _ids(told: object) -> tuple[int, ...]:
+    """A list of broker ids. ValueError for anything else."""
+    if not isinstance(told, list) or not all(type(one) is int for one in told):
+        raise ValueError(f"{str(told)[:80]} is no list of broker ids")
+    return tuple(told)

@@ -23,7 +23,7 @@ from zkmigrate.gateway.serving import connection
 from zkmigrate.gateway.serving.connection import FIRST
 from zkmigrate.gateway.serving.record import SOCKET, Record
 from zkmigrate.mirror.rules.batch import produced
-from zkmigrate.mirror.rules.position import FIRST_ID
+from zkmigrate.mirror.rules.stand import FIRST_ID
 
 
 def switch(at: Setting, to: str) -> None:

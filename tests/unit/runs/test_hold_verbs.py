@@ -230,8 +230,12 @@ def test_who_works_on_a_run_is_asked_without_getting_in_the_way(tmp_path: Path) 
     made = process.Process(17, "run", "anna@desk", "/dev/pts/1", 5.0)
     fd = process.announce(tmp_path, made)
     assert process.at_work(tmp_path) == made
-    (tmp_path / process.NAME).write_text("{")
-    assert process.at_work(tmp_path) == process.Process(), "somebody does, whoever it is"
+    told = '{"pid": %s, "verb": "run", "by": "a", "place": "", "since": %s}'
+    numbers = (("Infinity", "5"), ("1e999", "5"), ("true", "5"), ("1.5", "5"), ('"17"', "5"), ("-1", "5"))
+    odd = [told % one for one in (*numbers, ("17", "NaN"), ("17", "true"), ("17", "Infinity"))]
+    for content in ("{", "[]", "[" * 60_000, told % (17, 5) + "}", *odd):
+        (tmp_path / process.NAME).write_text(content)
+        assert process.at_work(tmp_path) == process.Process(), "somebody does, whoever it is"
     os.close(fd)
     assert process.at_work(tmp_path) is None
 

@@ -6,7 +6,6 @@ Brokers before 2.4 cannot list reassignments: the caller reads the znode ``/admi
 
 from __future__ import annotations
 
-import json
 import logging
 import queue
 import re
@@ -36,6 +35,7 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.broker_version_data import infer_broker_version_from_api_versions
 from kafka.protocol.metadata import MetadataRequest
 
+from zkmigrate import json_text
 from zkmigrate.errors import HostError
 from zkmigrate.hosts.parallel import together
 from zkmigrate.inventory.inventory import Inventory
@@ -623,7 +623,9 @@ def _reassigning(
 def parse_reassignments(data: bytes) -> tuple[tuple[str, int], ...] | Unknown:
     """The partitions in the znode's JSON: ``{"version":1,"partitions":[{"topic":…,"partition":…},…]}``."""
     try:
-        listed = json.loads(data)["partitions"]
-        return tuple(sorted((str(p["topic"]), int(p["partition"])) for p in listed))
+        listed = [(one["topic"], one["partition"]) for one in json_text.loads(data)["partitions"]]
+        if not all(type(topic) is str and type(number) is int for topic, number in listed):
+            raise ValueError("a topic is no text, or a partition is no number")
+        return tuple(sorted(listed))
     except (ValueError, KeyError, TypeError) as error:
         return Unknown("garbled", f"{REASSIGNMENTS} is not what Kafka writes there: {reason(error)}")

@@ -7,10 +7,10 @@ Each function reads in the operator's client session on that host. The JSON form
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
+from zkmigrate import json_text
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, Look, Znode
 from zkmigrate.model.step import Context
@@ -62,7 +62,7 @@ def controller(look: Look, via: str, chroot: str) -> Reading[Controller]:
 
 def _json(node: Znode) -> dict[str, Any]:
     try:
-        value = json.loads(node.data)
+        value = json_text.loads(node.data)
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}

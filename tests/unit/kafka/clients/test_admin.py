@@ -135,6 +135,9 @@ def test_a_znode_that_cannot_be_read_leaves_reassignments_unknown(cluster: FakeC
     assert cause(view(Unknown("timeout", "no answer"))) == "timeout"
     assert cause(view(Seen(b"{}"))) == "garbled"
     assert cause(view(Seen(b"\xff"))) == "garbled"
+    for number in (b'"1"', b"1.5", b"true", b"1e999", b"NaN", b"null", b"[" * 60_000):
+        odd = b'{"partitions": [{"topic": "t", "partition": %s}]}' % number
+        assert cause(view(Seen(odd))) == "garbled", number[:9]
 
 
 def test_a_broker_that_does_not_know_the_topics_yet_is_no_witness(cluster: FakeCluster) -> None:
