@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import struct
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -19,9 +18,10 @@ from tests.unit.gateway.test_server import Running, config, serve
 from tests.unit.mirror.batches import built
 from zkmigrate.gateway.rules.apis import PRODUCE, SASL_AUTHENTICATE
 from zkmigrate.gateway.rules.producers import given, sent
-from zkmigrate.gateway.serving import connection
-from zkmigrate.gateway.serving.connection import FIRST
+from zkmigrate.gateway.serving import requests
+from zkmigrate.gateway.serving.learns import FIRST
 from zkmigrate.gateway.serving.record import SOCKET, Record
+from zkmigrate.gateway.serving.requests import Requests
 from zkmigrate.mirror.rules.batch import produced
 from zkmigrate.mirror.rules.stand import FIRST_ID
 
@@ -95,23 +95,24 @@ def test_a_produce_whose_application_switched_while_it_came_is_not_sent(
 
     async def test(at: Setting) -> None:
         switch(at, "b")
-        client = await at.client("a")
+        client = await at.client("b")
         frame = produce(records=produced(built(FIRST // 8), 5, 0))
         assert len(frame) > FIRST
-        begun, memory = list[bool](), at.gateway.memory
+        begun, begin = list[int](), Requests.begin
 
-        def reads(large: bool) -> AbstractAsyncContextManager[None]:
-            begun.append(large)
-            return memory(large)
+        def begins(self: Requests, frame: bytes, size: int) -> None:
+            begin(self, frame, size)
+            begun.append(size)
 
-        monkeypatch.setattr(at.gateway, "memory", reads)
+        monkeypatch.setattr(Requests, "begin", begins)
         client.writer.write(len(frame).to_bytes(4, "big") + frame[:-1])
         await until("its beginning is read", lambda: bool(begun))
-        switch(at, "a")
+        for to in "ab":
+            switch(at, to)
         client.writer.write(frame[-1:])
         await client.ended()
         assert (at.a.got, at.b.got) == ([], [])
-        assert await (await at.client("a")).asks(frame) == told(5), "its retry is"
+        assert await (await at.client("b")).asks(frame) == told(5), "its retry is"
 
     run(test)
 
@@ -129,15 +130,16 @@ def test_a_connection_that_was_served_by_a_cluster_does_not_go_on_at_the_other_o
 
 
 def test_a_message_that_is_read_whole_has_a_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "WHOLE", 1 << 16)
+    monkeypatch.setattr(requests, "WHOLE", 1 << 16)
 
     async def test(at: Setting) -> None:
         frame = request(frames.offset_commit(), 7)
         client = await at.client()
+        assert await client.asks(produce(1)) == told(1)
         client.writer.write((FRAME - 1).to_bytes(4, "big") + frame + bytes(FIRST))
         await client.ended()
         assert at.seen("refused", "others") | at.seen("refused") == {"size": 1}
-        assert at.a.got == []
+        assert at.a.kinds() == [PRODUCE]
         large = await at.client()
         assert await large.asks(produce(records=bytes(1 << 17))) == told(5), (
             "what is passed on has another one"
