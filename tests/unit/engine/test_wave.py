@@ -155,6 +155,7 @@ def test_a_change_that_was_not_done_ends_its_target_and_no_other(desk: Desk) -> 
     desk.answer = lambda change: Outcome(5, "no space") if change.where == "d2" else Outcome(0)
     assert desk.run() == {"d2": "rc 5: no space"}
     assert operation("d2", 2) not in desk.sent
+    assert desk.outcomes()[operation("d2", 1)] == ["failed"]
     assert desk.outcomes()[operation("d2", 2)] == ["skipped"]
     assert desk.outcomes()[operation("d3", 2)] == ["done"]
 
