@@ -24,8 +24,10 @@ from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.copier import Copier
 from zkmigrate.mirror.clients.owners import Owner
 from zkmigrate.mirror.clients.partition import Partition
+from zkmigrate.mirror.clients.survey import Mirrored, places
 from zkmigrate.mirror.rules import gaps, small_batches
 from zkmigrate.mirror.rules.batch import Batch, encode
+from zkmigrate.mirror.verbs.compare import _compared
 
 PLAIN, HOLES, CUT = ("plain", 0), ("holes", 0), ("cut", 0)
 
@@ -199,6 +201,39 @@ def test_h6_an_answer_that_does_not_come_neither_doubles_nor_loses(kind: str) ->
         there.fault = lambda told=told: next(told)  # type: ignore[misc]
         copied(here, there)
         assert_equal(here, there)
+
+
+@pytest.mark.parametrize("dark", ["fetch", "source", "target"])
+def test_h6_one_partition_whose_position_cannot_be_read_stops_no_other(dark: str) -> None:
+    """Its broker tells the ends and nothing else, or does not know the topic yet."""
+    here, there = source(), empty()
+    copied(here, there)
+    for part in (PLAIN, HOLES):
+        here.logs[part].append(built(2, first_value=70))
+    told = there.fetched
+
+    def fetched(asked: Any) -> dict[Part, Fetched]:
+        if PLAIN in asked:
+            raise HostError("target: no answer of broker 3")
+        return told(asked)
+
+    if dark == "fetch":
+        there.fetched = fetched  # type: ignore[method-assign]
+    else:
+        side = here if dark == "source" else there
+        side.leaders = lambda topics: {  # type: ignore[method-assign]
+            name: {0: 1} for name in topics if name != PLAIN[0]
+        }
+    made = copied(here, there)
+    assert there.logs[HOLES].read() == here.logs[HOLES].read()
+    assert not any(p.failed for p in made.partitions.values())
+    why = "target: no answer of broker 3" if dark == "fetch" else "LEADER_NOT_AVAILABLE"
+    assert made.partitions[PLAIN].why == why
+    found = [Mirrored(name, 1, 1, 1, {}, {}, {}, "") for name in ("plain", "holes")]
+    states = {one.part: one.state for one in places(cast(Any, here), cast(Any, there), found)}
+    assert states == {PLAIN: "unknown", HOLES: "equal"}
+    one = places(cast(Any, here), cast(Any, there), found)[0]
+    assert _compared(cast(Any, here), cast(Any, there), one).state == "unknown"
 
 
 def test_h6_a_broker_that_does_not_answer_stops_only_what_it_leads(

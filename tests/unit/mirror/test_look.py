@@ -27,7 +27,9 @@ from zkmigrate.mirror.rules.topic import Settings
 from zkmigrate.mirror.rules.transactions import Writers
 from zkmigrate.model.change import AlterAcls, CopyOffsets, ElectLeaders
 from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.finding import Held
 from zkmigrate.model.look import BothEnds, ClusterAt, Granted, GroupPair, MirrorLook
+from zkmigrate.topic_move.rules import groups_ready
 
 P, Q = ("orders", 0), ("orders", 1)
 AT = ClusterAt(("a:1",)), ClusterAt(("b:1",), "/etc/b.properties")
@@ -246,7 +248,8 @@ def test_a_survey_tells_all_that_is_mirrored(monkeypatch: pytest.MonkeyPatch) ->
     with looking(monkeypatch, here, there) as look:
         found = value(look.survey(["orders"], []))
     assert found.ids == ("id-source", "id-target")
-    assert (found.refused, found.groups) == ({}, {"a": GroupPair("equal", 0, "equal")})
+    assert found.refused == {}
+    assert found.groups == {"a": GroupPair("equal", 0, "equal"), "d": GroupPair("unknown", 0, "no answer")}
     assert found.differ == {
         "orders: segment.ms": "7, needed: 9; target does not take it: POLICY_VIOLATION: no",
     }
@@ -258,9 +261,23 @@ def test_a_survey_tells_all_that_is_mirrored(monkeypatch: pytest.MonkeyPatch) ->
     assert found.partitions == {P: ("behind", ""), Q: ("missing", "")}
     assert found.grants == ("ALLOW READ to User:a from * on topic orders",)
     assert found.later == (write,)
-    assert found.notes == {"group d": "no answer"}
+    assert found.notes == {}
     assert found.super_users == ("target",)
     assert (found.transactional, found.transactional_dark) == ({"pay": "it wrote"}, "no answer")
+
+
+def test_groups_that_cannot_be_read_are_no_groups_that_can_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The drain would find that out while clients wait."""
+    monkeypatch.setattr(groups, "read", failing(HostError("source: no answer")))
+    monkeypatch.setattr(rights, "read", lambda _: set())
+    with looking(monkeypatch, Side("source", {P: log(3)}), Side("target", {P: log(3)})) as look:
+        found = value(look.survey(["orders"], []))
+    assert (found.groups, found.notes) == (
+        {"every group": GroupPair("unknown", 0, "source: no answer")},
+        {},
+    )
+    refused = groups_ready(found.groups)
+    assert (refused.held, refused.seen) == (Held.NO, "every group: source: no answer")
 
 
 def test_h21_super_users_that_a_cluster_does_not_show_are_a_note(monkeypatch: pytest.MonkeyPatch) -> None:

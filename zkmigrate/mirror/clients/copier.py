@@ -180,12 +180,19 @@ class Copier:
         return {(topic, n): leader for topic, own in told.items() for n, leader in own.items()}
 
     def _begin(self, p: Partition, sides: Sides) -> None:
-        clusters, leaders = (self._source, self._target), (self._leaders[p.part], self._targets[p.part])
+        clusters = self._source, self._target
+        leaders = [led.get(p.part, -1) for led in (self._leaders, self._targets)]
+        if -1 in leaders:  # a broker that has just started does not know every topic yet
+            self._judge(p, outcome(NO_LEADER, p.tries))
+            return
         deletes = p.part[0] in self._deletes
         try:
             begun = position(clusters, leaders, p.part, sides, self._codecs, deletes=deletes)
         except PartError as error:  # the others go on
             self._judge(p, outcome(error.code, p.tries))
+            return
+        except HostError as error:
+            p.again(str(error))
             return
         if isinstance(begun, Failed):
             self._judge(p, begun)

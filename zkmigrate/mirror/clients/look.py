@@ -81,6 +81,12 @@ def _survey(here: Cluster, there: Cluster, names: Sequence[str], named: Sequence
     also = beside(here, there, names, named)
     placed = looked(here, mirrored, places(here, there, mirrored))
     others, dark = _others(here, placed, names, named)
+    nobody = f"{NO_AUTHORIZER} on source"
+    unread = {
+        "every group" if about == "groups" else about.removeprefix("group "): GroupPair("unknown", 0, why)
+        for about, why in also.notes.items()
+        if about != "ACLs"
+    }
     nodes = here.brokers(), there.brokers()
     try:
         over = tuple(
@@ -98,11 +104,11 @@ def _survey(here: Cluster, there: Cluster, names: Sequence[str], named: Sequence
             for key, (needed, found) in one.differ.items()
         },
         {one.part: (one.state, one.why) for one in placed},
-        {name: _pair(one) for name, one in also.groups.items()},
+        {name: _pair(one) for name, one in also.groups.items()} | unread,
         tuple(str(acl) for acl in sorted(also.rights.grant)),
         also.rights.later,
         # A source without an authorizer has no ACLs that target could lack.
-        {about: why for about, why in also.notes.items() if why != f"{NO_AUTHORIZER} on source"} | dark,
+        {about: why for about, why in also.notes.items() if about == "ACLs" and why != nobody} | dark,
         others,
         over,
         {

@@ -11,7 +11,7 @@ from zkmigrate.mirror.clients import rights as acls
 from zkmigrate.mirror.clients.cluster import Cluster, Part, Topic
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.follow import NO_AUTHORIZER
-from zkmigrate.mirror.clients.reading import PartError, position
+from zkmigrate.mirror.clients.reading import position
 from zkmigrate.mirror.clients.replicas import Reached, reached
 from zkmigrate.mirror.clients.topics import New, try_configuring, try_making
 from zkmigrate.mirror.clients.transactions import transactional
@@ -81,6 +81,7 @@ class Beside:
     writers: Writers = _NOBODY
 
 
+NOT_TOLD = "its leader is not told at the moment"
 _NO_RIGHTS = Rights(frozenset(), frozenset(), {}, frozenset())
 
 
@@ -217,7 +218,7 @@ def places(source: Cluster, target: Cluster, mirrored: Sequence[Mirrored]) -> li
         elif not isinstance(own, Ends) or not isinstance(quiet, Ends):
             found.append(Place(part, ends, last.end, None, "unknown", "target's leader does not answer"))
         else:
-            leaders = [side[part[0]][part[1]] for side in led]
+            leaders = [side.get(part[0], {}).get(part[1], -1) for side in led]
             sides = Sides(ends, own, (last.end, quiet.end))
             state, why = _state_of((source, target), leaders, part, sides, deletes=part[0] in clears)
             found.append(Place(part, ends, last.end, own, state, why, lacks(ends, own)))
@@ -251,9 +252,11 @@ def _state_of(
     clusters: Sequence[Cluster], leaders: Sequence[int], part: Part, sides: Sides, *, deletes: bool
 ) -> tuple[str, str]:
     """The state, and why the copier could not go on from here; empty if it could."""
+    if -1 in leaders:
+        return "unknown", NOT_TOLD
     try:
         begun = position(clusters, leaders, part, sides, KafkaCodecs(), deletes=deletes)
-    except PartError as error:
+    except HostError as error:
         return "unknown", str(error)
     if isinstance(begun, Failed):
         return "failed", begun.why

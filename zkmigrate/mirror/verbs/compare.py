@@ -10,7 +10,7 @@ from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients.cluster import Cluster
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.reading import compared
-from zkmigrate.mirror.clients.survey import Mirrored, Place, places, topics
+from zkmigrate.mirror.clients.survey import NOT_TOLD, Mirrored, Place, places, topics
 from zkmigrate.mirror.rules.batch import BatchError
 from zkmigrate.mirror.rules.compared import CLAIM, Compared, code, line, total
 from zkmigrate.mirror.verbs.request import Request, both
@@ -41,7 +41,9 @@ def _compared(here: Cluster, there: Cluster, place: Place) -> Compared:
     end = min(place.stable, place.target.end)
     sides = here, there
     try:
-        leaders = [side.leaders([part[0]])[part[0]][part[1]] for side in sides]
+        leaders = [side.leaders([part[0]]).get(part[0], {}).get(part[1], -1) for side in sides]
+        if -1 in leaders:
+            return Compared(*part, "unknown", 0, begun, end, NOT_TOLD)
         found = compared(sides, leaders, part, begun, end, KafkaCodecs())
     except (HostError, BatchError) as error:
         if place.state == "failed":
