@@ -68,6 +68,24 @@ def test_a_producer_without_acks_gets_no_answer() -> None:
     run(test)
 
 
+def test_a_request_that_is_like_none_before_gets_a_look_of_its_own() -> None:
+    """Also on a connection whose requests were all alike: another id, other acks, another transaction."""
+
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        for n in range(3):
+            assert await client.asks(produce(n)) == told(n)
+        assert await client.asks(produce(3, "other-1")) == told(3)
+        assert (at.seen("answered"), at.seen("answered", "others")) == ({"PRODUCE": 3}, {"PRODUCE": 1})
+        assert await client.asks(produce(4, transactional="t")) == told(4)
+        assert at.seen("transactional") == {"t": 1}
+        client.send(produce(5, acks=0))
+        await until("it is counted", lambda: at.seen("acks") == {"-1": 4, "0": 1})
+        assert (at.seen("answered"), at.seen("in_flight")) == ({"PRODUCE": 5}, {})
+
+    run(test)
+
+
 def test_h9_one_application_waits_and_the_others_do_not() -> None:
     async def test(at: Setting) -> None:
         held, other = await at.client(), await at.client()
