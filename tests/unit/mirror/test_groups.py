@@ -11,7 +11,7 @@ from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from zkmigrate.errors import HostError
-from zkmigrate.mirror.clients import groups
+from zkmigrate.mirror.clients import groups, listing
 from zkmigrate.mirror.clients.cluster import Latest, Part
 from zkmigrate.mirror.rules.commits import Commit, Group, standing, to_commit
 from zkmigrate.mirror.rules.position import Ends
@@ -22,8 +22,8 @@ P, LEFT = ("orders", 0), ("other", 0)
 
 class Answers:
     """A cluster of one broker. states: of its groups. errors: by group, Kafka's code or None for silence.
-    described: by group, what a description of it tells. types: of groups that are not classic. ends: where
-    its logs end."""
+    described: by group, what a description of it tells. types: of groups that are not classic. told: where
+    its logs end. starts: where they begin. led: the leaders of Kafka's topic of commits."""
 
     def __init__(
         self, what: str, states: dict[str, str], errors: dict[str, int | None] | None = None, listing: int = 0
@@ -33,6 +33,7 @@ class Answers:
         self.described: dict[str, Any] = {}
         self.types: dict[str, str] = {}
         self.committed = 5
+        self.led = [1, 1]
         self.told: dict[tuple[str, int], int | None] = {P: 9, LEFT: 9}
         self.starts = dict.fromkeys((P, LEFT), 0)
 
@@ -77,7 +78,12 @@ class Answers:
         if "Describe" in type(sent).__name__:
             return self._describe(sent)
         if not isinstance(sent, OffsetFetchRequest | OffsetCommitRequest | FindCoordinatorRequest):
-            return SimpleNamespace(brokers=[SimpleNamespace(node_id=1)])
+            commits = [
+                SimpleNamespace(partition_index=n, leader_id=leader) for n, leader in enumerate(self.led)
+            ]
+            return SimpleNamespace(
+                brokers=[SimpleNamespace(node_id=1)], topics=[SimpleNamespace(partitions=commits)]
+            )
         error = self._errors.get(sent.key if isinstance(sent, FindCoordinatorRequest) else sent.group_id, 0)
         if error is None:
             raise HostError("no answer")
@@ -133,6 +139,17 @@ def test_h5_a_broker_that_cannot_list_its_groups_ends_the_look() -> None:
     loading = cluster("target", {}, {}, 14)
     with pytest.raises(HostError, match="target: groups of broker 1: COORDINATOR_LOAD_IN_PROGRESS"):
         groups.read(cluster("source", {"a": ""}), loading, ["orders"], [])
+
+
+def test_groups_that_no_broker_lists_end_the_look() -> None:
+    """A group of that partition would be left behind without a word."""
+    for side in (0, 1):
+        both = cluster("source", {"a": ""}), cluster("target", {})
+        both[side].led = [1, -1]
+        with pytest.raises(HostError, match=r"no broker lists the groups of __consumer_offsets-1, which has"):
+            groups.read(*both, ["orders"], [])
+        with pytest.raises(HostError, match="has no leader"):
+            listing.leads(both[side], ["orders"])
 
 
 @pytest.mark.parametrize("error", [15, None])

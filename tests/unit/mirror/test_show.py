@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, cast
 
 import pytest
@@ -10,12 +11,14 @@ from tests.unit.mirror.batches import built
 from tests.unit.mirror.model_cluster import Log, ModelCluster
 from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients import groups, rights, survey
+from zkmigrate.mirror.clients.partition import Partition
 from zkmigrate.mirror.clients.survey import Mirrored, beside, places
 from zkmigrate.mirror.rules.commits import Commit, Group
 from zkmigrate.mirror.rules.rights import LATER, Acl
 from zkmigrate.mirror.rules.transactions import Writers
 from zkmigrate.mirror.verbs import follow
 from zkmigrate.mirror.verbs.compare import _compared
+from zkmigrate.mirror.verbs.run import Telling
 from zkmigrate.mirror.verbs.show import _code, place_lines, plan_lines
 
 P, Q = ("orders", 0), ("orders", 1)
@@ -109,3 +112,16 @@ def test_h5_h7_what_cannot_be_looked_at_is_a_note(monkeypatch: pytest.MonkeyPatc
     assert beside(SOURCE, TARGET, ["orders"], []).notes == {"groups": "no answer", "ACLs": "no answer"}
     monkeypatch.setattr(rights, "read", lambda cluster: None if cluster.what == "target" else {READ})
     assert beside(SOURCE, TARGET, ["orders"], []).notes["ACLs"] == "no authorizer on target"
+
+
+def test_a_run_that_ends_names_the_partitions_whose_lag_it_does_not_know() -> None:
+    """They count as no lag, so "lag: 0" alone would say that all is there."""
+    lines = list[str]()
+    done, dark, over = Partition(P, position=5, stable=5), Partition(Q), Partition(("orders", 2), failed="no")
+    dark.again("LEADER_NOT_AVAILABLE")
+    Telling(lines.append, as_json=False).ended([done, dark, over], [], 130)
+    Telling(lines.append, as_json=True).ended([done, dark], [], 130)
+    assert lines[0] == (
+        "ended, lag: 0 offsets, failed: orders-2, lag not known: orders-1: LEADER_NOT_AVAILABLE"
+    )
+    assert json.loads(lines[1])["waiting"] == {"orders-1": "LEADER_NOT_AVAILABLE"}

@@ -22,11 +22,14 @@ from zkmigrate.mirror.clients.cluster import Cluster
 from zkmigrate.mirror.clients.leads import GROUP, told_of
 from zkmigrate.mirror.rules.commits import INACTIVE
 from zkmigrate.mirror.rules.direction import Lead
+from zkmigrate.model.finding import few
 
 _AT_ONCE = 4
 """Requests in flight to one cluster."""
 _HIDDEN = 30
 """GROUP_AUTHORIZATION_FAILED."""
+_COMMITS = "__consumer_offsets"
+"""Kafka's topic of commits. The leader of one of its partitions coordinates and lists that one's groups."""
 SHARE = "share"
 _CONSUMER, _STREAMS = "consumer", "streams"
 _NEWER = {
@@ -96,12 +99,20 @@ def leads(cluster: Cluster, topics: Collection[str]) -> dict[str, Lead]:
 
 def listed(cluster: Cluster) -> dict[str, Listed]:
     """Return every group that the brokers show but the mirror's own. Raises HostError if one broker does not
-    list its groups."""
+    list its groups, or some groups have no broker."""
     return {name: one for name, one in _every(cluster).items() if name != GROUP}
 
 
 def _every(cluster: Cluster) -> dict[str, Listed]:
-    answer = cluster.end(cluster.begin(MetadataRequest(topics=[], allow_auto_topic_creation=False)))
+    commits = MetadataRequest.MetadataRequestTopic(name=_COMMITS)
+    answer = cluster.end(cluster.begin(MetadataRequest(topics=[commits], allow_auto_topic_creation=False)))
+    if away := [
+        part.partition_index for topic in answer.topics for part in topic.partitions if part.leader_id < 0
+    ]:
+        raise HostError(
+            f"{cluster.what}: no broker lists the groups of {few(f'{_COMMITS}-{n}' for n in sorted(away))}, "
+            "which has no leader"
+        )
     asked = {one.node_id: (ListGroupsRequest(max_version=5), one.node_id) for one in answer.brokers}
     found = {}
     for broker, told in each(cluster, asked).items():

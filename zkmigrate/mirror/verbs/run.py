@@ -79,7 +79,16 @@ class Telling:
         text = f"ended, lag: {_lag(partitions)} offsets, failed: {', '.join(failed) or 'none'}"
         taken = [f"{p.part[0]}-{p.part[1]}" for p in partitions if p.taken]
         text += f", refused: {', '.join(refused)}" if refused else ""
-        body = {"lag": _lag(partitions), "failed": failed, "taken": taken, "refused": list(refused)}
+        waits = {f"{p.part[0]}-{p.part[1]}": p.why for p in partitions if p.left and p.position is None}
+        told = "; ".join(f"{name}: {why}" for name, why in waits.items())
+        text += f", lag not known: {told}" if waits else ""
+        body = {
+            "lag": _lag(partitions),
+            "failed": failed,
+            "taken": taken,
+            "refused": list(refused),
+            "waiting": waits,
+        }
         self.line("RunEnded", text, code=code, message=text, **body)
 
 
