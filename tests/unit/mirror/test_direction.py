@@ -176,7 +176,9 @@ def test_a_text_of_somebody_else_names_no_leader(text: str) -> None:
         ([BACKWARD], "backward"),
         ([("b", "a")], "mixed"),
         ([("", "b")], "mixed"),
-        ([FORWARD, ("", "")], "mixed"),
+        ([BACKWARD, ("", "")], "mixed"),
+        ([NONE, ("", "")], "mixed"),
+        ([NONE, FORWARD], "mixed"),
         ([NONE, NONE], "none"),
     ],
 )
@@ -192,6 +194,14 @@ def test_the_direction_is_what_both_clusters_keep_of_every_topic(
     assert found.copies == copies
     assert found.number == (5 if any(pair[1] for pair in pairs) else 0)
     assert found.words
+
+
+def test_a_topic_that_a_later_set_adds_does_not_keep_the_set_from_its_switch() -> None:
+    """Source leads the others since a rehearsal or a switch. No run is left that could be resumed."""
+    lead = {"orders": Lead("a", 4)}
+    found = direction(["orders", "new"], ("a", "b"), (lead, lead))
+    assert (found.copies, found.number) == ("forward", 4)
+    assert found.words.endswith("source leads, by the run with number 4; nothing is noted of topic new")
 
 
 @pytest.mark.parametrize(("copies", "pair"), [("forward", FORWARD), ("none", NONE), ("backward", BACKWARD)])

@@ -54,15 +54,19 @@ def barred(topic: str, lead: Lead | None, source: str, target: str) -> str:
 @dataclass(frozen=True)
 class Direction:
     """How both clusters stand. copies: empty while neither keeps anything of the topics, ``mixed`` where they
-    do not agree. number: the highest that they keep."""
+    do not agree. number: the highest that they keep. unnoted: topics of which they keep nothing, where source
+    leads the others."""
 
     copies: Copies | Literal["", "mixed"]
     number: int
+    unnoted: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
         """For people."""
         by = f", by the run with number {self.number}"
+        if self.unnoted:
+            by += f"; nothing is noted of topic {', '.join(self.unnoted)}"
         return {
             "": "copiers may write on either cluster, for no switch was noted",
             "forward": f"copiers may write on target only: source leads{by}",
@@ -84,15 +88,18 @@ def direction(
         (source, target): "none",
         (target, target): "backward",
     }
-    found = set[Copies | Literal["", "mixed"]]()
+    found, bare = set[Copies | Literal["", "mixed"]](), list[str]()
     for topic in topics:
         here, there = (side.get(topic) for side in leads)
         if here is None and there is None:
             found.add("")
+            bare.append(topic)
         else:
             pair = (here.cluster if here else "", there.cluster if there else "")
             found.add(known.get(pair, "mixed"))
     numbers = [one.number for side in leads for one in side.values()]
+    if found == {"", "forward"}:  # a topic that was added to the set since
+        return Direction("forward", max(numbers), tuple(bare))
     return Direction(found.pop() if len(found) == 1 else "mixed", max(numbers, default=0))
 
 
