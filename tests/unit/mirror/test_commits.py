@@ -51,6 +51,16 @@ def test_h5_how_a_group_stands() -> None:
     assert standing(Group("app", "Dead", {P: Commit(1)}, {P: Commit(1)})).state == "equal"
 
 
+def test_a_commit_that_source_has_no_more_is_named_with_what_ends_it() -> None:
+    """The mirror deletes no commit, so waiting would never help."""
+    told = standing(Group("app", "Empty", {P: Commit(1)}, {P: Commit(1), Q: Commit(1)}))
+    assert (told.state, told.why) == (
+        "ahead",
+        "target has a commit for orders-1, source has none. Next: if source's has expired, delete it on "
+        "target with kafka-consumer-groups --delete-offsets",
+    )
+
+
 STEP = st.tuples(
     st.integers(0, 5), st.integers(0, 5), st.integers(0, 9), st.sampled_from(["Empty", "Stable", "Dead"])
 )

@@ -236,6 +236,14 @@ def test_h6_one_partition_whose_position_cannot_be_read_stops_no_other(dark: str
     assert _compared(cast(Any, here), cast(Any, there), one).state == "unknown"
 
 
+def test_what_kafka_refuses_has_kafkas_name_whatever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, fail in (("take", lambda names: dict.fromkeys(names, 55)), ("drop", lambda *_: 55)):
+        here, there = source(), empty()
+        monkeypatch.setattr(there, name, fail)
+        failed = {p.failed for p in copied(here, there).partitions.values()} - {""}
+        assert failed == {"Kafka's error OPERATION_NOT_ATTEMPTED"}, name
+
+
 def test_h6_a_broker_that_does_not_answer_stops_only_what_it_leads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -19,6 +19,7 @@ from math import inf
 from typing import Any
 
 from zkmigrate.errors import HostError, LockedError
+from zkmigrate.kafka.said import said
 from zkmigrate.mirror.clients.cluster import (
     FETCH_BYTES,
     NO_LEADER,
@@ -156,7 +157,7 @@ class Copier:
                 self._owners[p.part], p.asked = owner, begun
                 p.due = time.monotonic() + SETTLE_S
             else:
-                self._judge(p, outcome(owner, p.tries))
+                self._judge(p, _heard(owner, p.tries))
 
     def _read(self, shut: Sequence[Partition]) -> None:
         """Read the positions of these partitions from both logs, after what a former copier sent."""
@@ -170,7 +171,7 @@ class Copier:
             found = [side.get(p.part, NO_LEADER) for side in (*targets, *sources)]
             ends = [one for one in found if isinstance(one, Ends)]
             if len(ends) < len(found):
-                self._judge(p, outcome(next(one for one in found if isinstance(one, int))))
+                self._judge(p, _heard(next(one for one in found if isinstance(one, int))))
                 continue
             target, own, stable, source = ends
             self._begin(p, Sides(source, target, (stable.end, own.end)))
@@ -183,13 +184,13 @@ class Copier:
         clusters = self._source, self._target
         leaders = [led.get(p.part, -1) for led in (self._leaders, self._targets)]
         if -1 in leaders:  # a broker that has just started does not know every topic yet
-            self._judge(p, outcome(NO_LEADER, p.tries))
+            self._judge(p, _heard(NO_LEADER, p.tries))
             return
         deletes = p.part[0] in self._deletes
         try:
             begun = position(clusters, leaders, p.part, sides, self._codecs, deletes=deletes)
         except PartError as error:  # the others go on
-            self._judge(p, outcome(error.code, p.tries))
+            self._judge(p, _heard(error.code, p.tries))
             return
         except HostError as error:
             p.again(str(error))
@@ -235,7 +236,7 @@ class Copier:
                 if not p.open or p.fetched != offsets[part]:
                     continue  # the position was read anew meanwhile
                 if answer.error:
-                    self._judge(p, outcome(answer.error, p.tries))
+                    self._judge(p, _heard(answer.error, p.tries))
                 else:
                     self._queue(p, answer)
 
@@ -276,7 +277,7 @@ class Copier:
         self._append([p for p in queued if p.open and p.steps and isinstance(p.steps[0], Append)])
 
     def _drop(self, p: Partition, offset: int) -> None:
-        if self._judge(p, outcome(self._target.drop(p.part, offset), p.tries)):
+        if self._judge(p, _heard(self._target.drop(p.part, offset), p.tries)):
             p.steps.popleft()
             p.producer, p.heard = fresh(offset), -inf
 
@@ -343,7 +344,7 @@ class Copier:
                 self._lost(counts, error)
                 continue
             for part, code in errors.items():
-                self._judge(self.partitions[part], outcome(code, self.partitions[part].tries))
+                self._judge(self.partitions[part], _heard(code, self.partitions[part].tries))
         marked = [p for p in gaps if p.open]
         ends = self._target.ends([p.part for p in marked])
         for p in marked:
@@ -411,7 +412,7 @@ class Copier:
         for p in still:
             told = ends.get(p.part, NO_LEADER)
             if not isinstance(told, Ends):
-                self._judge(p, outcome(told, p.tries))
+                self._judge(p, _heard(told, p.tries))
             elif p.position is not None and told.end > p.position:
                 self._judge(p, foreign(told.end, p.position))
             elif p.position is not None and told.end < p.position:
@@ -440,6 +441,11 @@ class Copier:
             p.fail(answer.why)
         self._say(p)
         return False
+
+
+def _heard(code: int, tries: int = 0) -> Appended | Again | Fenced | Failed:
+    """What an answer without a sentence means, by Kafka's name of the error. tries: of ``outcome``."""
+    return outcome(code, tries, said(code))
 
 
 def _stopped(taken: Sequence[Partition]) -> str:

@@ -84,7 +84,11 @@ def standing(group: Group) -> Standing:
         return Standing("active", behind, f"active on target ({group.state}), left alone")
     for (topic, number), commit in group.target.items():
         if (topic, number) not in group.source:
-            return Standing("ahead", behind, f"target has a commit for {topic}-{number}, source has none")
+            why = (
+                f"target has a commit for {topic}-{number}, source has none. Next: if source's has expired, "
+                "delete it on target with kafka-consumer-groups --delete-offsets"
+            )
+            return Standing("ahead", behind, why)
         if commit.offset > group.source[topic, number].offset:
             return Standing("ahead", behind, f"target's commit for {topic}-{number} is above source's")
     if group.source == group.target:
