@@ -70,7 +70,12 @@ def test_run_copies_what_is_not_refused_and_ends_with_8(monkeypatch: pytest.Monk
             assert once
 
     monkeypatch.setattr(run, "Copier", Copier)
-    monkeypatch.setattr(run, "Follower", lambda _here, _there, names, *_: given.append(names))
+
+    def follower(_here: object, _there: object, names: object, *_: object) -> SimpleNamespace:
+        given.append(names)
+        return SimpleNamespace(unread=())
+
+    monkeypatch.setattr(run, "Follower", follower)
     monkeypatch.setattr(run, "_finish", lambda *_: None)
     monkeypatch.setattr(run, "fenced_off", lambda *_: {})
     said: list[str] = []
