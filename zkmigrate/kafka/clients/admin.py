@@ -625,7 +625,7 @@ def parse_reassignments(data: bytes) -> tuple[tuple[str, int], ...] | Unknown:
     try:
         listed = [(one["topic"], one["partition"]) for one in json_text.loads(data)["partitions"]]
         if not all(type(topic) is str and type(number) is int for topic, number in listed):
-            raise ValueError("a topic is no text, or a partition is no number")
+            raise ValueError("a topic is not a text, or a partition is not a number")
         return tuple(sorted(listed))
     except (ValueError, KeyError, TypeError) as error:
         return Unknown("garbled", f"{REASSIGNMENTS} is not what Kafka writes there: {reason(error)}")
