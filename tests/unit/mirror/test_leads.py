@@ -212,7 +212,7 @@ def test_status_tells_the_direction(
     show.status(ASKED, said.append)
     assert said[-1] == "direction: copiers may write on source only: target leads, by the run with number 7"
     show.status(Request((), (), ASKED.topics, as_json=True), said.append)
-    assert '"direction": {"copies": "backward", "number": 7}' in said[-1]
+    assert '"direction": {"copies": "backward", "number": 7, "unnoted": []}' in said[-1]
 
 
 def test_status_tells_where_the_direction_is_hidden(

@@ -1,4 +1,4 @@
-"""Reads what is to be copied next, and finds what target would not take of it."""
+"""Reads the records that are to be copied next, and finds those that target would refuse."""
 
 from __future__ import annotations
 
@@ -16,14 +16,18 @@ from zkmigrate.mirror.rules.gaps import Append, steps
 from zkmigrate.mirror.rules.topic import AFTER, compacts
 
 PEEK_BYTES = 64 << 10
-"""About so much of each partition is read."""
+"""How many bytes of each partition are read, approximately."""
 SCAN_BYTES, SCAN_S = 16 << 20, 20.0
-"""About so much of one of a compacted topic, where any record may lack a key; so long for all of them."""
+"""Bytes read of each partition of a compacted topic, approximately, because any of its records may lack a
+key; and the seconds that the reading of all partitions may take."""
 
 
 def looked(source: Cluster, mirrored: Sequence[Mirrored], placed: Sequence[Place]) -> list[Place]:
-    """The partitions as they were, but failed where target would not take what is to be copied next. A note
-    says up to where the records of a compacted topic were read."""
+    """Return the partitions with state ``failed`` where target would refuse the records to be copied next.
+
+    Partitions that cannot be read become ``unknown``; the others are returned unchanged. For a compacted
+    topic that was not read to its end, the note gives the offset up to which its records were checked.
+    """
     values = {one.topic: one.values for one in mirrored}
     led = source.leaders({one.part[0] for one in placed})
     until = time.monotonic() + SCAN_S
@@ -70,8 +74,13 @@ def _read(
     most: int,
     until: float,
 ) -> tuple[str, int]:
-    """Why target would not take a batch from an offset on, and the next offset to read. It reads at least one
-    answer: up to ``end``, or about ``most`` bytes. BatchError, HostError."""
+    """Return why target would refuse a batch from offset ``at`` on (empty if none), and the next offset to
+    read.
+
+    At least one fetch response is read. Reading ends at offset ``end``, after about ``most`` bytes, or at
+    the time ``until`` of the monotonic clock. Raises BatchError for records that cannot be parsed,
+    HostError if source does not respond.
+    """
     codecs = KafkaCodecs()
     while at < end and most > 0:
         answer = source.fetched(source.begin_fetch(leader, {part: at}, most=min(most, 1 << 20)))[part]

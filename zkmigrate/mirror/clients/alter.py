@@ -77,8 +77,11 @@ def alter_acls(target: Cluster, change: AlterAcls) -> tuple[int, str]:
 
 
 def set_direction(source: Cluster, target: Cluster, change: SetDirection) -> tuple[int, str]:
-    """Note where copiers may write, first on the cluster that they may not write any more. Where target leads
-    for good, its former copiers lose their partitions as well. HostError when the outcome is unknown."""
+    """Record on both clusters where copiers may write, first on the cluster where they must stop writing.
+
+    If target now leads, its former copiers also lose the transactional ids of their partitions. Returns 0
+    and what was done, or 1 and why it was refused. Raises HostError if the outcome is unknown.
+    """
     sides, ids = (source, target), (source.id(), target.id())
     for side in sides:
         told = side.leads.told(change.topics, side.leads.ask(change.topics))
@@ -95,8 +98,10 @@ def set_direction(source: Cluster, target: Cluster, change: SetDirection) -> tup
 
 
 def _not_taken(target: Cluster, topics: Sequence[str]) -> list[str]:
-    """Take the transactional ids of all partitions, so that whoever copied to them is fenced off. Those that
-    Kafka does not give, with its error."""
+    """Take over the transactional ids of all partitions, so that their former copiers are fenced off.
+
+    Returns the ids that Kafka did not hand over, each with Kafka's error.
+    """
     led = target.leaders(topics)
     left = {owned((topic, number)): 0 for topic, numbers in led.items() for number in numbers}
     end = time.monotonic() + deadline.remaining(REQUEST_S)

@@ -42,7 +42,8 @@ _WAIT_MS = 250
 _LARGEST = 128 << 20
 _CONSUMER, UNCOMMITTED, COMMITTED = -1, 0, 1
 _DEBUGGER = -2
-"""The replica id to which a leader tells the end of its log, and not its high watermark."""
+"""The replica id in a ListOffsets request for which a leader returns its log end offset instead of its high
+watermark."""
 _LATEST, _EARLIEST = -1, -2
 _NO_EPOCH, _TOPIC, _BROKER = -1, 2, 4
 _SUPER, _LEAST = "super.users", "min.insync.replicas"
@@ -71,7 +72,11 @@ class _Said(logging.Handler):
 
 @dataclass(frozen=True)
 class Topic:
-    """leaders: broker ids by partition, -1 without one. replicas: of the partition with the most."""
+    """A topic of one cluster.
+
+    leaders: broker ids by partition, -1 for a partition without a leader. replicas: the highest replica
+    count of its partitions.
+    """
 
     leaders: Mapping[int, int]
     replicas: int
@@ -79,9 +84,11 @@ class Topic:
 
 
 class Latest(NamedTuple):
-    """Where a partition's log ends; None where no leader tells. end: its high watermark, up to which
-    consumers read. stable: its last stable offset. log_end: the end of the leader's own log. in_sync,
-    replicas: broker ids."""
+    """The ends of one partition's log. An offset is None if no leader reported it.
+
+    end: the high watermark, up to which consumers can read. stable: the last stable offset. log_end: the
+    log end offset of the leader. in_sync, replicas: broker ids.
+    """
 
     end: int | None
     stable: int | None
@@ -91,8 +98,10 @@ class Latest(NamedTuple):
 
     @property
     def last(self) -> int | None:
-        """The end of the log, with what consumers cannot read yet. A leader that tells only how far they can
-        read is taken at its word."""
+        """The end of the log, including records that consumers cannot read yet.
+
+        It is the high watermark if the leader does not report its log end offset.
+        """
         return self.end if self.end is None or self.log_end is None else max(self.end, self.log_end)
 
 
@@ -104,8 +113,11 @@ class _Led(NamedTuple):
 
 @dataclass(frozen=True)
 class Fetched:
-    """An answer for one partition. error: Kafka's code. end: the high watermark. stable: the last stable
-    offset. aborted: producer id and first offset of aborted transactions."""
+    """A fetch response for one partition.
+
+    error: Kafka's error code. end: the high watermark. stable: the last stable offset. aborted: the
+    producer id and first offset of each aborted transaction. records: the record batches as received.
+    """
 
     error: int
     end: int
@@ -114,7 +126,7 @@ class Fetched:
     records: bytes
 
     def shown(self, isolation: int) -> int:
-        """Up to where the leader sends records."""
+        """Return the offset up to which the leader sends records at an isolation level."""
         return self.stable if isolation == COMMITTED else self.end
 
 
@@ -176,7 +188,7 @@ class Cluster:
         return HostError(f"{text}. Seen: {why}" if why else text)
 
     def offers(self, request: Any) -> bool:
-        """Return whether the cluster's brokers know a kind of request."""
+        """Return whether the cluster's brokers support a type of request."""
         return request.API_KEY in self._manager.broker_version_data.api_versions
 
     def begin(self, request: Any, node: int | None = None) -> Any:
@@ -224,12 +236,12 @@ class Cluster:
         return sorted(one.node_id for one in answer.brokers)
 
     def controller(self) -> int:
-        """The id of the broker that takes changes of topics."""
+        """Return the id of the broker that accepts changes of topics."""
         answer = self._ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
         return int(answer.controller_id)
 
     def topics(self, names: Iterable[str]) -> tuple[dict[str, Topic], dict[str, str]]:
-        """The topics of these that exist, and why Kafka does not show others."""
+        """Return the existing topics among these names, and why Kafka does not show the others, by topic."""
         asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
         answer = self._ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
         led = {one.name: one.partitions for one in answer.topics if one.partitions}
@@ -254,8 +266,11 @@ class Cluster:
         return found, hidden
 
     def least_in_sync(self, names: Sequence[str]) -> dict[str, int]:
-        """Return how many replicas must be in sync before a topic takes records with acks=all. Raises
-        HostError where Kafka does not show it."""
+        """Return each topic's min.insync.replicas: how many replicas must be in sync for a write with
+        acks=all.
+
+        Raises HostError if Kafka does not show the setting.
+        """
         request = DescribeConfigsRequest(
             resources=[(_TOPIC, name, [_LEAST]) for name in names], min_version=1
         )
@@ -292,15 +307,21 @@ class Cluster:
         return found
 
     def first_at(self, leader: int, part: Part, ms: int) -> int:
-        """The offset of the first committed record of this time or a later one; -1 if there is none, or its
-        leader does not tell."""
+        """Return the offset of the first committed record with this timestamp or a later one.
+
+        ms: milliseconds since the epoch. Returns -1 if there is no such record, or the leader does not
+        report it.
+        """
         asked = self._begin_offsets({leader: {part[0]: [part[1]]}}, ms, COMMITTED)
         error, offset = self._end_offsets(asked).get(part, (NO_LEADER, -1))
         return -1 if error else offset
 
     def latest(self, topics: Iterable[str]) -> dict[Part, Latest]:
-        """Where the log of each partition ends, of those of the topics that exist. All requests are in flight
-        at once."""
+        """Return where the log of each partition of these topics ends. Topics that do not exist are left
+        out.
+
+        All requests are in flight at once.
+        """
         led = self._led(topics)
         parts = [(name, number) for name, numbers in led.items() for number in numbers]
         by_leader = _grouped(parts, _leaders(led))
@@ -441,7 +462,8 @@ class Cluster:
         return self.begin(request, leader)
 
     def produced(self, sent: Any) -> dict[Part, tuple[int, int, str]]:
-        """The answer to ``begin_produce``: Kafka's error, the base offset, and the error in words."""
+        """Return the response to ``begin_produce`` by partition: Kafka's error code, the base offset, and
+        the error message."""
         return {
             (topic.name, p.index): (p.error_code, p.base_offset, _refused(p))
             for topic in self.end(sent).responses
@@ -507,7 +529,7 @@ class Cluster:
 
 
 NO_LEADER, NO_TOPIC = 5, 3
-"""LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION."""
+"""Kafka's error codes LEADER_NOT_AVAILABLE and UNKNOWN_TOPIC_OR_PARTITION."""
 
 
 def _settings(configs: Iterable[Any]) -> Settings:
@@ -523,7 +545,8 @@ def _settings(configs: Iterable[Any]) -> Settings:
 
 
 def _refused(answer: Any) -> str:
-    """Kafka's sentence about a batch: that of its first wrong record, where the broker names one."""
+    """Return Kafka's message about a refused batch: that of its first invalid record if the broker names
+    one."""
     if not answer.error_code:
         return ""
     first = next((one.batch_index_error_message for one in answer.record_errors or ()), None)

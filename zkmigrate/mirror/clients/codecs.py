@@ -17,10 +17,10 @@ _XERIAL_HEADER = _XERIAL + struct.pack(">ii", 1, 1)
 """Java's clients write snappy as blocks behind this header."""
 _LZ4_BLOCK = 64 << 10
 _LZ4_HEADER = bytes.fromhex("04224d18 60 40 82")
-"""A frame of blocks that do not depend on each other, of at most 64 KiB: Kafka reads no others. The last byte
-is a checksum of the two before it."""
+"""The header of an LZ4 frame with independent blocks of at most 64 KiB, the only kind that Kafka reads. The
+last byte is a checksum of the two bytes before it."""
 _PLAIN, _LZ4_END = 1 << 31, bytes(4)
-"""The bit of a block's size that says that it is not compressed, and what ends a frame."""
+"""The bit in a block's size that marks the block as uncompressed, and the end mark of a frame."""
 _IN_GZIP = 31
 """zlib's window bits for the format of gzip."""
 MAX_INFLATED = 128 << 20
@@ -114,7 +114,8 @@ class KafkaCodecs:
 
 
 def _lz4(payload: bytes) -> bytes:
-    """A frame as Kafka needs it: cramjam's own frames have blocks that depend on each other."""
+    """Return the payload as an LZ4 frame that Kafka can read. The frames that cramjam makes itself have
+    blocks that depend on each other."""
     out = bytearray(_LZ4_HEADER)
     for at in range(0, len(payload), _LZ4_BLOCK):
         plain = payload[at : at + _LZ4_BLOCK]

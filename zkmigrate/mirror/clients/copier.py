@@ -1,13 +1,14 @@
-"""Copies partitions of source to target at equal offsets until it is told to end.
+"""Copies partitions of source to target at equal offsets until it is stopped.
 
-It keeps nothing of its own: when it begins, or an answer does not come, it reads its position from both logs.
-A batch is appended once however often it is sent, because its producer id and sequence number follow from
-target's log. End markers have no sequence number. So their writer owns a transactional id for each partition
-and asks every ``LEASE_S`` whether it still does. Whoever takes over waits longer than that.
+A copier stores no state of its own: when it starts, or gets no response, it reads its position from both
+logs. A batch is appended only once however often it is sent, because its producer id and sequence number
+are derived from target's log. End markers have no sequence number. Therefore the copier that writes them
+owns a transactional id for each partition, and checks every ``LEASE_S`` that it still owns it. A copier
+that takes over waits longer than that.
 
-What source has sent is written only after target was asked who leads the topic. So a copier that comes back
-after a switch, or stood still meanwhile, writes nothing: what clients wrote since then reaches source only
-after the switch was noted on target.
+Records from source are written only after target has reported again who leads the topic. So a copier that
+starts again after a switch, or was suspended during one, writes nothing: records that clients write to
+target reach source only after the switch was recorded on target.
 """
 
 from __future__ import annotations
@@ -60,9 +61,11 @@ PAUSE_S = 0.1
 
 
 class Copier:
-    """Copies these partitions. deletes: the topics of target whose records may be deleted. say: told once
-    when a partition fails or this copier may not write it any more. rate: the most bytes per second, over all
-    partitions."""
+    """Copies a fixed set of partitions from source to target.
+
+    deletes: the topics of target whose records may be deleted. say: called once when a partition fails or
+    this copier may no longer write it. rate: the highest rate in bytes per second, over all partitions.
+    """
 
     def __init__(
         self,
@@ -370,12 +373,15 @@ class Copier:
             self._ask(still)
 
     def still_leads(self) -> None:
-        """Ask target who leads the topics, and give up those that source does not lead."""
+        """Read from target who leads the topics, and give up those that source does not lead."""
         self._unasked = True
         self._hear_leaders(self._ask_leaders())
 
     def _ask_leaders(self) -> tuple[list[str], Any] | None:
-        """Send that question after each answer of source, and when it is time."""
+        """Request from target who leads the topics, after each response of source and at regular intervals.
+
+        Returns the topics and the pending request, or None if no request is due.
+        """
         begun = time.monotonic()
         topics = sorted({p.part[0] for p in self.partitions.values() if p.left})
         if not topics or not (self._unasked or begun - self._asked > LEASE_S):
@@ -444,12 +450,12 @@ class Copier:
 
 
 def _heard(code: int, tries: int = 0) -> Appended | Again | Fenced | Failed:
-    """What an answer without a sentence means, by Kafka's name of the error. tries: of ``outcome``."""
+    """Return what an error code in a response without an error message means. tries: as for ``outcome``."""
     return outcome(code, tries, said(code))
 
 
 def _stopped(taken: Sequence[Partition]) -> str:
-    """Why a copier that may not go on has ended."""
+    """Return the message with which a copier ends that may no longer write some partitions."""
     names = ", ".join(f"{p.part[0]}-{p.part[1]}" for p in taken if p.why == TAKEN_OVER)
     said = [f"another copier has taken over {names}. This one has stopped"] if names else []
     said += dict.fromkeys(p.why for p in taken if p.why != TAKEN_OVER)

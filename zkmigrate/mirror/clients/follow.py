@@ -42,12 +42,14 @@ Told = Grow | Configure | Committed | Changed | Finding
 
 
 class Follower:
-    """Of these topics and groups; without groups of all that committed on the topics.
+    """Copies changes of topics, group offsets and ACLs from source to target while records are copied.
 
-    clears: the copier's topics whose records may be deleted, kept up to date. refresh_s: a change at source
-    is on target so many seconds later. say: told each change and new finding. share: the copier's, also of
-    new partitions. findings: of the last look. unread: partitions of source with too
-    few replicas in sync, whose last records nobody can read yet, by the last look.
+    names: the topics. named: the groups; if empty, all groups that committed on the topics. clears: the
+    topics whose records may be deleted, a set shared with the copier and updated here. refresh_s: how many
+    seconds later at most a change at source is on target. say: called with each change and each new
+    finding. share: the part of the partitions that this copier copies, also of new partitions. findings:
+    those of the last round. unread: the partitions that had too few replicas in sync on source in the last
+    round, so that their last records cannot be read yet.
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class Follower:
         return soon
 
     def _followed(self, copier: Copier) -> list[str]:
-        """The topics of which something is still to be copied."""
+        """Return the topics of which some partitions are still being copied."""
         every = copier.partitions.values()
         over = {p.part[0] for p in every} - {p.part[0] for p in every if p.left}
         return [name for name in self._names if name not in over]
@@ -149,7 +151,8 @@ class Follower:
     # -- replicas
 
     def _watch_replicas(self, copier: Copier) -> bool:
-        """Name source's partitions with too few replicas in sync: their last records cannot be copied."""
+        """Report the partitions of source with too few replicas in sync: their last records cannot be
+        copied yet."""
         ours = [part for part, one in copier.partitions.items() if one.left]
         logs = reached(self._source, {topic for topic, _ in ours}) if ours else {}
         short = {part: logs[part] for part in ours if part in logs and logs[part].below}

@@ -38,8 +38,11 @@ class Read:
 
 
 def read(source: Cluster, target: Cluster, topics: Collection[str], named: Collection[str]) -> Read:
-    """Read these groups of source, then of target: source's offsets grow. named: only these; empty: all that
-    committed on the topics or have members that read them, and those of newer types that use them."""
+    """Read the commits of consumer groups from source, then from target, because source's commits go on.
+
+    named: the groups to read. If empty, all groups that committed on the topics or have members that read
+    them, and groups of newer types that use the topics.
+    """
     here, troubles = listed(source), dict[str, str]()
     wanted = {name: here[name] for name in (named or sorted(here)) if name in here}
     read = _commits(source, wanted, topics, troubles)
@@ -69,7 +72,8 @@ def read(source: Cluster, target: Cluster, topics: Collection[str], named: Colle
 
 
 def _lacking(source: Cluster, target: Cluster, groups: Mapping[str, Commits]) -> dict[str, str]:
-    """Why target lacks records that come next for a group, by those groups."""
+    """Return, by group, why target lacks the records that its consumers would read next. Other groups are
+    left out."""
     parts = sorted({part for own in groups.values() for part in own})
     there = _starts(target, parts)
     low = {part for own in groups.values() for part, one in own.items() if one.offset < there.get(part, 0)}
@@ -78,13 +82,17 @@ def _lacking(source: Cluster, target: Cluster, groups: Mapping[str, Commits]) ->
 
 
 def _starts(cluster: Cluster, parts: Collection[Part]) -> dict[Part, int]:
-    """Where logs begin, as far as leaders tell."""
+    """Return where the logs of partitions begin. Partitions whose leader does not report it are left out."""
     ends = cluster.ends(parts) if parts else {}
     return {part: one.start for part, one in ends.items() if isinstance(one, Ends)}
 
 
 def _state(there: Listed | None) -> str:
-    """The state of target's group. One of another type takes no commits from outside, with members or not."""
+    """Return the state of a group on target.
+
+    A group of a newer type counts as active, with or without members: Kafka accepts no commits for it from
+    others.
+    """
     if there is None:
         return "Dead"
     return there.newer or there.state
@@ -93,8 +101,11 @@ def _state(there: Listed | None) -> str:
 def _newer(
     source: Cluster, groups: Mapping[str, Listed], topics: Collection[str], concerned: Collection[str]
 ) -> dict[str, str]:
-    """Why groups of newer types cannot be kept, by group; without those that have nothing to do with the
-    topics. concerned: groups that have, whatever they read now."""
+    """Return, by group, why groups of newer types cannot switch. Groups that do not use the topics are left
+    out.
+
+    concerned: groups that are included even if they do not use the topics now.
+    """
     return {
         name: f"{groups[name].newer}: {what or 'it is one of these groups'}. {_LEFT}"
         for name, what in uses(source, groups, topics).items()
@@ -124,8 +135,11 @@ def reads(source: Cluster, topics: Collection[str], named: Collection[str]) -> d
 
 @dataclass(frozen=True)
 class Others:
-    """Groups on the topics beside the named ones. commits: by group. members: why a group counts whatever it
-    has committed, in words. troubles: by group."""
+    """Groups that use the topics but are not among the named ones.
+
+    commits: offsets by group. members: by group, why it counts whatever it has committed. troubles: by
+    group, why it could not be read.
+    """
 
     commits: Mapping[str, Mapping[Part, int]]
     members: Mapping[str, str]
@@ -150,8 +164,11 @@ def others(source: Cluster, topics: Collection[str], named: Collection[str]) -> 
 def _members(
     source: Cluster, groups: Mapping[str, Listed], topics: Collection[str], troubles: dict[str, str]
 ) -> dict[str, set[Part]]:
-    """The partitions of the topics that the members of classic groups are assigned; without groups that have
-    none. troubles: filled with groups of which that is not known."""
+    """Return, by group, the partitions of the topics that are assigned to members of classic groups.
+
+    Groups without such partitions are left out. troubles: groups whose assignment cannot be read are added
+    to it, with the reason.
+    """
     found = dict[str, set[Part]]()
     brokers = {name: one.broker for name, one in groups.items() if not one.newer}
     for name, group in described(source, brokers):
@@ -240,8 +257,10 @@ def _request(group: str, commits: Commits) -> OffsetCommitRequest:
 def _commits(
     cluster: Cluster, groups: Mapping[str, Listed], topics: Collection[str], troubles: dict[str, str]
 ) -> dict[str, dict[Part, Commit]]:
-    """The commits of these groups for the topics; share groups have none. troubles: filled with those that
-    cannot be read."""
+    """Return the commits of these groups for the topics. Share groups have none.
+
+    troubles: groups whose commits cannot be read are added to it, with the reason.
+    """
     asked = {
         name: (OffsetFetchRequest(group_id=name, topics=None, min_version=2, max_version=7), one.broker)
         for name, one in groups.items()

@@ -1,6 +1,7 @@
-"""Where a cluster keeps who leads a mirrored topic: in the commits of a group that has no members.
+"""Stores in a cluster who leads a mirrored topic: in the commits of a consumer group that has no members.
 
-The offset is the fencing number of the run that wrote it. Kafka keeps the commit as long as the topic.
+The committed offset is the fencing number of the run that wrote it. Kafka retains the commit as long as the
+topic exists.
 """
 
 from __future__ import annotations
@@ -18,40 +19,50 @@ from zkmigrate.kafka.said import said
 from zkmigrate.mirror.rules.direction import Lead, parse
 
 GROUP = "zkmigrate-mirror"
-"""The group. It has commits for partition 0 of each topic."""
+"""The name of the consumer group. It has a commit for partition 0 of each topic."""
 _KIND_GROUP, _PARTITION = 0, 0
 _FOREVER_MS = 100 * 365 * 86_400_000
-"""Without a time of its own a commit of a group without members ends after a week."""
+"""The retention of the commits, in milliseconds. Without one, Kafka deletes the commits of a group without
+members after a week."""
 _ELSEWHERE = frozenset({14, 15, 16})
-"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR: ask again."""
+"""Kafka's error codes COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR, after
+which the request is sent again."""
 _MOST_S, _AGAIN_S = 30.0, 0.1
 
 
 class Leads:
-    """Asks a cluster's coordinator of the group. begin, end: send a request to a node, and wait for its
-    answer. The first question ever makes Kafka's topic of commits."""
+    """Reads and writes who leads topics, at the coordinator of the group ``GROUP``.
+
+    begin, end: send a request to a node, and wait for its response. The first request to a cluster creates
+    Kafka's topic of commits if it does not exist yet.
+    """
 
     def __init__(self, what: str, begin: Callable[..., Any], end: Callable[[Any], Any]) -> None:
         self._what, self._begin, self._end = what, begin, end
         self._node: int | None = None
 
     def ask(self, topics: Collection[str]) -> Any:
-        """Send the question and return at once; ``told`` waits for the answer."""
+        """Send the request for the leaders and return at once. ``told`` waits for the response."""
         return self._begin(_question(topics), self._coordinator())
 
     def told(self, topics: Collection[str], sent: Any) -> dict[str, Lead]:
-        """The answer: topics that have a leader. It is as new as the question. HostError."""
+        """Wait for the response to ``ask`` and return the topics that have a recorded leader.
+
+        The response is at least as new as the request. Raises HostError.
+        """
         answer = self._answer(sent)
         if answer.error_code in _ELSEWHERE:
             answer = self._again(_question(topics), lambda one: one.error_code)
         return _leads(self._what, answer)
 
     def told_by(self, node: int, topics: Collection[str]) -> dict[str, Lead]:
-        """What this node, the coordinator, tells. It makes no topic. HostError."""
+        """Return the leaders that this node, the coordinator, reports. No topic is created. Raises
+        HostError."""
         return _leads(self._what, self._end(self._begin(_question(topics), node)))
 
     def keep(self, kept: Mapping[str, Lead]) -> None:
-        """Keep these, by topic. HostError with Kafka's reason, or when that is unknown."""
+        """Record the leaders of these topics. Raises HostError with Kafka's reason, or if the outcome is
+        unknown."""
         kind = OffsetCommitRequest.OffsetCommitRequestTopic
         request = OffsetCommitRequest(
             group_id=GROUP,
@@ -86,7 +97,10 @@ class Leads:
             raise
 
     def _again(self, request: Any, error: Callable[[Any], int]) -> Any:
-        """The answer, once the coordinator is found and ready. error: of an answer."""
+        """Send a request until the coordinator is found and ready, and return its response.
+
+        error: returns the error code of a response.
+        """
         end = time.monotonic() + deadline.remaining(_MOST_S)
         while True:
             answer = self._answer(self._begin(request, self._coordinator()))
@@ -120,7 +134,7 @@ def _question(topics: Collection[str]) -> OffsetFetchRequest:
 
 
 def _leads(what: str, answer: Any) -> dict[str, Lead]:
-    """What a coordinator's answer tells. HostError."""
+    """Return the leaders in a coordinator's response, by topic. Raises HostError if it has an error."""
     parts = [(topic.name, one) for topic in answer.topics for one in topic.partitions]
     if error := max((answer.error_code, *(one.error_code for _, one in parts)), key=abs):
         raise HostError(f"{what} does not tell who leads: {told_of(error)}")
@@ -133,5 +147,5 @@ def _committed(answer: Any) -> int:
 
 
 def told_of(error: int) -> str:
-    """Kafka's error about the group."""
+    """Return Kafka's error as text that names the group."""
     return f"{said(error)} for the group {GROUP}"

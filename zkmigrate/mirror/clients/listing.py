@@ -1,7 +1,7 @@
-"""Lists a cluster's groups with state and type, and reads what groups of the newer types use.
+"""Lists a cluster's groups with state and type, and reads which topics groups of the newer types use.
 
-DescribeGroups tells of classic groups only: up to version 5 it calls a live group of another type Dead.
-kafka-python has no messages for the others, so their schemas stand beside this module.
+DescribeGroups describes classic groups only: up to version 5 it reports a live group of another type as
+Dead. kafka-python has no messages for the other types, so their schemas are stored beside this module.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from zkmigrate.mirror.rules.direction import Lead
 from zkmigrate.model.finding import few
 
 _AT_ONCE = 4
-"""Requests in flight to one cluster."""
+"""How many requests may be in flight to one cluster."""
 _HIDDEN = 30
-"""GROUP_AUTHORIZATION_FAILED."""
+"""Kafka's error code GROUP_AUTHORIZATION_FAILED."""
 _COMMITS = "__consumer_offsets"
-"""Kafka's topic of commits. The leader of one of its partitions coordinates and lists that one's groups."""
+"""Kafka's topic of commits. The leader of each of its partitions coordinates and lists the groups whose
+commits are in it."""
 SHARE = "share"
 _CONSUMER, _STREAMS = "consumer", "streams"
 _NEWER = {
@@ -37,40 +38,43 @@ _NEWER = {
     SHARE: "a share group (KIP-932)",
     _STREAMS: "a streams group (KIP-1071)",
 }
-"""What people call the types of groups that a switch cannot keep."""
+"""Descriptions, for messages, of the types of groups that cannot switch."""
 
 with warnings.catch_warnings():
     # kafka-python's way to read its schemas.
     warnings.simplefilter("ignore", DeprecationWarning)
 
     class ConsumerGroupDescribeRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
-        """Ask for the members of groups of KIP-848."""
+        """Requests the members of KIP-848 consumer groups."""
 
     class ConsumerGroupDescribeResponse(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
-        """The answer."""
+        """Response to ``ConsumerGroupDescribeRequest``."""
 
     class ShareGroupDescribeRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
-        """Ask for the members of share groups."""
+        """Requests the members of share groups."""
 
     class ShareGroupDescribeResponse(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
-        """The answer."""
+        """Response to ``ShareGroupDescribeRequest``."""
 
     class StreamsGroupDescribeRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
-        """Ask for the topologies of streams groups."""
+        """Requests the topologies of streams groups."""
 
     class StreamsGroupDescribeResponse(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
-        """The answer."""
+        """Response to ``StreamsGroupDescribeRequest``."""
 
     class DescribeShareGroupOffsetsRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
-        """Ask where share groups stand in their partitions."""
+        """Requests the start offsets of share groups."""
 
     class DescribeShareGroupOffsetsResponse(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
-        """The answer."""
+        """Response to ``DescribeShareGroupOffsetsRequest``."""
 
 
 class Listed(NamedTuple):
-    """A group. broker: its coordinator. state: as Kafka calls it, empty before Kafka 2.6. type: classic,
-    consumer, share or streams; empty before Kafka 3.8, which has classic ones only."""
+    """A group as ListGroups reports it.
+
+    broker: its coordinator. state: Kafka's name of it, empty before Kafka 2.6. type: classic, consumer,
+    share or streams; empty before Kafka 3.8, where almost all groups are classic.
+    """
 
     broker: int
     state: str
@@ -78,16 +82,21 @@ class Listed(NamedTuple):
 
     @property
     def newer(self) -> str:
-        """What people call it, if a switch cannot keep it; else empty. A group of KIP-848 without members is
-        no more than its commits, and these are copied."""
+        """A description of the group for messages if it cannot switch, else empty.
+
+        A KIP-848 group without members can switch: it consists of its commits, and these are copied.
+        """
         if self.type == _CONSUMER and self.state in INACTIVE:
             return ""
         return f"{_NEWER[self.type]}, {self.state}" if self.type in _NEWER else ""
 
 
 def leads(cluster: Cluster, topics: Collection[str]) -> dict[str, Lead]:
-    """Return who leads the topics, as the cluster keeps it. It asks for no coordinator, which would make a
-    topic. Raises HostError also where this account may not see the mirror's group."""
+    """Return who leads the topics, as recorded in the cluster.
+
+    Does not look for a coordinator, because that would create a topic. Raises HostError, also if this
+    account may not see the mirror's group.
+    """
     known = _every(cluster).get(GROUP)
     if known is not None:
         return cluster.leads.told_by(known.broker, topics)
@@ -98,8 +107,11 @@ def leads(cluster: Cluster, topics: Collection[str]) -> dict[str, Lead]:
 
 
 def listed(cluster: Cluster) -> dict[str, Listed]:
-    """Return every group that the brokers show but the mirror's own. Raises HostError if one broker does not
-    list its groups, or some groups have no broker."""
+    """Return every group that the brokers list, except the mirror's own.
+
+    Raises HostError if a broker does not list its groups, or if some groups have no broker that could list
+    them.
+    """
     return {name: one for name, one in _every(cluster).items() if name != GROUP}
 
 
@@ -131,8 +143,8 @@ def _every(cluster: Cluster) -> dict[str, Listed]:
 
 
 def with_states(cluster: Cluster, groups: Mapping[str, Listed]) -> dict[str, Listed]:
-    """Fill in the states that ListGroups does not tell before Kafka 2.6. A state that the coordinator does
-    not tell either stays empty."""
+    """Add the states that ListGroups does not report before Kafka 2.6. A state that the coordinator does
+    not report either remains empty."""
     silent = {name: one.broker for name, one in groups.items() if not one.state}
     found = dict(groups)
     for name, group in described(cluster, silent):
@@ -142,8 +154,10 @@ def with_states(cluster: Cluster, groups: Mapping[str, Listed]) -> dict[str, Lis
 
 
 def described(cluster: Cluster, brokers: Mapping[str, int]) -> Iterator[tuple[str, Any]]:
-    """Yield the description of each classic group, or a text that says why there is none. brokers: each
-    group's coordinator."""
+    """Yield each classic group with its description, or with a text that says why there is none.
+
+    brokers: the coordinator of each group.
+    """
     yield from _described(cluster, brokers, lambda names: DescribeGroupsRequest(groups=names, max_version=5))
 
 
@@ -160,8 +174,10 @@ def _described(cluster: Cluster, brokers: Mapping[str, int], request: Any) -> It
 
 
 def uses(cluster: Cluster, groups: Mapping[str, Listed], topics: Collection[str]) -> dict[str, str]:
-    """Return what each group of a newer type uses of these topics, in words; empty for none of them. Groups
-    that a switch can keep are left out."""
+    """Return, by group of a newer type, a text that says how it uses these topics; empty if it does not.
+
+    Groups that can switch are left out.
+    """
     newer = {name: one for name, one in groups.items() if one.newer}
     found = {
         name: _read(group, newer[name], topics)
@@ -232,7 +248,8 @@ _DESCRIBE: Mapping[str, Any] = {
 
 
 def each(cluster: Cluster, asked: Mapping[Any, tuple[Any, int | None]]) -> dict[Any, Any]:
-    """Return the answers by key, or the HostError. A few requests are in flight."""
+    """Return the responses by key, or the HostError in place of one. At most ``_AT_ONCE`` requests are in
+    flight."""
     found, keys = dict[Any, Any](), list(asked)
     for at in range(0, len(keys), _AT_ONCE):
         sent = [(key, cluster.begin(*asked[key])) for key in keys[at : at + _AT_ONCE]]

@@ -194,11 +194,12 @@ def _differences(here: Cluster, there: Cluster, ranges: Mapping[Part, Range]) ->
 
 
 Led = tuple[Cluster, Mapping[str, Mapping[int, int]], Mapping[Part, Ends | int]]
-"""A cluster, its leaders, and the ends of its logs."""
+"""A cluster, the leaders of its partitions, and the ends of their logs."""
 
 
 def _difference(led: Sequence[Led], part: Part, begun: int, end: int) -> Reading[str]:
-    """Between these offsets, as far as source still has records there."""
+    """Return the first difference between both logs from ``begun`` to ``end``, as far as source still has
+    the records."""
     topic, number = part
     leaders, logs = list[int](), list[Ends]()
     for side, by_topic, ends in led:

@@ -28,7 +28,7 @@ class Owner:
 
 
 def owned(part: tuple[str, int]) -> str:
-    """The transactional id of whoever may write end markers to a partition."""
+    """Return the transactional id that a copier must own to write end markers to a partition."""
     return f"zkmigrate-mirror-{part[0]}-{part[1]}"
 
 

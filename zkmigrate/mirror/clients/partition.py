@@ -17,16 +17,17 @@ TAKEN_OVER = "another copier has taken it over"
 
 @dataclass
 class Partition:
-    """A partition's state.
+    """The state of one partition that a copier copies.
 
-    position: target's end; None before it was read. due: when it may be read; None before the partition was
-    taken over. fetched: the next offset to ask source for. stable: source's last stable offset. steps: the
-    next ones. later: the bytes of each answer of source, and those of its steps that are not made yet.
-    tries: positions read without progress since. why: what it waits for, or why it is taken. failed: why it
-    cannot go on. taken: another copier has it, or none may. asked: when target was asked and said that this
-    copier may write end markers. heard: when target last took a batch of this producer. served: when source
-    last sent records. joins: whether small batches are joined. bytes: copied so far. goal: source's last
-    stable offset at the beginning.
+    position: the end of target's log; None until it was read. due: when the position may be read; None
+    until the partition was taken over. fetched: the next offset to fetch from source. stable: source's last
+    stable offset. steps: the next steps to carry out. later: the size in bytes of each response of source,
+    and those of its steps that are not built yet. tries: how often the position was read since the last
+    progress. why: what the partition waits for, or why it is taken. failed: why it cannot go on. taken:
+    whether another copier, or none, may write it. asked: when target last confirmed that this copier may
+    write end markers. heard: when target last accepted a batch of this producer. served: when source last
+    sent records. joins: whether small batches are joined. bytes: how many were copied so far. goal:
+    source's last stable offset at the start.
     """
 
     part: Part
@@ -97,7 +98,7 @@ class Partition:
         self._forget()
 
     def give_up(self, why: str = TAKEN_OVER) -> None:
-        """This copier may not write it any more."""
+        """Stop copying, because this copier may no longer write the partition."""
         self.taken, self.why = True, why
         self._forget()
 

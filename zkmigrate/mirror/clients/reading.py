@@ -22,7 +22,8 @@ _BACK = 16
 
 
 class PartError(HostError):
-    """A leader refused to send a partition, or sent nothing where its log has something. code: Kafka's."""
+    """A leader refused to send a partition's records, or sent none where its log has some. code: Kafka's
+    error code."""
 
     def __init__(self, cluster: Cluster, part: Part, code: int, what: str) -> None:
         super().__init__(f"{cluster.what}: {part[0]}-{part[1]}: {what}")
@@ -38,8 +39,10 @@ def position(
     *,
     deletes: bool,
 ) -> Begin | Failed:
-    """Where a copier goes on, if what stands at the end of target's log is what source has there. clusters,
-    leaders: of source and target. Raises PartError, HostError."""
+    """Return the offset where a copier continues, if the end of target's log equals source's records there.
+
+    clients, leaders: of source and target. Returns Failed if they differ. Raises PartError, HostError.
+    """
     target = sides.target
     try:
         last = last_data(clusters[1], leaders[1], part, target.start, target.end)
@@ -59,8 +62,11 @@ def position(
 
 
 def last_data(cluster: Cluster, leader: int, part: Part, start: int, end: int) -> list[Batch]:
-    """The last batches of records of a log, one more than a copier has in flight; fewer if there are no more.
-    start, end: of the log. BatchError."""
+    """Return the last batches of records of a log: one more than a copier has in flight, or all if there
+    are fewer.
+
+    start, end: where the log begins and ends. Raises BatchError.
+    """
     found: list[Batch] = []
     back, upto = 1, end
     while upto > start and len(found) <= WINDOW:
@@ -84,8 +90,10 @@ def compared(
     end: int,
     codecs: records.Codecs,
 ) -> Joined:
-    """Compare what read_committed consumers of both clusters see from an offset up to another. clusters,
-    leaders: of source and target. Raises BatchError; HostError when a broker sends nothing."""
+    """Compare what read_committed consumers of both clusters read from one offset up to another.
+
+    clients, leaders: of source and target. Raises BatchError, or HostError if a broker sends nothing.
+    """
     here, there = (
         committed(side, leader, part, begun, end, codecs)
         for side, leader in zip(clusters, leaders, strict=True)
@@ -96,7 +104,8 @@ def compared(
 def committed(
     cluster: Cluster, leader: int, part: Part, begun: int, end: int, codecs: records.Codecs
 ) -> Iterator[Batch]:
-    """The batches that a read_committed consumer sees, up to the last that begins before an offset."""
+    """Yield the batches that a read_committed consumer reads, up to the last one that begins before
+    ``end``."""
     for offset, batches, answer in _answers(cluster, leader, part, begun, end, COMMITTED):
         for step in steps(offset, batches, answer.aborted, codecs):
             if isinstance(step, Append) and step.offset < end:
@@ -106,7 +115,8 @@ def committed(
 def _standing(
     cluster: Cluster, leader: int, part: Part, begun: int, end: int, codecs: records.Codecs
 ) -> Iterator[Stand]:
-    """What stands from the batch with an offset on, up to another. BatchError, HostError."""
+    """Yield what a log holds, from the batch that contains ``begun`` up to ``end``. Raises BatchError,
+    HostError."""
     for _, batches, answer in _answers(cluster, leader, part, begun, end, COMMITTED):
         yield from stands(batches, answer.aborted, codecs)
 
@@ -114,10 +124,11 @@ def _standing(
 def _answers(
     cluster: Cluster, leader: int, part: Part, begun: int, end: int, isolation: int
 ) -> Iterator[tuple[int, list[Batch], Fetched]]:
-    """Fetch every batch from an offset up to another: the offset asked for, and the batches of each answer.
+    """Fetch every batch from one offset up to another. Yields the requested offset and the batches of each
+    response.
 
-    A log whose last offsets compaction took away ends sooner. Raises BatchError; PartError when the leader
-    refuses, or sends nothing though it shows more of its log.
+    Ends sooner if compaction removed the last offsets of the log. Raises BatchError, and PartError if the
+    leader refuses, or sends nothing although its log goes on.
     """
     empty = 0
     while begun < end:

@@ -1,7 +1,8 @@
-"""Reads where logs end, also of records that cannot be read yet because too few replicas have them.
+"""Reads where logs end, including records that cannot be read yet because too few replicas have them.
 
-A leader acknowledges a record with acks=1 at once. Since KIP-966 its high watermark stays while fewer than
-min.insync.replicas are in sync, so nobody can read the record, and it is lost with the leader.
+A leader acknowledges a record with acks=1 at once. Since KIP-966 its high watermark does not advance while
+fewer than min.insync.replicas are in sync. Until then nobody can read the record, and it is lost if the
+leader is lost.
 """
 
 from __future__ import annotations
@@ -23,19 +24,20 @@ class Reached:
 
     @property
     def unread(self) -> int:
-        """How many offsets nobody can read yet."""
+        """The number of offsets that nobody can read yet."""
         one = self.latest
         return 0 if one.last is None or one.end is None else one.last - one.end
 
     @property
     def held(self) -> str:
-        """Why nobody can read the last records yet, or too few replicas are in sync; else empty."""
+        """Why nobody can read the last records yet, or why too few replicas are in sync; empty if neither
+        is so."""
         return held_back(self.latest.log_end, self.latest.end, self.below)
 
 
 def reached(cluster: Cluster, topics: Collection[str]) -> dict[Part, Reached]:
-    """Return where each partition's log ends. min.insync.replicas is asked for only of topics with a replica
-    that is out of sync."""
+    """Return where each partition's log ends. min.insync.replicas is read only for topics with a replica
+    out of sync."""
     found = cluster.latest(topics)
     lagging = {part[0] for part, one in found.items() if len(one.in_sync) < len(one.replicas)}
     least, why = dict[str, int](), ""

@@ -26,10 +26,14 @@ from zkmigrate.mirror.rules.transactions import Writers
 
 @dataclass(frozen=True)
 class Mirrored:
-    """A topic. found: target's partitions, 0 without the topic. replicas: target's. settings: those that
-    target gets because source changed them, or because its own Kafka has another default. left: those that
-    stay different, and why. differ: settings that target has otherwise, needed and found. refused: why it
-    cannot be mirrored. values: the settings that target's topic will have, as far as they are told."""
+    """A mirrored topic, as it is and as it must be on target.
+
+    found: how many partitions target has, 0 without the topic. replicas: target's replica count. settings:
+    the settings to set on target because source changed them, or because target's Kafka has another
+    default. left: settings that remain different, and why. differ: settings with another value on target:
+    the needed one and the current one. refused: why the topic cannot be mirrored; empty if it can. values:
+    the settings that the topic will have on target, as far as they are known.
+    """
 
     topic: str
     partitions: int
@@ -48,9 +52,12 @@ class Mirrored:
 
 @dataclass(frozen=True)
 class Place:
-    """A partition on both sides. stable: source's last stable offset. state: missing, behind, equal, held,
-    failed or unknown; held: too few of source's replicas are in sync. note: what else was seen. unread:
-    offsets of source's log that nobody can read yet."""
+    """A partition on both clusters.
+
+    stable: source's last stable offset. state: missing, behind, equal, held, failed or unknown; held means
+    that too few of source's replicas are in sync. note: further observations. unread: how many offsets of
+    source's log nobody can read yet.
+    """
 
     part: Part
     source: Ends | None
@@ -72,8 +79,8 @@ _NOBODY = Writers({})
 
 @dataclass(frozen=True)
 class Beside:
-    """Groups by name, and ACLs. notes: what could not be looked at, and why. writers: who writes to source's
-    topics in transactions."""
+    """The consumer groups by name, and the ACLs. notes: what could not be read, and why. writers: the
+    producers that write to source's topics in transactions."""
 
     groups: Mapping[str, Standing]
     rights: Rights
@@ -86,8 +93,10 @@ _NO_RIGHTS = Rights(frozenset(), frozenset(), {}, frozenset())
 
 
 def topics(source: Cluster, target: Cluster, names: Sequence[str]) -> list[Mirrored]:
-    """The topics as they are to be, also those that cannot be mirrored. UsageError where source has none of
-    them."""
+    """Return the topics as they must be on target, including those that cannot be mirrored.
+
+    Raises UsageError if source has none of them.
+    """
     here, hidden = source.topics(names)
     there, unseen = target.topics(names)
     if not here and not hidden:
@@ -104,8 +113,11 @@ _CHANGE = "Needed: what target's release takes. Next: change it on source's topi
 
 
 def _to_make(target: Cluster, new: Mapping[str, Topic]) -> dict[str, Mirrored]:
-    """Topics that target does not have. Target says what it would take: its release may have other limits,
-    other defaults, and fewer settings."""
+    """Return topics that target does not have yet.
+
+    Target validates a trial request, because its release may have other limits, other defaults, and fewer
+    settings.
+    """
     if not new:
         return {}
     brokers = len(target.brokers())
@@ -138,7 +150,7 @@ def _to_make(target: Cluster, new: Mapping[str, Topic]) -> dict[str, Mirrored]:
 
 
 def _alone(target: Cluster, refused: Sequence[New]) -> dict[str, str]:
-    """Each setting that target refuses on its own, with Kafka's reason, by topic."""
+    """Return, by topic, each setting that target refuses even on its own, with Kafka's reason."""
     found = dict[str, str]()
     for one in refused:
         wrong = []
@@ -151,7 +163,7 @@ def _alone(target: Cluster, refused: Sequence[New]) -> dict[str, str]:
 
 
 def _to_keep(target: Cluster, known: Mapping[str, tuple[Topic, Topic]]) -> dict[str, Mirrored]:
-    """Topics that target has."""
+    """Return topics that target has already."""
     beside = {
         name: align(here.settings, there.settings, there.replicas) for name, (here, there) in known.items()
     }
@@ -186,14 +198,16 @@ def _to_keep(target: Cluster, known: Mapping[str, tuple[Topic, Topic]]) -> dict[
 
 
 def fenced_off(source: Cluster, target: Cluster, names: Sequence[str]) -> dict[str, str]:
-    """Why nobody may copy a topic to target, by those topics. It asks for a coordinator, which makes Kafka's
-    topic of commits."""
+    """Return, by topic, why copiers may not write it on target. Topics that they may write are left out.
+
+    Looks for a coordinator, which creates Kafka's topic of commits if there is none.
+    """
     ids, told = (source.id(), target.id()), target.leads.told(names, target.leads.ask(names))
     return {name: why for name in names if (why := barred(name, told.get(name), *ids))}
 
 
 def standing_direction(source: Cluster, target: Cluster, names: Sequence[str]) -> Direction:
-    """Where copiers may write these topics. It changes nothing."""
+    """Return where copiers may write these topics. Changes nothing."""
     ids, told = (source.id(), target.id()), (listing.leads(source, names), listing.leads(target, names))
     return direction(names, ids, told)
 
@@ -226,7 +240,7 @@ def places(source: Cluster, target: Cluster, mirrored: Sequence[Mirrored]) -> li
 
 
 def _held(source: Cluster, found: Sequence[Place]) -> list[Place]:
-    """Name the partitions of source whose last records nobody can read yet, and those with too few replicas
+    """Mark the partitions of source whose last records nobody can read yet, and those with too few replicas
     in sync."""
     logs = reached(source, {one.part[0] for one in found})
     return [_held_back(one, logs[one.part]) if one.part in logs else one for one in found]
@@ -241,8 +255,10 @@ def _held_back(place: Place, log: Reached) -> Place:
 
 
 def lacks(source: Ends, target: Ends) -> str:
-    """What target has deleted and source has not. Both may keep records for equally long: they delete whole
-    segments, and these are not the same ones."""
+    """Return which records target has deleted and source has not; empty if there are none.
+
+    This may happen with equal retention: each cluster deletes whole segments, and their segments differ.
+    """
     if target.start <= source.start:
         return ""
     return f"target lacks source's records from offset {source.start} to {target.start}, where its log begins"
@@ -251,7 +267,7 @@ def lacks(source: Ends, target: Ends) -> str:
 def _state_of(
     clusters: Sequence[Cluster], leaders: Sequence[int], part: Part, sides: Sides, *, deletes: bool
 ) -> tuple[str, str]:
-    """The state, and why the copier could not go on from here; empty if it could."""
+    """Return the state of a partition, and why a copier could not continue here; empty if it could."""
     if -1 in leaders:
         return "unknown", NOT_TOLD
     try:

@@ -1,4 +1,5 @@
-"""Reads topics as the mirror follows them, makes and changes target's, and asks what target would take."""
+"""Reads topics for the mirror, creates and changes those of target, and finds out what target would
+accept."""
 
 from __future__ import annotations
 
@@ -17,18 +18,19 @@ from zkmigrate.mirror.rules.follow import Configure, Grow, State
 from zkmigrate.mirror.rules.topic import Settings, describe
 
 _EXISTS = 36
-"""TOPIC_ALREADY_EXISTS."""
+"""Kafka's error code TOPIC_ALREADY_EXISTS."""
 _TOPIC, _SET, _DELETE = 2, 0, 1
-"""IncrementalAlterConfigs: the type of a resource, and what is done to a setting."""
+"""Codes of IncrementalAlterConfigs: the resource type of topics, and the operations that set and delete a
+setting."""
 
 
 class RefusedError(HostError):
-    """Kafka refused what was asked for: nothing was changed."""
+    """Kafka refused a request: nothing was changed."""
 
 
 @dataclass(frozen=True)
 class New:
-    """A topic to be made."""
+    """A topic to be created."""
 
     name: str
     partitions: int
@@ -38,16 +40,21 @@ class New:
 
 @dataclass(frozen=True)
 class Tried:
-    """What target would make of a topic. refused: Kafka's reason; empty if it would. settings: those that it
-    would have; None where Kafka does not tell them."""
+    """The result of a trial creation of a topic on target.
+
+    refused: Kafka's reason to refuse it; empty if it would be created. settings: those that the topic would
+    have; None if Kafka does not report them.
+    """
 
     refused: str
     settings: Settings | None
 
 
 def states(cluster: Cluster, names: Sequence[str]) -> tuple[dict[str, State | None], dict[str, str]]:
-    """The topics now, None for one that does not exist; and why others cannot be told. HostError if none
-    can."""
+    """Return the current state of topics, None for one that does not exist; and why others cannot be read.
+
+    Raises HostError if none can be read.
+    """
     ids, hidden = _ids(cluster, names)
     found, unread = cluster.topics([name for name, id in ids.items() if id is not None])
     hidden |= unread
@@ -64,8 +71,10 @@ def states(cluster: Cluster, names: Sequence[str]) -> tuple[dict[str, State | No
 
 
 def _ids(cluster: Cluster, names: Sequence[str]) -> tuple[dict[str, str | None], dict[str, str]]:
-    """Topic ids, empty from brokers that have none (before 2.8); None for a topic that does not exist. Then
-    why others cannot be told."""
+    """Return topic ids, and why others cannot be read.
+
+    An id is empty if the brokers have none (before 2.8), and None for a topic that does not exist.
+    """
     topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
     answer = cluster.end(cluster.begin(MetadataRequest(topics=topics, allow_auto_topic_creation=False)))
     if answer.controller_id < 0:
@@ -82,8 +91,10 @@ def _ids(cluster: Cluster, names: Sequence[str]) -> tuple[dict[str, str | None],
 
 
 def make(cluster: Cluster, new: New) -> None:
-    """Make a topic, unless there is one. RefusedError with Kafka's reason; HostError if the outcome is
-    unknown."""
+    """Create a topic unless it exists.
+
+    Raises RefusedError with Kafka's reason, or HostError if the outcome is unknown.
+    """
     told = cluster.end(_begin_making(cluster, new, cluster.controller(), trial=False)).topics[0]
     if told.error_code not in (0, _EXISTS):
         why = said(told.error_code, told.error_message)
@@ -91,8 +102,10 @@ def make(cluster: Cluster, new: New) -> None:
 
 
 def try_making(cluster: Cluster, new: Iterable[New]) -> dict[str, Tried]:
-    """What would become of these topics, which do not exist. It changes nothing. All requests are in flight
-    at once. HostError when target cannot tell at the moment."""
+    """Return what would happen if these topics, which do not exist, were created. Changes nothing.
+
+    All requests are in flight at once. Raises HostError if target cannot validate them at the moment.
+    """
     wanted = list(new)
     node = cluster.controller() if wanted else -1
     sent = {one.name: _begin_making(cluster, one, node, trial=True) for one in wanted}
@@ -121,7 +134,7 @@ def _begin_making(cluster: Cluster, new: New, node: int, *, trial: bool) -> Any:
 
 
 def grow(cluster: Cluster, change: Grow) -> None:
-    """Add partitions to a topic. RefusedError with Kafka's reason."""
+    """Add partitions to a topic. Raises RefusedError with Kafka's reason."""
     new = CreatePartitionsRequest.CreatePartitionsTopic(
         name=change.topic, count=change.partitions, assignments=None
     )
@@ -133,8 +146,10 @@ def grow(cluster: Cluster, change: Grow) -> None:
 
 
 def configure(cluster: Cluster, change: Configure) -> None:
-    """Set and remove settings of a topic, those that Kafka takes. RefusedError with its reason for the
-    others."""
+    """Set and remove the settings of a topic that Kafka accepts.
+
+    Raises RefusedError with Kafka's reason for each of the others.
+    """
     if told := _refused(cluster, [change], trial=False)[change.topic]:
         several = len(change.put) + len(change.remove) > 1
         wrong = _each(cluster, change, trial=False) if several else {}
@@ -144,8 +159,10 @@ def configure(cluster: Cluster, change: Configure) -> None:
 
 
 def try_configuring(cluster: Cluster, changes: Iterable[Configure]) -> dict[str, dict[str, str]]:
-    """The settings that target would not change, by topic, and why: under "" all those that it does not take
-    together. Nothing is changed."""
+    """Return, by topic, the settings that target would refuse to change, and why. Changes nothing.
+
+    The key "" gives the reason if target refuses only the combination of settings.
+    """
     found = {}
     every = {one.topic: one for one in changes}
     for name, why in _refused(cluster, every.values(), trial=True).items():
@@ -155,7 +172,7 @@ def try_configuring(cluster: Cluster, changes: Iterable[Configure]) -> dict[str,
 
 
 def _each(cluster: Cluster, change: Configure, *, trial: bool) -> dict[str, str]:
-    """Why each setting of a change is refused, of those that are refused on their own."""
+    """Send each setting of a change on its own, and return why those that Kafka refuses are refused."""
     parts = {key: Configure(change.topic, {key: value}, ()) for key, value in change.put.items()}
     parts |= {key: Configure(change.topic, {}, (key,)) for key in change.remove}
     told = {key: _refused(cluster, [one], trial=trial)[change.topic] for key, one in parts.items()}
@@ -163,7 +180,10 @@ def _each(cluster: Cluster, change: Configure, *, trial: bool) -> dict[str, str]
 
 
 def _refused(cluster: Cluster, changes: Iterable[Configure], *, trial: bool) -> dict[str, str]:
-    """Why target refuses each of these changes, by topic; empty if it does not."""
+    """Send changes and return, by topic, why target refuses them; empty if it does not.
+
+    trial: whether Kafka only validates them.
+    """
     kind = IncrementalAlterConfigsRequest.AlterConfigsResource
     asked = [
         kind(

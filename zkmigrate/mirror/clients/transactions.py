@@ -1,7 +1,7 @@
-"""Asks a cluster who writes to topics in transactions: its leaders, its coordinators, or their log.
+"""Finds out who writes to topics in transactions: from a cluster's leaders, its coordinators, or their log.
 
-DescribeProducers came with Kafka 2.8, ListTransactions with 3.0. An older cluster keeps what coordinators
-know in the topic ``__transaction_state``, which is read instead.
+DescribeProducers exists since Kafka 2.8, ListTransactions since 3.0. Coordinators of an older cluster store
+what they know in the topic ``__transaction_state``, which is read instead.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from zkmigrate.mirror.rules.transactions import OPEN, Producer, Transactional, W
 
 _STATE = "__transaction_state"
 _MOST_RECORDS = 200_000
-"""So many records of the topic of transactions are read at most."""
+"""How many records of the topic of transactions are read at most."""
 
 
 def transactional(cluster: Cluster, topics: Collection[str]) -> Writers:
-    """Return who writes to these topics in transactions. It changes nothing."""
+    """Return who writes to these topics in transactions. Changes nothing."""
     why = list[str]()
     producers = _producers(cluster, topics, why) if cluster.offers(DescribeProducersRequest) else None
     ids = (_listed if cluster.offers(ListTransactionsRequest) else _kept)(cluster, why)
@@ -77,8 +77,11 @@ def _producer(told: Any) -> Producer:
 
 
 def _listed(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:
-    """Every transactional id that the coordinators show, with the partitions of those that have a transaction
-    open."""
+    """Return every transactional id that the coordinators list, with the partitions of its open
+    transaction.
+
+    why: the reasons for which something could not be read are appended to it.
+    """
     asked: dict[Any, Any] = {
         node: (ListTransactionsRequest(state_filters=[], producer_id_filters=[], max_version=0), node)
         for node in cluster.brokers()
@@ -110,7 +113,7 @@ def _listed(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:
 
 
 def _kept(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:
-    """The same from the coordinators' own log."""
+    """Return every transactional id that the coordinators' own log contains. why: as for ``_listed``."""
     led = cluster.leaders([_STATE]).get(_STATE, {})
     ends = cluster.ends([(_STATE, number) for number in led])
     found, left = dict[str, Transactional](), _MOST_RECORDS

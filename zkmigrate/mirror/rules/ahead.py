@@ -1,4 +1,4 @@
-"""Records of source that target's topic would not take, told before they are copied."""
+"""Finds records of source that target's topic would refuse, before they are copied."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from zkmigrate.mirror.rules.topic import AFTER, BEFORE, DIFFERENCE, NO_LIMIT, co
 
 LARGEST = "max.message.bytes"
 _NO_KEY = b"\x01"
-"""How the body of a record without a key begins: its length is -1."""
+"""The first byte of the body of a record without a key: the varint for the key length -1."""
 
 
 def limit(values: Mapping[str, str], key: str) -> tuple[str, int] | None:
-    """The setting that limits the times of records on this side, and its milliseconds; None without one. key:
-    ``BEFORE`` or ``AFTER``. values: of the topic."""
+    """Return the setting that limits timestamps of records to one side, and its milliseconds; None if there
+    is no limit.
+
+    values: the settings of the topic. key: ``BEFORE`` or ``AFTER``.
+    """
     for name in (key, DIFFERENCE):
         if values.get(name, NO_LIMIT) != NO_LIMIT:
             return name, int(values[name])
@@ -24,8 +27,10 @@ def limit(values: Mapping[str, str], key: str) -> tuple[str, int] | None:
 
 
 def refused(step: Append, values: Mapping[str, str], now_ms: int, codecs: Codecs) -> str:
-    """Why target's topic would not take a batch; empty if it would. values: the topic's settings. now_ms: the
-    time. BatchError."""
+    """Return why target's topic would refuse a batch; empty if it would accept it.
+
+    values: the topic's settings. now_ms: the current time. Raises BatchError.
+    """
     batch = step.batch
     largest = int(values.get(LARGEST, step.size))
     if step.size > largest:

@@ -27,8 +27,11 @@ Commits = Mapping[tuple[str, int], Commit]
 
 @dataclass(frozen=True)
 class Group:
-    """A group's commits for the mirrored topics. state: on target, as Kafka calls it. refused: why it cannot
-    switch; empty if it can."""
+    """A consumer group's commits for the mirrored topics.
+
+    state: Kafka's name of the group's state on target. refused: why the group cannot switch; empty if it
+    can.
+    """
 
     name: str
     state: str
@@ -50,8 +53,11 @@ class Committed:
 
 @dataclass(frozen=True)
 class Standing:
-    """state: equal, behind, ahead, active or refused. behind: offsets that target's commits lack. why: for
-    people."""
+    """How a group's commits on target compare with source's.
+
+    state: equal, behind, ahead, active or refused. behind: how many offsets target's commits are behind.
+    why: an explanation for the operator.
+    """
 
     state: str
     behind: int
@@ -100,9 +106,12 @@ _MOST_NAMED = 3
 
 
 def beyond(commits: Commits, ends: Mapping[tuple[str, int], int | None]) -> str:
-    """Return why a group's consumers cannot go on where they committed: behind the end of source's own log,
-    or in a partition that does not exist. Empty if they can. ends: source's log ends by partition, None where
-    no leader tells; a partition that source does not have is left out."""
+    """Return why a group's consumers cannot continue from their commits; empty if they can.
+
+    A commit is unusable if it is beyond the end of source's log, or in a partition that does not exist.
+    ends: the ends of source's logs by partition, None if no leader reports it; partitions that source does
+    not have are left out.
+    """
     wrong = []
     for (topic, number), commit in sorted(commits.items()):
         end = ends.get((topic, number), -1)
@@ -120,8 +129,11 @@ def beyond(commits: Commits, ends: Mapping[tuple[str, int], int | None]) -> str:
 def lacking(
     commits: Commits, source: Mapping[tuple[str, int], int], target: Mapping[tuple[str, int], int]
 ) -> str:
-    """Return why target cannot give a group's consumers the records that come next: its log begins later than
-    source's. Empty if it can. source, target: where their logs begin, as far as leaders tell."""
+    """Return why target lacks the records that a group's consumers would read next; empty if it has them.
+
+    That is so where target's log begins later than source's. source, target: where their logs begin, as far
+    as leaders report it.
+    """
     wrong = []
     for (topic, number), commit in sorted(commits.items()):
         here, there = source.get((topic, number)), target.get((topic, number))

@@ -1,4 +1,4 @@
-"""How two records differ."""
+"""Describes how two records differ."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Which of two clusters leads a mirrored topic. Clients write on the leader, so no copier may.
+"""Decides which of two clusters leads a mirrored topic: the one that clients write to, so no copier may
+write it.
 
-Each cluster keeps its own :class:`Lead` of a topic. A switch writes them, and a copier asks its target. A
-cluster without one lets every copier write.
+Each cluster stores its own :class:`Lead` for a topic. A switch writes it, and a copier reads it from
+target. If a cluster stores none, every copier may write.
 """
 
 from __future__ import annotations
@@ -12,25 +13,31 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Copies: TypeAlias = Literal["forward", "none", "backward"]
-"""Where copiers may write: on target, on neither cluster, on source."""
+"""Where copiers may write: ``forward`` on target, ``none`` on neither cluster, ``backward`` on source."""
 
 
 @dataclass(frozen=True)
 class Lead:
-    """What a cluster keeps of a topic. cluster: the id of the one that leads; empty: not understood. number:
-    the fencing number of the run that wrote it."""
+    """What one cluster has recorded about the leader of a topic.
+
+    cluster: the id of the leading cluster; empty if the record cannot be parsed. number: the fencing number
+    of the run that wrote it.
+    """
 
     cluster: str
     number: int
 
     @property
     def text(self) -> str:
-        """As it is kept."""
+        """The cluster id as JSON, in the form in which it is stored."""
         return json.dumps({"leader": self.cluster})
 
 
 def parse(text: str, number: int) -> Lead:
-    """What is kept as ``Lead.text``. A text of somebody else names no cluster, so nobody may copy."""
+    """Parse what is stored as ``Lead.text``.
+
+    Text that cannot be parsed gives a Lead with an empty cluster, so that no copier may write.
+    """
     try:
         told = json.loads(text)["leader"]
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -39,7 +46,10 @@ def parse(text: str, number: int) -> Lead:
 
 
 def barred(topic: str, lead: Lead | None, source: str, target: str) -> str:
-    """Why a copier may not write a topic on target; empty if it may. lead: target's. source, target: ids."""
+    """Return why a copier may not write a topic on target; empty if it may.
+
+    lead: what target has recorded. source, target: cluster ids.
+    """
     if lead is None or lead.cluster == source:
         return ""
     if lead.cluster == target:
@@ -53,9 +63,12 @@ def barred(topic: str, lead: Lead | None, source: str, target: str) -> str:
 
 @dataclass(frozen=True)
 class Direction:
-    """How both clusters stand. copies: empty while neither keeps anything of the topics, ``mixed`` where they
-    do not agree. number: the highest that they keep. unnoted: topics of which they keep nothing, where source
-    leads the others."""
+    """Where copiers may write, according to both clusters.
+
+    copies: empty if nothing is recorded about the topics, ``mixed`` if the clusters or topics disagree.
+    number: the highest fencing number recorded. unnoted: topics without a record, if source leads all
+    others.
+    """
 
     copies: Copies | Literal["", "mixed"]
     number: int
@@ -63,7 +76,7 @@ class Direction:
 
     @property
     def words(self) -> str:
-        """For people."""
+        """A description of the direction for the operator."""
         by = f", by the run with number {self.number}"
         if self.unnoted:
             by += f"; nothing is noted of topic {', '.join(self.unnoted)}"
@@ -81,7 +94,10 @@ def direction(
     ids: tuple[str, str],
     leads: tuple[Mapping[str, Lead], Mapping[str, Lead]],
 ) -> Direction:
-    """What the clusters keep of these topics. ids, leads: of source and of target."""
+    """Return the direction that both clusters have recorded for these topics.
+
+    ids: the cluster ids of source and target. leads: what source and target have recorded, by topic.
+    """
     source, target = ids
     known: Mapping[tuple[str, str], Copies] = {
         (source, source): "forward",
@@ -104,8 +120,11 @@ def direction(
 
 
 def leaders(copies: Copies, ids: tuple[str, str]) -> tuple[tuple[int, str], ...]:
-    """The side, 0 for source and 1 for target, and the id of the leader that it has to keep, in this order:
-    first the side on which nobody may write any more. ids: of source and of target."""
+    """Return which leader each cluster must record, as pairs of side (0 source, 1 target) and cluster id.
+
+    The pairs are in the order of writing: first the side where copiers must stop writing. ids: of source
+    and target.
+    """
     source, target = ids
     return {
         "forward": ((0, source), (1, source)),

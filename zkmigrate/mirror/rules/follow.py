@@ -13,7 +13,7 @@ from zkmigrate.mirror.rules.topic import Settings, align, named, refusal
 
 @dataclass(frozen=True)
 class State:
-    """A topic now. id: Kafka's topic id, empty where brokers have none."""
+    """The current state of a topic. id: Kafka's topic id, empty if the brokers have none."""
 
     id: str
     partitions: int

@@ -79,15 +79,19 @@ class Fenced:
 def answered(
     needed: int, error: int, base_offset: int, tries: int = 0, why: str = ""
 ) -> Appended | Again | Fenced | Failed:
-    """Of an answer to a batch that belongs at offset ``needed``. tries, why: of ``outcome``."""
+    """Return what the response to a batch means that belongs at offset ``needed``. tries, why: as for
+    ``outcome``."""
     if error == 0 and base_offset != needed:
         return foreign(base_offset, needed)
     return outcome(error, tries, why)
 
 
 def outcome(error: int, tries: int = 0, why: str = "") -> Appended | Again | Fenced | Failed:
-    """Of an answer that tells no offset. tries: how often the position was read without progress since. why:
-    Kafka's name of the error and its sentence, where they are known."""
+    """Return what a response without an offset means.
+
+    tries: how often the position was read since the last progress. why: Kafka's name of the error and its
+    message, if known.
+    """
     if error == 0:
         return Appended()
     if error in FENCED:

@@ -14,7 +14,7 @@ from zkmigrate.mirror.rules.batch import Batch, next_sequence
 from zkmigrate.mirror.rules.stand import FIRST_ID, Stand, foreign_id
 
 FIRST_FILLING_ID = FIRST_ID + (1 << 61)
-"""The producer ids of batches that fill a deleted prefix begin here."""
+"""The first producer id of batches that fill a prefix that source has deleted."""
 
 WINDOW = 4
 """Most batches of one producer in flight. A broker remembers the last five."""
@@ -60,8 +60,11 @@ class Begin:
 
 @dataclass(frozen=True)
 class Sides:
-    """A partition's log on both clusters. stable: source's last stable offset, and target's. A copier writes
-    no transaction, and only what source has committed."""
+    """The bounds of a partition's log on both clusters.
+
+    stable: the last stable offsets of source and target. A copier writes no transactions, and only records
+    that source has committed.
+    """
 
     source: Ends
     target: Ends
@@ -115,7 +118,8 @@ def _wrote(batch: Batch) -> str:
 
 
 def unequal(wrong: Stand) -> Failed:
-    """Say that source has something else at an offset. wrong: what target has there."""
+    """Return a failure that says that source has something else at an offset. wrong: what target has
+    there."""
     if wrong.read is None:
         return Failed(
             f"target's offset {wrong.offset} holds the end or the aborted record of a transaction (producer "

@@ -1,4 +1,4 @@
-"""Whether enough replicas of a partition are in sync for its records to be safe and readable."""
+"""Decides whether enough replicas of a partition are in sync for its records to be safe and readable."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 
 def below(in_sync: Sequence[int], replicas: Sequence[int], least: int | None, unknown: str = "") -> str:
-    """Return why too few replicas are in sync; empty if enough are. in_sync, replicas: broker ids. least:
-    the topic's min.insync.replicas, None if it is not known, for the reason in ``unknown``.
+    """Return why too few replicas are in sync; empty if enough are.
 
-    Kafka needs no more of them than there are replicas (``Partition.effectiveMinIsr``).
+    in_sync, replicas: broker ids. least: the topic's min.insync.replicas; None if it is not known, for the
+    reason in ``unknown``. Kafka never needs more replicas in sync than the partition has
+    (``Partition.effectiveMinIsr``).
     """
     if len(in_sync) >= len(replicas):
         return ""
@@ -20,8 +21,10 @@ def below(in_sync: Sequence[int], replicas: Sequence[int], least: int | None, un
 
 
 def held_back(log_end: int | None, end: int | None, short: str) -> str:
-    """Return why records of a log cannot be read yet; empty if all can be. end: its high watermark. short:
-    of ``below``."""
+    """Return why the last records of a log cannot be read yet; empty if all can be.
+
+    end: the log's high watermark. short: the text that ``below`` returned.
+    """
     if log_end is None or end is None or log_end <= end:
         return short
     told = f"source's log ends at {log_end:,}, and nobody can read beyond {end:,}"

@@ -1,4 +1,4 @@
-"""What stands at each offset of a log, and where target's log holds something else than source's."""
+"""Reads what a log holds at each offset, and finds where target's log differs from source's."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from zkmigrate.mirror.rules.batch import Batch, visible
 from zkmigrate.mirror.rules.records import Codecs, aborts, seen
 
 FIRST_ID = 1 << 62
-"""The producer ids of copied batches begin here, far above those that brokers hand out."""
+"""The first producer id of copied batches, far above those that brokers assign."""
 
 
 class Stand(NamedTuple):
-    """What stands at the offsets from ``offset`` up to ``next``. read: a record's time in milliseconds and
-    body; None for what no read_committed consumer sees: the end of a transaction, or aborted records."""
+    """What a log holds from ``offset`` up to ``next``.
+
+    read: a record's timestamp in milliseconds and its body. None for what read_committed consumers do not
+    read: the end of a transaction, or aborted records.
+    """
 
     offset: int
     next: int
@@ -23,13 +26,16 @@ class Stand(NamedTuple):
 
 
 def foreign_id(producer_id: int) -> bool:
-    """Whether it is not the id of a copier's batches. End markers have ids that brokers hand out."""
+    """Return whether a producer id cannot be that of a copied batch. End markers have ids that brokers
+    assigned."""
     return producer_id < FIRST_ID
 
 
 def stands(batches: Sequence[Batch], aborted: Sequence[tuple[int, int]], codecs: Codecs) -> Iterator[Stand]:
-    """Read what stands at the offsets of these batches; nothing stands where compaction took it away.
-    aborted: producer id and first offset of each aborted transaction. BatchError."""
+    """Yield what these batches hold at each offset. Offsets that compaction removed are left out.
+
+    aborted: the producer id and first offset of each aborted transaction. Raises BatchError.
+    """
     ended = [one.base_offset for one in batches if one.control and one.count and aborts(one, codecs)]
     shown = {one.base_offset for one in visible(batches, aborted, ended)}
     for batch in batches:
@@ -41,10 +47,11 @@ def stands(batches: Sequence[Batch], aborted: Sequence[tuple[int, int]], codecs:
 
 
 def first_wrong(source: Iterable[Stand], target: Iterable[Stand]) -> Stand | None:
-    """Find the first offset at which target has something else than source; None without one.
+    """Return the first entry of target that differs from source's at its offset; None if there is none.
 
-    Compaction may have emptied offsets on either side since they were copied. So nothing is wrong where
-    only one side has something, except another producer's record that source does not have.
+    Compaction may have removed offsets on either side since they were copied. So an offset that only one
+    side holds is no difference, unless target holds a record of another producer there that source does not
+    have.
     """
     ours, theirs = iter(source), iter(target)
     here, there = next(ours, None), next(theirs, None)

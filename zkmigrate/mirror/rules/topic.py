@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 
 TIME_TYPE, MIN_ISR, POLICY = "message.timestamp.type", "min.insync.replicas", "cleanup.policy"
 BEFORE, AFTER = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
-"""How much older or newer than the broker's clock a record may be. From Kafka 3.6 on."""
+"""Settings that limit how much older or newer than the broker's clock a record may be. They exist since
+Kafka 3.6."""
 DIFFERENCE = "message.timestamp.difference.max.ms"
-"""Both limits in one, up to Kafka 3.9. There it holds where ``BEFORE`` or ``AFTER`` sets no limit."""
+"""The setting that limits both, up to Kafka 3.9. It applies where ``BEFORE`` or ``AFTER`` sets no limit."""
 NO_LIMIT = str((1 << 63) - 1)
-"""Kafka's default of the limits; 4.0 has one hour for ``AFTER``."""
+"""The value that means no limit. It is Kafka's default, except for ``AFTER`` since Kafka 4.0, where it is
+one hour."""
 LIMITS = frozenset({BEFORE, AFTER, DIFFERENCE})
 
 NOT_COPIED: Mapping[str, str] = {
@@ -28,9 +30,12 @@ THEIRS = "set on target only, the mirror leaves it"
 
 @dataclass(frozen=True)
 class Settings:
-    """A topic's settings. values: those in force, of every setting that its Kafka has. changed: those whose
-    value is not Kafka's default. beneath: of those set on the topic itself, the value in force without that;
-    None where Kafka does not tell it."""
+    """A topic's settings.
+
+    values: the values in force of every setting that the topic's Kafka has. changed: the settings whose
+    value is not Kafka's default. beneath: for each setting that is set on the topic itself, the value that
+    would apply without it; None if Kafka does not report it.
+    """
 
     values: Mapping[str, str] = field(default_factory=dict)
     changed: frozenset[str] = frozenset()
@@ -39,8 +44,11 @@ class Settings:
 
 @dataclass(frozen=True)
 class Aligned:
-    """Target's settings beside source's. put, remove: what makes them equal. left: what stays as it is, and
-    why. differ: of those with the same name, needed and found."""
+    """The difference between target's settings and source's.
+
+    put, remove: changes that make them equal. left: settings that remain as they are, and why. differ: by
+    name, the needed and the current value.
+    """
 
     put: Mapping[str, str]
     remove: tuple[str, ...]
@@ -49,8 +57,10 @@ class Aligned:
 
 
 def wanted(here: Settings, known: Collection[str], replicas: int) -> dict[str, str]:
-    """The values that must be in force on target. here: source's. known: the settings of target's Kafka.
-    replicas: target's."""
+    """Return the values that must be in force on target.
+
+    here: source's settings. known: the settings that target's Kafka has. replicas: target's replica count.
+    """
     values = {**here.values, **_limits(here.values, known), TIME_TYPE: "CreateTime"}
     if MIN_ISR in values:
         values[MIN_ISR] = str(min(int(values[MIN_ISR]), replicas))
@@ -58,8 +68,11 @@ def wanted(here: Settings, known: Collection[str], replicas: int) -> dict[str, s
 
 
 def _limits(values: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
-    """The limits of records' times by the names that target's Kafka has for them, which let in what source
-    lets in. Where target has but one for both it is the wider one."""
+    """Return limits of timestamps that accept on target what source accepts, under the names that target's
+    Kafka has.
+
+    Where target has one setting for both limits, it gets the wider one.
+    """
     both = values.get(DIFFERENCE, NO_LIMIT)
     if DIFFERENCE in values and DIFFERENCE in known:
         return {DIFFERENCE: both, BEFORE: values.get(BEFORE, NO_LIMIT), AFTER: values.get(AFTER, NO_LIMIT)}
@@ -68,13 +81,16 @@ def _limits(values: Mapping[str, str], known: Collection[str]) -> dict[str, str]
 
 
 def named(here: Settings) -> frozenset[str]:
-    """The settings that source has changed, also by target's names for them."""
+    """Return the names of the settings that source has changed, including target's names for them."""
     return here.changed | (LIMITS if here.changed & LIMITS else frozenset())
 
 
 def first(here: Settings, would: Settings | None, replicas: int) -> dict[str, str]:
-    """The settings with which target's topic is to be made. would: those of a topic made without any; None
-    where Kafka (before 2.4) does not tell them, so that the first look afterwards puts the rest."""
+    """Return the settings with which target's topic must be created.
+
+    would: the settings of a topic that is created without any; None if Kafka (before 2.4) does not report
+    them. In that case the first round of the mirror after the creation sets the rest.
+    """
     if would is None:
         return wanted(here, here.changed - NOT_COPIED.keys(), replicas)
     needed = wanted(here, would.values.keys(), replicas)
@@ -82,8 +98,10 @@ def first(here: Settings, would: Settings | None, replicas: int) -> dict[str, st
 
 
 def align(here: Settings, there: Settings, replicas: int, had: Collection[str] = frozenset()) -> Aligned:
-    """Target's settings beside source's. had: those that an earlier look saw changed at source, and the only
-    ones that are removed from target."""
+    """Compare target's settings with source's.
+
+    had: the settings that an earlier look saw changed at source. Only these are removed from target.
+    """
     put, remove, differ = dict[str, str](), list[str](), dict[str, tuple[str, str]]()
     left = not_copied(here, there.values.keys())
     changed = named(here)
@@ -106,7 +124,8 @@ def align(here: Settings, there: Settings, replicas: int, had: Collection[str] =
 
 
 def not_copied(here: Settings, known: Collection[str]) -> dict[str, str]:
-    """The settings of source that target does not get, and why. known: those of target's Kafka."""
+    """Return the settings of source that target does not get, and why. known: the settings that target's
+    Kafka has."""
     left = {key: NOT_COPIED[key] for key in here.changed if key in NOT_COPIED}
     left |= dict.fromkeys(here.changed - {*known} - LIMITS - NOT_COPIED.keys(), UNKNOWN_THERE)
     return left
@@ -118,7 +137,7 @@ def deletes(settings: Mapping[str, str]) -> bool:
 
 
 def compacts(settings: Mapping[str, str]) -> bool:
-    """Whether such a topic takes only records with a key."""
+    """Return whether a topic with these settings accepts only records with a key."""
     return "compact" in settings.get(POLICY, "delete").split(",")
 
 
@@ -137,8 +156,11 @@ def refusal(name: str, partitions: int, found: int | None, settings: Mapping[str
 
 
 def describe(values: Iterable[tuple[str, str, int, Iterable[tuple[str, str, int]]]]) -> Settings:
-    """The settings that a broker tells: name, value, source of the value, and the values beneath it, each
-    with name, value and source."""
+    """Return the settings that a broker describes.
+
+    values: for each setting its name, its value, the source of the value, and the values that it overrides,
+    each as name, value and source.
+    """
     found, changed, beneath = dict[str, str](), set[str](), dict[str, str | None]()
     for name, value, origin, synonyms in values:
         found[name] = value
@@ -152,4 +174,5 @@ def describe(values: Iterable[tuple[str, str, int, Iterable[tuple[str, str, int]
 
 
 DEFAULT, OWN = 5, 1
-"""DescribeConfigs: config_source of Kafka's own default, and of a topic's own value."""
+"""The config_source that DescribeConfigs reports for Kafka's own default, and for a value set on the
+topic."""

@@ -1,7 +1,8 @@
-"""Who writes to topics in transactions, from what brokers tell of producers and transactional ids.
+"""Finds who writes to topics in transactions, from what brokers report of producers and transactional ids.
 
-A producer's transactions do not follow it to another cluster: there its id is unknown, and each transaction
-ends with INVALID_PRODUCER_ID_MAPPING. What a gateway has seen since its start does not tell who writes next.
+The state of a producer's transactions is not copied to another cluster: its id is unknown there, and each
+transaction ends with INVALID_PRODUCER_ID_MAPPING. What a gateway has seen since its start does not show who
+writes next.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from datetime import UTC, datetime
 
 Part = tuple[str, int]
 OWN = "zkmigrate-mirror-"
-"""The mirror's own transactional ids begin so. Nothing but end markers is written with them."""
+"""The prefix of the mirror's own transactional ids. Nothing but end markers is written with them."""
 _DEAD = frozenset({"Dead", "PrepareEpochFence"})
 _STATES = (
     "Empty",
@@ -31,8 +32,11 @@ OPEN = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
 
 @dataclass(frozen=True)
 class Producer:
-    """A producer that a leader remembers. ms: when it last wrote. transactional: it has ended a transaction
-    in the partition, or has one open."""
+    """A producer that a leader remembers.
+
+    ms: when it last wrote. transactional: whether it has ended a transaction in the partition, or has one
+    open.
+    """
 
     id: int
     ms: int
@@ -41,8 +45,11 @@ class Producer:
 
 @dataclass(frozen=True)
 class Transactional:
-    """A transactional id. producer: the id that it has now. state: of its last transaction, as Kafka calls
-    it. parts: what that wrote to, while it is open."""
+    """A transactional id.
+
+    producer: its current producer id. state: Kafka's name of its last transaction's state. parts: the
+    partitions of that transaction while it is open.
+    """
 
     name: str
     producer: int
@@ -52,8 +59,11 @@ class Transactional:
 
 @dataclass(frozen=True)
 class Writers:
-    """Who writes in transactions. named: by transactional id, or by producer id where no other name is known,
-    what is known. dark: why it is not known whether there are more; empty if it is."""
+    """The producers that write in transactions.
+
+    named: what is known of each, by transactional id, or by producer id if no other name is known. dark:
+    why there may be more of them; empty if these are all.
+    """
 
     named: Mapping[str, str]
     dark: str = ""
@@ -65,8 +75,10 @@ def writers(
     topics: Collection[str],
     dark: str = "",
 ) -> Writers:
-    """Match producers of partitions with transactional ids. producers: None where brokers cannot tell them.
-    dark: what could not be read."""
+    """Match producers of partitions with transactional ids.
+
+    producers: None if brokers cannot report them. dark: what could not be read, and why.
+    """
     by_producer = {one.producer: one for one in ids}
     wrote = defaultdict[str, list[tuple[int, Part]]](list)
     for part, some in (producers or {}).items():
@@ -101,8 +113,11 @@ def writers(
 
 
 def kept(key: bytes, value: bytes | None) -> tuple[str, Transactional | None] | None:
-    """Read a record of Kafka's topic of transactions: the transactional id, and what it is now, None if it
-    was removed. None for a record of another kind. Raises ValueError."""
+    """Parse a record of Kafka's topic of transactions.
+
+    Returns the transactional id and its current state, which is None if the id was removed. Returns None
+    for a record of another kind. Raises ValueError.
+    """
     try:
         version, length = struct.unpack_from(">hh", key)
         if version != 0:

@@ -46,7 +46,7 @@ class Telling:
         self._say(json.dumps({"at": at, "event": event, **body}) if self._as_json else text)
 
     def gone(self, p: Partition) -> None:
-        """Print that a partition has failed, or that this copier may not write it any more."""
+        """Print that a partition has failed, or that this copier may no longer write it."""
         topic, number = p.part
         event, word = ("PartitionTaken", "TAKEN") if p.taken else ("PartitionFailed", "FAILED")
         why = p.failed or p.why
@@ -74,7 +74,7 @@ class Telling:
         self.line("Progress", text, lag=_lag(partitions), bytes_s=round(rate), **body)
 
     def ended(self, partitions: Collection[Partition], refused: Sequence[str], code: int) -> None:
-        """Print how it ended. refused: topics."""
+        """Print how the run ended. refused: topics that could not be mirrored."""
         failed = [f"{p.part[0]}-{p.part[1]}" for p in partitions if p.failed]
         text = f"ended, lag: {_lag(partitions)} offsets, failed: {', '.join(failed) or 'none'}"
         taken = [f"{p.part[0]}-{p.part[1]}" for p in partitions if p.taken]
@@ -107,11 +107,15 @@ def run(
     rate: float = UNLIMITED,
     share: Share = WHOLE,
 ) -> int:
-    """Copy until Ctrl-C, or once up to source's present ends. refresh_s: a change of partitions, settings,
-    group offsets or ACLs at source is on target so many seconds later. rate: the most bytes per second.
-    share: of the partitions, for one of several copiers. A topic that source does not lead is left out. 0:
-    all is there; 8: a partition has failed; 11: source has records that nobody can read yet; 130: Ctrl-C.
-    UsageError; LockedError when another copier took over, or a topic was left out."""
+    """Copy until Ctrl-C; with ``once``, only up to where source's logs end at the start.
+
+    refresh_s: how many seconds later at most a change of partitions, settings, group offsets or ACLs at
+    source is on target. rate: the highest rate in bytes per second. share: which partitions to copy, if
+    there are several copiers. Topics that source does not lead are left out. Returns an exit code: 0 if
+    everything was copied; 8 if a partition failed or a topic was refused; 11 if source has records that
+    nobody can read yet; 130 after Ctrl-C. Raises UsageError, and LockedError if another copier took over or
+    a topic was left out.
+    """
     # Thousands of batches wait, none in a reference cycle: Python need not collect garbage that often.
     gc.set_threshold(GC_THRESHOLD)
     stop = Interrupt()
@@ -151,8 +155,12 @@ def run(
 
 
 def _ready(there: Cluster, mirrored: Iterable[Mirrored], tell: Telling) -> tuple[list[Mirrored], list[str]]:
-    """The topics that target has now, all leaders told or ``_MADE_S`` over, and the names of those that are
-    refused. UsageError if all are."""
+    """Create missing topics and partitions on target, and wait up to ``_MADE_S`` seconds until all have
+    leaders.
+
+    Returns the topics that target has now, and the names of those that were refused. Raises UsageError if
+    all were.
+    """
     ready, refused = list[Mirrored](), dict[str, str]()
     for one in mirrored:
         why = one.refused
@@ -185,7 +193,7 @@ def _led(fenced: Mapping[str, str]) -> str:
 
 
 def _make(there: Cluster, one: Mirrored, tell: Telling) -> None:
-    """Make the topic, or the partitions that target lacks. RefusedError."""
+    """Create the topic, or the partitions that target lacks. Raises RefusedError."""
     growth = Grow(one.topic, one.partitions)
     if one.found == one.partitions:
         return

@@ -54,7 +54,7 @@ def status(asked: Request, say: Callable[[str], None]) -> int:
 
 
 def _direction(here: Cluster, there: Cluster, names: Sequence[str]) -> Direction | str:
-    """Where copiers may write, or why that is not known."""
+    """Return where copiers may write, or a text that says why it is not known."""
     try:
         return standing_direction(here, there, names)
     except HostError as error:
