@@ -55,16 +55,19 @@ class _Reader:
     def fields(self, fields: Fields) -> dict[str, Any]:
         found = {one["name"]: self._value(one, one["type"]) for one in _own(fields, self.version)}
         if self.flexible:
-            self.walk.tags()
+            self._count(self.walk.tags())
         return found
+
+    def _count(self, items: int) -> None:
+        self.items += items
+        if self.items > MOST_ITEMS:
+            raise FrameError("count", f"{self.items} items at {self.walk.at}, needed: at most {MOST_ITEMS}")
 
     def _value(self, one: Mapping[str, Any], kind: str) -> Any:
         walk = self.walk
         if kind.startswith("[]"):
             count = max(0, walk.length(compact=self.flexible, wide=True))
-            self.items += count
-            if self.items > MOST_ITEMS:
-                raise FrameError("count", f"{self.items} items at {walk.at}, needed: at most {MOST_ITEMS}")
+            self._count(count)
             return [self._value(one, kind[2:]) for _ in range(count)]
         if "fields" in one:
             return self.fields(one["fields"])

@@ -22,7 +22,7 @@ _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
 _NONE = _INT.pack(-1)
 _VARINT_BYTES, _VARINT_MOST = 5, (1 << 32) - 1
 _ENDLESS = 1 << 15
-_MOST_TEXT, _MOST_TAGS = (1 << 15) - 1, 64
+MOST_TEXT, MOST_TAGS = (1 << 15) - 1, 64
 """The longest text, as brokers have it too, and the most tagged fields in one place. Kafka's have a few."""
 SLICE = 4096
 """A message is read by so many bytes at a time, so that one of many small fields does not stop the others."""
@@ -105,18 +105,19 @@ class Walk:
     def length(self, *, compact: bool, wide: bool) -> int:
         """The length of a text or of bytes, or a count; -1 means null. wide: four bytes where not compact."""
         value = self.varint() - 1 if compact else self.number() if wide else self.short()
-        if value < -1 or (value > _MOST_TEXT and not wide):
+        if value < -1 or (value > MOST_TEXT and not wide):
             raise FrameError("length", f"{value} at {self.at}")
         return value
 
-    def tags(self) -> None:
-        """Go on behind tagged fields."""
+    def tags(self) -> int:
+        """Skip tagged fields. Return how many there were. Raises FrameError."""
         count = self.varint()
-        if count > _MOST_TAGS:
-            raise FrameError("count", f"{count} tagged fields at {self.at}, needed: at most {_MOST_TAGS}")
+        if count > MOST_TAGS:
+            raise FrameError("count", f"{count} tagged fields at {self.at}, needed: at most {MOST_TAGS}")
         for _ in range(count):
             self.varint()
             self.take(self.varint())
+        return count
 
     def replace(self, begun: int, new: bytes) -> None:
         """Put other bytes in the place of those from ``begun`` up to here."""
@@ -234,7 +235,7 @@ def _parts(
         parts.append(part)
         skip, epochs = 0, []
     parts += [_skip(skip, *epochs)] if skip else []
-    return [*parts, _Part(Walk.tags, 1)] if flexible else parts
+    return [*parts, _Part(_tags, 1)] if flexible else parts
 
 
 def _part(one: Mapping[str, Any], version: int, flexible: bool, look: Collection[str]) -> _Part:
@@ -272,6 +273,10 @@ def _skip(count: int, *epochs: int) -> _Part:
                 walk.overwrite(begun + at, _NONE)
 
     return _Part(step, count, fixed=True, epochs=epochs)
+
+
+def _tags(walk: Walk) -> None:
+    walk.tags()
 
 
 def _text(flexible: bool, wide: bool) -> _Step:

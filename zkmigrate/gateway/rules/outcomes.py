@@ -13,7 +13,7 @@ from collections.abc import Generator, Mapping
 from typing import Any, NamedTuple
 
 from zkmigrate.clean import inline
-from zkmigrate.gateway.rules.layout import FrameError, Walk
+from zkmigrate.gateway.rules.layout import MOST_TEXT, FrameError, Walk
 from zkmigrate.gateway.rules.seen import LONGEST
 
 DELIVERY_S = 300.0
@@ -31,6 +31,8 @@ _COMPACT, _RECORD_ERRORS, _LOG_START = 9, 8, 5
 _HEADER, _MAGIC_AT, _MAGIC = 61, 16, 2
 _BATCH = struct.Struct(">17xI2xi16xqhi4x")
 """Of a batch's header: CRC, last offset's delta, producer id, epoch and first sequence number."""
+_MOST_TAGS = 8
+"""The most tagged fields in one place of a request that is followed. Kafka defines none for PRODUCE."""
 _INT, _ONE, _SEQUENCES = struct.Struct(">i"), b"\0\0\0\1", 1 << 31
 
 
@@ -130,6 +132,8 @@ def _reading(compact: bool, found: list[Written]) -> _Reading:
     for _ in range((yield from _length(compact, 4))):
         topic = (yield from _text(compact)).decode(errors="replace")
         read += 1
+        if read > MOST_PARTS:
+            return False
         for _ in range((yield from _length(compact, 4))):
             read += 1
             if read > MOST_PARTS:
@@ -155,6 +159,8 @@ def _reading(compact: bool, found: list[Written]) -> _Reading:
 
 def _text(compact: bool) -> _Reading:
     size = yield from _length(compact, 2)
+    if size > MOST_TEXT:
+        raise FrameError("length", f"a text of {size} bytes, needed: at most {MOST_TEXT}")
     return (yield size) if size > 0 else b""
 
 
@@ -176,7 +182,10 @@ def _varint() -> _Reading:
 
 
 def _tags() -> _Reading:
-    for _ in range((yield from _varint())):
+    count = yield from _varint()
+    if count > _MOST_TAGS:
+        raise FrameError("count", f"{count} tagged fields, needed: at most {_MOST_TAGS}")
+    for _ in range(count):
         yield from _varint()
         size = yield from _varint()
         if size:

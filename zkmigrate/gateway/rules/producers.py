@@ -63,6 +63,9 @@ def produced(version: int, frame: bytearray, at: int, rename: Rename) -> Generat
                 yield
         if compact:
             walk.tags()
+        if walk.at > last + SLICE:
+            last = walk.at
+            yield
     if compact:
         walk.tags()
     if walk.at != len(frame):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
+from zkmigrate.gateway.rules.hold import Gate
 from zkmigrate.gateway.rules.layout import FrameError
 from zkmigrate.gateway.rules.messages import LEAST, Bytes, Messages
 from zkmigrate.gateway.rules.outcomes import Headers
@@ -23,6 +24,7 @@ _LATE = {
     "login": "it has asked nothing but logins",
     "frame": "a frame is not over",
     "take": "it does not read its answers",
+    "held": "it does not read its answers while its application is held",
 }
 
 
@@ -101,6 +103,14 @@ class Connection(Requests, asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self.full = True
         self._times.begin("take")
+        if self._keeps_seal():
+            self._times.begin("held")
+
+    def _keeps_seal(self) -> bool:
+        """Return True if the next answer counts as in flight while the gate of its application is closed."""
+        if not self.waiting or self.waiting[0].kind in FREE:
+            return False
+        return self.gateway.app(self.waiting[0].app).gate not in (Gate.OPEN, Gate.SETTLING)
 
     def resume_writing(self) -> None:
         self.full = False
@@ -209,10 +219,12 @@ class Connection(Requests, asyncio.BufferedProtocol):
         """Its application's gate has closed. What is half sent, or half taken, gets little time."""
         if self._left:
             self._times.hurry("frame")
-        if self.waiting and self.waiting[0].kind not in FREE:
-            self._times.hurry("take")
+        if self.full and self._keeps_seal():
+            self._times.begin("held")
 
     def _late(self, what: str) -> None:
+        if what == "held" and not (self.full and self._keeps_seal()):
+            return
         if what != "drain":
             self.refused(FrameError("time", f"{_LATE[what]} after {limit(what):g} s"))
         if what == "frame":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from zkmigrate.gateway.rules import outcomes
 from zkmigrate.gateway.rules.apis import PRODUCE
@@ -15,6 +15,8 @@ FIRST = 4096
 """The header, and the fields that are read of a streamed request, stand in so many bytes."""
 MOST_KEPT = 16
 """So many requests of a connection without an answer are kept to be known again."""
+MOST_BATCHES = 500
+"""So many batches of a connection's requests are kept before the next request is not."""
 
 
 class Learns:
@@ -25,6 +27,14 @@ class Learns:
         self._gateway, self._there = gateway, there
         self.peer = ""
         self.missed = self.waited = self._left = False
+
+    @staticmethod
+    def room(waiting: Sequence[Waiting]) -> bool:
+        """Return True if one more request of a connection may be kept. waiting: those without an answer."""
+        if len(waiting) >= MOST_KEPT:
+            return False
+        parts = (len(one.wrote.found) for one in waiting if isinstance(one.wrote, outcomes.Headers))
+        return sum(parts) < MOST_BATCHES
 
     @staticmethod
     def kept(head: Head, frame: Bytes, size: int) -> bytes | outcomes.Headers:

@@ -96,8 +96,8 @@ class Link(asyncio.BufferedProtocol):
 
     @property
     def kept(self) -> int:
-        """Bytes of answers that are not passed on yet."""
-        return len(self._in) + self._walked
+        """Bytes of answers that are not passed on yet, and of requests that the broker does not take."""
+        return len(self._in) + self._walked + (self.transport.get_write_buffer_size() if self.full else 0)
 
     @property
     def reads(self) -> bool:

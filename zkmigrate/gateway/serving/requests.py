@@ -32,8 +32,7 @@ from zkmigrate.gateway.rules.messages import (
     principal,
     too_new,
 )
-from zkmigrate.gateway.rules.seen import count, fit
-from zkmigrate.gateway.serving.learns import MOST_KEPT
+from zkmigrate.gateway.rules.seen import LONGEST, count, fit
 from zkmigrate.gateway.serving.link import PREFIX, WHOLE
 from zkmigrate.gateway.serving.sending import LOGIN, Ended, Request, Sending
 
@@ -41,6 +40,8 @@ SMALL = 1 << 16
 """The largest request that is read whole of a client whose broker has answered nothing but a login yet. A
 PRODUCE may be larger: some clients begin with it."""
 PARKED_S = 60.0
+MOST_PRINCIPAL = 256
+"""The characters of a principal that are kept; the configuration has at most 255."""
 _NUMBERED = frozenset({PRODUCE, INIT_PRODUCER_ID})
 """Requests that carry or get a producer id."""
 _LED = frozenset({PRODUCE, FETCH})
@@ -108,7 +109,7 @@ class Requests(Sending):
         head, flips = one.head, one.flips
         one.frame, fields = yield from self.messages.asked(head, one.frame)
         one.app = self._see(head, fields)
-        if head.key == PRODUCE and fields.get("Acks") != 0 and len(self.waiting) < MOST_KEPT:
+        if head.key == PRODUCE and fields.get("Acks") != 0 and self.learns.room(self.waiting):
             one.wrote = self.learns.kept(head, one.frame, one.size)
         if flips and head.key == PRODUCE:
             rename = partial(producers.sent, flips=flips)
@@ -151,16 +152,17 @@ class Requests(Sending):
     def _see(self, head: Head, fields: Mapping[str, Any]) -> str:
         """The application of a request. Takes notes of what it shows."""
         if head.key == SASL_HANDSHAKE:
-            self._mechanism = fields["Mechanism"] or ""
+            self._mechanism = (fields["Mechanism"] or "")[:LONGEST]
         if head.key == SASL_AUTHENTICATE and not self._principal:
             self._principal = principal(self._mechanism, fields["AuthBytes"]) or ""
+            self._principal = self._principal[:MOST_PRINCIPAL]
             if self._principal:
                 app = self.gateway.plan.app(self.port.listener, head.client, self._principal)
                 count(self.gateway.seen[app].principals, self._principal)
         app = self._who(head)
         seen = self.gateway.seen[app]
         if head.key == API_VERSIONS:
-            self._software = fields
+            self._software = {name: told and fit(told) for name, told in fields.items()}
         count(seen.clients, head.client)
         seen.request(fields)
         return app
@@ -248,5 +250,6 @@ class Requests(Sending):
         why = f"{named(one.head.key)}: listener {self.port.listener} only reads"
         if fields.get("Acks") == 0:
             raise FrameError("api", f"{why}, and acks=0 takes no answer")
+        self.gateway.turns.spend(self.peer, one.size)
         self.gateway.refused(one.app, why)
         self._answer(one, self.messages.denied(one.head, one.frame, error, why))

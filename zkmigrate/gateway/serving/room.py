@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice
 from typing import Protocol
 
 from zkmigrate.gateway.rules.layout import FrameError
@@ -19,6 +20,8 @@ CROWDED_S = 5.0
 """Whoever holds bytes for so long, while others wait for room, loses its connection."""
 AGAIN_S = 1.0
 """Between two looks for room."""
+ASKED = 16
+"""So many of those that wait ask again in a turn of the loop."""
 
 
 class Holder(Protocol):
@@ -42,9 +45,12 @@ class Room:
         self._now, self._later = now, later
         self.held: dict[Holder, tuple[int, float]] = {}
         """Bytes, and since when, of each connection, the first one first."""
-        self._of: Counter[str] = Counter()
+        self._of: dict[str, dict[Holder, None]] = {}
+        """The same connections by address."""
+        self._bytes: Counter[str] = Counter()
         self._total = 0
         self._waiting: dict[Holder, None] = {}
+        self._round, self._timed = 0, False
 
     @property
     def total(self) -> int:
@@ -63,36 +69,54 @@ class Room:
         if count == before:
             return
         self._total += count - before
-        self._of[one.peer] += count - before
+        self._bytes[one.peer] += count - before
         if count:
             self.held[one] = count, since if before else self._now()
+            self._of.setdefault(one.peer, {})[one] = None
             return
-        del self.held[one]
+        del self.held[one], self._of[one.peer][one]
         if not self._of[one.peer]:
-            del self._of[one.peer]
-        self._ask()
+            del self._of[one.peer], self._bytes[one.peer]
+        self._wake()
+
+    def _wake(self) -> None:
+        """Let each connection that waits now ask again, a few in a turn of the loop."""
+        running, self._round = self._round > 0, len(self._waiting)
+        if self._round and not running:
+            self._later(0.0, self._ask)
 
     def _ask(self) -> None:
-        """Let all that wait ask again."""
-        waiting, self._waiting = self._waiting, {}
-        for one in waiting:
+        for one in list(islice(self._waiting, min(ASKED, self._round))):
+            self._waiting.pop(one, None)
             one.go_on()
+        self._round = min(max(0, self._round - ASKED), len(self._waiting))
+        if self._round:
+            self._later(0.0, self._ask)
+
+    def _look(self) -> None:
+        self._timed = False
+        self._wake()
 
     def may(self, one: Holder) -> bool:
         """Whether a connection may read on; else it waits for :meth:`Holder.go_on`."""
-        if self._total <= TOTAL and self._of[one.peer] <= SHARE:
-            return True
-        own = [other for other in self.held if other.peer == one.peer]
-        first = next(iter(self.held), one) if self._total > TOTAL else next(iter(own), one)
-        if first is one:
-            return True
-        if self._now() - self.held[first][1] >= CROWDED_S:
+        first = self._first(one)
+        if first is not None and self._now() - self.held[first][1] >= CROWDED_S:
             first.stop(FrameError("memory", "it held bytes for too long while others waited for room"))
-            return self.may(one)
-        if not self._waiting:
-            self._later(AGAIN_S, self._ask)
+            first = self._first(one)
+        if first is None:
+            return True
         self._waiting[one] = None
+        if not self._timed:
+            self._timed = True
+            self._later(AGAIN_S, self._look)
         return False
+
+    def _first(self, one: Holder) -> Holder | None:
+        """Return the connection that may fill more before this one; None if this one may."""
+        if self._total <= TOTAL and self._bytes[one.peer] <= SHARE:
+            return None
+        first = next(iter(self.held if self._total > TOTAL else self._of.get(one.peer, {})), one)
+        return None if first is one else first
 
     def left(self, one: Holder) -> None:
         """A connection has ended."""

@@ -27,9 +27,9 @@ from zkmigrate.gateway.rules.layout import SLICE, FrameError
 from zkmigrate.gateway.rules.messages import Bytes, Head, Messages
 from zkmigrate.gateway.rules.outcomes import Headers
 from zkmigrate.gateway.rules.plan import Port
-from zkmigrate.gateway.rules.seen import Seen
+from zkmigrate.gateway.rules.seen import LONGEST, Seen, fit
 from zkmigrate.gateway.serving.gateway import Gateway
-from zkmigrate.gateway.serving.learns import MOST_KEPT, Learns
+from zkmigrate.gateway.serving.learns import Learns
 from zkmigrate.gateway.serving.link import PREFIX, Link, Waiting
 from zkmigrate.gateway.serving.times import Times
 
@@ -167,7 +167,7 @@ class Sending(ABC):
             if len(frame) > SLICE:
                 return False
             frame = self.messages.again(head, frame)  # type: ignore[assignment]
-        elif like.answered and len(self.waiting) < MOST_KEPT:
+        elif like.answered and self.learns.room(self.waiting):
             wrote = self.learns.kept(head, frame, len(frame))
         for table, name in like.notes:
             table[name] += 1
@@ -190,7 +190,8 @@ class Sending(ABC):
         ready = len(told).to_bytes(PREFIX, "big") + told
         seen = self.gateway.seen[one.app]
         own = one.frame[8:12]
-        self.waiting.append(Waiting(one.head, own, one.app, seen, named(one.head.key), False, ready))
+        head = one.head._replace(client="")
+        self.waiting.append(Waiting(head, own, one.app, seen, named(one.head.key), False, ready))
         if len(self.waiting) == 1:
             self._tell_own()
 
@@ -203,7 +204,8 @@ class Sending(ABC):
             self._handshake = one.frame
         self._request, self._since = None, None
         correlation = one.frame[8:12]
-        waiting = Waiting(one.head, correlation, one.app, seen, kind, rewritten, None, one.flips, one.wrote)
+        head = one.head if len(one.head.client) <= LONGEST else one.head._replace(client=fit(one.head.client))
+        waiting = Waiting(head, correlation, one.app, seen, kind, rewritten, None, one.flips, one.wrote)
         seen.in_flight[kind] += 1
         self._link.transport.write(one.frame)
         self._left = one.size - len(one.frame)

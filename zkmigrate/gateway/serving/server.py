@@ -30,7 +30,7 @@ from zkmigrate.gateway.serving.schemas import messages
 LOOK_S, SOON_S, ANSWER_S = 30.0, 1.0, 1.0
 """Between two looks at the brokers, the same while one does not answer, and the longest wait for one."""
 ORDER_S = 10.0
-"""The longest time for a question to come."""
+"""The longest time for a question to come, and for its answer to be read."""
 STOP_S, STEP_S = 5.0, 0.02
 """The longest wait for answers at the end, and the steps of it."""
 _ORDER_BYTES = 1 << 16
@@ -126,8 +126,10 @@ class Server:
                 needed = f"needed: one line of JSON, at most {_ORDER_BYTES} bytes"
                 answer = {"outcome": "refused", "text": f"not an order: {error}; {needed}"}
             writer.write(json.dumps(answer).encode() + b"\n")
-            await writer.drain()
-        writer.close()
+            async with asyncio.timeout(ORDER_S):
+                writer.close()
+                await writer.wait_closed()
+        writer.transport.abort()
 
     def _answer(self, told: Any) -> dict[str, Any]:
         if told == "status":

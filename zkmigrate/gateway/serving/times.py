@@ -9,12 +9,12 @@ LOGIN_S, FRAME_S, TAKE_S, DRAIN_S = 30.0, 60.0, 60.0, 60.0
 """From connecting to the first request that is not a login; from a frame's first byte to its
 last; for an answer that waits for the client to read; for the answers to what a client left behind."""
 HELD_S = 1.0
-"""The same for a frame and for an answer, once the gate of its application has closed."""
+"""The same for a frame, and for all answers together, once the gate of its application has closed."""
 
 
 def limit(what: str) -> float:
-    """The seconds for login, frame, take or drain."""
-    return {"login": LOGIN_S, "frame": FRAME_S, "take": TAKE_S, "drain": DRAIN_S}[what]
+    """The seconds for login, frame, take, drain or held."""
+    return {"login": LOGIN_S, "frame": FRAME_S, "take": TAKE_S, "drain": DRAIN_S, "held": HELD_S}[what]
 
 
 class Times:
