@@ -1,4 +1,4 @@
-"""JSON that has one meaning."""
+"""Reads JSON, and refuses text that parsers understand in different ways."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ _SEEN_CHARS = 60
 
 
 class Doubtful(ValueError):
-    """JSON that parsers read in more than one way."""
+    """JSON that different parsers read in different ways."""
 
 
 class TooDeep(ValueError):
-    """Lists or objects in each other, more than Python reads."""
+    """Lists or objects nested deeper than Python can read."""
 
 
 def loads(content: bytes | str) -> Any:
-    """Read JSON in UTF-8. Raises ValueError, also for NaN, for infinite numbers, for a key that stands twice
-    in an object, for numbers of thousands of digits, and for lists or objects that are nested too deep."""
+    """Read JSON in UTF-8.
+
+    Raises ValueError, also for NaN and infinite numbers, for a key that occurs twice in an object, for
+    numbers of thousands of digits, and for lists or objects that are nested too deeply.
+    """
     text = content if isinstance(content, str) else content.decode("utf-8-sig")
     try:
         return json.loads(text, object_pairs_hook=_once, parse_constant=_constant, parse_float=_float)

@@ -140,7 +140,7 @@ def test_an_older_run_changes_no_direction(site: Site) -> None:
         code, text = alter(SetDirection(MIRRORED, "none", (TOPIC,), site.number))
     site.number = kept
     assert code == 1
-    assert "keeps the number 1 of a newer run" in text
+    assert "has recorded the number 1 of a newer run" in text
     assert direction(site) == Direction("forward", 1)
 
 

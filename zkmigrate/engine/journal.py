@@ -25,7 +25,7 @@ from zkmigrate.model.entry import Entry, Kind
 
 NAME = "journal.jsonl"
 BEGUN = "begun"
-"""The mark beside a journal whose first line is on disk, so that a lost or emptied journal is missed."""
+"""The mark beside a journal whose first line is on disk, by which a lost or emptied journal is noticed."""
 
 
 _RECOVERED = "journal.recovered.jsonl"
@@ -103,11 +103,13 @@ class Journal:
         disk: Disk | None = None,
         copies: Iterable[bytes] = (),
     ) -> Journal:
-        """Continue after damage or loss, from the longest intact beginning among the file and its copies.
+        """Continue after damage or loss, from the longest intact beginning among the journal and its
+        copies.
 
-        The old file keeps its name until all of the new one is on disk; then it is set aside. Legs start from
-        the clock's seconds, so that no operation id of the lost lines comes up again. The caller then
-        journals ``begin`` if no line was left, what the hosts say (``found``), and the operator's direction.
+        The old file keeps its name until the whole new one is on disk; then it is set aside. Legs are
+        numbered from the clock's seconds, so that no operation id of the lost lines is used again.
+        Afterwards the caller journals ``begin`` if no line was left, the state that the hosts report
+        (``found``), and the direction that the operator chose.
         """
         _own_directory(run_dir, create=True)
         entries = kept_lines(run_dir, copies)
@@ -156,7 +158,7 @@ class Journal:
                 self._fail(error)
 
     def refuse_after_failure(self) -> None:
-        """JournalError once a line could not be written: nothing more may be sent then."""
+        """Raise JournalError if a line could not be written before, because nothing more may be sent then."""
         if self._failed:
             raise JournalError(self._failed)
 
@@ -234,7 +236,7 @@ def parsed(run_dir: Path) -> chain.Parsed:
 
 
 def _missed(run_dir: Path, parsed: chain.Parsed) -> chain.Parsed:
-    """What a journal says; damaged where no line is left of a run that has begun."""
+    """Return the parsed journal; marked as damaged if a run has begun and no line of its journal is left."""
     if not parsed.entries and (run_dir / BEGUN).exists():
         return replace(parsed, damage="is missing, though this run has begun")
     return parsed
@@ -274,7 +276,7 @@ def _own_directory(path: Path, *, create: bool) -> None:
 
 
 def _new(path: Path) -> int:
-    """A new private file; FileExistsError where there is one."""
+    """Create a private file and return its descriptor. Raises FileExistsError if there is one already."""
     try:
         return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except FileExistsError:

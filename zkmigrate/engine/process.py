@@ -61,8 +61,10 @@ def terminal(environ: Mapping[str, str]) -> str:
 
 
 def announce(run_dir: Path, process: Process) -> int:
-    """Tell who works on the run; returns a descriptor to close at the end. OSError where that cannot be
-    written, LockedError where another process keeps the file to itself."""
+    """Record which process works on the run, and return a descriptor to close at the end.
+
+    Raises OSError if the record cannot be written, LockedError if another process holds the file's lock.
+    """
     fd = os.open(run_dir / NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         _lock(fd, run_dir)
@@ -75,7 +77,10 @@ def announce(run_dir: Path, process: Process) -> int:
 
 
 def _lock(fd: int, run_dir: Path) -> None:
-    """Lock the file. Those who ask hold it for as long as they look."""
+    """Lock the file, waiting up to ``_ASKED_S`` seconds for processes that hold the lock while they read it.
+
+    Raises LockedError after that.
+    """
     end = time.monotonic() + _ASKED_S
     while True:
         try:

@@ -1,15 +1,18 @@
-"""Kafka's errors in Kafka's own words."""
+"""Describes Kafka's errors by Kafka's own names and messages."""
 
 from __future__ import annotations
 
 from kafka.errors import BrokerResponseError, KafkaError, for_code
 
 _REQUEST = "Request '"
-"""With it kafka-python begins a text that repeats the request and the answer."""
+"""The beginning of a kafka-python error text that repeats the whole request and response."""
 
 
 def said(code: int, message: str | None = None) -> str:
-    """Give Kafka's name of an error and its sentence. message: that of the answer, where it has one."""
+    """Return Kafka's name of an error code, and its message.
+
+    message: the error message in the response, if it has one.
+    """
     error = for_code(code)
     # kafka-python gives a code that it does not know the name of another error.
     name = f"Kafka's error {code}" if error.__name__ == "UnrecognizedBrokerError" else str(error.message)
@@ -17,7 +20,8 @@ def said(code: int, message: str | None = None) -> str:
 
 
 def reason(error: Exception) -> str:
-    """Tell what an exception of kafka-python or of the system says, without the request that it repeats."""
+    """Return what an exception of kafka-python or of the system says, without the request that its text
+    repeats."""
     text = ", ".join(str(one) for one in error.args if one is not None)
     if isinstance(error, BrokerResponseError) and error.errno is not None:
         return said(error.errno, "" if text.startswith(_REQUEST) else text)

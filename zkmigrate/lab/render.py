@@ -223,10 +223,11 @@ def log_dirs(spec: LabSpec, host: HostPlan) -> tuple[str, ...]:
 
 
 def server_properties(spec: LabSpec, host: HostPlan) -> str:
-    """The server.properties of one broker or controller, as it is before a migration.
+    """Return the server.properties of one broker or controller, as it is before a migration.
 
-    The drills are to see what a release does by default. Set are only small internal topics and segments, as
-    the machine is small, and that no client's question makes a topic, as the judges know all that there are.
+    The drills must show what a release does by default. Therefore only two things are set: small internal
+    topics and segments, because the machine is small; and no automatic creation of topics, because the
+    checks must know all topics.
     """
     cluster = host.part
     assert isinstance(cluster, KafkaCluster)
@@ -251,7 +252,7 @@ log.segment.bytes=67108864
 
 
 def _small(brokers: int) -> str:
-    """The lines without which Kafka makes no internal topic on fewer than three brokers."""
+    """Return the settings without which Kafka creates no internal topic on fewer than three brokers."""
     if brokers >= 3:
         return ""
     factors = (

@@ -120,7 +120,8 @@ class TopicSite:
             yield
 
     def begin(self) -> None:
-        """Make the topics on the old cluster, without settings of their own, and mirror them to the new."""
+        """Create the topics on the old cluster, without settings of their own, and mirror them to the new
+        cluster."""
         wanted = [LoadConfig(self.bootstrap(OLD), REPLICAS, 1, (TOPIC,), PARTITIONS)]
         wanted += [LoadConfig(self.bootstrap(OLD), 1, 1, (t,), n) for t, n in self.more_topics.items()]
         with self.lab.operator():

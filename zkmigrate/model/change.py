@@ -440,8 +440,10 @@ class CopyOffsets(_OnCluster):
 
 @dataclass(frozen=True)
 class SetDirection(_OnCluster):
-    """Note on both clusters where copiers may write these topics. number: the run's fencing number; where a
-    higher one is noted, nothing is changed."""
+    """Record on both clusters where copiers may write these topics.
+
+    number: the run's fencing number. Nothing is changed if a higher one is recorded.
+    """
 
     cluster: str
     copies: Copies

@@ -204,9 +204,12 @@ class ReplicaLog:
 
 @dataclass(frozen=True)
 class LogDir:
-    """One log directory of a broker. total, usable: bytes of its volume; None from brokers before 3.3.
-    cordoned: by ``cordoned.log.dirs`` of Kafka 4.3, so that it takes no replica that names it. Kafka chooses
-    it only where all of the broker's are cordoned."""
+    """One log directory of a broker.
+
+    total, usable: bytes of its volume; None from brokers before 3.3. cordoned: whether
+    ``cordoned.log.dirs`` (Kafka 4.3) names it, so that it accepts no replica that is assigned to it by
+    name. Kafka chooses a cordoned directory only if all directories of the broker are cordoned.
+    """
 
     replicas: tuple[ReplicaLog, ...]
     total: int | None = None
@@ -228,10 +231,14 @@ class ClusterAt:
 
 @dataclass(frozen=True)
 class BothEnds:
-    """Where a mirrored partition ends on both clusters. source: the end of its leader's log. stable: its last
-    stable offset, lower while a transaction is open or replicas lag. target: its high watermark there. None:
-    no leader answered, or no such partition. held: why records of source cannot be read yet. below,
-    target_below: why fewer than min.insync.replicas are in sync on that side; else empty."""
+    """Where a mirrored partition ends on both clusters. An offset is None if no leader reported it, or
+    there is no such partition.
+
+    source: the end of the log of source's leader. stable: source's last stable offset, which is lower while
+    a transaction is open or replicas lag. target: target's high watermark. held: why records of source
+    cannot be read yet; empty if all can. below, target_below: why fewer than min.insync.replicas are in
+    sync on that side; empty if enough are.
+    """
 
     source: int | None
     stable: int | None
@@ -253,8 +260,11 @@ class BothEnds:
 
 @dataclass(frozen=True)
 class GroupPair:
-    """How a consumer group's commits stand on target. state: equal, behind, ahead, active, refused (the group
-    cannot switch), or unknown. behind: offsets that target's commits lack. why: for people."""
+    """How a consumer group's commits on target compare with source's.
+
+    state: equal, behind, ahead, active, refused (the group cannot switch), or unknown. behind: how many
+    offsets target's commits are behind. why: an explanation for the operator.
+    """
 
     state: str
     behind: int
@@ -263,14 +273,17 @@ class GroupPair:
 
 @dataclass(frozen=True)
 class MirrorSurvey:
-    """All that is mirrored. ids, brokers: of source and target. refused: topics that cannot be mirrored, and
-    why. differ: settings that target has otherwise, as ``topic: key``. partitions: state (missing, behind,
-    equal, held, failed, unknown) and why. grants: ACLs that target lacks, except those that let somebody
-    write. later: these. notes: what could not be looked at, and why. others: groups beside the named ones
-    that have members or commits on the topics, and which. super_users: the clusters where ``super.users`` is
-    set. left: settings that only one release has, or that the mirror leaves out, as ``topic: key``, and why.
-    transactional: who writes to source's topics in transactions, and what is known of it.
-    transactional_dark: why it is not known whether there are more; empty if it is."""
+    """Everything that a mirror copies, and what it cannot copy.
+
+    ids, brokers: of source and target. refused: topics that cannot be mirrored, and why. differ: settings
+    with another value on target, by ``topic: key``. partitions: state (missing, behind, equal, held,
+    failed, unknown) and why. grants: ACLs that target lacks, except those that let somebody write. later:
+    the ACLs that let somebody write. notes: what could not be read, and why. others: groups that are not
+    named but have members or commits on the topics, and which. super_users: the clusters where
+    ``super.users`` is set. left: settings that only one release has, or that the mirror does not copy, by
+    ``topic: key``, and why. transactional: the producers that write to source's topics in transactions, and
+    what is known of each. transactional_dark: why there may be more of them; empty if these are all.
+    """
 
     ids: tuple[str, str]
     brokers: tuple[Sequence[int], Sequence[int]]
@@ -316,7 +329,7 @@ class MirrorLook(Protocol):
         """Where the logs of these topics end, by source's partitions."""
 
     def direction(self, topics: Sequence[str]) -> Reading[Direction]:
-        """Where copiers may write these topics, as both clusters keep it."""
+        """Return where copiers may write these topics, as recorded on both clusters."""
 
     def commits(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupPair]]:
         """How these groups' commits on these topics stand (empty: all that committed on the topics)."""

@@ -500,11 +500,13 @@ def unmade(c: Context, first: FirstLook) -> tuple[Move, ...]:
 
 @dataclass(frozen=True)
 class Disks:
-    """What brokers tell of their disks. sizes: bytes of replicas, by broker and partition. room: free bytes
-    of the brokers that tell them, from Kafka 3.3 on. places: the log directory of each replica. futures:
-    where a replica is being copied to inside its broker, and how many bytes are there. paths: the log
-    directories of each broker that it can use. cordoned: those of them that take no replica that names
-    them."""
+    """What brokers report about their log directories.
+
+    sizes: bytes of replicas, by broker and partition. room: free bytes of the brokers that report them,
+    since Kafka 3.3. places: the log directory of each replica. futures: the directory to which a replica is
+    being copied inside its broker, and how many bytes are there. paths: the usable log directories of each
+    broker. cordoned: those that accept no replica that is assigned to them by name.
+    """
 
     sizes: Mapping[tuple[int, Name], int]
     room: Mapping[int, int]
@@ -514,7 +516,7 @@ class Disks:
     cordoned: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
     def shut(self, broker: int) -> bool:
-        """Whether all directories of a broker are cordoned."""
+        """Return whether all log directories of a broker are cordoned."""
         return bool(self.paths.get(broker)) and self.cordoned.get(broker, frozenset()) >= {
             *self.paths[broker]
         }
@@ -611,9 +613,12 @@ def log_ends(look: Look, found: Cluster, names: Iterable[Name], most: int) -> Lo
 
 
 def _room(dirs: Collection[LogDir]) -> int | None:
-    """Free bytes of a broker; None where one directory does not tell them. Directories that tell the same may
-    share a volume and count once. Cordoned ones count where all of them are: then Kafka takes them after all,
-    as on the way back to brokers that a run has cordoned."""
+    """Return the free bytes of a broker, or None if one of its directories does not report them.
+
+    Directories that report equal figures may share a volume and are counted once. Cordoned directories are
+    counted only if all are cordoned: Kafka uses them then, for instance when a run returns replicas to
+    brokers that it has cordoned.
+    """
     kept = [one for one in dirs if not one.cordoned] or dirs
     volumes = {(one.total, one.usable) for one in kept}
     if not volumes or any(usable is None for _, usable in volumes):

@@ -313,7 +313,7 @@ def _room(moves: Sequence[Move], disks: Disks) -> Finding:
         "every broker has room for its new replicas",
         False if full else None if silent else True,
         seen=few(full) if full else seen,
-        needed="free bytes on log directories that are not cordoned; brokers tell them from Kafka 3.3 on",
+        needed="free bytes on log directories that are not cordoned; brokers report them since Kafka 3.3",
         moves=("free room on these brokers", "make another plan", "look at the disks by df"),
         severity=Severity.BLOCK if full else Severity.WARN,
     )
@@ -344,14 +344,14 @@ def _log_dirs(moves: Sequence[Move], disks: Disks) -> tuple[Finding, ...]:
             "the log directories of the plan can take their replicas",
             False if wrong else None if silent else True,
             seen=seen,
-            needed="directories that their brokers tell, none cordoned, and no other move into one",
+            needed="directories that their brokers report, none cordoned, and no other move into them",
             moves=("make the plan again", "plan with --log-dirs kafka", "see why the broker tells none"),
         ),
     )
 
 
 def _cordoned(moves: Sequence[Move], disks: Disks) -> tuple[Finding, ...]:
-    """Whether the way back can name the directories from before."""
+    """Warn about replicas that the way back cannot return to the log directory that they came from."""
     shut = [
         f"{move.target} on {broker}: {path}"
         for move in moves
@@ -367,7 +367,8 @@ def _cordoned(moves: Sequence[Move], disks: Disks) -> tuple[Finding, ...]:
             "no replica leaves a cordoned log directory",
             False,
             seen=few(shut),
-            needed="directories to which the way back can return; Kafka takes none back into a cordoned one",
+            needed="directories to which the way back can return; Kafka assigns none to a cordoned one by "
+            "name",
             moves=("go on: on the way back Kafka chooses the directory",),
             severity=Severity.WARN,
         ),
@@ -514,16 +515,17 @@ MEANINGS = meanings(
     reassign.stale: A partition has another set than the one on which the plan rests. Cause: Somebody moved
     it since. To do: Make the plan again.
 
-    reassign.room: A broker has no room for its new replicas, or does not tell. Cause: The disk is full, all
-    its log directories are cordoned, or Kafka is older than 3.3. To do: Free room, make another plan, or look
-    at the disks by df.
+    reassign.room: A broker has no room for its new replicas, or does not report it. Cause: The disk is full,
+    all its log directories are cordoned, or Kafka is older than 3.3. To do: Free room, make another plan, or
+    look at the disks by df.
 
     reassign.log-dirs: A log directory of the plan cannot take its replica, or its broker does not tell.
     Cause: The broker has no such directory, has it in cordoned.log.dirs, or moves the replica already. To do:
     Make the plan again.
 
-    reassign.cordoned: Replicas leave a log directory that is in cordoned.log.dirs. Cause: Kafka 4.3 takes no
-    replica back that names such a directory. To do: Nothing; on the way back Kafka chooses the directory.
+    reassign.cordoned: Replicas leave a log directory that is in cordoned.log.dirs. Cause: Kafka 4.3 accepts
+    no replica that is assigned to such a directory by name. To do: Nothing; on the way back Kafka chooses the
+    directory.
 
     reassign.load: The throttle cannot hear the load of a broker, so its rate falls to the floor and stays.
     Cause: No ssh, no route to its address, or log directories on NFS, ZFS or an overlay. To do: As the
@@ -545,10 +547,10 @@ MEANINGS = meanings(
     reassign.release: The brokers are older than Kafka 2.4. Cause: They know no AlterPartitionReassignments
     request. To do: Update Kafka.
 
-    reassign.answer: No broker tells its partitions. Cause: The brokers do not answer, or refuse this
+    reassign.answer: No broker reports its partitions. Cause: The brokers do not answer, or refuse this
     client. To do: See why, then resume.
 
-    reassign.original: The journal does not tell the sets from before the run. Cause: Lines of the journal
+    reassign.original: The journal does not contain the sets from before the run. Cause: Lines of the journal
     are lost. To do: Put the journal back from a copy. Or move back by way-back.json of the run's directory.
     """
 )

@@ -79,7 +79,7 @@ def _dispute(
 
 
 def _ids(told: object) -> tuple[int, ...]:
-    """A list of broker ids. ValueError for anything else."""
+    """Parse a list of broker ids. Raises ValueError for anything else."""
     if not isinstance(told, list) or not all(type(one) is int for one in told):
-        raise ValueError(f"{str(told)[:80]} is no list of broker ids")
+        raise ValueError(f"{str(told)[:80]} is not a list of broker ids")
     return tuple(told)

@@ -1,13 +1,13 @@
 """What: stage the next route at every gateway, wait until the mirror is close behind, and compare records.
 
-Why now: whatever can be done before clients wait makes their wait shorter.
+Why now: work that is done before clients wait shortens their wait.
 
 Clients may notice: nothing.
 
-Way back: a staged route has no effect.
+Way back: nothing is needed, for a staged route has no effect.
 
-Proof: each gateway has the route staged, clients know the outcome of each batch, the mirror lags less than
-the limit at two looks in a row, and the last records of each partition are equal.
+Proof: each gateway has the route staged, and clients know the outcome of each batch. The mirror lags less
+than the limit in two measurements in a row, and the last records of each partition are equal.
 """
 
 from __future__ import annotations
@@ -91,13 +91,16 @@ class ArmStep(Step[ArmFacts]):
 
 
 def _told(one: BothEnds) -> bool:
-    """Whether it is known up to where records can be compared."""
+    """Return whether both clusters reported an end, so that records can be compared up to it."""
     return one.stable is not None and one.target is not None
 
 
 def uncompared(compared: Mapping[Part, int], ends: Ends, most: int) -> dict[Part, Range]:
-    """Return the records of each partition up to where both logs have come. compared: up to where they were
-    compared already. most: how many are compared of a partition that is not among them."""
+    """Return, by partition, the range of offsets that both logs have and that was not compared yet.
+
+    compared: the offset up to which each partition was compared already. most: how many offsets to compare
+    of a partition that is not in ``compared``.
+    """
     found = {}
     for part, one in ends.items():
         if one.stable is None or one.target is None:

@@ -1,13 +1,13 @@
-"""What: look whether target is ready for the first request.
+"""What: check that target is ready for the first request.
 
-Why now: the applications still wait, so both ways are free.
+Why now: the applications still wait, so the switch can still go on or back without loss.
 
 Clients may notice: they still wait.
 
 Way back: nothing was changed.
 
-Proof: every gateway has the new route and reaches each broker of target, each partition there has a leader
-that answers, and both its logs still end where they were drained.
+Proof: every gateway has the new route and reaches each broker of target. Each partition there has a leader
+that responds, and both its logs still end where they were drained.
 """
 
 from __future__ import annotations

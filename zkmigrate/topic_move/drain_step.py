@@ -1,15 +1,16 @@
-"""What: wait until both logs of every partition end alike, stop the copiers, note on both clusters that no
-copier may write, and copy the groups' offsets.
+"""What: wait until both logs of every partition have equal ends, stop the copiers, record on both clusters
+that no copier may write, and copy the groups' offsets.
 
-Why now: nothing writes on source, so its ends stay. Who goes on copying could write beside the clients later,
-also one that is not on a mirror host, or that comes back after a boot.
+Why now: nothing writes on source, so its ends do not move. A copier that went on could later write on
+target besides the clients. That could also be one outside the mirror hosts, or one that starts again at
+boot.
 
 Clients may notice: they still wait.
 
 Way back: both clusters let copiers write on target, and the copiers run again.
 
-Proof: the ends are equal at two looks in a row and have not moved since the hold, no copier runs or may
-write, and the commits are equal.
+Proof: the ends are equal in two measurements in a row and have not moved since the hold, no copier runs or
+may write, and the commits are equal.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _LOOKS = 2
 
 @dataclass(frozen=True)
 class DrainFacts:
-    """copiers, direction: once the ends are equal. groups: once no copier runs or may write."""
+    """copiers, direction: read once the ends are equal. groups: read once no copier runs or may write."""
 
     gateways: Gateways
     ends: Reading[Ends]
@@ -139,7 +140,7 @@ class DrainStep(Step[DrainFacts]):
 
 
 def _why(ends: BothEnds) -> str:
-    """Why records of source cannot be copied yet, in brackets."""
+    """Return why records of source cannot be copied yet, in brackets; empty if they can."""
     if ends.held:
         return f" ({ends.held})"
     if ends.stable is None or ends.source is None or ends.stable >= ends.source:
@@ -148,7 +149,7 @@ def _why(ends: BothEnds) -> str:
 
 
 def _equal(f: DrainFacts, found: Copiers, ends: Ends, keep: dict[str, object]) -> Verdict:
-    """Both logs end alike: stop what copies, then copy what is committed."""
+    """Plan, once both logs have equal ends, to stop the copiers and then to copy the groups' commits."""
     if wrong := not_silent(found):
         return Blocked(wrong)
     assert f.direction is not None
@@ -167,7 +168,7 @@ def _equal(f: DrainFacts, found: Copiers, ends: Ends, keep: dict[str, object]) -
         return Blocked((equal,))
     drained = claim(
         "switch.drained",
-        "both logs of every partition end alike, and no copier runs or may write",
+        "both logs of every partition have equal ends, and no copier runs or may write",
         True,
         seen=f"{len(ends):,} partitions, {found.unit} stopped; {f.direction.value.words}",
     )
@@ -188,13 +189,13 @@ def _back(f: DrainFacts) -> Verdict:
 
 
 def _nobody(way: Reading[Direction]) -> bool:
-    """Whether both clusters keep that no copier may write."""
+    """Return whether both clusters have recorded that no copier may write."""
     return isinstance(way, Seen) and way.value.copies == "none"
 
 
 MEANINGS = meanings(
     """
-    switch.drained: The logs do not end alike, or a copier runs or may write. Cause: The step is under way.
+    switch.drained: The ends of the logs differ, or a copier runs or may write. Cause: The step is under way.
     To do: Wait. If the hold ends first, the run walks back.
     """
 )

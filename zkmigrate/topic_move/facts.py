@@ -37,10 +37,14 @@ Offsets = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True)
 class AppSeen:
-    """An application at one gateway. route, staged: clusters. gate: open, settling, held, sealed or gone.
-    hold: the operation id of its hold. lapsed: a lease has ended by itself since it was told to settle.
-    in_flight: requests without an answer. connections, on_left_ports: of clients. seen: all of its status.
-    unsure: the batches whose outcome their clients do not know, in words; empty if there are none."""
+    """An application as one gateway reports it.
+
+    route, staged: cluster names. gate: open, settling, held, sealed or gone. hold: the operation id of its
+    hold. lapsed: whether a lease has ended by itself since the gateway was ordered to settle. in_flight:
+    requests without a response. connections, on_left_ports: how many connections clients have. seen: its
+    whole status as text. unsure: the batches whose outcome their clients do not know, as text; empty if
+    there are none.
+    """
 
     route: str
     staged: str
@@ -90,9 +94,12 @@ Brokers = Mapping[str, Mapping[int, str]]
 
 @dataclass(frozen=True)
 class Gateways:
-    """The applications of the set at every gateway, by host and name. unknown: a finding for each gateway
-    that did not answer, or does not have one of them. brokers: by host, those that it looks at. others: the
-    gateways' other applications. restarted: by host, how many seconds ago it was started again."""
+    """The set's applications at every gateway, by host and name.
+
+    unknown: a finding for each gateway that did not respond, or lacks one of the applications. brokers: by
+    host, the brokers that the gateway checks. others: the gateways' other applications. restarted: by host,
+    how many seconds ago the gateway was restarted.
+    """
 
     at: Mapping[tuple[str, str], AppSeen]
     unknown: tuple[Finding, ...]
@@ -192,7 +199,7 @@ class _Outcomes(forms.Strict):
 
 
 class _AppStatus(forms.Strict):
-    """What the steps need of an application in a gateway's status."""
+    """The fields that the steps need of an application in a gateway's status."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -225,7 +232,7 @@ class _ClusterStatus(forms.Strict):
 
 
 class _Status(forms.Strict):
-    """The JSON of a gateway's status. A newer gateway may tell more."""
+    """The JSON of a gateway's status. A newer gateway may report more fields, which are ignored."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -235,8 +242,11 @@ class _Status(forms.Strict):
 
 
 def parse_status(text: str) -> tuple[dict[str, AppSeen], Brokers, float | None]:
-    """The applications and the brokers in the JSON of a gateway's status, and how many seconds ago it was
-    started again. ValueError."""
+    """Parse the JSON of a gateway's status.
+
+    Returns the applications, the brokers, and how many seconds ago the gateway was restarted, None if it
+    was not. Raises ValueError.
+    """
     body = json_text.loads(text)
     try:
         told = forms.checked(_Status, body)
@@ -356,7 +366,7 @@ class Copiers:
 
     @property
     def enabled(self) -> tuple[str, ...]:
-        """The hosts on which systemd starts one at boot."""
+        """The hosts on which systemd starts a copier at boot."""
         return tuple(
             host
             for host, told in self.at.items()

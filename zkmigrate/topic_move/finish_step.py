@@ -1,10 +1,11 @@
-"""What: stop the copiers from target to source, also for each boot.
+"""What: stop the copiers from target to source, and disable their start at boot.
 
-Why now: nobody wants to go back. From here source falls behind.
+Why now: the switch will not be undone. From here source falls behind.
 
-Clients may notice: nothing. The gateway goes on; it must stay until no client connects to it.
+Clients may notice: nothing. The gateway keeps running; it must remain until no client connects to it.
 
-Way back: start these copiers; they go on where both logs say, as long as target still has those records.
+Way back: start these copiers. They continue from the ends of both logs, as long as target still has those
+records.
 
 Proof: no copier runs on a mirror host.
 """

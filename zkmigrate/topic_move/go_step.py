@@ -1,4 +1,4 @@
-"""What: lead the applications to target at every gateway, and end their clients' connections.
+"""What: route the applications to target at every gateway, and close their clients' connections.
 
 Why now: every gateway is sealed, so none sends a request to source any more.
 
@@ -6,10 +6,11 @@ Clients may notice: they connect again. Their requests still wait, at most polic
 on by themselves, on target.
 
 Way back: every application on target is sealed there, so that none goes on by itself, and every other one
-loses its staged route. Then they are led back to source. There is none once an application has gone on.
+loses its staged route. Then they are routed back to source. There is no way back once an application has
+gone on.
 
-Proof: source's logs ended where they were drained right before the order; each gateway wrote its new route,
-and the application waits there.
+Proof: right before the order source's logs still ended where they were drained. Each gateway wrote its new
+route, and the application waits there.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _SILENT_S, _POLL_S = 3.0, 0.1
 
 @dataclass(frozen=True)
 class GoFacts:
-    """ends: where the logs end; unread on the way back."""
+    """What the step reads. ends: where the logs end; not read on the way back."""
 
     gateways: Gateways
     ends: Reading[Ends] = field(default_factory=lambda: Seen({}))
@@ -99,15 +100,17 @@ class GoStep(Step[GoFacts]):
 
 
 def read_ends(c: Context, look: Look) -> GoFacts:
-    """Ask the gateways, and on the way forward where the logs end."""
+    """Read the gateways' status, and on the way forward also where the logs end."""
     found = gateways(c, look)
     return GoFacts(found) if c.way is Way.BACK else GoFacts(found, both_ends(c, look))
 
 
 def unready(c: Context, ends: Reading[Ends]) -> Verdict | None:
-    """What keeps the applications from being led away: somebody wrote on source, target cannot take their
-    records, or nobody knows. A replica of source that fell out of sync holds nothing back that was not
-    copied."""
+    """Return what prevents routing the applications to target; None if nothing does.
+
+    Reasons are that somebody wrote on source, that target cannot take their records, or that this is not
+    known. A replica of source that is out of sync is no reason: everything was copied before.
+    """
     if not isinstance(ends, Seen):
         return Blocked((unread("ends", ends),))
     target = {part: replace(one, below="") for part, one in ends.value.items()}

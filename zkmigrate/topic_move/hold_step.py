@@ -1,4 +1,4 @@
-"""What: let every request of the applications that reads or changes data wait at its gateway.
+"""What: hold every request of the applications that reads or changes data, at its gateway.
 
 Why now: consumers have settled. From here source's logs must not grow.
 
@@ -6,8 +6,8 @@ Clients may notice: their requests take longer, up to topic_move.hold_ms. None f
 
 Way back: the requests go on, on source. A gateway does that by itself when the lease ends.
 
-Proof: each gateway holds the application, it has no request without an answer, and its clients know the
-outcome of each batch. A retry that waits here would be a second record on target.
+Proof: each gateway holds the application and has no request without a response. Its clients know the
+outcome of each batch, because a retry that is held here would become a second record on target.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ def _findings(c: Context, f: LookFacts) -> Iterator[Finding]:
 
 
 def _wrong_way(back: Copiers) -> str:
-    """Where a copier to source runs, or would."""
+    """Return on which hosts a copier to source runs or is enabled, as text."""
     running = [f"running on {few(back.running)}"] if back.running else []
     return ", ".join(running + ([f"enabled on {few(back.enabled)}"] if back.enabled else []))
 
@@ -256,7 +256,7 @@ MEANINGS = meanings(
 
     switch.settled: A group does not commit soon enough, so the switch delivers some records twice. Cause:
     It commits seldom, or it lags. To do: Raise topic_move.settle_ms above its auto.commit.interval.ms, or
-    let it commit more often. Or go on: the finding tells how many records come twice at most.
+    let it commit more often. Or go on: the finding reports how many records come twice at most.
 
     switch.copies-back: A copier to source runs, or starts at boot. Cause: It was left from an earlier switch,
     or its unit was enabled by hand. To do: Disable

@@ -1,14 +1,14 @@
 """What: let the applications go on, on target: the point of no return.
 
-Why now: target has been checked while they wait.
+Why now: target was checked while they waited.
 
-Clients may notice: requests are answered again. Consumers join their groups anew and read on from their
+Clients may notice: requests get responses again. Consumers join their groups anew and read on from their
 commits.
 
-Way back: this run has none, for clients write on target. The way back is the same playbook with source and
+Way back: this run has none, for clients write on target. To return, run the same playbook with source and
 target exchanged.
 
-Proof: source's logs ended where they were drained right before the order, and every gateway lets the
+Proof: right before the order source's logs still ended where they were drained. Every gateway lets the
 applications go on, on target.
 """
 

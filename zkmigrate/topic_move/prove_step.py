@@ -1,4 +1,5 @@
-"""What: compare both clusters once more: ends, all records that came since the step arm, and groups' commits.
+"""What: compare both clusters once more: log ends, all records written since the step arm, and groups'
+commits.
 
 Why now: nothing can write on either side, so what is equal now stays equal until the applications go on.
 
@@ -6,8 +7,8 @@ Clients may notice: they still wait.
 
 Way back: nothing was changed.
 
-Proof: equal ends, as they were drained; the records that came since the step arm compared are equal in
-offset, time, key, value and headers; equal commits.
+Proof: the log ends are equal and unchanged since the step drain, and the commits are equal. The records
+written since the step arm compared are equal in offset, timestamp, key, value and headers.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from zkmigrate.topic_move.section import move_of, switched
 
 @dataclass(frozen=True)
 class ProveFacts:
-    """compared: the records that came since ARM. records: how many those are."""
+    """What the step reads. compared: the records written since ARM. records: how many they are."""
 
     gateways: Gateways
     ends: Reading[Ends]
@@ -85,7 +86,7 @@ class ProveStep(Reads[ProveFacts]):
             (
                 claim(
                     "switch.prove-ends",
-                    "both logs of every partition end alike",
+                    "both logs of every partition have equal ends",
                     not apart,
                     seen=few(apart) or f"{len(f.ends.value):,} partitions",
                     needed="equal ends",

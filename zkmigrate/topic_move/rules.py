@@ -213,8 +213,8 @@ def too_few_in_sync(ends: Ends) -> tuple[Finding, ...]:
 
 
 def groups_ready(groups: Mapping[str, GroupPair]) -> Finding:
-    """Check that no group stands in the way: one with members on target, one ahead of source, or one that
-    cannot switch."""
+    """Check that no group prevents the switch: none has members on target, is ahead of source, or cannot
+    switch."""
     wrong = [f"{name}: {one.why}" for name, one in groups.items() if one.state not in ("equal", "behind")]
     return claim(
         "switch.groups",
@@ -225,13 +225,14 @@ def groups_ready(groups: Mapping[str, GroupPair]) -> Finding:
         moves=(
             "if it is active on target just after a switch, wait until its sessions end, 10 to 45 s",
             "if a consumer reads on target, stop it",
-            "if the group cannot switch, do what is said beside it, or name the groups of the set without it",
+            "if the group cannot switch, follow the advice beside its name, or name the groups of the set "
+            "without it",
         ),
     )
 
 
 def _transactions(survey: MirrorSurvey) -> Iterator[Finding]:
-    """Check what source's brokers know of transactional producers of the set."""
+    """Report the transactional producers that source's brokers know for the set's topics."""
     named, dark = survey.transactional, survey.transactional_dark
     told: dict[str, tuple[bool | None, str]] = {name: (False, why) for name, why in named.items()}
     if dark or not named:
@@ -284,7 +285,7 @@ def lapsed(found: Gateways) -> tuple[Finding, ...]:
 
 
 def unsure(found: Gateways, severity: Severity = Severity.BLOCK) -> tuple[Finding, ...]:
-    """A finding for each application with clients that do not know what became of a batch."""
+    """Return a finding for each application whose clients do not know the outcome of a batch."""
     return tuple(
         claim(
             "switch.outcomes",
@@ -305,7 +306,7 @@ def unsure(found: Gateways, severity: Severity = Severity.BLOCK) -> tuple[Findin
 
 
 def restarted(found: Gateways) -> Iterator[Finding]:
-    """A finding for each gateway that was started again a short time ago."""
+    """Return a finding for each gateway that was restarted a short time ago."""
     for host, seconds in found.restarted.items():
         if seconds < DELIVERY_S:
             yield claim(
@@ -344,11 +345,14 @@ def moved(before: Mapping[tuple[str, int], int], now: Ends) -> tuple[Finding, ..
 
 
 def silent_source(ends: Ends, deadline_s: float, poll_s: float) -> Waiting | None:
-    """Wait for source's leaders where one does not tell its end, so that nobody knows whether it moved."""
+    """Return a wait for the leaders of source that do not report a log end; None if all do.
+
+    Without it nobody knows whether the log has grown.
+    """
     dark = [part_name(part) for part, one in ends.items() if one.source is None]
     if not dark:
         return None
-    return Waiting("source's leaders to tell their ends", f"silent: {few(dark)}", deadline_s, poll_s)
+    return Waiting("source's leaders to report their ends", f"silent: {few(dark)}", deadline_s, poll_s)
 
 
 def not_silent(found: Copiers) -> tuple[Finding, ...]:
@@ -356,7 +360,7 @@ def not_silent(found: Copiers) -> tuple[Finding, ...]:
     return tuple(
         claim(
             "switch.copier",
-            "the mirror host tells whether its copier runs",
+            "the mirror host reports whether its copier runs",
             None,
             target=host,
             seen=seen,
@@ -383,7 +387,7 @@ MEANINGS = meanings(
     do: Correct the inventory.
 
     switch.topics: A topic of the set cannot be mirrored. Cause: The finding names it. To do: Leave the
-    topic out of the set, or mend what is named.
+    topic out of the set, or fix what is named.
 
     switch.settings: A topic has other settings on target. Cause: The copier does not run, or somebody
     changed them on target. To do: See zkmigrate mirror plan, then look again.
@@ -437,7 +441,7 @@ MEANINGS = meanings(
     connects to the brokers beside the gateway. To do: Find it. The run walks back, unless clients already
     went on at target: then what was written since is on source only.
 
-    switch.copier: A mirror host does not tell whether its copier runs. Cause: The host does not answer.
+    switch.copier: A mirror host does not report whether its copier runs. Cause: The host does not answer.
     To do: See why, then resume.
     """
 )

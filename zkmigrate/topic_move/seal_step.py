@@ -1,13 +1,13 @@
-"""What: make the hold permanent at every gateway, if it is still the very hold that was proved under.
+"""What: make the hold permanent at every gateway, if it is the same hold as during the proof.
 
-Why now: the proof holds. From here no lease may let requests go on to source while others go to target.
+Why now: the proof is valid. From here no lease may let requests go on to source while others go to target.
 
 Clients may notice: they still wait. Without an operator they wait from here on.
 
-Way back: the hold is a lease again.
+Way back: the hold becomes a lease again.
 
-Proof: each gateway compared the hold, saw no request in flight and no open outcome, wrote its record and
-answered sealed.
+Proof: each gateway compared the hold's id, saw no request in flight and no batch of unknown outcome, wrote
+its record and reported that it is sealed.
 """
 
 from __future__ import annotations

@@ -82,13 +82,13 @@ class TopicSet(_Strict):
 
 
 class TopicMove(_Strict):
-    """Which set switches, and within which limits.
+    """Which set of topics and applications switches, and within which limits.
 
     source, target: names of clusters. settle_ms: how long consumers get no records before the hold, so that
-    they commit what they were delivered. hold_ms: how long requests wait at most, from the hold to the seal.
+    they commit what they received. hold_ms: how long requests wait at most, from the hold to the seal.
     client_timeout_ms: the shortest time after which a client of the set gives up a request. lag_ms: how far
     the mirror may be behind when the hold begins. proved: how many records at the end of each partition ARM
-    compares. PROVE compares all that came since.
+    compares. PROVE compares all that were written since.
     """
 
     set: Name

@@ -1,13 +1,13 @@
-"""What: let consumers get no more records for a while; everything else goes on.
+"""What: give consumers no more records for a while; everything else goes on.
 
-Why now: they commit what they were delivered. Then nothing is delivered twice after the switch.
+Why now: consumers commit what they received, so that nothing is delivered twice after the switch.
 
 Clients may notice: consumers get no records for topic_move.settle_ms. Producers notice nothing.
 
 Way back: consumers get records again. A gateway does that by itself when the lease ends.
 
-Proof: every gateway keeps FETCH back for the whole time. At its end the mirror lags less than the limit, and
-clients know the outcome of each batch.
+Proof: every gateway holds fetch requests back for the whole time. At its end the mirror lags less than the
+limit, and clients know the outcome of each batch.
 """
 
 from __future__ import annotations

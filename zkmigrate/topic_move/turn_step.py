@@ -1,14 +1,14 @@
-"""What: note on both clusters that copiers may write on source only, and start the copiers from target to
-source, also at each boot. Those from source to target start at boot no more.
+"""What: record on both clusters that copiers may write on source only. Start the copiers from target to
+source, now and at each boot. Disable the start at boot of those from source to target.
 
-Why now: clients write on target, and source is to stay equal, for the way back.
+Why now: clients write on target, and source must stay equal for the way back.
 
 Clients may notice: nothing.
 
-Way back: stop these copiers, also for each boot.
+Way back: stop these copiers, and disable their start at boot.
 
-Proof: only these copiers run, or start at boot, each cluster keeps who leads, and each partition of source is
-mirrored from target, none failed.
+Proof: only these copiers run or start at boot, and each cluster has recorded who leads. Each partition of
+source is mirrored from target, and none failed.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _POLL_S, _MOST_S = 0.5, 300.0
 
 @dataclass(frozen=True)
 class TurnFacts:
-    """copiers: to source. there: to target. ends: target's as source's, for the copiers that run now. failed:
-    partitions that are not mirrored, and why."""
+    """What the step reads. copiers: those to source. there: those to target. ends: where logs end, with
+    target as the source of the copiers that run now. failed: partitions that are not mirrored, and why."""
 
     copiers: Copiers
     there: Copiers
@@ -81,7 +81,7 @@ class TurnStep(Step[TurnFacts]):
             return Blocked(wrong)
         if not isinstance(f.direction, Seen):
             why = str(f.direction)
-            return Waiting("both clusters to tell who leads", why, _MOST_S, poll_s=_POLL_S, keep=c.kept)
+            return Waiting("both clusters to report who leads", why, _MOST_S, poll_s=_POLL_S, keep=c.kept)
         old = dict.fromkeys((*f.there.running, *f.there.enabled))
         if todo := (*old, *(() if f.direction.value.copies == "backward" else (DIRECTION,))):
             return Ready(todo, keep=c.kept)

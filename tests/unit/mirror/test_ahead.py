@@ -72,7 +72,9 @@ def why(source: Source, values: Mapping[str, str], target: int | None = None) ->
 
 def test_a_record_without_a_key_is_found_wherever_it_stands_in_a_compacted_topic() -> None:
     source = Source(*(built(5) for _ in range(10)), keyless(3))
-    no_key = "target would not take it: the record at offset 52 has no key, which a topic with cleanup"
+    no_key = (
+        "target would refuse the next records: the record at offset 52 has no key, which a topic with cleanup"
+    )
     assert why(source, COMPACT).startswith(no_key)
     assert why(source, {"cleanup.policy": "delete"}) == ""
     assert why(source, COMPACT, target=53) == "", "it is there already"

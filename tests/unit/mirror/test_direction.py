@@ -152,7 +152,7 @@ FORWARD, NONE, BACKWARD = ("a", "a"), ("a", "b"), ("b", "b")
         (Lead("a", 3), ""),
         (Lead("b", 3), "target leads topic orders: clients were switched to it by the run with number 3"),
         (Lead("c", 3), "target copies topic orders from the cluster c, and source is a"),
-        (Lead("", 3), "target keeps something else where it should name the leader of topic orders"),
+        (Lead("", 3), "target has a record of the leader that cannot be read, for topic orders"),
     ],
 )
 def test_a_copier_writes_only_on_a_target_that_follows_its_source(lead: Lead | None, why: str) -> None:
@@ -201,7 +201,7 @@ def test_a_topic_that_a_later_set_adds_does_not_keep_the_set_from_its_switch() -
     lead = {"orders": Lead("a", 4)}
     found = direction(["orders", "new"], ("a", "b"), (lead, lead))
     assert (found.copies, found.number) == ("forward", 4)
-    assert found.words.endswith("source leads, by the run with number 4; nothing is noted of topic new")
+    assert found.words.endswith("source leads, by the run with number 4; nothing is recorded for topic new")
 
 
 @pytest.mark.parametrize(("copies", "pair"), [("forward", FORWARD), ("none", NONE), ("backward", BACKWARD)])

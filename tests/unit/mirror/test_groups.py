@@ -363,7 +363,7 @@ def test_a_share_group_at_rest_counts_where_it_keeps_a_position(topic: str) -> N
     ("kind", "told", "why"),
     [
         ("consumer", newer("a", error=30), "what it reads is not known: GROUP_AUTHORIZATION_FAILED"),
-        ("streams", newer("a", topology=None), "what it reads is not known: it has told no topology yet"),
+        ("streams", newer("a", topology=None), "what it reads is not known: it has reported no topology yet"),
         ("consumer", newer("a", member(pattern="o.*")), "it subscribes by a pattern, and its members are"),
     ],
 )

@@ -207,7 +207,7 @@ def test_status_tells_the_direction(
     monkeypatch.setattr(told, "body", lambda _: {})
     said = list[str]()
     show.status(ASKED, said.append)
-    assert said[-1] == "direction: copiers may write on either cluster, for no switch was noted"
+    assert said[-1] == "direction: copiers may write on either cluster, for no switch was recorded"
     kept["source"] = kept["target"] = dict.fromkeys(ASKED.topics, Lead("target", 7))
     show.status(ASKED, said.append)
     assert said[-1] == "direction: copiers may write on source only: target leads, by the run with number 7"
@@ -221,7 +221,7 @@ def test_status_tells_where_the_direction_is_hidden(
     """An account that may not see the mirror's group must not take it for absent."""
     one = cluster("source", {"a": ""})
     one.described = {GROUP: SimpleNamespace(error_code=DENIED)}
-    with pytest.raises(HostError, match="source does not tell who leads: GROUP_AUTHORIZATION_FAILED"):
+    with pytest.raises(HostError, match="source does not report who leads: GROUP_AUTHORIZATION_FAILED"):
         listing.leads(one, ["orders"])
 
     def hidden(*_: object) -> None:
@@ -286,7 +286,7 @@ def test_a_direction_is_kept_on_both_clusters(copies: str, kept: list[Any]) -> N
 def test_a_run_changes_nothing_where_a_newer_one_noted_a_direction() -> None:
     (code, text), told, _ = noted("none", 6)
     assert (code, told) == (1, [])
-    assert "source keeps the number 7 of a newer run for topic audit, and this run has 6" in text
+    assert "source has recorded the number 7 of a newer run for topic audit, and this run has 6" in text
 
 
 @pytest.mark.parametrize(("errors", "code"), [((51, 16), 0), ((53,), 1)])

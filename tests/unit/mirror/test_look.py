@@ -183,7 +183,7 @@ def test_a_range_begins_where_sources_log_does(monkeypatch: pytest.MonkeyPatch) 
         }
         monkeypatch.setattr(there, "ends", lambda _parts: {P: 6})
         told = value(look.differences({P: (0, 5)}))[P]
-    assert told == Unknown("failed", "target: orders-0 does not tell where its log begins")
+    assert told == Unknown("failed", "target: orders-0 does not report where its log begins")
 
 
 def test_h11_a_range_that_cannot_be_read_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

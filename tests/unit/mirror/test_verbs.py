@@ -41,7 +41,7 @@ def clusters(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_plan_looks_ahead_and_names_what_target_would_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    why = "target would not take it: no key"
+    why = "target would refuse the next records: no key"
     monkeypatch.setattr(show, "looked", lambda *_: [replace(BEHIND, state="failed", why=why)])
     said: list[str] = []
     assert show.plan(ASKED, said.append) == 3

@@ -115,7 +115,7 @@ def _open_checked(path: Path, what: str, forbidden: int) -> IO[str]:
 
 
 def _at_once(path: str, flags: int) -> int:
-    """Open a file; a pipe in its place is not waited for."""
+    """Open a file without waiting if it is a pipe."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 

@@ -74,9 +74,10 @@ _ELECTION_S, _TOLD_S = 60.0, 20.0
 """Seconds for an election's answer, and then until every broker knows the new leaders."""
 
 ALTERED, _TOLD = "OK", re.compile(r"\[Error (-?\d+)\] \w+: (.*)", re.DOTALL)
-"""kafka-python's text for an altered resource, and for the broker's error."""
+"""The text in which kafka-python reports that a resource was altered, and the form in which it reports a
+broker's error."""
 TIMED_OUT = RequestTimedOutError.message
-"""How the text of the error begins with which a broker tells that it waited in vain for its controller."""
+"""The beginning of the error text in which a broker reports that its controller did not respond in time."""
 
 _OWN = "DYNAMIC_TOPIC_CONFIG"
 _OFFLINE = (5, 9)
@@ -468,7 +469,8 @@ def _alter_config(admin: Any, change: AlterTopicConfig | AlterBrokerConfig) -> s
 
 
 def refusal(outcome: str) -> str:
-    """Why Kafka refused a change of settings, by kafka-python's text about it; empty where it did not."""
+    """Return why Kafka refused a change of settings, from kafka-python's text about it; empty if Kafka
+    accepted it."""
     if outcome == ALTERED:
         return ""
     told = _TOLD.fullmatch(outcome)

@@ -135,7 +135,8 @@ def _directories(
 
 
 def _directory(told: LogDir) -> live.Directory:
-    """A cordoned directory has no room: it takes no replica that names it."""
+    """Return a log directory as placement sees it. A cordoned one has no room, because it accepts no
+    replica that is assigned to it by name."""
     sizes = {(one.topic, one.partition): one.size for one in told.replicas}
     return live.Directory(sizes, 0 if told.cordoned else told.usable, told.total)
 

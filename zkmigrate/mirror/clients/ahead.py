@@ -58,7 +58,7 @@ def _looked(
     except HostError as error:
         return replace(one, state="unknown", why=str(error))
     if why:
-        return replace(one, state="failed", why=f"target would not take it: {why}")
+        return replace(one, state="failed", why=f"target would refuse the next records: {why}")
     if compacts(values) and at < one.stable:
         return replace(one, note=f"records without a key were looked for up to offset {at} of {one.stable}")
     return one

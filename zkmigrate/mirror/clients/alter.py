@@ -87,13 +87,16 @@ def set_direction(source: Cluster, target: Cluster, change: SetDirection) -> tup
         told = side.leads.told(change.topics, side.leads.ask(change.topics))
         if newer := [topic for topic, one in told.items() if one.number > change.number]:
             return 1, (
-                f"nothing was sent: {side.what} keeps the number {told[newer[0]].number} of a newer run for "
-                f"topic {newer[0]}, and this run has {change.number}"
+                f"nothing was sent: {side.what} has recorded the number {told[newer[0]].number} of a newer "
+                f"run for topic {newer[0]}, and this run has {change.number}"
             )
     for number, leader in leaders(change.copies, ids):
         sides[number].leads.keep(dict.fromkeys(change.topics, Lead(leader, change.number)))
     if change.copies == "backward" and (left := _not_taken(target, change.topics)):
-        return 1, f"target's former copiers keep {few(left)}. Needed: Write on these transactional ids"
+        return (
+            1,
+            f"target's former copiers still own transactional ids: {few(left)}. Needed: Write on these ids",
+        )
     return 0, f"{change.describe()}, by number {change.number}"
 
 

@@ -102,7 +102,7 @@ def leads(cluster: Cluster, topics: Collection[str]) -> dict[str, Lead]:
         return cluster.leads.told_by(known.broker, topics)
     answer = cluster.end(cluster.begin(DescribeGroupsRequest(groups=[GROUP], max_version=5)))
     if any(one.error_code == _HIDDEN for one in answer.groups):
-        raise HostError(f"{cluster.what} does not tell who leads: {told_of(_HIDDEN)}")
+        raise HostError(f"{cluster.what} does not report who leads: {told_of(_HIDDEN)}")
     return {}
 
 
@@ -203,7 +203,7 @@ def _read(group: Any, one: Listed, topics: Collection[str]) -> str:
         return f"what it reads is not known: {_why(group)}"
     if one.type == _STREAMS:
         if group.topology is None:
-            return "what it reads is not known: it has told no topology yet"
+            return "what it reads is not known: it has reported no topology yet"
         parts = group.topology.subtopologies or ()
         read = {topic for part in parts for topic in (*part.source_topics, *part.repartition_sink_topics)}
     else:

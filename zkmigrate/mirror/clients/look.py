@@ -207,7 +207,7 @@ def _difference(led: Sequence[Led], part: Part, begun: int, end: int) -> Reading
         if leader < 0:
             return Unknown("failed", f"{side.what}: {topic}-{number} has no leader")
         if not isinstance(log, Ends):
-            return Unknown("failed", f"{side.what}: {topic}-{number} does not tell where its log begins")
+            return Unknown("failed", f"{side.what}: {topic}-{number} does not report where its log begins")
         leaders.append(leader)
         logs.append(log)
     begun = max(begun, logs[0].start)

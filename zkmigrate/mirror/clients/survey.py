@@ -88,7 +88,7 @@ class Beside:
     writers: Writers = _NOBODY
 
 
-NOT_TOLD = "its leader is not told at the moment"
+NOT_TOLD = "its leader is not known at the moment"
 _NO_RIGHTS = Rights(frozenset(), frozenset(), {}, frozenset())
 
 

@@ -57,8 +57,8 @@ def barred(topic: str, lead: Lead | None, source: str, target: str) -> str:
     elif lead.cluster:
         why = f"target copies topic {topic} from the cluster {lead.cluster}, and source is {source}"
     else:
-        why = f"target keeps something else where it should name the leader of topic {topic}"
-    return f"{why}. Needed: a target that follows source, so nothing is copied"
+        why = f"target has a record of the leader that cannot be read, for topic {topic}"
+    return f"{why}. Nothing is copied. Needed: a target that follows source"
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,13 @@ class Direction:
         """A description of the direction for the operator."""
         by = f", by the run with number {self.number}"
         if self.unnoted:
-            by += f"; nothing is noted of topic {', '.join(self.unnoted)}"
+            by += f"; nothing is recorded for topic {', '.join(self.unnoted)}"
         return {
-            "": "copiers may write on either cluster, for no switch was noted",
+            "": "copiers may write on either cluster, for no switch was recorded",
             "forward": f"copiers may write on target only: source leads{by}",
             "none": f"copiers may write on neither cluster: a switch is under way{by}",
             "backward": f"copiers may write on source only: target leads{by}",
-            "mixed": f"the clusters or the topics differ{by}. Next: resume that run, or roll it back",
+            "mixed": f"the clusters or the topics disagree{by}. Next: resume that run, or roll it back",
         }[self.copies]
 
 

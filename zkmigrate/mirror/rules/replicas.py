@@ -16,7 +16,7 @@ def below(in_sync: Sequence[int], replicas: Sequence[int], least: int | None, un
         return ""
     seen = f"in sync: {_ids(in_sync)} of replicas {_ids(replicas)}"
     if least is None:
-        return f"{seen}, min.insync.replicas is not known: {unknown or 'it was not told'}"
+        return f"{seen}, min.insync.replicas is not known: {unknown or 'it was not reported'}"
     return "" if len(in_sync) >= least else f"{seen}, min.insync.replicas: {least}"
 
 
