@@ -1,4 +1,4 @@
-"""What the clients of an application are and do that a switch has to think of, from what its gateway saw.
+"""Findings about the clients of an application that a switch has to consider, from the gateway's status.
 
 What a gateway cannot see is not judged: a producer's ``retries``, and producers that do not connect to it.
 """
@@ -22,8 +22,8 @@ _NEW_GROUPS = tuple(f"api: {name}" for name in ("CONSUMER_GROUP_", "SHARE_", "ST
 
 
 def usage(name: str, seen: Mapping[str, Any]) -> tuple[Finding, ...]:
-    """The findings about an application. seen: of its status, tables of counts by name. Where no client has
-    told its release, that is unknown."""
+    """Return the findings about an application. seen: its tables of counts in the status. If no client has
+    told its release, the release is unknown."""
     return (
         *_software(name, seen),
         _acks(name, seen["acks"]),

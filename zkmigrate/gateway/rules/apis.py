@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Api:
-    """A kind of request. schema: the name of Kafka's message. least, most: the versions that are served.
-    told: the least version that API_VERSIONS tells, where clients look for older ones. free: it changes
+    """A kind of request. schema: the name of Kafka's message. least, most: the first and last version served.
+    told: the first version in the answer to API_VERSIONS, where clients expect an older one. free: it changes
     nothing, so it is served while an application is held. look: the fields of the request that are read.
-    streamed: the rest of the request goes on unread. rewritten: its answer is changed. denied: Kafka's error
-    that answers it where clients only read; 0 where it is served there too. With a ``GroupId`` to look at it
-    is denied to mirrored groups alone."""
+    streamed: the rest of the request is passed on unread. rewritten: its answer is changed. denied: Kafka's
+    error that answers it on a read-only listener, or 0 if it is served there. If ``look`` has ``GroupId``, it
+    is denied only for mirrored groups."""
 
     key: int
     schema: str
@@ -33,14 +33,14 @@ class Api:
 
     @property
     def name(self) -> str:
-        """In capitals, as Kafka's documents write it."""
+        """The name in capitals, as Kafka's documents write it."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", self.schema).upper()
 
 
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR, SYNC_GROUP, INIT_PRODUCER_ID = 0, 1, 3, 10, 14, 22
 JOIN_GROUP, HEARTBEAT = 11, 12
 MEMBERS = frozenset({JOIN_GROUP, HEARTBEAT, SYNC_GROUP})
-"""Requests of members of a group alone."""
+"""Requests that only members of a group send."""
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 _TOPIC, _GROUP, _CLUSTER, _TRANSACTION = 29, 30, 31, 53
 """Kafka's errors ``…_AUTHORIZATION_FAILED``: every client knows them and does not ask again."""
@@ -85,7 +85,7 @@ APIS = {
         Api(47, "OffsetDelete", 0, 0, denied=_GROUP),
     )
 }  # fmt: skip
-"""By Kafka's number."""
+"""The requests that are offered, by Kafka's number."""
 
 _NOT_OFFERED = {
     23: "OFFSET_FOR_LEADER_EPOCH",
@@ -100,21 +100,21 @@ _NOT_OFFERED = {
     79: "SHARE_ACKNOWLEDGE",
     88: "STREAMS_GROUP_HEARTBEAT",
 }
-"""Names of some that are refused."""
+"""Names of some requests that are not offered."""
 
 
 def named(key: int) -> str:
-    """The name of a request, or its number."""
+    """Return the name of a request, or its number if it has no known name."""
     api = APIS.get(key)
     return api.name if api else _NOT_OFFERED.get(key, f"request {key}")
 
 
 Ranges = dict[int, tuple[int, int]]
-"""First and last version of each request by its number."""
+"""The first and last version of each request, by its number."""
 
 
 def offered(clusters: list[Ranges]) -> Ranges:
-    """The versions that each of these clusters has and the gateway serves."""
+    """Return the versions of each request that all clusters support and the gateway serves."""
     found: Ranges = {}
     for key, api in APIS.items():
         if any(key not in one for one in clusters):

@@ -1,4 +1,4 @@
-"""Which clients came back since the last flip, and which of them have their partitions and may fetch."""
+"""Clients that came back after the last switch of an application, and those that may fetch already."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from typing import Any
 from zkmigrate.gateway.rules.hold import FLIPPED_S, MEMBER_S, SYNC_S
 
 MOST_CLIENTS = 20_000
-"""So many clients of an application are remembered."""
+"""The most clients of an application that are remembered."""
 
 MOST_TOLD = 20
-"""So many clients are told by name."""
+"""The most clients that the status names."""
 
 Client = tuple[str, str]
 """Client id and address. Two consumers with one id on one machine count as one."""
 
 
 class Rejoined:
-    """The clients of an application. Times: seconds since the epoch."""
+    """Members of groups, and clients that got their partitions after a switch. Times: seconds since the
+    epoch."""
 
     def __init__(self) -> None:
         self._flipped = 0.0
@@ -29,18 +30,19 @@ class Rejoined:
         self._members: dict[Client, None] = {}
 
     def member(self, client: Client) -> None:
-        """It has sent what only a member of a group sends."""
+        """Remember a client that has sent a request only members of a group send."""
         self._members[client] = None
         _bound(self._members)
 
     def synced(self, client: Client) -> None:
-        """Its SYNC_GROUP was answered."""
+        """Remember a client whose SYNC_GROUP was answered."""
         self._synced[client] = None
         _bound(self._synced)
 
     def may_fetch(self, client: Client, flipped: float, wall: float) -> bool:
-        """Whether a FETCH need not wait. flipped: the last flip, 0 without one. A client without a group
-        waits SYNC_S, once; a member of one at most MEMBER_S."""
+        """Return True if a FETCH need not wait. flipped: the time of the last switch, 0 without one. wall:
+        the present time. A client without a group waits ``SYNC_S`` once; a member waits at most
+        ``MEMBER_S``."""
         if flipped != self._flipped:
             self._flipped = flipped
             self._begun.clear()
@@ -53,8 +55,8 @@ class Rejoined:
 
 
 class Returned:
-    """Which clients that were connected at the last flip of an application came back. Times: seconds of one
-    clock."""
+    """Clients that were connected at the last switch of an application, and whether they came back. Times:
+    seconds of one clock."""
 
     def __init__(self) -> None:
         self._flipped = -math.inf
@@ -63,15 +65,15 @@ class Returned:
         self._first = self._last = 0.0
 
     def flipped(self, clients: Iterable[Client], now: float) -> None:
-        """It switches. clients: those that are connected. Whom a flip a short time ago left missing stays
-        so."""
+        """Start to wait for the clients that are connected at a switch. Clients still missing from a recent
+        switch remain missing."""
         before = self._missing if now - self._flipped < FLIPPED_S else {}
         self._missing = dict.fromkeys((*before, *clients))
         _bound(self._missing)
         self._flipped, self._back = now, 0
 
     def connected(self, client: Client, now: float) -> None:
-        """It has sent a request."""
+        """Note that a client has come back, because it has sent a request."""
         if client in self._missing:
             del self._missing[client]
             self._last = now - self._flipped
@@ -79,7 +81,7 @@ class Returned:
             self._back += 1
 
     def body(self) -> dict[str, Any]:
-        """As JSON; empty without a flip."""
+        """Return the counts ready for JSON, or an empty dict before the first switch."""
         if self._flipped == -math.inf:
             return {}
         return {
@@ -92,7 +94,7 @@ class Returned:
 
 
 def named(clients: Iterable[Client]) -> list[str]:
-    """A few of them, for people."""
+    """Return the first clients in words."""
     return [f"{id} at {address}" for id, address in islice(clients, MOST_TOLD)]
 
 

@@ -1,4 +1,4 @@
-"""An answer of nothing but Kafka's error: for each topic, partition or name that the request has.
+"""Answers that refuse a request with Kafka's error for each topic, partition or name in it.
 
 Request and answer of one kind have the same shape, so Kafka's definitions of both are enough.
 """
@@ -13,7 +13,7 @@ from typing import Any
 from zkmigrate.gateway.rules.layout import SIZES, FrameError, Walk, varint, within
 
 MOST_ITEMS = 20_000
-"""A request that names more topics and partitions together is not answered."""
+"""The most topics, partitions and tagged fields together of a request that is answered."""
 
 _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
 _ERROR = "ErrorCode"
@@ -22,7 +22,7 @@ Fields = Sequence[Mapping[str, Any]]
 
 
 def read(walk: Walk, schema: Mapping[str, Any], version: int) -> Mapping[str, Any]:
-    """The fields of a request, as the bytes that they are; arrays as lists. Records are left out.
+    """Return the fields of a request as raw bytes, and its arrays as lists, without records. Raises
     FrameError."""
     reader = _Reader(walk, version, within(schema.get("flexibleVersions"), version))
     found = reader.fields(schema["fields"])
@@ -32,14 +32,14 @@ def read(walk: Walk, schema: Mapping[str, Any], version: int) -> Mapping[str, An
 
 
 def written(schema: Mapping[str, Any], version: int, asked: Mapping[str, Any], error: int, why: str) -> bytes:
-    """An answer with this error wherever it may have one. asked: the fields of the request; what the answer
-    has of them, it gets. why: its text, where it has one."""
+    """Return an answer with an error in each place for one. asked: the fields of the request, which are
+    copied to fields of the same name. why: the error message, where the answer has one."""
     flexible = within(schema.get("flexibleVersions"), version)
     return _Writer(version, flexible, _SHORT.pack(error), why.encode()).fields(schema["fields"], asked)
 
 
 def _own(fields: Fields, version: int) -> Iterator[Mapping[str, Any]]:
-    """The fields that stand in their place."""
+    """Yield the fields of a version that are not tagged."""
     for one in fields:
         if within(one["versions"], version) and not within(one.get("taggedVersions"), version):
             yield one
@@ -104,7 +104,8 @@ class _Writer:
         return self._text(asked.get(name, empty), kind)
 
     def _array(self, one: Mapping[str, Any], asked: Mapping[str, Any]) -> bytes:
-        """An item for each that the request has, if items have an error; else none."""
+        """Return an array with one item for each of the request's if items have an error, else an empty
+        one."""
         fields = one.get("fields", ())
         items = next((told for told in asked.values() if isinstance(told, list)), [])
         items = items if _told(fields, self.version) else []
@@ -121,7 +122,7 @@ class _Writer:
 
 
 def _told(fields: Fields, version: int) -> bool:
-    """Whether an error is somewhere in these fields."""
+    """Return True if these fields or their inner fields have an error."""
     return any(
         one["name"].endswith(_ERROR) or _told(one.get("fields", ()), version) for one in _own(fields, version)
     )

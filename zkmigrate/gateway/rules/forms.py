@@ -1,4 +1,4 @@
-"""The form of orders and of the record, checked before anything is done with them."""
+"""The allowed fields and values of orders and of the record."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _Verb = Annotated[str, StringConstraints(pattern=r"^[a-z]+$", max_length=20)]
 
 
 class FormError(ValueError):
-    """Fields are missing, unknown, or have values that they cannot have. Names each with what was seen."""
+    """Raised when fields are missing, unknown or have values that are not allowed. The text names each."""
 
 
 class Strict(BaseModel):
-    """Takes each field as it is: no text for a number, no number for a truth, no NaN."""
+    """A form without conversions: it refuses text for a number, a number for a bool, NaN and infinity."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -49,13 +49,13 @@ class _Routed(Strict):
 
 
 class KeptApp(_Routed):
-    """An application in the record. flipped: seconds since the epoch."""
+    """An application in the record. flipped: when it last switched, in seconds since the epoch."""
 
     fencing: _Fencing
 
 
 class Kept(Strict):
-    """The record. done: by operation id, what the order was and its answer."""
+    """The record. done: by operation id, the order in words and its answer."""
 
     version: Literal[2]
     done: dict[str, Annotated[list[str], Field(min_length=2, max_length=2)]]
@@ -63,7 +63,7 @@ class Kept(Strict):
 
 
 class _Former(Strict):
-    """The record of before: one fencing number for all applications."""
+    """The record of an earlier version, with one fencing number for all applications."""
 
     version: Literal[1]
     fencing: _Fencing
@@ -75,12 +75,13 @@ _T = TypeVar("_T", bound=BaseModel)
 
 
 def order(told: object) -> Order:
-    """The order with these fields. FormError."""
+    """Return the order with these fields. Raises FormError."""
     return Order(**checked(_Order, told).model_dump())
 
 
 def record(told: object) -> Kept:
-    """The record. One of before is read as if each application had its fencing number. FormError."""
+    """Return the checked record. The fencing number of an earlier version is given to each application.
+    Raises FormError."""
     if not isinstance(told, dict) or told.get("version") != 1:
         return checked(Kept, told)
     former = checked(_Former, told)
@@ -89,7 +90,7 @@ def record(told: object) -> Kept:
 
 
 def checked(form: type[_T], told: object) -> _T:
-    """Check fields against a form. FormError names the first mistakes."""
+    """Check fields against a form, and return them. Raises FormError that names the first mistakes."""
     try:
         return form.model_validate(told)
     except ValidationError as error:
@@ -108,7 +109,7 @@ def _mistake(error: Any) -> str:
 
 
 def _seen(value: object) -> str:
-    """Its beginning; Python refuses to print whole numbers of thousands of digits."""
+    """Return the beginning of a value as text. Python refuses to print integers of thousands of digits."""
     try:
         return repr(value)[:60]
     except ValueError:

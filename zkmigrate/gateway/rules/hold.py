@@ -1,4 +1,4 @@
-"""An application's route and hold: what each order makes of it, and what its requests get meanwhile."""
+"""Route and hold of an application: how orders change them, and how requests are treated meanwhile."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from zkmigrate.gateway.rules.apis import API_VERSIONS, APIS, FETCH, Api, named
 from zkmigrate.gateway.rules.messages import Head
 
 SYNC_S = 10.0
-"""The longest that a client gets no FETCH after a flip before its SYNC_GROUP, from its first one on."""
+"""The most seconds that a client's FETCH is cut after a switch, from the first FETCH on."""
 MEMBER_S = 60.0
-"""The same for a member of a group: it joins again, though that may take long."""
+"""The most seconds for a member of a group, whose FETCH is cut until its SYNC_GROUP is answered."""
 FLIPPED_S = 600.0
-"""After so long a flip matters no more."""
+"""Seconds after which a switch no longer affects FETCH."""
 MOST_TTL_MS = 600_000
 
 
 class Gate(enum.Enum):
-    """What an application may do. OPEN: everything. SETTLING: no FETCH. HELD: nothing that changes or reads
-    data, until the lease ends. SEALED: the same, without end. GONE: the same on the new route, until told or
-    the time is up."""
+    """The gate of an application: the requests that are served. OPEN: all. SETTLING: all but FETCH. HELD:
+    only those that neither read nor change data, until the lease ends. SEALED: as HELD, without a lease.
+    GONE: as HELD, on the new route, until ``unhold`` or the end of a time."""
 
     OPEN = "open"
     SETTLING = "settling"
@@ -32,10 +32,10 @@ class Gate(enum.Enum):
 
 @dataclass(frozen=True)
 class App:
-    """An application. route: its cluster. staged: where ``go`` leads. hold: the operation id of its hold.
-    until: when the gate opens by itself, of the clock ``now``. lapsed: it did. flipped: seconds since the
-    epoch of the last change of route, 0 without one. flips: how many there were. fencing: the highest number
-    of an order about it."""
+    """The state of an application. route: its present cluster. staged: the cluster that ``go`` leads to.
+    hold: the operation id of its hold. until: when its lease ends, by the clock ``now``. lapsed: a lease has
+    ended by itself. flipped: the time of the last switch in seconds since the epoch, 0 without one. flips:
+    the number of switches. fencing: the highest fencing number of its orders."""
 
     route: str
     staged: str = ""
@@ -50,16 +50,16 @@ class App:
 
 @dataclass(frozen=True)
 class Refused:
-    """An order that is not carried out. why: what was seen, what was needed."""
+    """The refusal of an order. why: what was seen and what is needed."""
 
     why: str
 
 
 @dataclass(frozen=True)
 class Order:
-    """An order to a gateway. fencing: of the operator. id: of this operation. app: the application. to: a
-    cluster, for ``route``. hold: the operation id of the hold, for ``seal``. ttl_ms: of the lease; for ``go``
-    the longest time to ``unhold``."""
+    """An order to a gateway. fencing: the operator's fencing number. id: the operation id. app: the
+    application. to: a cluster, for ``route``. hold: the operation id of the hold, for ``seal``. ttl_ms: the
+    lease in milliseconds; for ``go`` the most time until ``unhold``."""
 
     fencing: int
     id: str
@@ -75,7 +75,7 @@ _LEASED = ("settle", "hold", "unseal")
 
 
 def lapsed(app: App, now: float) -> App:
-    """The application at this time: a lease that ended opens its gate."""
+    """Return the application at a time. If its lease has ended, its gate is open."""
     if app.until is None or now < app.until:
         return app
     opened = replace(app, gate=Gate.OPEN, hold="", until=None)
@@ -91,8 +91,9 @@ def carried_out(
     in_flight: int,
     unsure: Sequence[str] = (),
 ) -> App | Refused:
-    """What an order makes of its application. now, wall: of both clocks. in_flight: requests that a broker
-    has not answered. unsure: requests of producers whose outcome their clients do not know, in words."""
+    """Return the application after an order, or why the order is refused. now, wall: the present time of both
+    clocks. in_flight: the number of unanswered requests. unsure: the batches whose outcome their clients do
+    not know, in words."""
     if order.verb in _LEASED and not 0 < order.ttl_ms <= MOST_TTL_MS:
         return Refused(f"a lease of {order.ttl_ms} ms, needed: 1 to {MOST_TTL_MS}")
     until = now + order.ttl_ms / 1000
@@ -155,9 +156,9 @@ def _sealed(app: App, order: Order, in_flight: int, unsure: Sequence[str]) -> Ap
 
 
 class Act(enum.Enum):
-    """What is done with a request. FORWARD: to the broker. REWRITE: so too, and its answer is changed. PARK:
-    it waits, and is judged again. ANSWER: by the gateway itself. REFUSE: the connection is closed. CUT: so
-    too, but the request is in order and may come again."""
+    """The action for a request. FORWARD: send it to the broker. REWRITE: send it, and change its answer.
+    PARK: let it wait, then decide again. ANSWER: answer it in the gateway. REFUSE: close the connection. CUT:
+    close the connection, although the request is valid and may be sent again."""
 
     FORWARD = "forward"
     REWRITE = "rewrite"
@@ -169,15 +170,15 @@ class Act(enum.Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The act, and for PARK, REFUSE and CUT why."""
+    """The decision about a request. why: the reason, for PARK, REFUSE and CUT."""
 
     act: Act
     why: str = ""
 
 
 def decide(gate: Gate, head: Head, *, synced: bool) -> Verdict:
-    """What is done with a request; for every gate and every request. synced: its client's SYNC_GROUP was
-    answered since the flip, or need not be."""
+    """Decide what is done with a request at a gate. synced: the client's SYNC_GROUP was answered since the
+    switch, or need not be."""
     api = head.api
     if api is None:
         if head.key == API_VERSIONS and head.version > APIS[API_VERSIONS].most:
@@ -198,7 +199,7 @@ def _not_served(head: Head) -> str:
 
 
 def parks(gate: Gate, api: Api) -> str:
-    """Why a request waits; empty if it does not."""
+    """Return why a request has to wait at a gate, or an empty text if it need not."""
     match gate:
         case Gate.OPEN:
             return ""

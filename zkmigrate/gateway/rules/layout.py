@@ -29,12 +29,12 @@ SLICE = 4096
 
 T = TypeVar("T")
 Where = Callable[[int], tuple[str, int]]
-"""Host and port of the listener for a node."""
+"""A function that returns the host and port of the listener for a node."""
 
 
 class FrameError(ValueError):
-    """A frame that is not answered: the connection is closed. what: size, length, count, number, rest, api,
-    order or time."""
+    """Raised for a message that breaks a rule, so that its connection is closed. what: the kind of mistake,
+    such as size, length, count, number, rest, api, order, time, memory or place."""
 
     def __init__(self, what: str, text: str) -> None:
         super().__init__(f"{what}: {text}")
@@ -43,8 +43,8 @@ class FrameError(ValueError):
 
 @dataclass(slots=True)
 class Walk:
-    """One message and how far it was read. pieces: the new bytes up to ``kept``. seen: the fields read. todo:
-    the steps that are left, of the innermost array last."""
+    """A message and the position up to which it was read. pieces: the changed message up to ``kept``. seen:
+    the fields that were read. todo: the steps that are left, those of the innermost array last."""
 
     data: bytes | bytearray
     where: Where
@@ -55,7 +55,7 @@ class Walk:
     todo: list[Iterator[_Part]] = field(default_factory=list)
 
     def go(self, most: int) -> bool:
-        """Go on to the end, or by about so many bytes; whether it is the end. FrameError."""
+        """Read about ``most`` bytes more. Return True if the end was reached. Raises FrameError."""
         until = self.at + most
         while self.todo:
             for part in self.todo[-1]:
@@ -70,13 +70,13 @@ class Walk:
         return True
 
     def slices(self) -> Generator[None, None, Walk]:
-        """Go on to the end, slice by slice; this walk. FrameError."""
+        """Read to the end, and yield after each slice. Return this walk. Raises FrameError."""
         while not self.go(SLICE):
             yield
         return self
 
     def take(self, count: int) -> int:
-        """Go on by so many bytes; where they begin. FrameError."""
+        """Skip a number of bytes. Return where they begin. Raises FrameError."""
         begun, self.at = self.at, self.at + count
         if self.at > len(self.data):
             raise FrameError("length", f"{count} bytes at {begun}, but the frame ends at {len(self.data)}")
@@ -89,7 +89,7 @@ class Walk:
         return int(_INT.unpack_from(self.data, self.take(4))[0])
 
     def varint(self) -> int:
-        """An unsigned number of one to five bytes."""
+        """Read an unsigned number of one to five bytes. Raises FrameError."""
         value = 0
         for n in range(_VARINT_BYTES):
             byte = self.data[self.take(1)]
@@ -103,7 +103,8 @@ class Walk:
         return value
 
     def length(self, *, compact: bool, wide: bool) -> int:
-        """The length of a text or of bytes, or a count; -1 means null. wide: four bytes where not compact."""
+        """Read the length of a text, of bytes or of an array. Return -1 for null. wide: the length has four
+        bytes where it is not compact. Raises FrameError."""
         value = self.varint() - 1 if compact else self.number() if wide else self.short()
         if value < -1 or (value > MOST_TEXT and not wide):
             raise FrameError("length", f"{value} at {self.at}")
@@ -120,18 +121,18 @@ class Walk:
         return count
 
     def replace(self, begun: int, new: bytes) -> None:
-        """Put other bytes in the place of those from ``begun`` up to here."""
+        """Replace the bytes from ``begun`` up to the position."""
         self.pieces += (memoryview(self.data)[self.kept : begun], new)
         self.kept = self.at
 
     def overwrite(self, begun: int, new: bytes, step: int = 1) -> None:
-        """Put other bytes at a place, one each ``step``."""
+        """Overwrite bytes from ``begun`` on, one every ``step`` bytes."""
         if isinstance(self.data, bytes):
             self.data = bytearray(self.data)
         self.data[begun : begun + len(new) * step : step] = new
 
     def done(self) -> bytes | bytearray:
-        """The message with all that was replaced."""
+        """Return the message with all changes."""
         if not self.pieces:
             return self.data
         return b"".join((*self.pieces, memoryview(self.data)[self.kept :]))
@@ -142,9 +143,10 @@ _Step = Callable[[Walk], int | None]
 
 @dataclass(frozen=True)
 class _Part:
-    """A field: its step over the bytes, the fewest bytes it has, and whether it always has that many and no
-    step does anything but skip. inner: the fields of an item, for an array. Its step returns how many items
-    there are. name: of a field that is read. epochs: where such stand in a fixed part."""
+    """A field of a message. step: reads the field; for an array it returns the number of items. least: the
+    fewest bytes of the field. fixed: it always has that many bytes, and they are only skipped. inner: the
+    fields of an array's item. name: the name of a field that is read. epochs: the places of leader epochs in
+    a fixed field."""
 
     step: _Step
     least: int
@@ -156,30 +158,31 @@ class _Part:
 
 @dataclass(frozen=True)
 class Layout:
-    """How to walk over one version of a message. first: the parts up to the last field that is read."""
+    """The fields of one version of a message. first: the fields up to the last one that is read."""
 
     parts: tuple[_Part, ...]
     flexible: bool
     first: tuple[_Part, ...] = ()
 
     def start(self, data: bytes | bytearray, where: Where, at: int = 0) -> Walk:
-        """A walk over a message that has not begun."""
+        """Return a walk at the beginning of a message."""
         return Walk(data, where, at, todo=[iter(self.parts)])
 
     def whole(self, data: bytes | bytearray, where: Where, at: int = 0) -> Generator[None, None, Walk]:
-        """Over a whole message, from ``at`` on. FrameError."""
+        """Read a whole message from ``at`` on, slice by slice. Return the walk. Raises FrameError."""
         walk = yield from self.start(data, where, at).slices()
         if walk.at != len(data):
             raise FrameError("rest", f"{len(data) - walk.at} bytes follow the message")
         return walk
 
     def begin(self, data: bytes | bytearray, where: Where, at: int = 0) -> Generator[None, None, Walk]:
-        """Over the beginning of a message, up to the last field that is read. FrameError."""
+        """Read a message up to the last field of interest, slice by slice. Return the walk. Raises
+        FrameError."""
         return (yield from Walk(data, where, at, todo=[iter(self.first)]).slices())
 
 
 def finished(steps: Generator[None, None, T]) -> T:
-    """What such a walk returns, with all slices at once."""
+    """Run a generator of slices to its end without a pause. Return its result."""
     while True:
         try:
             next(steps)
@@ -189,7 +192,7 @@ def finished(steps: Generator[None, None, T]) -> T:
 
 
 def span(text: str | None) -> tuple[int, int]:
-    """First and last version of ``0+``, ``2-5``, ``3`` or ``none``."""
+    """Return the first and last version of a range such as ``0+``, ``2-5``, ``3`` or ``none``."""
     if text is None or text.strip() in ("", "none"):
         return 0, -1
     first, _, last = text.strip().removesuffix("+").partition("-")
@@ -197,14 +200,15 @@ def span(text: str | None) -> tuple[int, int]:
 
 
 def within(text: str | None, version: int) -> bool:
-    """Whether a schema's range of versions holds this one."""
+    """Return True if a schema's range of versions contains a version."""
     first, last = span(text)
     return first <= version <= last
 
 
 def layout(schema: Mapping[str, Any], version: int, look: Collection[str] = ()) -> Layout:
-    """The layout of a version of a message. look: fields at its top that are read. Of an array these are the
-    names in it. None means all: it is null, or empty in a version that has no null."""
+    """Return the layout of a version of a message. look: the top-level fields to read; of an array, the names
+    of its items are read. None in place of the names means all items: the array is
+    null, or empty in a version without null."""
     flexible = within(schema.get("flexibleVersions"), version)
     parts = tuple(_parts(schema["fields"], version, flexible, look))
     read = [at for at, part in enumerate(parts, 1) if part.name]
@@ -264,7 +268,7 @@ def _part(one: Mapping[str, Any], version: int, flexible: bool, look: Collection
 
 
 def _skip(count: int, *epochs: int) -> _Part:
-    """Fields of so many bytes, with leader epochs at these places."""
+    """Return a part that skips ``count`` bytes, and sets the leader epochs at these places to -1."""
 
     def step(walk: Walk) -> None:
         begun = walk.take(count)
@@ -319,7 +323,7 @@ def _array(inner: Sequence[_Part], flexible: bool) -> _Step:
 
 
 def _names(name: str, inner: Sequence[_Part], flexible: bool, nullable: bool) -> _Step:
-    """An array of which only the items' names are read."""
+    """Return the step of an array of which only the names of the items are read."""
     least = _least(inner)
 
     def step(walk: Walk) -> int:
@@ -331,7 +335,8 @@ def _names(name: str, inner: Sequence[_Part], flexible: bool, nullable: bool) ->
 
 
 def _name(array: str, read: _Step) -> _Step:
-    """One name more than are counted is enough to show that there are more."""
+    """Return the step that reads the name of an item. One name above the limit is kept, to show there are
+    more."""
 
     def step(walk: Walk) -> None:
         read(walk)
@@ -343,12 +348,12 @@ def _name(array: str, read: _Step) -> _Step:
 
 
 def _least(inner: Sequence[_Part]) -> int:
-    """The fewest bytes of an array's item."""
+    """Return the fewest bytes of an array's item."""
     return max(1, sum(part.least for part in inner))
 
 
 def _count(walk: Walk, least: int, flexible: bool) -> int:
-    """How many items an array has; -1 means null. FrameError."""
+    """Read the number of items of an array. Return -1 for null. Raises FrameError."""
     count = walk.length(compact=flexible, wide=True)
     if count * least > len(walk.data) - walk.at:
         raise FrameError("count", f"{count} items at {walk.at} do not fit into the frame")
@@ -356,7 +361,7 @@ def _count(walk: Walk, least: int, flexible: bool) -> int:
 
 
 def _address(flexible: bool) -> _Step:
-    """Host and port, after the id of their node; -1 where there is none."""
+    """Return the step that replaces host and port after a node id. A node id of -1 means no node."""
 
     def step(walk: Walk) -> None:
         node = int(_INT.unpack_from(walk.data, walk.at - 4)[0])
@@ -371,13 +376,13 @@ def _address(flexible: bool) -> _Step:
 
 
 def text(value: str, *, compact: bool) -> bytes:
-    """A text with its length before it."""
+    """Return a text encoded with its length before it."""
     told = value.encode()
     return varint(len(told) + 1) + told if compact else _SHORT.pack(len(told)) + told
 
 
 def varint(value: int) -> bytes:
-    """An unsigned number."""
+    """Return an unsigned number encoded in one to five bytes."""
     told = bytearray()
     while value >= 0x80:
         told.append(value & 0x7F | 0x80)

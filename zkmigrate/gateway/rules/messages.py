@@ -32,11 +32,11 @@ LEAST = _HEADER.size + 2
 _ERROR = ("ErrorCode",)
 UNSUPPORTED_VERSION, _UNSUPPORTED_MECHANISM = 35, 33
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-"""Those of SASL that pass. Others were not drilled."""
+"""The SASL mechanisms that are passed on. Others were not tested."""
 
 
 class Head(NamedTuple):
-    """A request's header. client: its client id, empty without one. body: where the message begins."""
+    """The header of a request. client: its client id, empty without one. body: where the message begins."""
 
     key: int
     version: int
@@ -52,12 +52,12 @@ class Head(NamedTuple):
 
 
 def nowhere(_node: int) -> tuple[str, int]:
-    """Of a message without addresses."""
+    """Raise AssertionError, because a message without addresses has no node to look up."""
     raise AssertionError("a request has no address")
 
 
 class Messages:
-    """Reads and changes messages. schemas: Kafka's definitions."""
+    """A reader and writer of messages. schemas: returns Kafka's definition of a message."""
 
     def __init__(self, schemas: Schemas) -> None:
         @cache
@@ -71,7 +71,8 @@ class Messages:
         self._schemas, self._flexible, self._layout = schemas, flexible, of
 
     def head(self, frame: Bytes, at: int = 0) -> Head:
-        """The header of a request that begins here. frame: its first bytes are enough. FrameError."""
+        """Read the header of a request that begins at ``at``. frame: its first bytes are enough. Raises
+        FrameError."""
         if len(frame) < at + LEAST:
             raise FrameError("size", f"a request of {len(frame) - at} bytes, needed: {LEAST}")
         key, version, correlation = _HEADER.unpack_from(frame, at)
@@ -85,8 +86,9 @@ class Messages:
         return Head(key, version, correlation, client, walk.at)
 
     def asked(self, head: Head, frame: Bytes) -> Generator[None, None, tuple[Bytes, Mapping[str, Any]]]:
-        """A request as it goes to the broker, without leader epochs, and the fields that were read. frame:
-        all of it, or its beginning if it is streamed. FrameError."""
+        """Read a request slice by slice. Return the request for the broker, without leader epochs, and the
+        fields that were read. frame: the whole request, or the beginning of a streamed one. Raises
+        FrameError."""
         api = APIS[head.key]
         told = self._layout(f"{api.schema}Request", head.version, api.look)
         if api.streamed or head.key == METADATA:  # librdkafka sends a byte behind it, and brokers do not mind
@@ -97,14 +99,15 @@ class Messages:
 
     @staticmethod
     def acks_end(head: Head, frame: Bytes) -> int:
-        """Where the acks of a PRODUCE end, behind its transactional id. FrameError."""
+        """Return where the field acks of a PRODUCE ends. Raises FrameError."""
         walk = Walk(frame, nowhere, head.body)
         walk.take(max(0, walk.length(compact=head.version >= producers.COMPACT, wide=False)))
         walk.take(2)
         return walk.at
 
     def again(self, head: Head, frame: Bytes) -> Bytes:
-        """A small request as it goes to the broker, of whose fields none is read. FrameError."""
+        """Return a small request for the broker, without leader epochs and without reading its fields. Raises
+        FrameError."""
         walk = self._layout(f"{APIS[head.key].schema}Request", head.version, ()).start(
             frame, nowhere, head.body
         )
@@ -114,16 +117,16 @@ class Messages:
         return walk.data
 
     def answered(self, head: Head, frame: Bytes, where: Where) -> Generator[None, None, Bytes]:
-        """An answer as it goes to the client: the gateway's addresses, no leader epochs. frame: from the
-        correlation id on. FrameError."""
+        """Rewrite an answer slice by slice: with the gateway's addresses, and without leader epochs. frame:
+        the answer from its correlation id on. Raises FrameError."""
         api = APIS[head.key]
         told = self._layout(f"{api.schema}Response", head.version, ())
         walk = yield from told.whole(frame, where, self._begins(told, frame))
         return walk.done()
 
     def denied(self, head: Head, frame: Bytes, error: int, why: str) -> bytes:
-        """The answer to a request that is not served: this error for all that it names. frame: all of the
-        request. FrameError."""
+        """Return an answer that refuses a request with an error for each name in it. frame: the whole
+        request. Raises FrameError."""
         api, flexible = APIS[head.key], self._flexible(head.key, head.version)
         asked = read(Walk(frame, nowhere, head.body), self._schemas(f"{api.schema}Request"), head.version)
         told = written(self._schemas(f"{api.schema}Response"), head.version, asked, error, why)
@@ -131,34 +134,34 @@ class Messages:
 
     @staticmethod
     def _begins(told: Layout, frame: Bytes) -> int:
-        """Where the message of an answer begins."""
+        """Return where the message of an answer begins, after its header."""
         walk = Walk(frame, nowhere, _CORRELATION.size)
         if told.flexible:
             walk.tags()
         return walk.at
 
     def initiated(self, head: Head, frame: Bytes, rename: Callable[[int], int]) -> bytes:
-        """An answer to INIT_PRODUCER_ID with another producer id. FrameError."""
+        """Return an answer to INIT_PRODUCER_ID with its producer id replaced. Raises FrameError."""
         begun = self._begins(self._layout("InitProducerIdResponse", head.version, ()), frame)
         return bytes(frame[:begun]) + producers.initiated(bytes(frame[begun:]), rename)
 
     def synced(self, head: Head, frame: Bytes) -> bool:
-        """Whether an answer to SYNC_GROUP gave the client its partitions. FrameError."""
+        """Return True if an answer to SYNC_GROUP has no error. Raises FrameError."""
         told = self._layout("SyncGroupResponse", head.version, _ERROR)
         walk = finished(told.begin(frame, nowhere, self._begins(told, frame)))
         return bool(walk.seen["ErrorCode"] == 0)
 
 
 def correlation(frame: Bytes) -> int:
-    """The correlation id of an answer. FrameError."""
+    """Return the correlation id of an answer. Raises FrameError."""
     if len(frame) < _CORRELATION.size:
         raise FrameError("size", f"an answer of {len(frame)} bytes")
     return int(_CORRELATION.unpack_from(frame)[0])
 
 
 def ranges(frame: Bytes, version: int) -> tuple[int, Ranges]:
-    """Kafka's error and the versions that an answer to API_VERSIONS tells. A broker that lacks ``version``
-    answers as for 0. FrameError."""
+    """Return the error and the versions in an answer to API_VERSIONS. A broker that does not support
+    ``version`` answers in version 0. Raises FrameError."""
     walk = Walk(frame, nowhere, _CORRELATION.size)
     error = walk.short()
     compact = version >= 3 and error != UNSUPPORTED_VERSION
@@ -172,7 +175,7 @@ def ranges(frame: Bytes, version: int) -> tuple[int, Ranges]:
 
 
 def versions(head: Head, error: int, found: Ranges) -> bytes:
-    """The answer to API_VERSIONS, without features. Its header is never flexible."""
+    """Return an answer to API_VERSIONS without features. Its header is never flexible."""
     version = 0 if error == UNSUPPORTED_VERSION else head.version
     compact = version >= 3
     end = b"\0" if compact else b""
@@ -184,20 +187,22 @@ def versions(head: Head, error: int, found: Ranges) -> bytes:
 
 
 def too_new(head: Head) -> bytes:
-    """The answer to API_VERSIONS of a version that is not served: the client asks again with one that is."""
+    """Return the answer to API_VERSIONS of an unsupported version, so that the client asks with a supported
+    one."""
     api = APIS[API_VERSIONS]
     return versions(head, UNSUPPORTED_VERSION, {API_VERSIONS: (api.least, api.most)})
 
 
 def other_mechanism(head: Head, mechanisms: Sequence[str] = MECHANISMS) -> bytes:
-    """The answer to SASL_HANDSHAKE with a mechanism that does not pass."""
+    """Return the answer to SASL_HANDSHAKE with a mechanism that is not passed on."""
     names = b"".join(text(one, compact=False) for one in mechanisms)
     error = _UNSUPPORTED_MECHANISM.to_bytes(2, "big")
     return _CORRELATION.pack(head.correlation) + error + _CORRELATION.pack(len(mechanisms)) + names
 
 
 def principal(mechanism: str, token: bytes | None) -> str | None:
-    """The user's name in a client's first SASL message; None if it has none (RFC 4616, RFC 5802)."""
+    """Return the user's name in a client's first SASL message, or None if it has none (RFC 4616, RFC
+    5802)."""
     if not token:
         return None
     told = token.decode(errors="replace")

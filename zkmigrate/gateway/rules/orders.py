@@ -10,7 +10,7 @@ from zkmigrate.gateway.rules import forms
 from zkmigrate.gateway.rules.hold import VERBS, App, Gate, Order, Refused, carried_out, lapsed
 
 MOST_ANSWERS = 1000
-"""So many operation ids are remembered."""
+"""The most operation ids that are remembered."""
 MOST_STEP = 1_000_000
 """A fencing number is at most so much above the highest of the gateway. Locks count up one by one, and a
 number that an operator mistypes must leave some for them."""
@@ -18,7 +18,7 @@ VERSION = 2
 
 
 class RecordError(ValueError):
-    """The record on disk is not one, or belongs to another configuration."""
+    """Raised when the record on disk is damaged or belongs to another configuration."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Answer:
 
 @dataclass(frozen=True)
 class State:
-    """All that orders decide. done: the orders carried out, by operation id, oldest first, with what each was
-    and its answer. apps: by name."""
+    """The state that orders change. apps: the applications by name. done: by operation id, each order in
+    words and its answer, the oldest first."""
 
     apps: Mapping[str, App]
     done: Mapping[str, tuple[str, str]]
@@ -44,12 +44,12 @@ class State:
 
 
 def fresh(apps: Mapping[str, str]) -> State:
-    """Before the first order. apps: the route of each application."""
+    """Return the state before the first order. apps: the cluster of each application."""
     return State({name: App(route) for name, route in apps.items()}, {})
 
 
 def at(state: State, now: float) -> State:
-    """The state at this time, after leases that ended."""
+    """Return the state at a time, with leases that have ended taken into account."""
     return replace(state, apps={name: lapsed(app, now) for name, app in state.apps.items()})
 
 
@@ -62,8 +62,8 @@ def take(
     in_flight: int,
     unsure: Sequence[str] = (),
 ) -> tuple[State, Answer]:
-    """The state after an order, and the answer. ``at`` this time. in_flight, unsure: of the order's
-    application."""
+    """Return the state after an order, and the answer. state: the result of :func:`at` for ``now``.
+    in_flight, unsure: as for :func:`carried_out`."""
     app = state.apps.get(order.app)
     if app is not None and order.fencing < app.fencing:
         why = f"fencing number {order.fencing} is out; the present one of {order.app} is {app.fencing}"
@@ -95,7 +95,7 @@ def take(
 
 
 def durable(state: State) -> dict[str, Any]:
-    """What the record on disk holds. A lease is not in it: a gateway that starts again has none."""
+    """Return the content of the record. It has no leases, so a gateway that starts again has none."""
     return {
         "version": VERSION,
         "done": {id: list(pair) for id, pair in state.done.items()},
@@ -114,8 +114,8 @@ def durable(state: State) -> dict[str, Any]:
 
 
 def restored(record: object, apps: Mapping[str, str], clusters: Mapping[str, object]) -> State:
-    """The state of a record. apps, clusters: of the configuration; a new application begins on its route.
-    RecordError."""
+    """Return the state that a record holds. apps, clusters: from the configuration. An application that the
+    record lacks starts on its configured cluster. Raises RecordError."""
     try:
         told = forms.record(record)
     except forms.FormError as error:

@@ -1,4 +1,4 @@
-"""Requests of producers whose outcome the client does not know, so it sends them again.
+"""PRODUCE requests whose outcome the client does not know, so that it may send them again.
 
 A broker knows a retry of an idempotent producer again. The other cluster does not: after a switch the retry
 would be a second record. So no application leaves its cluster while such an outcome is open. It is settled
@@ -20,8 +20,8 @@ DELIVERY_S = 300.0
 """After so long clients have given a record up: librdkafka's message.timeout.ms. Java's delivery.timeout.ms
 is 120 s."""
 MOST_OPEN, MOST_PARTS, MOST_TOLD = 10_000, 250, 5
-"""So many outcomes of an application are kept, topics and partitions of a request are read, and names are
-told."""
+"""The most open outcomes of an application, topics and partitions read of a request, and names in the
+status."""
 _UNSURE = frozenset({7, 20})
 """REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND: the records are in the log, and the client retries."""
 _SETTLED = frozenset({0, 46})
@@ -32,12 +32,12 @@ _HEADER, _MAGIC_AT, _MAGIC = 61, 16, 2
 _BATCH = struct.Struct(">17xI2xi16xqhi4x")
 """Of a batch's header: CRC, last offset's delta, producer id, epoch and first sequence number."""
 _MOST_TAGS = 8
-"""The most tagged fields in one place of a request that is followed. Kafka defines none for PRODUCE."""
+"""The most tagged fields in one place of a PRODUCE whose batches are read. Kafka defines none."""
 _INT, _ONE, _SEQUENCES = struct.Struct(">i"), b"\0\0\0\1", 1 << 31
 
 
 class Written(NamedTuple):
-    """A batch. producer, epoch, first: -1 of a producer that is not idempotent."""
+    """A batch of records. producer, epoch, first: -1 if the producer is not idempotent."""
 
     topic: str
     partition: int
@@ -55,11 +55,11 @@ class Written(NamedTuple):
 
 
 Errors = Mapping[tuple[str, int], int]
-"""Kafka's error by topic and partition."""
+"""Kafka's error codes by topic and partition."""
 
 
 class Headers:
-    """The batches of a PRODUCE request, from its message in pieces. whole: all of them were read."""
+    """A reader of a PRODUCE request in pieces, for its batches. found: the batches. whole: all were read."""
 
     def __init__(self, version: int, message: bytes = b"") -> None:
         self.found: list[Written] = []
@@ -70,7 +70,7 @@ class Headers:
         self.feed(message)
 
     def feed(self, data: bytes) -> None:
-        """The next piece."""
+        """Read the next piece of the request."""
         at = 0
         try:
             while not self._over:
@@ -95,8 +95,8 @@ class Headers:
 
 
 def single(version: int, message: bytes) -> bool:
-    """Whether a PRODUCE request is of one partition, without a transactional id: its first bytes hold all of
-    its headers. False also where that is not seen at once."""
+    """Return True if a PRODUCE request has one partition and no transactional id, so that its first bytes
+    hold all headers. Return False also where that cannot be seen at once."""
     if version >= _COMPACT:
         name = message[8] if message[:1] == b"\0" and message[7:8] == b"\2" else 0
         return 0 < name < 0x80 and message[8 + name : 9 + name] == b"\2"
@@ -107,12 +107,13 @@ def single(version: int, message: bytes) -> bool:
 
 
 def kept(version: int, message: bytes, left: int) -> bytes | Headers:
-    """What is kept of a PRODUCE request until its answer. message: its first bytes. left: how many follow."""
+    """Return what is remembered of a PRODUCE until its answer. message: its first bytes. left: how many
+    follow."""
     return message if not left or single(version, message) else Headers(version, message)
 
 
 def headers(version: int, kept: bytes | Headers) -> Headers:
-    """The batches of a request from what was kept of it."""
+    """Return the batches of a request from what :func:`kept` returned for it."""
     if isinstance(kept, Headers):
         return kept
     found = Headers(version, kept)
@@ -125,7 +126,7 @@ _Reading = Generator[int, bytes, Any]
 
 
 def _reading(compact: bool, found: list[Written]) -> _Reading:
-    """Walk over the message; whether all of it was read."""
+    """Read the message of a PRODUCE. Return True if all of it was read."""
     yield from _text(compact)  # the transactional id
     yield -6  # acks and timeout
     read = 0
@@ -193,15 +194,15 @@ def _tags() -> _Reading:
 
 
 def unsure(version: int, frame: bytes) -> bool:
-    """Whether an answer to PRODUCE lets the client send again what is in the log. Quick for all others."""
+    """Return True if an answer to PRODUCE makes the client send records again that are in the log already."""
     if frame.find(b"\0\7", 4) < 0 and frame.find(b"\0\x14", 4) < 0:
         return False
     return not _UNSURE.isdisjoint(errors(version, frame).values())
 
 
 def errors(version: int, frame: bytes) -> Errors:
-    """The errors in an answer to PRODUCE, as far as its first bytes tell them. frame: from the correlation id
-    on."""
+    """Return the errors in an answer to PRODUCE, as far as its first bytes hold them. frame: the answer from
+    its correlation id on."""
     compact, found = version >= _COMPACT, dict[tuple[str, int], int]()
     walk = Walk(frame, _nowhere, 4)
     try:
@@ -239,8 +240,8 @@ def _nowhere(_node: int) -> tuple[str, int]:
 
 
 class Outcomes:
-    """The open outcomes of an application. delivery_s: after so long clients have given up. Times: seconds of
-    one clock."""
+    """The open outcomes of an application. delivery_s: seconds after which clients have given up. Times:
+    seconds of one clock."""
 
     def __init__(self, delivery_s: float = DELIVERY_S) -> None:
         self._delivery_s = delivery_s
@@ -250,8 +251,9 @@ class Outcomes:
         return bool(self._open or self._unread)
 
     def lost(self, client: str, wrote: Headers | None, now: float, told: Errors | None = None) -> None:
-        """A client does not know what became of a request. wrote: None if it was not read. told: the errors
-        of an answer that the client did not get; what has another error than none was not written."""
+        """Record that a client does not know the outcome of a request. wrote: its batches, None if they were
+        not read. told: the errors of an answer that the client did not get; a batch with an error was not
+        written."""
         for one in wrote.found if wrote is not None else ():
             error = 0 if told is None else told.get((one.topic, one.partition), 0)
             if error in _SETTLED or error in _UNSURE:
@@ -260,7 +262,7 @@ class Outcomes:
             self._miss(client, now)
 
     def answered(self, client: str, wrote: Headers | None, told: Errors, now: float) -> None:
-        """A client has got the answer to a request."""
+        """Record that a client has received the answer to a request."""
         for one in wrote.found if wrote is not None else ():
             error = told.get((one.topic, one.partition))
             if error in _SETTLED:
@@ -272,19 +274,20 @@ class Outcomes:
             self._miss(client, now)
 
     def clear(self) -> None:
-        """Forget them all."""
+        """Forget all open outcomes."""
         self._open: dict[tuple[str, int, int], dict[Written, float]] = {}
         self._count = 0
         self._unread: dict[str, float] = {}
 
     def names(self, now: float) -> list[str]:
-        """What is open."""
+        """Return the open outcomes in words."""
         self._expire(now)
         unread = [f"client {name!r}, a request that was not read" for name in self._unread]
         return [*(str(one) for batches in self._open.values() for one in batches), *unread]
 
     def body(self, now: float) -> dict[str, Any]:
-        """As JSON. left_s: after so long all of them are closed, because clients have given up."""
+        """Return the open outcomes ready for JSON. left_s: seconds until all are closed, because clients have
+        given up by then."""
         names = self.names(now)
         times = [*(at for batches in self._open.values() for at in batches.values()), *self._unread.values()]
         left_s = max(times) + self._delivery_s - now if times else 0.0
@@ -321,8 +324,9 @@ class Outcomes:
 
 
 def _settles(answered: Written, open_: Written) -> bool:
-    """Whether an answer settles another batch of the same producer and partition: its own retry, or a later
-    one, for producers send in order. Without an id only the same bytes do."""
+    """Return True if an answered batch settles an open one of the same producer and partition: as its retry
+    or as a later batch, because producers send in order. Without a producer id only the same bytes settle
+    it."""
     if answered.producer < 0:
         return answered.crc == open_.crc
     if answered.epoch != open_.epoch:

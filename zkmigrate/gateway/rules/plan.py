@@ -10,12 +10,12 @@ from typing import Any
 from zkmigrate.gateway.rules.apis import Api
 
 OTHERS = "others"
-"""The application of all clients that no other one names."""
+"""The name of the application of all clients that no other application selects."""
 
 
 @dataclass(frozen=True, order=True)
 class Port:
-    """A port for good: of a listener, for a node of a cluster."""
+    """A port of a listener, which always stands for one node of one cluster."""
 
     listener: str
     cluster: str
@@ -24,14 +24,15 @@ class Port:
 
 @dataclass(frozen=True)
 class Who:
-    """The clients of an application. Empty: any. client_ids: with ``*`` for any characters."""
+    """The selection of an application's clients. An empty field selects all. client_ids: patterns with ``*``
+    for any characters."""
 
     listener: str = ""
     client_ids: Sequence[str] = ()
     principals: Sequence[str] = ()
 
     def is_(self, listener: str, client_id: str, principal: str) -> bool:
-        """Whether a client is one of these."""
+        """Return True if a client is selected."""
         if self.listener and self.listener != listener:
             return False
         if self.principals and principal not in self.principals:
@@ -41,14 +42,15 @@ class Who:
 
 @dataclass(frozen=True)
 class Reading:
-    """A listener whose clients only read. cluster: the one that serves them, whatever an application's route
-    is. groups: those whose offsets a mirror commits there, so that nobody else may; with ``*``."""
+    """A read-only listener. cluster: the cluster that serves it, whatever the routes of applications are.
+    groups: patterns of the groups whose offsets a mirror commits there, so that no client may."""
 
     cluster: str
     groups: Sequence[str] = ()
 
     def error(self, api: Api, fields: Mapping[str, Any]) -> int:
-        """Kafka's error for a request; 0 if it is served. fields: those that were read of it."""
+        """Return Kafka's error for a request, or 0 if it is served. fields: the fields that were read of
+        it."""
         group = fields.get("GroupId")
         if group is not None and not any(fnmatchcase(group, one) for one in self.groups):
             return 0
@@ -57,9 +59,9 @@ class Reading:
 
 @dataclass(frozen=True)
 class Plan:
-    """clusters: the brokers' ``host:port`` by node. ports: the port of each. advertise: by listener, the host
-    that clients connect to. apps: in order; the first that names a client has it. reading: the listeners
-    whose clients only read."""
+    """The configuration as the gateway uses it. clusters: ``host:port`` of each broker by cluster and node.
+    ports: the TCP port of each. advertise: by listener, the host that clients connect to. apps: the first
+    that selects a client has it. reading: the read-only listeners."""
 
     clusters: Mapping[str, Mapping[int, str]]
     ports: Mapping[Port, int]
@@ -68,7 +70,7 @@ class Plan:
     reading: Mapping[str, Reading] = field(default_factory=dict)
 
     def app(self, listener: str, client_id: str, principal: str) -> str:
-        """The application of a client. Those of a listener that only reads are none's: its own name."""
+        """Return the application of a client. For a read-only listener, return the name of the listener."""
         if listener in self.reading:
             return listener
         for name, who in self.apps.items():
@@ -77,15 +79,15 @@ class Plan:
         return OTHERS
 
     def address(self, listener: str, cluster: str, node: int) -> tuple[str, int]:
-        """Where clients reach a node. One that the configuration lacks is reached nowhere: they get the first
-        node, which serves nothing of the other one's."""
+        """Return the host and port where clients reach a node. For a node that the configuration lacks,
+        return those of the first node, which refuses what it does not lead."""
         nodes = self.clusters[cluster]
         known = node if node in nodes else min(nodes)
         return self.advertise[listener], self.ports[Port(listener, cluster, known)]
 
     def brokers(self, port: Port, route: str) -> list[str]:
-        """The brokers to try for a connection to this port, ``host:port``. On a port of a cluster that was
-        left these are the other cluster's, from the node at the same place on."""
+        """Return the brokers to try for a connection to a port, as ``host:port``. For a port of another
+        cluster than the route's, return all brokers of the route, from the node at the same place on."""
         nodes = self.clusters[route]
         if port.cluster == route:
             return [nodes[port.node]]

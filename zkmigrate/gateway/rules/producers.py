@@ -1,4 +1,4 @@
-"""Producer ids across switches: a cluster must not take a producer that comes back for the one that it knew.
+"""Producer ids across switches: a cluster must not mistake a producer that comes back for the one it knew.
 
 A broker remembers each idempotent producer's last sequence number, for a day. The producer counts on while it
 writes to another cluster. When it comes back, its next number would not follow. So behind a switch each id
@@ -27,12 +27,12 @@ Rename = Callable[[int], int]
 
 
 def given(id: int, flips: int) -> int:
-    """The id that clients get for one that a broker gave. flips: how often the application has switched."""
+    """Return the producer id for clients from the one that a broker gave. flips: the number of switches."""
     return id + _era(flips) * _STEP if 0 <= id < _STEP else id
 
 
 def sent(id: int, flips: int) -> int:
-    """The id that a broker gets for one that a client uses. -1 stays: the producer is not idempotent."""
+    """Return the producer id for a broker from the one that a client uses. -1 stays: it is not idempotent."""
     era = _era(flips)
     if id < 0 or id >= _STRANGE:
         return id
@@ -44,7 +44,8 @@ def _era(flips: int) -> int:
 
 
 def produced(version: int, frame: bytearray, at: int, rename: Rename) -> Generator[None, None, None]:
-    """Give a PRODUCE request other producer ids, in its place. at: where the header ends. FrameError."""
+    """Replace the producer ids in a PRODUCE request, in place and slice by slice. at: where the header ends.
+    Raises FrameError."""
     compact = version >= COMPACT
     walk, last = Walk(frame, _nowhere, at), at
     walk.take(max(0, walk.length(compact=compact, wide=False)))  # the transactional id
@@ -73,8 +74,8 @@ def produced(version: int, frame: bytearray, at: int, rename: Rename) -> Generat
 
 
 def renamed(data: bytearray, at: int, most: int, rename: Rename) -> Generator[None, None, None]:
-    """Give the record batches from one place to another other producer ids. What is no sound batch of format
-    2 stays: the broker refuses it, for a new CRC would hide the damage."""
+    """Replace the producer ids in the record batches from ``at`` to ``most``. A batch that is damaged or not
+    of format 2 stays, so that the broker refuses it; a new CRC would hide the damage."""
     view, last = memoryview(data), at
     while at + _HEADER <= most:
         end = at + _LENGTH_END + _LENGTH.unpack_from(data, at + _LENGTH_AT)[0]
@@ -93,7 +94,8 @@ def renamed(data: bytearray, at: int, most: int, rename: Rename) -> Generator[No
 
 
 def initiated(body: bytes, rename: Rename) -> bytes:
-    """An answer to INIT_PRODUCER_ID with another id. body: behind the header. FrameError."""
+    """Return an answer to INIT_PRODUCER_ID with its id replaced. body: the answer after its header. Raises
+    FrameError."""
     walk = Walk(body, _nowhere)
     walk.take(6)  # throttle time and error
     begun = walk.take(_ID.size)

@@ -1,4 +1,4 @@
-"""What a gateway sees of an application's clients: the facts that usage rules judge."""
+"""Statistics about the clients of an application."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 from zkmigrate.clean import inline
 
 MOST_NAMES = 1000
-"""So many names of a kind are kept."""
+"""The most names in one table."""
 LONGEST = 249
-"""The longest name that is kept whole; Kafka's longest topic."""
+"""The most characters of a name that are kept, as in Kafka's longest topic name."""
 ALL, MORE = "*", "(more)"
-"""Every topic; names for which there was no room."""
+"""The names for all topics, and for names that had no room."""
 
 
 @dataclass
 class Seen:
-    """Counts. software: connections by name and version of the client's library. clients, principals,
-    transactional: requests by client id, user and transactional id. topics: METADATA requests by topic, or
-    ``ALL``. acks: requests of producers. refused: requests and frames that were not served. answered,
-    in_flight: requests by kind. lost: requests by kind whose connection to the broker ended first, so their
-    outcome is unknown. parked: connections whose request waits at the gate, each with its kind and since
-    when, in seconds. longest_wait_ms: of the longest such wait by kind, once it has ended."""
+    """The counts of one application. software: connections by name and version of the client's library.
+    clients, principals, transactional: requests by client id, user and transactional id. topics: METADATA
+    requests by topic, or ``ALL``. acks: requests of producers. refused: requests and frames that were not
+    served. answered, in_flight: requests by kind. lost: requests by kind whose connection to the broker ended
+    first, so their outcome is unknown. parked: connections whose request waits at the gate, each with its
+    kind and since when, in seconds. longest_wait_ms: of the longest such wait by kind, once it has ended."""
 
     software: Counter[str] = field(default_factory=Counter)
     clients: Counter[str] = field(default_factory=Counter)
@@ -40,7 +40,8 @@ class Seen:
     longest_wait_ms: Counter[str] = field(default_factory=Counter)
 
     def body(self, now: float) -> dict[str, dict[str, int]]:
-        """As JSON; what is at 0 is left out. The longest waits are told with those that have not ended."""
+        """Return the counts ready for JSON, without zeros. The longest waits include those that have not
+        ended."""
         waits, parked = Counter(self.longest_wait_ms), Counter[str]()
         for kind, since in self.parked.values():
             parked[kind] += 1
@@ -49,13 +50,13 @@ class Seen:
         return {name: dict(sorted((+table).items())) for name, table in tables.items()}
 
     def goes_on(self, connection: object, now: float) -> None:
-        """Its request waits no more."""
+        """Record that the request of a connection no longer waits, and how long it did."""
         kind, since = self.parked.pop(connection)
         longest = self.longest_wait_ms
         longest[kind] = max(longest[kind], _ms(since, now))
 
     def again(self, client: str, fields: Mapping[str, Any]) -> list[tuple[Counter[str], str]]:
-        """What one more request like this counts in, of those that a client sends all the time."""
+        """Return the counters that a further request like this one increases, as pairs of table and name."""
         counted = [(self.clients, client)]
         if "Acks" in fields:
             counted.append((self.acks, str(fields["Acks"])))
@@ -83,7 +84,7 @@ def _ms(since: float, now: float) -> int:
 
 
 def fit(name: str) -> str:
-    """A name that a client chose, as it is kept and shown: cut to a length, and in one line."""
+    """Return a name that a client chose, cut to ``LONGEST`` characters and in one line."""
     if len(name) <= LONGEST and name.isascii() and name.isprintable():
         return name
     told = inline(name[: LONGEST + 1])
@@ -91,6 +92,6 @@ def fit(name: str) -> str:
 
 
 def count(table: Counter[str], name: str) -> None:
-    """Count a name that a client chose; the table stays bounded."""
+    """Count a name that a client chose. Further names count as ``MORE`` once the table is full."""
     name = fit(name)
     table[name if name in table or len(table) < MOST_NAMES else MORE] += 1

@@ -1,8 +1,8 @@
-"""The one buffer into which all connections read: nothing stands in it once a connection was told."""
+"""The buffer that all connections share for reading: each copies its bytes out before the next one reads."""
 
 from __future__ import annotations
 
 SIZE, LITTLE = 1 << 18, 1 << 14
 VIEW = memoryview(bytearray(SIZE))
 FEW = VIEW[:LITTLE]
-"""For connections that are to read little at a time."""
+"""The part of the buffer for connections that may read only a little at a time."""

@@ -31,8 +31,9 @@ class _Strict(BaseModel):
 
 
 class Listener(_Strict):
-    """advertise: the host that clients connect to. ports: of each node of each cluster. read_only: the one
-    cluster of a listener whose clients only read. mirrored_groups: those that a mirror commits for there."""
+    """A set of ports that clients connect to. advertise: the host that clients connect to. ports: by cluster
+    and node. read_only: the cluster of a listener whose clients only read. mirrored_groups: the groups whose
+    offsets a mirror commits there."""
 
     advertise: _Host
     read_only: _Name | None = None
@@ -41,7 +42,7 @@ class Listener(_Strict):
 
 
 class Application(_Strict):
-    """route: its cluster at first. The rest says which clients it has."""
+    """An application. route: its first cluster. The other keys select its clients."""
 
     route: _Name
     listener: _Name | None = None
@@ -50,8 +51,8 @@ class Application(_Strict):
 
 
 class Config(_Strict):
-    """state: the folder of record and socket. listen: the address of all ports. route: the cluster of all
-    other clients at first."""
+    """The content of the configuration file. state: the folder of the record and the socket. listen: the
+    address of all ports. route: the first cluster of clients that no application selects."""
 
     state: _Folder
     listen: _Host = "0.0.0.0"
@@ -65,11 +66,11 @@ class Config(_Strict):
 
     @property
     def routes(self) -> dict[str, str]:
-        """The first route of each application."""
+        """The first cluster of each application by name."""
         return {name: app.route for name, app in self.apps.items()} | {OTHERS: self.route}
 
     def plan(self) -> Plan:
-        """Ports and applications."""
+        """Return the configuration in the form that the gateway uses."""
         return Plan(
             {
                 name: {int(node): broker for node, broker in nodes.items()}
@@ -95,7 +96,7 @@ class Config(_Strict):
 
 
 def load(path: Path) -> Config:
-    """Read and check the file. InventoryError with all mistakes, one per line with its place."""
+    """Read and check the configuration file. Raises InventoryError with one line for each mistake."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -130,7 +131,7 @@ def _mistake(error: Any, document: marked_yaml.Document) -> marked_yaml.Mistake:
 
 
 def _crossed(config: Config) -> Iterator[tuple[marked_yaml.Path, str]]:
-    """What is wrong between keys."""
+    """Yield mistakes that concern more than one key: the place and the reason."""
     for name, nodes in config.clusters.items():
         if not nodes:
             yield ("clusters", name), "it has no node"
@@ -173,7 +174,7 @@ def _crossed(config: Config) -> Iterator[tuple[marked_yaml.Path, str]]:
 
 
 def _reading(config: Config, name: str, listener: Listener) -> Iterator[tuple[marked_yaml.Path, str]]:
-    """What is wrong with a listener that only reads."""
+    """Yield the mistakes of a read-only listener: the place and the reason."""
     if listener.read_only is None:
         if listener.mirrored_groups:
             yield ("listeners", name, "mirrored_groups"), "needed beside it: read_only"

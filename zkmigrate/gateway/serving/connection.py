@@ -1,4 +1,4 @@
-"""One client's connection: its frames, and what stops and goes on. A cut ends it at once."""
+"""One client's connection: it splits the bytes into requests, and pauses and resumes reading."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LATE = {
 
 
 class Connection(Requests, asyncio.BufferedProtocol):
-    """A client's connection to a port. most: the largest frame, in bytes."""
+    """The connection of a client to one of the gateway's ports. most: the largest request, in bytes."""
 
     def __init__(self, gateway: Gateway, messages: Messages, port: Port, most: int) -> None:
         super().__init__(gateway, messages, port, most)
@@ -77,12 +77,13 @@ class Connection(Requests, asyncio.BufferedProtocol):
         self._pass_on(data)
 
     def _read_on(self) -> None:
-        """It is its turn to send more."""
+        """Resume reading after a turn in which many bytes were passed on."""
         self._held = False
         self.steer()
 
     def _at_once(self, data: bytes) -> bool:
-        """Send what is just a request like one before it."""
+        """Send the bytes if they are exactly one request like an earlier one. Return False if they are
+        not."""
         if self._left or self._request is not None or self._busy or self._over:
             return False
         if PREFIX + int.from_bytes(data[:PREFIX], "big") != len(data) or len(data) < PREFIX + LEAST:
@@ -122,7 +123,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
     # -- what stops and goes on
 
     def close(self) -> None:
-        """End it at once. A parked request is not sent any more."""
+        """Close the connection at once. A request that waits at the gate is not sent any more."""
         if self._over:
             return
         self._over = self._gone = True
@@ -144,8 +145,8 @@ class Connection(Requests, asyncio.BufferedProtocol):
             self._link.transport.abort()
 
     def finish(self) -> None:
-        """See the answers to what was sent, so that nothing is in flight unseen; then close both sides. What
-        was not sent yet never is."""
+        """Wait for the answers to all requests that were sent, then close the connection. Requests that
+        were not sent yet are dropped."""
         self._ending = self._finishing = True
         self._in, self._request = b"", None
         self.learns.left(self.waiting)
@@ -160,19 +161,19 @@ class Connection(Requests, asyncio.BufferedProtocol):
             self.steer()
 
     def _unsent(self) -> None:
-        """The broker does nothing with a part of a frame."""
+        """Stop counting a request of which only a part was sent. The broker does nothing with a part."""
         if self._left and self._sending is not None:
             self._sending.seen.in_flight[self._sending.kind] -= 1
         self._left, self._sending = 0, None
 
     def broker_ended(self, link: Link) -> None:
-        """Its broker has closed its side: the client must not send into it."""
+        """Close the connection after its broker has closed the link."""
         if link is self._link:
             self.close()
 
     @property
     def _busy(self) -> bool:
-        """Whether its next bytes have to wait."""
+        """True if the next request has to wait for an earlier one, for its turn, or for the broker."""
         return (
             self._task is not None
             or self._walking
@@ -182,7 +183,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
         )
 
     def go_on(self) -> None:
-        """What stopped it may be over."""
+        """Resume reading and sending, as far as nothing else makes the connection wait."""
         if self._link is not None:
             self._link.go_on()
         if not self._over and not self._busy:
@@ -191,7 +192,8 @@ class Connection(Requests, asyncio.BufferedProtocol):
         self.steer()
 
     def steer(self) -> None:
-        """Read only what can go on, from either side, and while there is room."""
+        """Pause or resume reading from the client and from the broker, by what can be passed on and by
+        room."""
         if self._over:
             return
         link, room = self._link, self.gateway.room
@@ -210,13 +212,14 @@ class Connection(Requests, asyncio.BufferedProtocol):
             _read(link.transport, may and link.reads)
 
     def stop(self, error: FrameError) -> None:
-        """End it at once, and tell why."""
+        """Log and count an error, and close the connection at once."""
         if not self._over:
             self.refused(error)
             self.close()
 
     def hurry(self) -> None:
-        """Its application's gate has closed. What is half sent, or half taken, gets little time."""
+        """Shorten the time limits of a half-sent request and of half-read answers after the gate has
+        closed."""
         if self._left:
             self._times.hurry("frame")
         if self.full and self._keeps_seal():
@@ -235,7 +238,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
     # -- frames
 
     def _pass_on(self, data: bytes) -> None:
-        """Do what can be done with what has come."""
+        """Serve the requests in these bytes, and keep the bytes of the request that is not complete."""
         try:
             at = self._requests(data)
         except (Ended, FrameError) as error:
@@ -253,7 +256,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
             self.finish()
 
     def _requests(self, data: bytes) -> int:
-        """How much of it is done with. Ended, FrameError."""
+        """Serve the requests in these bytes. Return how many bytes were used. Raises Ended and FrameError."""
         at, end, self._need = 0, len(data), 0
         while at < end and not self._over and not self._busy:
             if self._left and self._sending is not None and self._link is not None:
@@ -289,14 +292,15 @@ class Connection(Requests, asyncio.BufferedProtocol):
         return at
 
     def _size(self, data: bytes, at: int) -> int:
-        """The size of the frame that begins here, with that of its size."""
+        """Return the size of the request that begins at ``at``, with the four bytes of its length.
+        Raises FrameError."""
         size = int.from_bytes(data[at : at + PREFIX], "big", signed=True)
         if not LEAST <= size <= self.most:
             raise FrameError("size", f"a request of {size} bytes, needed: {LEAST} to {self.most}")
         return PREFIX + size
 
     def _turn(self) -> None:
-        """It is its turn."""
+        """Resume serving requests when the turn of this connection has come."""
         self._queued = False
         self.go_on()
 

@@ -1,4 +1,4 @@
-"""Where clients come in: never so many that files are missing for orders, the record or the brokers."""
+"""Listeners that accept clients, and keep open files in reserve for orders, the record and the brokers."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from zkmigrate.gateway.serving.connection import Connection
 from zkmigrate.gateway.serving.gateway import Gateway
 
 RESERVED = 64
-"""Files that are not for clients, beside one for each broker: the program's own, and those of orders."""
+"""Open files that clients cannot use: those of the program and of orders. One for each broker is added."""
 BACKLOG, AT_ONCE = 1024, 2
-"""Connections that wait in the system, and those that a port takes in a turn of the loop."""
+"""The listen backlog of a port, and how many connections it accepts in one turn of the event loop."""
 AGAIN_S = 1.0
-"""Until it is tried again where the system had no file left."""
+"""Seconds until a port accepts again after the system had no open file left."""
 
 
 def files() -> int:
-    """How many files the process may have open; as many as the system allows."""
+    """Raise the process's limit of open files as far as the system allows. Return the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -31,12 +31,12 @@ def files() -> int:
 
 
 def most_clients(files: int, brokers: int, configured: int) -> int:
-    """How many clients find room, with two files each: 0 if not even one."""
+    """Return how many clients fit, at two open files each. Return 0 if not even one fits."""
     return max(0, min(configured, (files - RESERVED - brokers) // 2))
 
 
 class Door:
-    """The ports of a gateway. most, share: how many clients at most, and how many of one address."""
+    """The listeners of a gateway. most: the most clients. share: the most clients of one address."""
 
     def __init__(self, gateway: Gateway, make: Callable[[Port], Connection], most: int, share: int) -> None:
         brokers = sum(map(len, gateway.plan.clusters.values()))
@@ -47,7 +47,7 @@ class Door:
         self._listeners: list[socket.socket] = []
 
     async def open(self, host: str, port: Port, number: int) -> None:
-        """Listen on a port. OSError."""
+        """Listen on a port of a host. Raises OSError."""
         found = await self._loop.getaddrinfo(
             host, number, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
         )
@@ -63,7 +63,7 @@ class Door:
             self._loop.add_reader(listener, self._come, listener, port)
 
     def close(self) -> None:
-        """Take in nobody any more."""
+        """Close all listeners, so that no more clients connect."""
         for listener in self._listeners:
             self._loop.remove_reader(listener)
             listener.close()
@@ -99,8 +99,8 @@ class Door:
             self._loop.add_reader(listener, self._come, listener, port)
 
     def _full(self, peer: str) -> str:
-        """Why a client of this address is not taken; empty if it is. When all places are taken, whoever came
-        first and has not been served yet gives its own up."""
+        """Return why a client of this address is refused, or an empty text if it is accepted. If all places
+        are taken, close the oldest connection that no broker has served yet, to make room."""
         clients = self._gateway.clients
         if clients[peer] >= self.share:
             return f"more than {self.share} connections of one address"

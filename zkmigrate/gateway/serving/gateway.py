@@ -1,4 +1,4 @@
-"""The state that all connections of a gateway share: routes and holds, versions, what was seen."""
+"""The state that all connections share: routes, holds, versions of the brokers, and statistics."""
 
 from __future__ import annotations
 
@@ -23,49 +23,50 @@ from zkmigrate.gateway.serving.room import TOTAL, Room
 from zkmigrate.gateway.serving.turns import Turns
 
 MOST_LINES, LINES_S = 20, 10.0
-"""So many lines about a kind of event that clients cause, in so many seconds."""
+"""The most log lines of one kind of event that clients cause, and the seconds in which they count."""
 _AT_WILL = frozenset({"Refused", "BrokerRefused", "Unreachable", "NotTaken"})
 FREE = frozenset(api.name for api in APIS.values() if api.free)
 
 
 class Writes(Protocol):
-    """Where the record goes."""
+    """The store of the gateway's record."""
 
     def write(self, body: Any) -> None:
-        """Make it durable. OSError."""
+        """Write the record to disk. Raises OSError if it could not be written."""
 
 
 class Cut(Protocol):
-    """A client's connection. client: who sent its last request."""
+    """A connection that a switch can cut. client: client id and address of its last request."""
 
     port: Port
     client: Client
 
     def close(self) -> None:
-        """End it at once."""
+        """Close the connection at once."""
 
     def hurry(self) -> None:
-        """The gate of its application has closed."""
+        """Shorten time limits, because the gate of the connection's application has closed."""
 
 
 class Guest(Cut, Protocol):
-    """The same, as it takes up room. peer: its address."""
+    """A connection that counts towards the limits. peer: the address of the client."""
 
     peer: str
 
     def finish(self) -> None:
-        """End it once what was sent is answered."""
+        """Close the connection after all requests that were sent are answered."""
 
     def go_on(self) -> None:
-        """There may be room again."""
+        """Resume reading, if there is room for more bytes."""
 
     def stop(self, error: FrameError) -> None:
-        """End it at once, and tell why."""
+        """Log and count an error, and close the connection at once."""
 
 
 class Gateway:
-    """plan, state: what is configured, and what the record told. say: prints a line of the log. now, wall:
-    the clocks, in seconds; leases run by the first. again: another process served before this one."""
+    """The shared state of one gateway process. plan: the configuration. state: the applications as the
+    record has them. say: prints a log line. now: a monotonic clock in seconds, for leases. wall: seconds
+    since the epoch. again: True if another process served from the same folder before."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class Gateway:
         self.seen: dict[str, Seen] = defaultdict(Seen)
         self.ranges: dict[str, Ranges] = {}
         self.silent: dict[str, dict[int, str]] = {name: {} for name in plan.clusters}
-        """By cluster and node: why the broker did not answer the last look; empty if it did."""
+        """By cluster and node: why the broker did not answer the last query, or an empty text if it did."""
         self.outcomes: dict[str, Outcomes] = defaultdict(Outcomes)
         self._rejoined: dict[str, Rejoined] = defaultdict(Rejoined)
         self._returned: dict[str, Returned] = defaultdict(Returned)
@@ -94,16 +95,16 @@ class Gateway:
         self._until = math.inf
         self.room, self.turns = Room(now, _later), Turns(_soon, now)
         self.unknown: dict[Guest, None] = {}
-        """Connections whose broker has answered nothing but logins, the oldest first."""
+        """Connections whose broker has answered nothing but logins yet, the oldest first."""
         self._lines: dict[str, tuple[float, int]] = {}
         self.most = 0
-        """How many connections find room; 0 if that is not told."""
+        """The most connections; 0 if it is unknown."""
         self.everyone: set[Guest] = set()
         self.clients: Counter[str] = Counter()
-        """Connections by address."""
+        """The number of connections of each address."""
 
     def log(self, event: str, **body: object) -> None:
-        """Print an event. Of those that clients cause at will only some lines are printed in a while."""
+        """Print an event as a log line. Events that clients can cause at will are limited by time."""
         if event in _AT_WILL:
             begun, lines = self._lines.get(event, (-math.inf, 0))
             now = self.now()
@@ -120,7 +121,7 @@ class Gateway:
     # -- routes and holds
 
     def app(self, name: str) -> App:
-        """An application as it is now; for a listener that only reads always the same."""
+        """Return the current state of an application. For a read-only listener it never changes."""
         if name in self.plan.reading:
             return App(self.plan.reading[name].cluster)
         now = self.now()
@@ -139,23 +140,23 @@ class Gateway:
         self._until = min(leases, default=math.inf)
 
     def may_fetch(self, name: str, client: Client) -> bool:
-        """Whether a FETCH of this client need not wait for its SYNC_GROUP. That wait begins once both may be
-        sent."""
+        """Return True if a FETCH of this client need not wait for a SYNC_GROUP. The wait begins when the
+        gate opens."""
         app = self.app(name)
         if app.gate is not Gate.OPEN:
             return True
         return self._rejoined[name].may_fetch(client, app.flipped, self._wall())
 
     def member(self, name: str, client: Client) -> None:
-        """This client belongs to a group."""
+        """Remember that this client is a member of a consumer group."""
         self._rejoined[name].member(client)
 
     def rejoined(self, name: str, client: Client) -> None:
-        """A SYNC_GROUP of this client was answered."""
+        """Remember that a SYNC_GROUP of this client was answered."""
         self._rejoined[name].synced(client)
 
     async def change(self, name: str, seen: App, most_s: float) -> None:
-        """Wait until an application is no longer as it was seen, or so many seconds."""
+        """Wait until an application differs from ``seen``, at most ``most_s`` seconds."""
         if self.app(name) != seen:
             return
         if seen.until is not None:
@@ -165,7 +166,8 @@ class Gateway:
 
     @contextmanager
     def parked(self, name: str, one: Cut, kind: str, since: float) -> Iterator[None]:
-        """While a connection's request waits at the gate, since so many seconds of :meth:`now`."""
+        """Count a request of a connection as parked inside the ``with`` block. since: when its wait began, by
+        the clock ``now``."""
         self.seen[name].parked[one] = kind, since
         try:
             yield
@@ -176,7 +178,7 @@ class Gateway:
         self._changed.pop(name, asyncio.Event()).set()
 
     def order(self, order: Order) -> orders.Answer:
-        """Carry an order out. What it changes is durable before it has an effect."""
+        """Carry out an order. Its changes are on disk before they take effect."""
         self.app(OTHERS)  # leases that have ended
         before = self._state.apps.get(order.app)
         unsure = self.outcomes[order.app].names(self.now()) if order.app in self._state.apps else []
@@ -216,7 +218,8 @@ class Gateway:
         return answer
 
     def in_flight(self, name: str) -> int:
-        """Requests of an application that its broker has not answered, without those that change nothing."""
+        """Return how many requests of an application have no answer yet, without those that change
+        nothing."""
         return sum(n for kind, n in self.seen[name].in_flight.items() if kind not in FREE)
 
     def _cut(self, name: str) -> None:
@@ -228,12 +231,12 @@ class Gateway:
     # -- connections
 
     def connected(self, name: str, one: Cut) -> None:
-        """A connection has sent a request of this application."""
+        """Add a connection that has sent a request of this application."""
         self._connections[name].add(one)
         self._returned[name].connected(one.client, self.now())
 
     def joined(self, one: Guest) -> None:
-        """A client has connected."""
+        """Add a new connection to the counts and limits."""
         if one in self.everyone:
             return
         self.unknown[one] = None
@@ -241,11 +244,11 @@ class Gateway:
         self.clients[one.peer] += 1
 
     def served(self, one: Guest) -> None:
-        """A broker has answered a connection more than a login."""
+        """Note that a broker has answered a request of this connection other than a login."""
         self.unknown.pop(one, None)
 
     def left(self, one: Guest) -> None:
-        """A connection has ended."""
+        """Remove a connection that has ended."""
         if one not in self.everyone:
             return
         self.everyone.remove(one)
@@ -258,24 +261,24 @@ class Gateway:
             connections.discard(one)
 
     def address(self, port: Port, route: str, node: int) -> tuple[str, int]:
-        """Where clients of this port's listener reach a node."""
+        """Return the host and port where clients of this port's listener reach a node."""
         if node not in self.plan.clusters[route] and (route, node) not in self._unlisted:
             self._unlisted.add((route, node))
             self.log("Unlisted", cluster=route, node=node, needed="a broker and ports in the configuration")
         return self.plan.address(port.listener, route, node)
 
     def offered(self) -> Ranges:
-        """The versions that every cluster has, as far as they are known."""
+        """Return the versions of each request that every cluster supports, as far as they are known."""
         return offered([self.ranges[name] for name in self.plan.clusters if name in self.ranges])
 
     def refused(self, name: str, what: str) -> None:
-        """Count something that was not served."""
+        """Count a request or connection of an application that was refused."""
         count(self.seen[name].refused, what)
 
     # -- status
 
     def status(self) -> dict[str, Any]:
-        """Everything that can be asked."""
+        """Return the status of the gateway, ready for JSON."""
         apps = {}
         for name in self._state.apps:
             app, now = self.app(name), self.now()
@@ -329,7 +332,7 @@ class Gateway:
 
 
 def sealed_or_open(state: orders.State) -> dict[str, str]:
-    """Route and gate of each application, for the first line of the log."""
+    """Return the route and gate of each application in words, for the first log line."""
     return {
         name: f"{app.route}, {Gate.SEALED.value}" if app.gate is Gate.SEALED else app.route
         for name, app in state.apps.items()

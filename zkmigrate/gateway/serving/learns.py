@@ -1,4 +1,4 @@
-"""What a client learns of its PRODUCE requests: one whose answer it misses it sends again."""
+"""Tracking of PRODUCE requests whose answer did not reach the client, which sends them again."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from zkmigrate.gateway.serving.gateway import Gateway
 from zkmigrate.gateway.serving.link import PREFIX, Waiting
 
 FIRST = 4096
-"""The header, and the fields that are read of a streamed request, stand in so many bytes."""
+"""The first bytes of a streamed request that hold its header and the fields that are read."""
 MOST_KEPT = 16
-"""So many requests of a connection without an answer are kept to be known again."""
+"""The most unanswered PRODUCE requests of a connection whose batches are remembered."""
 MOST_BATCHES = 500
-"""So many batches of a connection's requests are kept before the next request is not."""
+"""Once a connection has so many remembered batches, its next request is not remembered."""
 
 
 class Learns:
-    """Those of one connection. there: whether the client has not closed its side. missed: an answer did not
-    reach it. waited: a request waited at the gate, meanwhile its end is not noticed at once."""
+    """The tracking of one connection. there: returns True while the client has not closed its side.
+    missed: an answer did not reach the client. waited: a request has waited at the gate; a client that
+    closes in that time is not noticed at once."""
 
     def __init__(self, gateway: Gateway, there: Callable[[], bool]) -> None:
         self._gateway, self._there = gateway, there
@@ -38,7 +39,8 @@ class Learns:
 
     @staticmethod
     def kept(head: Head, frame: Bytes, size: int) -> bytes | outcomes.Headers:
-        """What is kept of a request until its answer. frame: what has come of its ``size`` bytes."""
+        """Return what is remembered of a request until its answer. frame: the bytes read so far, of
+        ``size``."""
         end = min(len(frame), PREFIX + FIRST)
         kept = outcomes.kept(head.version, bytes(frame[head.body : end]), size - end)
         if len(frame) > end and isinstance(kept, outcomes.Headers):
@@ -46,15 +48,14 @@ class Learns:
         return kept
 
     def left(self, waiting: Iterable[Waiting]) -> None:
-        """The client has gone: it will not learn the outcome of what it waits for, and sends it again."""
+        """Record every unanswered request as lost, because the client has left and may send it again."""
         if not self._left:
             self._left = True
             for one in waiting:
                 self._lose(one)
 
     def told(self, one: Waiting, frame: bytes) -> None:
-        """A PRODUCE was answered, if its client was there. One that leaves while its next request waits at
-        the gate is not noticed at once."""
+        """Record the answer to a PRODUCE: as received, or as lost if the client has left meanwhile."""
         version, gateway = one.head.version, self._gateway
         if self._left:
             return
@@ -65,7 +66,7 @@ class Learns:
             gateway.outcomes[one.app].answered(self._name(one), self._wrote(one), told, gateway.now())
 
     def _lose(self, one: Waiting, told: outcomes.Errors | None = None) -> None:
-        """The client does not learn what became of a request."""
+        """Record that the client does not know the outcome of a request."""
         if one.head.key == PRODUCE and one.ready is None:
             own = self._gateway.outcomes[one.app]
             own.lost(self._name(one), self._wrote(one), self._gateway.now(), told)

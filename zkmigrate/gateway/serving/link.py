@@ -1,4 +1,4 @@
-"""A connection to a broker. Its answers go on to the client, in the order of the requests."""
+"""A connection to a broker, which passes the answers on to the client in the order of the requests."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from zkmigrate.gateway.serving.gateway import Gateway
 from zkmigrate.gateway.serving.turns import PASSED
 
 WHOLE = 64 << 20
-"""The largest message that is read whole."""
+"""The largest message that is read whole, in bytes."""
 PREFIX = 4
-"""Bytes of a frame's size, which stand before it."""
+"""The bytes before each message that hold its length."""
 
 
 @dataclass(slots=True)
 class Waiting:
-    """A request without an answer yet. head: its own, or that of one like it. kind: its name. ready: the
-    gateway's own answer. flips: how often its application had switched. wrote: what is kept of a PRODUCE."""
+    """A request without an answer yet. head: its header, or the header of a request like it. kind: the name
+    of the request. ready: the answer, if the gateway gives it itself. flips: how often its application had
+    switched. wrote: what is remembered of a PRODUCE."""
 
     head: Head
     correlation: bytes | bytearray
@@ -44,12 +45,12 @@ class Waiting:
 
 class Learner(Protocol):
     def told(self, one: Waiting, frame: bytes) -> None:
-        """A PRODUCE was answered. frame: the answer's first bytes."""
+        """Record the answer to a PRODUCE. frame: the first bytes of the answer."""
 
 
 class Client(Protocol):
-    """The connection that asks. waiting: its requests that were sent, the oldest first. full: it takes no
-    answer at present."""
+    """The client's connection that a link belongs to. waiting: the requests that were sent, the oldest first.
+    full: the client does not read its answers at present."""
 
     gateway: Gateway
     messages: Messages
@@ -61,29 +62,30 @@ class Client(Protocol):
 
     @property
     def learns(self) -> Learner:
-        """What it learns of its PRODUCE requests."""
+        """The tracking of PRODUCE requests whose answer the client missed."""
 
     def tell(self, data: Bytes) -> None:
-        """Write to it."""
+        """Write bytes to the client."""
 
     def answered(self) -> None:
-        """The answer to its oldest request is written."""
+        """Count the oldest request as answered, because its answer was written."""
 
     def steer(self) -> None:
-        """Read on, or do not, on both sides."""
+        """Pause or resume reading from the client and from the broker."""
 
     def go_on(self) -> None:
-        """What stopped it may be over."""
+        """Resume reading and sending, as far as nothing else makes the connection wait."""
 
     def close(self) -> None:
-        """End it at once."""
+        """Close the connection at once."""
 
     def broker_ended(self, link: Link) -> None:
-        """The broker has closed its side."""
+        """Close the connection after the broker has closed the link."""
 
 
 class Link(asyncio.BufferedProtocol):
-    """client: whose requests go there. cluster: of the broker. full: it takes no request at present."""
+    """A connection to a broker. client: the connection whose requests it carries. cluster: the cluster of the
+    broker. full: the broker does not read requests at present."""
 
     def __init__(self, client: Client, cluster: str) -> None:
         self._client, self.cluster = client, cluster
@@ -96,16 +98,16 @@ class Link(asyncio.BufferedProtocol):
 
     @property
     def kept(self) -> int:
-        """Bytes of answers that are not passed on yet, and of requests that the broker does not take."""
+        """Bytes of answers not yet passed on, and of requests that the broker does not read yet."""
         return len(self._in) + self._walked + (self.transport.get_write_buffer_size() if self.full else 0)
 
     @property
     def reads(self) -> bool:
-        """Whether it can pass on what comes."""
+        """True if the next answer can be passed on."""
         return not (self._client.full or self._walked or self._queued)
 
     def _turn(self) -> None:
-        """It is its turn to pass more on."""
+        """Resume reading answers when the turn of this link has come."""
         self._queued = False
         self._client.steer()
 
@@ -143,7 +145,7 @@ class Link(asyncio.BufferedProtocol):
         self._pass_on(data)
 
     def _quick(self, data: bytes) -> bool:
-        """Pass on what is just the answer that comes next."""
+        """Pass on the bytes if they are exactly the next answer. Return False if they are not."""
         client = self._client
         if self._left or self._walked or client.full or not client.waiting or self._greeted is not None:
             return False
@@ -160,14 +162,14 @@ class Link(asyncio.BufferedProtocol):
         return True
 
     async def greet(self, frame: Bytes) -> None:
-        """Send it a request whose answer the client has already."""
+        """Send a request that the client has an answer to already, and wait until the broker answers it."""
         self._greeted = asyncio.get_running_loop().create_future()
         self.transport.write(frame)
         await self._greeted
         self._greeted = None
 
     def go_on(self) -> None:
-        """Pass on what was kept."""
+        """Pass on answers that had to wait, if the client reads again."""
         if self._in and self.reads and len(self._in) >= self._need:
             data, self._in = self._in, b""
             self._pass_on(bytes(data))
@@ -185,7 +187,7 @@ class Link(asyncio.BufferedProtocol):
             self._client.steer()
 
     def _answers(self, data: bytes) -> int:
-        """How much of it was passed on. FrameError."""
+        """Pass on the answers in these bytes. Return how many bytes were used. Raises FrameError."""
         at, end, client = 0, len(data), self._client
         self._need = 0
         while at < end and not (client.full or self._walked):
@@ -224,7 +226,8 @@ class Link(asyncio.BufferedProtocol):
         return at
 
     def _asked(self, data: bytes, at: int, size: int) -> Waiting | None:
-        """The request of the answer that begins here; None for a greeting. FrameError."""
+        """Return the request that belongs to the answer at ``at``, or None for a request of :meth:`greet`.
+        Raises FrameError."""
         client = self._client
         if self._greeted is not None and not self._greeted.done():
             one, most = None, WHOLE
@@ -262,7 +265,7 @@ class Link(asyncio.BufferedProtocol):
             self._walk(client.messages.answered(head, frame, where), len(frame))
 
     def _walk(self, steps: Generator[None, None, Bytes], size: int) -> None:
-        """Go on with a long answer, a slice in a turn."""
+        """Rewrite the next slice of an answer. If there are more, continue in a later turn."""
         try:
             next(steps)
         except StopIteration as end:

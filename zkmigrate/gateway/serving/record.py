@@ -16,7 +16,8 @@ _MOST_BYTES = 1 << 23
 
 
 class Record:
-    """``record.json`` in a folder of mode 0700. Only one process has it. again: another one had it before."""
+    """The file ``record.json`` in a folder of mode 0700, locked by one process at a time. again: True if an
+    earlier process has used the folder."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -33,7 +34,7 @@ class Record:
         os.close(self._lock)
 
     def read(self) -> Any:
-        """What it holds; None before the first order. HostError."""
+        """Return the content of the record, or None before the first order. Raises HostError."""
         try:
             with open(self.path, "rb") as file:
                 content = file.read(_MOST_BYTES + 1)
@@ -49,8 +50,8 @@ class Record:
             ) from None
 
     def write(self, body: Any) -> None:
-        """Replace what it holds; afterwards it is on disk. OSError: the former one is still there. HostError:
-        it is not known which of both a restart would find, so the process must not go on."""
+        """Replace the record on disk. Raises OSError if the former record is still in place, and HostError if
+        it is unknown which one a restart would find, so that the process must end."""
         new = self.path.with_suffix(".new")
         with open(new, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             file.write(json.dumps(body).encode())

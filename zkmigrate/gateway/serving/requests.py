@@ -1,4 +1,4 @@
-"""One client's requests: who asks, and what is done with each at its application's gate.
+"""The requests of one client: which application each belongs to, and what the application's gate does.
 
 All that can be done at once is done where the bytes arrive. Only a request that has to wait for its gate or
 its broker gets a task.
@@ -49,23 +49,24 @@ _LED = frozenset({PRODUCE, FETCH})
 
 
 class Requests(Sending):
-    """What is done with each request of a connection."""
+    """The part of a connection that judges each request at the gate of its application."""
 
     def failed(self, error: Ended | FrameError) -> None:
-        """No request of it is served any more."""
+        """Serve no more requests of the connection, and close it after the answers that are due."""
         if isinstance(error, FrameError):
             self.refused(error)
         self.finish()
 
     def refused(self, error: FrameError) -> None:
-        """Tell why it is closed."""
+        """Log and count why the connection is closed."""
         app = self._app or self.gateway.plan.app(self.port.listener, "", "")
         self.gateway.refused(app, str(error) if error.what == "api" else error.what)
         at = {"listener": self.port.listener, "cluster": self.port.cluster, "node": self.port.node}
         self.gateway.log("Refused", peer=self.peer, app=app, **at, why=str(error))
 
     def begin(self, frame: bytes, size: int) -> None:
-        """Serve a request, of which this is the beginning or all. Ended, FrameError."""
+        """Serve a request from its first bytes or from all of them. size: the bytes of the whole request.
+        Raises Ended and FrameError."""
         head = self.messages.head(frame, PREFIX)
         api = head.api
         if self._times.by:
@@ -83,19 +84,19 @@ class Requests(Sending):
         self._serve(one)  # a gate that is closed is seen before the rest is read
 
     def _flips(self, head: Head) -> int:
-        """How often the application of a request has switched; 0 where that does not matter."""
+        """Return how often the application of a request has switched, or 0 where that does not matter."""
         if head.key not in _NUMBERED:
             return 0
         app = self.gateway.plan.app(self.port.listener, head.client, self._principal)
         return self.gateway.app(app).flips
 
     def _streamed(self, api: Api, flips: int) -> bool:
-        """Whether a request goes on while it comes. Else it is read whole before anything is done with it."""
+        """Return True if a request is passed on while it is read. Other requests are read whole first."""
         denied = bool(self._reading and api.denied)
         return api.streamed and not denied and not (flips > 0 and api.key == PRODUCE)
 
     def look(self, one: Request) -> None:
-        """Read what stands in a request, and serve it."""
+        """Read the fields of a request, and serve it."""
         if one.api is None:
             one.app = self._who(one.head)
             one.fields = {}
@@ -118,7 +119,7 @@ class Requests(Sending):
         one.fields = fields
 
     def _walk(self, steps: Generator[None, None, None], one: Request) -> None:
-        """Go on with reading a request, a slice in a turn."""
+        """Read the next slice of a request. If there are more, continue in a later turn; else serve it."""
         for _ in steps:
             self._walking = True
             self.gateway.turns.later(self.peer, partial(self._walk_on, steps, one))
@@ -138,7 +139,7 @@ class Requests(Sending):
             self.go_on()
 
     def _who(self, head: Head) -> str:
-        """The application of a request, to which its connection belongs from now on."""
+        """Return the application of a request, and add the connection to it."""
         app = self.gateway.plan.app(self.port.listener, head.client, self._principal)
         self.client = fit(head.client), self.peer
         if app != self._app:
@@ -150,7 +151,7 @@ class Requests(Sending):
         return app
 
     def _see(self, head: Head, fields: Mapping[str, Any]) -> str:
-        """The application of a request. Takes notes of what it shows."""
+        """Return the application of a request, and record what the fields tell about the client."""
         if head.key == SASL_HANDSHAKE:
             self._mechanism = (fields["Mechanism"] or "")[:LONGEST]
         if head.key == SASL_AUTHENTICATE and not self._principal:
@@ -170,7 +171,8 @@ class Requests(Sending):
     # -- at its application's gate
 
     def _serve(self, one: Request) -> None:
-        """Do with a request what may be done, now or once the gate and its broker are there."""
+        """Send, answer or refuse a request now, or start a task that does so once the gate and broker allow
+        it."""
         if one.head.key not in LOGIN:
             self._times.over("login")  # it may wait for long now
         app = self._served(one)
@@ -179,8 +181,9 @@ class Requests(Sending):
             self._task = asyncio.get_running_loop().create_task(self._wait(one, app))
 
     def _served(self, one: Request) -> App | None:
-        """Do with a request what may be done now; its application, if it has to wait. Nothing else runs
-        between the look at the gate and what is done. Ended, FrameError."""
+        """Send, answer or refuse a request if that is possible now. Return None, or the application if the
+        request has to wait. Nothing else runs between the check of the gate and the action. Raises Ended
+        and FrameError."""
         head, fields = one.head, one.fields
         if self._reading and one.api and fields is not None:
             error = self._reading.error(one.api, fields)
@@ -218,7 +221,7 @@ class Requests(Sending):
         return None
 
     async def _wait(self, one: Request, app: App | None) -> None:
-        """Until a request is served."""
+        """Wait for the gate and the broker until a request is served."""
         failed: Ended | FrameError | None = None
         try:
             while app is not None:
@@ -239,14 +242,14 @@ class Requests(Sending):
             self.failed(failed)
 
     def _left_port(self, app: App) -> bool:
-        """Whether this port's cluster is one that the application has left. No broker there leads what its
-        clients ask for. If a PRODUCE waited, the next one could overtake it on the way to the leader, and be
-        the first that this broker sees of its producer. A Java consumer would go on with FETCH for as long as
-        the leader has the same node id."""
+        """Return True if the application has left the cluster of this port. No broker of its present cluster
+        leads what clients ask for here. If a PRODUCE waited, the next one could overtake it on the way to the
+        leader, and be the first that this broker sees of its producer. A Java consumer would go on with FETCH
+        for as long as the leader has the same node id."""
         return app.flips > 0 and app.route != self.port.cluster
 
     def _deny(self, one: Request, error: int, fields: Mapping[str, Any]) -> None:
-        """Answer a request with Kafka's error, since this listener only reads."""
+        """Answer a request with Kafka's error, because this listener is read-only."""
         why = f"{named(one.head.key)}: listener {self.port.listener} only reads"
         if fields.get("Acks") == 0:
             raise FrameError("api", f"{why}, and acks=0 takes no answer")

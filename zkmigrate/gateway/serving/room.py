@@ -1,4 +1,4 @@
-"""The memory that clients may fill: by address, and all together.
+"""Limits for the memory that clients use: by address, and in total.
 
 Counted is what a connection keeps of messages that are not over: of a request that is read whole, and of an
 answer that is changed or that its client does not take. Up to ``LARGE`` bytes a connection has for nothing.
@@ -15,38 +15,39 @@ from zkmigrate.gateway.rules.layout import FrameError
 
 LARGE = 1 << 16
 TOTAL, SHARE = 64 << 20, 16 << 20
-"""The most bytes of all, and of one address. The one that came first may fill more, so that it ends."""
+"""The most bytes in total, and of one address. The oldest holder may exceed them, so that it can finish."""
 CROWDED_S = 5.0
-"""Whoever holds bytes for so long, while others wait for room, loses its connection."""
+"""Seconds after which a holder is closed if other connections wait for room."""
 AGAIN_S = 1.0
-"""Between two looks for room."""
+"""Seconds until waiting connections check for room again."""
 ASKED = 16
-"""So many of those that wait ask again in a turn of the loop."""
+"""The most waiting connections that check for room in one turn of the event loop."""
 
 
 class Holder(Protocol):
-    """A client's connection."""
+    """A client's connection, which holds bytes. peer: the address of the client."""
 
     peer: str
 
     def go_on(self) -> None:
-        """There may be room: ask again."""
+        """Check for room again, and resume reading if there is some."""
 
     def stop(self, error: FrameError) -> None:
-        """End it at once, and tell why."""
+        """Log and count an error, and close the connection at once."""
 
 
 class Room:
-    """Who holds how many bytes. now: a clock, in seconds. later: calls a function after so many seconds."""
+    """The bytes that each connection holds. now: a clock in seconds. later: calls a function after a number
+    of seconds."""
 
     def __init__(
         self, now: Callable[[], float], later: Callable[[float, Callable[[], None]], object]
     ) -> None:
         self._now, self._later = now, later
         self.held: dict[Holder, tuple[int, float]] = {}
-        """Bytes, and since when, of each connection, the first one first."""
+        """The bytes of each connection and the time it began to hold them, the oldest first."""
         self._of: dict[str, dict[Holder, None]] = {}
-        """The same connections by address."""
+        """The connections in ``held`` by address, the oldest first."""
         self._bytes: Counter[str] = Counter()
         self._total = 0
         self._waiting: dict[Holder, None] = {}
@@ -54,16 +55,16 @@ class Room:
 
     @property
     def total(self) -> int:
-        """The bytes of all."""
+        """The bytes that all connections hold."""
         return self._total
 
     @property
     def narrow(self) -> bool:
-        """Whether connections are to read little at a time."""
+        """True if so many bytes are held that connections must read only a little at a time."""
         return self._total > TOTAL // 2
 
     def keep(self, one: Holder, count: int) -> None:
-        """A connection keeps so many bytes now."""
+        """Record how many bytes a connection holds now."""
         before, since = self.held.get(one, (0, 0.0))
         count = count if count > LARGE else 0
         if count == before:
@@ -80,7 +81,7 @@ class Room:
         self._wake()
 
     def _wake(self) -> None:
-        """Let each connection that waits now ask again, a few in a turn of the loop."""
+        """Let all waiting connections check for room again, a few in each turn of the event loop."""
         running, self._round = self._round > 0, len(self._waiting)
         if self._round and not running:
             self._later(0.0, self._ask)
@@ -98,7 +99,8 @@ class Room:
         self._wake()
 
     def may(self, one: Holder) -> bool:
-        """Whether a connection may read on; else it waits for :meth:`Holder.go_on`."""
+        """Return True if a connection may read more. Else its :meth:`Holder.go_on` is called later. Close the
+        oldest holder if it has held bytes for ``CROWDED_S`` seconds."""
         first = self._first(one)
         if first is not None and self._now() - self.held[first][1] >= CROWDED_S:
             first.stop(FrameError("memory", "it held bytes for too long while others waited for room"))
@@ -112,13 +114,13 @@ class Room:
         return False
 
     def _first(self, one: Holder) -> Holder | None:
-        """Return the connection that may fill more before this one; None if this one may."""
+        """Return the older holder that this connection has to wait for, or None if it need not wait."""
         if self._total <= TOTAL and self._bytes[one.peer] <= SHARE:
             return None
         first = next(iter(self.held if self._total > TOTAL else self._of.get(one.peer, {})), one)
         return None if first is one else first
 
     def left(self, one: Holder) -> None:
-        """A connection has ended."""
+        """Release all bytes of a connection that has ended."""
         self._waiting.pop(one, None)
         self.keep(one, 0)

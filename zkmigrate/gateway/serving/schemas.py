@@ -19,5 +19,5 @@ def _schema(name: str) -> Mapping[str, Any]:
 
 
 def messages() -> Messages:
-    """Reader of messages by these definitions."""
+    """Return a reader and writer of messages by Kafka's definitions."""
     return Messages(_schema)

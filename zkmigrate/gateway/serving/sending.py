@@ -1,4 +1,4 @@
-"""What of a client's requests goes to its broker, and what comes back.
+"""Sending of a client's requests to its broker, and counting of the answers.
 
 A request that is like one before it, while nothing has changed, is sent on without another look.
 """
@@ -34,7 +34,7 @@ from zkmigrate.gateway.serving.link import PREFIX, Link, Waiting
 from zkmigrate.gateway.serving.times import Times
 
 MOST_WAITING = 1000
-"""Requests of one connection without an answer."""
+"""The most unanswered requests of one connection."""
 CONNECT_S = 5.0
 LOGIN = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 """Requests that a broker answers to everybody."""
@@ -44,14 +44,14 @@ _ESTABLISHED = 1
 
 
 class Ended(Exception):
-    """The connection is over, without a fault of the client."""
+    """Raised when the connection has to end without a fault of the client."""
 
 
 @dataclass(slots=True)
 class Request:
-    """A request that is not sent yet. frame: what was read of it, its size before it. size: of all that.
-    flips: how often its application had switched, 0 where that does not matter. fields: those that were read,
-    once it was looked at. wrote: what is kept of a PRODUCE."""
+    """A request that is not sent yet. frame: the bytes read so far, with the four bytes of the length. size:
+    the bytes of the whole frame. flips: how often its application had switched, 0 where that does not
+    matter. fields: the fields that were read, None before that. wrote: what is remembered of a PRODUCE."""
 
     head: Head
     api: Api | None
@@ -64,8 +64,9 @@ class Request:
 
 
 class Alike(NamedTuple):
-    """A request that was sent. Whatever comes like it goes the same way. tail: from the client id to what was
-    read. now, link: the application and the broker's connection at that time. notes: what it counts in."""
+    """A request that was sent, as a pattern for later ones. tail: its bytes from the client id to the last
+    field that was read. now, link: its application and the link to the broker at that time. notes: the
+    counters that a request like it increases."""
 
     tail: bytes
     now: App
@@ -79,9 +80,9 @@ class Alike(NamedTuple):
 
 
 class Sending(ABC):
-    """The requests of a connection to a port. most: the largest frame, in bytes. known: its broker has
-    answered more than a login. waiting: what was sent, the oldest first. full: the client takes no answer at
-    present."""
+    """The part of a connection that sends requests. most: the largest request, in bytes. known: True once its
+    broker has answered more than a login. waiting: the requests that were sent, the oldest first. full: the
+    client does not read its answers at present."""
 
     _transport: asyncio.Transport
     _times: Times
@@ -109,34 +110,34 @@ class Sending(ABC):
 
     @abstractmethod
     def go_on(self) -> None:
-        """What stopped it may be over."""
+        """Resume reading and sending, as far as nothing else makes the connection wait."""
 
     @abstractmethod
     def steer(self) -> None:
-        """Read only what can go on, from either side."""
+        """Pause or resume reading from the client and from the broker."""
 
     @abstractmethod
     def stop(self, error: FrameError) -> None:
-        """End it at once, and tell why."""
+        """Log and count an error, and close the connection at once."""
 
     @abstractmethod
     def hurry(self) -> None:
-        """The gate of its application has closed."""
+        """Shorten time limits, because the gate of the application has closed."""
 
     @abstractmethod
     def close(self) -> None:
-        """End it at once."""
+        """Close the connection at once."""
 
     @abstractmethod
     def broker_ended(self, link: Link) -> None:
-        """Its broker has closed its side."""
+        """Close the connection after its broker has closed the link."""
 
     @abstractmethod
     def finish(self) -> None:
-        """See the answers to what was sent, then close both sides."""
+        """Wait for the answers to all requests that were sent, then close the connection."""
 
     def _remember(self, one: Request, now: App, fields: Mapping[str, Any]) -> None:
-        """Send what comes like it at once, while nothing changes."""
+        """Remember a request, so that later ones like it are sent at once while nothing changes."""
         assert self._link is not None
         head, seen = one.head, self.gateway.seen[one.app]
         end = self.messages.acks_end(head, one.frame) if head.key == PRODUCE else head.body
@@ -153,7 +154,8 @@ class Sending(ABC):
         )
 
     def quick(self, frame: bytes) -> bool:
-        """Send a whole request like one that was sent; False if it needs a closer look. FrameError."""
+        """Send a whole request that is like an earlier one. Return False if it has to be read first.
+        Raises FrameError."""
         like = self._alike.get(frame[4:8])
         if (
             like is None
@@ -178,14 +180,14 @@ class Sending(ABC):
         return True
 
     def _still_there(self) -> bool:
-        """Whether the client has not closed its side: what it gave up must not reach a broker any more."""
+        """Return True if the client has not closed its side. A request that it gave up must not be sent."""
         own: socket.socket = self._transport.get_extra_info("socket")
         return own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED
 
     # -- to the broker
 
     def _answer(self, one: Request, told: bytes) -> None:
-        """The gateway's own answer, after those to earlier requests."""
+        """Answer a request by the gateway itself, after the answers to earlier requests."""
         self._request, self._since = None, None
         ready = len(told).to_bytes(PREFIX, "big") + told
         seen = self.gateway.seen[one.app]
@@ -196,7 +198,7 @@ class Sending(ABC):
             self._tell_own()
 
     def _send(self, one: Request, rewritten: bool, answered: bool) -> None:
-        """Send a request on; the rest of it goes after as it comes."""
+        """Send a request, or the bytes read so far of a streamed one. The rest is sent as it is read."""
         assert self._link is not None
         kind, seen = named(one.head.key), self.gateway.seen[one.app]
         self._bound = self._bound or one.head.key not in _FREE
@@ -215,7 +217,7 @@ class Sending(ABC):
             self._sent(waiting, answered)
 
     def _sent(self, one: Waiting, answered: bool) -> None:
-        """All of it is on its way."""
+        """Count a request as sent, after its last byte was written."""
         self._sending = None
         if answered:
             self.waiting.append(one)
@@ -224,7 +226,7 @@ class Sending(ABC):
             one.seen.answered[one.kind] += 1
 
     async def _reach(self, route: str) -> None:
-        """Connect to the cluster of a route. Ended if none of its brokers takes the connection."""
+        """Connect to a broker of a route's cluster. Raises Ended if no broker accepts the connection."""
         if self._bound:
             raise Ended  # it began on the other cluster
         loop = asyncio.get_running_loop()
@@ -250,7 +252,8 @@ class Sending(ABC):
         raise Ended
 
     async def _shake_again(self, link: Link) -> None:
-        """The client's SASL_HANDSHAKE for a broker that has not seen it; the client has its answer."""
+        """Send the client's SASL_HANDSHAKE to a new broker. The client has its answer already. Raises
+        Ended."""
         try:
             async with asyncio.timeout(CONNECT_S):
                 await link.greet(self._handshake)
@@ -260,14 +263,14 @@ class Sending(ABC):
     # -- answers
 
     def tell(self, data: Bytes) -> None:
-        """Write to the client. One that has gone misses it; the broker's answer still counts."""
+        """Write to the client. If it has left, note that it missed an answer; the answer still counts."""
         if self._gone or self._transport.is_closing():
             self.learns.missed = True
         else:
             self._transport.write(data)
 
     def answered(self) -> None:
-        """The answer to the oldest request is written. It counts once the kernel has all of it."""
+        """Count the oldest request as answered, once the system has taken all bytes of its answer."""
         self._pending = self.full
         if not self.full:
             self._count()
@@ -286,7 +289,7 @@ class Sending(ABC):
         self._tell_own()
 
     def _tell_own(self) -> None:
-        """The gateway's own answers that are next."""
+        """Write the gateway's own answers that are next, and finish what waits for the last answer."""
         if self.waiting:
             ready = self.waiting[0].ready
             if ready is not None:

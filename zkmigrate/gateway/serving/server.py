@@ -1,4 +1,4 @@
-"""The gateway's process: its listeners, its socket for orders, and the look at each broker."""
+"""The gateway's process: its listeners, its socket for orders, and regular queries to each broker."""
 
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ from zkmigrate.gateway.serving.record import SOCKET, Record
 from zkmigrate.gateway.serving.schemas import messages
 
 LOOK_S, SOON_S, ANSWER_S = 30.0, 1.0, 1.0
-"""Between two looks at the brokers, the same while one does not answer, and the longest wait for one."""
+"""Seconds between two queries to the brokers, between two while a broker does not answer, and the longest
+wait for an answer."""
 ORDER_S = 10.0
-"""The longest time for a question to come, and for its answer to be read."""
+"""The most seconds to send a question on the socket, and to read its answer."""
 STOP_S, STEP_S = 5.0, 0.02
-"""The longest wait for answers at the end, and the steps of it."""
+"""The most seconds to wait for answers when the process ends, and the steps of that wait."""
 _ORDER_BYTES = 1 << 16
 _ASK = struct.pack(">hhi", API_VERSIONS, 0, 0) + text("zkmigrate-gateway", compact=False)
 
 
 class Server:
-    """One process. say: prints a line of the log."""
+    """The gateway's process. say: prints a log line."""
 
     def __init__(self, config: Config, record: Record, say: Callable[[str], None]) -> None:
         self._config, self._record, self._say = config, record, say
@@ -47,7 +48,8 @@ class Server:
         self._stop, self._ordered = asyncio.Event(), asyncio.Event()
 
     async def serve(self) -> bool:
-        """Until a signal; whether it was SIGINT. HostError when the record can no longer be trusted."""
+        """Serve until a signal arrives. Return True if it was SIGINT. Raises HostError if the record can no
+        longer be trusted."""
         loop = asyncio.get_running_loop()
         state = self._state()
         plan = self._config.plan()
@@ -103,7 +105,7 @@ class Server:
         return Connection(self._gateway, self._messages, port, self._config.frame_bytes)
 
     async def _leave(self) -> None:
-        """Let answers come that are on their way, then end all connections."""
+        """Wait for answers that are due, at most ``STOP_S`` seconds, then close all connections."""
         loop = asyncio.get_running_loop()
         everyone, end = self._gateway.everyone, loop.time() + STOP_S
         for one in list(everyone):
@@ -116,7 +118,7 @@ class Server:
     # -- orders
 
     async def _asked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one question on the socket. Both are a line of JSON."""
+        """Answer one question on the socket for orders. Question and answer are one line of JSON each."""
         with suppress(OSError, TimeoutError):
             try:
                 async with asyncio.timeout(ORDER_S):
@@ -148,7 +150,8 @@ class Server:
     # -- the brokers
 
     async def _look(self) -> None:
-        """Ask the brokers now and then, and after each order: what follows it may rest on the answer."""
+        """Query the brokers regularly, and after each order, because the next step may depend on the
+        answer."""
         while True:
             silent = any(why for nodes in self._gateway.silent.values() for why in nodes.values())
             with suppress(TimeoutError):
@@ -157,7 +160,7 @@ class Server:
             await self._learn()
 
     async def _learn(self) -> None:
-        """Ask every broker at once which versions it has, and note who does not answer."""
+        """Query the versions of all brokers at the same time, and note which ones do not answer."""
         brokers = [
             (name, node, address)
             for name, nodes in self._gateway.plan.clusters.items()
@@ -176,7 +179,7 @@ class Server:
 
 
 async def _versions(address: str) -> tuple[Ranges | None, str]:
-    """The versions that a broker has; None, and why."""
+    """Return the versions that a broker supports and an empty text, or None and why they are unknown."""
     try:
         async with asyncio.timeout(ANSWER_S):
             frame = await _asked_versions(address)

@@ -1,4 +1,4 @@
-"""How long a client may take for what it has begun."""
+"""Time limits for what a client has begun."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import asyncio
 from collections.abc import Callable
 
 LOGIN_S, FRAME_S, TAKE_S, DRAIN_S = 30.0, 60.0, 60.0, 60.0
-"""From connecting to the first request that is not a login; from a frame's first byte to its
-last; for an answer that waits for the client to read; for the answers to what a client left behind."""
+"""Seconds from connecting to the first request that is not a login; from a request's first byte to its
+last; for a client to read an answer that is written; for the answers to requests of a client that left."""
 HELD_S = 1.0
-"""The same for a frame, and for all answers together, once the gate of its application has closed."""
+"""Seconds for the rest of a request, and for all answers together, once the application's gate has closed."""
 
 
 def limit(what: str) -> float:
-    """The seconds for login, frame, take, drain or held."""
+    """Return the time limit in seconds of login, frame, take, drain or held."""
     return {"login": LOGIN_S, "frame": FRAME_S, "take": TAKE_S, "drain": DRAIN_S, "held": HELD_S}[what]
 
 
 class Times:
-    """The times of one connection. late: told what was not done in time."""
+    """The time limits of one connection. late: is called with the name of a limit that has passed."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, late: Callable[[str], None]) -> None:
         self._loop, self._late = loop, late
@@ -26,21 +26,21 @@ class Times:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, what: str) -> None:
-        """This has begun, unless it had before."""
+        """Start a time limit, unless it runs already."""
         if what not in self.by:
             self._set(what, self._loop.time() + limit(what))
 
     def hurry(self, what: str) -> None:
-        """Little time is left for this, if it has begun."""
+        """Shorten a time limit that runs to ``HELD_S`` seconds from now."""
         if what in self.by:
             self._set(what, min(self.by[what], self._loop.time() + HELD_S))
 
     def over(self, what: str) -> None:
-        """This is done."""
+        """Stop a time limit, because its work is done."""
         self.by.pop(what, None)
 
     def end(self) -> None:
-        """Nothing is timed any more."""
+        """Stop all time limits."""
         self.by.clear()
         if self._timer is not None:
             self._timer.cancel()

@@ -1,4 +1,4 @@
-"""Whose request is next: nobody keeps the loop for long, and whoever asks little goes first.
+"""Fair shares of the event loop: no client uses it for long, and addresses that ask little go first.
 
 A turn of the loop serves so many requests at once. Beyond that, addresses that have asked little lately are
 still served at once. All others wait, and get the next turns one address after the other.
@@ -10,21 +10,21 @@ from collections import deque
 from collections.abc import Callable
 
 TURN = 16
-"""Requests in a turn."""
+"""The most requests that are served in one turn of the event loop."""
 COST = 128
-"""So many bytes of a message that are looked at one by one cost as much as a request."""
+"""The bytes of a message, read field by field, that cost as much as one request."""
 PASSED = 1 << 16
-"""So many bytes that are passed on unread cost as much as a request."""
+"""The bytes, passed on unread, that cost as much as one request."""
 CLIENT = 8
-"""A client that comes costs as much as so many requests."""
+"""The cost of a new connection, in requests."""
 RATE, BURST = 400.0, 40.0
-"""Requests of an address that never wait, in a second and at once."""
+"""The requests of one address that never wait: per second, and at once."""
 MOST_ADDRESSES = 10_000
 Soon = Callable[[Callable[[], None]], object]
 
 
 class Turns:
-    """The turns of a loop. soon: calls a function in the next turn. now: a clock, in seconds."""
+    """The turns of an event loop. soon: calls a function in the next turn. now: a clock in seconds."""
 
     def __init__(self, soon: Soon, now: Callable[[], float]) -> None:
         self._soon, self._now = soon, now
@@ -34,36 +34,38 @@ class Turns:
         self._later: dict[str, deque[Callable[[], None]]] = {}
 
     def may(self, address: str) -> bool:
-        """Whether a request of this address is served at once."""
+        """Return True if a request of this address is served at once. Else call :meth:`later`."""
         if self.spent < TURN:
             self._spend(1)
             return True
         return self._paid(address, 1) >= 0
 
     def spend(self, address: str, size: int) -> None:
-        """So many bytes of a message of this address were looked at one by one."""
+        """Charge an address for a number of bytes that were read field by field."""
         cost = size // COST
         if cost:
             self._spend(cost)
             self._paid(address, cost)
 
     def streamed(self, size: int) -> bool:
-        """So many bytes were passed on unread; whether more of them may follow in this turn."""
+        """Charge a number of bytes that were passed on unread. Return True if more may follow in this
+        turn."""
         self._spend(size // PASSED)
         return self.spent < TURN
 
     def taken(self) -> None:
-        """A client has come."""
+        """Charge the cost of a new connection."""
         self._spend(CLIENT)
 
     def _spend(self, cost: int) -> None:
-        """Of a turn that is half over the end is looked for; before, that would cost more than it tells."""
+        """Add a cost to this turn, and schedule its end once half of it is used. Earlier, scheduling would
+        cost more than it saves."""
         self.spent += cost
         if self.spent >= TURN // 2 and not self._running:
             self._run()
 
     def _paid(self, address: str, cost: float) -> float:
-        """What an address has left of the requests that never wait."""
+        """Charge an address. Return how many requests it has left that never wait; below zero for none."""
         now = self._now()
         credit, before = self._credit.pop(address, (BURST, now))
         credit = min(BURST, credit + (now - before) * RATE) - cost
@@ -77,13 +79,13 @@ class Turns:
         self._soon(self._next)
 
     def later(self, address: str, call: Callable[[], None]) -> None:
-        """Call this in one of the next turns."""
+        """Call a function in one of the next turns, in fair order of the addresses."""
         self._later.setdefault(address, deque()).append(call)
         if not self._running:
             self._run()
 
     def _next(self) -> None:
-        """Begin a turn, with one call of one address after the other."""
+        """Start a turn, and call waiting functions of one address after the other until it is used up."""
         self.spent = 0
         while self._later and self.spent < TURN:
             address, calls = next(iter(self._later.items()))

@@ -1,4 +1,4 @@
-"""The verbs order and status: a question to the gateway's process on this machine."""
+"""The verbs order and status, which ask the gateway's process on this machine."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _CODES = {"done": 0, "refused": 6, "fenced": 5, "failed": 8}
 
 
 def order(file: Path, asked: Order, say: Callable[[str], None], *, as_json: bool) -> int:
-    """Give an order. 0: done, also if it was done before; 5: fenced off; 6: refused; 8: not written, or no
-    gateway answers. UsageError for fields that no order has."""
+    """Give an order, and return the exit code: 0 done, also if it was done before; 5 fenced off; 6 refused; 8
+    not written. Raises UsageError for fields that no order has, and HostError if no gateway answers."""
     try:
         forms.order(asdict(asked))
     except forms.FormError as error:
@@ -36,7 +36,7 @@ def order(file: Path, asked: Order, say: Callable[[str], None], *, as_json: bool
 
 
 def status(file: Path, say: Callable[[str], None], *, as_json: bool) -> int:
-    """Print what the gateway does and sees. HostError when none answers."""
+    """Print the status of the gateway, and return 0. Raises HostError if no gateway answers."""
     told = answer(socket_of(file), "status")
     if as_json:
         say(status_json(told))
@@ -53,12 +53,12 @@ def status(file: Path, say: Callable[[str], None], *, as_json: bool) -> int:
 
 
 def in_words(told: Mapping[str, str]) -> str:
-    """The answer to an order, as text."""
+    """Return the answer to an order as text."""
     return f"{told['outcome']}: {told['text']}"
 
 
 def status_json(told: Mapping[str, Any]) -> str:
-    """The status with its findings, as one line of JSON."""
+    """Return the status with its findings as one line of JSON."""
     bodies = [encode_finding(one) for of_app in _found(told).values() for one in of_app]
     return json.dumps({**told, "findings": bodies})
 
@@ -68,17 +68,18 @@ def _found(told: Mapping[str, Any]) -> dict[str, tuple[Finding, ...]]:
 
 
 def _used(app: dict[str, Any]) -> bool:
-    """Whether a client has asked for something."""
+    """Return True if a client of the application has sent a request."""
     return bool(app["clients"] or app["refused"])
 
 
 def socket_of(file: Path) -> Path:
-    """Where the gateway of this file takes orders. InventoryError with what is wrong in the file."""
+    """Return the socket on which the gateway of a configuration file accepts orders. Raises
+    InventoryError."""
     return Path(load(file).state) / SOCKET
 
 
 def answer(path: Path, question: Any) -> Any:
-    """What the gateway at this socket answers. HostError when it does not."""
+    """Return the answer of the gateway at a socket to a question. Raises HostError if it does not answer."""
     try:
         with socket.socket(socket.AF_UNIX) as asked:
             asked.settimeout(ANSWER_S)
@@ -95,7 +96,7 @@ def answer(path: Path, question: Any) -> Any:
 
 
 def _lines(told: dict[str, Any]) -> Iterator[str]:
-    """The status as text."""
+    """Yield the status as lines of text."""
     load = told["load"]
     yield (
         f"connections: {load['connections']} of {load['connections_at_most']}, not served yet: "

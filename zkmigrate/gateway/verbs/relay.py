@@ -22,7 +22,7 @@ DONE, BAD, REFUSED, FAILED, FENCED_OFF = 0, 2, 6, 8, 9
 """The exit codes: done; not a request; refused; not written, or no answer; another operator is in charge."""
 _CODES = {"done": DONE, "refused": REFUSED, "failed": FAILED, "fenced": FENCED_OFF}
 _MOST = 1 << 16
-"""Bytes of a request."""
+"""The most bytes of a request."""
 _ID, _MS = re.compile(r"[A-Za-z0-9._-]+"), re.compile(r"[0-9]{1,9}")
 _HELP = (
     "help: this text",
@@ -32,21 +32,21 @@ _HELP = (
 
 
 class Relay:
-    """Requests of one run. file: the gateway's. fencing: the run's number. Operation ids get the run before
-    them, so that no other run has the same."""
+    """A relay for the requests of one run. file: the gateway's configuration. fencing: the run's fencing
+    number. The name of the run is put before operation ids, so that no other run has the same."""
 
     def __init__(self, file: Path, run: str, fencing: int) -> None:
         self._file, self._run, self._fencing = file, run, fencing
 
     def serve(self, requests: IO[bytes], answers: IO[bytes]) -> int:
-        """Answer each request, until there are no more; 0."""
+        """Answer each request until the input ends. Return 0."""
         while line := requests.readline(_MOST + 1):
             answers.write("".join(f"{text}\n" for text in self.answer(line)).encode())
             answers.flush()
         return 0
 
     def answer(self, line: bytes) -> Iterator[str]:
-        """The lines that answer a request; none for an empty one."""
+        """Yield the lines that answer a request; none for an empty line."""
         words = line.decode("ascii", "replace").split()
         if not words:
             return

@@ -1,4 +1,4 @@
-"""The verb serve: the gateway's process, until it is told to end."""
+"""The verb serve, which runs the gateway's process until a signal ends it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INTERRUPTED = 130
 
 
 def serve(file: Path, say: Callable[[str], None]) -> int:
-    """Serve until SIGTERM (0) or Ctrl-C (130). say: prints a line of the log, JSON."""
+    """Serve until SIGTERM (returns 0) or Ctrl-C (returns 130). say: prints a log line of JSON."""
     config = load(file)
 
     async def serving(record: Record) -> bool:
