@@ -8,16 +8,18 @@ from typing import Any
 
 import pytest
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from tests.examples import examples as count
 from tests.unit.gateway import frames
 from tests.unit.gateway.frames import request
-from tests.unit.gateway.loop import Setting, run, until
+from tests.unit.gateway.loop import Client, Setting, run, until
 from tests.unit.gateway.test_connection import told
 from tests.unit.gateway.test_messages import mutated
 from tests.unit.mirror.batches import built
 from zkmigrate.gateway.rules import outcomes
-from zkmigrate.gateway.rules.apis import PRODUCE
+from zkmigrate.gateway.rules.apis import PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from zkmigrate.gateway.rules.layout import text
 from zkmigrate.gateway.rules.outcomes import (
     DELIVERY_S,
     MOST_OPEN,
@@ -439,6 +441,59 @@ def test_of_many_requests_in_flight_those_that_are_not_kept_count_until_clients_
         assert [name.split(",")[1] for name in open_(at)] == [" a request that was not read"]
         at.now += DELIVERY_S
         assert open_(at) == []
+
+    run(test)
+
+
+SHAKEN = b"\0\0" + b"\0\0\0\1" + text("PLAIN", compact=False)
+
+
+async def logs_in(at: Setting, client: Client, last: bytes) -> None:
+    """Begin a login as a client of SASL does; ``last``: the bytes of the broker's answer to it."""
+    at.a.answers[SASL_HANDSHAKE] = SHAKEN
+    assert await client.asks(request(SaslHandshakeRequest(mechanism="PLAIN"), 1)) == told(5, SHAKEN)
+    done = b"\0\0" + b"\xff\xff" + len(last).to_bytes(4, "big") + last
+    at.a.answers[SASL_AUTHENTICATE] = done
+    asked = request(SaslAuthenticateRequest(auth_bytes=b"n,,n=alex,r=x"), 0)
+    assert await client.asks(asked) == told(5, done)
+
+
+@pytest.mark.parametrize("last", [b"", b"v=cHJvb2Y="])
+def test_a_client_that_has_logged_in_keeps_its_application(last: bytes) -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        await logs_in(at, client, last)
+        at.a.answering.clear()
+        client.send(one())
+        await until("it is sent", lambda: at.a.kinds()[-1] == PRODUCE)
+        at.a.writers[-1].transport.abort()
+        await client.ended()
+        await until("it is noted", lambda: not at.gateway.in_flight("app"))
+        assert open_(at) == [NAME]
+
+    run(test)
+
+
+@pytest.mark.parametrize("last", [None, b"r=xy,s=c2FsdA==,i=4096"])
+def test_a_client_that_has_not_logged_in_keeps_no_application(last: bytes | None) -> None:
+    """A broker that demands a login closes such a connection, and has written nothing."""
+
+    async def test(at: Setting) -> None:
+        await loses(at, one())
+        assert open_(at) == [NAME], "nobody knows yet that this cluster demands a login"
+        client = await at.client()
+        await logs_in(at, client, b"r=xy,s=c2FsdA==,i=4096")
+        assert open_(at) == [], "nobody can have logged in before"
+        if last is None:
+            client = await at.client()
+        at.a.answering.clear()
+        before = len(at.a.got)
+        client.send(one())
+        await until("it is sent", lambda: len(at.a.got) > before)
+        at.a.writers[-1].transport.abort()
+        await client.ended()
+        await until("it is noted", lambda: not at.gateway.in_flight("app"))
+        assert (open_(at), sealed(at)) == ([], "")
 
     run(test)
 

@@ -30,6 +30,7 @@ _HEADER, _CORRELATION, _RANGE = struct.Struct(">hhi"), struct.Struct(">i"), stru
 LEAST = _HEADER.size + 2
 """The fewest bytes of a request: its header without a client id."""
 _ERROR = ("ErrorCode",)
+_LOGIN = ("ErrorCode", "AuthBytes")
 UNSUPPORTED_VERSION, _UNSUPPORTED_MECHANISM = 35, 33
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """The SASL mechanisms that are passed on. Others were not tested."""
@@ -150,6 +151,20 @@ class Messages:
         told = self._layout("SyncGroupResponse", head.version, _ERROR)
         walk = finished(told.begin(frame, nowhere, self._begins(told, frame)))
         return bool(walk.seen["ErrorCode"] == 0)
+
+    def logged_in(self, head: Head, frame: Bytes) -> bool:
+        """Return True if an answer to SASL_AUTHENTICATE ends a login. Raises FrameError.
+
+        PLAIN ends with no bytes; SCRAM ends with the server's proof, ``v=`` (RFC 5802, section 7). The first
+        answer of SCRAM has no error either, though the client has proven nothing by then.
+        """
+        told = self._layout("SaslAuthenticateResponse", head.version, _ERROR)
+        begun = self._begins(told, frame)
+        if finished(told.begin(frame, nowhere, begun)).seen["ErrorCode"]:
+            return False
+        told = self._layout("SaslAuthenticateResponse", head.version, _LOGIN)
+        sent = finished(told.begin(frame, nowhere, begun)).seen["AuthBytes"]
+        return not sent or sent.startswith(b"v=")
 
 
 def correlation(frame: Bytes) -> int:

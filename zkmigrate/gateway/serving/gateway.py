@@ -87,6 +87,8 @@ class Gateway:
         self.silent: dict[str, dict[int, str]] = {name: {} for name in plan.clusters}
         """By cluster and node: why the broker did not answer the last query, or an empty text if it did."""
         self.outcomes: dict[str, Outcomes] = defaultdict(Outcomes)
+        self.logins: set[str] = set()
+        """The clusters whose brokers demand a login, as far as they are known."""
         self._rejoined: dict[str, Rejoined] = defaultdict(Rejoined)
         self._returned: dict[str, Returned] = defaultdict(Returned)
         self._changed: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
@@ -246,6 +248,16 @@ class Gateway:
     def served(self, one: Guest) -> None:
         """Note that a broker has answered a request of this connection other than a login."""
         self.unknown.pop(one, None)
+
+    def demands_login(self, cluster: str) -> None:
+        """Note that the brokers of a cluster demand a login. Before the first client began one, nobody had
+        logged in there, so what the clients sent was not written: forget their open outcomes."""
+        if cluster in self.logins:
+            return
+        self.logins.add(cluster)
+        for name, app in self._state.apps.items():
+            if app.route == cluster:
+                self.outcomes[name].clear()
 
     def left(self, one: Guest) -> None:
         """Remove a connection that has ended."""

@@ -20,13 +20,15 @@ MOST_BATCHES = 500
 
 
 class Learns:
-    """The tracking of one connection. there: returns True while the client has not closed its side.
+    """The tracking of one connection. there: returns True while the client has not closed its side. cluster:
+    the cluster of its broker. logged_in: the broker has accepted the client's password.
     missed: an answer did not reach the client. waited: a request has waited at the gate; a client that
     closes in that time is not noticed at once."""
 
     def __init__(self, gateway: Gateway, there: Callable[[], bool]) -> None:
         self._gateway, self._there = gateway, there
-        self.peer = ""
+        self.peer = self.cluster = ""
+        self.logged_in = False
         self.missed = self.waited = self._left = False
 
     @staticmethod
@@ -66,7 +68,10 @@ class Learns:
             gateway.outcomes[one.app].answered(self._name(one), self._wrote(one), told, gateway.now())
 
     def _lose(self, one: Waiting, told: outcomes.Errors | None = None) -> None:
-        """Record that the client does not know the outcome of a request."""
+        """Record that the client does not know the outcome of a request. A broker that demands a login writes
+        nothing for a client that has not logged in, so there is no outcome then."""
+        if self.cluster in self._gateway.logins and not self.logged_in:
+            return
         if one.head.key == PRODUCE and one.ready is None:
             own = self._gateway.outcomes[one.app]
             own.lost(self._name(one), self._wrote(one), self._gateway.now(), told)

@@ -10,7 +10,14 @@ from functools import partial
 from typing import Protocol, cast
 
 from zkmigrate.gateway.rules import producers
-from zkmigrate.gateway.rules.apis import API_VERSIONS, INIT_PRODUCER_ID, PRODUCE, SYNC_GROUP
+from zkmigrate.gateway.rules.apis import (
+    API_VERSIONS,
+    INIT_PRODUCER_ID,
+    PRODUCE,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    SYNC_GROUP,
+)
 from zkmigrate.gateway.rules.layout import SLICE, FrameError
 from zkmigrate.gateway.rules.messages import Bytes, Head, Messages, ranges, versions
 from zkmigrate.gateway.rules.outcomes import Headers
@@ -24,6 +31,9 @@ WHOLE = 64 << 20
 """The largest message that is read whole, in bytes."""
 PREFIX = 4
 """The bytes before each message that hold its length."""
+_NO_ERROR = b"\0\0"
+_READ = frozenset({SYNC_GROUP, SASL_HANDSHAKE, SASL_AUTHENTICATE})
+"""The requests whose answers are read whole, though they are passed on as they are."""
 
 
 @dataclass(slots=True)
@@ -44,6 +54,8 @@ class Waiting:
 
 
 class Learner(Protocol):
+    logged_in: bool
+
     def told(self, one: Waiting, frame: bytes) -> None:
         """Record the answer to a PRODUCE. frame: the first bytes of the answer."""
 
@@ -151,7 +163,7 @@ class Link(asyncio.BufferedProtocol):
             return False
         one = client.waiting[0]
         key = one.head.key
-        if one.rewritten or key == SYNC_GROUP or data[PREFIX : 2 * PREFIX] != one.correlation:
+        if one.rewritten or key in _READ or data[PREFIX : 2 * PREFIX] != one.correlation:
             return False
         if PREFIX + int.from_bytes(data[:PREFIX], "big") != len(data):
             return False
@@ -204,26 +216,44 @@ class Link(asyncio.BufferedProtocol):
                 break
             size = int.from_bytes(data[at : at + PREFIX], "big", signed=True)
             one = self._asked(data, at, size)
-            if have < size and (one is None or one.rewritten or one.head.key == SYNC_GROUP):
+            if have < size and (one is None or one.rewritten or one.head.key in _READ):
                 self._need = PREFIX + size
                 break
             piece = data[at : at + PREFIX + size]
             at += len(piece)
             if one is None:
                 assert self._greeted is not None
+                self._shaken(piece[PREFIX:])
                 self._greeted.set_result(None)
             elif one.rewritten:
                 self._rewrite(one, piece[PREFIX:])
             else:
                 self._left = PREFIX + size - len(piece)
-                if one.head.key == SYNC_GROUP and client.messages.synced(one.head, piece[PREFIX:]):
-                    client.gateway.rejoined(one.app, (fit(one.head.client), client.peer))
+                if one.head.key in _READ:
+                    self._read(one, piece[PREFIX:])
                 client.tell(piece)
                 if one.head.key == PRODUCE:
                     client.learns.told(one, piece[PREFIX:])
                 if not self._left:
                     client.answered()
         return at
+
+    def _read(self, one: Waiting, frame: bytes) -> None:
+        """Note what an answer says about the client or its broker. Raises FrameError."""
+        client, head = self._client, one.head
+        if head.key == SYNC_GROUP:
+            if client.messages.synced(head, frame):
+                client.gateway.rejoined(one.app, (fit(head.client), client.peer))
+        elif head.key == SASL_AUTHENTICATE:
+            client.learns.logged_in |= client.messages.logged_in(head, frame)
+        else:
+            self._shaken(frame)
+
+    def _shaken(self, frame: bytes) -> None:
+        """Note that the broker demands a login, if it accepts a SASL_HANDSHAKE. One that demands none answers
+        ILLEGAL_SASL_STATE."""
+        if frame[PREFIX : PREFIX + len(_NO_ERROR)] == _NO_ERROR:
+            self._client.gateway.demands_login(self.cluster)
 
     def _asked(self, data: bytes, at: int, size: int) -> Waiting | None:
         """Return the request that belongs to the answer at ``at``, or None for a request of :meth:`greet`.
@@ -235,7 +265,7 @@ class Link(asyncio.BufferedProtocol):
             if not client.waiting:
                 raise FrameError("order", "an answer to no request")
             one = client.waiting[0]
-            most = WHOLE if one.rewritten or one.head.key == SYNC_GROUP else client.most
+            most = WHOLE if one.rewritten or one.head.key in _READ else client.most
         if not PREFIX <= size <= most:
             raise FrameError("size", f"an answer of {size} bytes, needed: {PREFIX} to {most}")
         if one is not None:

@@ -246,6 +246,7 @@ class Sending(ABC):
                 self.gateway.log("Unreachable", cluster=route, broker=address, why=why)
                 continue
             self._link = link
+            self.learns.cluster = route
             if self._handshake:
                 await self._shake_again(link)
             return
