@@ -28,7 +28,9 @@ signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 place = {"topic": topic, "partition": 0, "offset": 0}
 if role == "produce":
     line("ack", id=name + "0", **place)
-    open(os.environ["LOG"], "w").write(name + "0")
+    with open(os.environ["LOG"] + ".new", "w") as log:
+        log.write(name + "0")
+    os.rename(log.name, os.environ["LOG"])
 else:
     while not os.path.exists(os.environ["LOG"]):
         time.sleep(0.01)
