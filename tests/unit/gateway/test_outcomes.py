@@ -218,6 +218,59 @@ def test_the_retry_or_a_later_batch_of_the_producer_settles_and_nothing_else_doe
         assert bool(own) != settled
 
 
+class Counted(int):
+    """A sequence number that counts how often it is looked at."""
+
+    looks = 0
+
+    def __rsub__(self, other: int) -> int:
+        Counted.looks += 1
+        return other - int(self)
+
+    def __mod__(self, other: int) -> int:
+        Counted.looks += 1
+        return int(self) % other
+
+
+@pytest.mark.parametrize("answered", [5, 50_000, (1 << 30) + 25_000])
+def test_an_answer_does_not_look_at_every_open_outcome(answered: int) -> None:
+    own = Outcomes()
+    own.lost("app-1", read(*(written(Counted(10 * n + 10)) for n in range(MOST_OPEN))), 100.0)
+    Counted.looks = 0
+    own.answered("app-1", read(written(answered)), {("orders", 0): 0}, 101.0)
+    assert Counted.looks < 100
+
+
+def test_what_is_settled_is_what_a_look_at_every_open_outcome_would_settle() -> None:
+    chance, half = random.Random(36), 1 << 30
+
+    def some() -> Written:
+        first = chance.choice([0, half, 2 * half - 1, -1]) + chance.randrange(-3, 4)
+        id, epoch, part, crc = (chance.randrange(2) for _ in range(4))
+        return written(first, id=id - chance.randrange(2), epoch=epoch, part=part, crc=crc)
+
+    for _ in range(count(200)):
+        own, naive, now = Outcomes(), dict[Any, dict[Written, float]](), 100.0
+        for _ in range(30):
+            one, now = some(), now + 20.0
+            if chance.randrange(3):
+                own.lost("app-1", read(one), now)
+                naive.setdefault(one[:3], {})[one] = now
+            else:
+                own.answered("app-1", read(one), {("orders", one.partition): 0}, now)
+                for other in list(naive.get(one[:3], {})):
+                    behind = one.epoch == other.epoch and (one.first - other.first) % (2 * half) < half
+                    if one.crc == other.crc if one.producer < 0 else behind:
+                        del naive[one[:3]][other]
+            if not chance.randrange(4):
+                for batches in naive.values():
+                    for other in [other for other, at in batches.items() if at <= now - DELIVERY_S]:
+                        del batches[other]
+                naive = {key: batches for key, batches in naive.items() if batches}
+                assert own.names(now) == [str(other) for batches in naive.values() for other in batches]
+            naive = {key: batches for key, batches in naive.items() if batches}
+
+
 def test_an_answer_that_did_not_come_to_its_client_tells_what_was_written() -> None:
     both = read(written(), written(part=1), written(part=2))
     own = Outcomes()

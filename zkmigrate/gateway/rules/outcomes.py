@@ -9,6 +9,7 @@ not read, only the headers of batches.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left, bisect_right, insort_right
 from collections.abc import Generator, Mapping
 from typing import Any, NamedTuple
 
@@ -276,6 +277,8 @@ class Outcomes:
     def clear(self) -> None:
         """Forget all open outcomes."""
         self._open: dict[tuple[str, int, int], dict[Written, float]] = {}
+        self._sorted: dict[tuple[str, int, int, int], list[Written]] = {}
+        """The same batches: of each producer and epoch by sequence number, of others those with one CRC."""
         self._count = 0
         self._unread: dict[str, float] = {}
 
@@ -297,8 +300,10 @@ class Outcomes:
         if self._count >= MOST_OPEN:
             self._miss(client, now)
             return
-        batches = self._open.setdefault((one.topic, one.partition, one.producer), {})
-        self._count += one not in batches
+        batches = self._open.setdefault(one[:3], {})
+        if one not in batches:
+            self._count += 1
+            insort_right(self._sorted.setdefault(_line(one), []), one, key=_place)
         batches[one] = now
 
     def _miss(self, client: str, now: float) -> None:
@@ -306,29 +311,53 @@ class Outcomes:
         self._unread[name] = now
 
     def _settle(self, one: Written) -> None:
-        batches = self._open.get((one.topic, one.partition, one.producer), {})
-        self._close([other for other in batches if _settles(one, other)])
+        """Close what an answered batch settles: itself, as a retry, and what its producer sent before, because
+        producers send in order. Without a producer id it settles only the same bytes."""
+        line = self._sorted.get(_line(one), [])
+        if one.producer < 0:
+            spans = [(0, len(line))]
+        else:
+            last = _place(one)
+            first = last - _SEQUENCES // 2 + 1
+            spans = [_span(line, max(first, 0), last)]
+            if first < 0:  # the sequence number after the highest is 0
+                spans.insert(0, _span(line, first + _SEQUENCES, _SEQUENCES))
+        for begin, end in spans:
+            self._forget(line[begin:end])
+            del line[begin:end]
+        if not line:
+            self._sorted.pop(_line(one), None)
 
     def _expire(self, now: float) -> None:
         old = now - self._delivery_s
-        self._close([one for batches in self._open.values() for one, at in batches.items() if at <= old])
+        closed = [one for batches in self._open.values() for one, at in batches.items() if at <= old]
+        self._forget(closed)
+        for line in {_line(one) for one in closed}:
+            left = [one for one in self._sorted.pop(line) if one in self._open.get(one[:3], ())]
+            if left:
+                self._sorted[line] = left
         self._unread = {name: at for name, at in self._unread.items() if at > old}
 
-    def _close(self, closed: list[Written]) -> None:
+    def _forget(self, closed: list[Written]) -> None:
         for one in closed:
-            key = one.topic, one.partition, one.producer
-            del self._open[key][one]
+            batches = self._open[one[:3]]
+            del batches[one]
             self._count -= 1
-            if not self._open[key]:
-                del self._open[key]
+            if not batches:
+                del self._open[one[:3]]
 
 
-def _settles(answered: Written, open_: Written) -> bool:
-    """Return True if an answered batch settles an open one of the same producer and partition: as its retry
-    or as a later batch, because producers send in order. Without a producer id only the same bytes settle
-    it."""
-    if answered.producer < 0:
-        return answered.crc == open_.crc
-    if answered.epoch != open_.epoch:
-        return False
-    return (answered.first - open_.first) % _SEQUENCES < _SEQUENCES // 2
+def _line(one: Written) -> tuple[str, int, int, int]:
+    """Return what the batches have in common that can settle one another: the producer id with the epoch, or
+    the CRC."""
+    return *one[:3], one.crc if one.producer < 0 else one.epoch
+
+
+def _place(one: Written) -> int:
+    return one.first % _SEQUENCES
+
+
+def _span(line: list[Written], first: int, last: int) -> tuple[int, int]:
+    """Return where the batches with sequence numbers from ``first`` to ``last`` begin and end in a sorted
+    list."""
+    return bisect_left(line, first, key=_place), bisect_right(line, last, key=_place)
