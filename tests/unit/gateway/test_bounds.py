@@ -73,7 +73,7 @@ class Held:
     """A connection that keeps as many bytes as it may for nothing, and one more."""
 
     def __init__(self, room: Room) -> None:
-        self.room, self.peer, self.asked, self.ended = room, "192.0.2.1", 0, False
+        self.room, self.share, self.asked, self.ended = room, "192.0.2.1", 0, False
 
     def go_on(self) -> None:
         self.asked += 1

@@ -311,7 +311,7 @@ class Outcomes:
         self._unread[name] = now
 
     def _settle(self, one: Written) -> None:
-        """Close what an answered batch settles: itself, as a retry, and what its producer sent before, because
+        """Close what an answered batch settles: itself as a retry, and what its producer sent before, because
         producers send in order. Without a producer id it settles only the same bytes."""
         line = self._sorted.get(_line(one), [])
         if one.producer < 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
+from zkmigrate.gateway.rules.crowd import share
 from zkmigrate.gateway.rules.hold import Gate
 from zkmigrate.gateway.rules.layout import FrameError
 from zkmigrate.gateway.rules.messages import LEAST, Bytes, Messages
@@ -46,11 +47,16 @@ class Connection(Requests, asyncio.BufferedProtocol):
             self._transport.abort()
             return
         self._transport.set_write_buffer_limits(0)  # an answer counts once the kernel has all of it
-        self.peer = str((transport.get_extra_info("peername") or ("unknown",))[0])
-        self.client = "", self.peer
-        self.learns.peer = self.peer
+        if not self.peer:  # of a client that has left already, the system does not know it any more
+            self.comes_from(str((transport.get_extra_info("peername") or ("unknown",))[0]))
         self._times.begin("login")
         self.gateway.joined(self)
+
+    def comes_from(self, address: str) -> None:
+        """Note the address of the client."""
+        self.peer, self.share = address, share(address)
+        self.client = "", address
+        self.learns.peer = address
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._gone, self.full = True, False
@@ -67,7 +73,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
             return
         if count >= PASSED and not self.gateway.turns.streamed(count):
             self._held = True
-            self.gateway.turns.later(self.peer, self._read_on)
+            self.gateway.turns.later(self.share, self._read_on)
             self.steer()
         if self._in:
             self._in += data
@@ -88,7 +94,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
             return False
         if PREFIX + int.from_bytes(data[:PREFIX], "big") != len(data) or len(data) < PREFIX + LEAST:
             return False
-        if data[4:8] not in self._alike or not self.gateway.turns.may(self.peer):
+        if data[4:8] not in self._alike or not self.gateway.turns.may(self.share):
             return False
         try:
             return self.quick(data)
@@ -281,9 +287,9 @@ class Connection(Requests, asyncio.BufferedProtocol):
             if have < min(size, PREFIX + FIRST):
                 self._need = min(size, PREFIX + FIRST)
                 break
-            if not self.gateway.turns.may(self.peer):
+            if not self.gateway.turns.may(self.share):
                 self._queued = True
-                self.gateway.turns.later(self.peer, self._turn)
+                self.gateway.turns.later(self.share, self._turn)
                 break
             frame = data if have == size == end else data[at : at + size]
             at += len(frame)

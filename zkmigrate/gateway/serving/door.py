@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 
+from zkmigrate.gateway.rules.crowd import share
 from zkmigrate.gateway.rules.layout import FrameError
 from zkmigrate.gateway.rules.plan import OTHERS, Port
 from zkmigrate.gateway.serving.connection import Connection
@@ -88,7 +89,7 @@ class Door:
                 own.close()
                 continue
             one = self._make(port)
-            one.peer = peer
+            one.comes_from(peer)
             self._gateway.joined(one)
             task = self._loop.create_task(self._take(own, one))
             self._tasks.add(task)
@@ -100,15 +101,15 @@ class Door:
 
     def _full(self, peer: str) -> str:
         """Return why a client of this address is refused, or an empty text if it is accepted. If all places
-        are taken, close the oldest connection that no broker has served yet, to make room."""
-        clients = self._gateway.clients
-        if clients[peer] >= self.share:
+        are taken, close a connection that no broker has served yet, of the addresses that have most of
+        them."""
+        if self._gateway.clients[share(peer)] >= self.share:
             return f"more than {self.share} connections of one address"
         if len(self._gateway.everyone) < self.most:
             return ""
         if not self._gateway.unknown:
             return f"more than {self.most} connections"
-        next(iter(self._gateway.unknown)).stop(
+        self._gateway.unknown.first().stop(
             FrameError("place", "all places are taken, and its broker had answered nothing but logins")
         )
         return ""

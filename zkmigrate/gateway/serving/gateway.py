@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from zkmigrate.gateway.rules import orders
 from zkmigrate.gateway.rules.apis import APIS, Ranges, offered
 from zkmigrate.gateway.rules.clients import Client, Rejoined, Returned, named
+from zkmigrate.gateway.rules.crowd import Crowd
 from zkmigrate.gateway.rules.hold import App, Gate, Order
 from zkmigrate.gateway.rules.layout import FrameError
 from zkmigrate.gateway.rules.outcomes import Outcomes
@@ -49,9 +50,11 @@ class Cut(Protocol):
 
 
 class Guest(Cut, Protocol):
-    """A connection that counts towards the limits. peer: the address of the client."""
+    """A connection that counts towards the limits. peer: the address of the client. share: the address that
+    it counts for."""
 
     peer: str
+    share: str
 
     def finish(self) -> None:
         """Close the connection after all requests that were sent are answered."""
@@ -96,14 +99,14 @@ class Gateway:
         self._unlisted: set[tuple[str, int]] = set()
         self._until = math.inf
         self.room, self.turns = Room(now, _later), Turns(_soon, now)
-        self.unknown: dict[Guest, None] = {}
+        self.unknown = Crowd[Guest]()
         """Connections whose broker has answered nothing but logins yet, the oldest first."""
         self._lines: dict[str, tuple[float, int]] = {}
         self.most = 0
         """The most connections; 0 if it is unknown."""
         self.everyone: set[Guest] = set()
         self.clients: Counter[str] = Counter()
-        """The number of connections of each address."""
+        """The number of connections by the address that they count for."""
 
     def log(self, event: str, **body: object) -> None:
         """Print an event as a log line. Events that clients can cause at will are limited by time."""
@@ -241,13 +244,13 @@ class Gateway:
         """Add a new connection to the counts and limits."""
         if one in self.everyone:
             return
-        self.unknown[one] = None
+        self.unknown.add(one, one.peer)
         self.everyone.add(one)
-        self.clients[one.peer] += 1
+        self.clients[one.share] += 1
 
     def served(self, one: Guest) -> None:
         """Note that a broker has answered a request of this connection other than a login."""
-        self.unknown.pop(one, None)
+        self.unknown.discard(one)
 
     def demands_login(self, cluster: str) -> None:
         """Note that the brokers of a cluster demand a login. Before the first client began one, nobody had
@@ -264,10 +267,10 @@ class Gateway:
         if one not in self.everyone:
             return
         self.everyone.remove(one)
-        self.clients[one.peer] -= 1
-        if not self.clients[one.peer]:
-            del self.clients[one.peer]
-        self.unknown.pop(one, None)
+        self.clients[one.share] -= 1
+        if not self.clients[one.share]:
+            del self.clients[one.share]
+        self.unknown.discard(one)
         self.room.left(one)
         for connections in self._connections.values():
             connections.discard(one)

@@ -61,14 +61,15 @@ class Learner(Protocol):
 
 
 class Client(Protocol):
-    """The client's connection that a link belongs to. waiting: the requests that were sent, the oldest first.
-    full: the client does not read its answers at present."""
+    """The client's connection that a link belongs to. share: the address that it counts for. waiting: the
+    requests that were sent, the oldest first. full: the client does not read its answers at present."""
 
     gateway: Gateway
     messages: Messages
     port: Port
     most: int
     peer: str
+    share: str
     waiting: deque[Waiting]
     full: bool
 
@@ -147,7 +148,7 @@ class Link(asyncio.BufferedProtocol):
             return
         if count >= PASSED and not self._client.gateway.turns.streamed(count):
             self._queued = True
-            self._client.gateway.turns.later(self._client.peer, self._turn)
+            self._client.gateway.turns.later(self._client.share, self._turn)
         if self._in:
             self._in += data
             if len(self._in) < self._need:
@@ -290,7 +291,7 @@ class Link(asyncio.BufferedProtocol):
             offered = gateway.offered()
             self._written(versions(head, error, {key: span for key, span in offered.items() if key in found}))
         else:
-            gateway.turns.spend(client.peer, min(len(frame), SLICE))
+            gateway.turns.spend(client.share, min(len(frame), SLICE))
             where = partial(gateway.address, port, self.cluster)
             self._walk(client.messages.answered(head, frame, where), len(frame))
 
@@ -305,12 +306,12 @@ class Link(asyncio.BufferedProtocol):
                 self._client.go_on()
         else:
             self._walked = size
-            self._client.gateway.turns.later(self._client.peer, partial(self._next, steps, size))
+            self._client.gateway.turns.later(self._client.share, partial(self._next, steps, size))
 
     def _next(self, steps: Generator[None, None, Bytes], size: int) -> None:
         if self.transport.is_closing():
             return
-        self._client.gateway.turns.spend(self._client.peer, SLICE)
+        self._client.gateway.turns.spend(self._client.share, SLICE)
         try:
             self._walk(steps, size)
         except FrameError as error:

@@ -103,7 +103,7 @@ class Requests(Sending):
             self._serve(one)
             return
         if not one.api.streamed:
-            self.gateway.turns.spend(self.peer, min(one.size, SLICE))
+            self.gateway.turns.spend(self.share, min(one.size, SLICE))
         self._walk(self._read(one), one)
 
     def _read(self, one: Request) -> Generator[None, None, None]:
@@ -122,7 +122,7 @@ class Requests(Sending):
         """Read the next slice of a request. If there are more, continue in a later turn; else serve it."""
         for _ in steps:
             self._walking = True
-            self.gateway.turns.later(self.peer, partial(self._walk_on, steps, one))
+            self.gateway.turns.later(self.share, partial(self._walk_on, steps, one))
             return
         self._serve(one)
 
@@ -130,7 +130,7 @@ class Requests(Sending):
         if self._request is not one:
             return
         self._walking = False
-        self.gateway.turns.spend(self.peer, SLICE)
+        self.gateway.turns.spend(self.share, SLICE)
         try:
             self._walk(steps, one)
         except (Ended, FrameError) as error:
@@ -253,6 +253,6 @@ class Requests(Sending):
         why = f"{named(one.head.key)}: listener {self.port.listener} only reads"
         if fields.get("Acks") == 0:
             raise FrameError("api", f"{why}, and acks=0 takes no answer")
-        self.gateway.turns.spend(self.peer, one.size)
+        self.gateway.turns.spend(self.share, one.size)
         self.gateway.refused(one.app, why)
         self._answer(one, self.messages.denied(one.head, one.frame, error, why))

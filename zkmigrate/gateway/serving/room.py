@@ -25,9 +25,9 @@ ASKED = 16
 
 
 class Holder(Protocol):
-    """A client's connection, which holds bytes. peer: the address of the client."""
+    """A client's connection, which holds bytes. share: the address that its bytes count for."""
 
-    peer: str
+    share: str
 
     def go_on(self) -> None:
         """Check for room again, and resume reading if there is some."""
@@ -70,14 +70,14 @@ class Room:
         if count == before:
             return
         self._total += count - before
-        self._bytes[one.peer] += count - before
+        self._bytes[one.share] += count - before
         if count:
             self.held[one] = count, since if before else self._now()
-            self._of.setdefault(one.peer, {})[one] = None
+            self._of.setdefault(one.share, {})[one] = None
             return
-        del self.held[one], self._of[one.peer][one]
-        if not self._of[one.peer]:
-            del self._of[one.peer], self._bytes[one.peer]
+        del self.held[one], self._of[one.share][one]
+        if not self._of[one.share]:
+            del self._of[one.share], self._bytes[one.share]
         self._wake()
 
     def _wake(self) -> None:
@@ -115,9 +115,9 @@ class Room:
 
     def _first(self, one: Holder) -> Holder | None:
         """Return the older holder that this connection has to wait for, or None if it need not wait."""
-        if self._total <= TOTAL and self._bytes[one.peer] <= SHARE:
+        if self._total <= TOTAL and self._bytes[one.share] <= SHARE:
             return None
-        first = next(iter(self.held if self._total > TOTAL else self._of.get(one.peer, {})), one)
+        first = next(iter(self.held if self._total > TOTAL else self._of.get(one.share, {})), one)
         return None if first is one else first
 
     def left(self, one: Holder) -> None:

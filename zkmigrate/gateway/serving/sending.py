@@ -90,7 +90,8 @@ class Sending(ABC):
     def __init__(self, gateway: Gateway, messages: Messages, port: Port, most: int) -> None:
         self.gateway, self.messages, self.port, self.most = gateway, messages, port, most
         self._reading = gateway.plan.reading.get(port.listener)
-        self.peer, self.client = "", ("", "")
+        self.peer = self.share = ""
+        self.client = "", ""
         self.waiting: deque[Waiting] = deque()
         self.known = self.full = False
         self._app = self._mechanism = self._principal = ""
