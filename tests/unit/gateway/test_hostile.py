@@ -23,7 +23,7 @@ from zkmigrate.gateway.serving.gateway import LINES_S, MOST_LINES
 from zkmigrate.gateway.serving.requests import SMALL
 from zkmigrate.gateway.serving.room import LARGE
 from zkmigrate.gateway.serving.sending import MOST_WAITING
-from zkmigrate.gateway.serving.turns import BURST, COST, TURN, Turns
+from zkmigrate.gateway.serving.turns import BURST, COST, MOST, TURN, Turns
 
 BAD = {
     "a size below a header": b"\0\0\0\1x",
@@ -367,6 +367,6 @@ def test_a_flood_of_requests_is_served_in_turns() -> None:
         client.writer.write(b"".join(sent(produce(n)) for n in range(500)))
         for n in range(500):
             assert await client.answer() == told(n)
-        assert most <= TURN
+        assert most <= MOST
 
     run(test)

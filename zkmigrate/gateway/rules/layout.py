@@ -24,7 +24,7 @@ _VARINT_BYTES, _VARINT_MOST = 5, (1 << 32) - 1
 _ENDLESS = 1 << 15
 MOST_TEXT, MOST_TAGS = (1 << 15) - 1, 64
 """The longest text, as brokers have it too, and the most tagged fields in one place. Kafka's have a few."""
-SLICE = 4096
+SLICE = 1024
 """A message is read by so many bytes at a time, so that one of many small fields does not stop the others."""
 
 T = TypeVar("T")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import cast
+from weakref import proxy
 
 from zkmigrate.gateway.rules.crowd import share
 from zkmigrate.gateway.rules.hold import Gate
@@ -19,7 +21,7 @@ from zkmigrate.gateway.serving.requests import Requests
 from zkmigrate.gateway.serving.room import LARGE
 from zkmigrate.gateway.serving.sending import MOST_WAITING, Ended
 from zkmigrate.gateway.serving.times import Times, limit
-from zkmigrate.gateway.serving.turns import PASSED
+from zkmigrate.gateway.serving.turns import PASSED, TURN, passing
 
 _LATE = {
     "login": "it has asked nothing but logins",
@@ -36,8 +38,8 @@ class Connection(Requests, asyncio.BufferedProtocol):
         super().__init__(gateway, messages, port, most)
         self._in: Bytes = b""
         self._need = 0
-        self._made = self._ending = self._queued = self._held = False
-        self._times = Times(asyncio.get_running_loop(), self._late)
+        self._made = self._ending = self._queued = False
+        self._times = Times(asyncio.get_running_loop(), partial(Connection._late, proxy(self)))
 
     # -- what the loop calls
 
@@ -65,16 +67,20 @@ class Connection(Requests, asyncio.BufferedProtocol):
         self.finish()
 
     def get_buffer(self, _hint: int) -> memoryview:
-        return VIEW if self.known and not self.gateway.room.narrow else FEW
+        much = self.known and self.gateway.turns.spent < TURN and not self.gateway.room.narrow
+        return VIEW if much else FEW
 
     def buffer_updated(self, count: int) -> None:
         data = bytes(VIEW[:count])
-        if not self._in and self._at_once(data):
+        if not self._in and count < PASSED and self._at_once(data):
             return
-        if count >= PASSED and not self.gateway.turns.streamed(count):
-            self._held = True
-            self.gateway.turns.later(self.share, self._read_on)
-            self.steer()
+        more = self.gateway.turns.read(self.share, count)
+        if not more and not self._queued:
+            self._queue(count)
+            if not self._left and self._request is None:
+                self._in = self._in + data if self._in else data
+                self.steer()
+                return
         if self._in:
             self._in += data
             if len(self._in) < self._need:
@@ -82,10 +88,10 @@ class Connection(Requests, asyncio.BufferedProtocol):
             data, self._in = bytes(self._in), b""
         self._pass_on(data)
 
-    def _read_on(self) -> None:
-        """Resume reading after a turn in which many bytes were passed on."""
-        self._held = False
-        self.steer()
+    def _queue(self, size: int = 0) -> None:
+        """Wait for the next turn of the event loop. size: the bytes that were read at last."""
+        self._queued = True
+        self.gateway.turns.later(self.share, self._turn, passing(size))
 
     def _at_once(self, data: bytes) -> bool:
         """Send the bytes if they are exactly one request like an earlier one. Return False if they are
@@ -129,7 +135,8 @@ class Connection(Requests, asyncio.BufferedProtocol):
     # -- what stops and goes on
 
     def close(self) -> None:
-        """Close the connection at once. A request that waits at the gate is not sent any more."""
+        """Close the connection at once. A request that waits at the gate is not sent any more. No circle of
+        objects is left: to search for circles would stop the event loop."""
         if self._over:
             return
         self._over = self._gone = True
@@ -149,6 +156,8 @@ class Connection(Requests, asyncio.BufferedProtocol):
             self._transport.abort()
         if self._link is not None:
             self._link.transport.abort()
+            self._link = None
+        self._alike.clear()
 
     def finish(self) -> None:
         """Wait for the answers to all requests that were sent, then close the connection. Requests that
@@ -213,7 +222,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
         if not may:
             self._times.over("frame")  # it is not the client that takes so long
         if not self._gone:
-            _read(self._transport, may and not (self._busy or self._held or self._ending))
+            _read(self._transport, may and not (self._busy or self._ending))
         if link is not None:
             _read(link.transport, may and link.reads)
 
@@ -288,8 +297,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
                 self._need = min(size, PREFIX + FIRST)
                 break
             if not self.gateway.turns.may(self.share):
-                self._queued = True
-                self.gateway.turns.later(self.share, self._turn)
+                self._queue()
                 break
             frame = data if have == size == end else data[at : at + size]
             at += len(frame)
@@ -306,7 +314,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
         return PREFIX + size
 
     def _turn(self) -> None:
-        """Resume serving requests when the turn of this connection has come."""
+        """Resume reading and serving requests when the turn of this connection has come."""
         self._queued = False
         self.go_on()
 

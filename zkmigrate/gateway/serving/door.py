@@ -71,7 +71,6 @@ class Door:
 
     def _come(self, listener: socket.socket, port: Port) -> None:
         for _ in range(AT_ONCE):
-            self._gateway.turns.taken()
             try:
                 own, address = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -83,6 +82,7 @@ class Door:
                 return
             own.setblocking(False)
             peer = str(address[0])
+            self._gateway.turns.connected(share(peer))
             if why := self._full(peer):
                 self._gateway.refused(OTHERS, why)
                 self._gateway.log("Refused", peer=peer, listener=port.listener, why=why)

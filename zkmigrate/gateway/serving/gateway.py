@@ -196,9 +196,10 @@ class Gateway:
             self.in_flight(order.app),
             unsure,
         )
-        if orders.durable(state) != orders.durable(self._state):
+        record = orders.durable(state)
+        if record != orders.durable(self._state):
             try:
-                self._record.write(orders.durable(state))
+                self._record.write(record)
             except OSError as error:
                 answer = orders.Answer(
                     "failed", f"the record could not be written, nothing has changed: {error}"

@@ -23,9 +23,9 @@ from zkmigrate.gateway.rules.messages import Bytes, Head, Messages, ranges, vers
 from zkmigrate.gateway.rules.outcomes import Headers
 from zkmigrate.gateway.rules.plan import Port
 from zkmigrate.gateway.rules.seen import Seen, fit
-from zkmigrate.gateway.serving.buffer import VIEW
+from zkmigrate.gateway.serving.buffer import FEW, VIEW
 from zkmigrate.gateway.serving.gateway import Gateway
-from zkmigrate.gateway.serving.turns import PASSED
+from zkmigrate.gateway.serving.turns import PASSED, TURN, passing
 
 WHOLE = 64 << 20
 """The largest message that is read whole, in bytes."""
@@ -120,9 +120,17 @@ class Link(asyncio.BufferedProtocol):
         return not (self._client.full or self._walked or self._queued)
 
     def _turn(self) -> None:
-        """Resume reading answers when the turn of this link has come."""
+        """Resume passing on and reading answers when the turn of this link has come."""
         self._queued = False
+        self.go_on()
         self._client.steer()
+
+    def _queue(self, size: int = 0) -> None:
+        """Wait for the next turn of the event loop. size: the bytes that were read at last."""
+        if not self._queued:
+            self._queued = True
+            client = self._client
+            client.gateway.turns.later(client.share, self._turn, passing(size))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -140,15 +148,14 @@ class Link(asyncio.BufferedProtocol):
         self._client.go_on()
 
     def get_buffer(self, _hint: int) -> memoryview:
-        return VIEW
+        return VIEW if self._client.gateway.turns.spent < TURN else FEW
 
     def buffer_updated(self, count: int) -> None:
         data = bytes(VIEW[:count])
-        if not self._in and self._quick(data):
+        if not self._in and count < PASSED and self._quick(data):
             return
-        if count >= PASSED and not self._client.gateway.turns.streamed(count):
-            self._queued = True
-            self._client.gateway.turns.later(self._client.share, self._turn)
+        if not self._client.gateway.turns.read(self._client.share, count):
+            self._queue(count)
         if self._in:
             self._in += data
             if len(self._in) < self._need:
@@ -214,6 +221,9 @@ class Link(asyncio.BufferedProtocol):
                 continue
             have = end - at - PREFIX
             if have < PREFIX:
+                break
+            if self._queued or not client.gateway.turns.may(client.share):
+                self._queue()
                 break
             size = int.from_bytes(data[at : at + PREFIX], "big", signed=True)
             one = self._asked(data, at, size)

@@ -178,6 +178,8 @@ class Requests(Sending):
         app = self._served(one)
         if app is not None:
             self._times.over("frame")
+            if self._link is None:
+                self.gateway.turns.connected(self.share)
             self._task = asyncio.get_running_loop().create_task(self._wait(one, app))
 
     def _served(self, one: Request) -> App | None:

@@ -11,7 +11,9 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
+from weakref import proxy
 
 from zkmigrate.gateway.rules.apis import (
     API_VERSIONS,
@@ -23,7 +25,7 @@ from zkmigrate.gateway.rules.apis import (
     named,
 )
 from zkmigrate.gateway.rules.hold import App
-from zkmigrate.gateway.rules.layout import SLICE, FrameError
+from zkmigrate.gateway.rules.layout import FrameError
 from zkmigrate.gateway.rules.messages import Bytes, Head, Messages
 from zkmigrate.gateway.rules.outcomes import Headers
 from zkmigrate.gateway.rules.plan import Port
@@ -35,6 +37,8 @@ from zkmigrate.gateway.serving.times import Times
 
 MOST_WAITING = 1000
 """The most unanswered requests of one connection."""
+LONG = 4096
+"""The most bytes of a FETCH that is like an earlier one and is read in one go."""
 CONNECT_S = 5.0
 LOGIN = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 """Requests that a broker answers to everybody."""
@@ -100,7 +104,7 @@ class Sending(ABC):
         self._alike: dict[bytes, Alike] = {}
         self._software: Mapping[str, Any] = {}
         self._bound = self._finishing = self._over = self._gone = self._walking = self._pending = False
-        self.learns = Learns(gateway, self._still_there)
+        self.learns = Learns(gateway, partial(Sending._still_there, proxy(self)))
         self._left = 0
         self._request: Request | None = None
         self._sending: Waiting | None = None
@@ -167,8 +171,9 @@ class Sending(ABC):
             return False
         head, wrote, told = like.head, None, frame[8:12]
         if head.key == FETCH:
-            if len(frame) > SLICE:
+            if len(frame) > LONG:
                 return False
+            self.gateway.turns.spend(self.share, len(frame))
             frame = self.messages.again(head, frame)  # type: ignore[assignment]
         elif like.answered and self.learns.room(self.waiting):
             wrote = self.learns.kept(head, frame, len(frame))

@@ -16,11 +16,18 @@ COST = 128
 PASSED = 1 << 16
 """The bytes, passed on unread, that cost as much as one request."""
 CLIENT = 8
-"""The cost of a new connection, in requests."""
+"""The cost of a new connection, from a client or to a broker, in requests."""
 RATE, BURST = 400.0, 40.0
-"""The requests of one address that never wait: per second, and at once."""
+"""The requests of one address that go first: per second, and at once."""
+MOST = 4 * TURN
+"""The most that addresses that go first use in one turn, all of them together."""
 MOST_ADDRESSES = 10_000
 Soon = Callable[[Callable[[], None]], object]
+
+
+def passing(size: int) -> int:
+    """Return the cost of reading a number of bytes from a socket, in requests."""
+    return max(1, size // PASSED)
 
 
 class Turns:
@@ -31,14 +38,23 @@ class Turns:
         self.spent = 0
         self._running = False
         self._credit: dict[str, tuple[float, float]] = {}
-        self._later: dict[str, deque[Callable[[], None]]] = {}
+        self._later: dict[str, deque[tuple[Callable[[], None], int]]] = {}
 
     def may(self, address: str) -> bool:
         """Return True if a request of this address is served at once. Else call :meth:`later`."""
         if self.spent < TURN:
             self._spend(1)
             return True
-        return self._paid(address, 1) >= 0
+        return self._first(address, 1)
+
+    def _first(self, address: str, cost: int) -> bool:
+        """Charge an address in a turn that is used up. Return True if it goes first all the same."""
+        if self.spent >= MOST:
+            return False
+        first = self._paid(address, cost) >= 0
+        if first:
+            self._spend(cost)
+        return first
 
     def spend(self, address: str, size: int) -> None:
         """Charge an address for a number of bytes that were read field by field."""
@@ -47,15 +63,19 @@ class Turns:
             self._spend(cost)
             self._paid(address, cost)
 
-    def streamed(self, size: int) -> bool:
-        """Charge a number of bytes that were passed on unread. Return True if more may follow in this
-        turn."""
-        self._spend(size // PASSED)
-        return self.spent < TURN
+    def read(self, address: str, size: int) -> bool:
+        """Charge an address for bytes that were read from a socket. Return True if its sockets may be read
+        again in this turn. Else pause this one, and call :meth:`later`."""
+        cost = passing(size)
+        if self.spent < TURN:
+            self._spend(cost)
+            return True
+        return self._first(address, cost)
 
-    def taken(self) -> None:
-        """Charge the cost of a new connection."""
+    def connected(self, address: str) -> None:
+        """Charge an address for a connection from it, or to a broker for it."""
         self._spend(CLIENT)
+        self._paid(address, CLIENT)
 
     def _spend(self, cost: int) -> None:
         """Add a cost to this turn, and schedule its end once half of it is used. Earlier, scheduling would
@@ -78,9 +98,10 @@ class Turns:
         self._running = True
         self._soon(self._next)
 
-    def later(self, address: str, call: Callable[[], None]) -> None:
-        """Call a function in one of the next turns, in fair order of the addresses."""
-        self._later.setdefault(address, deque()).append(call)
+    def later(self, address: str, call: Callable[[], None], cost: int = 1) -> None:
+        """Call a function in one of the next turns, in fair order of the addresses. cost: what the call, and
+        a read that it allows, cost in requests."""
+        self._later.setdefault(address, deque()).append((call, cost))
         if not self._running:
             self._run()
 
@@ -90,9 +111,10 @@ class Turns:
         while self._later and self.spent < TURN:
             address, calls = next(iter(self._later.items()))
             del self._later[address]
-            call = calls.popleft()
+            call, cost = calls.popleft()
             if calls:
                 self._later[address] = calls  # it is the last one now
+            self.spent += cost
             call()
         self._running = False
         if self._later or self.spent >= TURN // 2:
