@@ -539,10 +539,22 @@ def test_a_client_that_has_not_logged_in_keeps_no_application(last: bytes | None
         assert open_(at) == [], "nobody can have logged in before"
         if last is None:
             client = await at.client()
-        at.a.answering.clear()
         before = len(at.a.got)
         client.send(one())
-        await until("it is sent", lambda: len(at.a.got) > before)
+        await client.ended()
+        assert len(at.a.got) == before
+        assert (open_(at), sealed(at)) == ([], "")
+
+    run(test)
+
+
+def test_what_was_sent_before_the_login_was_known_to_be_demanded_keeps_no_application() -> None:
+    async def test(at: Setting) -> None:
+        at.a.answering.clear()
+        client = await at.client()
+        client.send(one())
+        await until("it is sent", lambda: at.a.kinds() == [PRODUCE])
+        at.gateway.demands_login("a")
         at.a.writers[-1].transport.abort()
         await client.ended()
         await until("it is noted", lambda: not at.gateway.in_flight("app"))

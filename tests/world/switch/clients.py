@@ -148,6 +148,10 @@ class Client:
         self.flights: dict[int, Flight] = {}
         self._connected: Gateway | None = None
 
+    def accepted_in(self, name: str) -> bool:
+        """The brokers of this world accept everybody."""
+        return name == self.app
+
     def hurry(self) -> None:
         """What it has begun is over at once in this world."""
 

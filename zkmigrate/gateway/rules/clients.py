@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
+from zkmigrate.gateway.rules.crowd import Groups, share
 from zkmigrate.gateway.rules.hold import FLIPPED_S, MEMBER_S, SYNC_S
 
 MOST_CLIENTS = 20_000
@@ -19,25 +20,41 @@ Client = tuple[str, str]
 """Client id and address. Two consumers with one id on one machine count as one."""
 
 
+class _Table(dict[Client, float]):
+    """Clients with a time. Beyond ``MOST_CLIENTS`` it loses the oldest of the address that has most."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._groups = Groups[Client]()
+
+    def put(self, client: Client, time: float = 0.0) -> float:
+        """Add a client, unless it is there already. Return its time."""
+        if client in self:
+            return self[client]
+        if len(self) >= MOST_CLIENTS:
+            group, old = self._groups.largest()
+            self._groups.remove(old, group)
+            del self[old]
+        self._groups.add(client, share(client[1]))
+        self[client] = time
+        return time
+
+
 class Rejoined:
     """Members of groups, and clients that got their partitions after a switch. Times: seconds since the
     epoch."""
 
     def __init__(self) -> None:
         self._flipped = 0.0
-        self._begun: dict[Client, float] = {}
-        self._synced: dict[Client, None] = {}
-        self._members: dict[Client, None] = {}
+        self._begun, self._synced, self._members = _Table(), _Table(), _Table()
 
     def member(self, client: Client) -> None:
         """Remember a client that has sent a request only members of a group send."""
-        self._members[client] = None
-        _bound(self._members)
+        self._members.put(client)
 
     def synced(self, client: Client) -> None:
         """Remember a client whose SYNC_GROUP was answered."""
-        self._synced[client] = None
-        _bound(self._synced)
+        self._synced.put(client)
 
     def may_fetch(self, client: Client, flipped: float, wall: float) -> bool:
         """Return True if a FETCH need not wait. flipped: the time of the last switch, 0 without one. wall:
@@ -45,12 +62,10 @@ class Rejoined:
         ``MEMBER_S``."""
         if flipped != self._flipped:
             self._flipped = flipped
-            self._begun.clear()
-            self._synced.clear()
+            self._begun, self._synced = _Table(), _Table()
         if not flipped or client in self._synced or not 0 <= wall - flipped < FLIPPED_S:
             return True
-        begun = self._begun.setdefault(client, wall)
-        _bound(self._begun)
+        begun = self._begun.put(client, wall)
         return not 0 <= wall - begun < (MEMBER_S if client in self._members else SYNC_S)
 
 
@@ -68,8 +83,8 @@ class Returned:
         """Start to wait for the clients that are connected at a switch. Clients still missing from a recent
         switch remain missing."""
         before = self._missing if now - self._flipped < FLIPPED_S else {}
-        self._missing = dict.fromkeys((*before, *clients))
-        _bound(self._missing)
+        missing = dict.fromkeys((*before, *clients))
+        self._missing = dict.fromkeys(islice(missing, max(0, len(missing) - MOST_CLIENTS), None))
         self._flipped, self._back = now, 0
 
     def connected(self, client: Client, now: float) -> None:
@@ -96,8 +111,3 @@ class Returned:
 def named(clients: Iterable[Client]) -> list[str]:
     """Return the first clients in words."""
     return [f"{id} at {address}" for id, address in islice(clients, MOST_TOLD)]
-
-
-def _bound(table: dict[Client, float] | dict[Client, None]) -> None:
-    while len(table) > MOST_CLIENTS:
-        del table[next(iter(table))]

@@ -39,7 +39,7 @@ def _block(address: str, v4: int, v6: int) -> str:
     return address if v4 == 32 else f"{address.rsplit('.', 1)[0]}.0/{v4}"
 
 
-class _Groups(Generic[T]):
+class Groups(Generic[T]):
     """Items in groups, and which group has most. Each step takes the same time, however many there are."""
 
     def __init__(self) -> None:
@@ -52,12 +52,14 @@ class _Groups(Generic[T]):
         return group in self._items
 
     def add(self, item: T, group: str) -> None:
+        """Add an item that is not there yet."""
         items = self._items.setdefault(group, {})
         items[item] = None
         self._resize(group, len(items) - 1, len(items))
         self._most = max(self._most, len(items))
 
     def remove(self, item: T, group: str) -> None:
+        """Remove an item that is there."""
         items = self._items[group]
         del items[item]
         self._resize(group, len(items) + 1, len(items))
@@ -85,8 +87,8 @@ class Crowd(Generic[T]):
 
     def __init__(self) -> None:
         self._address: dict[T, str] = {}
-        self._near = _Groups[T]()
-        self._shares: dict[str, _Groups[T]] = {}
+        self._near = Groups[T]()
+        self._shares: dict[str, Groups[T]] = {}
 
     def __len__(self) -> int:
         return len(self._address)
@@ -103,7 +105,7 @@ class Crowd(Generic[T]):
             return
         self._address[item] = address
         self._near.add(item, near(address))
-        self._shares.setdefault(near(address), _Groups()).add(item, share(address))
+        self._shares.setdefault(near(address), Groups()).add(item, share(address))
 
     def discard(self, item: T) -> None:
         """Remove an item, if it is there."""

@@ -34,7 +34,7 @@ Where = Callable[[int], tuple[str, int]]
 
 class FrameError(ValueError):
     """Raised for a message that breaks a rule, so that its connection is closed. what: the kind of mistake,
-    such as size, length, count, number, rest, api, order, time, memory or place."""
+    such as size, length, count, number, rest, api, order, time, memory, login or place."""
 
     def __init__(self, what: str, text: str) -> None:
         super().__init__(f"{what}: {text}")

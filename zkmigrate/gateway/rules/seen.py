@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,9 +14,20 @@ from zkmigrate.clean import inline
 MOST_NAMES = 1000
 """The most names in one table."""
 LONGEST = 249
-"""The most characters of a name that are kept, as in Kafka's longest topic name."""
+"""The most bytes of a name that are kept, in JSON, as in Kafka's longest topic name."""
+MOST_TOLD = 4 << 20
+"""The most bytes of all tables of a status, in JSON."""
 ALL, MORE = "*", "(more)"
 """The names for all topics, and for names that had no room."""
+
+
+_CUT = "…"
+_PLAIN = frozenset('"\\')
+"""The printable characters of ASCII for which JSON needs two bytes."""
+_NUMBER = 26
+"""The most bytes of a number in JSON, with what stands between it and the names."""
+Body = dict[str, dict[str, int]]
+"""The tables of an application, each with numbers by name."""
 
 
 @dataclass
@@ -39,7 +52,7 @@ class Seen:
     parked: dict[object, tuple[str, float]] = field(default_factory=dict)
     longest_wait_ms: Counter[str] = field(default_factory=Counter)
 
-    def body(self, now: float) -> dict[str, dict[str, int]]:
+    def body(self, now: float) -> Body:
         """Return the counts ready for JSON, without zeros. The longest waits include those that have not
         ended."""
         waits, parked = Counter(self.longest_wait_ms), Counter[str]()
@@ -84,11 +97,48 @@ def _ms(since: float, now: float) -> int:
 
 
 def fit(name: str) -> str:
-    """Return a name that a client chose, cut to ``LONGEST`` characters and in one line."""
-    if len(name) <= LONGEST and name.isascii() and name.isprintable():
+    """Return a name that a client chose, in one line and cut to ``LONGEST`` bytes of JSON. JSON needs up to
+    12 bytes for a character."""
+    if len(name) <= LONGEST and name.isascii() and name.isprintable() and _PLAIN.isdisjoint(name):
         return name
     told = inline(name[: LONGEST + 1])
-    return told if len(told) <= LONGEST else f"{told[: LONGEST - 1]}…"
+    if _size(told) <= LONGEST:
+        return told
+    most = LONGEST - _size(_CUT)
+    fitting = bisect_right(range(len(told)), most, key=lambda count: _size(told[:count]))
+    return told[: fitting - 1] + _CUT
+
+
+def _size(name: str) -> int:
+    """Return the bytes of a name in JSON, without its quotation marks."""
+    return len(json.dumps(name)) - 2
+
+
+def bounded(bodies: Mapping[str, Body]) -> dict[str, Body]:
+    """Return the tables of several applications, cut to ``MOST_TOLD`` bytes of JSON in all. A table that
+    needs less than its share is whole. Of a larger one the names that were counted least become ``MORE``."""
+    most, found = MOST_TOLD, {app: dict(body) for app, body in bodies.items()}
+    sizes = sorted(
+        (len(json.dumps(table)), app, name) for app, body in found.items() for name, table in body.items()
+    )
+    for at, (size, app, name) in enumerate(sizes):
+        share = most // (len(sizes) - at)
+        if size > share:
+            found[app][name] = _cut(found[app][name], share)
+        most -= min(size, share)
+    return found
+
+
+def _cut(table: Mapping[str, int], most: int) -> dict[str, int]:
+    left, kept = most - _size(MORE) - _NUMBER, dict[str, int]()
+    for name, number in Counter(table).most_common():
+        left -= _size(name) + _NUMBER
+        if left < 0:
+            break
+        kept[name] = number
+    more = sum(table.values()) - sum(kept.values())
+    kept[MORE] = kept.get(MORE, 0) + more
+    return dict(sorted(kept.items()))
 
 
 def count(table: Counter[str], name: str) -> None:

@@ -19,7 +19,7 @@ from zkmigrate.gateway.rules.hold import App, Gate, Order
 from zkmigrate.gateway.rules.layout import FrameError
 from zkmigrate.gateway.rules.outcomes import Outcomes
 from zkmigrate.gateway.rules.plan import OTHERS, Plan, Port
-from zkmigrate.gateway.rules.seen import Seen, count
+from zkmigrate.gateway.rules.seen import Seen, bounded, count
 from zkmigrate.gateway.serving.room import TOTAL, Room
 from zkmigrate.gateway.serving.turns import Turns
 
@@ -41,6 +41,9 @@ class Cut(Protocol):
 
     port: Port
     client: Client
+
+    def accepted_in(self, name: str) -> bool:
+        """Return True if the broker accepts the client, and its last request was of this application."""
 
     def close(self) -> None:
         """Close the connection at once."""
@@ -216,7 +219,7 @@ class Gateway:
                 for one in list(self._connections[order.app]):
                     one.hurry()
             if after.route != before.route:
-                clients = [one.client for one in self._connections[order.app]]
+                clients = [one.client for one in self._connections[order.app] if one.accepted_in(order.app)]
                 self._returned[order.app].flipped(clients, self.now())
                 self.outcomes[order.app].clear()
                 self._cut(order.app)
@@ -239,7 +242,13 @@ class Gateway:
     def connected(self, name: str, one: Cut) -> None:
         """Add a connection that has sent a request of this application."""
         self._connections[name].add(one)
-        self._returned[name].connected(one.client, self.now())
+        if one.accepted_in(name):
+            self._returned[name].connected(one.client, self.now())
+
+    def accepts(self, name: str) -> bool:
+        """Return True if the brokers of an application, as far as they are known, accept clients without a
+        login."""
+        return self.app(name).route not in self.logins
 
     def joined(self, one: Guest) -> None:
         """Add a new connection to the counts and limits."""
@@ -295,11 +304,14 @@ class Gateway:
 
     def status(self) -> dict[str, Any]:
         """Return the status of the gateway, ready for JSON."""
-        apps = {}
+        apps, now = {}, self.now()
+        tables = bounded(
+            {name: self.seen[name].body(now) for name in (*self._state.apps, *self.plan.reading)}
+        )
         for name in self._state.apps:
-            app, now = self.app(name), self.now()
+            app = self.app(name)
             connections = self._connections[name]
-            left = [one for one in connections if one.port.cluster != app.route]
+            left = [one for one in connections if one.port.cluster != app.route and one.accepted_in(name)]
             apps[name] = {
                 "route": app.route,
                 "staged": app.staged,
@@ -314,7 +326,7 @@ class Gateway:
                 "connections_on_left_ports": len(left),
                 "left_clients": named(sorted({one.client for one in left})),
                 "returned": self._returned[name].body(),
-                **self.seen[name].body(now),
+                **tables[name],
             }
         return {
             "fencing": self._state.fencing,
@@ -340,7 +352,7 @@ class Gateway:
                 name: {
                     "cluster": reading.cluster,
                     "connections": len(self._connections[name]),
-                    **self.seen[name].body(self.now()),
+                    **tables[name],
                 }
                 for name, reading in self.plan.reading.items()
             },

@@ -54,8 +54,6 @@ class Waiting:
 
 
 class Learner(Protocol):
-    logged_in: bool
-
     def told(self, one: Waiting, frame: bytes) -> None:
         """Record the answer to a PRODUCE. frame: the first bytes of the answer."""
 
@@ -82,6 +80,9 @@ class Client(Protocol):
 
     def answered(self) -> None:
         """Count the oldest request as answered, because its answer was written."""
+
+    def accepted(self) -> None:
+        """Note that the broker has accepted the client's login."""
 
     def steer(self) -> None:
         """Pause or resume reading from the client and from the broker."""
@@ -256,7 +257,8 @@ class Link(asyncio.BufferedProtocol):
             if client.messages.synced(head, frame):
                 client.gateway.rejoined(one.app, (fit(head.client), client.peer))
         elif head.key == SASL_AUTHENTICATE:
-            client.learns.logged_in |= client.messages.logged_in(head, frame)
+            if client.messages.logged_in(head, frame):
+                client.accepted()
         else:
             self._shaken(frame)
 

@@ -42,6 +42,8 @@ PRODUCE may be larger: some clients begin with it."""
 PARKED_S = 60.0
 MOST_PRINCIPAL = 256
 """The characters of a principal that are kept; the configuration has at most 255."""
+MOST_EARLY = 8
+"""The most requests before a login that count once it is accepted."""
 _NUMBERED = frozenset({PRODUCE, INIT_PRODUCER_ID})
 """Requests that carry or get a producer id."""
 _LED = frozenset({PRODUCE, FETCH})
@@ -60,7 +62,8 @@ class Requests(Sending):
     def refused(self, error: FrameError) -> None:
         """Log and count why the connection is closed."""
         app = self._app or self.gateway.plan.app(self.port.listener, "", "")
-        self.gateway.refused(app, str(error) if error.what == "api" else error.what)
+        known = error.what == "api" and self._accepted(app)
+        self.gateway.refused(app, str(error) if known else error.what)
         at = {"listener": self.port.listener, "cluster": self.port.cluster, "node": self.port.node}
         self.gateway.log("Refused", peer=self.peer, app=app, **at, why=str(error))
 
@@ -71,6 +74,8 @@ class Requests(Sending):
         api = head.api
         if self._times.by:
             self._times.over("frame")
+        if not self.known and head.key not in LOGIN and not self._accepted(self._of(head)):
+            raise FrameError("login", f"{named(head.key)} of a client that has not logged in")
         one = Request(head, api, "", frame, size, self._flips(head))
         self._request = one
         if len(frame) == size or (api is not None and self._streamed(api, one.flips)):
@@ -87,8 +92,33 @@ class Requests(Sending):
         """Return how often the application of a request has switched, or 0 where that does not matter."""
         if head.key not in _NUMBERED:
             return 0
-        app = self.gateway.plan.app(self.port.listener, head.client, self._principal)
-        return self.gateway.app(app).flips
+        return self.gateway.app(self._of(head)).flips
+
+    def _of(self, head: Head) -> str:
+        """Return the application of a request."""
+        return self.gateway.plan.app(self.port.listener, head.client, self._principal)
+
+    def _accepted(self, app: str) -> bool:
+        """Return True if the broker accepts the client: its login, or any client of the application."""
+        return self.known or self.learns.logged_in or self.gateway.accepts(app)
+
+    def accepted_in(self, name: str) -> bool:
+        return self._app == name and self._accepted(name)
+
+    def accepted(self) -> None:
+        if self.learns.logged_in:
+            return
+        self.learns.logged_in = True
+        early, self._early = self._early, []
+        for app, client, told in early:
+            self._count_in(app, client, told)
+        if self._principal:
+            count(self.gateway.seen[self._app].principals, self._principal)
+        self.gateway.connected(self._app, self)
+
+    def _count_in(self, app: str, client: str, told: Mapping[str, Any]) -> None:
+        count(self.gateway.seen[app].clients, client)
+        self.gateway.seen[app].request(told)
 
     def _streamed(self, api: Api, flips: int) -> bool:
         """Return True if a request is passed on while it is read. Other requests are read whole first."""
@@ -140,12 +170,13 @@ class Requests(Sending):
 
     def _who(self, head: Head) -> str:
         """Return the application of a request, and add the connection to it."""
-        app = self.gateway.plan.app(self.port.listener, head.client, self._principal)
+        app = self._of(head)
         self.client = fit(head.client), self.peer
         if app != self._app:
             self._app = app
             self.gateway.connected(app, self)
-            self.gateway.seen[app].request(self._software)  # told before the principal was known
+            if self._accepted(app):
+                self.gateway.seen[app].request(self._software)  # told before the principal was known
         if head.key in MEMBERS:
             self.gateway.member(app, self.client)
         return app
@@ -157,15 +188,14 @@ class Requests(Sending):
         if head.key == SASL_AUTHENTICATE and not self._principal:
             self._principal = principal(self._mechanism, fields["AuthBytes"]) or ""
             self._principal = self._principal[:MOST_PRINCIPAL]
-            if self._principal:
-                app = self.gateway.plan.app(self.port.listener, head.client, self._principal)
-                count(self.gateway.seen[app].principals, self._principal)
         app = self._who(head)
-        seen = self.gateway.seen[app]
         if head.key == API_VERSIONS:
-            self._software = {name: told and fit(told) for name, told in fields.items()}
-        count(seen.clients, head.client)
-        seen.request(fields)
+            fields = self._software = {name: told and fit(told) for name, told in fields.items()}
+        if self._accepted(app):
+            self._count_in(app, head.client, fields)
+        elif len(self._early) < MOST_EARLY:
+            told = fields if head.key == API_VERSIONS else {}
+            self._early.append((app, fit(head.client), told))
         return app
 
     # -- at its application's gate

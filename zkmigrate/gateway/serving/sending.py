@@ -103,6 +103,8 @@ class Sending(ABC):
         self._handshake: Bytes = b""
         self._alike: dict[bytes, Alike] = {}
         self._software: Mapping[str, Any] = {}
+        self._early: list[tuple[str, str, Mapping[str, Any]]] = []
+        """Of requests before the login: application, client id, and what they tell about the client."""
         self._bound = self._finishing = self._over = self._gone = self._walking = self._pending = False
         self.learns = Learns(gateway, partial(Sending._still_there, proxy(self)))
         self._left = 0
@@ -128,6 +130,14 @@ class Sending(ABC):
     @abstractmethod
     def hurry(self) -> None:
         """Shorten time limits, because the gate of the application has closed."""
+
+    @abstractmethod
+    def accepted_in(self, name: str) -> bool:
+        """Return True if the broker accepts the client, and its last request was of this application."""
+
+    @abstractmethod
+    def accepted(self) -> None:
+        """Note that the broker has accepted the client's login."""
 
     @abstractmethod
     def close(self) -> None:

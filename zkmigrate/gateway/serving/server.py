@@ -15,9 +15,9 @@ from typing import Any
 from zkmigrate import json_text
 from zkmigrate.errors import HostError
 from zkmigrate.gateway.rules import forms, orders
-from zkmigrate.gateway.rules.apis import API_VERSIONS, Ranges
+from zkmigrate.gateway.rules.apis import API_VERSIONS, SASL_HANDSHAKE, Ranges
 from zkmigrate.gateway.rules.layout import FrameError, text
-from zkmigrate.gateway.rules.messages import ranges
+from zkmigrate.gateway.rules.messages import MECHANISMS, ranges
 from zkmigrate.gateway.rules.plan import Port
 from zkmigrate.gateway.serving.config import Config
 from zkmigrate.gateway.serving.connection import Connection
@@ -36,6 +36,11 @@ STOP_S, STEP_S = 5.0, 0.02
 """The most seconds to wait for answers when the process ends, and the steps of that wait."""
 _ORDER_BYTES = 1 << 16
 _ASK = struct.pack(">hhi", API_VERSIONS, 0, 0) + text("zkmigrate-gateway", compact=False)
+_LOGIN = struct.pack(">hhi", SASL_HANDSHAKE, 1, 0) + text("zkmigrate-gateway", compact=False)
+_LOGIN += text(MECHANISMS[0], compact=False)
+_DEMANDED = frozenset({0, 33})
+"""Kafka's errors in the answer to SASL_HANDSHAKE of a broker that demands a login: none, or
+UNSUPPORTED_SASL_MECHANISM. One that demands no login answers ILLEGAL_SASL_STATE."""
 
 
 class Server:
@@ -166,9 +171,12 @@ class Server:
             for name, nodes in self._gateway.plan.clusters.items()
             for node, address in nodes.items()
         ]
-        told = await asyncio.gather(*(_versions(address) for _, _, address in brokers))
+        logins = self._gateway.logins
+        told = await asyncio.gather(*(_versions(address, name not in logins) for name, _, address in brokers))
         found: dict[str, Ranges] = {}
-        for (name, node, address), (versions, why) in zip(brokers, told, strict=True):
+        for (name, node, address), (versions, why, login) in zip(brokers, told, strict=True):
+            if login:
+                self._gateway.demands_login(name)
             if versions is not None:
                 found.setdefault(name, versions)
             if self._gateway.silent[name].get(node) != why:
@@ -178,23 +186,35 @@ class Server:
         self._gateway.ranges |= found
 
 
-async def _versions(address: str) -> tuple[Ranges | None, str]:
-    """Return the versions that a broker supports and an empty text, or None and why they are unknown."""
+async def _versions(address: str, ask_login: bool) -> tuple[Ranges | None, str, bool]:
+    """Return the versions that a broker supports and an empty text, or None and why they are unknown. The
+    third value is True if the broker demands a login."""
     try:
         async with asyncio.timeout(ANSWER_S):
-            frame = await _asked_versions(address)
-        error, found = ranges(frame, 0)
+            host, _, port = address.rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                error, found = ranges(await _answer(reader, writer, _ASK), 0)
+            ask_login = ask_login and SASL_HANDSHAKE in found
+            login = ask_login and await _demands_login(reader, writer)
+        finally:
+            writer.close()
     except (OSError, TimeoutError, asyncio.IncompleteReadError, FrameError) as seen:
-        return None, f"{type(seen).__name__}: {seen}"
-    return (None, f"Kafka's error {error}") if error else (found, "")
+        return None, f"{type(seen).__name__}: {seen}", False
+    return (None, f"Kafka's error {error}", login) if error else (found, "", login)
 
 
-async def _asked_versions(address: str) -> bytes:
-    host, _, port = address.rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    try:
-        writer.write(len(_ASK).to_bytes(4, "big") + _ASK)
-        size = int.from_bytes(await reader.readexactly(4), "big")
-        return await reader.readexactly(min(size, WHOLE))
-    finally:
-        writer.close()
+async def _demands_login(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    """Return True if a broker demands a login. Return False also if it does not answer."""
+    with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+        async with asyncio.timeout(ANSWER_S):
+            told = await _answer(reader, writer, _LOGIN)
+        return int.from_bytes(told[4:6], "big") in _DEMANDED and len(told) >= 6
+    return False
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: bytes) -> bytes:
+    writer.write(len(asked).to_bytes(4, "big") + asked)
+    size = int.from_bytes(await reader.readexactly(4), "big")
+    return await reader.readexactly(min(size, WHOLE))
