@@ -15,9 +15,15 @@ from zkmigrate.lab.render import kraft_cluster_id
 
 
 @contextmanager
-def broker(version: str, folder: Path, node: int = 1) -> Iterator[str]:
-    """Yields the broker's address once it answers. Its internal topics have one partition and one replica."""
-    with _serving(version, folder, node, _new_voter(node), "broker,controller") as (address, _):
+def broker(
+    version: str, folder: Path, node: int = 1, listeners: str = "", settings: str = ""
+) -> Iterator[str]:
+    """Yields the broker's address once it answers. Its internal topics have one partition and one replica.
+
+    listeners: more of them, each behind a comma. settings: more of its lines.
+    """
+    voter = _new_voter(node)
+    with _serving(version, folder, node, voter, "broker,controller", listeners, settings) as (address, _):
         yield address
 
 
@@ -38,18 +44,25 @@ def _new_voter(node: int) -> str:
 
 @contextmanager
 def _serving(
-    version: str, folder: Path, node: int, voter: str, roles: str
+    version: str,
+    folder: Path,
+    node: int,
+    voter: str,
+    roles: str,
+    listeners: str = "",
+    settings: str = "",
 ) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     address, controller = f"{ADDRESS}:{free_port()}", voter.partition("@")[2]
     own = f",CONTROLLER://{controller}" if "controller" in roles else ""
     config, log = folder / f"kraft{node}.properties", folder / f"kraft{node}.log"
     config.write_text(
         f"process.roles={roles}\nnode.id={node}\ncontroller.quorum.voters={voter}\n"
-        f"listeners=PLAINTEXT://{address}{own}\ncontroller.listener.names=CONTROLLER\n"
-        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
+        f"listeners=PLAINTEXT://{address}{listeners}{own}\ncontroller.listener.names=CONTROLLER\n"
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,"
+        "CONTROLLER:PLAINTEXT\n"
         f"log.dirs={folder / f'kraft{node}'}\n{ALONE}"
         "share.coordinator.state.topic.replication.factor=1\nshare.coordinator.state.topic.min.isr=1\n"
-        "share.coordinator.state.topic.num.partitions=1\n"
+        f"share.coordinator.state.topic.num.partitions=1\n{settings}"
     )
     jars = provision.kafka_classpath(version)
     words = ["java", "-XX:TieredStopAtLevel=1", "-cp", ":".join(map(str, jars)), "kafka.tools.StorageTool"]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias, TypeVar
 
 from zkmigrate.mirror.rules.direction import Direction
+from zkmigrate.mirror.rules.needed import Lacking
 from zkmigrate.mirror.rules.rights import Acl
 from zkmigrate.model.fact import Reading
 
@@ -282,7 +283,8 @@ class MirrorSurvey:
     named but have members or commits on the topics, and which. super_users: the clusters where
     ``super.users`` is set. left: settings that only one release has, or that the mirror does not copy, by
     ``topic: key``, and why. transactional: the producers that write to source's topics in transactions, and
-    what is known of each. transactional_dark: why there may be more of them; empty if these are all.
+    what is known of each. transactional_dark: why there may be more of them; empty if these are all. lacking:
+    the rights that the run lacks.
     """
 
     ids: tuple[str, str]
@@ -299,6 +301,7 @@ class MirrorSurvey:
     left: Mapping[str, str] = field(default_factory=dict)
     transactional: Mapping[str, str] = field(default_factory=dict)
     transactional_dark: str = ""
+    lacking: tuple[Lacking, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from zkmigrate.gateway.rules.outcomes import DELIVERY_S
 from zkmigrate.gateway.usage import usage
+from zkmigrate.mirror.rules.needed import only_warns
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, Held, Severity, claim, few, meanings
 from zkmigrate.model.look import GroupPair, MirrorSurvey
@@ -114,6 +115,7 @@ def surveyed(survey: MirrorSurvey) -> Iterator[Finding]:
         needed="two ids",
         moves=("correct the brokers under clusters",),
     )
+    yield from _own_rights(survey)
     refused = [f"{topic}: {why}" for topic, why in survey.refused.items()]
     yield claim(
         "switch.topics",
@@ -180,6 +182,23 @@ def surveyed(survey: MirrorSurvey) -> Iterator[Finding]:
             moves=("grant it, then look again",),
             severity=Severity.WARN,
         )
+
+
+def _own_rights(survey: MirrorSurvey) -> Iterator[Finding]:
+    """Report the rights that the run itself needs and does not have."""
+    for one in survey.lacking:
+        yield claim(
+            "switch.own-rights",
+            "the run has the rights that it needs on both clusters",
+            False,
+            target=f"{one.side}:{one.resource}:{one.name}".rstrip(":"),
+            seen=one.words,
+            needed="the rights of docs/reference/mirror.md",
+            moves=(one.command, "if an ACL denies it, delete that ACL"),
+            severity=Severity.WARN if only_warns(one) else Severity.BLOCK,
+        )
+    if not survey.lacking:
+        yield claim("switch.own-rights", "the run has the rights that it needs on both clusters", True)
 
 
 def not_mirrored(survey: MirrorSurvey, sound: Collection[str] = ("equal", "behind")) -> list[str]:
@@ -412,6 +431,10 @@ MEANINGS = meanings(
     streams group. Or it committed behind the end of source's log. To do: Wait for a minute, else stop the
     consumer on target. Let consumers use group.protocol=classic. Set a commit behind the end back with
     kafka-consumer-groups.
+
+    switch.own-rights: The run lacks a right on a cluster, so that a later step would fail, or a look would
+    see too little. Cause: An ACL is missing, or one denies it. To do: Give the command that the finding
+    names, as an administrator. Then look again.
 
     switch.rights: Target lacks ACLs that source has. Cause: The copier does not run, or may not grant them.
     To do: Grant them on target before the switch.

@@ -25,7 +25,8 @@ WROTE = "it wrote to orders-0, last at 2023-11-14 22:13:20Z"
 
 class Brokers:
     """A source of two brokers, of Kafka 3.0 or later. producers: by partition, what its leader remembers.
-    ids: by broker, what it coordinates. opened: topics of open transactions. broken: requests that fail."""
+    ids: by broker, what it coordinates. opened: topics of open transactions. broken: requests that fail.
+    hidden: the answer about a transactional id of nobody."""
 
     what = "source"
 
@@ -34,6 +35,7 @@ class Brokers:
         self.ids: dict[int, list[Any]] = {1: [], 2: []}
         self.opened: dict[str, list[Any]] = {}
         self.broken: dict[str, Any] = {}
+        self.hidden: Any = 105
         self.listing = listing
         self.log = ModelCluster("source", {})
 
@@ -55,7 +57,7 @@ class Brokers:
     def fetched(self, asked: Any) -> Any:
         return self.log.fetched(asked)
 
-    def begin(self, request: Any, node: int) -> Any:
+    def begin(self, request: Any, node: int | None = None) -> Any:
         return request, node
 
     def end(self, sent: Any) -> Any:
@@ -83,6 +85,10 @@ class Brokers:
             return SimpleNamespace(topics=topics)
         if kind == "ListTransactionsRequest":
             return SimpleNamespace(error_code=error, transaction_states=self.ids[node])
+        if node is None:
+            if isinstance(self.hidden, HostError):
+                raise self.hidden
+            return SimpleNamespace(transaction_states=[SimpleNamespace(error_code=self.hidden)])
         told = {one.transactional_id: one for one in self.ids[node]}
         states = [
             SimpleNamespace(**{**vars(told[name]), "topics": self.opened[name], "error_code": error})
@@ -127,6 +133,20 @@ def test_a_producer_whose_transactional_id_is_hidden_is_named_by_its_number(seen
     brokers = Brokers()
     brokers.producers[P] = [producer(7, **seen)]
     assert told(brokers).named == {"producer id 7": f"{WROTE}, and its transactional id is not shown"}
+
+
+@pytest.mark.parametrize(
+    ("hidden", "why"),
+    [
+        (53, "brokers list only those transactional ids that this account may describe"),
+        (HostError("no answer"), "whether all transactional ids are listed: no answer"),
+    ],
+)
+def test_a_list_that_may_leave_out_ids_is_not_called_whole(hidden: Any, why: str) -> None:
+    brokers = Brokers()
+    brokers.ids[1] = [listed("away", 5)]
+    brokers.hidden = hidden
+    assert told(brokers) == Writers({}, why)
 
 
 def test_a_transaction_that_has_written_nothing_yet_is_named() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,8 +11,10 @@ from typing import Any, cast
 
 import pytest
 
+from zkmigrate.errors import UsageError
 from zkmigrate.mirror.clients.cluster import Cluster
 from zkmigrate.mirror.clients.survey import Mirrored, Place
+from zkmigrate.mirror.rules.needed import Lacking
 from zkmigrate.mirror.rules.position import Ends
 from zkmigrate.mirror.verbs import run, show
 from zkmigrate.mirror.verbs.request import Request
@@ -34,7 +37,7 @@ def clusters(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(verb, "both", both)
         monkeypatch.setattr(verb, "topics", lambda *_: [ORDERS, ODD])
     monkeypatch.setattr(show, "places", lambda *_: [BEHIND])
-    monkeypatch.setattr(show, "beside", lambda *_: None)
+    monkeypatch.setattr(show, "beside", lambda *_: SimpleNamespace(groups={"billing": None}, hidden=["odd"]))
     monkeypatch.setattr(show, "follow", SimpleNamespace(lines=lambda _: (), body=lambda _: {}))
     direction = SimpleNamespace(copies="", number=0, words="none")
     monkeypatch.setattr(show, "standing_direction", lambda *_: direction)
@@ -48,6 +51,40 @@ def test_plan_looks_ahead_and_names_what_target_would_not_take(monkeypatch: pyte
     assert f"orders-0: failed: {why}" in said
     monkeypatch.setattr(show, "topics", lambda *_: [ORDERS])
     assert show.plan(ASKED, said.append) == 10
+
+
+LACKING = Lacking("target", "User:mirror", "b:1", ("Write",), "topic", "orders", ("orders",))
+
+
+def test_plan_names_a_missing_right_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(show, "topics", lambda *_: [ORDERS])
+    monkeypatch.setattr(show, "looked", lambda *_: [BEHIND])
+    asked: list[Any] = []
+
+    def missing(_here: object, _there: object, *given: Any) -> list[Lacking]:
+        asked.append(given)
+        return [LACKING]
+
+    monkeypatch.setattr(show, "missing_rights", missing)
+    said: list[str] = []
+    assert show.plan(ASKED, said.append) == 3
+    assert asked == [("mirror", {"orders": 1}, {"billing": None}, ["odd"])]
+    assert said[-1] == f"missing right: {LACKING.words}. Next: {LACKING.command}"
+    assert show.plan(replace(ASKED, as_json=True), said.append) == 3
+    assert json.loads(said[-1])["rights"][0]["command"] == LACKING.command
+
+
+def test_run_refuses_a_topic_that_it_may_not_write_and_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "topics", lambda *_: [replace(ORDERS, found=0)])
+    monkeypatch.setattr(run, "fenced_off", lambda *_: {})
+    monkeypatch.setattr(run, "missing_rights", lambda *_: [LACKING])
+    said: list[str] = []
+    with pytest.raises(
+        UsageError, match=r"User:mirror lacks Write on topic orders at target\. Next: kafka-acls"
+    ):
+        run.run(ASKED, said.append, said.append, once=True, refresh_s=1.0)
+    assert said[0] == f"missing right: {LACKING.words}. Next: {LACKING.command}"
+    assert said[1].startswith("REFUSED orders: ")
 
 
 def test_status_names_a_topic_that_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,8 +26,9 @@ from tests.unit.topic_move.facts import (
 from zkmigrate.gateway.rules.outcomes import DELIVERY_S
 from zkmigrate.gateway.rules.seen import Seen as SeenClients
 from zkmigrate.inventory.accept import Accept
+from zkmigrate.mirror.rules.needed import Lacking
 from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.finding import Finding, Held, blocking
+from zkmigrate.model.finding import Finding, Held, Severity, blocking
 from zkmigrate.model.look import BothEnds, GroupReads, MirrorSurvey
 from zkmigrate.model.step import Blocked, Done, Verdict, Waiting
 from zkmigrate.topic_move.facts import AppSeen, Copiers, Ends, Gateways
@@ -314,3 +315,19 @@ def test_settings_that_only_one_release_has_are_a_warning() -> None:
     [told] = [one for one in surveyed(replace(SURVEY, left=left)) if one.id == "switch.settings-left"]
     assert (told.held, told.blocks, told.seen) == (Held.NO, False, ": ".join(*left.items()))
     assert [one for one in surveyed(SURVEY) if one.id == "switch.settings-left"] == []
+
+
+def test_each_right_that_the_run_lacks_is_named_with_its_command() -> None:
+    write = Lacking("target", "User:run", "b:1", ("Write",), "transactional-id", "zkmigrate-mirror-")
+    users = Lacking("source", "User:run", "a:1", ("DescribeConfigs",), "cluster", "")
+    found = [
+        one for one in surveyed(replace(SURVEY, lacking=(write, users))) if one.id == "switch.own-rights"
+    ]
+    assert [(one.target, one.severity) for one in found] == [
+        ("target:transactional-id:zkmigrate-mirror-", Severity.BLOCK),
+        ("source:cluster", Severity.WARN),
+    ]
+    assert found[0].seen == write.words
+    assert found[0].moves[0] == write.command
+    [fine] = [one for one in surveyed(SURVEY) if one.id == "switch.own-rights"]
+    assert fine.held is Held.YES

@@ -47,6 +47,8 @@ watermark."""
 _LATEST, _EARLIEST = -1, -2
 _NO_EPOCH, _TOPIC, _BROKER = -1, 2, 4
 _SUPER, _LEAST = "super.users", "min.insync.replicas"
+_ANONYMOUS = "ANONYMOUS"
+"""Kafka's name of a client that does not log in."""
 
 _IN_FLIGHT = 1 << 16
 """kafka-python refuses a request beyond it. The copier has one for each partition in flight."""
@@ -143,12 +145,14 @@ class _Client(KafkaAdminClient):  # type: ignore[misc]
 
 
 class Cluster:
-    """A connection to a cluster. brokers: ``host:port``. security: of ``security.settings``. Its calls raise
-    HostError when no answer came, so the outcome of a change is unknown."""
+    """A connection to a cluster. brokers: ``host:port``. security: of ``security.settings``. account: the
+    principal by Kafka's default rules; with TLS alone the brokers take it from the certificate. Its calls
+    raise HostError when no answer came, so the outcome of a change is unknown."""
 
     def __init__(self, what: str, brokers: Sequence[str], security: Mapping[str, Any] = _OPEN) -> None:
         self.what = what
         self._brokers = list(brokers)
+        self.account = f"User:{security.get('sasl_plain_username', _ANONYMOUS)}"
         said = _Said()
         _LOG.addHandler(said)
         try:
@@ -173,6 +177,11 @@ class Cluster:
         self._owners = Owners(self.begin, self.end)
         self.leads = Leads(what, self.begin, self.end)
 
+    @property
+    def at(self) -> str:
+        """The addresses of brokers, as Kafka's own tools take them."""
+        return ",".join(self._brokers)
+
     def close(self) -> None:
         self._admin.close()
 
@@ -184,7 +193,7 @@ class Cluster:
             raise self._silent(error) from None
 
     def _silent(self, error: Exception, why: str = "") -> HostError:
-        text = f"{self.what} {','.join(self._brokers)} did not answer: {reason(error)}"
+        text = f"{self.what} {self.at} did not answer: {reason(error)}"
         return HostError(f"{text}. Seen: {why}" if why else text)
 
     def offers(self, request: Any) -> bool:

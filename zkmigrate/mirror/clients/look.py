@@ -15,6 +15,7 @@ from zkmigrate.mirror.clients.cluster import Cluster, Part
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.follow import NO_AUTHORIZER
 from zkmigrate.mirror.clients.pair import Pair
+from zkmigrate.mirror.clients.permitted import missing_rights
 from zkmigrate.mirror.clients.reading import compared
 from zkmigrate.mirror.clients.replicas import Reached, reached
 from zkmigrate.mirror.clients.survey import Place, beside, lacks, places, standing_direction, topics
@@ -87,6 +88,8 @@ def _survey(here: Cluster, there: Cluster, names: Sequence[str], named: Sequence
         for about, why in also.notes.items()
         if about != "ACLs"
     }
+    partitions = {one.topic: one.partitions for one in mirrored}
+    own = {**dict.fromkeys(named), **also.groups}
     nodes = here.brokers(), there.brokers()
     try:
         over = tuple(
@@ -119,6 +122,7 @@ def _survey(here: Cluster, there: Cluster, names: Sequence[str], named: Sequence
         },
         also.writers.named,
         also.writers.dark,
+        tuple(missing_rights(here, there, "switch", partitions, own, also.hidden)),
     )
 
 

@@ -13,6 +13,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest
 
 from zkmigrate.errors import HostError
+from zkmigrate.mirror.rules.needed import OWNED
 
 _TRANSACTION, _TRANSACTION_MS = 1, 60_000
 _NO_COORDINATOR, _NOT_COORDINATOR = 15, 16
@@ -29,7 +30,7 @@ class Owner:
 
 def owned(part: tuple[str, int]) -> str:
     """Return the transactional id that a copier must own to write end markers to a partition."""
-    return f"zkmigrate-mirror-{part[0]}-{part[1]}"
+    return f"{OWNED}{part[0]}-{part[1]}"
 
 
 class Owners:

@@ -75,6 +75,8 @@ class Place:
 
 
 _NOBODY = Writers({})
+_GROUP = "group "
+"""The beginning of a note about a group."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,11 @@ class Beside:
     rights: Rights
     notes: Mapping[str, str]
     writers: Writers = _NOBODY
+
+    @property
+    def hidden(self) -> list[str]:
+        """The groups that could not be read."""
+        return [about.removeprefix(_GROUP) for about in self.notes if about.startswith(_GROUP)]
 
 
 NOT_TOLD = "its leader is not known at the moment"
@@ -288,7 +295,7 @@ def beside(source: Cluster, target: Cluster, names: Sequence[str], named: Sequen
     try:
         read = groups.read(source, target, names, named)
         standings = {one.name: standing(one) for one in read.groups}
-        notes |= {f"group {name}": why for name, why in read.troubles.items()}
+        notes |= {f"{_GROUP}{name}": why for name, why in read.troubles.items()}
     except HostError as error:
         notes["groups"] = str(error)
     try:

@@ -27,6 +27,10 @@ from zkmigrate.mirror.rules.records import read_varint, seen
 from zkmigrate.mirror.rules.transactions import OPEN, Producer, Transactional, Writers, kept, writers
 
 _STATE = "__transaction_state"
+_NOBODYS = "5f2c1a90-an-id-of-nobody"
+"""A transactional id that an account may describe only if it may describe every id."""
+_DENIED = 53
+"""Kafka's error code TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
 _MOST_RECORDS = 200_000
 """How many records of the topic of transactions are read at most."""
 
@@ -80,8 +84,14 @@ def _listed(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:
     """Return every transactional id that the coordinators list, with the partitions of its open
     transaction.
 
-    why: the reasons for which something could not be read are appended to it.
+    why: the reasons for which something could not be read are appended to it. Brokers leave out the ids that
+    this account may not describe, without an error.
     """
+    try:
+        if not describes_every_id(cluster):
+            why.append("brokers list only those transactional ids that this account may describe")
+    except HostError as error:
+        why.append(f"whether all transactional ids are listed: {error}")
     asked: dict[Any, Any] = {
         node: (ListTransactionsRequest(state_filters=[], producer_id_filters=[], max_version=0), node)
         for node in cluster.brokers()
@@ -110,6 +120,13 @@ def _listed(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:
                     one.transactional_id, one.producer_id, one.transaction_state, parts
                 )
     return found
+
+
+def describes_every_id(cluster: Cluster) -> bool:
+    """Return whether this account may describe every transactional id."""
+    request = DescribeTransactionsRequest(transactional_ids=[_NOBODYS])
+    [told] = cluster.end(cluster.begin(request)).transaction_states
+    return bool(told.error_code != _DENIED)
 
 
 def _kept(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:

@@ -6,18 +6,21 @@ import gc
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.errors import LockedError, UsageError
 from zkmigrate.mirror.clients.cluster import Cluster
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.copier import Copier
-from zkmigrate.mirror.clients.follow import SOON_S, Follower, Told
+from zkmigrate.mirror.clients.follow import SOON_S, Finding, Follower, Told
 from zkmigrate.mirror.clients.partition import Partition
+from zkmigrate.mirror.clients.permitted import missing_rights
 from zkmigrate.mirror.clients.survey import Mirrored, fenced_off, topics
 from zkmigrate.mirror.clients.topics import New, RefusedError, grow, make
 from zkmigrate.mirror.rules.commits import Committed
 from zkmigrate.mirror.rules.follow import Grow
+from zkmigrate.mirror.rules.needed import not_copied
 from zkmigrate.mirror.rules.rate import UNLIMITED
 from zkmigrate.mirror.rules.share import WHOLE, Share
 from zkmigrate.mirror.rules.topic import deletes
@@ -128,7 +131,8 @@ def run(
             names = [name for name in asked.topics if name not in fenced]
             if not names:
                 raise LockedError(_led(fenced))
-            mirrored, refused = _ready(there, topics(here, there, names), tell)
+            found = _may(here, there, topics(here, there, names), asked.groups, tell)
+            mirrored, refused = _ready(there, found, tell)
             names = [one.topic for one in mirrored]
             parts = share.of((one.topic, n) for one in mirrored for n in range(one.partitions))
             if not parts:
@@ -152,6 +156,18 @@ def run(
     code = _FAILED if failed or refused else _INTERRUPTED if interrupted else _UNREAD if unread else 0
     tell.ended(copier.partitions.values(), refused, code)
     return code
+
+
+def _may(
+    here: Cluster, there: Cluster, mirrored: Iterable[Mirrored], groups: Collection[str], tell: Telling
+) -> list[Mirrored]:
+    """Report the rights that this account lacks, and refuse the topics that it cannot copy."""
+    found = list(mirrored)
+    lacking = missing_rights(here, there, "mirror", {one.topic: one.partitions for one in found}, groups)
+    for one in lacking:
+        tell.followed(Finding("missing right", f"{one.words}. Next: {one.command}"))
+    why = not_copied(lacking)
+    return [replace(one, refused=one.refused or why.get(one.topic, "")) for one in found]
 
 
 def _ready(there: Cluster, mirrored: Iterable[Mirrored], tell: Telling) -> tuple[list[Mirrored], list[str]]:

@@ -9,6 +9,7 @@ from typing import Any
 from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients.ahead import looked
 from zkmigrate.mirror.clients.cluster import Cluster
+from zkmigrate.mirror.clients.permitted import missing_rights
 from zkmigrate.mirror.clients.survey import Mirrored, Place, beside, places, standing_direction, topics
 from zkmigrate.mirror.rules.direction import Direction
 from zkmigrate.mirror.verbs import follow
@@ -23,13 +24,19 @@ def plan(asked: Request, say: Callable[[str], None]) -> int:
         mirrored = topics(here, there, asked.topics)
         found = looked(here, mirrored, places(here, there, mirrored))
         also = beside(here, there, asked.topics, asked.groups)
+        partitions = {one.topic: one.partitions for one in mirrored}
+        groups = {**dict.fromkeys(asked.groups), **also.groups}
+        lacking = missing_rights(here, there, "mirror", partitions, groups, also.hidden)
     if asked.as_json:
-        topics_body = [topic_body(one) for one in mirrored]
-        say(json.dumps({"topics": topics_body, "partitions": _bodies(found), **follow.body(also)}))
+        body = {"topics": [topic_body(one) for one in mirrored], "partitions": _bodies(found)}
+        rights = [{**vars(one), "command": one.command} for one in lacking]
+        say(json.dumps({**body, **follow.body(also), "rights": rights}))
     else:
-        for line in (*plan_lines(mirrored), *place_lines(found), *follow.lines(also)):
+        rights_lines = [f"missing right: {one.words}. Next: {one.command}" for one in lacking]
+        for line in (*plan_lines(mirrored), *place_lines(found), *follow.lines(also), *rights_lines):
             say(line)
-    return _PREFLIGHT if any(one.refused for one in mirrored) else _code(mirrored, found)
+    refused = lacking or any(one.refused for one in mirrored)
+    return _PREFLIGHT if refused else _code(mirrored, found)
 
 
 def status(asked: Request, say: Callable[[str], None]) -> int:

@@ -1,0 +1,300 @@
+"""The rights that docs/reference/mirror.md names suffice, and each missing one is found by name.
+
+Real brokers with their authorizers: 3.9.1 with ZooKeeper and 4.3.1 with KRaft, by SASL/PLAIN.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+from kafka.admin import (
+    ACL,
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    KafkaAdminClient,
+    ResourcePattern,
+    ResourcePatternFilter,
+    ResourceType,
+)
+from kafka.structs import OffsetAndMetadata
+
+from tests.ports import free_port
+from tests.servers import kraft
+from tests.servers.brokers import ALONE, Broker, serve
+from tests.servers.process import ADDRESS
+from tests.servers.test_mirror import WAIT_S, ended, make, mirror, send, transactions
+from tests.servers.test_versions import zookeeper
+from zkmigrate.lab.wait import wait_until
+from zkmigrate.mirror.clients.alter import Alter
+from zkmigrate.mirror.clients.look import ClustersLook
+from zkmigrate.mirror.verbs import show
+from zkmigrate.mirror.verbs.request import Request
+from zkmigrate.model.change import MIRRORED, AlterAcls, CopyOffsets, SetDirection
+from zkmigrate.model.fact import Seen
+from zkmigrate.model.look import ClusterAt, MirrorSurvey
+
+OLD, NEW = "3.9.1", "4.3.1"
+ACCOUNTS = ("mirror", "run")
+PAGE = Path(__file__).parents[2] / "docs/reference/mirror.md"
+ROW = re.compile(r"\| (source|target) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|")
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+SETTINGS = (
+    "sasl.enabled.mechanisms=PLAIN\nlistener.name.sasl_plaintext.plain.sasl.jaas.config="
+    f"{MODULE} {' '.join(f'user_{name}={name}' for name in ACCOUNTS)};\n"
+    "super.users=User:ANONYMOUS\nauthorizer.class.name="
+)
+IMPLIED = {
+    ("mirror", "target", "topic", "DescribeConfigs"),  # by AlterConfigs
+    ("mirror", "target", "cluster", "Describe"),  # by Alter
+    ("run", "target", "cluster", "Describe"),
+}
+"""Rights that Kafka's authorizers derive from another one of the table."""
+GROUP = "billing"
+Missing = tuple[str, str, str, str]
+"""Side, resource, name and operation."""
+
+
+@dataclass(frozen=True)
+class Right:
+    """A cell of the page's table. name: of the resource; prefix: whether names begin so."""
+
+    account: str
+    side: str
+    resource: str
+    name: str
+    operation: str
+    prefix: bool = False
+
+    @property
+    def acl(self) -> ACL:
+        kind = ResourceType[self.resource.upper().replace("-", "_")]
+        pattern = ACLResourcePatternType.PREFIXED if self.prefix else ACLResourcePatternType.LITERAL
+        operation = ACLOperation[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.operation).upper()]
+        return ACL(
+            f"User:{self.account}",
+            "*",
+            operation,
+            ACLPermissionType.ALLOW,
+            ResourcePattern(kind, self.name or "kafka-cluster", pattern),
+        )
+
+
+def documented(topics: Iterable[str]) -> list[Right]:
+    """The rights that the page names, for these topics and ``GROUP``."""
+    found = list[Right]()
+    for side, what, *cells in ROW.findall(PAGE.read_text()):
+        resource, _, name = what.strip().replace("transactional ids", "transactional-id").partition(" ")
+        if resource == "the":
+            resource, name = name.removesuffix("s"), ""
+        names = {"topic": list(topics), "group": [GROUP]}.get(resource, [""]) if not name else [name]
+        for account, cell in zip(ACCOUNTS, cells, strict=True):
+            for one in names:
+                plain = one.strip("`").removesuffix("…")
+                found += [
+                    Right(account, side, resource, plain, operation, one.endswith("…`"))
+                    for operation in re.findall(r"`(\w+)`", cell)
+                ]
+    return found
+
+
+@dataclass(frozen=True)
+class Site:
+    """One cluster. address: where everything is allowed. door: where the accounts log in."""
+
+    address: str
+    door: str
+
+    def change(self, do: Callable[[KafkaAdminClient], Any]) -> None:
+        with closing(KafkaAdminClient(bootstrap_servers=[self.address])) as admin:
+            do(admin)
+
+    def grant(self, rights: Iterable[Right]) -> None:
+        self.change(lambda admin: admin.create_acls([one.acl for one in rights]))
+
+    def revoke(self, right: Right) -> None:
+        acl = right.acl
+        at = acl.resource_pattern
+        where = ResourcePatternFilter(at.resource_type, at.resource_name, at.pattern_type)
+        which = ACLFilter(acl.principal, acl.host, acl.operation, acl.permission_type, where)
+        self.change(lambda admin: admin.delete_acls([which]))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Source and target, and the files of client properties of the accounts."""
+
+    source: Site
+    target: Site
+    files: dict[str, Path]
+
+    @property
+    def doors(self) -> tuple[str, str]:
+        return self.source.door, self.target.door
+
+    @property
+    def ends(self) -> tuple[ClusterAt, ClusterAt]:
+        """As an inventory has them."""
+        here, there = (ClusterAt((one,), str(self.files["run"])) for one in self.doors)
+        return here, there
+
+    def grant(self, rights: Iterable[Right]) -> None:
+        every = list(rights)
+        for side in ("source", "target"):
+            self.site(side).grant(one for one in every if one.side == side)
+
+    def site(self, side: str) -> Site:
+        return self.source if side == "source" else self.target
+
+    def copier(self, verb: str, topic: str, *more: str) -> tuple[int, str]:
+        file = str(self.files["mirror"])
+        configs = ("--source-config", file, "--target-config", file)
+        return ended(mirror(self.doors, verb, [topic], *configs, *more))
+
+    def plan(self, topic: str) -> set[Missing]:
+        """What a plan says is missing for the copier: side, resource, name and operation."""
+        told = list[str]()
+        file = self.files["mirror"]
+        show.plan(Request([self.source.door], [self.target.door], [topic], True, (), file, file), told.append)
+        rights = json.loads(told[0])["rights"]
+        for one in rights:
+            assert "--add --allow-principal User:mirror " in one["command"]
+        return {
+            (one["side"], one["resource"], one["name"], operation)
+            for one in rights
+            for operation in one["operations"]
+        }
+
+    def survey(self, topic: str) -> MirrorSurvey:
+        with closing(ClustersLook(*self.ends)) as look:
+            told = look.survey([topic], [GROUP])
+        assert isinstance(told, Seen), told
+        return told.value
+
+    def preflight(self, topic: str) -> set[Missing]:
+        """The same for the run, as the first look of a switch sees it."""
+        return {
+            (one.side, one.resource, one.name, operation)
+            for one in self.survey(topic).lacking
+            for operation in one.operations
+        }
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    folder = tmp_path_factory.mktemp("rights")
+    doors = [f"{ADDRESS}:{free_port()}" for _ in range(2)]
+    more = [f",SASL_PLAINTEXT://{one}" for one in doors]
+    old = Broker(OLD, f"{SETTINGS}kafka.security.authorizer.AclAuthorizer\n{ALONE}", listeners=more[0])
+    standard = f"{SETTINGS}org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"
+    files = {name: folder / f"{name}.properties" for name in ACCOUNTS}
+    for name, file in files.items():
+        file.write_text(
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+            f'sasl.jaas.config={MODULE} username="{name}" password="{name}";\n'
+        )
+    with ExitStack() as stack:
+        port = stack.enter_context(zookeeper("3.5.8", folder))
+        stack.enter_context(serve(folder, port, old))
+        new = stack.enter_context(kraft.broker(NEW, folder, 7, more[1], standard))
+        yield Pair(Site(old.address, doors[0]), Site(new, doors[1]), files)
+
+
+def fill(site: Site, topic: str) -> None:
+    """Records, transactions that leave gaps, and a group that has committed."""
+    make(site.address, topic, 2)
+    send(site.address, topic, range(20))
+    transactions(site.address, topic)
+    consumer = KafkaConsumer(bootstrap_servers=[site.address], group_id=GROUP, enable_auto_commit=False)
+    with closing(consumer):
+        consumer.commit({TopicPartition(topic, 0): OffsetAndMetadata(5, "", -1)})
+
+
+def until(look: Callable[[str], set[Missing]], topic: str, *needed: Missing) -> None:
+    """Wait until exactly these rights are missing, for brokers hear of an ACL a moment later."""
+
+    def other() -> str | None:
+        found = look(topic)
+        return None if found == {*needed} else f"{found}, needed {needed}"
+
+    wait_until(f"the missing rights are {needed}", other, WAIT_S)
+
+
+def test_the_documented_rights_are_enough_for_a_copier_and_a_run(pair: Pair) -> None:
+    topic = "enough"
+    fill(pair.source, topic)
+    rights = documented([topic])
+    reader = Right("app", "source", "topic", topic, "Read")
+    pair.grant([*rights, reader])
+    until(pair.plan, topic)
+    until(pair.preflight, topic)
+    code, output = pair.copier("run", topic, "--once")
+    assert code == 0, output
+    assert "missing right" not in output
+    assert f"added {reader.operation.upper()}" not in output
+    for verb in ("status", "compare"):
+        code, output = pair.copier(verb, topic)
+        assert code == 0, f"{verb}: {output}"
+    found = pair.survey(topic)
+    assert (found.lacking, found.notes, found.refused, found.grants) == ((), {}, {}, ())
+    assert {state for state, _ in found.partitions.values()} == {"equal"}
+    assert found.groups[GROUP].state == "equal", found.groups
+    assert (list(found.transactional), found.transactional_dark) == ([topic], "")
+    writer = ("TOPIC", topic, "LITERAL", "User:app", "*", "WRITE", "ALLOW")
+    with closing(Alter(pair)) as alter:
+        for change in (
+            AlterAcls(MIRRORED, "grant", (writer,)),
+            CopyOffsets(MIRRORED, (topic,), (GROUP,)),
+            SetDirection(MIRRORED, "none", (topic,), 1),
+            SetDirection(MIRRORED, "backward", (topic,), 1),
+        ):
+            code, text = alter(change)
+            assert code == 0, f"{change.describe()}: {text}"
+    code, output = pair.copier("run", topic, "--once")
+    assert code == 5, output
+    assert "clients were switched to it by the run with number 1" in output
+
+
+def test_each_missing_right_is_named_before_anything_is_changed(pair: Pair) -> None:
+    topic = "missing"
+    fill(pair.source, topic)
+    rights = documented([topic])
+    pair.grant(rights)
+    looks = {"mirror": pair.plan, "run": pair.preflight}
+    for look in looks.values():
+        until(look, topic)
+    for right in rights:
+        if (right.account, right.side, right.resource, right.operation) in IMPLIED:
+            continue
+        pair.site(right.side).revoke(right)
+        where = ("topic", topic) if right.operation == "Create" else (right.resource, right.name)
+        needed = {(right.side, *where, right.operation)}
+        hidden = (right.side, right.account) != ("target", "mirror") and right.operation == "Read"
+        if hidden and right.name == topic:
+            needed.add((right.side, *where, "DescribeConfigs"))  # brokers tell nothing of a hidden topic
+        until(looks[right.account], topic, *needed)
+        pair.site(right.side).grant([right])
+        until(looks[right.account], topic)
+
+
+def test_a_copier_that_may_not_write_a_topic_does_not_make_it(pair: Pair) -> None:
+    topic = "unwritten"
+    fill(pair.source, topic)
+    pair.grant(one for one in documented([topic]) if one.operation != "Write" or one.resource != "topic")
+    until(pair.plan, topic, ("target", "topic", topic, "Write"))
+    code, output = pair.copier("run", topic, "--once")
+    assert code == 2, output
+    command = f"--operation Write --topic {topic}"
+    assert f"REFUSED {topic}: User:mirror lacks Write on topic {topic} at target" in output
+    assert command in output
+    with closing(KafkaAdminClient(bootstrap_servers=[pair.target.address])) as admin:
+        assert topic not in admin.list_topics()
