@@ -9,8 +9,10 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kafka.protocol.sasl import SaslHandshakeRequest
 
 from tests.unit.gateway import frames
 from tests.unit.gateway.frames import answer, request
@@ -19,18 +21,31 @@ from tests.unit.gateway.test_connection import produce, sasl, told
 from tests.unit.gateway.test_hostile import deaf, known, metadata, sent
 from tests.unit.gateway.test_server import Running, config, serve
 from zkmigrate.gateway.rules import producers
-from zkmigrate.gateway.rules.apis import API_VERSIONS, PRODUCE
+from zkmigrate.gateway.rules.apis import API_VERSIONS, PRODUCE, SASL_HANDSHAKE
 from zkmigrate.gateway.rules.denied import MOST_ITEMS
 from zkmigrate.gateway.rules.layout import MOST_TAGS, MOST_TEXT, SLICE, FrameError, varint
 from zkmigrate.gateway.rules.messages import Head
 from zkmigrate.gateway.rules.outcomes import MOST_PARTS, Headers
 from zkmigrate.gateway.rules.seen import LONGEST
-from zkmigrate.gateway.serving import server, times
+from zkmigrate.gateway.serving import room, server, times
+from zkmigrate.gateway.serving.buffer import LEAST, LITTLE, SIZE, VIEW
 from zkmigrate.gateway.serving.learns import MOST_BATCHES, MOST_KEPT, Learns
 from zkmigrate.gateway.serving.link import Waiting
 from zkmigrate.gateway.serving.record import SOCKET
 from zkmigrate.gateway.serving.requests import MOST_PRINCIPAL
-from zkmigrate.gateway.serving.room import AGAIN_S, ASKED, CROWDED_S, LARGE, SHARE, Room
+from zkmigrate.gateway.serving.room import (
+    AGAIN_S,
+    ASKED,
+    CROWD,
+    CROWDED_S,
+    FREE,
+    LARGE,
+    SHARE,
+    SPARE,
+    TOTAL,
+    Room,
+)
+from zkmigrate.gateway.serving.sending import FIRST_WAITING
 
 _BEGUN = b"\0" + struct.pack(">hi", -1, 100)
 """A PRODUCE 9 up to its topics."""
@@ -103,6 +118,109 @@ def test_room_is_looked_for_a_few_connections_at_a_time_and_ends_one_at_a_time()
         later.pop(0)[1]()
         assert sum(one.asked for one in held) - before <= ASKED
     assert len(later) <= 2
+
+
+class One:
+    """A connection of an address."""
+
+    def __init__(self, share: str) -> None:
+        self.share = share
+
+    def go_on(self) -> None:
+        raise AssertionError("nobody asks it")
+
+    def stop(self, _error: FrameError) -> None:
+        raise AssertionError("nobody waits for long enough")
+
+
+def test_little_bytes_count_too_and_an_address_with_few_waits_last() -> None:
+    room = Room(lambda: 0.0, lambda _seconds, _call: None)
+    many = [One(f"192.0.2.{n % 200}") for n in range(TOTAL // FREE)]
+    for n, one in enumerate(many):
+        assert (room.total, len(room.view)) == (n * FREE, SIZE if n * FREE <= TOTAL // 2 else LEAST)
+        room.keep(one, FREE)
+        assert room.may(one)
+    few, more = One("198.51.100.1"), One(many[0].share)
+    for one in (few, more):
+        room.keep(one, LARGE)
+    assert room.total > TOTAL
+    assert room.may(few)
+    assert not room.may(more), "its address holds more"
+    rest = [One("198.51.100.2") for _ in range(SPARE // LARGE)]
+    for one in rest:
+        room.keep(one, LARGE)
+    room.keep(few, LARGE)
+    room.keep(rest[0], 0)
+    assert room.may(few)
+    room.keep(rest[0], LARGE)
+    last = One("198.51.100.3")
+    room.keep(last, LARGE)
+    assert not room.may(last), "all is used up"
+    room.keep(last, FREE)
+    assert room.may(last)
+    for one in (*many, few, more, *rest, last):
+        room.left(one)
+    assert (room.total, room.view, room.held, room._of, room._bytes, room._kept) == (0, VIEW, {}, {}, {}, {})
+
+
+def test_what_a_crowd_that_was_not_served_yet_leaves_unfinished_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each keeps less than the largest request that is read before an answer."""
+    monkeypatch.setattr(room, "TOTAL", 1 << 20)
+    monkeypatch.setattr(room, "SPARE", 1 << 19)
+
+    def kept(at: Setting) -> list[int]:
+        all_: list[Any] = list(at.gateway.everyone)
+        return [len(one._in) + (len(one._request.frame) if one._request else 0) for one in all_]
+
+    async def test(at: Setting) -> None:
+        honest, count, frame = await known(at, await at.client()), 60, sent(metadata(60_000))
+        crowd = [await at.client() for _ in range(count)]
+        for one in crowd:
+            one.writer.write(frame[:-1])
+        await until("each has begun", lambda: sum(map(bool, kept(at))) == count)
+        new = await at.client()
+        for n in range(50):
+            assert await honest.asks(produce(n)) == told(n)
+            assert await new.asks(produce(n)) == told(n)
+        assert sum(kept(at)) <= (3 << 19) // CROWD + count * (FREE + LITTLE)
+        assert at.gateway.room.total == 0, "they have a room of their own"
+        assert at.gateway.status()["load"]["bytes_kept"] >= sum(kept(at)) > (1 << 20) // CROWD
+
+    run(test)
+
+
+def test_answers_that_a_client_that_was_not_served_yet_waits_for_are_few() -> None:
+    async def test(at: Setting) -> None:
+        at.a.answers[API_VERSIONS] = answer(frames.ApiVersionsResponse(error_code=0, api_keys=[]), 3)[4:]
+        client, count = await at.client(), 3 * FIRST_WAITING
+        at.a.answering.clear()
+        for n in range(count):
+            client.send(request(frames.software(), 3, n))
+        await until("it is full", lambda: at.seen("in_flight") == {"API_VERSIONS": FIRST_WAITING})
+        at.a.answering.set()
+        for n in range(count):
+            assert (await client.answer())[:4] == n.to_bytes(4, "big")
+        assert len(at.a.got) == count
+
+    run(test)
+
+
+def test_patterns_and_handshakes_that_a_connection_keeps_are_small() -> None:
+    async def test(at: Setting) -> None:
+        client, long = await at.client(), "app-" + "n" * 3000
+        at.a.answers[SASL_HANDSHAKE] = b"\0\x22\0\0\0\0"
+        await client.asks(request(SaslHandshakeRequest(mechanism="PLAIN"), 1, 5, long))
+        [one] = at.gateway.everyone
+        assert one._handshake == sent(b"\0\x11\0\1" + told(5, b"\xff\xff\0\5PLAIN"))  # type: ignore[attr-defined]
+        for n in range(3):
+            assert await client.asks(produce(n, long)) == told(n)
+        assert not one._alike  # type: ignore[attr-defined]
+        assert await client.asks(produce(7)) == told(7)
+        assert len(one._alike) == 1  # type: ignore[attr-defined]
+
+    run(test)
 
 
 def test_a_request_that_a_broker_does_not_take_counts_as_kept() -> None:

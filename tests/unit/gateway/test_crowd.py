@@ -16,6 +16,7 @@ from tests.unit.gateway.test_server import HOST, Running, asks, config, serve
 from zkmigrate.gateway.rules.crowd import Crowd, near, share
 from zkmigrate.gateway.rules.plan import Port
 from zkmigrate.gateway.serving.connection import Connection
+from zkmigrate.gateway.serving.room import FREE
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,10 @@ def test_addresses_of_one_ipv6_client_have_one_share_of_all_limits() -> None:
         assert (await (await at.client()).asks(produce(1))) == told(1)
         room = at.gateway.room
         room.keep(two[0], 1 << 25)
+        room.keep(two[1], FREE + 1)
         assert not room.may(two[1])
+        room.keep(two[1], FREE)
+        assert room.may(two[1])
         for one in two:
             one.close()
         assert not at.gateway.room._bytes

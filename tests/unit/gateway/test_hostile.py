@@ -76,7 +76,7 @@ def test_an_answer_out_of_order_ends_the_connection() -> None:
 
 def test_requests_without_answers_are_bounded() -> None:
     async def test(at: Setting) -> None:
-        client = await at.client()
+        client = await known(at, await at.client())
         at.a.answering.clear()
         for n in range(MOST_WAITING + 50):
             client.send(request(frames.HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 3, n))

@@ -409,7 +409,7 @@ def test_the_verbs_order_and_status(tmp_path: Path) -> None:
     ]
     told = "\n".join(said[4:])
     assert "cluster a: versions unknown" in told
-    assert "connections: 0 of 1, not served yet: 0; bytes kept: 0 of 67108864" in told
+    assert "connections: 0 of 1, not served yet: 0; bytes kept: 0 of 83886080" in told
     assert re.search(r"app: held on a, staged b, lease \d+ ms\n", told)
     assert "r: reads b, connections: " in told
     assert "    refused: INIT_PRODUCER_ID: listener r only reads 1" in told

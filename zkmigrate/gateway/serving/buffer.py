@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-SIZE, LITTLE = 1 << 18, 1 << 14
+SIZE, LITTLE, LEAST = 1 << 18, 1 << 14, 1 << 12
 VIEW = memoryview(bytearray(SIZE))
-FEW = VIEW[:LITTLE]
-"""The part of the buffer for connections that may read only a little at a time."""
+FEW, FEWEST = VIEW[:LITTLE], VIEW[:LEAST]
+"""Parts of the buffer for connections that may read only a little at a time."""

@@ -13,13 +13,12 @@ from zkmigrate.gateway.rules.layout import FrameError
 from zkmigrate.gateway.rules.messages import LEAST, Bytes, Messages
 from zkmigrate.gateway.rules.outcomes import Headers
 from zkmigrate.gateway.rules.plan import Port
-from zkmigrate.gateway.serving.buffer import FEW, VIEW
+from zkmigrate.gateway.serving.buffer import LITTLE, VIEW
 from zkmigrate.gateway.serving.gateway import FREE, Gateway
 from zkmigrate.gateway.serving.learns import FIRST
 from zkmigrate.gateway.serving.link import PREFIX, Link
 from zkmigrate.gateway.serving.requests import Requests
-from zkmigrate.gateway.serving.room import LARGE
-from zkmigrate.gateway.serving.sending import MOST_WAITING, Ended
+from zkmigrate.gateway.serving.sending import Ended
 from zkmigrate.gateway.serving.times import Times, limit
 from zkmigrate.gateway.serving.turns import PASSED, TURN, passing
 
@@ -67,8 +66,8 @@ class Connection(Requests, asyncio.BufferedProtocol):
         self.finish()
 
     def get_buffer(self, _hint: int) -> memoryview:
-        much = self.known and self.gateway.turns.spent < TURN and not self.gateway.room.narrow
-        return VIEW if much else FEW
+        view = self.room.view
+        return view if self.gateway.turns.spent < TURN else view[:LITTLE]
 
     def buffer_updated(self, count: int) -> None:
         data = bytes(VIEW[:count])
@@ -193,7 +192,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
             self._task is not None
             or self._walking
             or self._queued
-            or len(self.waiting) >= MOST_WAITING
+            or len(self.waiting) >= self._most_waiting
             or (self._link is not None and self._link.full)
         )
 
@@ -211,12 +210,12 @@ class Connection(Requests, asyncio.BufferedProtocol):
         room."""
         if self._over:
             return
-        link, room = self._link, self.gateway.room
+        link, room = self._link, self.room
         kept = len(self._in) + (0 if self._request is None else len(self._request.frame))
         kept += self._transport.get_write_buffer_size() if self.full else 0
         kept += 0 if link is None else link.kept
         room.keep(self, kept)
-        may = kept <= LARGE or room.may(self)
+        may = not kept or room.may(self)
         if self._over:
             return
         if not may:

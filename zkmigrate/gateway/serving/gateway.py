@@ -20,7 +20,8 @@ from zkmigrate.gateway.rules.layout import FrameError
 from zkmigrate.gateway.rules.outcomes import Outcomes
 from zkmigrate.gateway.rules.plan import OTHERS, Plan, Port
 from zkmigrate.gateway.rules.seen import Seen, bounded, count
-from zkmigrate.gateway.serving.room import TOTAL, Room
+from zkmigrate.gateway.serving.buffer import FEW
+from zkmigrate.gateway.serving.room import CROWD, TOTAL, Room
 from zkmigrate.gateway.serving.turns import Turns
 
 MOST_LINES, LINES_S = 20, 10.0
@@ -101,7 +102,8 @@ class Gateway:
         self._connections: dict[str, set[Cut]] = defaultdict(set)
         self._unlisted: set[tuple[str, int]] = set()
         self._until = math.inf
-        self.room, self.turns = Room(now, _later), Turns(_soon, now)
+        self.room, self.crowd = Room(now, _later), Room(now, _later, FEW, CROWD)
+        self.turns = Turns(_soon, now)
         self.unknown = Crowd[Guest]()
         """Connections whose broker has answered nothing but logins yet, the oldest first."""
         self._lines: dict[str, tuple[float, int]] = {}
@@ -282,6 +284,7 @@ class Gateway:
             del self.clients[one.share]
         self.unknown.discard(one)
         self.room.left(one)
+        self.crowd.left(one)
         for connections in self._connections.values():
             connections.discard(one)
 
@@ -343,8 +346,8 @@ class Gateway:
                 "connections_at_most": self.most,
                 "not_served_yet": len(self.unknown),
                 "addresses": len(self.clients),
-                "bytes_kept": self.room.total,
-                "bytes_at_most": TOTAL,
+                "bytes_kept": self.room.total + self.crowd.total,
+                "bytes_at_most": TOTAL + TOTAL // CROWD,
             },
             "unlisted": [{"cluster": cluster, "node": node} for cluster, node in sorted(self._unlisted)],
             "apps": apps,

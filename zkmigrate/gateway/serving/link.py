@@ -23,8 +23,9 @@ from zkmigrate.gateway.rules.messages import Bytes, Head, Messages, ranges, vers
 from zkmigrate.gateway.rules.outcomes import Headers
 from zkmigrate.gateway.rules.plan import Port
 from zkmigrate.gateway.rules.seen import Seen, fit
-from zkmigrate.gateway.serving.buffer import FEW, VIEW
+from zkmigrate.gateway.serving.buffer import LITTLE, VIEW
 from zkmigrate.gateway.serving.gateway import Gateway
+from zkmigrate.gateway.serving.room import Room
 from zkmigrate.gateway.serving.turns import PASSED, TURN, passing
 
 WHOLE = 64 << 20
@@ -68,6 +69,7 @@ class Client(Protocol):
     most: int
     peer: str
     share: str
+    room: Room
     waiting: deque[Waiting]
     full: bool
 
@@ -149,7 +151,8 @@ class Link(asyncio.BufferedProtocol):
         self._client.go_on()
 
     def get_buffer(self, _hint: int) -> memoryview:
-        return VIEW if self._client.gateway.turns.spent < TURN else FEW
+        view = self._client.room.view
+        return view if self._client.gateway.turns.spent < TURN else view[:LITTLE]
 
     def buffer_updated(self, count: int) -> None:
         data = bytes(VIEW[:count])

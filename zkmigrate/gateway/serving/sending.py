@@ -35,10 +35,11 @@ from zkmigrate.gateway.serving.learns import Learns
 from zkmigrate.gateway.serving.link import PREFIX, Link, Waiting
 from zkmigrate.gateway.serving.times import Times
 
-MOST_WAITING = 1000
-"""The most unanswered requests of one connection."""
-LONG = 4096
-"""The most bytes of a FETCH that is like an earlier one and is read in one go."""
+MOST_WAITING, FIRST_WAITING = 1000, 32
+"""The most unanswered requests of one connection, and of one whose broker has answered nothing but logins."""
+MOST_ALIKE, LONG = 1024, 4096
+"""The most bytes of a request that are remembered as a pattern for later ones, and of a FETCH that is like an
+earlier one and is read in one go."""
 CONNECT_S = 5.0
 LOGIN = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 """Requests that a broker answers to everybody."""
@@ -98,6 +99,7 @@ class Sending(ABC):
         self.client = "", ""
         self.waiting: deque[Waiting] = deque()
         self.known = self.full = False
+        self.room, self._most_waiting = gateway.crowd, FIRST_WAITING
         self._app = self._mechanism = self._principal = ""
         self._link: Link | None = None
         self._handshake: Bytes = b""
@@ -156,6 +158,8 @@ class Sending(ABC):
         assert self._link is not None
         head, seen = one.head, self.gateway.seen[one.app]
         end = self.messages.acks_end(head, one.frame) if head.key == PRODUCE else head.body
+        if end > MOST_ALIKE:
+            return
         self._alike[bytes(one.frame[4:8])] = Alike(
             bytes(one.frame[12:end]),
             now,
@@ -219,7 +223,7 @@ class Sending(ABC):
         kind, seen = named(one.head.key), self.gateway.seen[one.app]
         self._bound = self._bound or one.head.key not in _FREE
         if one.head.key == SASL_HANDSHAKE:
-            self._handshake = one.frame
+            self._handshake = _without_client(one.head, one.frame)
         self._request, self._since = None, None
         correlation = one.frame[8:12]
         head = one.head if len(one.head.client) <= LONGEST else one.head._replace(client=fit(one.head.client))
@@ -299,11 +303,18 @@ class Sending(ABC):
             one.seen.in_flight[one.kind] -= 1
             one.seen.answered[one.kind] += 1
             if not self.known and one.head.key not in LOGIN:
-                self.known = True
-                self.gateway.served(self)
-        if len(self.waiting) == MOST_WAITING - 1:
+                self._served_first()
+        if len(self.waiting) == self._most_waiting - 1:
             asyncio.get_running_loop().call_soon(self.go_on)
         self._tell_own()
+
+    def _served_first(self) -> None:
+        """Give the connection all room, because its broker has answered more than a login."""
+        self.known, self._most_waiting = True, MOST_WAITING
+        self.room.left(self)
+        self.room = self.gateway.room
+        self.gateway.served(self)
+        asyncio.get_running_loop().call_soon(self.go_on)
 
     def _tell_own(self) -> None:
         """Write the gateway's own answers that are next, and finish what waits for the last answer."""
@@ -317,3 +328,9 @@ class Sending(ABC):
             asyncio.get_running_loop().call_soon(self.close)
         if self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
+
+
+def _without_client(head: Head, frame: Bytes) -> bytes:
+    """Return a request without its client id, which may be long."""
+    own = bytes(frame[PREFIX:12]) + b"\xff\xff" + bytes(frame[head.body :])
+    return len(own).to_bytes(PREFIX, "big") + own
