@@ -70,6 +70,12 @@ def cpu_s(*roots: int) -> float:
     return sum(sum(map(int, fields[11:15])) for pid in below(*roots) if (fields := _stat(pid))) * TICK_S
 
 
+def threads_s(pid: int) -> float:
+    """CPU seconds so far of the threads that a process has now, in steps of nanoseconds."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
+
+
 def born(pid: int) -> str:
     """When a process began, in ticks since boot, which with its pid identifies it; "" when it has ended."""
     fields = _stat(pid)

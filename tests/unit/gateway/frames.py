@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from kafka.protocol.consumer import (
@@ -171,15 +173,19 @@ def txn_offset_commit() -> Any:
     )
 
 
-def fetch() -> Any:
+def fetch(topics: Mapping[str, Sequence[int]] = MappingProxyType({"orders": [EPOCH]})) -> Any:
+    """A FETCH of topics with the leader epoch of each partition."""
     kind = FetchRequest.FetchTopic
-    part = kind.FetchPartition(
-        partition=0,
-        current_leader_epoch=EPOCH,
-        fetch_offset=9,
-        log_start_offset=-1,
-        partition_max_bytes=1 << 20,
-    )
+
+    def part(epoch: int) -> Any:
+        return kind.FetchPartition(
+            partition=0,
+            current_leader_epoch=epoch,
+            fetch_offset=9,
+            log_start_offset=-1,
+            partition_max_bytes=1 << 20,
+        )
+
     return FetchRequest(
         replica_id=-1,
         max_wait_ms=100,
@@ -188,7 +194,7 @@ def fetch() -> Any:
         isolation_level=0,
         session_id=0,
         session_epoch=-1,
-        topics=[kind(topic="orders", partitions=[part])],
+        topics=[kind(topic=name, partitions=[part(epoch) for epoch in own]) for name, own in topics.items()],
         forgotten_topics_data=[],
         rack_id="",
     )

@@ -29,7 +29,7 @@ from zkmigrate.gateway.rules.outcomes import MOST_PARTS, Headers
 from zkmigrate.gateway.rules.seen import LONGEST
 from zkmigrate.gateway.serving import room, server, times
 from zkmigrate.gateway.serving.buffer import LEAST, LITTLE, SIZE, VIEW
-from zkmigrate.gateway.serving.learns import MOST_BATCHES, MOST_KEPT, Learns
+from zkmigrate.gateway.serving.learns import MOST_BATCHES, MOST_KEPT, SMALL, Learns
 from zkmigrate.gateway.serving.link import Waiting
 from zkmigrate.gateway.serving.record import SOCKET
 from zkmigrate.gateway.serving.requests import MOST_PRINCIPAL
@@ -289,11 +289,14 @@ def test_batches_that_a_connection_keeps_are_bounded() -> None:
     wrote.found.extend([None] * MOST_PARTS)  # type: ignore[list-item]
     one = Waiting(head, b"", "app", None, "PRODUCE", False, wrote=wrote)  # type: ignore[arg-type]
     few = MOST_BATCHES // MOST_PARTS
-    assert Learns.room([one] * (few - 1))
-    assert not Learns.room([one] * few)
+    large, small = bytes(SMALL + 1), bytes(SMALL)
+    assert Learns.kept(head, large, SMALL + 1, [one] * (few - 1)) is not None
+    assert Learns.kept(head, large, SMALL + 1, [one] * few) is None
+    assert Learns.kept(head, small, SMALL, [one] * few) is small, "as it is"
     one.wrote = b""
-    assert Learns.room([one] * (MOST_KEPT - 1))
-    assert not Learns.room([one] * MOST_KEPT)
+    for frame in (small, large):
+        assert Learns.kept(head, frame, len(frame), [one] * (MOST_KEPT - 1)) is not None
+        assert Learns.kept(head, frame, len(frame), [one] * MOST_KEPT) is None
 
 
 def test_who_does_not_read_its_status_is_closed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections import Counter
 from contextlib import suppress
 from typing import Any
 
@@ -28,6 +29,7 @@ from zkmigrate.gateway.rules.apis import (
 )
 from zkmigrate.gateway.rules.hold import FLIPPED_S, SYNC_S
 from zkmigrate.gateway.rules.seen import LONGEST
+from zkmigrate.gateway.serving import buffer
 from zkmigrate.gateway.serving.learns import FIRST
 from zkmigrate.mirror.rules.batch import parse, produced
 
@@ -42,6 +44,27 @@ def fetch(client: str = "app-1") -> bytes:
 
 def told(correlation: int, body: bytes = b"body") -> bytes:
     return correlation.to_bytes(4, "big") + body
+
+
+class Writes:
+    """A transport whose writes are counted."""
+
+    def __init__(self, own: asyncio.Transport, counts: Counter[str], name: str) -> None:
+        self._own, self._counts, self._name = own, counts, name
+
+    def write(self, data: bytes) -> None:
+        self._counts[self._name] += 1
+        self._own.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own, name)
+
+
+def come(protocol: Any, *frames_: bytes) -> None:
+    """Let frames arrive in one read."""
+    data = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames_)
+    buffer.VIEW[: len(data)] = data
+    protocol.buffer_updated(len(data))
 
 
 def test_a_request_and_its_answer_pass_whole_also_in_pieces() -> None:
@@ -83,6 +106,58 @@ def test_a_request_that_is_like_none_before_gets_a_look_of_its_own() -> None:
         client.send(produce(5, acks=0))
         await until("it is counted", lambda: at.seen("acks") == {"-1": 4, "0": 1})
         assert (at.seen("answered"), at.seen("in_flight")) == ({"PRODUCE": 5}, {})
+
+    run(test)
+
+
+def test_an_epoch_is_hidden_also_if_earlier_requests_had_none() -> None:
+    async def test(at: Setting) -> None:
+        client, without = await at.client(), request(frames.fetch({"orders": [-1]}), 11, 6)
+        for frame in (without, without, fetch(), without):
+            assert await client.asks(frame) == told(6)
+        assert at.a.got == [without] * 4
+
+    run(test)
+
+
+def test_requests_and_answers_that_come_together_are_written_together() -> None:
+    """Also around a request that has to be read first."""
+
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        assert await client.asks(produce(0)) == told(0)
+        [own] = at.gateway.everyone
+        writes = Counter[str]()
+        own._link.transport = Writes(own._link.transport, writes, "broker")  # type: ignore[attr-defined]
+        frames_ = [produce(1), produce(2), produce(3, transactional="t"), *map(produce, (4, 5, 6))]
+        come(own, *frames_)
+        for n in range(1, 7):
+            assert await client.answer() == told(n)
+        assert at.a.got[1:] == frames_
+        assert writes["broker"] == 4, (
+            "the first two, one with a transaction, one without it again, and the last two"
+        )
+        assert (at.seen("answered"), at.seen("in_flight")) == ({"PRODUCE": 7}, {})
+
+    run(test)
+
+
+def test_answers_that_come_together_are_one_write() -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        assert await client.asks(produce(0)) == told(0)
+        at.a.answering.clear()
+        for n in range(1, 4):
+            client.send(produce(n))
+        await until("all are sent", lambda: at.seen("in_flight") == {"PRODUCE": 3})
+        [own] = at.gateway.everyone
+        writes = Counter[str]()
+        own._transport = Writes(own._transport, writes, "client")  # type: ignore[attr-defined]
+        come(own._link, told(1), told(2), told(3))  # type: ignore[attr-defined]
+        for n in range(1, 4):
+            assert await client.answer() == told(n)
+        assert writes == {"client": 1}
+        assert (at.seen("answered"), at.seen("in_flight")) == ({"PRODUCE": 4}, {})
 
     run(test)
 

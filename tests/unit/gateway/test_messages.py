@@ -24,6 +24,7 @@ from tests.unit.gateway.frames import EPOCH, answer, decoded, head, request
 from zkmigrate.gateway.rules.apis import API_VERSIONS, APIS, METADATA, PRODUCE, named, offered
 from zkmigrate.gateway.rules.layout import SLICE, FrameError, finished
 from zkmigrate.gateway.rules.messages import (
+    LONG,
     MECHANISMS,
     correlation,
     nowhere,
@@ -32,6 +33,7 @@ from zkmigrate.gateway.rules.messages import (
     ranges,
     too_new,
     versions,
+    without_epochs,
 )
 from zkmigrate.gateway.rules.seen import MOST_NAMES
 from zkmigrate.gateway.serving.schemas import messages
@@ -104,6 +106,46 @@ def test_an_epoch_was_there_to_hide() -> None:
             ("OFFSET_FETCH", 5),
         }:
             assert f"leader_epoch': {EPOCH}" in str(decoded(kind, answer(body, version), version))
+
+
+def epochless(frame: bytes) -> bool:
+    whole = len(frame).to_bytes(4, "big") + frame
+    return without_epochs(MESSAGES.head(whole, 4), whole)
+
+
+@pytest.mark.parametrize("version", range(9, 12))
+@pytest.mark.parametrize(
+    "topics",
+    [{}, {"a": [-1]}, {"a": []}, {"orders": [-1] * 9, "b": [-1], "": [-1, -1]}],
+)
+def test_a_fetch_without_epochs_is_known_at_once(version: int, topics: dict[str, list[int]]) -> None:
+    assert epochless(request(frames.fetch(topics), version))
+    for name, own in topics.items():
+        for at in range(len(own)):
+            for epoch in (EPOCH, 255, -256, -(1 << 31)):
+                other = {**topics, name: [*own[:at], epoch, *own[at + 1 :]]}
+                assert not epochless(request(frames.fetch(other), version)), (name, at)
+
+
+def test_a_large_fetch_is_not_looked_through_at_once() -> None:
+    frame = request(frames.fetch({"a": [-1] * (LONG // 28)}), 11)
+    assert len(frame) > LONG
+    assert not epochless(frame)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_damaged_fetch_is_passed_on_at_once_only_if_no_epoch_is_in_it(seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(100):
+        epochs = [chance.choice((-1, -1, EPOCH)) for _ in range(chance.randrange(4))]
+        good = request(frames.fetch({"a": epochs, "orders": [-1]}), chance.randrange(9, 12))
+        frame = good[:14] + mutated(good[14:], chance)
+        try:
+            if MESSAGES.head(frame) == MESSAGES.head(good) and epochless(frame):
+                assert asked(frame)[0] is frame
+        except FrameError:
+            pass
 
 
 def test_what_has_nothing_to_change_is_the_same_object() -> None:

@@ -130,9 +130,9 @@ def test_answers_that_come_at_once_are_passed_on_in_turns() -> None:
         [own] = at.gateway.everyone
         answered = own.answered  # type: ignore[attr-defined]
 
-        def once_more() -> None:
-            counted.add()
-            answered()
+        def once_more(count: int = 1) -> None:
+            counted.add(count)
+            answered(count)
 
         own.answered = once_more  # type: ignore[attr-defined]
         at.a.answering.set()

@@ -29,6 +29,11 @@ Schemas = Callable[[str], Mapping[str, Any]]
 _HEADER, _CORRELATION, _RANGE = struct.Struct(">hhi"), struct.Struct(">i"), struct.Struct(">hhh")
 LEAST = _HEADER.size + 2
 """The fewest bytes of a request: its header without a client id."""
+_FETCH_EPOCHS, _FETCH_TOPICS, _FETCH_PARTITION, _FETCH_EPOCH, _NO_EPOCH = 9, 25, 28, 4, b"\xff" * 4
+"""Of FETCH: the first version with leader epochs; its bytes before the topics, and of each partition; the
+place of the epoch in a partition; the value for no epoch. Version 12 changes all of them."""
+LONG = 4096
+"""The most bytes of a FETCH whose epochs are looked at in one go."""
 _ERROR = ("ErrorCode",)
 _LOGIN = ("ErrorCode", "AuthBytes")
 UNSUPPORTED_VERSION, _UNSUPPORTED_MECHANISM = 35, 33
@@ -106,17 +111,6 @@ class Messages:
         walk.take(2)
         return walk.at
 
-    def again(self, head: Head, frame: Bytes) -> Bytes:
-        """Return a small request for the broker, without leader epochs and without reading its fields. Raises
-        FrameError."""
-        walk = self._layout(f"{APIS[head.key].schema}Request", head.version, ()).start(
-            frame, nowhere, head.body
-        )
-        walk.go(len(frame))
-        if walk.at != len(frame):
-            raise FrameError("rest", f"{len(frame) - walk.at} bytes follow the message")
-        return walk.data
-
     def answered(self, head: Head, frame: Bytes, where: Where) -> Generator[None, None, Bytes]:
         """Rewrite an answer slice by slice: with the gateway's addresses, and without leader epochs. frame:
         the answer from its correlation id on. Raises FrameError."""
@@ -165,6 +159,27 @@ class Messages:
         told = self._layout("SaslAuthenticateResponse", head.version, _LOGIN)
         sent = finished(told.begin(frame, nowhere, begun)).seen["AuthBytes"]
         return not sent or sent.startswith(b"v=")
+
+
+def without_epochs(head: Head, frame: bytes) -> bool:
+    """Return True if no partition of a FETCH has a leader epoch. Return False also if that cannot be seen at
+    once. frame: the whole request."""
+    if head.version < _FETCH_EPOCHS:
+        return True
+    at, end = head.body + _FETCH_TOPICS + 4, len(frame)
+    if not at <= end <= LONG:
+        return False
+    for _ in range(int.from_bytes(frame[at - 4 : at], "big")):
+        at += 6 + int.from_bytes(frame[at : at + 2], "big")
+        count = int.from_bytes(frame[at - 4 : at], "big")
+        first, at = at + _FETCH_EPOCH, at + count * _FETCH_PARTITION
+        if at > end or (count == 1 and frame[first : first + 4] != _NO_EPOCH):
+            return False
+        if count > 1 and any(
+            frame[byte:at:_FETCH_PARTITION] != _NO_EPOCH[:1] * count for byte in range(first, first + 4)
+        ):
+            return False
+    return True
 
 
 def correlation(frame: Bytes) -> int:

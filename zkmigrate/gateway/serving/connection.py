@@ -62,7 +62,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
     def connection_lost(self, _error: Exception | None) -> None:
         self._gone, self.full = True, False
         if self._pending:
-            self._count()
+            self.answered(0)
         self.finish()
 
     def get_buffer(self, _hint: int) -> memoryview:
@@ -70,9 +70,12 @@ class Connection(Requests, asyncio.BufferedProtocol):
         return view if self.gateway.turns.spent < TURN else view[:LITTLE]
 
     def buffer_updated(self, count: int) -> None:
-        data = bytes(VIEW[:count])
-        if not self._in and count < PASSED and self._at_once(data):
-            return
+        data = VIEW[:count].tobytes()
+        if not self._in and count < PASSED and (self.gateway.turns.spent < TURN or _single(data)):
+            at = self._like(data, 0)
+            if at == count:
+                return
+            data = data[at:]
         more = self.gateway.turns.read(self.share, count)
         if not more and not self._queued:
             self._queue(count)
@@ -92,20 +95,32 @@ class Connection(Requests, asyncio.BufferedProtocol):
         self._queued = True
         self.gateway.turns.later(self.share, self._turn, passing(size))
 
-    def _at_once(self, data: bytes) -> bool:
-        """Send the bytes if they are exactly one request like an earlier one. Return False if they are
-        not."""
-        if self._left or self._request is not None or self._busy or self._over:
-            return False
-        if PREFIX + int.from_bytes(data[:PREFIX], "big") != len(data) or len(data) < PREFIX + LEAST:
-            return False
-        if data[4:8] not in self._alike or not self.gateway.turns.may(self.share):
-            return False
-        try:
-            return self.quick(data)
-        except FrameError as error:
-            self.failed(error)
+    def _like(self, data: bytes, at: int) -> int:
+        """Send the whole requests from ``at`` on that are like earlier ones, all in one write. Return where
+        they end."""
+        begun, end = at, len(data)
+        if self._left or self._request is not None or self._over:
+            return at
+        while at < end and not self._busy:
+            like = self._alike.get(data[at + PREFIX : at + 2 * PREFIX])
+            after = at + PREFIX + int.from_bytes(data[at : at + PREFIX], "big")
+            if like is None or after > end or after - at > PREFIX + self.most:
+                break
+            frame = data if after - at == end else data[at:after]
+            if not self.is_like(like, frame) or not self._may():
+                break
+            self.sent_like(like, frame)
+            at = after
+        if at > begun and self._link is not None:
+            self._link.transport.write(data if at - begun == end else data[begun:at])
+        return at
+
+    def _may(self) -> bool:
+        """Return True if the next request is served in this turn. Else it is served in a later one."""
+        if self.gateway.turns.may(self.share):
             return True
+        self._queue()
+        return False
 
     def eof_received(self) -> bool:
         self._ending = True
@@ -128,7 +143,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
         self.full = False
         self._times.over("take")
         if self._pending:
-            self._count()
+            self.answered(0)
         self.go_on()
 
     # -- what stops and goes on
@@ -290,18 +305,20 @@ class Connection(Requests, asyncio.BufferedProtocol):
                 if len(one.frame) == one.size:
                     self.look(one)
                 continue
+            after = self._like(data, at)
+            if after > at or self._queued:
+                at = after
+                continue
             have = end - at
             size = PREFIX if have < PREFIX else self._size(data, at)
             if have < min(size, PREFIX + FIRST):
                 self._need = min(size, PREFIX + FIRST)
                 break
-            if not self.gateway.turns.may(self.share):
-                self._queue()
+            if not self._may():
                 break
             frame = data if have == size == end else data[at : at + size]
             at += len(frame)
-            if len(frame) < size or not self.quick(frame):
-                self.begin(frame, size)
+            self.begin(frame, size)
         return at
 
     def _size(self, data: bytes, at: int) -> int:
@@ -316,6 +333,11 @@ class Connection(Requests, asyncio.BufferedProtocol):
         """Resume reading and serving requests when the turn of this connection has come."""
         self._queued = False
         self.go_on()
+
+
+def _single(data: bytes) -> bool:
+    """Return True if the bytes are exactly one request."""
+    return PREFIX + int.from_bytes(data[:PREFIX], "big") == len(data)
 
 
 def _read(transport: asyncio.Transport, wanted: bool) -> None:

@@ -86,7 +86,8 @@ class Gateway:
         *,
         again: bool = False,
     ) -> None:
-        self.plan, self._state, self._record = plan, state, record
+        self.plan, self._record = plan, record
+        self._readers = {name: App(one.cluster) for name, one in plan.reading.items()}
         self._say, self.now, self._wall = say, now, wall
         self._began = now() if again else None
         self.seen: dict[str, Seen] = defaultdict(Seen)
@@ -101,7 +102,7 @@ class Gateway:
         self._changed: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._connections: dict[str, set[Cut]] = defaultdict(set)
         self._unlisted: set[tuple[str, int]] = set()
-        self._until = math.inf
+        self._set(state)
         self.room, self.crowd = Room(now, _later), Room(now, _later, FEW, CROWD)
         self.turns = Turns(_soon, now)
         self.unknown = Crowd[Guest]()
@@ -132,20 +133,22 @@ class Gateway:
 
     def app(self, name: str) -> App:
         """Return the current state of an application. For a read-only listener it never changes."""
-        if name in self.plan.reading:
-            return App(self.plan.reading[name].cluster)
-        now = self.now()
-        if now >= self._until:
-            before = self._state.apps
-            self._set(orders.at(self._state, now))
-            for one, app in before.items():
-                if self._state.apps[one] != app:
-                    self.log("Lapsed", app=one, gate=app.gate.value, route=app.route)
-                    self._wake(one)
-        return self._state.apps[name]
+        if self._until < math.inf and self.now() >= self._until:
+            self._lapse()
+        return self._apps[name]
+
+    def _lapse(self) -> None:
+        """Open the gates whose leases have ended."""
+        before = self._state.apps
+        self._set(orders.at(self._state, self.now()))
+        for one, app in before.items():
+            if self._state.apps[one] != app:
+                self.log("Lapsed", app=one, gate=app.gate.value, route=app.route)
+                self._wake(one)
 
     def _set(self, state: orders.State) -> None:
         self._state = state
+        self._apps = {**state.apps, **self._readers}
         leases = [app.until for app in state.apps.values() if app.until is not None]
         self._until = min(leases, default=math.inf)
 

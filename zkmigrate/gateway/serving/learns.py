@@ -13,6 +13,8 @@ from zkmigrate.gateway.serving.link import PREFIX, Waiting
 
 FIRST = 4096
 """The first bytes of a streamed request that hold its header and the fields that are read."""
+SMALL = 8192
+"""The largest request that is kept as it is until its answer, in bytes; of larger ones less is kept."""
 MOST_KEPT = 16
 """The most unanswered PRODUCE requests of a connection whose batches are remembered."""
 MOST_BATCHES = 500
@@ -32,20 +34,23 @@ class Learns:
         self.missed = self.waited = self._left = False
 
     @staticmethod
-    def room(waiting: Sequence[Waiting]) -> bool:
-        """Return True if one more request of a connection may be kept. waiting: those without an answer."""
+    def kept(
+        head: Head, frame: Bytes, size: int, waiting: Sequence[Waiting]
+    ) -> bytes | outcomes.Headers | None:
+        """Return what is remembered of a request until its answer, or None if the connection has no room.
+        frame: the bytes read so far, of ``size``. waiting: its requests without an answer."""
         if len(waiting) >= MOST_KEPT:
-            return False
+            return None
+        if len(frame) == size <= SMALL:
+            return bytes(frame)
         parts = (len(one.wrote.found) for one in waiting if isinstance(one.wrote, outcomes.Headers))
-        return sum(parts) < MOST_BATCHES
-
-    @staticmethod
-    def kept(head: Head, frame: Bytes, size: int) -> bytes | outcomes.Headers:
-        """Return what is remembered of a request until its answer. frame: the bytes read so far, of
-        ``size``."""
+        if sum(parts) >= MOST_BATCHES:
+            return None
         end = min(len(frame), PREFIX + FIRST)
         kept = outcomes.kept(head.version, bytes(frame[head.body : end]), size - end)
-        if len(frame) > end and isinstance(kept, outcomes.Headers):
+        if not isinstance(kept, outcomes.Headers):
+            return bytes(frame[:end])
+        if len(frame) > end:
             kept.feed(bytes(frame[end:]))
         return kept
 
@@ -77,7 +82,8 @@ class Learns:
             own.lost(self._name(one), self._wrote(one), self._gateway.now(), told)
 
     def _wrote(self, one: Waiting) -> outcomes.Headers | None:
-        return None if one.wrote is None else outcomes.headers(one.head.version, one.wrote)
+        kept = one.wrote[one.head.body :] if isinstance(one.wrote, bytes) else one.wrote
+        return None if kept is None else outcomes.headers(one.head.version, kept)
 
     def _name(self, one: Waiting) -> str:
         return f"{fit(one.head.client)} at {self.peer}"

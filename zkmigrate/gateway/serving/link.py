@@ -80,8 +80,8 @@ class Client(Protocol):
     def tell(self, data: Bytes) -> None:
         """Write bytes to the client."""
 
-    def answered(self) -> None:
-        """Count the oldest request as answered, because its answer was written."""
+    def answered(self, count: int = 1) -> None:
+        """Count the oldest requests as answered, because their answers were written."""
 
     def accepted(self) -> None:
         """Note that the broker has accepted the client's login."""
@@ -155,9 +155,12 @@ class Link(asyncio.BufferedProtocol):
         return view if self._client.gateway.turns.spent < TURN else view[:LITTLE]
 
     def buffer_updated(self, count: int) -> None:
-        data = bytes(VIEW[:count])
-        if not self._in and count < PASSED and self._quick(data):
-            return
+        data = VIEW[:count].tobytes()
+        if not self._in and count < PASSED:
+            at = self._whole(data, 0)
+            if at == count:
+                return
+            data = data[at:]
         if not self._client.gateway.turns.read(self._client.share, count):
             self._queue(count)
         if self._in:
@@ -168,22 +171,32 @@ class Link(asyncio.BufferedProtocol):
             data, self._in = bytes(self._in), b""
         self._pass_on(data)
 
-    def _quick(self, data: bytes) -> bool:
-        """Pass on the bytes if they are exactly the next answer. Return False if they are not."""
-        client = self._client
-        if self._left or self._walked or client.full or not client.waiting or self._greeted is not None:
-            return False
-        one = client.waiting[0]
-        key = one.head.key
-        if one.rewritten or key in _READ or data[PREFIX : 2 * PREFIX] != one.correlation:
-            return False
-        if PREFIX + int.from_bytes(data[:PREFIX], "big") != len(data):
-            return False
-        client.tell(data)
-        if key == PRODUCE:
-            client.learns.told(one, data[PREFIX:])
-        client.answered()
-        return True
+    def _whole(self, data: bytes, at: int) -> int:
+        """Pass on the whole answers from ``at`` on that need no change, all in one write. Return where they
+        end."""
+        client, begun, end = self._client, at, len(data)
+        if self._left or self._walked or client.full or self._greeted is not None:
+            return at
+        found: list[tuple[Waiting, bytes]] = []
+        for one in client.waiting:
+            if one.rewritten or one.ready is not None or one.head.key in _READ:
+                break
+            if found and not client.gateway.turns.may(client.share):
+                break
+            after = at + PREFIX + int.from_bytes(data[at : at + PREFIX], "big")
+            if after > end or data[at + PREFIX : at + 2 * PREFIX] != one.correlation:
+                break
+            found.append((one, data[at + PREFIX : after] if one.head.key == PRODUCE else b""))
+            at = after
+            if at == end:
+                break
+        if found:
+            client.tell(data if end == at - begun else data[begun:at])
+            for one, answer in found:
+                if answer:
+                    client.learns.told(one, answer)
+            client.answered(len(found))
+        return at
 
     async def greet(self, frame: Bytes) -> None:
         """Send a request that the client has an answer to already, and wait until the broker answers it."""

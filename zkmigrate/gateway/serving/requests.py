@@ -140,8 +140,8 @@ class Requests(Sending):
         head, flips = one.head, one.flips
         one.frame, fields = yield from self.messages.asked(head, one.frame)
         one.app = self._see(head, fields)
-        if head.key == PRODUCE and fields.get("Acks") != 0 and self.learns.room(self.waiting):
-            one.wrote = self.learns.kept(head, one.frame, one.size)
+        if head.key == PRODUCE and fields.get("Acks") != 0:
+            one.wrote = self.learns.kept(head, one.frame, one.size, self.waiting)
         if flips and head.key == PRODUCE:
             rename = partial(producers.sent, flips=flips)
             one.frame = bytearray(one.frame)

@@ -26,7 +26,7 @@ from zkmigrate.gateway.rules.apis import (
 )
 from zkmigrate.gateway.rules.hold import App
 from zkmigrate.gateway.rules.layout import FrameError
-from zkmigrate.gateway.rules.messages import Bytes, Head, Messages
+from zkmigrate.gateway.rules.messages import Bytes, Head, Messages, without_epochs
 from zkmigrate.gateway.rules.outcomes import Headers
 from zkmigrate.gateway.rules.plan import Port
 from zkmigrate.gateway.rules.seen import LONGEST, Seen, fit
@@ -37,9 +37,8 @@ from zkmigrate.gateway.serving.times import Times
 
 MOST_WAITING, FIRST_WAITING = 1000, 32
 """The most unanswered requests of one connection, and of one whose broker has answered nothing but logins."""
-MOST_ALIKE, LONG = 1024, 4096
-"""The most bytes of a request that are remembered as a pattern for later ones, and of a FETCH that is like an
-earlier one and is read in one go."""
+MOST_ALIKE = 1024
+"""The most bytes of a request that are remembered as a pattern for later ones."""
 CONNECT_S = 5.0
 LOGIN = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 """Requests that a broker answers to everybody."""
@@ -107,7 +106,8 @@ class Sending(ABC):
         self._software: Mapping[str, Any] = {}
         self._early: list[tuple[str, str, Mapping[str, Any]]] = []
         """Of requests before the login: application, client id, and what they tell about the client."""
-        self._bound = self._finishing = self._over = self._gone = self._walking = self._pending = False
+        self._bound = self._finishing = self._over = self._gone = self._walking = False
+        self._pending = 0
         self.learns = Learns(gateway, partial(Sending._still_there, proxy(self)))
         self._left = 0
         self._request: Request | None = None
@@ -172,32 +172,29 @@ class Sending(ABC):
             fields.get("Acks") != 0,
         )
 
-    def quick(self, frame: bytes) -> bool:
-        """Send a whole request that is like an earlier one. Return False if it has to be read first.
-        Raises FrameError."""
-        like = self._alike.get(frame[4:8])
-        if (
-            like is None
-            or self._link is not like.link
-            or not frame.startswith(like.tail, 12)
-            or self.gateway.app(like.app) is not like.now
-        ):
-            return False
-        head, wrote, told = like.head, None, frame[8:12]
-        if head.key == FETCH:
-            if len(frame) > LONG:
-                return False
-            self.gateway.turns.spend(self.share, len(frame))
-            frame = self.messages.again(head, frame)  # type: ignore[assignment]
-        elif like.answered and self.learns.room(self.waiting):
-            wrote = self.learns.kept(head, frame, len(frame))
+    def is_like(self, like: Alike, frame: bytes) -> bool:
+        """Return True if a whole request is like an earlier one, so that it need not be read."""
+        return (
+            self._link is like.link
+            and frame.startswith(like.tail, 12)
+            and self.gateway.app(like.app) is like.now
+            and (like.head.key != FETCH or without_epochs(like.head, frame))
+        )
+
+    def sent_like(self, like: Alike, frame: bytes) -> None:
+        """Count a request that is like an earlier one as sent. The caller writes it to the link."""
         for table, name in like.notes:
             table[name] += 1
-        seen, kind = like.seen, like.kind
-        seen.in_flight[kind] += 1
-        like.link.transport.write(frame)
-        self._sent(Waiting(head, told, like.app, seen, kind, False, None, 0, wrote), like.answered)
-        return True
+        if not like.answered:
+            like.seen.answered[like.kind] += 1
+            return
+        head, wrote = like.head, None
+        if head.key == PRODUCE:
+            wrote = self.learns.kept(head, frame, len(frame), self.waiting)
+        else:
+            self.gateway.turns.spend(self.share, len(frame))
+        like.seen.in_flight[like.kind] += 1
+        self.waiting.append(Waiting(head, frame[8:12], like.app, like.seen, like.kind, False, None, 0, wrote))
 
     def _still_there(self) -> bool:
         """Return True if the client has not closed its side. A request that it gave up must not be sent."""
@@ -290,23 +287,30 @@ class Sending(ABC):
         else:
             self._transport.write(data)
 
-    def answered(self) -> None:
-        """Count the oldest request as answered, once the system has taken all bytes of its answer."""
-        self._pending = self.full
-        if not self.full:
+    def answered(self, count: int = 1) -> None:
+        """Count the oldest requests as answered, once the system has taken all bytes of their answers."""
+        self._pending += count
+        while self._pending and not self.full:
+            self._pending -= 1
             self._count()
 
     def _count(self) -> None:
-        self._pending = False
         one = self.waiting.popleft()
         if one.ready is None:
             one.seen.in_flight[one.kind] -= 1
             one.seen.answered[one.kind] += 1
             if not self.known and one.head.key not in LOGIN:
                 self._served_first()
+        if not self.waiting:
+            if self._finishing:
+                asyncio.get_running_loop().call_soon(self.close)
+            if self._idle is not None and not self._idle.done():
+                self._idle.set_result(None)
+            return
         if len(self.waiting) == self._most_waiting - 1:
             asyncio.get_running_loop().call_soon(self.go_on)
-        self._tell_own()
+        if self.waiting[0].ready is not None:
+            self._tell_own()
 
     def _served_first(self) -> None:
         """Give the connection all room, because its broker has answered more than a login."""
@@ -317,17 +321,11 @@ class Sending(ABC):
         asyncio.get_running_loop().call_soon(self.go_on)
 
     def _tell_own(self) -> None:
-        """Write the gateway's own answers that are next, and finish what waits for the last answer."""
-        if self.waiting:
-            ready = self.waiting[0].ready
-            if ready is not None:
-                self.tell(ready)
-                self.answered()
-            return
-        if self._finishing:
-            asyncio.get_running_loop().call_soon(self.close)
-        if self._idle is not None and not self._idle.done():
-            self._idle.set_result(None)
+        """Write the answer of the gateway itself to the oldest request."""
+        ready = self.waiting[0].ready
+        assert ready is not None
+        self.tell(ready)
+        self.answered()
 
 
 def _without_client(head: Head, frame: Bytes) -> bytes:
