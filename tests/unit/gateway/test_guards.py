@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import resource
+import socket
 import stat
 import struct
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from kafka.protocol.sasl import SaslAuthenticateRequest
@@ -18,10 +25,12 @@ from tests.unit.gateway.test_server import Running, config, serve
 from tests.unit.mirror.batches import built
 from zkmigrate.gateway.rules.apis import PRODUCE, SASL_AUTHENTICATE
 from zkmigrate.gateway.rules.producers import given, sent
-from zkmigrate.gateway.serving import requests
+from zkmigrate.gateway.serving import door, requests, server
 from zkmigrate.gateway.serving.learns import FIRST
 from zkmigrate.gateway.serving.record import SOCKET, Record
 from zkmigrate.gateway.serving.requests import Requests
+from zkmigrate.gateway.serving.times import FRAME_S, HELD_S, TAKE_S, Times
+from zkmigrate.gateway.serving.turns import CLIENT
 from zkmigrate.mirror.rules.batch import produced
 from zkmigrate.mirror.rules.stand import FIRST_ID
 
@@ -188,3 +197,159 @@ def test_ids_at_the_bounds_stay_numbers_of_eight_bytes_and_come_back_as_they_wer
     for id in (0, most, most + 1, (1 << 50) - 1):
         assert 0 <= sent(id, flips) < FIRST_ID
         struct.pack(">q", sent(id, flips))
+
+
+# --- time limits ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Timer:
+    """A timer of a loop."""
+
+    at: float
+    call: Callable[[], None]
+    cancelled: bool = False
+
+    def when(self) -> float:
+        return self.at
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+@dataclass
+class Clock:
+    """A loop that has only timers."""
+
+    now: float = 100.0
+    timers: list[Timer] = field(default_factory=list)
+
+    def time(self) -> float:
+        return self.now
+
+    def call_at(self, when: float, call: Callable[[], None]) -> Timer:
+        self.timers.append(Timer(when, call))
+        return self.timers[-1]
+
+    @property
+    def live(self) -> list[Timer]:
+        self.timers = [one for one in self.timers if not one.cancelled]
+        return self.timers
+
+    def pass_to(self, now: float) -> None:
+        """Call the timers that are due."""
+        self.now = now
+        for one in [one for one in self.live if one.at <= now]:
+            self.timers.remove(one)
+            one.call()
+
+
+def test_a_time_limit_is_never_moved_out_and_a_gate_that_closes_shortens_it() -> None:
+    clock, late = Clock(), list[str]()
+    times = Times(cast(Any, clock), late.append)
+    times.begin("frame")
+    clock.now += FRAME_S - 0.1
+    times.begin("frame")
+    times.hurry("frame")
+    times.hurry("take")
+    assert times.by == {"frame": pytest.approx(100.0 + FRAME_S)}
+    times.begin("take")
+    times.hurry("take")
+    assert times.by["take"] == clock.now + HELD_S
+    assert len(clock.live) == 1, "a connection has one timer, or each hurry would leave one"
+    clock.pass_to(100.0 + FRAME_S)
+    assert late == ["frame"]
+    clock.pass_to(100.0 + FRAME_S + HELD_S)
+    assert (late, clock.live) == (["frame", "take"], [])
+
+
+def test_a_sooner_limit_takes_the_timer_and_the_later_one_keeps_its_time() -> None:
+    clock, late = Clock(), list[str]()
+    times = Times(cast(Any, clock), late.append)
+    times.begin("take")
+    clock.now += 1
+    times.begin("drain")
+    times.hurry("drain")
+    assert [one.at for one in clock.live] == [101.0 + HELD_S]
+    times.over("drain")
+    clock.pass_to(101.0 + HELD_S)
+    assert (late, [one.at for one in clock.live]) == ([], [100.0 + TAKE_S])
+
+
+def test_a_connection_that_has_ended_has_no_time_limit() -> None:
+    clock, late = Clock(), list[str]()
+    times = Times(cast(Any, clock), late.append)
+    times.end()
+    times.begin("login")
+    times.end()
+    assert (times.by, clock.live, late) == ({}, [], [])
+
+
+# --- listeners -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def doors(monkeypatch: pytest.MonkeyPatch) -> list[door.Door]:
+    """The listeners of each server that serves."""
+    made = list[door.Door]()
+
+    class Kept(door.Door):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            made.append(self)
+
+    monkeypatch.setattr(server, "Door", Kept)
+    return made
+
+
+def test_a_listener_can_be_bound_again_at_once_and_stops_neither_the_loop_nor_the_other_family(
+    tmp_path: Path, doors: list[door.Door]
+) -> None:
+    """A gateway is started again while the system still keeps its clients' connections."""
+    settings = config(tmp_path).model_copy(update={"listen": "localhost"})
+
+    async def test(_at: Running) -> None:
+        listeners = doors[0]._listeners
+        assert {one.family for one in listeners} >= {socket.AF_INET}
+        for one in listeners:
+            assert one.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)
+            assert one.gettimeout() == 0
+            if one.family == socket.AF_INET6:
+                assert one.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
+
+    serve(settings, test)
+    assert all(one.fileno() < 0 for one in doors[0]._listeners), "a gateway that stops takes no more clients"
+
+
+def test_a_new_connection_costs_its_turn_of_the_loop_and_one_that_is_refused_is_named(
+    tmp_path: Path, doors: list[door.Door]
+) -> None:
+    settings = config(tmp_path).model_copy(update={"connections_per_address": 1})
+
+    async def test(at: Running) -> None:
+        spent, gateway = list[int](), at.server._gateway
+        gateway.turns.connected = lambda address: spent.append(CLIENT)  # type: ignore[method-assign]
+        _, first = await at.connected()
+        await until("it is there", lambda: len(gateway.everyone) == 1)
+        assert spent
+        reader, second = await at.connected()
+        with suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), 20) == b""
+        [line] = [one for one in at.lines if one["event"] == "Refused"]
+        assert line["why"] == "more than 1 connections of one address"
+        for one in (first, second):
+            one.close()
+        await until("its place is free", lambda: not gateway.everyone)
+        assert not doors[0]._tasks
+
+    serve(settings, test)
+
+
+def test_the_limit_of_open_files_is_raised_as_far_as_the_system_allows() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, hard - 1), hard))
+        assert door.files() == hard
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -22,6 +22,7 @@ from tests.unit.gateway.loop import Broker, until
 from zkmigrate.cli.main import cli
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.gateway.rules.hold import Order
+from zkmigrate.gateway.rules.plan import Port
 from zkmigrate.gateway.serving import door, server
 from zkmigrate.gateway.serving.config import Config
 from zkmigrate.gateway.serving.door import RESERVED, most_clients
@@ -311,8 +312,14 @@ def test_where_the_system_has_no_file_left_a_port_opens_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(door, "AGAIN_S", 0.05)
-    fails = [OSError(24, "Too many open files")]
-    accept = socket.socket.accept
+    fails, taken = [OSError(24, "Too many open files")], list[int]()
+    accept, again = socket.socket.accept, door.Door._again
+
+    def opens(self: door.Door, listener: socket.socket, port: Port) -> None:
+        taken.append(len(self._gateway.everyone))
+        again(self, listener, port)
+
+    monkeypatch.setattr(door.Door, "_again", opens)
 
     def accepting(one: socket.socket) -> Any:
         if fails:
@@ -326,6 +333,7 @@ def test_where_the_system_has_no_file_left_a_port_opens_again(
         assert [one["why"] for one in at.lines if one["event"] == "NotTaken"] == [
             "[Errno 24] Too many open files"
         ]
+        assert taken == [0], "till then the loop is not called for it, over and over"
         writer.close()
 
     serve(settings := config(tmp_path), test)

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.leftovers_world import DISK, Desk, inventory
 from tests.unit.reassign_world import Flight
 from zkmigrate.leftovers.remove_step import Named, RemoveFacts, RemoveStep
+from zkmigrate.leftovers.rules import READ_BY_BROKERS_S
 from zkmigrate.model.change import DeleteZnode, MoveAside
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Way
 from zkmigrate.reassign.throttle import FOLLOWER_LIST
@@ -143,3 +144,25 @@ def test_a_throttle_of_a_topic_that_is_gone_stays_gone(desk: Desk) -> None:
     held = STEP.check(c, seen(desk, c))
     assert isinstance(held, Done)
     assert held.findings[0].seen == f"{name}: topic dead is gone"
+
+
+def test_a_notice_of_a_changed_config_is_young_as_long_as_brokers_may_read_it(desk: Desk) -> None:
+    """However young the operator lets other leftovers be."""
+    notice = "/config/changes/config_change_0000000007"
+    c = Context("r-1", inventory(older_than_s=60))
+    for age_s, there in ((READ_BY_BROKERS_S - 1, False), (READ_BY_BROKERS_S + 1, True)):
+        desk.world.put(notice, b"{}", age_s)
+        desk.world.put("/config/topics/young", b"{}", 61)
+        found = seen(desk, c).found
+        assert (notice in found) is there
+        assert "/config/topics/young" in found
+
+
+def test_what_a_deletion_may_still_need_is_no_leftover_before_its_mark_is_gone(desk: Desk) -> None:
+    mark, config = "/admin/delete_topics/dying", "/config/topics/dying"
+    desk.world.put(mark)
+    desk.world.put(config, b"{}")
+    found = seen(desk, context(desk)).found
+    assert (mark in found, config in found) == (True, False)
+    del desk.world.tree[mark]
+    assert config in seen(desk, context(desk)).found

@@ -110,6 +110,9 @@ def test_only_aborted_transactions_and_markers_are_left_out() -> None:
     assert visible(batches, [(1, 0)], [9]) == [two, plain, again]
     assert visible(batches, [], []) == [one, two, plain, again]
     assert visible([again, last], [(1, 12)], []) == [], "a fetch that begins inside an aborted transaction"
+    later = [in_transaction(at(ONE, 15), 1), marker(18, 1, commit=False)]
+    assert visible([again, last, *later], [(1, 15)], [18]) == [again], "it was committed before"
+    assert visible([plain], [(plain.producer_id, 0)], []) == [plain], "it is in no transaction"
 
 
 def test_the_brokers_clock_is_told() -> None:

@@ -44,6 +44,15 @@ def test_h4_a_topic_with_another_id_is_stopped() -> None:
     assert stop == Stop("orders", "source's topic was made anew: its id is two, was one")
 
 
+@pytest.mark.parametrize("there", [state(), None])
+def test_h4_an_id_that_one_look_does_not_tell_is_remembered(there: State | None) -> None:
+    """A broker of an earlier release tells none."""
+    changes, memory = looked(state(id=""), there, Memory("one", 3))
+    assert (changes, memory.id) == ([], "one")
+    [stop], _ = looked(state(id="two"), there, memory)
+    assert isinstance(stop, Stop)
+
+
 def test_h4_a_topic_with_fewer_partitions_is_stopped_also_without_ids() -> None:
     [stop], _ = looked(state(2, id=""), state(), Memory("", 3))
     assert stop == Stop("orders", "source's topic was made anew: it has 2 partitions, had 3")

@@ -105,6 +105,18 @@ def test_a_deleted_prefix_is_filled_by_an_id_of_its_own() -> None:
     assert begin(sides(source, Ends(0, 0)), [], deletes=False) == Begin(0, 100, Producer(FIRST_ID, 0), False)
 
 
+def test_after_records_that_were_copied_a_prefix_deleted_since_is_filled_by_its_own_id() -> None:
+    """A copier that wrote it under the id of data would later take it for records of source."""
+    told = begin(sides(Ends(100, 120), Ends(0, 8)), last(5, FIRST_ID + 5, 0), deletes=True)
+    assert told == Begin(8, 100, Producer(FIRST_FILLING_ID + 8, 0), True)
+
+
+def test_empty_records_beyond_the_begin_of_sources_log_fail() -> None:
+    told = begin(sides(Ends(100, 120), Ends(0, 101)), last(98, FIRST_FILLING_ID, 98), deletes=True)
+    assert isinstance(told, Failed)
+    assert told.why.startswith("target's empty records go up to offset 101, and source's log begins at 100")
+
+
 def test_records_that_source_has_deleted_meanwhile_stay_on_an_even_target() -> None:
     told = begin(sides(Ends(8, 8), Ends(0, 8)), last(5, FIRST_ID, 5), deletes=True)
     assert told == Begin(8, 8, Producer(FIRST_ID, 8), False)

@@ -32,7 +32,8 @@ def granted(*source: Acl) -> set[Acl]:
 def test_h7_reading_is_granted_on_topics_and_groups_that_are_mirrored() -> None:
     literal, group = rule(), rule(resource="GROUP", name="app")
     prefixed = rule(name="ord", pattern="PREFIXED")
-    assert granted(literal, group, prefixed, rule(name="other"), rule(name="o")) == {literal, group, prefixed}
+    others = rule(name="other"), rule(name="o"), rule(name="oth", pattern="PREFIXED")
+    assert granted(literal, group, prefixed, *others) == {literal, group, prefixed}
 
 
 @pytest.mark.parametrize(

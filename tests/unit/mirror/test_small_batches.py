@@ -68,7 +68,14 @@ def test_many_records_packed_ones_and_gaps_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    "payload", [built(2).payload[:-1], built(2).payload + b"x", built(1).payload, b"\1" * 9]
+    "payload",
+    [
+        built(2).payload[:-1],
+        built(2).payload + b"x",
+        built(1).payload,
+        b"\1" * 9,
+        write([Record(0, 0, 0, b"\1\1\0"), Record(0, 0, 0, b"\1\1\0")]),
+    ],
 )
 def test_a_batch_that_is_damaged_inside_is_named(payload: bytes) -> None:
     broken = replace(built(2), payload=payload)

@@ -13,6 +13,7 @@ from zkmigrate.mirror.rules.topic import (
     DIFFERENCE,
     MIN_ISR,
     NO_LIMIT,
+    THEIRS,
     TIME_TYPE,
     Aligned,
     Settings,
@@ -82,6 +83,15 @@ def test_target_takes_the_times_that_source_takes_whatever_the_release_calls_it(
     assert (told.put, told.left) == (put, {})
     assert first(here, there, 1) == put
     assert align(here, settings({**target, **put}), 1) == Aligned({}, (), {}, {})
+
+
+def test_a_limit_that_was_set_on_target_alone_stays_unless_source_has_changed_one() -> None:
+    """Whatever else source has changed."""
+    there = settings({**NEW, AFTER: "9", "retention.ms": "1"}, AFTER, own=[AFTER])
+    here = settings({**OLD, "retention.ms": "1"}, "retention.ms")
+    assert align(here, there, 3) == Aligned({}, (), {AFTER: THEIRS}, {AFTER: (NO_LIMIT, "9")})
+    limited = settings({DIFFERENCE: "7", "retention.ms": "1"}, DIFFERENCE)
+    assert align(limited, there, 3).put == {BEFORE: "7", AFTER: "7"}
 
 
 def test_settings_that_one_release_does_not_have_are_named_and_stop_nothing() -> None:

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
-from tests.unit.removal_world import inventory, world
-from zkmigrate.model.change import AlterBrokerConfig, UnregisterBroker
-from zkmigrate.model.fact import Reading, Seen, Unknown
+from tests.unit.engine_world import TinyClock
+from tests.unit.moves.steps.facts import ARMED
+from tests.unit.reassign_world import Held
+from tests.unit.removal_world import POLICY_FILE, RemovalLook, inventory, world
+from zkmigrate.model.change import AlterBrokerConfig, SetService, UnregisterBroker
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, Look, Pulse, TopicSetting
-from zkmigrate.model.step import Context, Done, Ready, Verdict, Waiting, Way
-from zkmigrate.reassign.facts import LOOKS
+from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
+from zkmigrate.reassign.facts import LOOKS, LateStragglers
+from zkmigrate.reassign.moves_facts import MovesFacts
 from zkmigrate.removal.clean_step import CleanFacts, CleanStep
 from zkmigrate.removal.exclude_step import Excluded, ExcludeFacts, ExcludeStep
+from zkmigrate.removal.policy_step import Closed, PolicyFacts, PolicyStep, Word
 from zkmigrate.removal.rules import CORDON_ALL, UNREGISTER
 from zkmigrate.removal.section import Exclusion
+from zkmigrate.removal.stop_step import TRIES, StopStep
+from zkmigrate.removal.sweep_step import ROUNDS, SweepFacts
 
 UP = Pulse(0.0, apis={UNREGISTER: (0, 0)})
 DOWN = Pulse(None, "refused")
@@ -104,6 +112,161 @@ def test_a_cordon_of_the_run_that_stays_on_a_broker_that_is_down_is_named() -> N
     verdict = forget(view(4, 5), c=c)
     assert isinstance(verdict, Done)
     assert [f.seen for f in verdict.findings] == ["4, 5", "cordoned.log.dirs=* of brokers 4, which are down"]
+
+
+# --- stopping ------------------------------------------------------------------------------------------
+
+
+def stopping(way: Way, state: str, view: Reading[KafkaView] | None = None) -> Verdict:
+    """broker4 was stopped by this run, and its service is in this state now; empty if its host does not
+    answer."""
+    told = Seen(replace(ARMED, unit_state=state)) if state else Unknown("timeout", "no answer")
+    records = {LateStragglers.step: LateStragglers(stopped=("broker4",)).encode()}
+    facts = SweepFacts(MovesFacts(), services={"broker4": told}, view=view)
+    return StopStep().check(context(way, records=records), facts)
+
+
+@pytest.mark.parametrize("way", Way)
+def test_a_host_that_does_not_tell_whether_its_broker_runs_is_waited_for(way: Way) -> None:
+    """It is neither taken for stopped nor started."""
+    verdict = stopping(way, "")
+    assert isinstance(verdict, Waiting)
+    assert verdict.what == "the hosts to tell whether their brokers run"
+
+
+def test_nothing_is_moved_back_before_a_broker_that_was_started_is_registered() -> None:
+    assert targets(stopping(Way.BACK, "inactive")) == ("broker4.stop",)
+    for seen in (view(4), DARK):
+        verdict = stopping(Way.BACK, "active", seen)
+        assert isinstance(verdict, Waiting)
+        assert (verdict.what, verdict.progress) == (
+            "the brokers that were started to be registered",
+            "broker4",
+        )
+
+
+@pytest.mark.parametrize(
+    ("first", "down", "waits"),
+    [
+        ("active", (), ""),
+        ("deactivating", (), "broker4"),
+        ("active", (4,), "broker4"),
+        ("inactive", (4,), ""),
+    ],
+)
+def test_a_broker_stops_only_once_the_one_before_it_has_stopped(
+    first: str, down: tuple[int, ...], waits: str
+) -> None:
+    """Also once the cluster names that one no more, while its process still ends."""
+    cluster = world()
+    cluster.held = {name: held for name, held in cluster.held.items() if not {4, 5} & {*held.replicas}}
+    cluster.controller = 4
+    c = context(kept={"empty": -10.0})
+    seen = StopStep().observe(c, cast(Look, RemovalLook(cluster, TinyClock())))
+    cluster.down = {*down}
+    states = {"broker4": first, "broker5": "active"}
+    services = {host: Seen(replace(ARMED, unit_state=state)) for host, state in states.items()}
+    verdict = StopStep().check(c, replace(seen, services=services, view=cluster.view()))
+    if waits:
+        assert isinstance(verdict, Waiting)
+        assert (verdict.what, verdict.progress) == ("a broker to stop", waits)
+    else:
+        assert targets(verdict) == ("broker5.stop",), "the controller is the last one"
+
+
+def test_the_end_is_there_once_the_cluster_names_no_stopped_broker() -> None:
+    cluster = world()
+    cluster.held = {name: held for name, held in cluster.held.items() if not {4, 5} & {*held.replicas}}
+    c = context(kept={"empty": -10.0})
+    seen = StopStep().observe(c, cast(Look, RemovalLook(cluster, TinyClock())))
+    down = Seen(replace(ARMED, unit_state="inactive"))
+    seen = replace(seen, services=dict.fromkeys(("broker4", "broker5"), down))
+    cluster.down = {4}
+    verdict = StopStep().check(c, replace(seen, view=cluster.view()))
+    assert isinstance(verdict, Waiting)
+    assert (verdict.what, verdict.progress) == ("the cluster to name the stopped brokers no more", "5")
+    cluster.down = {4, 5}
+    assert isinstance(StopStep().check(c, replace(seen, view=cluster.view())), Done)
+
+
+@pytest.mark.parametrize(
+    ("known", "isr", "min_isr", "able"),
+    [
+        (False, (4, 1), 1, ["broker4"]),
+        (False, (4, 1, 2), 2, ["broker4"]),
+        (True, (4, 1), 1, []),
+        (False, (4,), 0, []),
+        (False, (4, 1), 2, []),
+    ],
+)
+def test_while_topics_come_without_end_a_broker_stops_that_writes_do_not_need(
+    known: bool, isr: tuple[int, ...], min_isr: int, able: list[str]
+) -> None:
+    """What names it was born since the last plan, and is in sync on as many others as writes need."""
+    cluster, born = world(), ("born", 0)
+    cluster.topics, cluster.min_isr = {"born": {}}, min_isr
+    cluster.held = {born: Held((4, 1, 2), isr, isr[0], 1000)}
+    c = context(kept={"rounds": ROUNDS, "known": frozenset({born} if known else ())})
+    states = {"broker4": "active", "broker5": "inactive"}
+    services = {host: Seen(replace(ARMED, unit_state=state)) for host, state in states.items()}
+    assert StopStep()._able(c, SweepFacts(MovesFacts(), services=services, view=cluster.view())) == able
+
+
+def test_a_broker_is_told_to_stop_so_many_times_and_no_more() -> None:
+    cluster = world()
+    cluster.held.clear()
+    c = context(kept={"empty": -10.0, "told": {"broker4": TRIES}})
+    seen = StopStep().observe(c, cast(Look, RemovalLook(cluster, TinyClock())))
+    cluster.down = {5}
+    facts = replace(seen, view=cluster.view())
+    states = {"broker4": "active", "broker5": "inactive"}
+    services = {host: Seen(replace(ARMED, unit_state=state)) for host, state in states.items()}
+    facts = replace(facts, services=services)
+    verdict = StopStep().check(c, facts)
+    assert isinstance(verdict, Blocked)
+    assert [(one.id, one.target) for one in verdict.findings] == [("remove.stopped", "broker4")]
+    [stop], [start] = StopStep().plan(c, facts, "broker4.stop"), StopStep().undo(c, facts, "broker4.stop", ())
+    assert [cast(SetService, one).action for one in (stop, start)] == ["stop", "start"]
+
+
+# --- what our policy reads -------------------------------------------------------------------------------
+
+
+def policy(way: Way, files: Mapping[str, Reading[bytes]], word: Word = "close", **also: Any) -> Verdict:
+    own = inventory(exclusion=Exclusion.POLICY, policy_file=POLICY_FILE, shutdown=True)
+    c = replace(context(way, **also), inventory=own)
+    return PolicyStep(word, "t").check(c, PolicyFacts(files, 90.0))
+
+
+CLOSES = Seen(b"removal=remove\nbrokers=4,5\nclosed_s=300\n")
+
+
+def test_every_host_is_told_and_one_that_does_not_answer_is_waited_for() -> None:
+    files: dict[str, Reading[bytes]] = {
+        "broker1": CLOSES,
+        "broker2": Absent(POLICY_FILE),
+        "broker3": Seen(b"removal=remove\n"),
+    }
+    assert targets(policy(Way.FORWARD, files)) == ("broker2", "broker3")
+    silent: dict[str, Reading[bytes]] = {"broker1": CLOSES, "broker2": Unknown("timeout", "no answer")}
+    assert isinstance(policy(Way.FORWARD, silent), Waiting)
+    assert isinstance(policy(Way.FORWARD, {"broker1": CLOSES}), Done)
+
+
+def test_on_the_way_back_each_file_that_was_written_is_put_back_and_no_other() -> None:
+    files = {"broker1": CLOSES, "broker2": CLOSES}
+    assert targets(policy(Way.BACK, files, unrestored=frozenset({"broker2"}))) == ("broker2",)
+    assert isinstance(policy(Way.BACK, files), Done)
+
+
+def test_the_seconds_in_which_nothing_is_created_count_from_the_first_file() -> None:
+    absent: dict[str, Reading[bytes]] = {"broker1": Absent(POLICY_FILE)}
+    records = {Closed.step: Closed(5.0).encode()}
+    for begun, at in ((True, 5.0), (False, 90.0)):
+        verdict = policy(Way.FORWARD, absent, records=records, begun=begun)
+        assert isinstance(verdict, Ready)
+        assert verdict.record == Closed(at).encode()
+    assert cast(Ready, policy(Way.FORWARD, absent, "refuse", records=records)).record == {}
 
 
 # --- excluding -----------------------------------------------------------------------------------------

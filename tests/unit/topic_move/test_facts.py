@@ -70,6 +70,12 @@ def test_h20_every_other_application_of_a_gateway_is_known_too() -> None:
     assert set(found.others) == {("gw1", "others"), ("gw2", "others")}
 
 
+def test_a_gateway_that_lacks_an_application_of_the_set_is_not_passed_over() -> None:
+    """No order would go there, and its clients would go on at source."""
+    found = heard(inventory(World(1, Shape())), {"gw1": Seen(status(App("old")))})
+    assert [(one.target, one.seen) for one in found.unknown] == [("gw1", "it has no application orders")]
+
+
 def test_h25_what_the_gateways_tell_is_noted_for_the_report() -> None:
     held = status(App("old", "new", Gate.HELD))
     notes, look = Notes(), SwitchLook(World(1, Shape(gateways=3)))

@@ -21,6 +21,7 @@ from tests.unit.topic_move.facts import (
     copiers,
     ends,
     groups,
+    sent,
     short,
     warned,
     way,
@@ -28,19 +29,22 @@ from tests.unit.topic_move.facts import (
 )
 from tests.world.switch.look import SwitchLook
 from tests.world.switch.operator import inventory
-from tests.world.switch.site import Shape, World
+from tests.world.switch.site import WRITE, Shape, World
+from zkmigrate.errors import RecordError
 from zkmigrate.gateway.rules.outcomes import DELIVERY_S
+from zkmigrate.mirror.rules.rights import Acl
 from zkmigrate.model.change import MIRRORED, SetDirection
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Held
-from zkmigrate.model.look import BothEnds, GroupPair, Look
+from zkmigrate.model.look import BothEnds, Granted, GroupPair, Look
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
 from zkmigrate.topic_move.arm_step import ArmFacts, ArmStep
 from zkmigrate.topic_move.check_step import CheckFacts, CheckStep
 from zkmigrate.topic_move.direction import DIRECTION
 from zkmigrate.topic_move.drain_step import OFFSETS, DrainFacts, DrainStep
-from zkmigrate.topic_move.facts import Armed, Drained, Part, offsets
+from zkmigrate.topic_move.facts import Armed, Drained, Looked, Part, offsets
 from zkmigrate.topic_move.go_step import GoFacts, GoStep
+from zkmigrate.topic_move.grant_step import RIGHTS, GrantFacts, GrantStep
 from zkmigrate.topic_move.open_step import OpenStep
 from zkmigrate.topic_move.prove_step import ProveFacts, ProveStep
 from zkmigrate.topic_move.section import move_of
@@ -85,6 +89,12 @@ def test_arm_waits_until_clients_know_the_outcome_of_each_batch() -> None:
     assert isinstance(verdict, Waiting)
     assert (verdict.progress, verdict.keep) == ("producer 5", kept)
     assert verdict.deadline_s > DELIVERY_S, "by then they are known, or clients have given up"
+
+
+def test_arm_waits_for_clusters_that_do_not_tell_their_ends_and_has_nothing_to_take_back() -> None:
+    assert isinstance(ArmStep().check(C, replace(ARM, ends=SILENT)), Waiting)
+    assert isinstance(DrainStep().check(C, replace(DRAIN, ends=SILENT)), Waiting)
+    assert ArmStep().check(BACK, replace(ARM, gateways=UNHEARD)) == Done()
 
 
 @pytest.mark.parametrize("target", [False, True])
@@ -150,6 +160,9 @@ class Told:
     def commits(self, *_: Any) -> Any:
         return groups()
 
+    def granted(self, _acls: Any) -> Any:
+        return SILENT
+
     def differences(self, ranges: dict[Part, tuple[int, int]]) -> Any:
         self.asked = ranges
         return Seen({part: Seen("") for part in ranges})
@@ -167,7 +180,7 @@ class Told:
 def test_h11_all_that_came_since_arm_is_compared_again_however_much_it_is() -> None:
     """P got 5,000 records since, Q none, and R is a partition that ARM did not see."""
     most = move_of(C.inventory).topic_move.proved
-    at = {P: BothEnds(9_000, 9_000, 9_000), Q: BothEnds(4, 4, 4), R: BothEnds(7_000, 7_000, 7_000)}
+    at = {P: BothEnds(9_000, 9_000, 9_000), Q: BothEnds(5, 4, 5), R: BothEnds(7_001, 7_001, 7_000)}
     armed = replace(C, records={Armed.step: Armed((("orders", 0, 4_000), ("orders", 1, 4))).encode()})
     look = Told(Seen(at))
     found = ProveStep().observe(armed, cast(Look, look))
@@ -226,6 +239,7 @@ def test_drain_lets_no_copier_write_while_the_copiers_are_stopped(copies: str) -
     assert verdict.targets == ("m2", DIRECTION)
     [change] = DrainStep().plan(replace(C, fencing=7), facts, DIRECTION)
     assert change == SetDirection(MIRRORED, "none", ("orders",), 7)
+    assert DrainStep().undo(BACK, facts, OFFSETS, ()) == (), "commits that were copied stay"
     stopped = replace(facts, copiers=copiers())
     assert DrainStep().check(TWICE, stopped) == Ready((DIRECTION,), keep=verdict.keep)
 
@@ -403,6 +417,52 @@ def test_h11_source_that_grew_is_a_warning_once_clients_have_gone_on() -> None:
     assert found.seen == "orders-1: 4, now 5"
 
 
+# -- grant
+
+READ = WRITE._replace(operation="READ")
+GRANTING = replace(C, records={Looked.step: Looked((tuple(WRITE), tuple(READ))).encode()})
+
+
+def has(everywhere: set[Acl], somewhere: set[Acl]) -> GrantFacts:
+    """Where target has the two ACLs that it lacked."""
+    return GrantFacts(frozenset({WRITE, READ}), Seen(Granted(frozenset(everywhere), frozenset(somewhere))))
+
+
+def test_rights_are_granted_once_and_every_broker_of_target_must_know_them() -> None:
+    step, one, both = GrantStep(), {WRITE}, {WRITE, READ}
+    assert step.check(GRANTING, has(one, one)) == Ready((RIGHTS,), keep={"sent": True})
+    assert sent(step.plan(GRANTING, has(one, both), RIGHTS)) == [f"grant on target: {READ}"]
+    assert isinstance(step.check(replace(GRANTING, kept={"sent": True}), has(one, both)), Waiting)
+    assert isinstance(step.check(GRANTING, has(both, both)), Done)
+    assert step.plan(GRANTING, has(both, both), RIGHTS) == ()
+
+
+def test_on_the_way_back_each_right_that_a_broker_of_target_knows_is_taken_away() -> None:
+    step, back = GrantStep(), replace(GRANTING, way=Way.BACK)
+    assert step.check(back, has(set(), {WRITE})) == Ready((RIGHTS,))
+    assert sent(step.undo(back, has(set(), {WRITE}), RIGHTS, ())) == [f"revoke on target: {WRITE}"]
+    assert step.check(back, has(set(), set())) == Done()
+    assert step.undo(back, has(set(), set()), RIGHTS, ()) == ()
+
+
+def test_a_target_that_does_not_tell_its_rights_keeps_nobody_waiting_on_the_way_back() -> None:
+    for c in (GRANTING, replace(GRANTING, way=Way.BACK)):
+        verdict = GrantStep().check(c, GrantFacts(frozenset({WRITE}), SILENT))
+        assert why(verdict) == [(BOTH, "")]
+        assert cast(Blocked, verdict).others_back
+
+
+def test_only_rights_that_the_first_look_found_missing_are_asked_for() -> None:
+    nobody = cast(Look, None)
+    for record in ({Looked.step: Looked().encode()}, {}):
+        c = replace(BACK, records=record)
+        assert GrantStep().check(c, GrantStep().observe(c, nobody)) == Done()
+    with pytest.raises(RecordError):
+        GrantStep().observe(C, nobody)
+    found = GrantStep().observe(GRANTING, cast(Look, Told(None)))
+    assert found == GrantFacts(frozenset({WRITE, READ}), SILENT)
+
+
 # -- go, open
 
 GO = GoFacts(app("sealed"), ends())
@@ -447,5 +507,5 @@ def test_h11_an_application_that_went_on_by_itself_is_followed_whatever_the_ends
     assert GoStep().check(DRAINED, GoFacts(half, ends(5, 5, 9))) == Ready(("gw1",))
     one = app("gone", target=True, gate="open")
     assert OpenStep().check(DRAINED, GoFacts(one, ends(5, 5, 9))) == Ready(("gw1",))
-    sent = replace(DRAINED, begun=True)
-    assert OpenStep().check(sent, replace(OPENING, ends=ends(5, 5, 4))) == Ready(("gw1", "gw2"))
+    begun = replace(DRAINED, begun=True)
+    assert OpenStep().check(begun, replace(OPENING, ends=ends(5, 5, 4))) == Ready(("gw1", "gw2"))

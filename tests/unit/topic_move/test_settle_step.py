@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from tests.unit.topic_move.facts import SHORT, app, why
+from tests.unit.topic_move.facts import SHORT, UNHEARD, app, why
+from tests.world.switch.look import SwitchLook
 from tests.world.switch.operator import inventory
 from tests.world.switch.site import Shape, World
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Held
-from zkmigrate.model.look import BothEnds
-from zkmigrate.model.step import Blocked, Context, Done, Verdict, Waiting
+from zkmigrate.model.look import BothEnds, Look
+from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
 from zkmigrate.topic_move.facts import Ends
 from zkmigrate.topic_move.settle_step import LATE_S, LONGER_MS, SettleFacts, SettleStep
 
 C = Context("r-1", inventory(World(1, Shape())))
+BACK = replace(C, way=Way.BACK)
 SETTLE_S = 1.5
 BEGUN: dict[str, Any] = {"since": 5.0, "mark": (5.0, 850)}
 SILENT = Unknown("timeout", "no answer")
@@ -33,6 +35,45 @@ def at(
 
 def behind(records: int) -> Seen[Ends]:
     return Seen({("orders", 0): BothEnds(1_000, 1_000, 1_000 - records)})
+
+
+@pytest.mark.parametrize("odd", [{"gate": "held"}, {"gate": "gone"}, {"route": "new"}])
+def test_consumers_settle_only_where_their_application_is_open_on_source(odd: dict[str, Any]) -> None:
+    verdict = SettleStep().check(C, SettleFacts(app("settling", **odd), 5.0))
+    assert why(verdict) == [("switch.settle-gate", "gw2:orders")]
+
+
+def test_every_gateway_is_told_to_settle_before_the_time_runs_and_only_those_that_settle_are_let_go() -> None:
+    at_one = SettleFacts(app("settling", gate="open"), 5.0)
+    assert SettleStep().check(C, at_one) == Ready(("gw2",), keep={"since": None})
+    assert SettleStep().check(BACK, at_one) == Ready(("gw1",))
+    assert SettleStep().check(BACK, SettleFacts(app("open"), 5.0)) == Done()
+
+
+@pytest.mark.parametrize("c", [C, BACK])
+def test_a_gateway_that_is_not_heard_stops_the_step_and_no_other_gateway(c: Context) -> None:
+    verdict = SettleStep().check(c, SettleFacts(UNHEARD, 5.0))
+    assert why(verdict) == [("switch.gateway", "gw2")]
+    assert cast(Blocked, verdict).others_back
+
+
+@pytest.mark.parametrize(
+    ("way", "passed", "read"),
+    [
+        (Way.FORWARD, None, True),
+        (Way.FORWARD, SETTLE_S - 0.1, False),
+        (Way.FORWARD, SETTLE_S, True),
+        (Way.BACK, None, False),
+    ],
+)
+def test_ends_are_read_at_the_first_look_and_from_the_end_of_the_time_on(
+    way: Way, passed: float | None, read: bool
+) -> None:
+    world = World(1, Shape())
+    look = SwitchLook(world)
+    kept = {} if passed is None else {"since": look.now() - passed}
+    found = SettleStep().observe(replace(C, way=way, kept=kept), cast(Look, look))
+    assert (found.ends is not None) is read
 
 
 def test_h14_the_first_look_keeps_what_the_rate_is_told_from() -> None:

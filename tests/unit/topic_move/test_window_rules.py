@@ -99,6 +99,8 @@ def test_the_way_back_starts_before_the_hold_ends_by_itself() -> None:
     for phase in ("", "arm", "settle"):
         assert window_rules.limits(phase, "", False, None) == (math.inf, math.inf)
     assert window_rules.limits("hold", "", False, 2.0) == (2.0, 2.0)
+    assert window_rules.limits("hold", "", False, 60.0) == (3.0, 60.0)
+    assert window_rules.limits("hold", "order", False, None) == (3.0, 3.0)
     assert window_rules.limits("hold", "order", False, 0.1) == (0.5, 0.5)
     assert window_rules.limits("drain", "service", False, 60.0) == (30.0, 30.0)
     assert window_rules.limits("seal", "order", True, 0.1) == (3.0, 3.0)

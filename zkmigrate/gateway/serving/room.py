@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from itertools import islice
 from typing import Protocol
 
 from zkmigrate.gateway.rules.layout import FrameError
@@ -102,12 +101,16 @@ class Room:
             self._later(0.0, self._ask)
 
     def _ask(self) -> None:
-        for one in list(islice(self._waiting, min(ASKED, self._round))):
-            self._waiting.pop(one, None)
-            one.go_on()
-        self._round = min(max(0, self._round - ASKED), len(self._waiting))
-        if self._round:
-            self._later(0.0, self._ask)
+        try:
+            for _ in range(min(ASKED, self._round, len(self._waiting))):
+                self._round -= 1
+                one = next(iter(self._waiting))
+                del self._waiting[one]
+                one.go_on()
+        finally:  # an error in one connection must not keep the others waiting
+            self._round = min(self._round, len(self._waiting))
+            if self._round:
+                self._later(0.0, self._ask)
 
     def _look(self) -> None:
         self._timed = False

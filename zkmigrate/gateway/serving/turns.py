@@ -108,14 +108,16 @@ class Turns:
     def _next(self) -> None:
         """Start a turn, and call waiting functions of one address after the other until it is used up."""
         self.spent = 0
-        while self._later and self.spent < TURN:
-            address, calls = next(iter(self._later.items()))
-            del self._later[address]
-            call, cost = calls.popleft()
-            if calls:
-                self._later[address] = calls  # it is the last one now
-            self.spent += cost
-            call()
-        self._running = False
-        if self._later or self.spent >= TURN // 2:
-            self._run()
+        try:
+            while self._later and self.spent < TURN:
+                address, calls = next(iter(self._later.items()))
+                del self._later[address]
+                call, cost = calls.popleft()
+                if calls:
+                    self._later[address] = calls  # it is the last one now
+                self.spent += cost
+                call()
+        finally:  # an error in one connection must not keep the others waiting
+            self._running = False
+            if self._later or self.spent >= TURN // 2:
+                self._run()
