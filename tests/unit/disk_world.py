@@ -196,7 +196,9 @@ class DiskSite:
     def sample(self, samples: Samples, playbook: Playbook) -> Callable[[], None]:
         return lambda: None
 
-    def copies(self, clock: Clock, lock: HostLock) -> Callable[[bytes], Mapping[str, str]]:
+    def copies(
+        self, clock: Clock, lock: HostLock, _recovered: Callable[[], bool]
+    ) -> Callable[[bytes], Mapping[str, str]]:
         def copy(content: bytes) -> dict[str, str]:
             for host in lock.held:
                 path = world() / host / runs.copy_path(self._run).lstrip("/")

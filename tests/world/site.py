@@ -145,7 +145,9 @@ class WorldSite:
 
         return end
 
-    def copies(self, clock: Clock, lock: HostLock) -> Callable[[bytes], Mapping[str, str]]:
+    def copies(
+        self, clock: Clock, lock: HostLock, _recovered: Callable[[], bool]
+    ) -> Callable[[bytes], Mapping[str, str]]:
         return lambda _content: {}
 
     def window_lines(self, playbook: Playbook, records: Records) -> tuple[str, ...]:

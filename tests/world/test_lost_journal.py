@@ -252,3 +252,54 @@ def test_a_copy_larger_than_a_look_at_a_file_takes_is_read_whole(
     opened = recover(operator, Way.FORWARD)
     assert opened.remarks[0].startswith(f"without the whole journal: {lines} lines of it are left")
     assert "join.join" in opened.journal.history.done
+
+
+def hold_copy(operator: Operator, host: str, content: bytes) -> None:
+    operator.world.hosts[host].files[copy_path("run")] = File(content, "0600", "root:root")
+
+
+def reopen(operator: Operator) -> OpenJournal:
+    """As resume and rollback do it."""
+    opened = opening(operator).open(lambda: ())
+    opened.journal.close()
+    return opened
+
+
+def test_a_journal_restored_from_a_backup_takes_what_hosts_have_more(tmp_path: Path) -> None:
+    operator = started(tmp_path)
+    assert operator.forward(until="join").code == 0
+    whole = (operator.run_dir / NAME).read_bytes()
+    hold_copy(operator, "dest2", whole)
+    hold_copy(operator, "dest3", b"".join(whole.splitlines(keepends=True)[:9]))
+    lose(operator, 5)
+    opened = reopen(operator)
+    assert (operator.run_dir / NAME).read_bytes().startswith(whole)
+    assert len(opened.remarks) == 1
+    assert f"lacked {len(whole.splitlines()) - 5:,} lines of its copies on hosts" in opened.remarks[0]
+    assert "join.join" in opened.journal.history.done
+    assert reopen(operator).remarks == (), "the copies are shorter now"
+
+
+def test_a_journal_whose_copies_have_other_lines_is_not_opened(tmp_path: Path) -> None:
+    operator = started(tmp_path)
+    assert operator.forward(until="join").code == 0
+    hold_copy(operator, "dest2", (operator.run_dir / NAME).read_bytes())
+    lose(operator, 5)
+    book = journals.Journal.open(operator.run_dir, lambda: operator.world.wall)
+    book.append("note", {"text": "another history"})
+    book.close()
+    ours = (operator.run_dir / NAME).read_bytes()
+    with pytest.raises(JournalError, match=r"the copy on dest2 has other lines\. Nothing was changed"):
+        reopen(operator)
+    assert (operator.run_dir / NAME).read_bytes() == ours
+    recover(operator, Way.FORWARD)
+    assert reopen(operator).journal.history.lost, "a recovered journal passes the copy"
+
+
+def test_a_run_is_not_begun_where_hosts_have_the_journal_of_its_name(tmp_path: Path) -> None:
+    operator = started(tmp_path)
+    hold_copy(operator, "dest2", (operator.run_dir / NAME).read_bytes())
+    (operator.run_dir / NAME).unlink()
+    with pytest.raises(JournalError, match="has begun elsewhere: dest2 has a copy of its journal"):
+        opening(operator).begin((), None)
+    assert not (operator.run_dir / NAME).exists()

@@ -2,7 +2,8 @@
 machine.
 
 Only what a host lacks is sent: zkm-host's ``journal`` takes bytes that follow its own, and otherwise tells
-their length and sum. A copy that is not the beginning of this journal is begun anew.
+their length and sum. A copy that is not the beginning of this journal stays, unless this journal was
+recovered.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ _HOLDS = re.compile(r"holds ([0-9]{1,15}) bytes with sha256 ([0-9a-f]{64})")
 
 class Copies:
     """Brings hosts up to the journal; one that was silent, with the first call after it answers again. hosts,
-    number: those that gave the lock, and the fencing number. The time limit also makes the channels skip a
-    host that is known to be silent."""
+    number: those that gave the lock, and the fencing number. recovered: whether the journal was recovered
+    without some of its lines, so that it replaces copies that have others. The time limit also makes the
+    channels skip a host that is known to be silent."""
 
     def __init__(
         self,
@@ -40,8 +42,10 @@ class Copies:
         hosts: Callable[[], tuple[str, ...]],
         number: Callable[[], int],
         now: Callable[[], float],
+        recovered: Callable[[], bool] = bool,
     ) -> None:
         self._ask, self._hosts, self._number, self._now = ask, hosts, number, now
+        self._recovered = recovered
         self._held: dict[str, int] = {}
 
     def __call__(self, content: bytes) -> dict[str, str]:
@@ -64,7 +68,12 @@ class Copies:
         said = self._send(host, content, self._held.get(host, len(content)))
         if said.rc == _REFUSED and (told := _HOLDS.search(said.output)):
             length = int(told[1])
-            same = hashlib.sha256(content[:length]).hexdigest() == told[2]
+            same = length <= len(content) and hashlib.sha256(content[:length]).hexdigest() == told[2]
+            if not same and not self._recovered():
+                return (
+                    f"its copy of {length:,} bytes is not the beginning of this journal of "
+                    f"{len(content):,} bytes, and stays. Next: compare both, and remove the wrong one"
+                )
             said = self._send(host, content, length if same else 0)
         return said.output.strip() or f"exit {said.rc}" if said.rc else ""
 

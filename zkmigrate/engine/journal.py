@@ -96,6 +96,23 @@ class Journal:
         return journal
 
     @classmethod
+    def extend(cls, run_dir: Path, before: bytes, content: bytes) -> None:
+        """Write the lines that copies have beyond the journal, durable on return.
+
+        before: what the journal holds now. content: its whole lines, and more.
+        """
+        fd = _open_private(run_dir / NAME, os.O_RDWR | os.O_APPEND)
+        try:
+            kept = before.rfind(b"\n") + 1
+            os.ftruncate(fd, kept)
+            rest = content[kept:]
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    @classmethod
     def recover(
         cls,
         run_dir: Path,
@@ -228,11 +245,16 @@ def read(run_dir: Path) -> History:
     return folded(parsed(run_dir).intact().entries)
 
 
+def content(run_dir: Path) -> bytes:
+    """Return the bytes of a run's journal, damaged or not. Raises JournalError as in ``parsed``."""
+    _own_directory(run_dir, create=False)
+    return _content(run_dir / NAME)
+
+
 def parsed(run_dir: Path) -> chain.Parsed:
     """What a run's journal says, damaged or not; read-only. JournalError when it is missing, or not a private
     file of ours."""
-    _own_directory(run_dir, create=False)
-    return _missed(run_dir, chain.parse(_content(run_dir / NAME)))
+    return _missed(run_dir, chain.parse(content(run_dir)))
 
 
 def _missed(run_dir: Path, parsed: chain.Parsed) -> chain.Parsed:

@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar, cast
 
+from zkmigrate import deadline
+from zkmigrate.engine import held_copies, lost_journal, plan, planfile, runs
 from zkmigrate.engine import journal as journals
-from zkmigrate.engine import lost_journal, plan, planfile, runs
 from zkmigrate.engine.history import History
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.planfile import PlanFile
 from zkmigrate.errors import HostError, JournalError, UsageError, ZkmigrateError
 from zkmigrate.inventory import inventory as inventories
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.model.look import Look
+from zkmigrate.model.look import Look, RandomReader
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Way
 from zkmigrate.ui.run_files import write_plan
 
+T = TypeVar("T")
+_COPIES_S = 5.0
+"""Seconds for one question to a host about its copy."""
 _COPY_LIMIT = 1 << 28
 """The most bytes read of a copy of the journal; far more than of other files."""
 
@@ -51,8 +56,13 @@ class JournalOpener:
 
         window_lines: what the plan says of the window, needed only to begin again. given_plan: the plan to
         begin again with, as for ``begin``; StaleError for a run that has changed hosts.
+
+        Lines that only the hosts' copies have are taken first. A copy with other lines is refused.
         """
+        taken = self._take_from_hosts()
         journal = Journal.open(self.run_dir, self.wall)
+        if taken:
+            journal.append("note", {"text": taken})
         if journal.history.run not in ("", self.run_dir.name):
             journal.close()
             raise JournalError(
@@ -68,7 +78,7 @@ class JournalOpener:
         history, digest = journal.history, inventories.digest(self.inventory)
         same = runs.is_same(history, self.playbook.id, digest)
         if given_plan is None and (not history.run or history.binds or same):
-            return OpenJournal(self._checked(journal))
+            return OpenJournal(self._checked(journal), remarks=(taken,) if taken else ())
         try:
             if given_plan is not None and history.binds:
                 raise runs.plan_comes_late(history, given_plan.digest)
@@ -85,6 +95,12 @@ class JournalOpener:
     def begin(self, window_lines: tuple[str, ...], given_plan: PlanFile | None) -> OpenJournal:
         """A new journal with the plan as it is now. given_plan: StaleError when it differs from that plan, or
         another run was begun with it."""
+        if held := [host for host, copy in self._copies(lambda _copy: True).items() if copy]:
+            raise JournalError(
+                f"a run {self.run_dir.name} has begun elsewhere: {', '.join(held)} has a copy of its "
+                "journal, and there is none here. Nothing was changed. Next: another --run-id; or, to go on "
+                f"with that run, put its journal at {self.run_dir / journals.NAME}"
+            )
         plan_now = self._plan(window_lines, given_plan)
         journal = Journal.create(self.run_dir, self.wall)
         self._write_begin(journal, plan_now.digest)
@@ -151,6 +167,37 @@ class JournalOpener:
             f"Next: put the journal of {self.run_dir.name}{copies} at "
             f"{self.run_dir / journals.NAME}, then resume without --journal-lost"
         )
+
+    def _take_from_hosts(self) -> str:
+        """Append to the journal the lines that only copies have. Returns what was done; empty if nothing.
+
+        Raises JournalError if a copy has other lines.
+        """
+        before = journals.content(self.run_dir)
+        if not before:  # damaged, or its first line was never written
+            return ""
+        copies = self._copies(lambda copy: held_copies.beyond(before, copy))
+        content = held_copies.longest(before, copies)
+        if content == before:
+            return ""
+        Journal.extend(self.run_dir, before, content)
+        lines = content.count(b"\n") - before.count(b"\n")
+        return f"the journal here lacked {lines:,} lines of its copies on hosts, and they were added"
+
+    def _copies(self, look: Callable[[RandomReader], T]) -> dict[str, T]:
+        """Look at each host's copy of the journal, within some seconds. Hosts without one are left out."""
+        path, missing = runs.copy_path(self.run_dir.name), object()
+
+        def one(host: str) -> T | object:
+            try:
+                copy = self.look.reader(host, path)
+                return look(copy) if copy.size() else missing
+            except HostError:
+                return missing
+
+        with deadline.within(_COPIES_S):
+            found = self.look.each(self.playbook.witnesses(self.inventory), one)
+        return {host: cast("T", copy) for host, copy in found.items() if copy is not missing}
 
     def _copy(self, host: str) -> bytes:
         """The host's copy of the journal; empty without one or without an answer."""

@@ -233,7 +233,7 @@ def _walk(
             interrupt=context.interrupt,
             emit=samples.noting_stage(emit),
             watch=site.watch(clock, lock),
-            copies=site.copies(clock, lock),
+            copies=site.copies(clock, lock, lambda: journal.history.lost),
             holds=HoldFile(run_dir),
             overrides=ThrottleFile(run_dir).read,
             note=samples.note,

@@ -126,13 +126,13 @@ class Site:
 
         return end
 
-    def copies(self, clock: Clock, lock: HostLock) -> Copies:
-        """Copies the journal to the witnesses that gave the lock."""
+    def copies(self, clock: Clock, lock: HostLock, recovered: Callable[[], bool]) -> Copies:
+        """Copy the journal to the witnesses that gave the lock. recovered: as for :class:`Copies`."""
 
         def ask(host: str, words: tuple[str, ...], fencing: int) -> Outcome:
             return self._steps.ask(host, *words, fencing=fencing, deadline_s=change.ANSWER_S)
 
-        return Copies(ask, lambda: lock.held, lambda: lock.number, clock.now)
+        return Copies(ask, lambda: lock.held, lambda: lock.number, clock.now, recovered)
 
     def close(self) -> None:
         """Close all connections."""

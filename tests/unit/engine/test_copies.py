@@ -80,11 +80,11 @@ def test_a_silent_host_is_not_waited_for_and_gets_the_copy_once_it_answers(hosts
     hosts.refuse.add("dest3")
     assert hosts.copies(b"one") == {"dest2": "no answer yet", "dest3": "no room"}
     hosts.refuse.clear()
-    assert hosts.copies(b"two") == {"dest2": "dest2 has not answered for a while"}
-    assert hosts.taken == {"dest1": b"two", "dest3": b"two"}
+    assert hosts.copies(b"one, two") == {"dest2": "dest2 has not answered for a while"}
+    assert hosts.taken == {"dest1": b"one, two", "dest3": b"one, two"}
     hosts.silent.clear()
-    assert hosts.copies(b"three") == {}
-    assert hosts.taken == dict.fromkeys(HOSTS, b"three")
+    assert hosts.copies(b"one, two, three") == {}
+    assert hosts.taken == dict.fromkeys(HOSTS, b"one, two, three")
 
 
 def bytes_for(hosts: Hosts, copies: Copies, content: bytes) -> int:
@@ -108,17 +108,35 @@ def test_only_what_a_host_lacks_goes_over(hosts: Hosts) -> None:
     assert max(hosts.sent) == 192 * 1024
 
 
-@pytest.mark.parametrize("other", [b"x" * 700, b"one two three", b"one and some more", b"\0"])
-def test_a_copy_that_does_not_match_gets_all_again(hosts: Hosts, other: bytes) -> None:
+OTHERS = pytest.mark.parametrize("other", [b"x" * 700, b"one two three", b"one and some more", b"\0"])
+
+
+@OTHERS
+def test_a_copy_with_other_lines_stays_and_is_named(hosts: Hosts, other: bytes) -> None:
     for fresh in (False, True):
+        hosts.taken.clear()
         one = hosts.process()
         assert one(b"one two") == {}
         hosts.taken["dest2"] = other
-        assert bytes_for(hosts, hosts.process() if fresh else one, b"one two") == 7
+        told = (hosts.process() if fresh else one)(b"one two, on")
+        assert list(told) == ["dest2"]
+        assert f"its copy of {len(other)} bytes is not the beginning of this journal of 11 " in told["dest2"]
+        assert hosts.taken["dest2"] == other
+        assert hosts.taken["dest1"] == b"one two, on"
+
+
+@OTHERS
+def test_a_recovered_journal_replaces_copies_with_other_lines(hosts: Hosts, other: bytes) -> None:
+    for fresh in (False, True):
+        one = Copies(hosts.ask, *rest(), lambda: True)
+        assert one(b"one two") == {}
+        hosts.taken["dest2"] = other
+        again = Copies(hosts.ask, *rest(), lambda: True) if fresh else one
+        assert bytes_for(hosts, again, b"one two") == 7
 
 
 def test_a_host_that_refuses_what_it_asked_for_is_named(hosts: Hosts) -> None:
-    copies = Copies(lambda *_: Outcome(3, f"it holds 1 bytes with sha256 {'0' * 64}"), *rest())
+    copies = Copies(lambda *_: Outcome(3, f"it holds 1 bytes with sha256 {'0' * 64}"), *rest(), lambda: True)
     assert set(copies(b"one")) == set(HOSTS)
     copies = Copies(lambda *_: Outcome(2, "zkm-host: unknown verb 'journal'; help lists all"), *rest())
     assert copies(b"one")["dest1"] == "zkm-host: unknown verb 'journal'; help lists all"

@@ -576,14 +576,14 @@ def holder(host: Host) -> Host:
     return host
 
 
-def copy_to(host: Host) -> Callable[[bytes], dict[str, str]]:
+def copy_to(host: Host, *, recovered: bool = False) -> Callable[[bytes], dict[str, str]]:
     """What a new process of the operator's would bring it with."""
 
     def ask(_host: str, words: tuple[str, ...], fencing: int) -> Outcome:
         answer = host.call(*words, fencing=fencing)
         return Outcome(answer.rc, answer.text)
 
-    return Copies(ask, lambda: ("d1",), lambda: host.fencing, time.monotonic)
+    return Copies(ask, lambda: ("d1",), lambda: host.fencing, time.monotonic, lambda: recovered)
 
 
 def held(host: Host) -> bytes:
@@ -605,8 +605,19 @@ def test_the_journals_copy_grows_by_what_it_lacks_and_leaves_nothing_else(holder
 
 
 @pytest.mark.parametrize("there", [b"rubbish", b"one and a half", b"one t", b"one two three", b""])
-def test_whatever_copy_is_there_becomes_this_journal(holder: Host, there: bytes) -> None:
+def test_whatever_copy_is_there_becomes_a_recovered_journal(holder: Host, there: bytes) -> None:
     (holder.directory / "journal.jsonl").write_bytes(there)
+    assert copy_to(holder, recovered=True)(b"one two") == {}
+    assert held(holder) == b"one two"
+
+
+@pytest.mark.parametrize("there", [b"rubbish", b"one and a half", b"one two three"])
+def test_a_copy_that_is_not_the_journals_beginning_stays(holder: Host, there: bytes) -> None:
+    (holder.directory / "journal.jsonl").write_bytes(there)
+    told = copy_to(holder)(b"one two")["d1"]
+    assert f"its copy of {len(there)} bytes is not the beginning of this journal of 7 bytes" in told
+    assert held(holder) == there
+    (holder.directory / "journal.jsonl").write_bytes(b"one t")
     assert copy_to(holder)(b"one two") == {}
     assert held(holder) == b"one two"
 
