@@ -209,3 +209,60 @@ def test_h2_records_that_only_target_has_deleted_are_told() -> None:
     there.drop(P, 5)
     [place] = places(cast(Any, here), cast(Any, there), topic)
     assert place.note == "target lacks source's records from offset 0 to 5, where its log begins"
+
+
+def retained(*deleted: int) -> tuple[ModelCluster, ModelCluster]:
+    """After a switch: the new source, which was mirrored, and the former one. deleted: what retention deleted
+    on each: below which offset."""
+    old, new = mirrored(*(data(n, 2) for n in range(4)))
+    for side, offset in zip((new, old), deleted, strict=False):
+        side.drop(P, offset)
+    return new, old
+
+
+DELETES = Mirrored("plain", 1, 1, 1, {}, {}, {}, "", {"cleanup.policy": "delete"})
+
+
+def placed(here: ModelCluster, there: ModelCluster) -> tuple[str, str, str]:
+    """State, reason and note in ``mirror status`` of a topic whose records expire."""
+    [place] = places(cast(Any, here), cast(Any, there), [DELETES])
+    return place.state, place.why, place.note
+
+
+@pytest.mark.parametrize("deleted", [(4,), (8,), (7, 4), (4, 7)])
+def test_retention_that_came_first_on_the_new_source_is_no_foreign_write(deleted: tuple[int, ...]) -> None:
+    new, old = retained(*deleted)
+    state, why, note = placed(new, old)
+    assert (state, why) == ("equal", "")
+    assert ("so they were not compared" in note) == (deleted[0] > (deleted[1] if len(deleted) > 1 else 0))
+    assert run(new, old).failed == ""
+    new.logs[P].append(data(9, 3))
+    assert placed(new, old)[:2] == ("behind", "")
+    assert run(new, old).failed == ""
+    kept = max(new.logs[P].start, old.logs[P].start)
+    here, there = ([one for one in side.logs[P].read() if one[0] >= kept] for side in (new, old))
+    assert here == there
+    assert compare(new, old) == "equal"
+
+
+def test_records_that_the_former_source_lacks_and_the_new_one_has_deleted_are_passed_over() -> None:
+    """The copier was down so long that retention deleted what it had to copy."""
+    new, old = retained()
+    new.logs[P].append(data(9, 3))
+    new.logs[P].append(data(10, 2))
+    new.drop(P, 11)
+    assert placed(new, old)[:2] == ("behind", "")
+    assert run(new, old).failed == ""
+    assert old.logs[P].read() == new.logs[P].read()
+    assert old.logs[P].start == 11, "what source has deleted is deleted here too"
+
+
+def test_a_foreign_write_where_both_still_have_records_fails_beside_retention() -> None:
+    new, old = retained(4)
+    old.logs[P].append(data(77))
+    new.logs[P].append(data(9))
+    new.logs[P].append(data(10))
+    state, why, _ = placed(new, old)
+    assert state == "failed"
+    assert "target's record at offset 8" in why or "wrote target's record at offset 8" in why
+    assert run(new, old).failed == why

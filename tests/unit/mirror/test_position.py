@@ -56,11 +56,24 @@ def test_after_another_producers_batch_a_producer_of_targets_end_goes_on(id: int
     assert own == Begin(8, 8, Producer(FIRST_ID + 5, 3), False)
 
 
-def test_another_producers_batch_that_source_has_no_more_fails() -> None:
+NOT_COMPARED = (
+    "another producer (id 7) wrote target's batch at offset 2. Source has deleted its records below "
+    "offset 3, so they were not compared"
+)
+
+
+@pytest.mark.parametrize("source", [Ends(3, 9), Ends(3, 8)])
+def test_another_producers_batch_that_retention_deleted_on_source_first_is_noted(source: Ends) -> None:
     batches = [*last(2, 7, 0), *last(5, FIRST_ID, 0)]
-    told = begin(sides(Ends(3, 9), Ends(0, 8)), batches, deletes=True)
+    told = begin(sides(source, Ends(0, 8)), batches, deletes=True)
+    assert told == Begin(8, 8, Producer(FIRST_ID, 3), False, NOT_COMPARED)
+
+
+def test_another_producers_batch_that_no_retention_can_have_deleted_on_source_fails() -> None:
+    batches = [*last(2, 7, 0), *last(5, FIRST_ID, 0)]
+    told = begin(sides(Ends(3, 9), Ends(0, 8)), batches, deletes=False)
     assert isinstance(told, Failed)
-    assert told.why.startswith("another producer (id 7) wrote target's batch at offset 2, and source has no")
+    assert told.why.startswith(f"{NOT_COMPARED}. Without the cleanup policy delete")
 
 
 @pytest.mark.parametrize("id", [-1, 7000, FIRST_ID - 1])

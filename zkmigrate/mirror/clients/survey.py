@@ -241,8 +241,8 @@ def places(source: Cluster, target: Cluster, mirrored: Sequence[Mirrored]) -> li
         else:
             leaders = [side.get(part[0], {}).get(part[1], -1) for side in led]
             sides = Sides(ends, own, (last.end, quiet.end))
-            state, why = _state_of((source, target), leaders, part, sides, deletes=part[0] in clears)
-            found.append(Place(part, ends, last.end, own, state, why, lacks(ends, own)))
+            state, why, note = _state_of((source, target), leaders, part, sides, deletes=part[0] in clears)
+            found.append(Place(part, ends, last.end, own, state, why, lacks(ends, own) or note))
     return _held(source, found)
 
 
@@ -273,17 +273,18 @@ def lacks(source: Ends, target: Ends) -> str:
 
 def _state_of(
     clusters: Sequence[Cluster], leaders: Sequence[int], part: Part, sides: Sides, *, deletes: bool
-) -> tuple[str, str]:
-    """Return the state of a partition, and why a copier could not continue here; empty if it could."""
+) -> tuple[str, str, str]:
+    """Return the state of a partition, why a copier could not continue here (empty if it could), and a
+    note."""
     if -1 in leaders:
-        return "unknown", NOT_TOLD
+        return "unknown", NOT_TOLD, ""
     try:
         begun = position(clusters, leaders, part, sides, KafkaCodecs(), deletes=deletes)
     except HostError as error:
-        return "unknown", str(error)
+        return "unknown", str(error), ""
     if isinstance(begun, Failed):
-        return "failed", begun.why
-    return "behind" if sides.stable[0] > sides.target.end else "equal", ""
+        return "failed", begun.why, ""
+    return "behind" if sides.stable[0] > sides.target.end else "equal", "", begun.note
 
 
 def beside(source: Cluster, target: Cluster, names: Sequence[str], named: Sequence[str]) -> Beside:

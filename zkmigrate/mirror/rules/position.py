@@ -50,12 +50,13 @@ class Producer:
 @dataclass(frozen=True)
 class Begin:
     """offset: target's end. start: the first offset to ask source for; what is between them is filled.
-    drops: by empty records that are deleted, else by end markers."""
+    drops: by empty records that are deleted, else by end markers. note: what could not be compared."""
 
     offset: int
     start: int
     producer: Producer
     drops: bool
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,8 @@ class Sides:
 def begin(sides: Sides, last: Sequence[Batch], *, deletes: bool) -> Begin | Failed:
     """Where to go on. last: target's last batches of data, one more than a copier has in flight; so a write
     that made it fail is among them. Those of other producers are right where source has the same records:
-    target was the source before a switch. deletes: target's topic has the cleanup policy delete, so its
-    records may be deleted."""
+    target was the source before a switch. deletes: the topic has the cleanup policy delete, so retention may
+    have deleted such records on source first, and then nothing shows whether they were right."""
     source, target = sides.source, sides.target
     committed, own_stable = sides.stable
     if target.end > committed:
@@ -87,9 +88,18 @@ def begin(sides: Sides, last: Sequence[Batch], *, deletes: bool) -> Begin | Fail
         return Failed(
             f"a transaction is open on target from offset {own_stable} on. Another producer wrote to target"
         )
+    note = ""
     for one in last:
         if others(one) and one.base_offset < source.start:
-            return Failed(f"{_wrote(one)}, and source has no records there to compare")
+            note = (
+                f"{_wrote(one)}. Source has deleted its records below offset {source.start}, so they were "
+                "not compared"
+            )
+            if not deletes:
+                return Failed(
+                    f"{note}. Without the cleanup policy delete only somebody can have deleted them. Needed: "
+                    "records to compare. Next: see who deleted them, or delete target's topic and begin again"
+                )
         if one.producer_id >= FIRST_FILLING_ID and one.next_offset > source.start:
             return Failed(
                 f"target's empty records go up to offset {one.next_offset}, and source's log begins at "
@@ -100,7 +110,7 @@ def begin(sides: Sides, last: Sequence[Batch], *, deletes: bool) -> Begin | Fail
     own = fresh(target.end, filling=drops)
     if last and filling == drops and not others(last[-1]):
         own = Producer(last[-1].producer_id, last[-1].base_sequence).after(last[-1].count)
-    return Begin(target.end, max(source.start, target.end), own, drops)
+    return Begin(target.end, max(source.start, target.end), own, drops, note)
 
 
 def fresh(end: int, *, filling: bool = False) -> Producer:
