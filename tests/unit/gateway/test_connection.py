@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata import MetadataResponse
 from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
@@ -27,9 +28,10 @@ from zkmigrate.gateway.rules.apis import (
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
 )
-from zkmigrate.gateway.rules.hold import FLIPPED_S, SYNC_S
+from zkmigrate.gateway.rules.hold import FLIPPED_S, LONG_S, SYNC_S, Gate
+from zkmigrate.gateway.rules.messages import correlation
 from zkmigrate.gateway.rules.seen import LONGEST
-from zkmigrate.gateway.serving import buffer
+from zkmigrate.gateway.serving import buffer, requests
 from zkmigrate.gateway.serving.learns import FIRST
 from zkmigrate.mirror.rules.batch import parse, produced
 
@@ -40,6 +42,11 @@ def produce(correlation: int = 5, client: str = "app-1", **more: Any) -> bytes:
 
 def fetch(client: str = "app-1") -> bytes:
     return request(frames.fetch(), 11, 6, client)
+
+
+def heartbeat(client: str = "app-1") -> bytes:
+    own = len(client).to_bytes(2, "big") + client.encode()
+    return HEARTBEAT.to_bytes(2, "big") + (0).to_bytes(2, "big") + told(5, own) + bytes(10)
 
 
 def told(correlation: int, body: bytes = b"body") -> bytes:
@@ -373,40 +380,113 @@ def test_h25_who_comes_back_after_a_flip_is_counted_by_client_id_and_address() -
     run(test)
 
 
-def test_after_a_flip_fetch_is_cut_until_sync_group() -> None:
+def without_records(frame: bytes) -> bool:
+    """An answer to FETCH is that of a broker that does not lead the partition."""
+    seen = decoded(FetchResponse, frame, 11)
+    [topic] = seen["responses"]
+    [part] = topic["partitions"]
+    return (seen["error_code"], part["error_code"], part["records"]) == (0, 6, "")
+
+
+def test_after_a_flip_fetch_gets_no_records_until_sync_group() -> None:
     async def test(at: Setting) -> None:
         at.seal()
         at.order("go")
         consumer, group = await at.client("b"), await at.client("b")
-        consumer.send(fetch())
-        await consumer.ended()
+        assert without_records(await consumer.asks(fetch()))
         sync = (14).to_bytes(2, "big") + (5).to_bytes(2, "big") + told(5, b"\0\5app-1\0") + b"\1" * 30
         failed = answer(frames.SyncGroupResponse(throttle_time_ms=0, error_code=27, assignment=b""), 5)
         at.b.answers[14] = failed[4:]
         await group.asks(sync)
-        again = await at.client("b")
-        again.send(fetch())
-        await again.ended()
+        assert without_records(await consumer.asks(fetch()))
         assert FETCH not in at.b.kinds()
         done = answer(frames.SyncGroupResponse(throttle_time_ms=0, error_code=0, assignment=b"x"), 5)
         at.b.answers[14] = done[4:]
         await group.asks(sync)
         assert await (await at.client("b")).asks(fetch()) == told(6)
-        late = await at.client("b")
-        late.send(fetch("app-2"))
-        await late.ended()
+        assert without_records(await (await at.client("b")).asks(fetch("app-2")))
         at.now += SYNC_S
         assert await (await at.client("b")).asks(fetch("app-2")) == told(6)
 
-        beat = HEARTBEAT.to_bytes(2, "big") + (0).to_bytes(2, "big") + told(5, b"\0\5app-3") + bytes(10)
-        assert await (await at.client("b")).asks(beat) == told(5)
+        at.b.answers[HEARTBEAT] = (25).to_bytes(2, "big")
+        assert await (await at.client("b")).asks(heartbeat("app-3")) == told(5, b"\0\x19")
         (await at.client("b")).send(fetch("app-3"))
         await until("it is seen", lambda: at.seen("clients").get("app-3") == 2)
         at.now += SYNC_S
-        slow = await at.client("b")
-        slow.send(fetch("app-3"))
-        await slow.ended()
+        assert without_records(await (await at.client("b")).asks(fetch("app-3")))
         assert at.b.kinds().count(FETCH) == 2, "a member of a group joins again, however long that takes"
+        at.b.answers[HEARTBEAT] = (0).to_bytes(2, "big")
+        await (await at.client("b")).asks(heartbeat("app-3"))
+        assert await (await at.client("b")).asks(fetch("app-3")) == told(6), "its group has it"
+
+    run(test)
+
+
+def test_after_a_flip_a_client_finds_its_coordinator_on_the_connection_on_which_it_fetches() -> None:
+    """librdkafka 2.16 asks for its coordinator on any connection, and fetches there at once. While each FETCH
+    ended the connection, it found its coordinator only when its session of 45 seconds had ended."""
+
+    async def test(at: Setting) -> None:
+        at.seal()
+        at.order("go", ttl_ms=60_000)
+        at.b.answers[10] = answer(frames.coordinator(3), 3)[4:]
+        client = await at.client("b")
+        find = (10).to_bytes(2, "big") + (3).to_bytes(2, "big") + told(7, b"\0\5app-1\0\6group\0\0")
+        client.send(fetch())
+        client.send(find)
+        await until("FETCH is parked", lambda: at.seen("parked") == {"FETCH": 1})
+        at.order("unhold")
+        assert without_records(await client.answer())
+        assert correlation(await client.answer()) == 7
+
+    run(test)
+
+
+def test_a_fetch_that_came_too_early_is_answered_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the client sends one after the other."""
+    monkeypatch.setattr(requests, "EARLY_S", 3600.0)
+
+    async def test(at: Setting) -> None:
+        at.seal()
+        at.order("go")
+        early, other = await at.client("b"), await at.client("b")
+        answered = asyncio.ensure_future(early.answer())
+        early.send(fetch())
+        await until("it is seen", lambda: at.seen("clients").get("app-1") == 1)
+        assert await other.asks(produce()) == told(5)
+        assert not answered.done()
+        assert at.order("route", to="a").outcome == "done"
+        assert without_records(await answered), "it does not wait any longer once its application changes"
+
+    run(test)
+
+
+def test_after_a_long_hold_a_member_gets_no_records_until_its_group_has_confirmed_it() -> None:
+    """A Java client of release 2.8 has a session of 10 seconds, as long as the hold of an operator who died.
+    It fetched before it knew that its group had lost it, joined again, and began at its last commit."""
+
+    async def test(at: Setting) -> None:
+        member, group, alone = await at.client(), await at.client(), await at.client()
+        at.a.answers[HEARTBEAT] = (0).to_bytes(2, "big")
+        await group.asks(heartbeat())
+        assert await member.asks(fetch()) == told(6)
+        at.order("settle", ttl_ms=round(LONG_S * 1000))
+        at.now += LONG_S
+        assert await member.asks(fetch()) == told(6), "a HEARTBEAT passes while consumers settle"
+        at.order("hold", ttl_ms=round(LONG_S * 1000))
+        member.send(fetch())
+        alone.send(fetch("app-2"))
+        await until("both wait", lambda: at.seen("parked") == {"FETCH": 2})
+        at.now += LONG_S
+        assert at.gateway.app("app").gate is Gate.OPEN
+        assert without_records(await member.answer())
+        assert await alone.answer() == told(6), "it has no group that could lose it"
+        at.a.answers[HEARTBEAT] = (25).to_bytes(2, "big")
+        await group.asks(heartbeat())
+        assert without_records(await member.asks(fetch()))
+        at.a.answers[HEARTBEAT] = (0).to_bytes(2, "big")
+        await group.asks(heartbeat())
+        assert await member.asks(fetch()) == told(6)
 
     run(test)
 

@@ -13,6 +13,7 @@ from zkmigrate.gateway.rules.apis import API_VERSIONS, APIS, FETCH, METADATA, PR
 from zkmigrate.gateway.rules.clients import MOST_CLIENTS, MOST_TOLD, Rejoined, Returned
 from zkmigrate.gateway.rules.hold import (
     FLIPPED_S,
+    LONG_S,
     MEMBER_S,
     MOST_TTL_MS,
     SYNC_S,
@@ -46,7 +47,7 @@ def test_every_gate_and_request_has_a_verdict() -> None:
         newer = key == API_VERSIONS and version > 3
         assert (verdict.act is Act.ANSWER) == newer
         assert (verdict.act is Act.REFUSE) == (not served and not newer)
-        if verdict.act in (Act.REFUSE, Act.PARK, Act.CUT):
+        if verdict.act in (Act.REFUSE, Act.PARK, Act.EMPTY):
             assert verdict.why
 
 
@@ -79,10 +80,11 @@ def test_a_hold_parks_all_that_changes_or_reads_data(gate: Gate) -> None:
     }
 
 
-def test_fetch_is_cut_before_its_clients_sync_group() -> None:
-    """A FETCH that waited would be answered beside the first one after it: librdkafka 2.0.2 delivers both.
-    Java 4.3.1 joins its group only once its FETCH is over."""
-    assert decide(Gate.OPEN, head(FETCH, 11), synced=False) == Verdict(Act.CUT, "before SYNC_GROUP")
+def test_fetch_gets_no_records_before_its_clients_sync_group() -> None:
+    """Records of a FETCH that waited would be delivered beside those of the first one after it: librdkafka
+    2.0.2 delivers both. Java 4.3.1 joins its group only once its FETCH is over."""
+    early = Verdict(Act.EMPTY, "before its group confirms it")
+    assert decide(Gate.OPEN, head(FETCH, 11), synced=False) == early
     assert decide(Gate.OPEN, head(FETCH, 11), synced=True).act is Act.FORWARD
     assert decide(Gate.OPEN, head(PRODUCE, 9), synced=False).act is Act.FORWARD
     assert decide(Gate.OPEN, head(METADATA, 9), synced=False).act is Act.REWRITE
@@ -173,33 +175,71 @@ def test_a_route_leads_to_another_cluster(to: str) -> None:
 
 def test_a_client_fetches_after_its_sync_group_or_after_10_s() -> None:
     clients, me, other = Rejoined(), ("c-1", "10.0.0.1"), ("c-1", "10.0.0.2")
-    assert clients.may_fetch(me, 0.0, 1000.0), "no flip"
-    assert not clients.may_fetch(me, 1000.0, 1001.0)
-    clients.synced(other)
-    assert not clients.may_fetch(me, 1000.0, 1002.0)
-    assert clients.may_fetch(other, 1000.0, 1002.0)
-    assert not clients.may_fetch(me, 1000.0, 1001.0 + SYNC_S - 0.1)
-    assert clients.may_fetch(me, 1000.0, 1001.0 + SYNC_S), "it has no group"
-    assert not clients.may_fetch(other, 1003.0, 1004.0), "another flip"
-    assert clients.may_fetch(("late", ""), 1003.0, 1003.0 + FLIPPED_S)
+    assert clients.may_fetch(me, 0.0, 1000.0, 0.0), "no flip"
+    assert not clients.may_fetch(me, 1000.0, 1001.0, 0.0)
+    clients.confirmed(other)
+    assert not clients.may_fetch(me, 1000.0, 1002.0, 0.0)
+    assert clients.may_fetch(other, 1000.0, 1002.0, 0.0)
+    assert not clients.may_fetch(me, 1000.0, 1001.0 + SYNC_S - 0.1, 0.0)
+    assert clients.may_fetch(me, 1000.0, 1001.0 + SYNC_S, 0.0), "it has no group"
+    assert not clients.may_fetch(other, 1003.0, 1004.0, 0.0), "another flip"
+    assert clients.may_fetch(("late", ""), 1003.0, 1003.0 + FLIPPED_S, 0.0)
+    clients.state(0.0, 1006.0, closed=False)
+    clients.confirmed(me)
+    assert clients.may_fetch(me, 1006.0, 1007.0, 0.0), "it has joined before anybody fetched"
 
 
 def test_a_member_of_a_group_waits_longer_for_it_may_join_slowly() -> None:
     clients, me = Rejoined(), ("c-1", "10.0.0.1")
     clients.member(me)
-    assert not clients.may_fetch(me, 1000.0, 1001.0)
-    assert not clients.may_fetch(me, 1000.0, 1001.0 + MEMBER_S - 0.1)
-    assert clients.may_fetch(me, 1000.0, 1001.0 + MEMBER_S)
-    assert not clients.may_fetch(me, 2000.0, 2001.0)
-    assert not clients.may_fetch(me, 2000.0, 2001.0 + MEMBER_S - 0.1), "it is one behind the next flip too"
-    clients.synced(me)
-    assert clients.may_fetch(me, 2000.0, 2001.0)
+    assert not clients.may_fetch(me, 1000.0, 1001.0, 0.0)
+    assert not clients.may_fetch(me, 1000.0, 1001.0 + MEMBER_S - 0.1, 0.0)
+    assert clients.may_fetch(me, 1000.0, 1001.0 + MEMBER_S, 0.0)
+    assert not clients.may_fetch(me, 2000.0, 2001.0, 0.0)
+    assert not clients.may_fetch(me, 2000.0, 2001.0 + MEMBER_S - 0.1, 0.0), "and behind the next flip"
+    clients.confirmed(me)
+    assert clients.may_fetch(me, 2000.0, 2001.0, 0.0)
+
+
+def test_after_a_long_hold_a_member_fetches_once_its_group_has_confirmed_it() -> None:
+    clients, me, other = Rejoined(), ("c-1", "10.0.0.1"), ("c-2", "10.0.0.1")
+
+    def may(client: tuple[str, str], now: float) -> bool:
+        return clients.may_fetch(client, 0.0, 1000.0, now)
+
+    clients.member(me)
+    assert may(me, 100.0), "no hold"
+    clients.state(100.0, 0.0, closed=True)
+    clients.state(100.0 + LONG_S - 0.1, 0.0, closed=False)
+    assert may(me, 100.0 + LONG_S), "the hold was short"
+    clients.state(200.0, 0.0, closed=True)
+    clients.state(201.0, 0.0, closed=True)
+    clients.state(200.0 + LONG_S, 0.0, closed=False)
+    clients.state(201.0 + LONG_S, 0.0, closed=False)
+    assert not may(me, 202.0 + LONG_S)
+    assert not may(me, 199.9 + LONG_S + MEMBER_S)
+    assert may(other, 202.0 + LONG_S), "it has no group"
+    assert may(me, 200.0 + LONG_S + MEMBER_S)
+    clients.confirmed(me)
+    assert may(me, 202.0 + LONG_S)
+    clients.state(300.0, 0.0, closed=True)
+    clients.state(310.0, 0.0, closed=False)
+    assert not may(me, 310.0), "another hold"
+
+
+def test_after_a_switch_a_gateway_that_was_started_again_takes_a_heartbeat_for_membership() -> None:
+    """It has forgotten who joined, and nobody joins again: for a minute no member got a record."""
+    clients, me = Rejoined(), ("c-1", "10.0.0.1")
+    clients.member(me)
+    assert not clients.may_fetch(me, 1000.0, 1100.0, 0.0)
+    clients.confirmed(me)
+    assert clients.may_fetch(me, 1000.0, 1100.0, 0.0)
 
 
 def test_the_table_of_clients_is_bounded() -> None:
     clients = Rejoined()
     for n in range(MOST_CLIENTS + 5):
-        assert not clients.may_fetch((str(n), ""), 1000.0, 1000.0)
+        assert not clients.may_fetch((str(n), ""), 1000.0, 1000.0, 0.0)
         clients.member((str(n), ""))
     assert len(clients._begun) == len(clients._members) == MOST_CLIENTS
 

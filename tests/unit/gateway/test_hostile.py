@@ -77,6 +77,7 @@ def test_an_answer_out_of_order_ends_the_connection() -> None:
 def test_requests_without_answers_are_bounded() -> None:
     async def test(at: Setting) -> None:
         client = await known(at, await at.client())
+        at.a.body = bytes(6)
         at.a.answering.clear()
         for n in range(MOST_WAITING + 50):
             client.send(request(frames.HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 3, n))
@@ -304,6 +305,23 @@ def test_who_does_not_log_in_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
         at.order("unhold")
         assert await served.asks(produce(3)) == told(3)
         assert await waits.answer() == told(2)
+
+    run(test)
+
+
+def test_who_only_fetches_too_early_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The gateway answers such a FETCH, so no broker ends the connection."""
+    monkeypatch.setattr(times, "LOGIN_S", 0.05)
+
+    async def test(at: Setting) -> None:
+        at.seal()
+        at.order("go")
+        client = await at.client("b")
+        await client.asks(request(frames.fetch(), 11))
+        await client.ended()
+        assert FETCH not in at.b.kinds()
 
     run(test)
 

@@ -144,14 +144,14 @@ def test_invented_clients_displace_only_those_of_their_own_address(monkeypatch: 
     table, honest = Rejoined(), [(f"c-{n}", f"10.0.0.{n}") for n in range(20)]
     for one in honest:
         table.member(one)
-        assert not table.may_fetch(one, 1000.0, 1000.0)
-        table.synced(one)
+        assert not table.may_fetch(one, 1000.0, 1000.0, 0.0)
+        table.confirmed(one)
     for n in range(1000):
         hostile = f"x-{n}", f"2001:db8::{n:x}"
         table.member(hostile)
-        table.may_fetch(hostile, 1000.0, 1001.0)
-        table.synced(hostile)
-    for known in (table._members, table._synced, table._begun):
+        table.may_fetch(hostile, 1000.0, 1001.0, 0.0)
+        table.confirmed(hostile)
+    for known in (table._members, table._confirmed, table._begun):
         assert len(known) == 100
         assert all(one in known for one in honest)
     assert ("x-999", "2001:db8::3e7") in table._members

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.consumer import (
     FetchRequest,
+    FetchResponse,
+    HeartbeatResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     OffsetCommitRequest,
@@ -21,7 +23,7 @@ from kafka.protocol.producer import TxnOffsetCommitRequest
 from tests.examples import examples
 from tests.unit.gateway import frames
 from tests.unit.gateway.frames import EPOCH, answer, decoded, head, request
-from zkmigrate.gateway.rules.apis import API_VERSIONS, APIS, METADATA, PRODUCE, named, offered
+from zkmigrate.gateway.rules.apis import API_VERSIONS, APIS, HEARTBEAT, METADATA, PRODUCE, named, offered
 from zkmigrate.gateway.rules.layout import SLICE, FrameError, finished
 from zkmigrate.gateway.rules.messages import (
     LONG,
@@ -148,6 +150,27 @@ def test_a_damaged_fetch_is_passed_on_at_once_only_if_no_epoch_is_in_it(seed: in
             pass
 
 
+@pytest.mark.parametrize("version", range(4, 12))
+def test_a_fetch_is_answered_without_records_as_a_broker_does_that_leads_nothing(version: int) -> None:
+    frame = request(frames.fetch(), version, correlation=9)
+    told = MESSAGES.not_led(MESSAGES.head(frame), frame)
+    assert correlation(told) == 9
+    seen = decoded(FetchResponse, told, version)
+    part = {
+        "partition_index": 0,
+        "error_code": 6,
+        "high_watermark": -1,
+        "last_stable_offset": -1,
+        "aborted_transactions": None,
+        "records": "",
+        **({"log_start_offset": -1} if version >= 5 else {}),
+        **({"preferred_read_replica": -1} if version >= 11 else {}),
+    }
+    assert seen["responses"] == [{"topic": "orders", "partitions": [part]}]
+    if version >= 7:
+        assert (seen["error_code"], seen["session_id"]) == (0, 0)
+
+
 def test_what_has_nothing_to_change_is_the_same_object() -> None:
     frame = request(frames.fetch(), 4)
     assert asked(frame)[0] is frame
@@ -237,10 +260,16 @@ def test_mechanisms_and_principals() -> None:
     assert principal("SCRAM-SHA-256", None) is None
 
 
+@pytest.mark.parametrize(("version", "error"), [(0, 0), (3, 0), (4, 0), (0, 25), (1, 27), (4, 25)])
+def test_only_an_answer_without_an_error_confirms_a_member(version: int, error: int) -> None:
+    body = HeartbeatResponse(throttle_time_ms=0, error_code=error)
+    assert MESSAGES.accepted(head(HEARTBEAT, version), answer(body, version)) == (error == 0)
+
+
 @pytest.mark.parametrize(("version", "error"), [(0, 0), (3, 0), (4, 0), (5, 0), (1, 25), (5, 27)])
 def test_only_an_answer_with_partitions_counts_as_synced(version: int, error: int) -> None:
     body = frames.SyncGroupResponse(throttle_time_ms=0, error_code=error, assignment=b"x")
-    assert MESSAGES.synced(head(14, version), answer(body, version)) == (error == 0)
+    assert MESSAGES.accepted(head(14, version), answer(body, version)) == (error == 0)
 
 
 # -- hostile bytes

@@ -122,6 +122,7 @@ def test_large_answers_to_all_connections_are_passed_on_in_turns() -> None:
 def test_answers_that_come_at_once_are_passed_on_in_turns() -> None:
     async def test(at: Setting) -> None:
         client = await known(at, await at.client())
+        at.a.body = bytes(6)
         at.a.answering.clear()
         for n in range(500):
             client.send(request(frames.HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 3, n))

@@ -120,6 +120,24 @@ def test_h5_groups_are_read_from_both_sides_for_the_mirrored_topics_only() -> No
     assert groups.read(here, there, ["another"], []).groups == ()
 
 
+def test_a_commit_that_a_copier_made_between_both_reads_is_not_ahead() -> None:
+    here, there = cluster("source", {"a": "Stable"}), cluster("target", {"a": "Empty"})
+    begin = there.begin
+
+    def later(request: Any, node: int | None = None) -> Any:
+        here.committed = there.committed = 7
+        return begin(request, node)
+
+    there.begin = later
+    for first in (5, -1):  # Kafka's offset of no commit
+        here.committed, there.committed = first, 5
+        [read] = groups.read(here, there, ["orders"], ["a"]).groups
+        assert read == Group("a", "Empty", {P: Commit(7)}, {P: Commit(7)})
+    there.committed, there.begin = 8, begin
+    [read] = groups.read(here, there, ["orders"], []).groups
+    assert standing(read).state == "ahead"
+
+
 def test_h5_only_named_groups_are_read_and_a_missing_one_is_told() -> None:
     read = groups.read(cluster("source", {"a": "", "b": ""}), cluster("target", {}), ["orders"], ["b", "c"])
     assert [one.name for one in read.groups] == ["b"]

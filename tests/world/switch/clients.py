@@ -321,7 +321,7 @@ class Consumer(Client):
             cluster.heard[self.group] = self.world.t
 
         def answer(cluster: Cluster) -> None:
-            real.rejoined(self.app, self.client)
+            real.confirmed(self.app, self.client)
             self.world.joins(cluster, self)
             self._joined, self._member, self._sent = cluster, True, dict(self.position)
 
@@ -329,10 +329,7 @@ class Consumer(Client):
 
     def _fetch(self) -> None:
         verdict = self.judged(FETCH)
-        if verdict is None:
-            self._fetches = self.world.t + AGAIN_S
-        elif verdict.act is Act.CUT:
-            self._connected = None
+        if verdict is None or verdict.act is Act.EMPTY:
             self._fetches = self.world.t + AGAIN_S
         elif verdict.act is not Act.PARK:
             got: dict[Part, list[str]] = {}

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from zkmigrate.gateway.rules.crowd import Groups, share
-from zkmigrate.gateway.rules.hold import FLIPPED_S, MEMBER_S, SYNC_S
+from zkmigrate.gateway.rules.hold import FLIPPED_S, LONG_S, MEMBER_S, SYNC_S
 
 MOST_CLIENTS = 20_000
 """The most clients of an application that are remembered."""
@@ -41,29 +41,51 @@ class _Table(dict[Client, float]):
 
 
 class Rejoined:
-    """Members of groups, and clients that got their partitions after a switch. Times: seconds since the
-    epoch."""
+    """Members of groups, and the clients that their groups have confirmed since the last switch or long hold.
+    wall: seconds since the epoch. now: seconds of a monotonic clock."""
 
     def __init__(self) -> None:
         self._flipped = 0.0
-        self._begun, self._synced, self._members = _Table(), _Table(), _Table()
+        self._closed: float | None = None
+        self._opened = -math.inf
+        self._begun, self._confirmed, self._members = _Table(), _Table(), _Table()
 
     def member(self, client: Client) -> None:
         """Remember a client that has sent a request only members of a group send."""
         self._members.put(client)
 
-    def synced(self, client: Client) -> None:
-        """Remember a client whose SYNC_GROUP was answered."""
-        self._synced.put(client)
+    def confirmed(self, client: Client) -> None:
+        """Remember a client whose SYNC_GROUP or HEARTBEAT was answered without an error."""
+        self._confirmed.put(client)
 
-    def may_fetch(self, client: Client, flipped: float, wall: float) -> bool:
-        """Return True if a FETCH need not wait. flipped: the time of the last switch, 0 without one. wall:
-        the present time. A client without a group waits ``SYNC_S`` once; a member waits at most
-        ``MEMBER_S``."""
+    def state(self, now: float, flipped: float, *, closed: bool) -> None:
+        """Note the state of the application. flipped: the time of the last switch, 0 without one. closed: its
+        requests wait. If they wait for ``LONG_S`` or longer, a group may lose its members, because their
+        HEARTBEAT waits too."""
+        self._switched(flipped)
+        if closed:
+            self._closed = now if self._closed is None else self._closed
+        elif self._closed is not None:
+            if now - self._closed >= LONG_S:
+                self._opened = now
+                self._confirmed = _Table()
+            self._closed = None
+
+    def _switched(self, flipped: float) -> None:
         if flipped != self._flipped:
             self._flipped = flipped
-            self._begun, self._synced = _Table(), _Table()
-        if not flipped or client in self._synced or not 0 <= wall - flipped < FLIPPED_S:
+            self._begun, self._confirmed = _Table(), _Table()
+
+    def may_fetch(self, client: Client, flipped: float, wall: float, now: float) -> bool:
+        """Return True if a FETCH may get records. flipped: the time of the last switch, 0 without one. A
+        client whose group has not confirmed it waits at most ``MEMBER_S`` if it is a member, else ``SYNC_S``
+        once, and only after a switch."""
+        self._switched(flipped)
+        if client in self._confirmed:
+            return True
+        if client in self._members and 0 <= now - self._opened < MEMBER_S:
+            return False
+        if not flipped or not 0 <= wall - flipped < FLIPPED_S:
             return True
         begun = self._begun.put(client, wall)
         return not 0 <= wall - begun < (MEMBER_S if client in self._members else SYNC_S)

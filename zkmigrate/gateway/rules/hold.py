@@ -10,9 +10,12 @@ from zkmigrate.gateway.rules.apis import API_VERSIONS, APIS, FETCH, Api, named
 from zkmigrate.gateway.rules.messages import Head
 
 SYNC_S = 10.0
-"""The most seconds that a client's FETCH is cut after a switch, from the first FETCH on."""
+"""The most seconds that a client's FETCH gets no records after a switch, from the first FETCH on."""
 MEMBER_S = 60.0
-"""The most seconds for a member of a group, whose FETCH is cut until its SYNC_GROUP is answered."""
+"""The most seconds for a member of a group, whose FETCH gets no records until its SYNC_GROUP is answered."""
+LONG_S = 3.0
+"""The seconds of a hold after which a group may have lost members. Brokers allow no session below 6 seconds,
+and members send a HEARTBEAT three times in a session."""
 FLIPPED_S = 600.0
 """Seconds after which a switch no longer affects FETCH."""
 MOST_TTL_MS = 600_000
@@ -157,20 +160,20 @@ def _sealed(app: App, order: Order, in_flight: int, unsure: Sequence[str]) -> Ap
 
 class Act(enum.Enum):
     """The action for a request. FORWARD: send it to the broker. REWRITE: send it, and change its answer.
-    PARK: let it wait, then decide again. ANSWER: answer it in the gateway. REFUSE: close the connection. CUT:
-    close the connection, although the request is valid and may be sent again."""
+    PARK: let it wait, then decide again. ANSWER: answer it in the gateway. REFUSE: close the connection.
+    EMPTY: answer it in the gateway after a moment, without records, so that the client asks again."""
 
     FORWARD = "forward"
     REWRITE = "rewrite"
     PARK = "park"
     ANSWER = "answer"
     REFUSE = "refuse"
-    CUT = "cut"
+    EMPTY = "empty"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The decision about a request. why: the reason, for PARK, REFUSE and CUT."""
+    """The decision about a request. why: the reason, for PARK, REFUSE and EMPTY."""
 
     act: Act
     why: str = ""
@@ -178,15 +181,15 @@ class Verdict:
 
 def decide(gate: Gate, head: Head, *, synced: bool) -> Verdict:
     """Decide what is done with a request at a gate. synced: the client's SYNC_GROUP was answered since the
-    switch, or need not be."""
+    switch, its group has confirmed it since a long hold, or neither is needed."""
     api = head.api
     if api is None:
         if head.key == API_VERSIONS and head.version > APIS[API_VERSIONS].most:
             return Verdict(Act.ANSWER)
         return Verdict(Act.REFUSE, _not_served(head))
     if gate is Gate.OPEN and api.key == FETCH and not synced:
-        # Answered later it would be delivered beside what the client fetches after its SYNC_GROUP.
-        return Verdict(Act.CUT, "before SYNC_GROUP")
+        # Records would be delivered beside what the client fetches after its SYNC_GROUP.
+        return Verdict(Act.EMPTY, "before its group confirms it")
     if why := parks(gate, api):
         return Verdict(Act.PARK, why)
     return Verdict(Act.REWRITE if api.rewritten else Act.FORWARD)

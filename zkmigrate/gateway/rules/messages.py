@@ -37,6 +37,10 @@ LONG = 4096
 _ERROR = ("ErrorCode",)
 _LOGIN = ("ErrorCode", "AuthBytes")
 UNSUPPORTED_VERSION, _UNSUPPORTED_MECHANISM = 35, 33
+_NOT_LED = (6).to_bytes(2, "big")
+_BEGINS, _SESSIONS, _NEAREST = 5, 7, 11
+"""The first versions of FETCH whose answers have the begin of the log, a fetch session, and the replica to
+read from."""
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """The SASL mechanisms that are passed on. Others were not tested."""
 
@@ -127,6 +131,24 @@ class Messages:
         told = written(self._schemas(f"{api.schema}Response"), head.version, asked, error, why)
         return _CORRELATION.pack(head.correlation) + (b"\0" if flexible else b"") + told
 
+    def not_led(self, head: Head, frame: Bytes) -> bytes:
+        """Return the answer to a FETCH of a broker that leads none of the partitions: no records, no fetch
+        session, and NOT_LEADER_OR_FOLLOWER for each partition. frame: the whole request. Raises
+        FrameError."""
+        version = head.version
+        asked = read(Walk(frame, nowhere, head.body), self._schemas("FetchRequest"), version)
+        told = [_CORRELATION.pack(head.correlation), bytes(10 if version >= _SESSIONS else 4)]
+        # the end of the log, the last stable offset, and the begin of the log
+        offsets = b"\xff" * (24 if version >= _BEGINS else 16)
+        # no aborted transactions, no preferred replica, and no bytes of records
+        rest = b"\xff" * (8 if version >= _NEAREST else 4) + bytes(4)
+        told.append(_CORRELATION.pack(len(asked["Topics"])))
+        for topic in asked["Topics"]:
+            parts = topic["Partitions"]
+            told += [len(topic["Topic"]).to_bytes(2, "big"), topic["Topic"], _CORRELATION.pack(len(parts))]
+            told += [part["Partition"] + _NOT_LED + offsets + rest for part in parts]
+        return b"".join(told)
+
     @staticmethod
     def _begins(told: Layout, frame: Bytes) -> int:
         """Return where the message of an answer begins, after its header."""
@@ -140,9 +162,9 @@ class Messages:
         begun = self._begins(self._layout("InitProducerIdResponse", head.version, ()), frame)
         return bytes(frame[:begun]) + producers.initiated(bytes(frame[begun:]), rename)
 
-    def synced(self, head: Head, frame: Bytes) -> bool:
-        """Return True if an answer to SYNC_GROUP has no error. Raises FrameError."""
-        told = self._layout("SyncGroupResponse", head.version, _ERROR)
+    def accepted(self, head: Head, frame: Bytes) -> bool:
+        """Return True if an answer to SYNC_GROUP or HEARTBEAT has no error. Raises FrameError."""
+        told = self._layout(f"{APIS[head.key].schema}Response", head.version, _ERROR)
         walk = finished(told.begin(frame, nowhere, self._begins(told, frame)))
         return bool(walk.seen["ErrorCode"] == 0)
 

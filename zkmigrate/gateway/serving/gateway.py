@@ -149,24 +149,27 @@ class Gateway:
     def _set(self, state: orders.State) -> None:
         self._state = state
         self._apps = {**state.apps, **self._readers}
+        for name, app in state.apps.items():
+            closed = app.gate not in (Gate.OPEN, Gate.SETTLING)
+            self._rejoined[name].state(self.now(), app.flipped, closed=closed)
         leases = [app.until for app in state.apps.values() if app.until is not None]
         self._until = min(leases, default=math.inf)
 
     def may_fetch(self, name: str, client: Client) -> bool:
-        """Return True if a FETCH of this client need not wait for a SYNC_GROUP. The wait begins when the
-        gate opens."""
+        """Return True if a FETCH of this client need not wait for its group. The wait begins when the gate
+        opens."""
         app = self.app(name)
         if app.gate is not Gate.OPEN:
             return True
-        return self._rejoined[name].may_fetch(client, app.flipped, self._wall())
+        return self._rejoined[name].may_fetch(client, app.flipped, self._wall(), self.now())
 
     def member(self, name: str, client: Client) -> None:
         """Remember that this client is a member of a consumer group."""
         self._rejoined[name].member(client)
 
-    def rejoined(self, name: str, client: Client) -> None:
-        """Remember that a SYNC_GROUP of this client was answered."""
-        self._rejoined[name].synced(client)
+    def confirmed(self, name: str, client: Client) -> None:
+        """Remember that the group of this client has confirmed it."""
+        self._rejoined[name].confirmed(client)
 
     async def change(self, name: str, seen: App, most_s: float) -> None:
         """Wait until an application differs from ``seen``, at most ``most_s`` seconds."""

@@ -12,6 +12,7 @@ from typing import Protocol, cast
 from zkmigrate.gateway.rules import producers
 from zkmigrate.gateway.rules.apis import (
     API_VERSIONS,
+    HEARTBEAT,
     INIT_PRODUCER_ID,
     PRODUCE,
     SASL_AUTHENTICATE,
@@ -33,7 +34,7 @@ WHOLE = 64 << 20
 PREFIX = 4
 """The bytes before each message that hold its length."""
 _NO_ERROR = b"\0\0"
-_READ = frozenset({SYNC_GROUP, SASL_HANDSHAKE, SASL_AUTHENTICATE})
+_READ = frozenset({SYNC_GROUP, HEARTBEAT, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 """The requests whose answers are read whole, though they are passed on as they are."""
 
 
@@ -269,9 +270,9 @@ class Link(asyncio.BufferedProtocol):
     def _read(self, one: Waiting, frame: bytes) -> None:
         """Note what an answer says about the client or its broker. Raises FrameError."""
         client, head = self._client, one.head
-        if head.key == SYNC_GROUP:
-            if client.messages.synced(head, frame):
-                client.gateway.rejoined(one.app, (fit(head.client), client.peer))
+        if head.key in (SYNC_GROUP, HEARTBEAT):
+            if client.messages.accepted(head, frame):
+                client.gateway.confirmed(one.app, (fit(head.client), client.peer))
         elif head.key == SASL_AUTHENTICATE:
             if client.messages.logged_in(head, frame):
                 client.accepted()

@@ -40,6 +40,8 @@ SMALL = 1 << 16
 """The largest request that is read whole of a client whose broker has answered nothing but a login yet. A
 PRODUCE may be larger: some clients begin with it."""
 PARKED_S = 60.0
+EARLY_S = 0.5
+"""The seconds after which a FETCH that came too early is answered without records."""
 MOST_PRINCIPAL = 256
 """The characters of a principal that are kept; the configuration has at most 255."""
 MOST_EARLY = 8
@@ -227,7 +229,7 @@ class Requests(Sending):
         verdict = decide(now.gate, head, synced=synced)
         if verdict.act is Act.REFUSE:
             raise FrameError("api", verdict.why)
-        if verdict.act is Act.CUT or (head.key in _LED and self._left_port(now)):
+        if head.key in _LED and self._left_port(now):
             raise Ended
         own = verdict.act is Act.ANSWER
         if head.key == SASL_HANDSHAKE and fields is not None and self._mechanism not in MECHANISMS:
@@ -236,6 +238,9 @@ class Requests(Sending):
             return now
         if fields is None:
             return None  # the rest of it is read first
+        if verdict.act is Act.EMPTY:
+            one.early = True
+            return now
         if own:
             told = too_new(head) if head.key == API_VERSIONS else other_mechanism(head)
             self._answer(one, told)
@@ -257,6 +262,13 @@ class Requests(Sending):
         failed: Ended | FrameError | None = None
         try:
             while app is not None:
+                if one.early:
+                    await self.gateway.change(one.app, app, EARLY_S)
+                    self.gateway.turns.spend(self.share, one.size)
+                    self._answer(one, self.messages.not_led(one.head, one.frame))
+                    if not self.known:
+                        self._times.begin("login")
+                    break
                 if one.api is not None and parks(app.gate, one.api):
                     self._since = self.gateway.now() if self._since is None else self._since
                     self.learns.waited = True

@@ -55,7 +55,8 @@ class Ended(Exception):
 class Request:
     """A request that is not sent yet. frame: the bytes read so far, with the four bytes of the length. size:
     the bytes of the whole frame. flips: how often its application had switched, 0 where that does not
-    matter. fields: the fields that were read, None before that. wrote: what is remembered of a PRODUCE."""
+    matter. fields: the fields that were read, None before that. wrote: what is remembered of a PRODUCE.
+    early: it is a FETCH of a client that its group has not confirmed yet."""
 
     head: Head
     api: Api | None
@@ -65,6 +66,7 @@ class Request:
     flips: int
     fields: Mapping[str, Any] | None = None
     wrote: bytes | Headers | None = None
+    early: bool = False
 
 
 class Alike(NamedTuple):

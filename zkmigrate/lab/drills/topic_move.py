@@ -38,7 +38,7 @@ from zkmigrate.lab.wait import Progress
 NAME = "topic_move"
 CLIENTS = ("java-2.8.2", "librdkafka-newest")
 """Their producers are idempotent: one that is not may write twice when a broker dies."""
-DONE, TURNED = 0, 7
+DONE, TURNED, STOPPED = 0, 7, 8
 AT_WORK_S, RUN_S, HELD_S, RATE = 8.0, 420.0, 240.0, 20.0
 SHORT = ("--skip", "rehearse", "--until", "verify")
 """No rehearsal; and the copiers back to source go on, for the next case."""
@@ -155,6 +155,9 @@ class Switches:
                 told += f", {one.then} {code}"
         finally:
             self.mend()
+        if code == STOPPED:  # going back: target could not record who leads while its broker was dead
+            code = self._verb(operator, "resume")
+            told += f", resume {code}"
         if code == TURNED:
             told += f", rollback {self._verb(operator, 'rollback')}"
         require(code in (DONE, TURNED), f"{told}: {self._troubles()}")

@@ -38,7 +38,8 @@ class Read:
 
 
 def read(source: Cluster, target: Cluster, topics: Collection[str], named: Collection[str]) -> Read:
-    """Read the commits of consumer groups from source, then from target, because source's commits go on.
+    """Read the commits of consumer groups from source, then from target. Where target is ahead, read source
+    again: meanwhile its consumers may have committed, and a copier followed.
 
     named: the groups to read. If empty, all groups that committed on the topics or have members that read
     them, and groups of newer types that use the topics.
@@ -63,12 +64,20 @@ def read(source: Cluster, target: Cluster, topics: Collection[str], named: Colle
     known = listed(target)
     there = with_states(target, {name: known[name] for name in ours if name in known})
     theirs = _commits(target, there, topics, troubles)
+    # What consumers committed on source since it was read, and a copier has committed on target already.
+    ahead = {name: wanted[name] for name, own in theirs.items() if _above(own, ours[name])}
+    ours |= _commits(source, ahead, topics, troubles)
     groups = [
         Group(name, _state(there.get(name)), commits, theirs.get(name, {}), refused.get(name, ""))
         for name, commits in ours.items()
         if name not in troubles
     ]
     return Read(tuple(groups), {name: one.broker for name, one in there.items()}, troubles)
+
+
+def _above(theirs: Commits, ours: Commits) -> bool:
+    """Return True if target has a commit that source does not have, or a later one."""
+    return any(part not in ours or one.offset > ours[part].offset for part, one in theirs.items())
 
 
 def _lacking(source: Cluster, target: Cluster, groups: Mapping[str, Commits]) -> dict[str, str]:
