@@ -3,8 +3,10 @@
 Two brokers that answer at once, and ``zkmigrate gateway serve`` before them. One client sends small PRODUCE
 requests to one of them at a fixed rate, quietly first. Then 200 hostile connections of each kind come to the
 other, kind after kind, and at last all kinds together, from other addresses of the loopback. Told are the
-client's p50 and p99, the p99 of the same requests straight to its broker, the longest answer to ``status``,
-and to an order, and the gateway's memory (RSS) at its highest.
+client's p50 and p99, the p99 of the same requests straight to its broker, the difference of both, the
+longest answer to ``status``, and to an order, and the gateway's memory (RSS) at its highest. What the machine
+itself costs beside the hostile shows in the direct p99, in the load average, and in the seconds for which the
+gateway could run but had no CPU.
 
 Hostile clients and their broker run at the lowest priority, as if on other machines. With ``--before FOLDER``
 it is the gateway of another checkout.
@@ -211,6 +213,11 @@ def rss_mib(pid: int, what: str = "VmRSS") -> float:
     raise click.ClickException("the gateway has ended")
 
 
+def waited_s(pid: int) -> float:
+    """The seconds for which a process could run and had no CPU."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+
+
 def measured(address: str, broker: str, where: Path, pid: int, seconds: float) -> dict[str, float]:
     """A client's times, the longest answer to an order and to status, and the most memory."""
     orders: list[float] = []
@@ -233,6 +240,7 @@ def measured(address: str, broker: str, where: Path, pid: int, seconds: float) -
             orders.append(time.monotonic() - begun)
             memory.append(rss_mib(pid))
 
+    waited = waited_s(pid)
     thread = threading.Thread(target=ordering)
     thread.start()
     times: list[float] = []
@@ -254,9 +262,12 @@ def measured(address: str, broker: str, where: Path, pid: int, seconds: float) -
         "p50 ms": milliseconds(times, 0.5),
         "p99 ms": milliseconds(times, 0.99),
         "p99 direct ms": milliseconds(direct, 0.99),
+        "p99 less direct ms": milliseconds(times, 0.99) - milliseconds(direct, 0.99),
         "longest ms": max(times) * 1000,
         "longest order ms": max(orders) * 1000,
         "most MiB": max(memory),
+        "without a CPU s": waited_s(pid) - waited,
+        "load": os.getloadavg()[0],
     }
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import itertools
+import tracemalloc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,15 @@ import pytest
 from kafka.protocol.consumer import FetchRequest
 
 from tests.unit.gateway import frames
-from tests.unit.gateway.frames import request
-from tests.unit.gateway.loop import Client, Setting, run, until
+from tests.unit.gateway.frames import answer, request
+from tests.unit.gateway.loop import MESSAGES, Client, Setting, run, until
 from tests.unit.gateway.test_connection import fetch, produce, told
 from tests.unit.gateway.test_hostile import BAD, known, sent
 from tests.unit.gateway.test_server import config
 from zkmigrate.gateway.serving.buffer import LITTLE, SIZE
+from zkmigrate.gateway.serving.connection import Connection
+from zkmigrate.gateway.serving.learns import Learns
+from zkmigrate.gateway.serving.link import Link
 from zkmigrate.gateway.serving.turns import BURST, CLIENT, COST, MOST, PASSED, TURN, Turns
 from zkmigrate.gateway.verbs import serve as verb
 
@@ -246,3 +251,88 @@ def test_serve_never_searches_all_objects_for_circles(
         gc.set_threshold(*before)
     [(_, _, whole)] = seen
     assert whole >= 100_000
+
+
+# -- large messages, which are not copied as a whole: 60 MiB take 30 ms
+
+LARGE = 1_000_000
+"""Replicas of a partition, of four bytes each."""
+
+
+class Memory:
+    """The most bytes that calls of a method allocated beyond what they found."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
+        self.most = 0
+        own = getattr(owner, name)
+
+        def called(*args: Any) -> Any:
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            try:
+                return own(*args)
+            finally:
+                self.most = max(self.most, tracemalloc.get_traced_memory()[1] - before)
+
+        monkeypatch.setattr(owner, name, called)
+
+
+@pytest.fixture
+def traced() -> Iterator[None]:
+    tracemalloc.start()
+    try:
+        yield
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.usefixtures("traced")
+def test_a_large_answer_is_collected_and_rewritten_with_one_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when another answer comes right behind it, and when it has to wait for its turn."""
+    collecting = Memory(monkeypatch, Link, "buffer_updated")
+    rewriting = Memory(monkeypatch, Link, "_written")
+    frame = answer(frames.metadata(nodes=1, partitions=1), 1)[4:]
+    at_replicas = frame.index(b"\0\0\0\2\0\0\0\1\0\0\0\2")
+    large = frame[:at_replicas] + LARGE.to_bytes(4, "big") + b"\0\0\0\1" * LARGE + frame[at_replicas + 12 :]
+
+    async def test(at: Setting) -> None:
+        client = await known(at, await at.client())
+        may, asked_for = at.gateway.turns.may, itertools.count()
+        at.gateway.turns.may = lambda address: bool(next(asked_for) % 2) and may(address)  # type: ignore[method-assign]
+        at.a.answers[3] = large
+        asked = frames.MetadataRequest(topics=None)
+        for n in range(3):
+            client.send(request(asked, 1, n))
+        for n in range(3):
+            told = await client.answer()
+            assert told[:4] == n.to_bytes(4, "big")
+            assert b"gw.example" in told
+            assert told.endswith(large[at_replicas + 4 :])
+        assert collecting.most < 4 * LARGE // 2 + SIZE
+        assert rewriting.most < 4 * LARGE // 4
+
+    run(test)
+
+
+@pytest.mark.usefixtures("traced")
+def test_a_large_produce_behind_a_switch_is_read_without_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = Memory(monkeypatch, Connection, "look")
+
+    async def test(at: Setting) -> None:
+        at.seal()
+        at.order("go")
+        client = await at.client("b")
+        assert await client.asks(produce(2, records=bytes(2 * LARGE))) == told(2)
+        assert 0 < reading.most < 2 * LARGE // 2
+
+    run(test)
+
+
+@pytest.mark.usefixtures("traced")
+def test_a_large_produce_is_remembered_without_a_copy() -> None:
+    frame = bytearray(sent(produce(transactional="x", records=bytes(4 * LARGE))))
+    head = MESSAGES.head(frame, 4)
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    Learns.kept(head, frame, len(frame), [])
+    assert tracemalloc.get_traced_memory()[1] - before < 4 * LARGE // 4

@@ -70,7 +70,7 @@ class Headers:
         self._wanted = next(self._reading)
         self.feed(message)
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         """Read the next piece of the request."""
         at = 0
         try:
@@ -194,14 +194,14 @@ def _tags() -> _Reading:
             yield -size
 
 
-def unsure(version: int, frame: bytes) -> bool:
+def unsure(version: int, frame: bytes | bytearray) -> bool:
     """Return True if an answer to PRODUCE makes the client send records again that are in the log already."""
     if frame.find(b"\0\7", 4) < 0 and frame.find(b"\0\x14", 4) < 0:
         return False
     return not _UNSURE.isdisjoint(errors(version, frame).values())
 
 
-def errors(version: int, frame: bytes) -> Errors:
+def errors(version: int, frame: bytes | bytearray) -> Errors:
     """Return the errors in an answer to PRODUCE, as far as its first bytes hold them. frame: the answer from
     its correlation id on."""
     compact, found = version >= _COMPACT, dict[tuple[str, int], int]()

@@ -51,7 +51,7 @@ class Learns:
         if not isinstance(kept, outcomes.Headers):
             return bytes(frame[:end])
         if len(frame) > end:
-            kept.feed(bytes(frame[end:]))
+            kept.feed(memoryview(frame)[end:])
         return kept
 
     def left(self, waiting: Iterable[Waiting]) -> None:
@@ -61,7 +61,7 @@ class Learns:
             for one in waiting:
                 self._lose(one)
 
-    def told(self, one: Waiting, frame: bytes) -> None:
+    def told(self, one: Waiting, frame: Bytes) -> None:
         """Record the answer to a PRODUCE: as received, or as lost if the client has left meanwhile."""
         version, gateway = one.head.version, self._gateway
         if self._left:

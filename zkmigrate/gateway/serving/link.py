@@ -56,7 +56,7 @@ class Waiting:
 
 
 class Learner(Protocol):
-    def told(self, one: Waiting, frame: bytes) -> None:
+    def told(self, one: Waiting, frame: Bytes) -> None:
         """Record the answer to a PRODUCE. frame: the first bytes of the answer."""
 
 
@@ -164,13 +164,21 @@ class Link(asyncio.BufferedProtocol):
             data = data[at:]
         if not self._client.gateway.turns.read(self._client.share, count):
             self._queue(count)
-        if self._in:
-            self._in += data
-            if len(self._in) < self._need:
-                self._client.steer()
-                return
-            data, self._in = bytes(self._in), b""
-        self._pass_on(data)
+        if not self._in:
+            self._pass_on(data)
+            return
+        missing = max(0, self._need - len(self._in)) or count
+        self._in += data[:missing]
+        if len(self._in) < self._need:
+            self._client.steer()
+            return
+        whole, self._in = self._in, b""
+        self._pass_on(whole)  # a large answer ends here, so that it is not copied
+        if missing < count and not self.transport.is_closing():
+            if self._in:
+                self._in += data[missing:]
+            else:
+                self._pass_on(data[missing:])
 
     def _whole(self, data: bytes, at: int) -> int:
         """Pass on the whole answers from ``at`` on that need no change, all in one write. Return where they
@@ -210,9 +218,9 @@ class Link(asyncio.BufferedProtocol):
         """Pass on answers that had to wait, if the client reads again."""
         if self._in and self.reads and len(self._in) >= self._need:
             data, self._in = self._in, b""
-            self._pass_on(bytes(data))
+            self._pass_on(data)
 
-    def _pass_on(self, data: bytes) -> None:
+    def _pass_on(self, data: Bytes) -> None:
         try:
             at = self._answers(data)
         except FrameError as error:
@@ -220,11 +228,11 @@ class Link(asyncio.BufferedProtocol):
             self._client.close()
             return
         if at < len(data):
-            self._in = bytearray(data[at:])
+            self._in = data if not at and isinstance(data, bytearray) else bytearray(data[at:])
         if self._in or not self.reads:
             self._client.steer()
 
-    def _answers(self, data: bytes) -> int:
+    def _answers(self, data: Bytes) -> int:
         """Pass on the answers in these bytes. Return how many bytes were used. Raises FrameError."""
         at, end, client = 0, len(data), self._client
         self._need = 0
@@ -248,14 +256,16 @@ class Link(asyncio.BufferedProtocol):
             if have < size and (one is None or one.rewritten or one.head.key in _READ):
                 self._need = PREFIX + size
                 break
-            piece = data[at : at + PREFIX + size]
+            piece = data if end == PREFIX + size else data[at : at + PREFIX + size]
             at += len(piece)
             if one is None:
                 assert self._greeted is not None
                 self._shaken(piece[PREFIX:])
                 self._greeted.set_result(None)
             elif one.rewritten:
-                self._rewrite(one, piece[PREFIX:])
+                frame = piece if isinstance(piece, bytearray) else bytearray(piece)
+                del frame[:PREFIX]
+                self._rewrite(one, frame)
             else:
                 self._left = PREFIX + size - len(piece)
                 if one.head.key in _READ:
@@ -267,7 +277,7 @@ class Link(asyncio.BufferedProtocol):
                     client.answered()
         return at
 
-    def _read(self, one: Waiting, frame: bytes) -> None:
+    def _read(self, one: Waiting, frame: Bytes) -> None:
         """Note what an answer says about the client or its broker. Raises FrameError."""
         client, head = self._client, one.head
         if head.key in (SYNC_GROUP, HEARTBEAT):
@@ -279,13 +289,13 @@ class Link(asyncio.BufferedProtocol):
         else:
             self._shaken(frame)
 
-    def _shaken(self, frame: bytes) -> None:
+    def _shaken(self, frame: Bytes) -> None:
         """Note that the broker demands a login, if it accepts a SASL_HANDSHAKE. One that demands none answers
         ILLEGAL_SASL_STATE."""
         if frame[PREFIX : PREFIX + len(_NO_ERROR)] == _NO_ERROR:
             self._client.gateway.demands_login(self.cluster)
 
-    def _asked(self, data: bytes, at: int, size: int) -> Waiting | None:
+    def _asked(self, data: Bytes, at: int, size: int) -> Waiting | None:
         """Return the request that belongs to the answer at ``at``, or None for a request of :meth:`greet`.
         Raises FrameError."""
         client = self._client
@@ -307,7 +317,7 @@ class Link(asyncio.BufferedProtocol):
 
     # -- answers that are changed
 
-    def _rewrite(self, one: Waiting, frame: bytes) -> None:
+    def _rewrite(self, one: Waiting, frame: Bytes) -> None:
         client, head = self._client, one.head
         gateway, port = client.gateway, client.port
         if head.key == INIT_PRODUCER_ID:
@@ -348,5 +358,7 @@ class Link(asyncio.BufferedProtocol):
             self._client.close()
 
     def _written(self, frame: Bytes) -> None:
-        self._client.tell(len(frame).to_bytes(PREFIX, "big") + frame)
+        size = len(frame).to_bytes(PREFIX, "big")
+        for piece in (size + frame,) if len(frame) < PASSED else (size, frame):
+            self._client.tell(piece)
         self._client.answered()

@@ -146,7 +146,7 @@ class Requests(Sending):
             one.wrote = self.learns.kept(head, one.frame, one.size, self.waiting)
         if flips and head.key == PRODUCE:
             rename = partial(producers.sent, flips=flips)
-            one.frame = bytearray(one.frame)
+            one.frame = one.frame if isinstance(one.frame, bytearray) else bytearray(one.frame)
             yield from producers.produced(head.version, one.frame, head.body, rename)
         one.fields = fields
 
