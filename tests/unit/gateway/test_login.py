@@ -85,6 +85,21 @@ def test_what_a_client_tells_before_its_login_counts_once_its_broker_has_accepte
     run(test)
 
 
+def test_the_release_of_a_client_counts_for_the_application_of_its_principal() -> None:
+    async def test(at: Setting) -> None:
+        for cluster in ("a", "b"):
+            at.gateway.demands_login(cluster)
+        client = await says_its_release(at)
+        await client.asks(request(SaslHandshakeRequest(mechanism="PLAIN"), 1))
+        at.b.answers[SASL_AUTHENTICATE] = bytes(2) + b"\xff\xff" + bytes(4)
+        await client.asks(request(SaslAuthenticateRequest(auth_bytes=b"\0alice\0x"), 0))
+        for app in ("app", "user"):
+            assert at.seen("software", app) == {"apache-kafka-java 2.5.0": 1}
+        assert at.seen("principals", "user") == {"alice": 1}
+
+    run(test)
+
+
 def test_a_client_that_has_not_logged_in_is_neither_missing_nor_left_behind_by_a_switch() -> None:
     async def test(at: Setting) -> None:
         for cluster in ("a", "b"):

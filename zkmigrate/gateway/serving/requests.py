@@ -114,6 +114,8 @@ class Requests(Sending):
         early, self._early = self._early, []
         for app, client, told in early:
             self._count_in(app, client, told)
+        if early and self._app not in {app for app, _, told in early if told}:
+            self.gateway.seen[self._app].request(self._software)  # told before the principal was known
         if self._principal:
             count(self.gateway.seen[self._app].principals, self._principal)
         self.gateway.connected(self._app, self)
