@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from zkmigrate.placement.cluster import Assigned, Broker, Cluster, LogDir, Partition
@@ -67,6 +67,18 @@ def cluster(
         ),
         (_partition(name, replicas, at) for name, replicas in assigned.sets.items()),
     )
+
+
+def moving_partitions(names: Sequence[tuple[str, object]]) -> str:
+    """Return how many partitions are being reassigned, and the first of them."""
+    topic, number = names[0]
+    return f"{len(names)} partitions are being reassigned, the first is {topic}-{number}"
+
+
+def reassigning(seen: str) -> Refused:
+    """Return the refusal of sets or directories that change by themselves. seen: what shows that they do."""
+    text = f"{seen}. Needed: replicas that stay. Next: wait; zkmigrate placement also takes --cluster"
+    return Refused((Notice("placement.reassigning", text),))
 
 
 def _missing(dirs: Mapping[str, Directory] | None) -> str:

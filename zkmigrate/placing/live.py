@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from kazoo.exceptions import NoNodeError
 
 from zkmigrate.errors import UsageError
-from zkmigrate.placement import peer_metrics
+from zkmigrate.placement import live, peer_metrics
 from zkmigrate.placement.cluster import Assigned, Cluster
 from zkmigrate.placement.cluster_file import load_json
 from zkmigrate.placement.plan import Refused
@@ -49,12 +49,13 @@ def cluster(client: Client, kafka: str, metrics: str, minutes: int, now_ms: int)
     for id_, (data, _) in zip(ids, _got(client, [f"{kafka}/brokers/ids/{id_}" for id_ in ids]), strict=True):
         told = _object(data, f"broker {id_}")
         racks[int(id_)], hosts[int(id_)] = told.get("rack") or "", told.get("host") or ""
-    topics = sorted(_children(client, f"{kafka}/brokers/topics"))
-    paths = [f"{kafka}/brokers/topics/{topic}" for topic in topics]
+    topics = _topics(client, kafka)
+    if moving := _moving(client, kafka, topics):
+        return moving
     sets = {
         (topic, int(number)): tuple(replicas)
-        for topic, (data, _) in zip(topics, _got(client, paths), strict=True)
-        for number, replicas in _partitions(data, f"topic {topic}").items()
+        for topic, told in topics.items()
+        for number, replicas in _partitions(told, f"topic {topic}").items()
     }
     if not racks or not sets:
         seen = "no broker" if not racks else "no topic"
@@ -63,6 +64,52 @@ def cluster(client: Client, kafka: str, metrics: str, minutes: int, now_ms: int)
 
 
 _METRICS = (peer_metrics.PARTITION_META, peer_metrics.BROKER_METRICS)
+_DELETIONS, _REASSIGNMENT = "/admin/delete_topics", "/admin/reassign_partitions"
+
+
+def _topics(client: Client, kafka: str) -> dict[str, dict[str, Any]]:
+    """Return the znode of each topic, in the order of the names, without topics that are being deleted or
+    vanish meanwhile."""
+    names = sorted(_children(client, f"{kafka}/brokers/topics"))
+    paths = [f"{kafka}/brokers/topics/{name}" for name in names]
+    found = dict(zip(names, _found(client, paths), strict=True))
+    try:
+        deleted = set(client.get_children_async(f"{kafka}{_DELETIONS}").get(timeout=ANSWER_S))
+    except NoNodeError:
+        deleted = set()
+    return {
+        name: _object(read[0], f"topic {name}")
+        for name, read in found.items()
+        if read and name not in deleted
+    }
+
+
+def _moving(client: Client, kafka: str, topics: Mapping[str, Mapping[str, Any]]) -> Refused | None:
+    """Return the refusal of a running reassignment, because a moving partition names its old and new brokers
+    together.
+
+    Kafka 2.4 and later keep the moving brokers in the topic's znode. Before that, and where a reassignment
+    was submitted through ZooKeeper, the znode of reassignments exists while one runs.
+    """
+    moving = {
+        (topic, str(number))
+        for topic, told in topics.items()
+        for key in ("adding_replicas", "removing_replicas")
+        for number, ids in _object_or_empty(told.get(key)).items()
+        if ids
+    }
+    path = f"{kafka}{_REASSIGNMENT}"
+    for read in filter(None, _found(client, [path])):
+        rows = _object(read[0], path).get("partitions")
+        named = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+        moving |= {(str(row.get("topic")), str(row.get("partition"))) for row in named}
+        if not moving:
+            return live.reassigning(f"a reassignment is in progress: znode {path} exists")
+    return live.reassigning(live.moving_partitions(sorted(moving))) if moving else None
+
+
+def _object_or_empty(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _object(data: bytes, what: str) -> dict[str, Any]:
@@ -72,8 +119,8 @@ def _object(data: bytes, what: str) -> dict[str, Any]:
     return found
 
 
-def _partitions(data: bytes, what: str) -> dict[str, list[int]]:
-    found = _object(data, what).get("partitions")
+def _partitions(told: Mapping[str, Any], what: str) -> dict[str, list[int]]:
+    found = told.get("partitions")
     if not isinstance(found, dict) or not all(
         number.isdigit() and isinstance(ids, list) and ids and all(type(id_) is int for id_ in ids)
         for number, ids in found.items()
@@ -83,20 +130,30 @@ def _partitions(data: bytes, what: str) -> dict[str, list[int]]:
 
 
 def _children(client: Client, path: str) -> list[str]:
-    found: list[str] = _answer(client.get_children_async(path), path)
+    try:
+        found: list[str] = client.get_children_async(path).get(timeout=ANSWER_S)
+    except NoNodeError:
+        raise _missing(path) from None
     return found
 
 
-def _answer(sent: Any, path: str) -> Any:
-    try:
-        return sent.get(timeout=ANSWER_S)
-    except NoNodeError:
-        raise UsageError(f"no znode {path}. Next: see --zk-prefix and --zk-metrics-prefix") from None
+def _missing(path: str) -> UsageError:
+    return UsageError(f"no znode {path}. Next: see --zk-prefix and --zk-metrics-prefix")
 
 
 def _got(client: Client, paths: Sequence[str]) -> Iterator[tuple[bytes, Any]]:
-    """Data and stat of each znode; ``_IN_FLIGHT`` reads run at once."""
+    """Data and stat of each znode. Raises UsageError for a missing one."""
+    for path, read in zip(paths, _found(client, paths), strict=True):
+        if read is None:
+            raise _missing(path)
+        yield read
+
+
+def _found(client: Client, paths: Sequence[str]) -> Iterator[tuple[bytes, Any] | None]:
+    """Data and stat of each znode, None for a missing one; ``_IN_FLIGHT`` reads run at once."""
     for at in range(0, len(paths), _IN_FLIGHT):
-        sent = {path: client.get_async(path) for path in paths[at : at + _IN_FLIGHT]}
-        for path, answer in sent.items():
-            yield _answer(answer, path)
+        for answer in [client.get_async(path) for path in paths[at : at + _IN_FLIGHT]]:
+            try:
+                yield answer.get(timeout=ANSWER_S)
+            except NoNodeError:
+                yield None

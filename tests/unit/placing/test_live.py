@@ -28,8 +28,11 @@ ZNODES: dict[str, tuple[Any, int]] = {
 class Znodes:
     """A client of znodes in memory."""
 
-    def __init__(self, znodes: dict[str, tuple[Any, int]]) -> None:
-        self.znodes = znodes
+    def __init__(
+        self, znodes: dict[str, tuple[Any, int]], vanished: dict[str, list[str]] | None = None
+    ) -> None:
+        """vanished: children that are listed, and gone when they are read."""
+        self.znodes, self.vanished = znodes, vanished or {}
 
     def get_async(self, path: str) -> Any:
         value, mtime = self.znodes.get(path, (None, 0))
@@ -46,7 +49,13 @@ class Znodes:
 
     def get_children_async(self, path: str) -> Any:
         found = [name.removeprefix(f"{path}/") for name in self.znodes if name.startswith(f"{path}/")]
-        return SimpleNamespace(get=lambda timeout: found[::-1])
+
+        def get(timeout: float) -> list[str]:
+            if not found and not path.startswith("/k/brokers/"):
+                raise NoNodeError
+            return [*found, *self.vanished.get(path, ())][::-1]
+
+        return SimpleNamespace(get=get)
 
 
 def test_b15_brokers_racks_sets_and_metrics_make_the_cluster() -> None:
@@ -59,6 +68,44 @@ def test_b15_brokers_racks_sets_and_metrics_make_the_cluster() -> None:
 def test_b15_old_metrics_are_refused() -> None:
     assert isinstance(cluster(Znodes(ZNODES), "/k", "/m", 1, NOW_MS), Cluster)
     assert isinstance(cluster(Znodes(ZNODES), "/k", "/m", 1, NOW_MS + 1), Refused)
+
+
+MOVING = "/k/admin/reassign_partitions"
+MOVED = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        (
+            "/k/brokers/topics/t",
+            {"partitions": {"0": [2, 1], "1": [1]}, "adding_replicas": {"0": [2]}, "removing_replicas": {}},
+            "1 partitions are being reassigned, the first is t-0. Needed: replicas that stay",
+        ),
+        (
+            "/k/brokers/topics/t",
+            {"partitions": {"0": [2, 1], "1": [1, 2]}, "removing_replicas": {"0": [], "1": [2]}},
+            "1 partitions are being reassigned, the first is t-1",
+        ),
+        (MOVING, MOVED, "1 partitions are being reassigned, the first is t-0"),
+        (MOVING, {"version": 1}, "a reassignment is in progress"),
+    ],
+)
+def test_a_running_reassignment_is_refused(path: str, value: Any, told: str) -> None:
+    found = cluster(Znodes({**ZNODES, path: (value, 0)}), "/k", "/m", 60, NOW_MS)
+    assert isinstance(found, Refused)
+    assert [one.id for one in found.reasons] == ["placement.reassigning"]
+    assert told in found.reasons[0].text
+
+
+def test_a_topic_that_is_being_deleted_is_left_out() -> None:
+    deleted = {
+        **ZNODES,
+        "/k/brokers/topics/u": ({"partitions": {"0": [2]}, "adding_replicas": {"0": [2]}}, 0),
+        "/k/admin/delete_topics/u": (None, 0),
+    }
+    znodes = Znodes(deleted, {"/k/brokers/topics": ["w"]})
+    assert cluster(znodes, "/k", "/m", 60, NOW_MS) == cluster(Znodes(ZNODES), "/k", "/m", 60, NOW_MS)
 
 
 @pytest.mark.parametrize("kind", ["ids", "topics"])

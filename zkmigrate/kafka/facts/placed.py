@@ -102,14 +102,12 @@ def _moving(view: KafkaView, copying: Sequence[str]) -> Refused | None:
     if view.reassigning is None:
         seen = "these brokers are older than 2.4 and do not tell whether a reassignment runs"
     elif view.reassigning:
-        topic, number = view.reassigning[0]
-        seen = f"{len(view.reassigning)} partitions are being reassigned, the first is {topic}-{number}"
+        seen = live.moving_partitions(view.reassigning)
     elif copying:
         seen = f"{len(copying)} replicas change their directory, the first is {copying[0]}"
     else:
         return None
-    text = f"{seen}. Needed: replicas that stay. Next: wait; zkmigrate placement also takes --cluster"
-    return Refused((Notice("placement.reassigning", text),))
+    return live.reassigning(seen)
 
 
 def _directories(
