@@ -10,7 +10,7 @@ from zkmigrate.discovery.draft import Found, HostLine, KafkaDraft, agreed
 from zkmigrate.discovery.ensembles import Names
 from zkmigrate.discovery.host_survey import KAFKA, HostSurvey
 from zkmigrate.discovery.hosts import HostReader
-from zkmigrate.hosts.facts.properties import parse_properties
+from zkmigrate.hosts.facts.properties import parsed
 from zkmigrate.hosts.transport.own_addresses import resolve
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView
@@ -137,13 +137,18 @@ def survey(reader: HostReader, address: str) -> BrokerHost:
     """Survey a broker's host: what runs, server.properties, the cluster id in its log directory."""
     runs = reader.survey(address)
     path = _config_of(runs)
-    text = reader.file(address, path.value or CONFIG)
-    if not isinstance(text, Seen):
-        where = f"{path.where}; {text}" if path.value is None else f"{path.where}, but {text}"
+    read = _properties(reader, address, path.value or CONFIG)
+    if not isinstance(read, Seen):
+        where = f"{path.where}; {read}" if path.value is None else f"{path.where}, but {read}"
         return BrokerHost(runs, Found(path.value, where), {}, Found(None, where))
-    properties = parse_properties(text.value)
+    properties = read.value
     path = path if path.value is not None else Found(CONFIG, "there")
     return BrokerHost(runs, path, properties, _cluster_id(reader, address, properties))
+
+
+def _properties(reader: HostReader, address: str, path: str) -> Reading[Mapping[str, str]]:
+    text = reader.file(address, path)
+    return parsed(text.value, path) if isinstance(text, Seen) else text
 
 
 def _config_of(survey: Reading[HostSurvey]) -> Found[str]:
@@ -160,10 +165,10 @@ def _config_of(survey: Reading[HostSurvey]) -> Found[str]:
 def _cluster_id(reader: HostReader, address: str, properties: Mapping[str, str]) -> Found[str]:
     directories = properties.get("log.dirs") or properties.get("log.dir") or ""
     path = f"{directories.split(',')[0].strip().rstrip('/')}/{_META}"
-    text = reader.file(address, path) if path.startswith("/") else Unknown("failed", "no log.dirs")
-    if not isinstance(text, Seen):
-        return Found(None, f"{path}: {text}")
-    value = parse_properties(text.value).get("cluster.id", "").strip()
+    meta = _properties(reader, address, path) if path.startswith("/") else Unknown("failed", "no log.dirs")
+    if not isinstance(meta, Seen):
+        return Found(None, f"{path}: {meta}")
+    value = meta.value.get("cluster.id", "").strip()
     return Found(value or None, f"{path} of {address}")
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from zkmigrate import json_text
+from zkmigrate.hosts.facts.properties import properties
 from zkmigrate.hosts.facts.status import unit_status
 from zkmigrate.inventory.inventory import Broker
 from zkmigrate.kafka.facts.broker import log_directories, log_directory
 from zkmigrate.kafka.facts.cluster import cluster_id, controller
-from zkmigrate.kafka.facts.replica_directories import Directory, directories, properties
+from zkmigrate.kafka.facts.replica_directories import Directory, directories
 from zkmigrate.kafka.rules import znodes as rules
 from zkmigrate.kafka.rules.identity import Identity, identity
 from zkmigrate.kafka.rules.stray import why_stray

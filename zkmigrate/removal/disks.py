@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from zkmigrate.hosts.facts.properties import properties
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.facts.broker import log_directories, log_directory
-from zkmigrate.kafka.facts.replica_directories import Directory, directories, properties
+from zkmigrate.kafka.facts.replica_directories import Directory, directories
 from zkmigrate.kafka.rules.identity import Identity, identity
 from zkmigrate.kafka.rules.stray import METADATA
 from zkmigrate.model.change import KAFKA

@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,23 @@ def test_brokers_named_by_hand_tell_chroot_and_id_by_their_files(
     assert (found.kafka.chroot, found.kafka.cluster_id) == ("/east", CLUSTER_ID)
     assert [(b.name, b.id) for b in found.kafka.brokers] == [("k7", 7)]
     assert "zookeeper.connect of the brokers" in text
+
+
+def test_files_that_java_wrote_are_read_as_java_reads_them(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    files = site.folder / "files"
+    for file in (files / "server.properties", files / "logs" / "meta.properties", files / "zoo.cfg"):
+        text = file.read_text()
+        request.addfinalizer(partial(file.write_text, text))
+        file.write_text(text.replace(":", r"\:") + "note=1\x0b=2\x0c=3\n")
+    site.words.clear()
+    ansible(tmp_path, monkeypatch, {"kafka": {"hosts": ["k7"]}}, {"k7": {"ansible_host": BROKER}})
+    code, said = made(site, ansible="site.ini", mapping="brokers=kafka")
+    assert code == 0, said
+    _, found = written(site)
+    assert (found.kafka.chroot, found.kafka.cluster_id) == ("/east", CLUSTER_ID)
+    assert [(b.name, b.id, b.port) for b in found.kafka.brokers] == [("k7", 7, 19092)]
 
 
 def test_a_broker_whose_address_nobody_tells_is_missed_aloud(site: Site) -> None:

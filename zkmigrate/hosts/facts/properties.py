@@ -1,18 +1,15 @@
-"""Parses ``server.properties`` of a broker, and the flags of a JVM.
-
-The subset of java.util.Properties in such files: comments, ``=`` ``:`` or blank after the key, continued
-lines. Other escapes are kept as they are.
-"""
+"""Reads Java properties of a host, such as ``server.properties``, and the flags of a JVM."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
+from zkmigrate import java_properties
+from zkmigrate.java_properties import PropertiesError
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 
-_ENTRY = re.compile(r"([^=: \t\f]+)[ \t\f]*[=: \t\f]?[ \t\f]*(.*)", re.DOTALL)
 _SERVER = re.compile(
     r"(\S*/)?java\s(.*\s)?org\.apache\.zookeeper\.server\.(quorum\.QuorumPeerMain|ZooKeeperServerMain)(\s.*)?"
 )
@@ -25,33 +22,18 @@ def properties(look: Look, host: str, path: str) -> Reading[Mapping[str, str]]:
 
 
 def properties_of(reading: Reading[bytes], path: str) -> Reading[Mapping[str, str]]:
-    """A read file as properties; of a repeated key the last value counts, as in Java."""
+    """Parse a file that was read. Unknown where Java refuses it."""
     if not isinstance(reading, Seen):
         return reading
+    return parsed(reading.value.decode(java_properties.ENCODING), path)
+
+
+def parsed(text: str, path: str) -> Reading[Mapping[str, str]]:
+    """Parse a file's text. Unknown where Java refuses it."""
     try:
-        return Seen(parse_properties(reading.value.decode("utf-8")))
-    except UnicodeDecodeError as error:
-        return Unknown("garbled", f"{path} is not UTF-8 at byte {error.start}")
-
-
-def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values in order."""
-    found: dict[str, str] = {}
-    lines = iter(text.splitlines())
-    for line in lines:
-        line = line.lstrip(" \t\f")
-        if not line or line[0] in "#!":
-            continue
-        while _continues(line):
-            line = line[:-1] + next(lines, "").lstrip(" \t\f")
-        if match := _ENTRY.fullmatch(line):
-            found.pop(match[1], None)
-            found[match[1]] = match[2]
-    return found
-
-
-def _continues(line: str) -> bool:
-    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+        return Seen(java_properties.parse(text))
+    except PropertiesError as error:
+        return Unknown("garbled", f"{path}: {error}")
 
 
 def system_properties(look: Look, host: str, path: str) -> Reading[Mapping[str, str]]:

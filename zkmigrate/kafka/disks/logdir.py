@@ -9,7 +9,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from zkmigrate.hosts.facts.properties import parse_properties
+from zkmigrate import java_properties
+from zkmigrate.java_properties import PropertiesError
 from zkmigrate.kafka.disks.segments import LATEST_MS, File, Folder, Segment, folder, segment
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -73,7 +74,10 @@ def is_logdir(entries: Iterable[Listed]) -> bool:
 
 def broker_id(meta: str) -> str:
     """Of the text of META; empty where it does not say."""
-    known = parse_properties(meta)
+    try:
+        known = java_properties.parse(meta)
+    except PropertiesError:
+        return ""
     return next((known[key].strip() for key in _IDS if known.get(key, "").strip()), "")
 
 

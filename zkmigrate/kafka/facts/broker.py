@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from zkmigrate.hosts.facts.properties import parse_properties
+from zkmigrate.hosts.facts.properties import properties_of
 from zkmigrate.hosts.facts.status import HostFacts, HostStatus
 from zkmigrate.inventory.inventory import Kafka
 from zkmigrate.kafka.facts.release import Release, kafka_release, zookeeper_release
@@ -216,10 +216,11 @@ def log_directories(properties: Mapping[str, str]) -> tuple[str, ...]:
 
 def log_directory(look: Look, host: str, path: str) -> Reading[LogDirectory]:
     """The owner of a log directory; Absent where no broker has used it."""
-    reading = look.file(host, f"{path}/meta.properties")
+    file = f"{path}/meta.properties"
+    reading = properties_of(look.file(host, file), file)
     if not isinstance(reading, Seen):
         return reading
-    found = parse_properties(reading.value.decode("utf-8", "replace"))
+    found = reading.value
     # broker.id until Kafka 3.x in ZooKeeper mode; node.id once a cluster has been migrated to KRaft.
     return Seen(LogDirectory(found.get("cluster.id"), found.get("broker.id", found.get("node.id"))))
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from zkmigrate.hosts.facts.properties import parse_properties
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.look import Look
 
@@ -27,12 +26,6 @@ class Directory:
     mark: str
     size: int
     changed_s: float | None
-
-
-def properties(look: Look, host: str, config: str) -> Reading[dict[str, str]]:
-    """What a broker's own file sets."""
-    told = look.file(host, config)
-    return Seen(parse_properties(told.value.decode("utf-8", "replace"))) if isinstance(told, Seen) else told
 
 
 def directories(look: Look, host: str, folders: Iterable[str]) -> Reading[tuple[Directory, ...]]:

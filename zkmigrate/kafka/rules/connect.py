@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 
+from zkmigrate import java_properties
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory.inventory import Inventory, ZooKeeperHost
+from zkmigrate.java_properties import ENCODING, Entry, PropertiesError
 
 _CONNECT = re.compile(
     r"^(?P<head>[ \t\f]*zookeeper\.connect[ \t\f]*[=: \t][ \t]*)(?P<value>[^\r\n]*)", re.MULTILINE
 )
+"""The lines that ``connect_sed`` changes."""
 
 
 def connect_to_dest(inventory: Inventory) -> str:
@@ -27,19 +30,19 @@ def _connect(hosts: tuple[ZooKeeperHost, ...], port: int) -> str:
 
 
 def current_connect(properties: bytes) -> str:
-    """The value in this file.
+    """Return the value in this file, as Java reads it.
 
-    Raises UsageError where the file cannot be edited safely: the line is missing, stands twice or continues
-    on the next line, or the file is not UTF-8.
+    Raises UsageError where the file cannot be edited safely: the key is missing, set twice or not on one
+    line of its own, or Java refuses the file.
     """
-    return _the_line(_text(properties)).group("value").strip()
+    return _the_line(_text(properties))[1].value.strip()
 
 
 def with_connect(properties: bytes, connect: str) -> bytes:
     """The same file with this value and every other byte kept. Raises as :func:`current_connect`."""
     text = _text(properties)
-    found = _the_line(text)
-    return (text[: found.start("value")] + connect + text[found.end("value") :]).encode()
+    found, _ = _the_line(text)
+    return (text[: found.start("value")] + connect + text[found.end("value") :]).encode(ENCODING)
 
 
 def connect_sed(connect: str) -> str:
@@ -64,21 +67,38 @@ def registration(chroot: str, broker: int) -> str:
     return f"{chroot}/brokers/ids/{broker}"
 
 
-def _text(properties: bytes) -> str:
+def line_of_connect(properties: bytes) -> int | None:
+    """Return the number of the line that sets zookeeper.connect; None where nothing does or Java refuses the
+    file."""
     try:
-        return properties.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"server.properties is not UTF-8 (byte {error.start}); needed: a text file zkmigrate can edit"
-        ) from error
+        return next((entry.line for entry in _entries(_text(properties))), None)
+    except PropertiesError:
+        return None
 
 
-def _the_line(text: str) -> re.Match[str]:
-    found = list(_CONNECT.finditer(text))
-    if len(found) != 1:
+def _text(properties: bytes) -> str:
+    return properties.decode(ENCODING)
+
+
+def _entries(text: str) -> list[Entry]:
+    return [entry for entry in java_properties.entries(text) if entry.key == "zookeeper.connect"]
+
+
+def _the_line(text: str) -> tuple[re.Match[str], Entry]:
+    try:
+        read = _entries(text)
+    except PropertiesError as error:
+        raise UsageError(f"Java refuses server.properties: {error}. Correct that line.") from error
+    if len(read) != 1:
         raise UsageError(
-            f"server.properties has {len(found)} zookeeper.connect lines; needed: exactly one to edit"
+            f"server.properties has {len(read)} zookeeper.connect lines; needed: exactly one to edit"
         )
-    if found[0].group("value").endswith("\\"):
+    found = list(_CONNECT.finditer(text))
+    if "\\\n" in (lines := text[read[0].start : read[0].end]) or "\\\r" in lines:
         raise UsageError("zookeeper.connect continues on the next line; needed: one line, to edit it safely")
-    return found[0]
+    if [(match.start(), match.end()) for match in found] != [(read[0].start, read[0].end)]:
+        raise UsageError(
+            f"zookeeper.connect at line {read[0].line} of server.properties cannot be edited safely; needed: "
+            "one line zookeeper.connect=… that ends with a line feed, and no other line that begins like it"
+        )
+    return found[0], read[0]

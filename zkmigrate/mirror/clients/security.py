@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from zkmigrate import java_properties
 from zkmigrate.errors import UsageError
-from zkmigrate.hosts.facts.properties import parse_properties
+from zkmigrate.java_properties import PropertiesError
 
 PROTOCOL, MECHANISM, JAAS = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
 TRUST, TRUST_TYPE, TRUSTED = "ssl.truststore.location", "ssl.truststore.type", "ssl.truststore.certificates"
@@ -39,8 +40,9 @@ _MODULES = {
 }
 _JAAS = re.compile(r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(.*);\s*", re.DOTALL)
 _OPTION = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s\";]+))", re.DOTALL)
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_CONTROLS = {"a": "\a", "b": "\b", "t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r"}
+"""Escapes in a quoted word of a JAAS entry (java.io.StreamTokenizer, without octal numbers)."""
 
 
 def settings(file: Path | None) -> dict[str, Any]:
@@ -49,15 +51,14 @@ def settings(file: Path | None) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        text = file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        text = file.read_bytes().decode(java_properties.ENCODING)
+    except OSError as error:
         raise UsageError(
-            f"{file} cannot be read: {why}. Needed: a file of Kafka's client properties"
+            f"{file} cannot be read: {error.strerror}. Needed: a file of Kafka's client properties"
         ) from None
     try:
-        return of({key: _plain(value) for key, value in parse_properties(text).items()})
-    except UsageError as error:
+        return of(java_properties.parse(text))
+    except (UsageError, PropertiesError) as error:
         raise UsageError(f"{file}: {error}") from None
 
 
@@ -125,10 +126,5 @@ def _pem(properties: Mapping[str, str], key: str, kind: str) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """The text without its escapes."""
-
-    def one(found: re.Match[str]) -> str:
-        told = found[1]
-        return chr(int(told[1:], 16)) if len(told) == 5 else _CONTROLS.get(told, told)
-
-    return _ESCAPE.sub(one, text)
+    """Replace the escapes in a quoted word of a JAAS entry."""
+    return _ESCAPE.sub(lambda match: _CONTROLS.get(match[1], match[1]), text)

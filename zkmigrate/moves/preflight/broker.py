@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from zkmigrate.errors import UsageError
 from zkmigrate.kafka.facts.recovery import parse_span
-from zkmigrate.kafka.rules.connect import current_connect
+from zkmigrate.kafka.rules.connect import current_connect, line_of_connect
 from zkmigrate.kafka.rules.identity import identity
 from zkmigrate.model.fact import Absent, Seen, Unknown
 from zkmigrate.model.finding import Severity
@@ -48,10 +48,11 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
         id = properties.value.get("broker.id", "").strip()
         connect = properties.value.get("zookeeper.connect", "")
         wrong = _file_mistakes(c, host, id, connect, reading.value)
-        where = _line(reading.value)
+        line = line_of_connect(reading.value)
+        where = path if line is None else f"{path}:{line}"
         yield Judged(
             not wrong,
-            f"{path}{where}: " + ("; ".join(wrong) or f"broker {id}, zookeeper.connect={connect}"),
+            f"{where}: " + ("; ".join(wrong) or f"broker {id}, zookeeper.connect={connect}"),
             f"broker.id {inventory.broker(host).id}, source hosts, chroot {inventory.kafka.chroot}",
             host,
             (
@@ -88,14 +89,6 @@ def _file_mistakes(c: Context, host: str, id: str, connect: str, content: bytes)
     except UsageError as error:
         wrong.append(str(error))
     return wrong
-
-
-def _line(content: bytes) -> str:
-    """``:LINE`` of zookeeper.connect in a file; nothing where it is not on a line of its own."""
-    for number, line in enumerate(content.splitlines(), 1):
-        if line.lstrip().startswith(b"zookeeper.connect") and line.strip()[17:18] in (b"=", b":", b" "):
-            return f":{number}"
-    return ""
 
 
 @check("kafka.security", "neither SASL nor TLS is configured on the broker", Scope.BROKERS)

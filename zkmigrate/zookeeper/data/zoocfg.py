@@ -1,7 +1,6 @@
 """zoo.cfg as typed values.
 
-ZooKeeper reads the file as Java properties (ISO-8859-1; `#` and `!` comments; `=`, `:` or blanks between key
-and value; a trailing backslash continues a line; the last of equal keys wins).
+ZooKeeper reads the file as Java properties; the last of equal keys wins.
 """
 
 from __future__ import annotations
@@ -10,13 +9,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from zkmigrate import java_properties
+from zkmigrate.java_properties import PropertiesError
 from zkmigrate.zookeeper.data.errors import ZkDataError
 
-_SEPARATOR = re.compile(
-    r"(?P<key>(?:\\.|[^\\=:\s])+)(?:[ \t\f]*[=:][ \t\f]*|[ \t\f]+)(?P<value>.*)", re.DOTALL
-)
-_BLANKS = " \t\f"
-_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_TRIMMED = "".join(map(chr, range(0x21)))
+"""The characters that Java's String.trim removes. QuorumPeerConfig trims keys and values."""
 
 
 class ZooCfgError(ZkDataError):
@@ -60,40 +58,20 @@ def parse_zoocfg(text: str, file: str = "zoo.cfg") -> ZooCfg:
     """Parse a file's text (decoded as ISO-8859-1). Raises ZooCfgError for a line without a value, which
     ZooKeeper silently reads as an empty one."""
     entries: dict[str, Entry] = {}
-    pending, start = "", 1
-    lines = re.split(r"\r\n|\n|\r", text)
-    for number, line in enumerate(lines, 1):
-        start = start if pending else number
-        pending += line
-        backslashes = len(line) - len(line.rstrip("\\"))
-        if backslashes % 2 and number < len(lines) and not pending.lstrip(_BLANKS).startswith(("#", "!")):
-            pending += "\n"
-            continue
-        if entry := _entry(pending, start, file):
-            entries[entry.key] = entry
-        pending = ""
+    try:
+        for entry in java_properties.entries(text):
+            key = entry.key.strip(_TRIMMED)
+            if not key or not entry.separated:
+                seen = text[entry.start : entry.end]
+                raise ZooCfgError(
+                    file,
+                    entry.line,
+                    f"{seen!r} is not key=value, a comment or a blank line",
+                )
+            entries[key] = Entry(key, entry.value.strip(_TRIMMED), entry.line)
+    except PropertiesError as error:
+        raise ZooCfgError(file, 0, str(error)) from error
     return ZooCfg(entries, file)
-
-
-def _entry(raw: str, line: int, file: str) -> Entry | None:
-    """A logical line; None: a comment, or blank."""
-    body = raw.rstrip("\n").lstrip(_BLANKS)
-    if not body or body.startswith(("#", "!")):
-        return None
-    match = _SEPARATOR.fullmatch(body)
-    if not match:
-        raise ZooCfgError(file, line, f"{body!r} is not key=value, a comment or a blank line")
-    # QuorumPeerConfig trims both; Java's properties keep blanks at the end.
-    return Entry(_unescape(match["key"]).strip(), _unescape(match["value"]).strip(), line)
-
-
-def _unescape(text: str) -> str:
-    def one(match: re.Match[str]) -> str:
-        code = match[1]
-        return chr(int(code[1:], 16)) if len(code) == 5 else _ESCAPES.get(code, code)
-
-    joined = re.sub(r"\\\n[ \t\f]*", "", text)
-    return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", one, joined)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from zkmigrate import java_properties
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.java_properties import PropertiesError
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.zookeeper.data.zoocfg import ZooCfgError
@@ -23,7 +25,7 @@ REJOIN = "roll back to the join, which gives dest source's members anew: zkmigra
 
 @dataclass(frozen=True)
 class Members:
-    """lines: the ``server.N=…`` lines, byte for byte. version: theirs, 0 for a config without one; a source
+    """lines: the ``server.N=…`` lines, without escapes. version: theirs, 0 for a config without one; a source
     with reconfiguration counts it in the name of its dynamic file. ports: every TCP port in source's configs.
     """
 
@@ -62,7 +64,11 @@ def members(look: Look, host: str, path: str) -> Reading[Members]:
         if not isinstance(dynamic, Seen):
             return Unknown("failed", f"{DYNAMIC} {config.values[DYNAMIC]}: {dynamic}")
         text = dynamic.value.decode("iso-8859-1")
-    lines = tuple(line for line in map(str.strip, text.splitlines()) if line.startswith("server."))
+    try:
+        found = java_properties.parse(text)
+    except PropertiesError as error:
+        return Unknown("garbled", f"{config.values[DYNAMIC]}: {error}")
+    lines = tuple(f"{key}={value.strip()}" for key, value in found.items() if key.startswith("server."))
     return Seen(Members(lines, config.version, (*_of_servers(lines), *ports_of(config.values))))
 
 

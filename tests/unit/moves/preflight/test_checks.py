@@ -493,7 +493,7 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
     (
         "kafka.config", "preflight", "broker1",
         file("broker1", PROPERTIES, server_properties(1, "zk.example:2181").encode()), "names zk.example",
-        file("broker1", PROPERTIES, b"\xff"),
+        file("broker1", PROPERTIES, b"a=\\u1"),
     ),
     (
         "kafka.security", "preflight", "broker1",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -407,6 +408,24 @@ def test_the_line_of_the_connect_string_is_told() -> None:
     world = healthy()
     world.files["broker1", PROPERTIES] = Seen(server_properties(1).replace("/kafka\n", "/other\n").encode())
     assert f"{PROPERTIES}:3: chroot /other" in _found(world, "kafka.config", "preflight", "broker1").seen
+
+
+@pytest.mark.parametrize(
+    ("edit", "held"),
+    [
+        (lambda text: text.replace(":2181", r"\:2181"), Held.YES),  # as java.util.Properties writes it
+        (lambda text: text.replace("broker.id", r"broker\.\u0069d"), Held.YES),
+        (lambda text: f"# caf\xe9\n{text}", Held.YES),
+        (lambda text: text.replace("zookeeper.connect", "note=a,\\\n  zookeeper.connect"), Held.NO),
+        (lambda text: text.replace("zookeeper.connect", r"zookeeper\.connect"), Held.NO),
+        (lambda text: text.replace("\n", "\r"), Held.NO),
+        (lambda text: f"{text}note=\\u12\n", Held.UNKNOWN),
+    ],
+)  # fmt: skip
+def test_the_file_is_read_as_java_reads_it(edit: Callable[[str], str], held: Held) -> None:
+    world = healthy()
+    world.files["broker1", PROPERTIES] = Seen(edit(server_properties(1)).encode("iso-8859-1"))
+    assert _found(world, "kafka.config", "preflight", "broker1").held is held
 
 
 def test_before_2_4_a_log_directory_holds_no_cluster_id() -> None:

@@ -41,7 +41,7 @@ def test_the_typed_view() -> None:
 def test_lines_end_in_any_way_and_continue_after_an_odd_number_of_backslashes(end: str) -> None:
     lines = ["# a comment \\", "a=1\\", "\t2", "", "b=3\\\\", "!c=4", r"d\=e : \u0041\t", "f=g\\"]
     found = parse_zoocfg(end.join(lines))
-    assert found.values() == {"a": "12", "b": "3\\", "d=e": "A", "f": "g\\"}
+    assert found.values() == {"a": "12", "b": "3\\", "d=e": "A", "f": "g"}
     assert [entry.line for entry in found.entries.values()] == [2, 5, 7, 8]
 
 

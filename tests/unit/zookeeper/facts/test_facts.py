@@ -23,10 +23,11 @@ from tests.unit.preflight_world import (
     inventory,
     recorded,
 )
+from zkmigrate import java_properties
 from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.facts import keyvalue
-from zkmigrate.hosts.facts.properties import parse_properties, properties_of, system_properties
+from zkmigrate.hosts.facts.properties import properties_of, system_properties
 from zkmigrate.hosts.facts.runs import StaysForOthers, other_runs, own_program
 from zkmigrate.hosts.facts.sockets import Socket, parse_sockets
 from zkmigrate.hosts.facts.status import (
@@ -413,11 +414,11 @@ def test_session_bounds(text: str, bounds: tuple[int, int] | None) -> None:
 def test_properties() -> None:
     text = "# a\n! b\nkey=value\n  spaced : out \nblank value\ncontinued=a,\\\n   b\npath=C:\\\\\nempty=\n"
     text += "key=last\n"
-    assert parse_properties(text) == {
-        "spaced": "out ", "blank": "value", "continued": "a,b", "path": "C:\\\\", "empty": "", "key": "last",
+    assert java_properties.parse(text) == {
+        "spaced": "out ", "blank": "value", "continued": "a,b", "path": "C:\\", "empty": "", "key": "last",
     }  # fmt: skip
-    world = PreflightWorld(files={("h", "/p"): Seen(b"\xff")})
-    _unknown(properties_of(world.file("h", "/p"), "/p"), "garbled", "not UTF-8 at byte 0")
+    world = PreflightWorld(files={("h", "/p"): Seen(b"a=1\nsecret=\\u12")})
+    _unknown(properties_of(world.file("h", "/p"), "/p"), "garbled", "line 2 holds a")
     assert isinstance(properties_of(world.file("h", "/q"), "/q"), Absent)
 
 
