@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
 import re
@@ -17,8 +18,11 @@ from playbooks import kafka_zookeeper_return
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.unit.preflight_world import CHECKS
 from tests.unit.test_repository import documents
+from zkmigrate.cli.findings import entries
 from zkmigrate.cli.main import cli
+from zkmigrate.inventory.accept import ACCEPTABLE
 from zkmigrate.inventory.hooks import Moment
+from zkmigrate.moves.rules.clean_up import ACCEPTABLE as OF_CLEAN_UP
 from zkmigrate.runs.playbook_files import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -254,3 +258,56 @@ def test_every_exit_code_in_a_page_is_in_the_table() -> None:
         if number and int(number) not in codes
     }
     assert found == set()
+
+
+ADVICE = re.compile(r"(?<!-)\baccept\b")
+POSSIBLE = ACCEPTABLE | {*OF_CLEAN_UP}
+
+
+def refused(page: str) -> set[str]:
+    """The findings beside which a paragraph, list item or row says "accept", and that cannot be accepted."""
+    parts = re.split(r"\n\s*\n|\n(?=\s*(?:[-*|#]|\d+\.))", page)
+    named = {id for part in parts if ADVICE.search(part) for id in re.findall(r"`([a-z-]+\.[a-z-]+)`", part)}
+    return (named & entries().keys()) - POSSIBLE
+
+
+def advised(source: str, names: dict[str, Any]) -> Iterator[str]:
+    """The ids of each function's claims, if the function's own text or a constant that it uses says "accept".
+    names: the globals of its module."""
+    for function in ast.walk(ast.parse(source)):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        body = function.body[1:] if ast.get_docstring(function) else function.body
+        nodes = [node for part in body for node in ast.walk(part)]
+        told = [names.get(node.id) if isinstance(node, ast.Name) else None for node in nodes]
+        told += [node.value for node in nodes if isinstance(node, ast.Constant)]
+        words = [word for one in told for word in (one if isinstance(one, tuple) else [one])]
+        if not any(isinstance(word, str) and ADVICE.search(word) for word in words):
+            continue
+        for call in (*nodes, *function.decorator_list):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) in ("claim", "check"):
+                id = ast.unparse(call.args[0])
+                yield names[id] if id in names else ast.literal_eval(id)
+
+
+def test_no_page_tells_to_accept_what_cannot_be_accepted() -> None:
+    """Without the pages that tell what was wrong before."""
+    pages = [page for page in documents() if page.name not in ("CHANGELOG.md", "track-record.md")]
+    assert {page.name: wrong for page in pages if (wrong := refused(page.read_text()))} == {}
+    assert refused("- `prove.tail`: stop it, or\n  accept it.\n- `host.unit` blocks.") == {"prove.tail"}
+
+
+def test_no_finding_advises_to_accept_what_cannot_be_accepted() -> None:
+    assert {id for id, one in entries().items() if ADVICE.search(one.meaning.todo)} - POSSIBLE == set()
+    found = set[str]()
+    for path in sorted((ROOT / "zkmigrate").rglob("*.py")):
+        text = path.read_text()
+        if ADVICE.search(text):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+            found |= {*advised(text, vars(importlib.import_module(name)))}
+    assert found - POSSIBLE == set()
+    assert {"switch.transactions", "gateway.transactions", "return.source-owner"} <= found
+
+
+def test_what_can_be_accepted_is_a_finding() -> None:
+    assert entries().keys() >= POSSIBLE

@@ -6,7 +6,7 @@ What a gateway cannot see is not judged: a producer's ``retries``, and producers
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
@@ -27,7 +27,7 @@ def usage(name: str, seen: Mapping[str, Any]) -> tuple[Finding, ...]:
     return (
         *_software(name, seen),
         _acks(name, seen["acks"]),
-        _transactions(name, seen["transactional"]),
+        *_transactions(name, seen["transactional"]),
         _groups(name, seen["refused"]),
         _lost(name, seen["lost"]),
     )
@@ -78,22 +78,27 @@ def _acks(name: str, acks: Mapping[str, int]) -> Finding:
         not fewer,
         seen=few(fewer) or ("acks=all" if acks else "no producer"),
         needed="acks=all: what fewer replicas acknowledged may be lost; of acks=0 nobody knows what arrived",
-        moves=("set acks=all", "accept that its last records may be lost"),
+        moves=("set acks=all", "go on: its last records may be lost"),
         target=name,
         severity=Severity.WARN,
     )
 
 
-def _transactions(name: str, ids: Mapping[str, int]) -> Finding:
-    return claim(
-        "gateway.transactions",
-        "no producer uses transactions",
-        not ids,
-        seen=f"transactional ids: {few(ids)}" if ids else "none",
-        needed="none: open transactions and producers' states stay on the cluster that is left",
-        moves=("stop these producers during the switch", "leave them on their cluster"),
-        target=name,
-    )
+def _transactions(name: str, ids: Mapping[str, int]) -> Iterator[Finding]:
+    """Return a finding for each transactional id, so that somebody can accept one without the others."""
+    for id, requests in ids.items() or (("", 0),):
+        yield claim(
+            "gateway.transactions",
+            "no producer uses transactions",
+            not id,
+            seen=f"{requests:,} requests with this transactional id" if id else "none",
+            needed="none: open transactions and producers' states stay on the cluster that is left",
+            moves=(
+                "stop this producer, accept the finding, and start it again after the switch",
+                "leave it on its cluster",
+            ),
+            target=f"{name}:{id}" if id else name,
+        )
 
 
 def _groups(name: str, refused: Mapping[str, int]) -> Finding:
@@ -133,10 +138,11 @@ MEANINGS = meanings(
     switch.
 
     gateway.acks: A producer does not wait for all replicas in sync. Cause: Its acks setting. To do: Set
-    acks=all, or accept that its last records may be lost.
+    acks=all, or go on if its last records may be lost.
 
     gateway.transactions: A producer uses transactions, which do not follow to the other cluster. Cause: Its
-    transactional.id. To do: Stop it during the switch, or leave it where it is.
+    transactional.id. To do: Stop it, accept the finding for its id, and start it again after the switch. Or
+    leave it where it is.
 
     gateway.new-groups: A client asked for a group protocol that the gateway does not offer. Cause:
     group.protocol is consumer, or it uses a share or streams group. To do: Set group.protocol=classic.

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
+from zkmigrate.clean import inline
 from zkmigrate.inventory.explain import NEEDED, items_at
 from zkmigrate.inventory.marked_yaml import Path
 
@@ -15,7 +16,8 @@ ACCEPTABLE = frozenset({
     "source.zxid-counter", "dest.session-bounds", "dest.client-port", "dest.foreign-client",
     "kafka.controller", "kafka.offline", "kafka.under-replicated", "kafka.replication", "kafka.min-isr",
     "kafka.reassignment", "kafka.admin-work", "kafka.security", "kafka.authorizer",
-    "gateway.client-stuck", "switch.app-topics", "switch.other-apps", "switch.other-groups",
+    "gateway.client-stuck", "gateway.transactions", "switch.app-topics", "switch.other-apps",
+    "switch.other-groups", "switch.transactions",
     "return.source-owner", "reassign.throttle-stays", "reassign.target-down",
 })  # fmt: skip
 """Checks that can be accepted: a failure costs clients something, or a later check stops the run.
@@ -36,14 +38,14 @@ Instant = Annotated[
 class Accept(BaseModel):
     """One exception: this finding about this target does not block before ``until``.
 
-    finding: id of a gate's check. target: as the finding names it; empty for the whole cluster. who: the
-    person responsible. why: the reason.
+    finding: id of a gate's check. target: as the finding names it; empty for the whole cluster. It can be
+    any text, because groups and transactional ids can. who: the person responsible. why: the reason.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     finding: Text
-    target: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]*$", max_length=253)] = ""
+    target: str = ""
     who: Text
     why: Text
     until: Instant
@@ -56,7 +58,7 @@ class Accept(BaseModel):
     @property
     def line(self) -> str:
         """The whole exception in one line."""
-        return f"{self.finding}{f' {self.target}' if self.target else ''}: {self.words}"
+        return f"{self.finding}{f' {inline(self.target)}' if self.target else ''}: {self.words}"
 
     @property
     def end(self) -> float:

@@ -34,7 +34,7 @@ NEEDED["args"] = "text without control characters"
 NEEDED["begin"] = NEEDED["end"] = "date, time and zone, such as 2026-11-21T22:00+01:00"
 NEEDED["until"] = NEEDED["begin"]
 NEEDED["finding"] = "the id of a check, such as kafka.replication"
-NEEDED["target"] = "a host, address or topic as the finding names it"
+NEEDED["target"] = "text: the host, address, topic, group or transactional id as the finding names it"
 NEEDED["who"] = NEEDED["why"] = "a line of text that is not empty"
 NEEDED["stop"] = NEEDED["status"] = NEEDED["kill"] = NEEDED["start"]
 _REMOTE_PATH = "an absolute path of letters, digits and . _ / @ % + -"

@@ -267,7 +267,9 @@ def _transactions(survey: MirrorSurvey) -> Iterator[Finding]:
             moves=(
                 "stop this producer, accept the finding, and start it again after the switch",
                 "leave its topics out of the set",
-            ),
+            )
+            if name
+            else ("see why brokers do not tell, then run again",),
         )
 
 
@@ -420,7 +422,7 @@ MEANINGS = meanings(
 
     switch.transactions: Source's brokers know a producer that writes to the set's topics in transactions, or
     cannot tell. Cause: It has a transactional.id, whose state does not follow to target. To do: Stop it,
-    accept the finding for its id, and start it again after the switch.
+    accept the finding for its id, and start it again after the switch. If brokers cannot tell, see why.
 
     switch.in-sync: Too few replicas of a partition are in sync. Cause: A broker is down, or so slow that its
     replicas left the set in sync. To do: Bring it back, and wait until its replicas are in sync. Records

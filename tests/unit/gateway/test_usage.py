@@ -63,7 +63,7 @@ def test_h21_who_does_not_tell_a_release_is_unknown() -> None:
     [
         ({"acks": {"-1": 5, "1": 2}}, "acks", "acks=1: 2 requests"),
         ({"acks": {"0": 3}}, "acks", "acks=0: 3 requests"),
-        ({"transactional": {"pay-1": 4}}, "transactions", "pay-1"),
+        ({"transactional": {"pay-1": 4}}, "transactions", "4 requests with this transactional id"),
         (
             {"refused": {"api: CONSUMER_GROUP_HEARTBEAT is not offered": 1}},
             "new-groups",
@@ -80,6 +80,12 @@ def test_h21_what_a_switch_has_to_think_of(tables: dict[str, Any], id: str, said
     assert said in found[id].seen
     others = {name: one for name, one in found.items() if name not in (id, "client-stuck")}
     assert all(one.held is Held.YES for one in others.values())
+
+
+def test_each_transactional_id_is_a_finding_that_somebody_can_accept_alone() -> None:
+    tables = Seen().body(0.0) | {"transactional": {"pay": 4, "ship": 1}}
+    found = [one for one in usage("orders", tables) if one.id == "gateway.transactions"]
+    assert [one.target for one in found] == ["orders:pay", "orders:ship"]
 
 
 def test_h21_another_refusal_is_not_about_groups() -> None:

@@ -94,6 +94,8 @@ RESTS = {
 OF_STEPS = {
     OWNER,
     "gateway.client-stuck",
+    "gateway.transactions",
+    "switch.transactions",
     "switch.app-topics",
     "switch.other-apps",
     "switch.other-groups",

@@ -240,7 +240,7 @@ def test_before_kafka_3_0_the_coordinators_log_tells_transactional_ids() -> None
     )
 
 
-def test_before_kafka_2_8_open_transactions_are_named_and_other_ids_are_unknown() -> None:
+def test_before_kafka_2_8_every_id_is_named_that_may_write() -> None:
     log = {P: Log(), Q: Log()}
     brokers = keeping(
         Brokers(),
@@ -252,8 +252,12 @@ def test_before_kafka_2_8_open_transactions_are_named_and_other_ids_are_unknown(
     old = brokers.log
     old.logs |= log
     found = transactional(cast(Any, old), ["orders"])
-    assert found.named == {"soon": "it has a transaction open on orders-1, state Ongoing"}
-    assert found.dark == "these brokers do not tell where transactional ids have written: rests"
+    assert found == Writers(
+        {
+            "soon": "it has a transaction open on orders-1, state Ongoing",
+            "rests": "these brokers do not tell where it has written, state CompleteCommit",
+        }
+    )
     del old.logs[STATE, 0]
     assert transactional(cast(Any, old), ["orders"]) == Writers({}), "nobody ever used transactions"
 

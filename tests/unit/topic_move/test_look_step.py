@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.unit.inventory.test_inventory import GOOD
 from tests.unit.topic_move.facts import (
     BOTH,
     SHORT,
@@ -26,6 +29,7 @@ from tests.unit.topic_move.facts import (
 from zkmigrate.gateway.rules.outcomes import DELIVERY_S
 from zkmigrate.gateway.rules.seen import Seen as SeenClients
 from zkmigrate.inventory.accept import Accept
+from zkmigrate.inventory.inventory import load
 from zkmigrate.mirror.rules.needed import Lacking
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, Held, Severity, blocking
@@ -224,7 +228,28 @@ def test_h2_a_partition_that_is_not_mirrored_is_never_switched_to(state: str) ->
 def test_h21_a_client_that_cannot_switch_shows_before_anybody_waits(
     table: dict[str, Any], found: str
 ) -> None:
-    assert why(looks(gateways=clients(seen={**CLIENTS, **table}))) == [(found, "gw2:orders")]
+    target = "gw2:orders:pay" if "transactional" in table else "gw2:orders"
+    assert why(looks(gateways=clients(seen={**CLIENTS, **table}))) == [(found, target)]
+
+
+@pytest.mark.parametrize("id", ["pay", "pay (eu) / ä", "a\nb\x01", "p" * 2_000, "producer id 5"])
+def test_a_switch_goes_on_without_a_transactional_producer_that_somebody_answers_for(
+    id: str, tmp_path: Path
+) -> None:
+    seen = {**CLIENTS, "transactional": {id: 1}}
+    wrong: dict[str, Any] = {"survey": survey(transactional={id: "it wrote"}), "gateways": clients(seen=seen)}
+    entries = [("switch.transactions", id), ("gateway.transactions", f"gw2:orders:{id}")]
+    assert sorted(why(looks(**wrong))) == sorted(entries)
+    words = {"who": "Lea", "why": "it is stopped", "until": "2099-01-01T00:00Z"}
+    listed = [{"finding": finding, "target": target, **words} for finding, target in entries]
+    file = tmp_path / "migration.yml"
+    file.write_text(f"{GOOD}accept: {json.dumps(listed)}\n")
+    inventory = C.inventory.model_copy(update={"accept": load(file).accept})
+    verdict = LookStep().check(replace(C, inventory=inventory), replace(WELL, **wrong))
+    assert isinstance(verdict, Done)
+    assert [one.target for one in verdict.findings if one.accepted] == [
+        target for _, target in sorted(entries)
+    ]
 
 
 def test_an_open_outcome_and_a_gateway_that_may_have_lost_some_are_named_before_consent() -> None:

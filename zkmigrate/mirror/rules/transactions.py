@@ -77,7 +77,8 @@ def writers(
 ) -> Writers:
     """Match producers of partitions with transactional ids.
 
-    producers: None if brokers cannot report them. dark: what could not be read, and why.
+    producers: None if brokers cannot report them; then each id may write to the topics. dark: what could not
+    be read, and why.
     """
     by_producer = {one.producer: one for one in ids}
     wrote = defaultdict[str, list[tuple[int, Part]]](list)
@@ -100,15 +101,9 @@ def writers(
             named[held.name] = f"it has a transaction open on {_places(ours)}, state {held.state}"
     named = {name: why for name, why in named.items() if not name.startswith(OWN)}
     if producers is None:
-        rest = sorted(
-            one.name
-            for one in ids
-            if one.name not in named and one.state not in _DEAD and not one.name.startswith(OWN)
-        )
-        unsure = (
-            f"these brokers do not tell where transactional ids have written: {_few(rest)}" if rest else ""
-        )
-        dark = "; ".join(filter(None, (dark, unsure)))
+        for held in ids:
+            if held.name not in named and held.state not in _DEAD and not held.name.startswith(OWN):
+                named[held.name] = f"these brokers do not tell where it has written, state {held.state}"
     return Writers(named, dark)
 
 
