@@ -15,7 +15,7 @@ every partition is mirrored, and no group is in the way.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from zkmigrate.mirror.rules.direction import Direction
 from zkmigrate.model.fact import Reading, Seen
@@ -55,6 +55,7 @@ from zkmigrate.topic_move.set_rules import (
     staged_elsewhere,
     superusers,
 )
+from zkmigrate.topic_move.units import UnitTopics, copied, set_alone
 
 _POLL_S = 0.5
 
@@ -71,8 +72,8 @@ class Delivered:
 
 @dataclass(frozen=True)
 class LookFacts:
-    """there, back: the copiers to target and to source. at: seconds since the epoch. All but ``delivered`` is
-    of the visit's first look."""
+    """there, back: the copiers to target and to source. at: seconds since the epoch. units: the topics of the
+    copiers' units, by host and unit. All but ``delivered`` is of the visit's first look."""
 
     gateways: Gateways
     survey: Reading[MirrorSurvey]
@@ -81,6 +82,7 @@ class LookFacts:
     at: float
     delivered: Delivered
     direction: Reading[Direction]
+    units: Mapping[tuple[str, str], UnitTopics] = field(default_factory=dict)
 
 
 class LookStep(Reads[LookFacts]):
@@ -103,6 +105,7 @@ class LookStep(Reads[LookFacts]):
             look.wall(),
             delivered,
             noted(c, look),
+            copied(c, look),
         )
 
     def check(self, c: Context, f: LookFacts) -> Verdict:
@@ -146,6 +149,7 @@ def _findings(c: Context, f: LookFacts) -> Iterator[Finding]:
         yield from too_few_in_sync(f.delivered.ends.value)
     yield from not_silent(f.there)
     yield from not_silent(f.back)
+    yield from set_alone(f.units, topics)
     yield claim(
         "switch.copies",
         f"a copier to {move.target} runs on every mirror host",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -26,8 +27,11 @@ from tests.unit.topic_move.facts import (
     way,
     why,
 )
+from tests.world.switch.look import FACTS, SwitchLook
+from tests.world.switch.site import Shape, World
 from zkmigrate.gateway.rules.outcomes import DELIVERY_S
 from zkmigrate.gateway.rules.seen import Seen as SeenClients
+from zkmigrate.hosts.facts.status import parse_facts
 from zkmigrate.inventory.accept import Accept
 from zkmigrate.inventory.inventory import load
 from zkmigrate.mirror.rules.needed import Lacking
@@ -38,6 +42,7 @@ from zkmigrate.model.step import Blocked, Done, Verdict, Waiting
 from zkmigrate.topic_move.facts import AppSeen, Copiers, Ends, Gateways
 from zkmigrate.topic_move.look_step import Delivered, LookFacts, LookStep
 from zkmigrate.topic_move.rules import surveyed
+from zkmigrate.topic_move.units import UnitTopics, unit_topics
 
 SURVEY = MirrorSurvey(("one", "other"), ([], []), {}, {}, {}, {}, (), (), {}, {}, ())
 
@@ -187,6 +192,48 @@ def test_h20_a_switch_does_not_begin_while_one_thing_is_wrong(
     if "survey" in wrong:
         wrong = {**wrong, "gateways": replace(HERE, brokers={"gw1": {"old": {}, "new": {}}})}
     assert why(looks(**wrong)) == found
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("--topic orders", UnitTopics(frozenset({"orders"}))),
+        ("--source ${S} --topic orders --topic=mail", UnitTopics(frozenset({"orders", "mail"}))),
+        ("$TOPICS --topic mail", UnitTopics(frozenset({"mail"}), "its command has $TOPICS")),
+        ("--topic ${T} --topic orders", UnitTopics(frozenset({"orders"}), "its command has ${T}")),
+        ("--refresh 1", UnitTopics(frozenset(), "its command names no topic")),
+    ],
+)
+def test_the_topics_of_a_unit_are_read_from_its_command(command: str, told: UnitTopics) -> None:
+    argv = f"{{ path=/z ; argv[]=/z mirror run {command} ; ignore_errors=no ; pid=0 }}"
+    facts = parse_facts(re.sub("unit.ExecStart=.*", f"unit.ExecStart={argv}", FACTS))
+    assert unit_topics(Seen(facts)) == told
+    assert unit_topics(SILENT) == UnitTopics(frozenset(), str(SILENT))
+    bare = Seen(replace(facts, unit={}))
+    assert unit_topics(bare) == UnitTopics(frozenset(), "systemd shows no command of it")
+
+
+def test_a_unit_that_copies_topics_of_another_set_too_is_refused() -> None:
+    shared = {("m1", "new"): UnitTopics(frozenset({"orders", "mail"}), "its command has $MORE")}
+    verdict = looks(units=shared)
+    assert why(verdict) == [("switch.unit-topics", "m1:new")]
+    assert isinstance(verdict, Blocked)
+    assert [one.seen for one in verdict.findings if one.blocks] == ["it copies mail"]
+
+
+def test_a_unit_that_does_not_tell_its_topics_is_a_warning() -> None:
+    one = warned(looks(units={("m1", "new"): UnitTopics(frozenset(), "no answer")}), "switch.unit-topics")
+    assert (one.held, one.target, one.seen) == (Held.UNKNOWN, "m1:new", "no answer")
+
+
+def test_a_look_reads_the_units_of_both_directions_on_each_mirror_host() -> None:
+    world = World(1, Shape())
+    world.unit_topics.append("mail")
+    verdict = LookStep().check(C, LookStep().observe(C, cast(Any, SwitchLook(world))))
+    units = [(f"m{n}", f"zkmigrate-mirror-{to}.service") for n in (1, 2) for to in ("new", "old")]
+    assert [("switch.unit-topics", f"{host}:{unit}") for host, unit in units] == [
+        one for one in why(verdict) if one[0] == "switch.unit-topics"
+    ]
 
 
 def test_a_switch_of_another_run_that_is_newer_is_named_once_the_lock_is_taken() -> None:

@@ -27,6 +27,7 @@ from zkmigrate.model.look import (
 
 T = TypeVar("T")
 STATUS = (Path(__file__).parents[2] / "recorded/zkm-host/status-idle.txt").read_text()
+FACTS = (Path(__file__).parents[2] / "recorded/zkm-host/facts.txt").read_text()
 NOBODY = Unknown("timeout", "no answer")
 
 
@@ -55,9 +56,13 @@ class SwitchLook:
 
     def zkm(self, host: str, *words: str) -> Reading[str]:
         verb, unit = words
-        assert verb == "status", words
+        assert verb in ("status", "facts"), words
         if not self.heard():
             return NOBODY
+        if verb == "facts":
+            argv = " ".join(f"--topic {topic}" for topic in self.world.unit_topics)
+            command = f"{{ path=/z ; argv[]=/z mirror run {argv} ; ignore_errors=no ; pid=0 }}"
+            return Seen(re.sub("unit.ExecStart=.*", f"unit.ExecStart={command}", FACTS))
         told = self.world.hosts[host].units[unit_to(unit)]
         state, file = "active" if told.running else "inactive", "enabled" if told.enabled else "disabled"
         return Seen(re.sub("unit_state=.*", f"unit_state={state}\nunit_file={file}", STATUS))

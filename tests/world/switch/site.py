@@ -125,7 +125,7 @@ class World:
     writes on source from then on. on_target: a group has members on target from then on. dark: until then
     no leader of target answers those who look. unreached: until then no gateway reaches target. granted_at:
     when the last broker of a cluster knows that clients may write there, by its name. strangers: copiers that
-    are on no mirror host."""
+    are on no mirror host. unit_topics: those that the copiers' units name."""
 
     first = NAMES[0]
 
@@ -150,6 +150,7 @@ class World:
             host.units[self.target.name].start()
             host.units[self.target.name].enabled = True
         self.strangers: list[Copier] = []
+        self.unit_topics = [TOPIC]
         self.acked: list[tuple[Part, int, str]] = []
         self.unsure: set[str] = set()
         self.stray, self.bypass, self.on_target = False, float("inf"), float("inf")

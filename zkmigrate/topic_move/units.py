@@ -1,0 +1,88 @@
+"""Judges which topics the units of mirror hosts copy: a switch stops and starts whole units."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from zkmigrate.hosts.facts.status import HostFacts, host_facts
+from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
+from zkmigrate.model.look import Look
+from zkmigrate.model.step import Context
+from zkmigrate.topic_move.facts import backward_unit, forward_unit
+from zkmigrate.topic_move.section import mirror_hosts
+
+_ARGUMENTS = re.compile(r"argv\[\]=(.*?) ; ignore_errors")
+_VARIABLE = re.compile(r"\$[A-Za-z_]")
+"""A variable that systemd splits into words, so that it may hold options."""
+
+
+@dataclass(frozen=True)
+class UnitTopics:
+    """The topics that a unit's command names. dark: why there may be others; empty if these are all."""
+
+    topics: frozenset[str]
+    dark: str = ""
+
+
+def unit_topics(reading: Reading[HostFacts]) -> UnitTopics:
+    """Read the topics from the command of a unit, as systemd shows it."""
+    if not isinstance(reading, Seen):
+        return UnitTopics(frozenset(), str(reading))
+    command = reading.value.unit.get("ExecStart", "")
+    words = [
+        word
+        for arguments in _ARGUMENTS.findall(command)
+        for word in re.sub(r"--topic=", "--topic ", arguments).split()
+    ]
+    named = {word.strip("\"'") for option, word in pairwise(words) if option == "--topic"}
+    topics = frozenset(name for name in named if "$" not in name)
+    hidden = sorted({*(named - topics), *filter(_VARIABLE.match, words)})
+    none = "its command names no topic" if words else "systemd shows no command of it"
+    dark = f"its command has {few(hidden)}" if hidden else "" if topics else none
+    return UnitTopics(topics, dark)
+
+
+def copied(c: Context, look: Look) -> dict[tuple[str, str], UnitTopics]:
+    """Read the topics of both directions' units on each mirror host, by host and unit."""
+    units = forward_unit(c), backward_unit(c)
+    told = look.each(
+        mirror_hosts(c.inventory),
+        lambda host: {unit: unit_topics(host_facts(look, host, unit)) for unit in units},
+    )
+    return {(host, unit): one for host, of_host in told.items() for unit, one in of_host.items()}
+
+
+def set_alone(found: Mapping[tuple[str, str], UnitTopics], topics: Collection[str]) -> Iterator[Finding]:
+    """Check that each unit copies topics of the set alone. A command that cannot be read is a warning."""
+    for (host, unit), one in found.items():
+        others = sorted(one.topics - {*topics})
+        unknown = not others and one.dark
+        yield claim(
+            "switch.unit-topics",
+            "the mirror's unit copies topics of the set alone",
+            None if unknown else not others,
+            target=f"{host}:{unit}",
+            seen=one.dark if unknown else f"it copies {few(others or sorted(one.topics))}",
+            needed="topics of the set: the switch stops the unit, and no other topic would be mirrored",
+            moves=(
+                "see that the unit names no other topic",
+                "name its topics with --topic in ExecStart, so that a look can tell",
+            )
+            if unknown
+            else ("give each set units of its own, named under mirror in a file of its own",),
+            severity=Severity.WARN if unknown else Severity.BLOCK,
+        )
+
+
+MEANINGS = meanings(
+    """
+    switch.unit-topics: A unit of the mirror copies topics that are not in the set, or does not tell which.
+    Cause: Two sets share the unit, or its ExecStart takes the topics from a variable. The switch stops the
+    unit with all its topics. To do: Give each set units of its own. If the unit does not tell, see that it
+    names no other topic.
+    """
+)
