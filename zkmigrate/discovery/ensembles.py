@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ from zkmigrate.inventory.checks import OWN_SETTINGS
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.zookeeper.clients.admin import ADMIN_PORT
 from zkmigrate.zookeeper.data.zoocfg import ServerLine, ZooCfgError
-from zkmigrate.zookeeper.facts.config import ZooConfig, parse
+from zkmigrate.zookeeper.facts.config import ANY_ADDRESS, ZooConfig, parse
 
 T = TypeVar("T")
 
@@ -187,8 +187,15 @@ def dest_side(
 
 
 def server_lines(servers: Mapping[str, Server]) -> Mapping[int, ServerLine]:
-    """The server lines of the first config that has any."""
-    return next((s.config.servers for s in servers.values() if s.config and s.config.servers), {})
+    """Return the server lines of the first config that has any. A server's own line may hold 0.0.0.0; it
+    gets the address at which its config was read."""
+    for server in servers.values():
+        if server.config and server.config.servers:
+            return {
+                sid: replace(line, host=server.address) if line.host in ANY_ADDRESS else line
+                for sid, line in server.config.servers.items()
+            }
+    return {}
 
 
 def server_at(servers: Mapping[str, Server], host: str) -> Server | None:

@@ -119,6 +119,21 @@ def test_brokers_named_by_hand_tell_chroot_and_id_by_their_files(
     assert "zookeeper.connect of the brokers" in text
 
 
+@pytest.mark.parametrize("anywhere", ["0.0.0.0", "[::]"])
+def test_a_servers_own_line_that_listens_anywhere_is_the_host_it_was_read_on(
+    site: Site, request: pytest.FixtureRequest, anywhere: str
+) -> None:
+    file = site.folder / "files" / "zoo.cfg"
+    text = file.read_text()
+    request.addfinalizer(partial(file.write_text, text))
+    file.write_text(text.replace(f"server.2={SOURCE[1]}:", f"server.2={anywhere}:"))
+    code, said = made(site)
+    assert code == 0, said
+    assert [(h.address, h.myid) for h in written(site)[1].source.hosts] == list(
+        zip(SOURCE, (1, 2, 3), strict=True)
+    )
+
+
 def test_files_that_java_wrote_are_read_as_java_reads_them(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:

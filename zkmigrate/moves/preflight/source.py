@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.fact import Reading, Seen, Unknown
@@ -15,7 +16,7 @@ from zkmigrate.moves.preflight.security import security_of
 from zkmigrate.zookeeper.data.four_letter_words import Conf, Mntr, Srvr
 from zkmigrate.zookeeper.data.zoocfg import ServerLine
 from zkmigrate.zookeeper.data.zxid import counter, format_zxid
-from zkmigrate.zookeeper.facts.config import ZooConfig, parse
+from zkmigrate.zookeeper.facts.config import ANY_ADDRESS, ZooConfig, parse
 
 COUNTER_LIMIT = 0xF0000000
 """A zxid counter above this may run over during the move, which forces an election on source."""
@@ -105,7 +106,10 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
                 ("let the ssh account read it", "correct source.config in migration.yml"),
             )
             continue
-        wrong = [*_server_mistakes(c.inventory, reading.value), *_path_mistakes(c.inventory, reading.value)]
+        wrong = [
+            *_server_mistakes(c.inventory, host, reading.value),
+            *_path_mistakes(c.inventory, reading.value),
+        ]
         yield Judged(
             not wrong,
             "; ".join(wrong) or f"{len(reading.value.servers)} servers, ports and directories equal",
@@ -115,12 +119,15 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
         )
 
 
-def _server_mistakes(inventory: Inventory, config: ZooConfig) -> Iterator[str]:
-    known = {host.myid: host for host in inventory.source.hosts}
+def _server_mistakes(inventory: Inventory, host: str, config: ZooConfig) -> Iterator[str]:
+    known = {one.myid: one for one in inventory.source.hosts}
     ports = (inventory.source.ports.quorum, inventory.source.ports.election)
+    own = inventory.source_host(host)
     for odd in config.odd:
         yield f"a server line that is not understood: {odd}"
     for myid, server in config.servers.items():
+        if myid == own.myid and server.host in ANY_ADDRESS:
+            server = replace(server, host=own.address)
         if myid not in known:
             yield f"server.{myid}={server.host} is not in the inventory"
         elif server.host not in (known[myid].address, *known[myid].also):

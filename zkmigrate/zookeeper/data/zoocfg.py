@@ -90,16 +90,17 @@ class ServerLine:
 
     def render(self) -> str:
         """The value of `server.SID=`."""
-        text = f"{_bracketed(self.host)}:{self.quorum_port}:{self.election_port}"
+        text = f"{bracketed(self.host)}:{self.quorum_port}:{self.election_port}"
         if self.role_given or self.role != "participant":
             text += f":{self.role}"
         if self.client_port is not None:
-            client = "" if self.client_host is None else f"{_bracketed(self.client_host)}:"
+            client = "" if self.client_host is None else f"{bracketed(self.client_host)}:"
             text += f";{client}{self.client_port}"
         return text
 
 
-def _bracketed(host: str) -> str:
+def bracketed(host: str) -> str:
+    """Return a host as a server line writes it: IPv6 in brackets."""
     return f"[{host}]" if ":" in host else host
 
 

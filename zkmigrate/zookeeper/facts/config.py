@@ -12,6 +12,8 @@ from zkmigrate.model.look import Look
 from zkmigrate.zookeeper.data.zoocfg import ServerLine, ZooCfgError, parse_server_line, parse_zoocfg
 
 DEFAULT_TICK_MS = 3000
+ANY_ADDRESS = ("0.0.0.0", "::", "0:0:0:0:0:0:0:0")
+"""Addresses to listen on that name no host. In a server line they stand for the server's own host."""
 DYNAMIC = "dynamicConfigFile"
 VERSION = "version"
 _SUFFIX = re.compile(r".*\.([0-9a-fA-F]{1,16})")

@@ -11,13 +11,14 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.java_properties import PropertiesError
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
-from zkmigrate.zookeeper.data.zoocfg import ZooCfgError
-from zkmigrate.zookeeper.facts.config import DYNAMIC, ZooConfig, parse
+from zkmigrate.zookeeper.data.zoocfg import ZooCfgError, bracketed
+from zkmigrate.zookeeper.facts.config import ANY_ADDRESS, DYNAMIC, ZooConfig, parse
 
 LISTENING = {
     "clientPort": "", "secureClientPort": "", "admin.serverPort": "8080", "metricsProvider.httpPort": "",
 }  # fmt: skip
 """Settings that name a TCP port to listen on, with their defaults."""
+_ANY = re.compile(rf"^\[?({'|'.join(map(re.escape, ANY_ADDRESS))})\]?:(?=\d+:\d)")
 MOST_CUT_PORTS = 15
 """The most ports in one rule of iptables (its match ``multiport``)."""
 REJOIN = "roll back to the join, which gives dest source's members anew: zkmigrate rollback --to join"
@@ -37,7 +38,10 @@ class Members:
 def source_members(inventory: Inventory, look: Look) -> Reading[Members]:
     """The members by source's first host that answers; Unknown if hosts have different versions, as in the
     middle of a reconfiguration."""
-    readings = look.each(inventory.source_names, lambda host: members(look, host, inventory.source.config))
+    readings = look.each(
+        inventory.source_names,
+        lambda host: members(look, host, inventory.source.config, inventory.source_host(host).address),
+    )
     seen = {host: reading.value for host, reading in readings.items() if isinstance(reading, Seen)}
     if not seen:
         return next(reversed(readings.values()), Absent("source config"))
@@ -48,8 +52,9 @@ def source_members(inventory: Inventory, look: Look) -> Reading[Members]:
     return Seen(replace(next(iter(seen.values())), ports=tuple(ports)))
 
 
-def members(look: Look, host: str, path: str) -> Reading[Members]:
-    """The members in a host's zoo.cfg, or in its dynamic file."""
+def members(look: Look, host: str, path: str, address: str) -> Reading[Members]:
+    """Read the members in a host's zoo.cfg, or in its dynamic file. address: replaces 0.0.0.0, which only
+    the host's own line may hold."""
     static = look.file(host, path)
     if not isinstance(static, Seen):
         return static
@@ -68,7 +73,11 @@ def members(look: Look, host: str, path: str) -> Reading[Members]:
         found = java_properties.parse(text)
     except PropertiesError as error:
         return Unknown("garbled", f"{config.values[DYNAMIC]}: {error}")
-    lines = tuple(f"{key}={value.strip()}" for key, value in found.items() if key.startswith("server."))
+    lines = tuple(
+        f"{key}={_ANY.sub(lambda _match: f'{bracketed(address)}:', value.strip())}"
+        for key, value in found.items()
+        if key.startswith("server.")
+    )
     return Seen(Members(lines, config.version, (*_of_servers(lines), *ports_of(config.values))))
 
 

@@ -137,6 +137,13 @@ def test_what_is_wrong_in_dests_own_config_is_told_though_sources_is_not_read() 
     assert (finding.held, finding.seen) == (Held.NO, "no initLimit in dest.settings")
 
 
+@pytest.mark.parametrize(("server", "held"), [(2, Held.YES), (3, Held.NO)])
+def test_only_a_servers_own_line_may_listen_anywhere(server: int, held: Held) -> None:
+    world = healthy()
+    config(f"server.{server}=10.71.0.1{server}:", f"server.{server}=0.0.0.0:")(world)
+    assert found(world, "source.config", "preflight", "source2").held is held
+
+
 def test_a_broker_that_may_run_with_another_file_is_unknown() -> None:
     world = healthy()
     other = "/opt/kafka/config"

@@ -376,6 +376,17 @@ def test_sources_members_are_its_dynamic_files_lines_byte_for_byte() -> None:
     _unknown(source_members(inventory(), world), "failed", "dynamicConfigFile /zoo.dynamic.100000000")
 
 
+@pytest.mark.parametrize("anywhere", ["0.0.0.0", "[::]"])
+def test_an_own_line_that_listens_anywhere_is_no_address_for_dest(anywhere: str) -> None:
+    """Dest copies these lines: 0.0.0.0 would be dest's own host there."""
+    world = PreflightWorld()
+    text = f"server.1={anywhere}:2888:3888;0.0.0.0:2181\nserver.2=b:2888:3888\n"
+    world.files["source1", "/etc/zookeeper/conf/zoo.cfg"] = Seen(text.encode())
+    reading = source_members(inventory(), world)
+    assert isinstance(reading, Seen)
+    assert reading.value.lines == ("server.1=10.71.0.11:2888:3888;0.0.0.0:2181", "server.2=b:2888:3888")
+
+
 def test_zoo_config_with_its_dynamic_file() -> None:
     world = PreflightWorld()
     world.files["h", "/zoo.cfg"] = Seen(
