@@ -16,7 +16,7 @@ from zkmigrate.inventory.checks import OWN_SETTINGS
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.zookeeper.clients.admin import ADMIN_PORT
 from zkmigrate.zookeeper.data.zoocfg import ServerLine, ZooCfgError
-from zkmigrate.zookeeper.facts.config import ANY_ADDRESS, ZooConfig, parse
+from zkmigrate.zookeeper.facts.config import ADDRESS_SETTINGS, ANY_ADDRESS, ZooConfig, of_one_host, parse
 
 T = TypeVar("T")
 
@@ -275,6 +275,8 @@ def _settings(values: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]
             continue
         if key in _LEFT_OUT:
             left[key] = f"{_LEFT_OUT[key]} (seen {value})"
+        elif key in ADDRESS_SETTINGS and of_one_host(value):
+            left[key] = f"{value} is an address of one host, and dest's hosts share these lines"
         elif not _VALUE.fullmatch(value):
             left[key] = "its value holds characters that migration.yml does not take"
         else:

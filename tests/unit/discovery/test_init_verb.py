@@ -134,6 +134,32 @@ def test_a_servers_own_line_that_listens_anywhere_is_the_host_it_was_read_on(
     )
 
 
+def test_addresses_of_a_source_host_are_no_settings_of_dest(
+    site: Site, request: pytest.FixtureRequest
+) -> None:
+    """A server that is to listen on an address of another host does not start."""
+    file = site.folder / "files" / "zoo.cfg"
+    text = file.read_text()
+    request.addfinalizer(partial(file.write_text, text))
+    own = {
+        "clientPortAddress": "10.0.0.1",
+        "secureClientPortAddress": "fd00::1",
+        "admin.serverAddress": "zk1.example",
+        "metricsProvider.httpHost": "10.0.0.1",
+    }
+    file.write_text(text + "".join(f"{key}={value}\n" for key, value in own.items()))
+    code, said = made(site)
+    assert code == 0, said
+    shown, found = written(site)
+    assert not set(own) & set(found.dest.settings)
+    for key, value in own.items():
+        assert f"# {key}: left out: {value} is an address of one host" in shown
+    file.write_text(text + "clientPortAddress=0.0.0.0\nadmin.serverAddress=127.0.0.1\n")
+    made(site, force=True)
+    settings = written(site)[1].dest.settings
+    assert (settings["clientPortAddress"], settings["admin.serverAddress"]) == ("0.0.0.0", "127.0.0.1")
+
+
 def test_files_that_java_wrote_are_read_as_java_reads_them(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:

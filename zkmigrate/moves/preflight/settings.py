@@ -17,7 +17,7 @@ from zkmigrate.moves.preflight.evidence import Evidence
 from zkmigrate.moves.rules.reform import observer_config, reformed_config
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.zoocfg import parse_zoocfg, settings
-from zkmigrate.zookeeper.facts.config import ZooConfig, setting
+from zkmigrate.zookeeper.facts.config import ADDRESS_SETTINGS, ZooConfig, of_one_host, setting
 from zkmigrate.zookeeper.facts.members import Members
 
 WORDS = ("srvr", "mntr", "cons", "dump")
@@ -161,6 +161,10 @@ def against(c: Context, e: Evidence) -> Iterator[Judged]:
             value = setting(dest_settings(c), own, key)
             if value is not None and wrong(value):
                 found.append(f"{key}={value}: {reason}")
+        for key in ADDRESS_SETTINGS[1:]:  # the first is above, where loopback is wrong too
+            value = c.inventory.dest.settings.get(key, "").strip()
+            if value and of_one_host(value):
+                found.append(f"{key}={value}: one address for all dest hosts")
         moves = ("remove it from dest.settings or dest's JVM flags until the move is finalized",)
         if found or isinstance(flags, Seen):
             yield Judged(not found, "; ".join(found) or "none of them", "none of these values", host, moves)

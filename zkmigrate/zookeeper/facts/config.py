@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,13 @@ ANY_ADDRESS = ("0.0.0.0", "::", "0:0:0:0:0:0:0:0")
 """Addresses to listen on that name no host. In a server line they stand for the server's own host."""
 DYNAMIC = "dynamicConfigFile"
 VERSION = "version"
+ADDRESS_SETTINGS = (
+    "clientPortAddress",
+    "secureClientPortAddress",
+    "admin.serverAddress",
+    "metricsProvider.httpHost",
+)
+"""Keys whose value is an address that the server itself listens on."""
 _SUFFIX = re.compile(r".*\.([0-9a-fA-F]{1,16})")
 
 
@@ -58,6 +66,15 @@ class ZooConfig:
     def _number(self, key: str, default: int) -> int | None:
         text = self.values.get(key, str(default)).strip()
         return int(text) if re.fullmatch(r"[-+]?[0-9]{1,9}", text) else None
+
+
+def of_one_host(address: str) -> bool:
+    """Whether a server can listen on this address on one host only: it is neither 0.0.0.0 nor loopback."""
+    try:
+        parsed = ipaddress.ip_address(address.strip("[]"))
+    except ValueError:
+        return address.lower() != "localhost"
+    return not (parsed.is_unspecified or parsed.is_loopback)
 
 
 def setting(config: ZooConfig, flags: Mapping[str, str], key: str) -> str | None:

@@ -232,6 +232,8 @@ SETTINGS: list[tuple[str, Settings, str]] = [
     ("dest.settings", {"forceSync": "false"}, "forceSync=false"),
     ("dest.settings", {"observerMasterPort": "2191"}, "observerMasterPort=2191"),
     ("dest.settings", {"clientPortAddress": "10.71.0.21"}, "clientPortAddress=10.71.0.21"),
+    ("dest.settings", {"admin.serverAddress": "10.71.0.21"}, "admin.serverAddress=10.71.0.21"),
+    ("dest.settings", {"metricsProvider.httpHost": "zk1.example"}, "metricsProvider.httpHost=zk1.example"),
     ("dest.settings", {"electionAlg": "0"}, "electionAlg=0"),
     ("dest.settings", {"fastleader_maxNotificationInterval": "120000"}, "Interval=120000"),
     ("dest.same-flags", {"extendedTypesEnabled": "true"}, "extendedTypesEnabled: here true"),
