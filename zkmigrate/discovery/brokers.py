@@ -52,11 +52,13 @@ class BrokerHost:
     path: Found[str]
     properties: Mapping[str, str]
     cluster_id: Found[str]
+    generated_id: str = ""
 
     @property
     def id(self) -> int | None:
-        """The configured broker.id; None where it is missing or left to ZooKeeper."""
+        """Return the configured broker.id, else that of meta.properties; None where neither tells."""
         text = self.properties.get("broker.id", "").strip()
+        text = self.generated_id if text in ("", "-1") else text
         return int(text) if text.isdecimal() else None
 
     @property
@@ -143,7 +145,7 @@ def survey(reader: HostReader, address: str) -> BrokerHost:
         return BrokerHost(runs, Found(path.value, where), {}, Found(None, where))
     properties = read.value
     path = path if path.value is not None else Found(CONFIG, "there")
-    return BrokerHost(runs, path, properties, _cluster_id(reader, address, properties))
+    return BrokerHost(runs, path, properties, *_identity(reader, address, properties))
 
 
 def _properties(reader: HostReader, address: str, path: str) -> Reading[Mapping[str, str]]:
@@ -162,14 +164,15 @@ def _config_of(survey: Reading[HostSurvey]) -> Found[str]:
     return Found(None, f"no broker runs and no unit names one; tried {CONFIG}")
 
 
-def _cluster_id(reader: HostReader, address: str, properties: Mapping[str, str]) -> Found[str]:
+def _identity(reader: HostReader, address: str, properties: Mapping[str, str]) -> tuple[Found[str], str]:
+    """Return the cluster id and the broker id that the first log directory holds."""
     directories = properties.get("log.dirs") or properties.get("log.dir") or ""
     path = f"{directories.split(',')[0].strip().rstrip('/')}/{_META}"
     meta = _properties(reader, address, path) if path.startswith("/") else Unknown("failed", "no log.dirs")
     if not isinstance(meta, Seen):
-        return Found(None, f"{path}: {meta}")
+        return Found(None, f"{path}: {meta}"), ""
     value = meta.value.get("cluster.id", "").strip()
-    return Found(value or None, f"{path} of {address}")
+    return Found(value or None, f"{path} of {address}"), meta.value.get("broker.id", "").strip()
 
 
 def draft(

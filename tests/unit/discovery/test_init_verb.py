@@ -160,6 +160,20 @@ def test_addresses_of_a_source_host_are_no_settings_of_dest(
     assert (settings["clientPortAddress"], settings["admin.serverAddress"]) == ("0.0.0.0", "127.0.0.1")
 
 
+def test_a_broker_without_an_id_in_its_file_has_that_of_its_log_directory(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    file = site.folder / "files" / "server.properties"
+    text = file.read_text()
+    request.addfinalizer(partial(file.write_text, text))
+    file.write_text(text.replace("broker.id=7\n", ""))
+    site.words.clear()
+    ansible(tmp_path, monkeypatch, {"kafka": {"hosts": ["k7"]}}, {"k7": {"ansible_host": BROKER}})
+    code, said = made(site, ansible="site.ini", mapping="brokers=kafka")
+    assert code == 0, said
+    assert [(b.name, b.id) for b in written(site)[1].kafka.brokers] == [("k7", 7)]
+
+
 def test_files_that_java_wrote_are_read_as_java_reads_them(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:

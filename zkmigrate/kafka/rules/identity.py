@@ -6,7 +6,7 @@ directory (BrokerMetadataCheckpoint), and does not start where one differs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from zkmigrate.kafka.facts.broker import LogDirectory
@@ -14,6 +14,15 @@ from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 
 _GENERATED = ("", "-1")
 """ids of a file whose broker gets one by itself (``broker.id.generation.enable``)."""
+
+
+def effective_id(given: str, dirs: Iterable[Reading[LogDirectory]]) -> str:
+    """Return the id that a broker starts with. given: of its file; where that leaves it to be generated, the
+    id in meta.properties counts. Empty where neither tells or directories differ."""
+    if given not in _GENERATED:
+        return given
+    held = {one.value.broker_id or "" for one in dirs if isinstance(one, Seen)}
+    return held.pop() if len(held) == 1 else ""
 
 
 @dataclass(frozen=True)

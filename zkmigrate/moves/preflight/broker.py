@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from zkmigrate.errors import UsageError
 from zkmigrate.kafka.facts.recovery import parse_span
 from zkmigrate.kafka.rules.connect import current_connect, line_of_connect
-from zkmigrate.kafka.rules.identity import identity
+from zkmigrate.kafka.rules.identity import effective_id, identity
 from zkmigrate.model.fact import Absent, Seen, Unknown
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Context
@@ -45,7 +45,9 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
         if isinstance(entry, Unknown):
             yield unseen(entry, f"{path}, a plain file", host, (_CORRECT_FILE,))
             continue
-        id = properties.value.get("broker.id", "").strip()
+        dirs = k.brokers[host].log_dirs if host in k.brokers else Absent()
+        held = dirs.value.values() if isinstance(dirs, Seen) else ()
+        id = effective_id(properties.value.get("broker.id", "").strip(), held)
         connect = properties.value.get("zookeeper.connect", "")
         wrong = _file_mistakes(c, host, id, connect, reading.value)
         line = line_of_connect(reading.value)

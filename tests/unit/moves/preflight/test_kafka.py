@@ -428,6 +428,19 @@ def test_the_file_is_read_as_java_reads_it(edit: Callable[[str], str], held: Hel
     assert _found(world, "kafka.config", "preflight", "broker1").held is held
 
 
+@pytest.mark.parametrize(
+    ("line", "held_id", "held"),
+    [("", 1, Held.YES), ("broker.id=-1\n", 1, Held.YES), ("", 2, Held.NO), ("broker.id=2\n", 1, Held.NO)],
+)
+def test_without_an_id_in_the_file_that_of_meta_properties_counts(
+    line: str, held_id: int, held: Held
+) -> None:
+    world = healthy()
+    world.files["broker1", PROPERTIES] = Seen(server_properties(1).replace("broker.id=1\n", line).encode())
+    world.files["broker1", META] = Seen(f"version=0\nbroker.id={held_id}\ncluster.id={CLUSTER_ID}\n".encode())
+    assert _found(world, "kafka.config", "preflight", "broker1").held is held
+
+
 def test_before_2_4_a_log_directory_holds_no_cluster_id() -> None:
     world = healthy()
     world.files["broker1", META] = Seen(b"version=0\nbroker.id=1\n")
