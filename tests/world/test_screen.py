@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.world.site import INVENTORY
+from zkmigrate.engine.journal import Journal
 
 # Long leases: the test is about the screen, and must not fail because a loaded machine renews late.
 PATIENT = "policy: {lease: {fence_ttl_ms: 60000, cut_ttl_ms: 30000}}\n"
@@ -149,7 +150,7 @@ def test_a_hold_counts_down_and_obeys_back(tmp_path: Path) -> None:
     screen.until("zkmigrate status")
     assert screen.close() == 0
     assert "back at the start of cutover: asked by the operator" in screen.text
-    assert "go on: zkmigrate run -i" in screen.text
+    assert "go on forward: zkmigrate run -i" in screen.text
 
 
 @pytest.mark.parametrize(("answer", "code"), [("g", 0), ("yes", 0), ("s", 130)])
@@ -172,6 +173,26 @@ def test_the_question_of_a_rollback_stays_on_the_screen(tmp_path: Path, answer: 
         assert "back at the beginning: asked by the operator" in screen.text
         assert "run world-1 of kafka_zookeeper_move resumed, walking back" in screen.text
         assert "resumed, forward" not in screen.text
+
+
+def test_a_resume_that_goes_back_asks_like_a_rollback(tmp_path: Path) -> None:
+    begun = Screen(tmp_path, "run", "--yes", "--until", "install")
+    begun.until("zkmigrate status")
+    assert begun.close() == 0, begun.text[-3000:]
+    book = Journal.open(tmp_path / "runs" / "world-1", time.time)
+    body = {"way": "back", "to": "install", "then": "end", "why": "asked by the operator", "code": 0}
+    book.append("turn", {**body, "reset": ["install"]})
+    book.close()
+    screen = Screen(tmp_path, "resume")
+    screen.until("this resume goes back to the start of install (asked by the operator), in 1 steps: install")
+    screen.until("walk these steps back: go (g), stop (s)? ")
+    screen.type("s")
+    screen.until("not resumed: nothing was changed")
+    screen.until("go on back to the start of install: zkmigrate resume -i")
+    screen.until("go back to the beginning: zkmigrate rollback -i")
+    screen.until("go forward: only from there: zkmigrate run -i")
+    screen.until("zkmigrate status")
+    assert screen.close() == 130, screen.text[-3000:]
 
 
 def test_a_word_that_is_no_answer_to_a_rollback_asks_again(tmp_path: Path) -> None:

@@ -83,6 +83,11 @@ class Turn:
     then: Then = "end"
     findings: tuple[Finding, ...] = ()
 
+    @property
+    def where(self) -> str:
+        """The place that it leads to, in words."""
+        return f"the start of {self.to}" if self.to else "the beginning"
+
 
 class Leave(Exception):
     """Leave the step that is walked: stop with this result, or turn back."""
@@ -209,6 +214,17 @@ class History:
     _undoes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     # --- questions -------------------------------------------------------------------------------------
+
+    @property
+    def heading(self) -> str:
+        """Return the direction in words: "forward", or "back to the start of roll". A rehearsal that is
+        walked back goes forward afterwards."""
+        return "forward" if self.turn is None or self.turn.then != "end" else f"back to {self.turn.where}"
+
+    @property
+    def onward(self) -> str:
+        """What ``resume`` does next, in words, with its direction where that is back."""
+        return "resume goes on" + ("" if self.heading == "forward" else f" {self.heading}")
 
     def applied(self, step: str, target: str) -> tuple[Applied, ...]:
         """Changes of a step for a target that are not undone, oldest first."""

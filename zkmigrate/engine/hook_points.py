@@ -170,7 +170,8 @@ class HookPoints:
     def _stop(self, moment: Moment, place: HookPoint, hook: Hook, end: HookEnd) -> None:
         where = place.step or place.stage or "the run"
         if end.how == "interrupted":
-            raise Leave(RunEnded(_INTERRUPTED, f"interrupted in a hook {moment} of {where}; resume goes on"))
+            onward = self._journal.history.onward
+            raise Leave(RunEnded(_INTERRUPTED, f"interrupted in a hook {moment} of {where}; {onward}"))
         seen = {"timeout": f"not done within {hook.timeout_s:g} s", "done": f"exit code {end.code}"}
         finding = Finding(
             id=f"hook.{moment}",

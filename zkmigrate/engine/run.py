@@ -78,7 +78,9 @@ class Walk:
         self._wish(Until(until, end_at), hold_at, skip, pause_after)
         if self.history.way is Way.BACK:
             if isinstance(self.history.next(self.playbook), Next):
-                raise UsageError(f"run {self.history.run} is on its way back: resume finishes that first")
+                raise UsageError(
+                    f"run {self.history.run} is on its way {self.history.heading}: resume finishes that first"
+                )
             self._turn_forward("asked by the operator")
         return self._guarded(self._after_interruption)
 
@@ -409,12 +411,11 @@ class Walk:
 
     def _arrived(self, turn: Turn) -> RunEnded | None:
         """The way back is walked: end, or go forward again after a rehearsal."""
-        where = f"the start of {turn.to}" if turn.to else "the beginning"
         if turn.then == "end":
             told = [decode_finding(f) for found in self.history.found_back.values() for f in found]
             odd = () if turn.code else doubts(told)  # a run that turned by itself names its cause
             differs = f"; not as before: {', '.join(dict.fromkeys(f.id for f in odd))}" if odd else ""
-            return RunEnded(turn.code, f"back at {where}: {turn.why}{differs}", (*self._cause, *odd))
+            return RunEnded(turn.code, f"back at {turn.where}: {turn.why}{differs}", (*self._cause, *odd))
         if turn.then == "next":
             self._log.stage_done(turn.to)
         self._turn_forward(turn.why)
@@ -422,7 +423,9 @@ class Walk:
 
     def _obey(self, answer: Answer, stage: Stage) -> None:
         if answer.word == "stop":
-            raise Leave(RunEnded(130, f"stopped by the operator before {stage.id} went on; resume goes on"))
+            raise Leave(
+                RunEnded(130, f"stopped by the operator before {stage.id} went on; {self.history.onward}")
+            )
         if answer.word == "back":
             to = answer.to or stage.id
             step_names.known(self.playbook, to)
@@ -430,7 +433,7 @@ class Walk:
 
     def _stop_if_asked(self) -> None:
         if self.ports.interrupt.wanted:
-            raise Leave(RunEnded(130, f"interrupted; {self.state()}; resume goes on"))
+            raise Leave(RunEnded(130, f"interrupted; {self.state()}; {self.history.onward}"))
 
     def _reached(self, until: str) -> bool:
         forward = self.history.way is Way.FORWARD
@@ -439,7 +442,7 @@ class Walk:
     def _over(self, at: Next) -> bool:
         """Whether the time of ``--until`` has come, and the walk can end here. What has begun of a window or
         a rehearsal goes on."""
-        if self._until.at is None or at.way is Way.BACK or self.ports.clock.wall() < self._until.at:
+        if at.way is Way.BACK or not self.time_is_over():
             return False
         return not ((at.stage.window or at.stage.rehearsal) and self.history.entered(at.stage.id))
 
@@ -500,6 +503,30 @@ class Walk:
         if isinstance(at, Next) and at.stage.window and (phase := self._window.phase(at.stage)):
             text += f" (window, phase {phase}: a lease that is not sealed ends by itself)"
         return text + (f"; not confirmed: {', '.join(open_)}" if open_ else "")
+
+    def can_hold(self, hold_at: str) -> bool:
+        """Return whether a walk from here can still hold at a phase."""
+        at = self.history.next(self.playbook)
+        try:
+            name = step_names.phase(self.playbook, hold_at)
+            if isinstance(at, Next):
+                step_names.ahead(self.playbook, name, at.id, begun=self.history.has_touched(at.id))
+        except UsageError:
+            return False
+        return True
+
+    def can_pause(self, after: int) -> bool:
+        """Return whether fewer targets of the paced step were changed than this."""
+        paced = self.playbook.paced
+        if paced is None:
+            return False
+        records = self.history.records()
+        every = paced.targets(self.inventory, records)
+        return len(set(self.history.touched(paced.step)).intersection(every)) < after
+
+    def time_is_over(self) -> bool:
+        """Return whether the time of ``--until`` has come."""
+        return self._until.at is not None and self.ports.clock.wall() >= self._until.at
 
     def _context(self, at: Next) -> Context:
         return Context(

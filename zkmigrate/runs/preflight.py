@@ -14,6 +14,7 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.step import AnyStep, Context, Waiting
 from zkmigrate.runs.verb_context import (
     VerbContext,
+    heading,
     inventory_options,
     load,
     next_command,
@@ -54,7 +55,10 @@ def preflight(context: VerbContext) -> int:
         body = {"code": code, "counts": preflight_view.tally(findings), "gate": gate}
         print_json(context, {**body, "findings": [encode_finding(f) for f in findings]})
         return code
-    command = next_command(context, under_way.history, playbook) if under_way else ""
+    command = ""
+    if under_way:
+        onward = heading(under_way.history, playbook)
+        command = f"{onward}: {next_command(context, under_way.history, playbook)}"
     preflight_view.show(
         context.out, findings, read_locations(context.inventory), inventory_options(context), command
     )

@@ -24,6 +24,7 @@ from zkmigrate.model.step import Way
 from zkmigrate.runs.verb_context import (
     VerbContext,
     existing_run_dir,
+    heading,
     load,
     next_command,
     open_site,
@@ -129,6 +130,7 @@ def of_run(
         "stands": [change._asdict() for change in not_undone],
         "retired": [retired.words for retired in history.retired.values()],
         "next": goes_on(history) if left else "",
+        "heading": heading(history, playbook) if left else "",
         "cleaned": {subtree: entry["event"] for subtree, entry in history.cleaned.items()},
     }
 
@@ -205,7 +207,7 @@ def lines(body: Mapping[str, Any], views: Sequence[View] = ()) -> list[str]:
     elif body["state"] == "open":
         out.append("  no process on this machine works on it, and the last one left without a word")
     if command := body.get("next"):
-        out.append(f"  go on: {command}")
+        out.append(f"  go on {body['heading']}: {command}")
     if (wanted := body["hold"]) and not body["held"]:
         out.append(f"  a hold is asked for, {wanted['where']} ({_who(wanted)}, {_clock(wanted['since'])})")
     for step in body["done"]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import shlex
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from zkmigrate.engine import events, planfile, runs, step_names, until
 from zkmigrate.engine import journal as journals
 from zkmigrate.engine.clock import RealClock
 from zkmigrate.engine.events import RunEnded
+from zkmigrate.engine.history import Arrived, Turn
 from zkmigrate.engine.hold_file import HoldFile
-from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.lock import UNWITNESSED, LocalLock
 from zkmigrate.engine.planfile import PlanFile
 from zkmigrate.engine.ports import Ports
@@ -34,6 +35,7 @@ from zkmigrate.runs.verb_context import (
     Site,
     VerbContext,
     existing_run_dir,
+    heading,
     inventory_options,
     load,
     next_command,
@@ -87,21 +89,66 @@ def run(context: VerbContext, options: RunOptions) -> int:
     def act(walk: Walk, _console: StdConsole, _back_to: str) -> RunEnded:
         return walk.forward(far.name, options.hold_at, options.skip, options.pause_after, far.at)
 
-    return _walk(context, options, inventory, playbook, run_dir, act, given_plan)
+    return _walk(context, options, inventory, playbook, run_dir, act, given_plan, asked=Way.FORWARD)
 
 
 def resume(context: VerbContext, options: RunOptions) -> int:
-    """Continue a run where it stopped, in the direction it was going."""
+    """Continue a run where it stopped, in the direction it was going. A way back is announced and asked
+    about first, and takes no option of the way forward."""
     inventory, playbook = _load(context, options)
     far = until.parse(playbook, options.until, time.time())
     run_dir = _run_dir(context, options, inventory, playbook)
+    lost = Way(options.journal_lost) if options.journal_lost else None
+    if lost is Way.BACK and (given := _onward_options(options)):
+        raise UsageError(
+            f"{given} is for the way forward, and --journal-lost back goes back. Nothing was changed. Next: "
+            f"the same command without {given}"
+        )
 
-    def act(walk: Walk, _console: StdConsole, back_to: str) -> RunEnded:
-        if options.journal_lost == Way.BACK.value:
+    def act(walk: Walk, console: StdConsole, back_to: str) -> RunEnded:
+        turn = walk.history.turn
+        if lost is Way.BACK:
+            turn = Turn(back_to, "--journal-lost back")
+        if turn is not None and turn.then == "end":
+            _refuse_onward(walk, options, turn, left=lost is not None)
+            steps = [at.id for at in walk.history.to_undo(playbook, turn.to)]
+            if steps:
+                why = f"this resume goes back to {turn.where} ({turn.why}), in {len(steps)} steps: "
+                walk.ports.emit(events.Noted(why + ", ".join(steps)))
+            if not _may_go_back(context, options, walk, console, steps):
+                console.show(["not resumed: nothing was changed"])
+                return RunEnded(130, "nothing was changed")
+        if lost is Way.BACK:
             return walk.back(back_to)
         return walk.resume(far.name, options.hold_at, options.skip, options.pause_after, far.at)
 
-    return _walk(context, options, inventory, playbook, run_dir, act)
+    return _walk(context, options, inventory, playbook, run_dir, act, asked=lost)
+
+
+def _onward_options(options: RunOptions) -> str:
+    """Return the given options that fit only the way forward, for a shell."""
+    words = ["--until", options.until] if options.until else []
+    words += ["--hold-at", options.hold_at] if options.hold_at else []
+    words += ["--pause-after", str(options.pause_after)] if options.pause_after else []
+    return shlex.join([*words, *(word for stage in options.skip for word in ("--skip", stage))])
+
+
+def _refuse_onward(walk: Walk, options: RunOptions, turn: Turn, *, left: bool) -> None:
+    """Raise UsageError for an option that a way back would ignore. left: the journal was lost, so every step
+    counts as begun."""
+    given, run = _onward_options(options), walk.history.run
+    if not given:
+        return
+    again = f"zkmigrate run with --run-id {run} {given}"
+    if not left and isinstance(walk.history.next(walk.playbook), Arrived):
+        raise UsageError(
+            f"run {run} is back at {turn.where}, and resume does not turn it forward. Nothing was changed. "
+            f"Next: {again}"
+        )
+    raise UsageError(
+        f"run {run} is on its way back to {turn.where} ({turn.why}), and {given} is for the way forward. "
+        f"Nothing was changed. Next: resume without {given} finishes the way back, then {again} goes forward"
+    )
 
 
 def rollback(context: VerbContext, options: RunOptions) -> int:
@@ -111,18 +158,23 @@ def rollback(context: VerbContext, options: RunOptions) -> int:
 
     def act(walk: Walk, console: StdConsole, _back_to: str) -> RunEnded:
         steps = [at.id for at in walk.history.to_undo(playbook, options.to)]
-        refused = walk.history.no_way_back(playbook) in steps
-        if (
-            context.interactive
-            and not options.yes
-            and not refused
-            and not _agreed(console, steps, _told(walk))
-        ):
+        if not _may_go_back(context, options, walk, console, steps):
             console.show(["not rolled back: nothing was changed"])
             return RunEnded(130, "nothing was changed")
         return walk.back(options.to, getpass.getuser())
 
-    return _walk(context, options, inventory, playbook, run_dir, act)
+    return _walk(context, options, inventory, playbook, run_dir, act, asked=Way.BACK)
+
+
+def _may_go_back(
+    context: VerbContext, options: RunOptions, walk: Walk, console: StdConsole, steps: Sequence[str]
+) -> bool:
+    """Ask whether to walk these steps back. Return True without a question after ``--yes``, where nothing is
+    to be walked, and where the walk refuses by itself."""
+    refused = walk.history.no_way_back(walk.playbook) in steps
+    if options.yes or not context.interactive or not steps or refused:
+        return True
+    return _agreed(console, steps, _told(walk))
 
 
 def _told(walk: Walk) -> tuple[str, ...]:
@@ -177,10 +229,12 @@ def _walk(
     run_dir: Path,
     act: _Act,
     given_plan: PlanFile | None = None,
+    asked: Way | None = None,
 ) -> int:
     """Lock the run, open its journal and the hosts, walk, close everything.
 
-    given_plan: the plan that the run must begin with, if any.
+    given_plan: the plan that the run must begin with, if any. asked: the direction that was asked for, else
+    the run's own.
     """
     clock = RealClock(context.interrupt)
     programs = hooks.HookProcesses(run_dir, context.inventory.resolve().parent, context.interrupt)
@@ -240,17 +294,18 @@ def _walk(
             hooks=programs,
         )
         walk = Walk(playbook, inventory, journal, ports)
+        asked = asked or journal.history.way
         try:
             ended = act(walk, output.console, opened.back_to)
         except KeyboardInterrupt:
             programs.kill()
-            emit(events.RunEnded(130, f"stopped at once; {walk.state()}; resume goes on", ()))
+            emit(events.RunEnded(130, f"stopped at once; {walk.state()}; {walk.history.onward}", ()))
             views.close()
-            _print_next_commands(context, journal, playbook, ())
+            _print_next_commands(context, options, walk, asked, ())
             stack.pop_all()  # nothing here may wait for a host now; the process ends
             raise
         views.close()
-        _print_next_commands(context, journal, playbook, ended.findings)
+        _print_next_commands(context, options, walk, asked, ended.findings)
         return ended.code
 
 
@@ -277,24 +332,51 @@ def _open_journal(
 
 
 def _print_next_commands(
-    context: VerbContext, journal: Journal, playbook: Playbook, findings: Sequence[Finding]
+    context: VerbContext, options: RunOptions, walk: Walk, asked: Way, findings: Sequence[Finding]
 ) -> None:
-    """While the run is open, print the commands that continue it.
+    """While the run is open, print the commands that continue it, each with its direction.
 
-    findings: those it ended with. They tell of hosts that opened by themselves, which no journal knows.
+    asked: the direction of this call. findings: those it ended with. They tell of hosts that opened by
+    themselves, which no journal knows.
     """
-    if context.as_json or runs.state_of(journal.history, playbook).state != "open":
+    history, playbook = walk.history, walk.playbook
+    if context.as_json or runs.state_of(history, playbook).state != "open":
         return
-    options = f"{inventory_options(context)} --run-id {journal.history.run}"
-    back = f"zkmigrate rollback {options}"
-    if final := journal.history.no_way_back(playbook):
-        back = f"none after {final}"
+    words = f"{inventory_options(context)} --run-id {history.run}"
+    onward, kept = heading(history, playbook), _kept_options(options, walk, asked)
+    command = f"{next_command(context, history, playbook)} {kept}".rstrip()
+    commands = {f"go on {onward}": command}
+    if final := history.no_way_back(playbook):
+        commands["go back"] = f"none after {final}"
     elif any(f.id == NO_WAY_BACK for f in findings):
-        back = "none, the door is open"
-    commands = {
-        "go on": next_command(context, journal.history, playbook),
-        "go back": back,
-        "look": f"zkmigrate status {options}",
-    }
-    context.out.write("".join(f"   {what}: {command}\n" for what, command in commands.items()))
+        commands["go back"] = "none, the door is open"
+    elif onward != (beginning := "back to the beginning"):
+        commands[f"go {beginning}"] = f"zkmigrate rollback {words}"
+    if onward.startswith("back"):
+        commands["go forward"] = f"only from there: zkmigrate run {words}"
+    commands["look"] = f"zkmigrate status {words}"
+    context.out.write("".join(f"   {what}: {line}\n" for what, line in commands.items()))
     context.out.flush()
+
+
+def _kept_options(options: RunOptions, walk: Walk, asked: Way) -> str:
+    """Return the options of this call that the command that continues it needs too, for a shell.
+
+    Where ``--until`` was reached, the next command goes further, so that it has no ``--yes`` either.
+    """
+    history, playbook = walk.history, walk.playbook
+    back = heading(history, playbook).startswith("back")
+    reached = options.until in history.done | history.stages_done or walk.time_is_over()
+    words = ["--yes"] if options.yes and (back or (asked is Way.FORWARD and not reached)) else []
+    if not back:
+        pause = options.pause_after if walk.can_pause(options.pause_after) else 0
+        kept = replace(
+            options,
+            until="" if reached else options.until,
+            hold_at=options.hold_at if walk.can_hold(options.hold_at) else "",
+            pause_after=pause,
+            skip=tuple(stage for stage in options.skip if stage not in history.stages_done),
+        )
+        words += shlex.split(_onward_options(kept))
+    words += ["--metrics", str(options.metrics)] if options.metrics else []
+    return shlex.join(words)

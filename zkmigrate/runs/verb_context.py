@@ -123,6 +123,11 @@ def next_command(context: VerbContext, history: History, playbook: Playbook) -> 
     return f"zkmigrate {verb} {inventory_options(context)} --run-id {history.run}"
 
 
+def heading(history: History, playbook: Playbook) -> str:
+    """Return where ``next_command`` leads: "forward", or "back to the start of roll"."""
+    return "forward" if isinstance(history.next(playbook), Arrived) else history.heading
+
+
 def print_json(context: VerbContext, body: dict[str, Any]) -> None:
     """Print one line of JSON with sorted keys."""
     context.out.write(json.dumps(body, ensure_ascii=False, sort_keys=True) + "\n")

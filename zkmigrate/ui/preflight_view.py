@@ -247,7 +247,8 @@ def _wrapped(text: str, head: str, width: int | None, style: str) -> list[Styled
 def ending(findings: Sequence[Finding], playbook_words: str, onward: str = "") -> list[str]:
     """The result, and the next command.
 
-    playbook_words: the options that name this inventory. onward: continues the open run, empty without one.
+    playbook_words: the options that name this inventory. onward: direction and command that continue the open
+    run, empty without one.
     """
     counts, blocking = tally(findings), sum(f.blocks for f in findings)
     besides = sum(not f.blocks for f in findings if _section(f) == "unknown")
@@ -257,5 +258,5 @@ def ending(findings: Sequence[Finding], playbook_words: str, onward: str = "") -
     if blocking:
         return [head, f"fix what blocks, then look again: zkmigrate preflight {playbook_words}"]
     if onward:
-        return [head, f"the run can go on: {onward}"]
+        return [head, f"the run can go on {onward}"]
     return [head, f"see what a run would do, which changes nothing either: zkmigrate plan {playbook_words}"]

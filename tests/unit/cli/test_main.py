@@ -217,13 +217,14 @@ def test_a_run_keeps_its_plan_and_its_events(place: Place) -> None:
 
 def test_an_open_run_ends_with_the_commands_that_go_on(place: Place) -> None:
     done = place.call("run", "--yes", "--until", "prepare")
-    assert "go on:" not in done.output, "it is complete"
+    assert "go on" not in done.output, "it is complete"
     done = place.call("rollback", "--yes", "--to", "prepare")
-    assert f"go on: zkmigrate run -i {place.file} --playbook {PLAYBOOK} --run-id lab-1" in done.output
+    assert f"go on forward: zkmigrate run -i {place.file} --playbook {PLAYBOOK} --run-id lab-1" in done.output
     place.world.joinpath("sick").touch()
     assert place.call("rollback", "--yes").exit_code == 0
-    assert f"go on: zkmigrate resume -i {place.file} --playbook {PLAYBOOK} --run-id lab-2" in place.ends(
-        3, "run", "--yes"
+    assert (
+        f"go on forward: zkmigrate resume -i {place.file} --playbook {PLAYBOOK} --run-id lab-2"
+        in place.ends(3, "run", "--yes")
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.test_main import ALL, Place, place
+from tests.unit.cli.test_main import ALL, PLAYBOOK, Place, place
 from tests.unit.inventory.test_inventory import GOOD
 from zkmigrate.engine import chain, journal
 
@@ -179,3 +179,82 @@ def test_a_journal_that_was_emptied_is_no_run_that_changed_nothing(place: Place,
     assert "lab-1 is not finished and its journal does not read" in place.ends(8, "run", "--yes")
     place.ends(0, "resume", "--yes", "--run-id", "lab-1", "--journal-lost", "back")
     assert place.files() == set()
+
+
+def turned(place: Place, to: str = "prepare") -> None:
+    """Leave a complete run as a process that died right after it turned back."""
+    assert place.call("run", "--yes").exit_code == 0
+    book = journal.Journal.open(place.runs / "lab-1", lambda: 1.7e9)
+    body = {"way": "back", "to": to, "then": "end", "why": "asked by the operator", "code": 0}
+    book.append("turn", {**body, "reset": ["prepare"] if to else ["preflight", "install", "prepare"]})
+    book.close()
+
+
+@pytest.mark.parametrize("given", ["--until install", "--pause-after 1", "--until 06:00"])
+def test_a_resume_that_goes_back_refuses_options_of_the_way_forward(place: Place, given: str) -> None:
+    turned(place)
+    options = given.split()
+    said = place.ends(2, "resume", "--yes", *options)
+    assert (
+        f"run lab-1 is on its way back to the start of prepare (asked by the operator), and {given} is for "
+        f"the way forward. Nothing was changed. Next: resume without {given} finishes the way back, then "
+        f"zkmigrate run with --run-id lab-1 {given} goes forward"
+    ) in said
+    assert place.files() == ALL
+    assert place.call("resume", "--yes").exit_code == 0
+    said = place.ends(2, "resume", "--yes", *options)
+    assert "run lab-1 is back at the start of prepare, and resume does not turn it forward" in said
+    assert f"Next: zkmigrate run with --run-id lab-1 {given}" in said
+
+
+def test_a_resume_that_goes_back_says_so_before_it_changes_anything(place: Place) -> None:
+    turned(place)
+    said = place.ends(0, "resume", "--yes")
+    first = (
+        "this resume goes back to the start of prepare (asked by the operator), in 2 steps: prepare.two, "
+        "prepare.slow"
+    )
+    assert said.index(first) < said.index("walking back")
+    assert place.files() == {"dest1/one", "dest2/one", "dest3/one"}
+
+
+def test_a_lost_journal_goes_back_without_options_of_the_way_forward(place: Place) -> None:
+    assert place.call("run", "--yes", "--until", "prepare.slow").exit_code == 0
+    (place.runs / "lab-1" / journal.NAME).unlink()
+    there = place.files()
+    words = ("resume", "--yes", "--run-id", "lab-1", "--journal-lost", "back")
+    said = place.ends(2, *words, "--until", "prepare")
+    assert "--until prepare is for the way forward, and --journal-lost back goes back" in said
+    assert place.files() == there
+    assert "this resume goes back to the beginning (--journal-lost back)" in place.ends(0, *words)
+    assert place.files() == set()
+
+
+def test_each_command_that_is_offered_names_its_direction_and_keeps_what_was_given(place: Place) -> None:
+    (place.world / "sick").touch()
+    words = f"-i {place.file} --playbook {PLAYBOOK} --run-id lab-1"
+    metrics = place.root / "m.prom"
+    said = place.ends(3, "run", "--yes", "--until", "install", "--metrics", str(metrics))
+    assert f"go on forward: zkmigrate resume {words} --yes --until install --metrics {metrics}\n" in said
+    assert f"go back to the beginning: zkmigrate rollback {words}\n" in said
+    (place.world / "sick").unlink()
+    said = place.ends(0, "resume", "--yes", "--until", "install")
+    assert f"go on forward: zkmigrate resume {words}\n" in said, (
+        "it was reached: further only after questions"
+    )
+    said = place.ends(0, "rollback", "--yes", "--to", "install")
+    assert f"go on forward: zkmigrate run {words}\n" in said, "--yes was for the way back"
+
+
+def test_status_and_preflight_name_the_direction_in_which_a_run_goes_on(place: Place) -> None:
+    turned(place)
+    words = f"-i {place.file} --playbook {PLAYBOOK} --run-id lab-1"
+    said = place.ends(0, "status", "--offline")
+    assert f"go on back to the start of prepare: zkmigrate resume {words}\n" in said
+    assert (
+        json.loads(place.ends(0, "status", "--offline", "--json"))["heading"]
+        == "back to the start of prepare"
+    )
+    assert "lab-1 is on its way back to the start of prepare: resume finishes that first" in place.ends(
+        2, "run", "--yes", "--run-id", "lab-1"
+    )

@@ -335,7 +335,7 @@ def test_ctrl_c_at_a_question_stops_and_says_how_to_go_on(tmp_path: Path, term: 
     assert process.wait(timeout=30) == 130
     os.close(ours)
     assert "asked to stop: what is in flight" in seen
-    assert f"go on: zkmigrate resume -i {place.file} --playbook" in seen
+    assert f"go on forward: zkmigrate resume -i {place.file} --playbook" in seen
     assert "--run-id lab-1" in seen
     assert ("\x1b[" in seen) is (term == "xterm"), "a dumb terminal gets no control codes"
     assert place.files() == set()

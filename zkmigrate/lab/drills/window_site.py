@@ -153,8 +153,10 @@ class WindowSite(Scene):
     def _resumed(self, case: Case) -> tuple[int, bool]:
         """Resume the run; its exit code, and whether it came as far as a hold at CHECK."""
         hold = () if case.last else ("--hold-at", "check")
-        with self.operator.tool(f"{case.name}-resume", "resume", *CUTOVER, *hold) as self.tool:
-            held = not case.last and self.tool.wait_for_hold(HELD_S)
+        back = case.kill is not None and case.answer == "back"  # a way back has no place to hold
+        words = () if back else (*CUTOVER, *hold)
+        with self.operator.tool(f"{case.name}-resume", "resume", *words) as self.tool:
+            held = not case.last and not back and self.tool.wait_for_hold(HELD_S)
             if held:
                 self.tool.type("back")
             return self.tool.wait_for_end(ENDED_S), held
