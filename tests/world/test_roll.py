@@ -13,6 +13,7 @@ from tests.world.operator import Killed, Operator, quiet_world
 from tests.world.rolled import rolled
 from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.engine.events import StepBegun, Waits, WaveBegun
+from zkmigrate.engine.ports import Answer
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.inventory.inventory import Window
 from zkmigrate.kafka.rules.connect import connect_to_dest, with_connect
@@ -85,7 +86,12 @@ def test_a_broker_that_is_down_comes_before_one_whose_old_process_still_runs(tmp
     half_done(world, "broker1")
     world.hosts["broker2"].stop()
     world.advance(0.5)
-    assert verdict(world) == Ready(("broker2",))
+    ready = verdict(world)
+    assert isinstance(ready, Ready)
+    assert (ready.targets, [(f.id, f.target) for f in ready.ask]) == (
+        ("broker2",),
+        [("roll.stopped", "broker2")],
+    )
 
 
 def test_a_half_done_broker_waits_while_another_broker_is_behind(tmp_path: Path) -> None:
@@ -550,3 +556,35 @@ def test_a_hold_behind_the_election_counts_brokers_alone(tmp_path: Path) -> None
     assert operator.resume(until="roll").code == 0
     with pytest.raises(UsageError, match="cannot pause after 1 of 3 brokers; 3 have been changed"):
         operator.resume(until="roll", pause_after=1)
+
+
+@pytest.mark.parametrize("way", list(Way))
+@pytest.mark.parametrize("moved", [False, True], ids=["not moved yet", "moved before"])
+def test_a_broker_that_somebody_stopped_is_named_and_started_only_after_a_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Way, moved: bool
+) -> None:
+    """Stopped by hand while the roll was held; ``--yes`` is nobody's word about it."""
+    world = quiet_world()
+    operator = Operator(world, tmp_path / "run")
+    if way is Way.FORWARD:
+        assert operator.forward(until="rehearse").code == 0
+        operator.kill_after_verb = ("roll", "service", 2 if moved else 1)
+        name = "broker1" if moved else "broker3"
+    else:
+        assert operator.forward(until="roll").code == 0
+        operator.kill_after_verb = ("roll", "service", 2)
+        name = "broker1" if moved else "broker3"
+    with pytest.raises(Killed):
+        operator.forward(until="roll") if way is Way.FORWARD else operator.back("roll")
+    world.advance(60.0)
+    world.hosts[name].stop()
+    world.advance(60.0)
+    again = Operator(world, operator.run_dir)
+    ended = again.resume()
+    assert (ended.code, [(f.id, f.target) for f in ended.findings]) == (6, [("roll.stopped", name)]), ended
+    assert f"{name} is down, and this run did not stop it" in ended.message
+    assert not world.hosts[name].running
+    agreeing = Operator(world, operator.run_dir)
+    monkeypatch.setattr(agreeing, "decide", lambda *_: Answer("go", by="tester"))
+    assert agreeing.resume(until="roll").code == 0
+    assert world.hosts[name].running

@@ -136,6 +136,8 @@ class Terminal:
         )
         end = self._now() + (30.0 if left_s is None else max(0.0, left_s - 1.0))
         while (left := end - self._now()) > 0:
+            if unanswered == "stop" and self._interrupted():
+                break
             line = self._console.poll(min(left, 0.5))
             if line is None:
                 break

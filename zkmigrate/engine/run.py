@@ -34,6 +34,8 @@ from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready,
 
 TRIES = 3
 _RETRY_S = 0.3
+_ANSWER_S = 600.0
+"""How long an answer is waited for outside a window, where no answer means stop."""
 _READS = "a step that says that it only reads sends nothing"
 _RECORD = "what the steps before recorded can be read"
 
@@ -180,6 +182,7 @@ class Walk:
         kept: Mapping[str, Any] = {}
         recorded: Mapping[str, Any] = {}
         failures: Mapping[str, str] | None = None
+        agreed: set[str] = set()
         while True:
             self._stop_if_asked()
             self._holds.notice()
@@ -201,6 +204,10 @@ class Walk:
                     may_hold = paused or failures == {}
                     if may_hold and (held := self._holds.between(at)):
                         self._obey(held, at.stage)
+                        continue
+                    if asked := [f for f in verdict.ask if f.target not in agreed]:
+                        self._ask_about(at, asked)
+                        agreed |= {f.target for f in asked}
                         continue
                     if self._hooks.before_wave(at, targets):
                         continue
@@ -243,6 +250,16 @@ class Walk:
             seen = f"{type(error).__name__}: {error}"
             finding = Finding("engine.step-error", "the step comes to a verdict", Held.NO, seen=seen)
             return Blocked((finding,)), None
+
+    def _ask_about(self, at: Next, findings: Sequence[Finding]) -> None:
+        """Ask about each finding before a wave. Without an answer the run stops and names it (code 6)."""
+        for finding in findings:
+            answer = self.ports.confirm.decide(at.id, finding, "stop", _ANSWER_S)
+            self._log.answered(at.stage.id, at.step.id, f"{finding.needed}?", answer, (finding,))
+            if answer.word == "stop":
+                message = f"stopped at {at.id} by {finding.id} {finding.target}: {finding.seen}"
+                raise Leave(RunEnded(6, message, tuple(findings)))
+            self._obey(answer, at.stage)
 
     def _wave_begun(self, at: Next, targets: tuple[str, ...]) -> None:
         step_progress = self._progress_of(at, targets)

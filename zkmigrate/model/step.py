@@ -70,13 +70,14 @@ class Ready:
     the wave's first change: an original map that the way back needs, or a plan that must not be made twice.
     Going back nothing is recorded, unless ``both_ways``. While ``Context.begun`` the step uses the record it
     finds; otherwise that belongs to an earlier walk. With a lost journal there may be none. keep: as in
-    ``Waiting``."""
+    ``Waiting``. ask: findings, each with a target, about which the operator is asked before this wave."""
 
     targets: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict)
     both_ways: bool = False
     keep: Mapping[str, Any] = field(default_factory=dict)
+    ask: tuple[Finding, ...] = ()
 
 
 class Far(NamedTuple):

@@ -242,6 +242,13 @@ def test_where_nothing_presses_ask_may_be_answered_with_stop() -> None:
     assert "stop" not in script.shown[-1]
 
 
+def test_ctrl_c_stops_where_stop_is_what_no_answer_means() -> None:
+    script = Script("g")
+    pressed = Terminal(cast(Console, script), "anna", lambda: 0.0, Papers(), lambda: True)
+    assert pressed.decide("roll.roll", TROUBLE, "stop", 600.0) == Answer("stop")
+    assert pressed.decide("cut", TROUBLE, "back", 600.0) == Answer("go")
+
+
 def test_a_hold_goes_on_until_something_is_typed() -> None:
     held, script = terminal("", "what", "go")
     assert [held.hold("cut", "back", 5.0) for _ in range(3)] == [None, None, Answer("go")]

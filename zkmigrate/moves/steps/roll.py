@@ -127,7 +127,7 @@ class RollStep(OfDependent, Step[RollFacts]):
             if not first.touched and (soaks := self._soaking(c, f, positions, wave)):
                 return soaks
         if wave:
-            return Ready(wave)
+            return Ready(wave, ask=self._stopped_by_others(c, f, wave))
         if silent:
             return _wait_for_silent(c, silent, reason)
         if reason := reason or d.why_unsettled(f.own):
@@ -285,6 +285,32 @@ class RollStep(OfDependent, Step[RollFacts]):
             {_SOAK: marks},
         )
 
+    def _stopped_by_others(self, c: Context, f: RollFacts, wave: tuple[str, ...]) -> tuple[Finding, ...]:
+        """Name each member of a wave that is down and that this run did not stop: somebody may work on it.
+
+        A change of ours is in doubt, or what we started has failed: then it is ours.
+        """
+        words = self.dependent.words
+
+        def ours(host: str) -> bool:
+            status = f.members[host].status
+            failed = isinstance(status, Seen) and status.value.unit_state == "failed"
+            return host in c.unconfirmed or (failed and host in c.unrestored)
+
+        return tuple(
+            claim(
+                "roll.stopped",
+                f"no {words.one} is down that this run did not stop",
+                False,
+                target=host,
+                seen=f"{host} is down, and this run did not stop it",
+                needed=f"somebody agrees that the roll starts {host} with its new file",
+                moves=(f"ask who stopped {host}", "start it by hand, then resume", "answer go at a terminal"),
+            )
+            for host in wave
+            if not f.members[host].runs and not ours(host)
+        )
+
     def _without_image(self, c: Context, f: RollFacts, wave: tuple[str, ...]) -> tuple[Finding, ...]:
         """A file that names dest and has no before-image cannot be put back."""
         words, path = self.dependent.words, self.dependent.config(c.inventory)
@@ -430,6 +456,10 @@ MEANINGS = meanings(
     roll.service: The host does not tell whether its broker runs. Cause: Neither systemd nor the status
     command can tell. To do: Run the status command, or systemctl status, on that host by hand, then
     resume.
+
+    roll.stopped: A broker is down that this run did not stop. Cause: Somebody stopped it, or it crashed.
+    The roll would start it, while somebody may be at work on its host. To do: Ask who stopped it. Start it
+    by hand and resume, or resume at a terminal and answer go.
 
     roll.hour: The maintenance window is over before every broker has moved. Cause: The roll took longer
     than policy.window allows. To do: Wait for the next window, or change policy.window, then resume.
