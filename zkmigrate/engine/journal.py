@@ -25,8 +25,10 @@ from zkmigrate.model.entry import Entry, Kind
 
 NAME = "journal.jsonl"
 BEGUN = "begun"
-"""The mark beside a journal whose first line is on disk, by which a lost or emptied journal is noticed."""
-
+"""The mark beside a journal whose first line is on disk: how many lines are. By it a lost, emptied or
+shortened journal is noticed."""
+_AFTER_BEGIN = (BEGUN, "plan.json", "events.jsonl")
+"""Files that a run writes after its first line; runs of earlier versions have no mark."""
 
 _RECOVERED = "journal.recovered.jsonl"
 
@@ -173,6 +175,17 @@ class Journal:
                 self._disk.fsync(self._fd)
             except OSError as error:
                 self._fail(error)
+            self._mark_length()
+
+    def _mark_length(self) -> None:
+        """Write how many lines are durable into the mark of a run that has begun. The mark itself need not be
+        durable: an older one names fewer lines."""
+        with contextlib.suppress(OSError):
+            fd = os.open(self._path.with_name(BEGUN), os.O_WRONLY | os.O_NOFOLLOW)
+            try:
+                os.pwrite(fd, b"%-19d\n" % self._seq, 0)
+            finally:
+                os.close(fd)
 
     def refuse_after_failure(self) -> None:
         """Raise JournalError if a line could not be written before, because nothing more may be sent then."""
@@ -258,10 +271,24 @@ def parsed(run_dir: Path) -> chain.Parsed:
 
 
 def _missed(run_dir: Path, parsed: chain.Parsed) -> chain.Parsed:
-    """Return the parsed journal; marked as damaged if a run has begun and no line of its journal is left."""
-    if not parsed.entries and (run_dir / BEGUN).exists():
+    """Return the parsed journal; marked as damaged if lines are missing that were durable. A torn last line
+    counts as a line: it is cut off."""
+    if parsed.damage:
+        return parsed
+    if not parsed.entries and any((run_dir / name).exists() for name in _AFTER_BEGIN):
         return replace(parsed, damage="is missing, though this run has begun")
+    written = _marked_length(run_dir)
+    if parsed.entries and len(parsed.entries) + bool(parsed.torn) < written:
+        return replace(parsed, damage=f"is missing, and {written} lines were written")
     return parsed
+
+
+def _marked_length(run_dir: Path) -> int:
+    """Return the number of lines in the mark of a run; 0 where it names none."""
+    try:
+        return int((run_dir / BEGUN).read_bytes()[:20])
+    except (OSError, ValueError):
+        return 0
 
 
 def kept_lines(run_dir: Path, copies: Iterable[bytes] = ()) -> tuple[Entry, ...]:

@@ -195,7 +195,7 @@ def has_begun(run_dir: Path) -> bool:
 
 
 def mark_begun(run_dir: Path) -> None:
-    """Leave a mark beside the journal, so that a lost journal is missed."""
+    """Leave a mark beside the journal, so that lost lines are missed."""
     (run_dir / journal.BEGUN).touch(mode=0o600)
 
 

@@ -165,7 +165,8 @@ class JournalOpener:
         raise JournalError(
             f"a run of {self.playbook.id} does not go on without its journal: {why}. Nothing was changed. "
             f"Next: put the journal of {self.run_dir.name}{copies} at "
-            f"{self.run_dir / journals.NAME}, then resume without --journal-lost"
+            f"{self.run_dir / journals.NAME}, then resume without --journal-lost. "
+            f"Where no copy has all lines, remove {self.run_dir / journals.BEGUN} as well"
         )
 
     def _take_from_hosts(self) -> str:

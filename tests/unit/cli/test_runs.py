@@ -258,3 +258,32 @@ def test_status_and_preflight_name_the_direction_in_which_a_run_goes_on(place: P
     assert "lab-1 is on its way back to the start of prepare: resume finishes that first" in place.ends(
         2, "run", "--yes", "--run-id", "lab-1"
     )
+
+
+@pytest.mark.parametrize("verb", ["resume", "rollback", "status"])
+@pytest.mark.parametrize("left", [0, 2, -1], ids=["emptied", "two lines left", "the last line gone"])
+def test_a_journal_that_was_shortened_is_a_damaged_one(place: Place, verb: str, left: int) -> None:
+    """Cut between two lines its chain is whole. Without ``begun`` an earlier version began the run."""
+    assert place.call("run", "--yes", "--until", "install").exit_code == 0
+    there, file = place.files(), place.runs / "lab-1" / journal.NAME
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:left]))
+    if left == 0:
+        (file.parent / journal.BEGUN).unlink()
+    words = () if verb == "status" else ("--yes",)
+    said = place.ends(8, verb, *words, "--run-id", "lab-1")
+    kept = left % len(lines)
+    expected = f", and {len(lines)} lines were written" if left else ", though this run has begun"
+    assert f"journal line {kept + 1} is missing{expected}" in said
+    assert place.files() == there
+    place.ends(0, "resume", "--yes", "--run-id", "lab-1", "--journal-lost", "back")
+    assert place.files() == set()
+    assert "back at the beginning" in place.ends(0, "status", "--offline", "--run-id", "lab-1")
+
+
+def test_a_torn_last_line_is_no_shortened_journal(place: Place) -> None:
+    assert place.call("run", "--yes", "--until", "install").exit_code == 0
+    file = place.runs / "lab-1" / journal.NAME
+    file.write_bytes(file.read_bytes()[:-20])
+    place.ends(0, "resume", "--yes", "--run-id", "lab-1")
+    assert place.files() == ALL
