@@ -93,6 +93,7 @@ NEUTRAL = {
     "hosts.jump_host",
     "hosts.zkm_host",
     "inventory",
+    "input_file",
     "java_properties",
     "json_text",
     "locations",

@@ -171,11 +171,12 @@ def _analyze(options: dict[str, Any]) -> int:
 
 def _what_ifs(path: Path) -> tuple[WhatIf, ...]:
     """Raises UsageError."""
+    from zkmigrate import input_file
     from zkmigrate.errors import UsageError
     from zkmigrate.placement.what_if import parse
 
     try:
-        content = path.read_bytes()
+        content = input_file.content(path)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}. Needed: a file of what-ifs") from error
     return parse(content, str(path))

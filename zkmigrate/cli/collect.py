@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from zkmigrate.zookeeper.disks.location import Place
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)([kKMG]?)")
+_MOST_RATE, _MOST_HOURS = 1e12, 1e6
 _OF_SERVERS = {
     "log_dirs": "--log-dir",
     "newest_snapshots": "--newest-snapshots",
@@ -246,9 +247,12 @@ def rate(text: str) -> float:
     from zkmigrate.errors import UsageError
 
     match = _RATE.fullmatch(text)
-    if match is None:
-        raise UsageError(f"--rate {text}: needed: bytes per second, such as 500k or 10M; 0 for no limit")
-    return float(match[1]) * _TIMES[match[2]]
+    found = float(match[1]) * _TIMES[match[2]] if match else -1.0
+    if found and not 1 <= found <= _MOST_RATE:
+        raise UsageError(
+            f"--rate {text[:40]}: needed: bytes per second up to 1000G, such as 500k or 10M; 0 for no limit"
+        )
+    return found
 
 
 def _since(text: str) -> tuple[int | None, float | None]:
@@ -265,6 +269,8 @@ def _since(text: str) -> tuple[int | None, float | None]:
         hours = float(text)
     except (MalformedError, ValueError):
         hours = 0.0
-    if not 0 < hours < float("inf"):
-        raise UsageError(f"--since {text}: needed: hours, such as 24, or a zxid, such as 0x100000001")
+    if not 0 < hours <= _MOST_HOURS:
+        raise UsageError(
+            f"--since {text[:40]}: needed: hours up to 1000000, such as 24, or a zxid, such as 0x100000001"
+        )
     return None, hours

@@ -5,6 +5,7 @@ Every verb's ``--help`` imports this module, so it imports nothing heavy.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -64,6 +65,34 @@ def number(
     return click.option(
         option, name, type=kind, default=default, show_default=True, metavar=metavar, help=text
     )
+
+
+class _Decimal(click.FloatRange):
+    """A number within bounds. click's own kind takes nan, because it is below and above no bound."""
+
+    name = "number"
+
+    def __init__(self, least: float, most: float, *, or_zero: bool) -> None:
+        super().__init__(least, most)
+        self.or_zero = or_zero
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number. Raises BadParameter."""
+        if self.or_zero and click.FLOAT.convert(value, param, ctx) == 0:
+            return 0.0
+        found: float = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{value} is not a number in the range {self._describe_range()}.", param, ctx)
+        return found
+
+
+def decimal(least: float, most: float, *, or_zero: bool = False) -> click.FloatRange:
+    """Return the kind of an option whose value is a number from ``least`` to ``most``, or also 0.
+
+    Every option that takes such a number uses it. ``most`` keeps what is computed from it finite, and
+    ``least`` keeps a rate from waiting for ever.
+    """
+    return _Decimal(least, most, or_zero=or_zero)
 
 
 common: Callable[[F], F] = together(

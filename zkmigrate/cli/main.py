@@ -293,7 +293,7 @@ def retire(host: str, run_id: str, reason: str, **options: Any) -> None:
 @click.option("--put-back", is_flag=True, help="Recreate what is missing of --subtree or --all.")
 @click.option(
     "--rate",
-    type=click.FloatRange(0),
+    type=flags.decimal(0.01, 1_000_000, or_zero=True),
     default=500.0,
     show_default=True,
     metavar="N",
@@ -326,7 +326,7 @@ def clean_up(run_id: str, all_: bool, **options: Any) -> None:
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(min=0),
+    type=flags.decimal(0, 366 * 86_400),
     metavar="S",
     help="With --wait: wait at most S seconds.",
 )

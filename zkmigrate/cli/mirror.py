@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_MOST_COPIERS = 1000
+"""Each copier compares the hashes of all of them for every partition."""
+
 
 def _addresses(_context: click.Context, _option: click.Parameter, value: str | None) -> list[str]:
     """``HOST:PORT,…`` as a list; empty without one. BadParameter."""
@@ -32,8 +35,14 @@ def _addresses(_context: click.Context, _option: click.Parameter, value: str | N
 def _share(_context: click.Context, _option: click.Parameter, value: str) -> tuple[int, int]:
     """``K/N`` as numbers. BadParameter."""
     number, _, copiers = value.partition("/")
-    if not (number.isdecimal() and copiers.isdecimal() and 1 <= int(number) <= int(copiers)):
-        raise click.BadParameter(f"{value!r} is not K/N, such as 1/3: the first of three copiers")
+    if not (
+        len(value) <= len("1000/1000")
+        and (number.isdecimal() and copiers.isdecimal() and 1 <= int(number) <= int(copiers))
+        and int(copiers) <= _MOST_COPIERS
+    ):
+        raise click.BadParameter(
+            f"{value[:40]!r} is not K/N, such as 1/3: the first of three copiers; at most {_MOST_COPIERS}"
+        )
     return int(number), int(copiers)
 
 
@@ -84,7 +93,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @_groups
     @click.option(
         "--refresh",
-        type=click.FloatRange(1, 3600),
+        type=flags.decimal(1, 3600),
         default=10.0,
         show_default=True,
         metavar="SECONDS",
@@ -93,7 +102,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @click.option("--once", is_flag=True, help="Copy what source holds now and end.")
     @click.option(
         "--rate",
-        type=click.FloatRange(min=0, min_open=True),
+        type=flags.decimal(0.001, 1_000_000),
         metavar="MB/S",
         help="Copy at most so many megabytes per second, over all partitions.",
     )

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
-_NOT_NEGATIVE = click.FloatRange(min=0)
-
 _common: Callable[[F], F] = flags.together(
     click.option("--cluster", type=flags.FILE, help="The cluster as a file: cluster.json."),
     click.option(
@@ -110,7 +108,7 @@ _written: Callable[[F], F] = flags.together(
 _moving: Callable[[F], F] = flags.together(
     click.option(
         "--tolerance",
-        type=click.FloatRange(0, 1),
+        type=flags.decimal(0, 1),
         default=0.0,
         show_default=True,
         metavar="SHARE",
@@ -145,7 +143,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @_common
     @click.option(
         "--storage-threshold",
-        type=click.FloatRange(0, 1),
+        type=flags.decimal(0, 1),
         default=0.20,
         show_default=True,
         metavar="SHARE",
@@ -202,7 +200,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     )
     @click.option(
         "--partition-size-factor",
-        type=_NOT_NEGATIVE,
+        type=flags.decimal(0.001, 1000),
         default=1.0,
         show_default=True,
         metavar="FACTOR",
@@ -272,11 +270,12 @@ def _now_ms() -> int:
 
 def from_file(path: Path) -> Cluster:
     """The cluster in a file. Raises UsageError."""
+    from zkmigrate import input_file
     from zkmigrate.errors import UsageError
     from zkmigrate.placement.cluster_file import parse
 
     try:
-        content = path.read_bytes()
+        content = input_file.content(path)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}. Needed: a cluster as a file") from error
     return parse(content, str(path))

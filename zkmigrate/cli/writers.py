@@ -20,7 +20,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @flags.chroot
     @click.option(
         "--hours",
-        type=click.FloatRange(0, min_open=True),
+        type=flags.decimal(0.001, 1_000_000),
         metavar="N",
         help="Only the N hours before the newest transaction. Default: the whole log.",
     )

@@ -17,6 +17,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from zkmigrate import input_file
 from zkmigrate.clean import clean
 from zkmigrate.engine.plan import Plan, PlannedStep, sha256_of
 from zkmigrate.errors import UsageError
@@ -162,7 +163,7 @@ def checksum_of(plan: PlanFile) -> str:
 def read(path: Path) -> PlanFile:
     """The plan in a file. UsageError for anything but a plan as it was written."""
     try:
-        with open(path, "rb") as file:
+        with input_file.opened(path) as file:
             content = file.read(_MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} is not a plan ({error}); {_MADE}") from None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeV
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
+from zkmigrate import input_file
 from zkmigrate.errors import InventoryError
 from zkmigrate.inventory import checks as inventory_checks
 from zkmigrate.inventory import explain as inventory_types
@@ -522,7 +523,7 @@ def digest(inventory: Inventory) -> str:
 
 def _text(path: Path) -> str:
     try:
-        with open(path, "rb") as file:
+        with input_file.opened(path) as file:
             content = file.read(marked_yaml.MAX_BYTES + 1)
     except OSError as error:
         raise InventoryError(

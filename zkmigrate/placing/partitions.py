@@ -39,8 +39,10 @@ def read(path: Path) -> Measured:
 def _files(path: Path) -> Sequence[Path]:
     if not path.exists():
         raise UsageError(f"{path}: no such file; {_NEEDED}")
-    if not path.is_dir():
+    if path.is_file():
         return [path]
+    if not path.is_dir():
+        raise UsageError(f"{path} is a pipe or a device; {_NEEDED}")
     found = sorted(one for one in path.glob("*.parquet") if one.is_file() and one.name[0] not in "._")
     if not found:
         raise UsageError(f"{path}: seen a folder without a Parquet file; {_NEEDED}")

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, computed_field
 
+from zkmigrate import input_file
 from zkmigrate.errors import InventoryError, UsageError
 from zkmigrate.inventory.inventory import Door, Inventory, LocalPath, local_path
 from zkmigrate.placement import maps
@@ -198,7 +199,7 @@ def _not_leading_to(sets: Sets, phases: Phases) -> str:
 def _read(inventory: Path, key: str, name: str) -> tuple[Sets, Dirs]:
     file = Path(local_path(inventory, name))
     try:
-        content = file.read_bytes()
+        content = input_file.content(file)
         sets = maps.parse(content, name)
         named = log_dirs_of(content.decode("utf-8-sig"))
         return sets, {at: dirs for at, dirs in named.items() if any(path != maps.ANY for path in dirs)}

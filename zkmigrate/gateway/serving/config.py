@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from zkmigrate import input_file
 from zkmigrate.errors import InventoryError
 from zkmigrate.gateway.rules.plan import OTHERS, Plan, Port, Reading, Who
 from zkmigrate.inventory import marked_yaml
@@ -98,7 +99,7 @@ class Config(_Strict):
 def load(path: Path) -> Config:
     """Read and check the configuration file. Raises InventoryError with one line for each mistake."""
     try:
-        text = path.read_text("utf-8")
+        text = input_file.content(path, marked_yaml.MAX_BYTES).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise InventoryError(f"{path}: cannot read: {error}") from None
     document = marked_yaml.parse(text)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from zkmigrate import java_properties
+from zkmigrate import input_file, java_properties
 from zkmigrate.errors import UsageError
 from zkmigrate.java_properties import PropertiesError
 
@@ -51,7 +51,7 @@ def settings(file: Path | None) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        text = file.read_bytes().decode(java_properties.ENCODING)
+        text = input_file.content(file).decode(java_properties.ENCODING)
     except OSError as error:
         raise UsageError(
             f"{file} cannot be read: {error.strerror}. Needed: a file of Kafka's client properties"
@@ -122,6 +122,11 @@ def _pem(properties: Mapping[str, str], key: str, kind: str) -> str | None:
     file = properties.get(key)
     if file is not None and (found := properties.get(kind, "JKS")) != "PEM":
         raise UsageError(f"{kind} is {found}. Needed: PEM. `keytool -exportcert -rfc` and `openssl` write it")
+    if file is not None:
+        try:
+            input_file.content(file)  # OpenSSL would wait for a pipe
+        except OSError as error:
+            raise UsageError(f"{key} {file} cannot be read: {error.strerror}. Needed: a PEM file") from None
     return file
 
 

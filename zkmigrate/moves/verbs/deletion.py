@@ -26,6 +26,7 @@ from kazoo.exceptions import (
     NotEmptyError,
 )
 
+from zkmigrate import input_file
 from zkmigrate.errors import JournalError, ZkmigrateError
 from zkmigrate.moves.rules.clean_up import Node
 from zkmigrate.zookeeper.clients.ensemble import ANSWER_S, NOT_ITS_OWN, connected, from_kazoo, named, to_kazoo
@@ -230,7 +231,7 @@ def write_kept(path: Path, kept: Iterable[Kept]) -> str:
 def read_kept(path: Path, digest: str) -> Iterator[Kept]:
     """The znodes of the file, in order. Raises JournalError if it is not the file that was written."""
     try:
-        with open(path, "rb") as file:
+        with input_file.opened(path) as file:
             seen = hashlib.file_digest(file, "sha256").hexdigest()
             if seen != digest:
                 raise JournalError(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from zkmigrate import input_file
 from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.engine import journal, runs
 from zkmigrate.engine.clock import Clock, Interrupt, RealClock
@@ -126,7 +127,7 @@ class Memory:
 def load(path: Path, name: str) -> Memory | None:
     """The kept memory; None: no file. Raises UsageError for another file."""
     try:
-        body: Any = json.loads(path.read_text(encoding="utf-8"))
+        body: Any = json.loads(input_file.content(path).decode())
         if body["version"] != _VERSION or body["name"] != name:
             raise ValueError(f"it is of {body['name']!r}")
         kept = body["position"]

@@ -8,6 +8,7 @@ from collections import Counter
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from zkmigrate import input_file
 from zkmigrate.errors import UsageError
 from zkmigrate.spark.charts import Bar, bars
 from zkmigrate.spark.input import Input, epoch, only, place_in_epoch
@@ -121,7 +122,7 @@ def _watches(input: Input) -> DataFrame | None:
     counts: Counter[str] = Counter()
     for file in input.request.watches:
         try:
-            answer = parse_wchp(file.read_text(encoding="utf-8"))
+            answer = parse_wchp(input_file.content(file).decode())
         except (WordError, UnicodeDecodeError) as error:
             raise UsageError(f"{file}: {error}. Needed: the whole answer of a server to wchp") from error
         counts.update({path: len(sessions) for path, sessions in answer.items()})

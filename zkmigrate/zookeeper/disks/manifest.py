@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from zkmigrate import input_file
 from zkmigrate.errors import LockedError, UsageError, ZkmigrateError
 from zkmigrate.zookeeper.data.errors import MalformedError
 from zkmigrate.zookeeper.data.logdir import is_log_or_snapshot
@@ -185,9 +186,13 @@ def load(out: Path) -> Manifest:
     """The manifest of a folder. Raises UsageError if there is none, ManifestError if it cannot be read."""
     path = out / MANIFEST
     try:
-        text = path.read_text(encoding="utf-8", errors="surrogateescape")
+        text = input_file.content(path).decode("utf-8", "surrogateescape")
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"{out} has no {MANIFEST}. Needed: a folder that collect has filled") from None
+    except OSError as error:
+        raise ManifestError(
+            f"{path} cannot be read: {error.strerror}. Next: collect into another folder"
+        ) from error
     try:
         body = json.loads(text)
         if body["format"] != _FORMAT:

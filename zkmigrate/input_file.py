@@ -1,0 +1,34 @@
+"""Reads files that an operator names. It never waits for a writer, and never reads without an end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from io import BufferedReader
+from pathlib import Path
+
+MOST_BYTES = 1 << 30
+"""No input is larger, unless its reader allows less."""
+
+
+def opened(path: Path | str) -> BufferedReader:
+    """Open a plain file for reading. Raises OSError, also for a pipe, a device and a directory; its
+    ``strerror`` says why."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(fd, "rb")
+    os.close(fd)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "it is a pipe or a device, and a plain file is needed", str(path))
+
+
+def content(path: Path | str, most: int = MOST_BYTES) -> bytes:
+    """Return the bytes of a plain file. Raises OSError as ``opened`` does, and for more than ``most``
+    bytes."""
+    with opened(path) as file:
+        if os.fstat(file.fileno()).st_size > most:
+            raise OSError(errno.EFBIG, f"it has more than {most >> 20} MiB", str(path))
+        return file.read()
