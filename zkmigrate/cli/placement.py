@@ -63,7 +63,9 @@ _common: Callable[[F], F] = flags.together(
         metavar="JSON",
         help="Plan only these partitions, with these sets: Kafka's reassignment JSON.",
     ),
-    flags.many("--topics", "topics", "NAME,…", "Topics, or patterns of whole names. Default: all."),
+    flags.many(
+        "--topics", "topics", "NAME,…", "Topics, or regular expressions found in names. Default: all."
+    ),
     flags.many("--topics-exclude", "topics_exclude", "NAME,…", "Topics to leave out, in the same way."),
     click.option(
         "--brokers",
@@ -147,7 +149,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         default=0.20,
         show_default=True,
         metavar="SHARE",
-        help="A broker gives replicas if its free bytes are this far below the harmonic mean.",
+        help="A broker gives replicas if its free bytes are this far below the harmonic mean. 0: all old.",
     )
     @flags.number(
         "--storage-threshold-gb", "storage_threshold_gb", "GIB", "A broker gives if less is free. 0: off.", 0,

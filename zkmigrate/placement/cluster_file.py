@@ -21,7 +21,16 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, Strict, StrictBool, StrictStr, TypeAdapter, ValidationError
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    StrictBool,
+    StrictStr,
+    TypeAdapter,
+    ValidationError,
+)
 
 from zkmigrate import json_text
 from zkmigrate.errors import UsageError
@@ -37,8 +46,14 @@ _SEEN_CHARS = 60
 _PATH = re.compile(r"(/[^/\n]+)+")
 """A directory as a broker names it. Kafka's tool finds out about another one after it began to move."""
 
+
+def _whole(value: Any) -> Any:
+    """Return a number such as ``9e11`` as the whole number that it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 _Id = Annotated[int, Strict(), Field(ge=0, le=_MOST_ID)]
-_Bytes = Annotated[int, Strict(), Field(ge=0, le=_MOST_BYTES)]
+_Bytes = Annotated[int, BeforeValidator(_whole), Strict(), Field(ge=0, le=_MOST_BYTES)]
 TOPIC = r"^[a-zA-Z0-9._-]{1,249}$"
 TOPIC_NEEDED = "a name of 1 to 249 characters of a-z A-Z 0-9 . _ -"
 _Topic = Annotated[str, Strict(), Field(pattern=TOPIC)]

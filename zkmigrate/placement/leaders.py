@@ -8,10 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from zkmigrate.placement.cluster import Cluster, Name, Set
 from zkmigrate.placement.plan import Notice, Refused
-from zkmigrate.placement.request import Rollout
-
-NAME = re.compile(r"[A-Za-z0-9._-]+")
-"""What a topic's name is made of; anything else is a regular expression."""
+from zkmigrate.placement.request import Rollout, matcher
 
 
 def led_by(leader: int, replicas: Set) -> Set:
@@ -31,17 +28,17 @@ def barred(rollout: Rollout, topics: Iterable[str]) -> dict[str, frozenset[int]]
         given, missing = ("brokers", "topics") if brokers else ("topics", "brokers")
         text = f"leader-evac-{given} is given without leader-evac-{missing}; needed: both or neither"
         return Refused((Notice("placement.evacuation-half", text),), options=True)
-    names = {name for name in wanted if NAME.fullmatch(name)}
+    found = dict.fromkeys(topics)
+    names = found.keys() & set(wanted)
     try:
-        patterns = [re.compile(name) for name in wanted if name not in names]
+        patterns = [matcher(name) for name in wanted if name not in names]
     except re.error as err:
         text = f"leader-evac-topics holds {err.pattern!r}, which is not a regular expression: {err}"
         return Refused((Notice("placement.evacuation-pattern", text),), options=True)
-    found = dict.fromkeys(topics)
     return {
         topic: frozenset(brokers)
         for topic in found
-        if topic in names or any(pattern.fullmatch(topic) for pattern in patterns)
+        if topic in names or any(matches(topic) for matches in patterns)
     }
 
 

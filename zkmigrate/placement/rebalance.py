@@ -86,7 +86,7 @@ def rebalance(cluster: Cluster, request: Rebalance) -> Plan | Refused:
         cluster,
         moves,
         limited="; ".join(filter(None, (_limit(choice, request, task, found), unfinished))),
-        notices=(*choice.notices, *_worse(cluster, choice.brokers, moves)),
+        notices=(*choice.notices, *worse(cluster, choice.brokers, moves)),
     )
 
 
@@ -94,8 +94,9 @@ def offload_targets(cluster: Cluster, brokers: Sequence[int], request: Rebalance
     """The brokers that give replicas away.
 
     ``any_broker``: all. ``scale``: every old one. Else with ``storage_threshold_gb`` every old one with fewer
-    free GiB; else those below the harmonic mean of free bytes by more than ``storage_threshold``. Where rates
-    count, those whose level is that much below the mean.
+    free GiB; else with a ``storage_threshold`` of 0 every old one, as topicmappr does; else those below the
+    harmonic mean of free bytes by more than ``storage_threshold``. Where rates count, those whose level is
+    that much below the mean.
     """
     if request.any_broker:
         return tuple(brokers)
@@ -104,6 +105,8 @@ def offload_targets(cluster: Cluster, brokers: Sequence[int], request: Rebalance
         return tuple(old)
     if request.storage_threshold_gb:
         return tuple(b for b in old if cluster.brokers[b].free < request.storage_threshold_gb * GIB)
+    if request.storage_threshold == 0:
+        return tuple(old)
     if request.balance is Balance.STORAGE:
         mean = harmonic_mean([cluster.brokers[broker].free for broker in brokers])
         level: Mapping[int, int] = {broker: cluster.brokers[broker].free for broker in brokers}
@@ -286,8 +289,8 @@ def _limit(choice: Chosen, request: Rebalance, task: Task, found: Found) -> str:
     return f"no move and no exchange narrows the range within racks, free bytes, {', '.join(held)}"
 
 
-def _worse(cluster: Cluster, brokers: Sequence[int], moves: Sequence[Reassignment]) -> tuple[Notice, ...]:
-    """A notice that refuses, where the range of free bytes grows: it can where only rates are spread."""
+def worse(cluster: Cluster, brokers: Sequence[int], moves: Sequence[Reassignment]) -> tuple[Notice, ...]:
+    """A notice that refuses, where the range of free bytes grows."""
     before, after = (
         max(free[broker] for broker in brokers) - min(free[broker] for broker in brokers)
         for free in (cluster.free, free_after(cluster.free, moves))
@@ -296,6 +299,6 @@ def _worse(cluster: Cluster, brokers: Sequence[int], moves: Sequence[Reassignmen
         return ()
     text = (
         f"The range of free bytes grows from {before} to {after}. Needed: at most {before}. "
-        "Next: balance both, or accept it with --ignore-warnings."
+        "Next: correct the request, or accept it with --ignore-warnings."
     )
     return (Notice("placement.worse-range", text, refuses=True),)

@@ -15,6 +15,7 @@ from zkmigrate.placement.cluster import Cluster, Name, Partition
 from zkmigrate.placement.constraints import racks_needed
 from zkmigrate.placement.order import in_order
 from zkmigrate.placement.plan import Notice, Plan, Reassignment, Refused
+from zkmigrate.placement.rebalance import worse
 from zkmigrate.placement.request import By, Optimize, Rebuild
 from zkmigrate.placement.validation import Chosen, chosen, partition_names, sizes_missing
 
@@ -72,7 +73,10 @@ def rebuild(cluster: Cluster, request: Rebuild) -> Plan | Refused:
     ordered = in_order(cluster, [move for move in moves if move.after != move.before])
     if isinstance(ordered, Refused):
         return ordered
-    return Plan(cluster, ordered, notices=notices + board.notices())
+    notices += board.notices()
+    if request.placement is By.STORAGE:
+        notices += worse(cluster, choice.brokers, ordered)
+    return Plan(cluster, ordered, notices=notices)
 
 
 def _short_sets(partitions: Sequence[Partition], request: Rebuild) -> tuple[Notice, ...]:

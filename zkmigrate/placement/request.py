@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -11,6 +13,19 @@ MIB, GIB = 1 << 20, 1 << 30
 
 MAPPED, REGISTERED = -1, -2
 """``--brokers``: -1 is every broker that the chosen partitions name, -2 every registered one."""
+
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def matcher(pattern: str) -> Callable[[str], object]:
+    """Return whether a topic is meant, as topicmappr decides it.
+
+    A text of letters, digits, ``_`` and ``-`` is a whole name, and any other is a regular expression that is
+    found anywhere in a name. Raises re.error.
+    """
+    compiled = re.compile(pattern)
+    return compiled.fullmatch if _NAME.fullmatch(pattern) else compiled.search
 
 
 class Balance(StrEnum):
@@ -46,7 +61,7 @@ class LogDirs(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a plan is about. topics, exclude: names, or regular expressions that match a whole name;
+    """What a plan is about. topics, exclude: names, or regular expressions that are found in a name;
     brokers: ids, or MAPPED or REGISTERED. partitions: only these of the topics, empty for all."""
 
     topics: tuple[str, ...] = (".*",)
@@ -77,12 +92,12 @@ class Rebalance:
     """``rebalance``, and ``scale`` when ``scale`` is true.
 
     storage_threshold: a broker whose free bytes are below the harmonic mean by more than this share gives
-    replicas away. storage_threshold_gb: one below so many GiB does; it wins. any_broker: instead of both
-    thresholds, every broker gives and takes; not with ``scale``. tolerance: how far one move may
-    take a broker from the mean, as a share of it; 0 tries all. partition_limit: how many of the largest
-    partitions of a source are looked at in a pass. partition_size_threshold: MiB, no smaller partition moves.
-    locality_scoped: a replica stays in its rack. effort: how often the search may begin again; 0 is the first
-    answer.
+    replicas away; with 0 every old one does. storage_threshold_gb: one below so many GiB does; it wins.
+    any_broker: instead of both thresholds, every broker gives and takes; not with ``scale``. tolerance: how
+    far one move may take a broker from the mean, as a share of it; 0 tries all. partition_limit: how many of
+    the largest partitions of a source are looked at in a pass. partition_size_threshold: MiB, no smaller
+    partition moves. locality_scoped: a replica stays in its rack. effort: how often the search may begin
+    again; 0 is the first answer.
     """
 
     choice: Choice = Choice()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from zkmigrate.placement.cluster import Cluster, Partition
 from zkmigrate.placement.plan import Notice, Refused
-from zkmigrate.placement.request import MAPPED, REGISTERED, Choice
+from zkmigrate.placement.request import MAPPED, REGISTERED, Choice, matcher
 
 SHOWN = 10
 """How many names a notice lists."""
@@ -35,7 +35,7 @@ class Chosen:
 def chosen(cluster: Cluster, choice: Choice) -> Chosen | Refused:
     """The partitions and brokers that a choice names, or why it names none.
 
-    A name and a regular expression that matches a whole name both choose a topic; an excluded topic is never
+    A name and a regular expression that is found in a name both choose a topic; an excluded topic is never
     chosen.
     """
     known = [one for one in cluster.partitions if not choice.partitions or one.name in choice.partitions]
@@ -150,11 +150,11 @@ def _matched(topics: Sequence[str], patterns: Sequence[str]) -> dict[str, list[s
             found[pattern] = [pattern]
             continue
         try:
-            compiled = re.compile(pattern)
+            matches = matcher(pattern)
         except re.error as err:
             text = f"topic {pattern!r} is neither a topic nor a regular expression: {err}"
             return Refused((Notice("placement.topic-pattern", text),), options=True)
-        found[pattern] = [topic for topic in topics if compiled.fullmatch(topic)]
+        found[pattern] = [topic for topic in topics if matches(topic)]
     return found
 
 

@@ -54,6 +54,16 @@ def test_every_value_of_the_file_is_in_the_cluster_and_in_order() -> None:
     assert [one.name for one in parsed(GOOD).partitions] == [("s", 0), ("t", 0), ("t", 1)]
 
 
+def test_whole_bytes_may_be_written_as_a_fraction_or_with_an_exponent() -> None:
+    text = """{"brokers": {"1": {"storage_free": 900000000000.0},
+                           "2": {"log_dirs": {"/d": {"free": 9e11, "total": 1E12}}}},
+               "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "size": 5.0}]}"""
+    cluster = parse(text.encode(), "c.json")
+    assert [cluster.brokers[1].free, cluster.brokers[2].free] == [900_000_000_000] * 2
+    assert type(cluster.brokers[1].free) is type(cluster.partitions[0].size) is int
+    assert cluster.partitions[0].size == 5
+
+
 def test_a_byte_order_mark_is_no_mistake() -> None:
     assert parse(b"\xef\xbb\xbf" + json.dumps(GOOD).encode(), "c.json") == parsed(GOOD)
 

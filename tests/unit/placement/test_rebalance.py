@@ -185,6 +185,8 @@ def test_r3_sources_are_below_the_harmonic_mean_by_more_than_the_threshold() -> 
     assert harmonic_mean([one * GIB for one in free.values()]) == pytest.approx(mean * GIB)
     assert offload_targets(cluster, (1, 2, 3, 4), Rebalance(storage_threshold=0.2)) == (1,)
     assert offload_targets(cluster, (1, 2, 3, 4), Rebalance(storage_threshold=0.49)) == (1,)
+    # As topicmappr does, 0 takes every old broker.
+    assert offload_targets(cluster, (1, 2, 3, 4), Rebalance(storage_threshold=0)) == (1, 2, 3, 4)
     # 100 is below 200 by exactly half of it: not by more.
     assert offload_targets(cluster, (1, 2, 3, 4), Rebalance(storage_threshold=0.5)) == ()
 
@@ -472,7 +474,7 @@ def test_a_plan_says_that_its_effort_ended_the_search() -> None:
 
 def test_the_fullest_broker_is_relieved_first_by_its_largest_replica() -> None:
     cluster = flat({1: 100, 2: 60, 3: 900, 4: 900}, {1: [90, 80, 70, 60], 2: [90, 80, 70, 60]})
-    plan = planned(cluster, Rebalance(storage_threshold=0.0))
+    plan = planned(cluster, Rebalance(storage_threshold=0.01))
     firsts = [(cluster.brokers[move.before[0]].free, -move.size) for move in plan.moves]
     assert firsts == sorted(firsts)
     assert len({move.before for move in plan.moves}) == 2

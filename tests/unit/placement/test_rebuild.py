@@ -296,6 +296,16 @@ def test_b8_the_rack_of_a_gone_broker_asks_for_no_more_racks_than_are_left() -> 
     assert set(sets[0][:2]) == {1, 3}
 
 
+def test_r15_a_wider_range_of_free_bytes_is_written_only_in_spite_of_a_warning() -> None:
+    seen = sized("abcd", (100, 90, 60, 0), [(30, (1, 2)), (5, (1, 4))])
+    plan, _ = planned(seen, Rebuild(on(1, 2, 3), placement=STORAGE, replication=3))
+    assert [one.id for one in plan.notices if one.refuses] == ["placement.worse-range"]
+    by_count, _ = planned(seen, Rebuild(on(1, 2, 3), replication=3))
+    assert not [one for one in by_count.notices if one.refuses]
+    level, _ = planned(seen, Rebuild(on(1, 2, 3), placement=STORAGE))
+    assert not [one for one in level.notices if one.refuses]
+
+
 def test_b9_distribution_places_all_leaders_first_and_storage_set_by_set() -> None:
     seen = sized("abcde", (100, 90, 60, 55, 0), [(30, (5,)), (20, (5,))])
     by_slot = Rebuild(on(1, 2, 3, 4), placement=STORAGE, replication=2, optimize=Optimize.DISTRIBUTION)

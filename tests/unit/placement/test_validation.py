@@ -43,10 +43,18 @@ def test_r1_only_matched_and_not_excluded_topics_are_chosen() -> None:
     assert ids(answer) == ["placement.exclude-unmatched", "placement.broker-new"]
 
 
-def test_r1_a_pattern_matches_a_whole_name() -> None:
-    seen = cluster(("orders", (1,)), ("orders-old", (1,)))
-    assert [one.topic for one in found(seen, Choice(topics=("orders",))).partitions] == ["orders"]
-    assert [one.topic for one in found(seen, Choice(topics=("order.",))).partitions] == ["orders"]
+def test_r1_a_name_is_whole_and_a_pattern_is_searched_as_topicmappr_does() -> None:
+    seen = cluster(("orders", (1,)), ("orders-old", (1,)), ("pay.v1", (1,)), ("repay", (1,)))
+
+    def topics(*chosen: str, exclude: tuple[str, ...] = ()) -> list[str]:
+        return [one.topic for one in found(seen, Choice(chosen or (".*",), exclude)).partitions]
+
+    assert topics("orders") == ["orders"]
+    assert topics("order.") == topics("^order") == ["orders", "orders-old"]
+    assert topics(exclude=("^pay",)) == ["orders", "orders-old", "repay"]
+    assert topics(exclude=("pay$", "^pay", "orders")) == ["orders-old"]
+    assert topics(exclude=("order",)) == ["orders", "orders-old", "pay.v1", "repay"]
+    assert topics("pay.v1") == ["pay.v1"]
 
 
 def test_b1_named_partitions_are_chosen_alone_and_topics_narrow_them() -> None:
