@@ -149,6 +149,23 @@ def test_requests_and_answers_that_come_together_are_written_together() -> None:
     run(test)
 
 
+def test_an_answer_without_room_for_its_id_is_none() -> None:
+    """The size of the next answer is the id that is awaited."""
+
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        assert await client.asks(produce(0)) == told(0)
+        at.a.answering.clear()
+        client.send(produce(len(told(0))))
+        await until("it is sent", lambda: at.seen("in_flight") == {"PRODUCE": 1})
+        [own] = at.gateway.everyone
+        come(own._link, b"", told(0))  # type: ignore[attr-defined]
+        await client.ended()
+        assert any("an answer of 0 bytes" in str(line) for line in at.lines)
+
+    run(test)
+
+
 def test_answers_that_come_together_are_one_write() -> None:
     async def test(at: Setting) -> None:
         client = await at.client()

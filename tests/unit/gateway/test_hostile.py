@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -138,6 +139,43 @@ def test_a_frame_that_takes_too_long_is_closed_and_named(monkeypatch: pytest.Mon
         assert (at.a.got, at.gateway.in_flight("app")) == ([], 0)
 
     run(test)
+
+
+@pytest.mark.parametrize("flips", [False, True])
+@pytest.mark.parametrize("like", [False, True])
+@pytest.mark.parametrize("size", [10, 9000, FRAME // 2])
+def test_the_time_of_a_frame_ends_with_the_frame(size: int, like: bool, flips: bool) -> None:
+    """Else a client was closed a minute after a request that came in two pieces."""
+
+    async def test(at: Setting) -> None:
+        if flips:
+            at.seal()
+            at.order("go")
+        broker = at.b if flips else at.a
+        client = await at.client("b" if flips else "a")
+        if like:
+            assert await client.asks(produce(0)) == told(0)
+        whole = sent(produce(1, records=b"r" * size))
+        client.writer.write(whole[:-3])
+        await until("it has begun", lambda: any(time_of(one) for one in at.gateway.everyone))
+        [own] = at.gateway.everyone
+        first, begun = time_of(own), asyncio.get_running_loop().time()
+        await until("the clock goes on", lambda: asyncio.get_running_loop().time() > begun)
+        client.writer.write(whole[-3:] + whole[:-3])
+        assert await client.answer() == told(1)
+        await until("the next has its own time", lambda: (time_of(own) or 0.0) > (first or 0.0))
+        client.writer.write(whole[-3:])
+        assert await client.answer() == told(1)
+        assert time_of(own) is None
+        assert broker.got[-2:] == [whole[4:]] * 2
+
+    run(test)
+
+
+def time_of(own: Any) -> float | None:
+    """When the frame of a connection has to be over."""
+    when: float | None = own._times.by.get("frame")
+    return when
 
 
 def test_a_log_of_refusals_is_bounded_and_tells_how_many_it_left_out() -> None:

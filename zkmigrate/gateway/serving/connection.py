@@ -112,6 +112,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
             self.sent_like(like, frame)
             at = after
         if at > begun and self._link is not None:
+            self._times.over("frame")
             self._link.transport.write(data if at - begun == end else data[begun:at])
         return at
 
@@ -296,6 +297,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
                 if isinstance(self._sending.wrote, Headers):
                     self._sending.wrote.feed(piece)
                 if not self._left:
+                    self._times.over("frame")
                     self._sent(self._sending, answered=self._answered)
                 continue
             if (one := self._request) is not None:
@@ -303,6 +305,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
                 at += len(piece)
                 one.frame += piece
                 if len(one.frame) == one.size:
+                    self._times.over("frame")
                     self.look(one)
                 continue
             after = self._like(data, at)

@@ -193,7 +193,7 @@ class Link(asyncio.BufferedProtocol):
             if found and not client.gateway.turns.may(client.share):
                 break
             after = at + PREFIX + int.from_bytes(data[at : at + PREFIX], "big")
-            if after > end or data[at + PREFIX : at + 2 * PREFIX] != one.correlation:
+            if not at + 2 * PREFIX <= after <= end or data[at + PREFIX : at + 2 * PREFIX] != one.correlation:
                 break
             found.append((one, data[at + PREFIX : after] if one.head.key == PRODUCE else b""))
             at = after

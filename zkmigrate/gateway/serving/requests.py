@@ -74,8 +74,7 @@ class Requests(Sending):
         Raises Ended and FrameError."""
         head = self.messages.head(frame, PREFIX)
         api = head.api
-        if self._times.by:
-            self._times.over("frame")
+        self._times.over("frame")
         if not self.known and head.key not in LOGIN and not self._accepted(self._of(head)):
             raise FrameError("login", f"{named(head.key)} of a client that has not logged in")
         one = Request(head, api, "", frame, size, self._flips(head))
