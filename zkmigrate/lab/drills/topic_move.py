@@ -151,7 +151,7 @@ class Switches:
             told = f"run {code}"
             if one.then:
                 require(code == KILLED, f"the operator was not killed: {code}, {self._troubles()}")
-                code = self._verb(operator, one.then)
+                code = self._verb(operator, one.then, *(SHORT if one.then == "resume" else ()))
                 told += f", {one.then} {code}"
         finally:
             self.mend()
@@ -186,9 +186,8 @@ class Switches:
                 self.tool.type("go")
             return self.tool.wait_for_end(RUN_S)
 
-    def _verb(self, operator: Operator, verb: str) -> int:
-        """Run a verb to its end; its exit code."""
-        more = () if verb == "rollback" else SHORT
+    def _verb(self, operator: Operator, verb: str, *more: str) -> int:
+        """Run a verb with these options to its end; its exit code. On the way back there are none."""
         with operator.tool(verb, verb, *BOOK, *more) as self.tool:
             return self.tool.wait_for_end(RUN_S)
 

@@ -53,6 +53,7 @@ class Disturbed(Switches):
     """A switch whose run and verbs end with these codes."""
 
     codes: list[int]
+    options: list[tuple[str, ...]]
 
     def aimed(self, run: str, source: str) -> Any:
         return run
@@ -60,15 +61,19 @@ class Disturbed(Switches):
     def _first(self, one: Fault, operator: Any, source: str) -> int:
         return self.codes.pop(0)
 
-    def _verb(self, operator: Any, verb: str) -> int:
+    def _verb(self, operator: Any, verb: str, *more: str) -> int:
+        self.options.append(more)
         return self.codes.pop(0)
 
 
 def disturbed(way: str, codes: list[int], *places: str, then: str = "") -> str:
     made = Disturbed(Placed(*places), {})
-    made.codes = codes
+    made.codes, made.options = codes, []
     fault = Fault("x", "x", cast(Any, way), hold="hold", harm="gateway", then=cast(Any, then))
-    return made._disturbed(fault)
+    told = made._disturbed(fault)
+    forward = then == "resume"
+    assert made.options == [topic_move.SHORT] * forward + [()] * (len(made.options) - forward)
+    return told
 
 
 @pytest.mark.parametrize(
@@ -78,6 +83,7 @@ def disturbed(way: str, codes: list[int], *places: str, then: str = "") -> str:
         ("either", [7, 0], ("old", "old"), "", "run 7, rollback 0: back"),
         ("back", [-9, 0], ("new", "new"), "rollback", "run -9, rollback 0: back"),
         ("there", [-9, 0], ("old", "new"), "resume", "run -9, resume 0: there"),
+        ("back", [8, 7, 0], ("old", "old"), "", "run 8, resume 7, rollback 0: back"),
     ],
 )
 def test_a_case_is_as_expected_when_codes_and_place_are(
@@ -91,9 +97,9 @@ def test_a_case_is_as_expected_when_codes_and_place_are(
     [
         ("there", [7, 0], ("old", "old"), "", "the clients are back"),
         ("back", [0], ("old", "new"), "", "the clients are there"),
-        ("either", [8], ("old", "old"), "", "run 8"),
+        ("either", [8, 8], ("old", "old"), "", "run 8, resume 8"),
         ("either", [0], ("old", "new"), "resume", "the operator was not killed: 0"),
-        ("either", [-9, 8], ("old", "old"), "resume", "run -9, resume 8"),
+        ("either", [-9, 8, 8], ("old", "old"), "resume", "run -9, resume 8, resume 8"),
     ],
 )
 def test_a_wrong_code_or_place_fails_the_case(
