@@ -79,7 +79,9 @@ def test_a_keeper_that_is_down_comes_first_and_the_same_change_starts_it(tmp_pat
     world.advance(1.0)
     step, c = RollStep(KEEPER), Context("run", world.inventory)
     facts = step.observe(c, WorldLook(world))
-    assert step.check(c, facts) == Ready(("keeper2",))
+    verdict = step.check(c, facts)
+    assert isinstance(verdict, Ready)
+    assert (verdict.targets, [one.id for one in verdict.ask]) == (("keeper2",), ["roll.stopped"])
     for number, change in enumerate(step.plan(c, facts, "keeper2")):
         assert world.apply(change, f"by-hand-{number}", 1)[0] == 0
     world.advance(5.0)

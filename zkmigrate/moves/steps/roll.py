@@ -31,6 +31,7 @@ from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready
 from zkmigrate.moves.dependent import AnyDependent, Ending, MemberFacts, OfDependent, Position, unit_of
 from zkmigrate.moves.facts.connections import addresses, connections_of
 from zkmigrate.moves.facts.dest_status import unanswered
+from zkmigrate.moves.facts.outage import runs
 from zkmigrate.moves.rules.maintenance_window import maintenance_window
 from zkmigrate.moves.rules.soak import soaked
 from zkmigrate.moves.steps.roll_by_hand import BY_HAND
@@ -308,7 +309,7 @@ class RollStep(OfDependent, Step[RollFacts]):
                 moves=(f"ask who stopped {host}", "start it by hand, then resume", "answer go at a terminal"),
             )
             for host in wave
-            if not f.members[host].runs and not ours(host)
+            if runs(f.members[host].status) is False and not ours(host)
         )
 
     def _without_image(self, c: Context, f: RollFacts, wave: tuple[str, ...]) -> tuple[Finding, ...]:
