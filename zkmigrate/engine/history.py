@@ -85,7 +85,7 @@ class Turn:
 
     @property
     def where(self) -> str:
-        """The place that it leads to, in words."""
+        """Return the place that the turn leads to, in words."""
         return f"the start of {self.to}" if self.to else "the beginning"
 
 

@@ -99,7 +99,7 @@ class Journal:
 
     @classmethod
     def extend(cls, run_dir: Path, before: bytes, content: bytes) -> None:
-        """Write the lines that copies have beyond the journal, durable on return.
+        """Append to the journal the lines that only the copies on hosts have. They are durable on return.
 
         before: what the journal holds now. content: its whole lines, and more.
         """

@@ -29,7 +29,7 @@ from zkmigrate.gateway.rules.outcomes import MOST_PARTS, Headers
 from zkmigrate.gateway.rules.seen import LONGEST
 from zkmigrate.gateway.serving import room, server, times
 from zkmigrate.gateway.serving.buffer import LEAST, LITTLE, SIZE, VIEW
-from zkmigrate.gateway.serving.learns import MOST_BATCHES, MOST_KEPT, SMALL, Learns
+from zkmigrate.gateway.serving.learns import MOST_BATCHES, MOST_KEPT, MOST_WHOLE, Learns
 from zkmigrate.gateway.serving.link import Waiting
 from zkmigrate.gateway.serving.record import SOCKET
 from zkmigrate.gateway.serving.requests import MOST_PRINCIPAL
@@ -127,7 +127,7 @@ class One:
         self.share = share
 
     def go_on(self) -> None:
-        raise AssertionError("nobody asks it")
+        raise AssertionError("this must not be called")
 
     def stop(self, _error: FrameError) -> None:
         raise AssertionError("nobody waits for long enough")
@@ -289,10 +289,10 @@ def test_batches_that_a_connection_keeps_are_bounded() -> None:
     wrote.found.extend([None] * MOST_PARTS)  # type: ignore[list-item]
     one = Waiting(head, b"", "app", None, "PRODUCE", False, wrote=wrote)  # type: ignore[arg-type]
     few = MOST_BATCHES // MOST_PARTS
-    large, small = bytes(SMALL + 1), bytes(SMALL)
-    assert Learns.kept(head, large, SMALL + 1, [one] * (few - 1)) is not None
-    assert Learns.kept(head, large, SMALL + 1, [one] * few) is None
-    assert Learns.kept(head, small, SMALL, [one] * few) is small, "as it is"
+    large, small = bytes(MOST_WHOLE + 1), bytes(MOST_WHOLE)
+    assert Learns.kept(head, large, MOST_WHOLE + 1, [one] * (few - 1)) is not None
+    assert Learns.kept(head, large, MOST_WHOLE + 1, [one] * few) is None
+    assert Learns.kept(head, small, MOST_WHOLE, [one] * few) is small, "as it is"
     one.wrote = b""
     for frame in (small, large):
         assert Learns.kept(head, frame, len(frame), [one] * (MOST_KEPT - 1)) is not None

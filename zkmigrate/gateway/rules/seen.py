@@ -22,7 +22,7 @@ ALL, MORE = "*", "(more)"
 
 
 _CUT = "…"
-_PLAIN = frozenset('"\\')
+_ESCAPED = frozenset('"\\')
 """The printable characters of ASCII for which JSON needs two bytes."""
 _NUMBER = 26
 """The most bytes of a number in JSON, with what stands between it and the names."""
@@ -99,7 +99,7 @@ def _ms(since: float, now: float) -> int:
 def fit(name: str) -> str:
     """Return a name that a client chose, in one line and cut to ``LONGEST`` bytes of JSON. JSON needs up to
     12 bytes for a character."""
-    if len(name) <= LONGEST and name.isascii() and name.isprintable() and _PLAIN.isdisjoint(name):
+    if len(name) <= LONGEST and name.isascii() and name.isprintable() and _ESCAPED.isdisjoint(name):
         return name
     told = inline(name[: LONGEST + 1])
     if _size(told) <= LONGEST:

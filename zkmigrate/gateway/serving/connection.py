@@ -61,8 +61,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._gone, self.full = True, False
-        if self._pending:
-            self.answered(0)
+        self.answered(0)
         self.finish()
 
     def get_buffer(self, _hint: int) -> memoryview:
@@ -143,8 +142,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self.full = False
         self._times.over("take")
-        if self._pending:
-            self.answered(0)
+        self.answered(0)
         self.go_on()
 
     # -- what stops and goes on

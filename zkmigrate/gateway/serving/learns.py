@@ -13,7 +13,7 @@ from zkmigrate.gateway.serving.link import PREFIX, Waiting
 
 FIRST = 4096
 """The first bytes of a streamed request that hold its header and the fields that are read."""
-SMALL = 8192
+MOST_WHOLE = 8192
 """The largest request that is kept as it is until its answer, in bytes; of larger ones less is kept."""
 MOST_KEPT = 16
 """The most unanswered PRODUCE requests of a connection whose batches are remembered."""
@@ -41,7 +41,7 @@ class Learns:
         frame: the bytes read so far, of ``size``. waiting: its requests without an answer."""
         if len(waiting) >= MOST_KEPT:
             return None
-        if len(frame) == size <= SMALL:
+        if len(frame) == size <= MOST_WHOLE:
             return bytes(frame)
         parts = (len(one.wrote.found) for one in waiting if isinstance(one.wrote, outcomes.Headers))
         if sum(parts) >= MOST_BATCHES:

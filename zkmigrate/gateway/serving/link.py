@@ -158,7 +158,7 @@ class Link(asyncio.BufferedProtocol):
     def buffer_updated(self, count: int) -> None:
         data = VIEW[:count].tobytes()
         if not self._in and count < PASSED:
-            at = self._whole(data, 0)
+            at = self._whole(data)
             if at == count:
                 return
             data = data[at:]
@@ -180,10 +180,10 @@ class Link(asyncio.BufferedProtocol):
             else:
                 self._pass_on(data[missing:])
 
-    def _whole(self, data: bytes, at: int) -> int:
-        """Pass on the whole answers from ``at`` on that need no change, all in one write. Return where they
-        end."""
-        client, begun, end = self._client, at, len(data)
+    def _whole(self, data: bytes) -> int:
+        """Pass on the whole answers at the beginning of the bytes, if they need no change, all in one write.
+        Return how many bytes were used."""
+        client, at, end = self._client, 0, len(data)
         if self._left or self._walked or client.full or self._greeted is not None:
             return at
         found: list[tuple[Waiting, bytes]] = []
@@ -200,7 +200,7 @@ class Link(asyncio.BufferedProtocol):
             if at == end:
                 break
         if found:
-            client.tell(data if end == at - begun else data[begun:at])
+            client.tell(data if at == end else data[:at])
             for one, answer in found:
                 if answer:
                     client.learns.told(one, answer)

@@ -75,7 +75,7 @@ class Requests(Sending):
         head = self.messages.head(frame, PREFIX)
         api = head.api
         self._times.over("frame")
-        if not self.known and head.key not in LOGIN and not self._accepted(self._of(head)):
+        if not self.known and head.key not in LOGIN and not self._accepted(self._app_of(head)):
             raise FrameError("login", f"{named(head.key)} of a client that has not logged in")
         one = Request(head, api, "", frame, size, self._flips(head))
         self._request = one
@@ -93,10 +93,10 @@ class Requests(Sending):
         """Return how often the application of a request has switched, or 0 where that does not matter."""
         if head.key not in _NUMBERED:
             return 0
-        return self.gateway.app(self._of(head)).flips
+        return self.gateway.app(self._app_of(head)).flips
 
-    def _of(self, head: Head) -> str:
-        """Return the application of a request."""
+    def _app_of(self, head: Head) -> str:
+        """Return the name of the application that a request belongs to."""
         return self.gateway.plan.app(self.port.listener, head.client, self._principal)
 
     def _accepted(self, app: str) -> bool:
@@ -173,7 +173,7 @@ class Requests(Sending):
 
     def _who(self, head: Head) -> str:
         """Return the application of a request, and add the connection to it."""
-        app = self._of(head)
+        app = self._app_of(head)
         self.client = fit(head.client), self.peer
         if app != self._app:
             self._app = app

@@ -22,13 +22,13 @@ from zkmigrate.mirror.clients.cluster import Cluster
 from zkmigrate.mirror.clients.leads import GROUP, told_of
 from zkmigrate.mirror.rules.commits import INACTIVE
 from zkmigrate.mirror.rules.direction import Lead
+from zkmigrate.mirror.rules.needed import COMMITS
 from zkmigrate.model.finding import few
 
 _AT_ONCE = 4
 """How many requests may be in flight to one cluster."""
 _HIDDEN = 30
 """Kafka's error code GROUP_AUTHORIZATION_FAILED."""
-_COMMITS = "__consumer_offsets"
 """Kafka's topic of commits. The leader of each of its partitions coordinates and lists the groups whose
 commits are in it."""
 SHARE = "share"
@@ -116,13 +116,13 @@ def listed(cluster: Cluster) -> dict[str, Listed]:
 
 
 def _every(cluster: Cluster) -> dict[str, Listed]:
-    commits = MetadataRequest.MetadataRequestTopic(name=_COMMITS)
+    commits = MetadataRequest.MetadataRequestTopic(name=COMMITS)
     answer = cluster.end(cluster.begin(MetadataRequest(topics=[commits], allow_auto_topic_creation=False)))
     if away := [
         part.partition_index for topic in answer.topics for part in topic.partitions if part.leader_id < 0
     ]:
         raise HostError(
-            f"{cluster.what}: no broker lists the groups of {few(f'{_COMMITS}-{n}' for n in sorted(away))}, "
+            f"{cluster.what}: no broker lists the groups of {few(f'{COMMITS}-{n}' for n in sorted(away))}, "
             "which has no leader"
         )
     asked = {one.node_id: (ListGroupsRequest(max_version=5), one.node_id) for one in answer.brokers}

@@ -21,7 +21,7 @@ from zkmigrate.mirror.clients.cluster import NO_TOPIC, Cluster
 from zkmigrate.mirror.clients.leads import GROUP
 from zkmigrate.mirror.clients.listing import each
 from zkmigrate.mirror.clients.owners import owned
-from zkmigrate.mirror.clients.transactions import describes_every_id
+from zkmigrate.mirror.clients.transactions import ID_DENIED, describes_every_id
 from zkmigrate.mirror.rules.needed import (
     COMMITS,
     EVERY,
@@ -34,8 +34,8 @@ from zkmigrate.mirror.rules.needed import (
     needed,
 )
 
-_GROUP_DENIED, _ID_DENIED = 30, 53
-"""Kafka's error codes GROUP_AUTHORIZATION_FAILED and TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
+_GROUP_DENIED = 30
+"""Kafka's error code GROUP_AUTHORIZATION_FAILED."""
 
 
 def missing_rights(
@@ -126,7 +126,7 @@ def _writable(cluster: Cluster, ids: Collection[str]) -> dict[str, Collection[st
         )
         for name in ids
     }
-    return {name: () if code == _ID_DENIED else ("Write",) for name, code in _codes(cluster, asked).items()}
+    return {name: () if code == ID_DENIED else ("Write",) for name, code in _codes(cluster, asked).items()}
 
 
 def _codes(cluster: Cluster, asked: Mapping[Any, tuple[Any, int | None]]) -> dict[str, int]:

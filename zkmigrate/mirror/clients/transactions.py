@@ -22,14 +22,14 @@ from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.listing import each
 from zkmigrate.mirror.clients.reading import committed
 from zkmigrate.mirror.rules.batch import BatchError
+from zkmigrate.mirror.rules.needed import TRANSACTIONS
 from zkmigrate.mirror.rules.position import Ends
 from zkmigrate.mirror.rules.records import read_varint, seen
 from zkmigrate.mirror.rules.transactions import OPEN, Producer, Transactional, Writers, kept, writers
 
-_STATE = "__transaction_state"
 _NOBODYS = "5f2c1a90-an-id-of-nobody"
 """A transactional id that an account may describe only if it may describe every id."""
-_DENIED = 53
+ID_DENIED = 53
 """Kafka's error code TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
 _MOST_RECORDS = 200_000
 """How many records of the topic of transactions are read at most."""
@@ -126,16 +126,16 @@ def describes_every_id(cluster: Cluster) -> bool:
     """Return whether this account may describe every transactional id."""
     request = DescribeTransactionsRequest(transactional_ids=[_NOBODYS])
     [told] = cluster.end(cluster.begin(request)).transaction_states
-    return bool(told.error_code != _DENIED)
+    return bool(told.error_code != ID_DENIED)
 
 
 def _kept(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:
     """Return every transactional id that the coordinators' own log contains. why: as for ``_listed``."""
-    led = cluster.leaders([_STATE]).get(_STATE, {})
-    ends = cluster.ends([(_STATE, number) for number in led])
+    led = cluster.leaders([TRANSACTIONS]).get(TRANSACTIONS, {})
+    ends = cluster.ends([(TRANSACTIONS, number) for number in led])
     found, left = dict[str, Transactional](), _MOST_RECORDS
     for number, leader in led.items():
-        one = ends.get((_STATE, number))
+        one = ends.get((TRANSACTIONS, number))
         try:
             if not isinstance(one, Ends):
                 raise HostError("no answer" if one is None else said(one))
@@ -144,13 +144,13 @@ def _kept(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:
                 raise HostError(f"it has more than {_MOST_RECORDS:,} records")
             found |= _partition(cluster, leader, number, one)
         except (HostError, BatchError, ValueError) as error:
-            why.append(f"transactional ids in {_STATE}-{number}: {error}")
+            why.append(f"transactional ids in {TRANSACTIONS}-{number}: {error}")
     return found
 
 
 def _partition(cluster: Cluster, leader: int, number: int, ends: Ends) -> Mapping[str, Transactional]:
     found = dict[str, Transactional]()
-    part = (_STATE, number)
+    part = (TRANSACTIONS, number)
     codecs = KafkaCodecs()
     batches = committed(cluster, leader, part, ends.start, ends.end, codecs)
     for _, _, body in (record for batch in batches for record in seen(batch, codecs)):
