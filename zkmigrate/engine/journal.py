@@ -85,7 +85,8 @@ class Journal:
         _own_directory(run_dir, create=False)
         fd = _open_private(run_dir / NAME, os.O_RDWR | os.O_APPEND)
         try:
-            parsed = _missed(run_dir, chain.parse(_read_all(fd))).intact()
+            written = _written_lines(run_dir)
+            parsed = _missed(chain.parse(_read_all(fd)), written).intact()
             journal = cls(fd, run_dir / NAME, parsed, wall, disk or RealDisk())
             if parsed.unended:
                 journal._write(b"\n")
@@ -267,28 +268,28 @@ def content(run_dir: Path) -> bytes:
 def parsed(run_dir: Path) -> chain.Parsed:
     """What a run's journal says, damaged or not; read-only. JournalError when it is missing, or not a private
     file of ours."""
-    return _missed(run_dir, chain.parse(content(run_dir)))
+    written = _written_lines(run_dir)
+    return _missed(chain.parse(content(run_dir)), written)
 
 
-def _missed(run_dir: Path, parsed: chain.Parsed) -> chain.Parsed:
+def _missed(parsed: chain.Parsed, written: int) -> chain.Parsed:
     """Return the parsed journal; marked as damaged if lines are missing that were durable. A torn last line
-    counts as a line: it is cut off."""
-    if parsed.damage:
+    counts as a line: it is cut off. written: from :func:`_written_lines`, before the journal was read."""
+    if parsed.damage or len(parsed.entries) + bool(parsed.torn and parsed.entries) >= written:
         return parsed
-    if not parsed.entries and any((run_dir / name).exists() for name in _AFTER_BEGIN):
+    if not parsed.entries:
         return replace(parsed, damage="is missing, though this run has begun")
-    written = _marked_length(run_dir)
-    if parsed.entries and len(parsed.entries) + bool(parsed.torn) < written:
-        return replace(parsed, damage=f"is missing, and {written} lines were written")
-    return parsed
+    return replace(parsed, damage=f"is missing, and {written} lines were written")
 
 
-def _marked_length(run_dir: Path) -> int:
-    """Return the number of lines in the mark of a run; 0 where it names none."""
+def _written_lines(run_dir: Path) -> int:
+    """Return how many lines of a run's journal are durable at least: 0 before the run has begun, 1 where the
+    mark names no number. Ask before the journal is read: another process may be writing both."""
+    begun = any((run_dir / name).exists() for name in _AFTER_BEGIN)
     try:
-        return int((run_dir / BEGUN).read_bytes()[:20])
+        return max(begun, int((run_dir / BEGUN).read_bytes()[:20]))
     except (OSError, ValueError):
-        return 0
+        return int(begun)
 
 
 def kept_lines(run_dir: Path, copies: Iterable[bytes] = ()) -> tuple[Entry, ...]:

@@ -190,6 +190,27 @@ def test_a_journal_that_was_emptied_is_missed_and_can_be_recovered(tmp_path: Pat
     assert journal.read(run_dir).run == "r-1"
 
 
+@pytest.mark.parametrize("lines", [1, 8])
+def test_a_journal_that_is_written_while_it_is_read_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: int
+) -> None:
+    """The mark then names lines that were not there yet."""
+    run_dir = tmp_path / "r"
+    data = written(run_dir, lines)
+    (run_dir / NAME).write_bytes(data if lines > 1 else b"")
+    real = chain.parse
+
+    def writes_meanwhile(content: bytes) -> chain.Parsed:
+        (run_dir / NAME).write_bytes(data)
+        (run_dir / BEGUN).write_bytes(b"%-19d\n" % (lines + 1 if lines > 1 else 1))
+        return real(content)
+
+    monkeypatch.setattr(chain, "parse", writes_meanwhile)
+    for reads in (lambda path: Journal.open(path, wall).close(), journal.read):
+        reads(run_dir)
+        (run_dir / BEGUN).unlink()
+
+
 def test_a_run_that_died_before_its_first_line_begins(tmp_path: Path) -> None:
     Journal.create(tmp_path / "r", wall).close()
     book = Journal.open(tmp_path / "r", wall)
