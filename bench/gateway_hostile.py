@@ -8,8 +8,8 @@ longest answer to ``status``, and to an order, and the gateway's memory (RSS) at
 itself costs beside the hostile shows in the direct p99, in the load average, and in the seconds for which the
 gateway could run but had no CPU.
 
-Hostile clients and their broker run at the lowest priority, as if on other machines. With ``--before FOLDER``
-it is the gateway of another checkout.
+Hostile clients and their broker only get the CPU that nobody else uses (SCHED_IDLE), as if on other
+machines. With ``--before FOLDER`` it is the gateway of another checkout.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from bench.mirror import batch
 from bench.spread import out_option, save
 from tests.servers.process import ADDRESS
 
-TOPIC, RATE, NICE = "t", 100.0, 19
+TOPIC, RATE = "t", 100.0
 _HEAD, _INT = struct.Struct(">hhi"), struct.Struct(">i")
 LARGE_ANSWER = 2 << 20
 """The bytes of the broker's answers to FETCH."""
@@ -90,9 +90,15 @@ SLOW, DEAF = "a byte now and then", "answers that are not read"
 # -- the broker
 
 
-def broker(listener: socket.socket, nice: int) -> None:
+def elsewhere() -> None:
+    """Give this process only the CPU that nobody else uses."""
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
+def broker(listener: socket.socket, idle: bool) -> None:
     """Answer each request at once, in this process."""
-    os.nice(nice)
+    if idle:
+        elsewhere()
     while True:
         own, _ = listener.accept()
         threading.Thread(target=_serve, args=(own,), daemon=True).start()
@@ -114,10 +120,10 @@ def _serve(own: socket.socket) -> None:
 
 
 @contextmanager
-def answering(nice: int = 0) -> Iterator[str]:
+def answering(*, idle: bool = False) -> Iterator[str]:
     """A broker's address, in a process of its own."""
     with socket.create_server((ADDRESS, 0), backlog=1024) as listener:
-        process = Process(target=broker, args=(listener, nice), daemon=True)
+        process = Process(target=broker, args=(listener, idle), daemon=True)
         process.start()
         try:
             yield f"{ADDRESS}:{listener.getsockname()[1]}"
@@ -140,7 +146,7 @@ class Hostile:
 
     def run(self) -> None:
         """Without end."""
-        os.nice(NICE)
+        elsewhere()
         poll = selectors.DefaultSelector()
         wanted = [(kind, n) for kind in self.kinds for n in range(self.count)]
         while True:
@@ -282,7 +288,7 @@ def main(count: int, seconds: float, chosen: tuple[str, ...], before: Path | Non
     for kind in ("quiet", *(chosen or (*KINDS, "all"))):
         with ExitStack() as stack:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="bench-hostile-")))
-            brokers = [stack.enter_context(answering()), stack.enter_context(answering(NICE))]
+            brokers = [stack.enter_context(answering()), stack.enter_context(answering(idle=True))]
             addresses, process, where = stack.enter_context(gateway(folder / "gateway", brokers, before))
             kinds = [] if kind == "quiet" else list(KINDS) if kind == "all" else [kind]
             stack.enter_context(hostile(addresses[1], kinds, count))
