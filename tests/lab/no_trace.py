@@ -3,6 +3,7 @@ is left of one that was taken down."""
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +82,8 @@ def traces(lab_id: str) -> list[str]:
     found = [*network.existing(lab_id), *(str(pid) for pid in control_groups.pids(lab_id))]
     found += [str(path) for path in state.base_directory().glob(f"*{lab_id}*")]
     found += [str(path) for path in Path("/run/systemd/nspawn").glob(f"*/*{lab_id}*")]
-    found += [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/zkm-{lab_id}")]
+    # os.walk goes on when the groups of another lab end meanwhile; Path.glob does not.
+    found += [place for place, _, _ in os.walk("/sys/fs/cgroup") if place.endswith(f"/zkm-{lab_id}")]
     disks = run(["losetup", "--all", "--noheadings", "--output", "BACK-FILE"])
     found += [line for line in disks.splitlines() if lab_id in line]
     found += [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if lab_id in line]
