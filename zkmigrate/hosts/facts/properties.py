@@ -6,13 +6,12 @@ import re
 from collections.abc import Mapping
 
 from zkmigrate import java_properties
+from zkmigrate.hosts.facts.servers import ZOOKEEPER
 from zkmigrate.java_properties import PropertiesError
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 
-_SERVER = re.compile(
-    r"(\S*/)?java\s(.*\s)?org\.apache\.zookeeper\.server\.(quorum\.QuorumPeerMain|ZooKeeperServerMain)(\s.*)?"
-)
+_SERVER = re.compile(rf"(\S*/)?java\s(.*\s)?({'|'.join(map(re.escape, ZOOKEEPER.mains))})(\s.*)?")
 _FLAG = re.compile(r"-D([A-Za-z0-9_.]+)=([^\s\"']*)")
 
 

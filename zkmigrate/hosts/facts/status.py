@@ -350,8 +350,8 @@ def _digest(what: str, value: str) -> str:
 
 def parse_facts(text: str) -> HostFacts:
     """Lines ``tool.NAME=``, ``address=INTERFACE ADDRESS/LENGTH``, ``disk_free_kib=N DIRECTORY``,
-    ``refused=REASON``, ``unit.KEY=`` and plain keys; unlike in ``status`` keys may repeat. Raises ValueError
-    or KeyError."""
+    ``refused=REASON``, ``unit.KEY=`` and plain keys; unlike in ``status`` keys may repeat. A repeated
+    property of the unit has a line for each value. Raises ValueError or KeyError."""
     tools: dict[str, str] = {}
     free: dict[str, int | None] = {}
     unit: dict[str, str] = {}
@@ -365,7 +365,8 @@ def parse_facts(text: str) -> HostFacts:
         if key.startswith("tool."):
             tools[key.removeprefix("tool.")] = value
         elif key.startswith("unit."):
-            unit[key.removeprefix("unit.")] = value
+            name = key.removeprefix("unit.")
+            unit[name] = f"{unit[name]}\n{value}" if name in unit else value
         elif key == "address":
             addresses.append(value.split()[-1].partition("/")[0])
         elif key == "refused":

@@ -6,6 +6,7 @@ Read by zkm-host as root: ``/proc/PID/cmdline`` and ``environ`` (proc(5)), unit 
 
 from __future__ import annotations
 
+import fnmatch
 import itertools
 import posixpath
 import re
@@ -13,6 +14,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from zkmigrate.hosts.facts.properties import properties_of
+from zkmigrate.hosts.facts.servers import KAFKA
+from zkmigrate.hosts.facts.start_command import (
+    SEARCH_PATH,
+    Program,
+    StartCommands,
+    environment_of,
+    start_commands,
+    started,
+)
 from zkmigrate.hosts.facts.status import HostFacts, HostStatus
 from zkmigrate.inventory.inventory import Kafka
 from zkmigrate.kafka.facts.release import Release, kafka_release, zookeeper_release
@@ -23,12 +33,17 @@ CONNECT = re.compile(r"zookeeper[._](connect|url)\b", re.IGNORECASE)
 """Matches zookeeper.connect and authorizer.zookeeper.url, also as environment variables; not
 zookeeper.connection.timeout.ms."""
 
-_MAINS = ("kafka.Kafka", "io.confluent.support.metrics.SupportedKafka")
-"""The main classes of brokers; the properties file is their first argument."""
-
 _CLASS_PATH = ("-cp", "-classpath", "--class-path")
-_EXEC = re.compile(r"^\s*Exec[A-Z][A-Za-z]*\s*=\s*[-+!@:|]*(?P<path>/[^\s;]+)", re.MULTILINE)
-_ENVIRONMENT_FILE = re.compile(r"^\s*EnvironmentFile\s*=\s*-?(?P<path>\S+)", re.MULTILINE)
+_INTERPRETERS = re.compile(r"java|python[0-9.]*|perl|ruby|node")
+_OF_SHELL = frozenset({
+    "[", "[[", "test", "true", "false", ":", "echo", "printf", "exit", "return", "set", "unset", "shift",
+    "trap", "umask", "ulimit", "wait", "sleep", "kill", "mkdir", "chown", "chmod", "cat", "rm", "touch", "ls",
+    "cp", "mv", "ln", "id", "logger", "tee",
+})  # fmt: skip
+"""Commands that a shell knows by itself, and programs of the system: none reads a script."""
+
+_DEEPEST = 4
+"""Shells and wrappers that may stand between a unit's main process and the broker."""
 _DEFAULT_LOG_DIR = "/tmp/kafka-logs"
 """Kafka's default log.dir (KafkaConfig)."""
 
@@ -37,9 +52,9 @@ _DEFAULT_LOG_DIR = "/tmp/kafka-logs"
 class BrokerProcess:
     """A broker's running JVM.
 
-    config: its properties file, as spelled on the command line. overrides: its ``--override`` words that name
-    zookeeper.connect; exported: environment variables that do. release: Kafka's, client: of its ZooKeeper
-    client, by the jars on the class path; None if no jar tells.
+    pid: of the JVM, which may run below a shell. config: its properties file, as spelled on the command line.
+    overrides: its ``--override`` words that name zookeeper.connect; exported: environment variables that do.
+    release: Kafka's, client: of its ZooKeeper client, by the jars on the class path; None if no jar tells.
     """
 
     pid: int
@@ -71,22 +86,19 @@ def broker_process(look: Look, host: str, pid: int) -> Reading[BrokerProcess]:
     """The process with this PID. Absent without one."""
     if pid == 0:
         return Absent("no broker runs")
-    cmdline = look.file(host, f"/proc/{pid}/cmdline")
-    if not isinstance(cmdline, Seen):
-        return cmdline
-    words = _words(cmdline.value)
-    at = next((n for n, word in enumerate(words) if word in _MAINS), None)
-    if at is None:
-        return Unknown("garbled", f"process {pid} is not a broker: its command line has no {_MAINS[0]}")
+    found = _jvm(look, host, pid)
+    if not isinstance(found, Seen):
+        return found
+    pid, words = found.value
+    arguments = KAFKA.arguments(words) or ()
     environ = look.file(host, f"/proc/{pid}/environ")
     if not isinstance(environ, Seen):
         return environ
     # Keep nothing else of the environment: it may hold passwords.
     exported = tuple(name for item in _words(environ.value) if CONNECT.search(name := item.partition("=")[0]))
-    jars = _jars(look, host, words[:at])
+    jars = _jars(look, host, words[: len(words) - len(arguments)])
     if isinstance(jars, Unknown):
         return jars
-    arguments = words[at + 1 :]
     return Seen(
         BrokerProcess(
             pid,
@@ -97,6 +109,29 @@ def broker_process(look: Look, host: str, pid: int) -> Reading[BrokerProcess]:
             zookeeper_release(jars),
         )
     )
+
+
+def _jvm(look: Look, host: str, pid: int) -> Reading[tuple[int, list[str]]]:
+    """The broker's JVM with its words: this process, else the only one below it. A shell that starts a broker
+    may stay as the unit's main process."""
+    asked, jvms = [pid], list[tuple[int, list[str]]]()
+    for _ in range(_DEEPEST):
+        below: list[int] = []
+        for one in asked:
+            cmdline = look.file(host, f"/proc/{one}/cmdline")
+            if not isinstance(cmdline, Seen):
+                return cmdline
+            words = _words(cmdline.value)
+            if KAFKA.arguments(words) is not None:
+                jvms.append((one, words))
+                continue
+            children = look.file(host, f"/proc/{one}/task/{one}/children")
+            below += [int(child) for child in children.value.split()] if isinstance(children, Seen) else []
+        if len(jvms) == 1:
+            return Seen(jvms[0])
+        asked = below
+    many = f"{len(jvms)} brokers run below it" if jvms else f"no command line below it has {KAFKA.mains[0]}"
+    return Unknown("garbled", f"process {pid} is not a broker: {many}")
 
 
 def _words(raw: bytes) -> list[str]:
@@ -143,9 +178,10 @@ def same_file(look: Look, host: str, process: BrokerProcess, path: str) -> Readi
     """
     if not process.config:
         return Seen(False)
-    if posixpath.normpath(process.config) == posixpath.normpath(path):
+    own = posixpath.normpath(process.config)
+    if own == posixpath.normpath(path):
         return Seen(True)
-    own = process.config if process.config.startswith("/") else f"/proc/{process.pid}/cwd/{process.config}"
+    own = own if own.startswith("/") else f"/proc/{process.pid}/cwd/{own}"
     entries = [file_entry(look, host, asked) for asked in (own, path)]
     for entry in entries:
         if isinstance(entry, Unknown):
@@ -160,46 +196,89 @@ def start_files(
 ) -> Reading[StartFiles]:
     """Search the files that start the broker for other places that set zookeeper.connect.
 
-    shown: systemd's properties of the unit (FragmentPath, DropInPaths). start: the inventory's own start
-    command, searched instead. Of programs only scripts are searched.
+    shown: systemd's properties of the unit, with its commands as systemd has parsed them. start: the
+    inventory's own start command, searched instead. Of programs only scripts are searched.
     """
-    texts: dict[str, str] = {}
-    fragments = (shown.get("FragmentPath", ""), *shown.get("DropInPaths", "").split())
-    given = [path for path in fragments if path] if start is None else []
-    if start is None and not given:
+    unit_files = [
+        path for path in (shown.get("FragmentPath", ""), *shown.get("DropInPaths", "").split()) if path
+    ]
+    commands = start_commands(shown) if start is None else StartCommands((start,))
+    if start is None and not unit_files:
         return Unknown("failed", f"systemd shows no file of the unit {unit}")
-    for path in given:
+    if not commands.commands:
+        return Unknown("failed", f"systemd shows no ExecStart of the unit {unit}: how it starts was not read")
+    texts: dict[str, str] = {}
+    named = [*unit_files] if start is None else []
+    for pattern in commands.files:
+        paths = _matching(look, host, pattern)
+        if isinstance(paths, Unknown):
+            return paths
+        named += paths
+    for path in dict.fromkeys(named):
         content = look.file(host, path)
         if isinstance(content, Unknown):
             return content
-        texts[path] = content.value.decode("utf-8", "replace") if isinstance(content, Seen) else ""
-    named = [m["path"] for text in texts.values() for m in _ENVIRONMENT_FILE.finditer(text)]
-    programs = [m["path"] for text in texts.values() for m in _EXEC.finditer(text)]
-    programs += [start.split()[0]] if start is not None else []
-    for written in dict.fromkeys((*named, *programs)):
-        path = _expanded(written, unit)
-        if "%" in path or "*" in path:
-            return Unknown("failed", f"{written}, named in the unit, is not followed")
-        if posixpath.basename(path) == "java" or path in texts:
-            continue
-        content = look.file(host, path)
-        if isinstance(content, Unknown):
-            return content
-        script = isinstance(content, Seen) and (written in named or content.value.startswith(b"#!"))
-        if isinstance(content, Seen) and script:
+        if isinstance(content, Seen):
             texts[path] = content.value.decode("utf-8", "replace")
+    variables = dict(commands.variables)
+    for path in named[len(unit_files) if start is None else 0 :]:
+        variables |= environment_of(texts.get(path, ""))
+    for command in commands.commands:
+        found = started(command, variables, commands.directory or "/")
+        if found.unread:
+            words = ", ".join(found.unread)
+            return Unknown("failed", f"{words} in {command} was not read: only its shell can tell")
+        for program in found.programs:
+            content = _script(look, host, program, variables, texts)
+            if isinstance(content, Unknown):
+                return content
+            if isinstance(content, Seen):
+                texts[content.value[0]] = content.value[1]
     return Seen(
         StartFiles(tuple(texts), tuple(p for path, text in texts.items() for p in _named_at(path, text)))
     )
 
 
-def _expanded(path: str, unit: str) -> str:
-    """Expand the specifiers of the unit's name (systemd.unit(5), SPECIFIERS)."""
-    name = unit if "." in unit else f"{unit}.service"
-    stem = name.rpartition(".")[0]
-    for specifier, value in (("%n", name), ("%N", stem), ("%p", stem.partition("@")[0])):
-        path = path.replace(specifier, value)
-    return path
+def _matching(look: Look, host: str, pattern: str) -> list[str] | Unknown:
+    """The paths that an EnvironmentFile= names; systemd takes patterns there."""
+    folder, _, name = pattern.rpartition("/")
+    if not any(mark in pattern for mark in "*?["):
+        return [pattern]
+    if any(mark in folder for mark in "*?["):
+        return Unknown(
+            "failed", f"{pattern}, an environment file of the unit, was not read: name its directory"
+        )
+    listed = look.listing(host, folder or "/")
+    if isinstance(listed, Unknown):
+        return listed
+    entries = listed.value if isinstance(listed, Seen) else ()
+    return sorted(f"{folder}/{entry.name}" for entry in entries if fnmatch.fnmatchcase(entry.name, name))
+
+
+def _script(
+    look: Look, host: str, program: Program, variables: Mapping[str, str], known: Iterable[str]
+) -> Reading[tuple[str, str]]:
+    """A program with its text, where it is a script that was not read before; else Absent."""
+    word = program.words[0]
+    if _INTERPRETERS.fullmatch(program.name):
+        word = next((word for word in program.words[1:] if not word.startswith("-")), "")
+        if program.name == "java" or "/" not in word:
+            return Absent("no script")
+    folders = variables.get("PATH", SEARCH_PATH).split(":")
+    places = [program.path(word)] if "/" in word else [f"{folder}/{word}" for folder in folders]
+    of_system = "/" not in word or posixpath.dirname(word) in SEARCH_PATH.split(":")
+    if of_system and program.name in _OF_SHELL:
+        return Absent("no script")
+    for path in map(posixpath.normpath, places):
+        if path in known:
+            return Absent("read before")
+        content = look.file(host, path)
+        if isinstance(content, Unknown):
+            return content
+        if isinstance(content, Seen):
+            script = program.sourced or content.value.startswith(b"#!")
+            return Seen((path, content.value.decode("utf-8", "replace"))) if script else Absent("no script")
+    return Absent(word)
 
 
 def _named_at(path: str, text: str) -> Iterable[str]:

@@ -7,6 +7,7 @@ off).
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import replace
 
 from zkmigrate.hosts import zkm_host
@@ -401,7 +402,12 @@ def facts(host: Host, wall: float, directories: tuple[str, ...]) -> str:
     if host.systemd:
         lines += ["unit.LoadState=loaded", f"unit.ActiveState={'active' if host.running else 'inactive'}"]
         lines += ["unit.TimeoutStopUSec=3min"]
-        lines += [f"unit.FragmentPath={path}" for path in host.files if path.endswith(".service")]
+        for path, file in host.files.items():
+            if path.endswith(".service"):
+                start = re.search(rb"^ExecStart=(.*)$", file.content, re.MULTILINE)
+                command = start[1].decode() if start else ""
+                lines.append(f"unit.FragmentPath={path}")
+                lines.append(f"unit.ExecStart={{ argv[]={command} ; ignore_errors=no ; }}")
     return "".join(f"{line}\n" for line in lines)
 
 

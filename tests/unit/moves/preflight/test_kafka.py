@@ -319,18 +319,32 @@ def test_check(id: str, gate: str, target: str, broken: Break, told: str, hidden
     assert failed.blocks == unknown.blocks == (failed.severity is Severity.BLOCK)
 
 
+def runs(key: str, command: str) -> str:
+    """One command of a unit as systemd prints it: without quotes, specifiers expanded."""
+    program = command.partition(" ")[0]
+    return (
+        f"unit.{key}={{ path={program} ; argv[]={command} ; ignore_errors=no ; start_time=[n/a] ; pid=0 }}\n"
+    )
+
+
+STARTED = "/usr/bin/java kafka.Kafka /etc/kafka/server.properties"
+
+
+def shown(command: str = STARTED, *more: str) -> str:
+    """What systemd shows of a broker's unit."""
+    files = "unit.EnvironmentFiles=/etc/default/kafka (ignore_errors=yes)\n"
+    lines = "".join(f"unit.{line}\n" for line in (f"FragmentPath={UNIT}", f"DropInPaths={DROP_IN}", *more))
+    return lines + files + runs("ExecStartPre", "/opt/render.sh --all") + runs("ExecStart", command)
+
+
 def systemd() -> tuple[Context, PreflightWorld]:
     """A world whose brokers have a unit with a drop-in and an environment file, as a package brings them."""
     plain = inventory()
     unit = Service(unit="kafka.service")
-    shown = f"unit.FragmentPath={UNIT}\nunit.DropInPaths={DROP_IN}\n"
     world = healthy()
     for broker in plain.broker_names:
-        world.programs[broker, "facts"] = Seen(FACTS + shown)
-        world.files[broker, UNIT] = Seen(
-            b"[Service]\nEnvironmentFile=-/etc/default/%p\nExecStartPre=+/opt/render.sh --all\n"
-            b"ExecStart=/usr/bin/java kafka.Kafka /etc/kafka/server.properties\n"
-        )
+        world.programs[broker, "facts"] = Seen(FACTS + shown())
+        world.files[broker, UNIT] = Seen(b"[Service]\n")
         world.files[broker, DROP_IN] = Seen(b"[Service]\nRestart=no\n")
         world.files[broker, "/etc/default/kafka"] = Seen(b"KAFKA_HEAP=1g\n")
         world.files[broker, "/opt/render.sh"] = Seen(b"#!/bin/sh\ntrue\n")
@@ -359,7 +373,16 @@ def test_every_file_that_starts_a_broker_is_looked_through(path: str, content: b
     "hide",
     [
         lambda w: w.files.update({("broker2", DROP_IN): TIMEOUT}),
-        lambda w: w.files.update({("broker2", UNIT): Seen(b"[Service]\nExecStart=/opt/%i/start\n")}),
+        lambda w: w.programs.update(
+            {("broker2", "facts"): Seen(FACTS + shown("/bin/sh -c exec $KAFKA_START"))}
+        ),
+        lambda w: w.programs.update(
+            {("broker2", "facts"): Seen(FACTS + shown("/bin/sh -c $(cat /etc/start)"))}
+        ),
+        lambda w: w.programs.update({("broker2", "facts"): Seen(FACTS + shown("/usr/bin/nice -n 5 start"))}),
+        lambda w: w.programs.update(
+            {("broker2", "facts"): Seen(FACTS + f"unit.FragmentPath={UNIT}\nunit.LoadState=loaded\n")}
+        ),
         lambda w: w.programs.update({("broker2", "facts"): Seen(FACTS)}),
         lambda w: w.programs.update({("broker2", "facts"): TIMEOUT}),
     ],
@@ -368,6 +391,79 @@ def test_a_start_file_that_cannot_be_followed_is_unknown(hide: Break) -> None:
     asked, world = systemd()
     hide(world)
     assert _found(world, "kafka.only-place", "preflight", "broker2", asked).held is Held.UNKNOWN
+
+
+WRITER = b"#!/bin/sh\necho zookeeper.connect=x >>/etc/kafka/server.properties\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "path"),
+    [
+        ("/bin/sh -c exec /opt/start.sh /etc/k > /log 2>&1", (), "/opt/start.sh"),
+        ("/bin/bash -lc ulimit -n 9 && cd /opt && . ./env.sh; exec bin/java x", (), "/opt/env.sh"),
+        ("/usr/bin/env -i A=b /opt/start.sh", (), "/opt/start.sh"),
+        ("/usr/bin/nice -n 5 /usr/bin/bash /opt/start.sh", (), "/opt/start.sh"),
+        ("/usr/sbin/runuser -u kafka -- /opt/start.sh", (), "/opt/start.sh"),
+        ("/bin/su kafka -s /bin/sh -c /opt/start.sh -daemon /etc/k", (), "/opt/start.sh"),
+        ("/bin/sh -c $START_WITH", ("Environment=START_WITH=/opt/start.sh OTHER=1",), "/opt/start.sh"),
+        ("/bin/sh -c ${HOME_OF}/start.sh", (), "/opt/start.sh"),
+        ("$START_WITH", ('Environment="START_WITH=/opt/start.sh a b"',), "/opt/start.sh"),
+        ("bin/start.sh", ("WorkingDirectory=/opt/kafka",), "/opt/kafka/bin/start.sh"),
+        ("/bin/sh -c start.sh", (), "/usr/bin/start.sh"),
+        ("/bin/sh -c start.sh", ("Environment=PATH=/opt/a:/opt/b",), "/opt/b/start.sh"),
+        ("/usr/bin/python3 /opt/start.py", (), "/opt/start.py"),
+        (STARTED, ("EnvironmentFiles=/etc/sysconfig/kafka* (ignore_errors=no)",), "/etc/sysconfig/kafka.zk"),
+    ],
+)
+def test_what_a_shell_or_a_wrapper_starts_is_looked_through(
+    command: str, more: tuple[str, ...], path: str
+) -> None:
+    """A file that sets zookeeper.connect at the next start was passed over."""
+    asked, world = systemd()
+    world.programs["broker2", "facts"] = Seen(FACTS + shown(command, *more))
+    world.files["broker2", "/etc/default/kafka"] = Seen(b"# ours\nHOME_OF='/opt'\n")
+    world.listings["broker2", "/etc/sysconfig"] = Seen((file_entry("kafka.zk"), file_entry("zk")))
+    world.files["broker2", path] = Seen(b"#!/bin/sh\ntrue\n")
+    found = _found(world, "kafka.only-place", "preflight", "broker2", asked)
+    assert found.held is Held.YES
+    assert path in found.seen
+    world.files["broker2", path] = Seen(WRITER)
+    found = _found(world, "kafka.only-place", "preflight", "broker2", asked)
+    assert (found.held, found.seen) == (Held.NO, f"{path}:2")
+
+
+def test_a_command_that_only_a_shell_can_tell_is_said_not_to_be_read() -> None:
+    asked, world = systemd()
+    world.programs["broker2", "facts"] = Seen(FACTS + shown("/bin/sh -c exec $KAFKA_START"))
+    found = _found(world, "kafka.only-place", "preflight", "broker2", asked)
+    assert "$KAFKA_START in /bin/sh -c exec $KAFKA_START was not read" in found.seen
+
+
+def test_a_broker_below_the_shell_of_its_unit_is_the_units() -> None:
+    """The main process stayed the shell, and no check of the process ever passed."""
+    world = healthy()
+    words = world.files["broker1", CMD]
+    world.files["broker1", CMD] = words_of("/bin/sh", "-c", "kafka-server-start.sh f > /log; exit 0")
+    world.files["broker1", "/proc/311/task/311/children"] = Seen(b"312 ")
+    world.files["broker1", "/proc/312/cmdline"] = words
+    world.files["broker1", "/proc/312/environ"] = world.files["broker1", ENVIRON]
+    found = _found(world, "kafka.started-with", "preflight", "broker1")
+    assert (found.held, found.seen) == (Held.YES, f"process 312: {PROPERTIES}")
+    world.files["broker1", "/proc/312/cmdline"] = words_of("sleep", "9")
+    found = _found(world, "kafka.started-with", "preflight", "broker1")
+    assert found.held is Held.UNKNOWN
+    assert "process 311 is not a broker: no command line below it has kafka.Kafka" in found.seen
+
+
+@pytest.mark.parametrize(
+    ("spelled", "folder"),
+    [("server.properties", "/proc/311/cwd"), ("bin/../conf/server.properties", "/proc/311/cwd/conf")],
+)
+def test_a_relative_path_of_any_spelling_is_found(spelled: str, folder: str) -> None:
+    world = healthy()
+    command(words=(*CMDLINE[:-1], spelled))(world)
+    world.listings["broker1", folder] = world.listings["broker1", "/etc/kafka"]
+    assert _found(world, "kafka.started-with", "preflight", "broker1").held is Held.YES
 
 
 def test_a_start_program_that_is_no_script_is_not_searched() -> None:

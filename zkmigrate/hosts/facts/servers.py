@@ -1,0 +1,83 @@
+"""How ZooKeeper and Kafka servers are recognized: by their main class, or by the scripts that start them."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from zkmigrate.hosts.facts.start_command import Program
+
+
+@dataclass(frozen=True)
+class Server:
+    """A kind of server. mains: its main classes; the config is their first argument. scripts: those of its
+    releases and packages that take the config as their first argument. word: what its units' names hold."""
+
+    mains: tuple[str, ...]
+    scripts: tuple[str, ...]
+    word: str
+
+    def arguments(self, words: Sequence[str]) -> tuple[str, ...] | None:
+        """Return the arguments of the main class in a JVM's words; None for another program."""
+        at = next((at for at, word in enumerate(words) if word in self.mains), None)
+        return None if at is None else tuple(words[at + 1 :])
+
+
+KAFKA = Server(
+    ("kafka.Kafka", "io.confluent.support.metrics.SupportedKafka"),
+    ("kafka-server-start.sh", "kafka-server-start"),
+    "kafka",
+)
+ZOOKEEPER = Server(
+    (
+        "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+        "org.apache.zookeeper.server.ZooKeeperServerMain",
+    ),
+    ("zookeeper-server-start.sh", "zookeeper-server-start"),
+    "zookeeper",
+)
+SERVERS = (ZOOKEEPER, KAFKA)
+
+_ZK_SERVER = ("zkServer.sh", "zookeeper-server")
+_ZK_ACTIONS = ("start", "start-foreground", "restart")
+
+
+def starts(server: Server, programs: Iterable[Program]) -> bool:
+    """Whether a command starts such a server, by its own class or by a script of its release."""
+    return any(_words_for(server, program) is not None for program in programs)
+
+
+def config_of(server: Server, programs: Iterable[Program]) -> str:
+    """Return the path of the config that a command names; empty where it names none."""
+    for program in programs:
+        words = _words_for(server, program)
+        for word in words or ():
+            if not word.startswith("-"):
+                path = program.path(word)
+                return path if path.startswith("/") and "$" not in path else ""
+    return ""
+
+
+def _words_for(server: Server, program: Program) -> tuple[str, ...] | None:
+    """The words of which the config is the first without a dash."""
+    arguments = server.arguments(program.words)
+    if arguments is not None:
+        return arguments
+    if program.name in server.scripts:
+        return program.words[1:]
+    if server is ZOOKEEPER and program.name in _ZK_SERVER:
+        return _of_zk_server(program)
+    return None
+
+
+def _of_zk_server(program: Program) -> tuple[str, ...] | None:
+    """zkServer.sh [--config DIRECTORY] start|start-foreground [FILE]; FILE may be a name in DIRECTORY."""
+    words = program.words[1:]
+    directory = f"{posixpath.dirname(program.words[0])}/../conf"
+    if words[:1] == ("--config",) and len(words) > 1:
+        directory, words = words[1], words[2:]
+    if not words or words[0] not in _ZK_ACTIONS:
+        return None
+    file = words[1] if len(words) > 1 else "zoo.cfg"
+    return (file if "/" in file else f"{directory}/{file}",)

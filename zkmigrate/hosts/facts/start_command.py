@@ -1,0 +1,231 @@
+"""Reads the commands of a systemd unit, as ``systemctl show`` prints them: which programs they start.
+
+systemd has parsed quotes, continued lines and specifiers by then. What it leaves are variables, wrappers such
+as ``env`` and scripts for ``sh -c``; it prints the words of a command with single blanks between.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+EXEC_KEYS = ("ExecCondition", "ExecStartPre", "ExecStart", "ExecStartPost")
+"""systemd's properties with the commands of a start."""
+
+SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where systemd and a shell find a program without a directory (systemd.exec(5), ExecSearchPath)."""
+
+_ARGV = re.compile(r"argv\[\]=(?P<words>.*?) ; (?:ignore_errors|flags)=", re.DOTALL)
+_FILE = re.compile(r"(?P<path>/.*?)(?: \(ignore_errors=(?:yes|no)\))?")
+_ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>.*)", re.DOTALL)
+_VARIABLE = re.compile(r"\$(?:(?P<name>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)(?::?-(?P<default>[^}]*))?\})")
+_DYNAMIC = re.compile(r"[$`]")
+_SEPARATOR = re.compile(r"[;&|()\n]+")
+_REDIRECTION = re.compile(r"[0-9]*[<>]+&?")
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
+_SWITCHES = frozenset({"su", "runuser"})
+_WRAPPERS = frozenset({
+    "env", "exec", "nohup", "nice", "ionice", "chrt", "taskset", "numactl", "sudo", "su", "runuser",
+    "setpriv", "setsid", "stdbuf", "timeout", "time", "command", "flock", "chpst", "gosu", "su-exec",
+    "authbind", "prlimit",
+})  # fmt: skip
+_KEYWORDS = frozenset({"if", "then", "else", "elif", "while", "until", "do", "!", "{"})
+_ENDS = frozenset({"fi", "done", "esac", "}"})
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program that a command starts. words: its name and its arguments. directory: where it starts, "" for
+    unknown. sourced: whether a shell reads it with ``.`` or ``source``."""
+
+    words: tuple[str, ...]
+    directory: str = ""
+    sourced: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return posixpath.basename(self.words[0])
+
+    def path(self, word: str) -> str:
+        """Return a word as a path; a relative one is below the directory where the program starts."""
+        return posixpath.join(self.directory, word) if self.directory else word
+
+
+@dataclass(frozen=True)
+class Started:
+    """programs: what a command starts, in order. unread: words in it that only its shell can tell."""
+
+    programs: tuple[Program, ...]
+    unread: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StartCommands:
+    """What systemd shows of how a unit starts. commands: without quotes. files: its environment files.
+    variables: its Environment=. directory: its WorkingDirectory=."""
+
+    commands: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    directory: str = ""
+
+
+def start_commands(shown: Mapping[str, str]) -> StartCommands:
+    """Read systemd's properties of a unit; several lines of one property are separated by line feeds."""
+    files = [_FILE.fullmatch(line.strip()) for line in shown.get("EnvironmentFiles", "").split("\n")]
+    directory = shown.get("WorkingDirectory", "").lstrip("!-")
+    return StartCommands(
+        tuple(m["words"] for key in EXEC_KEYS for m in _ARGV.finditer(shown.get(key, ""))),
+        tuple(m["path"] for m in files if m is not None),
+        _assignments(_split(shown.get("Environment", ""))),
+        directory if directory.startswith("/") else "/",
+    )
+
+
+def environment_of(text: str) -> dict[str, str]:
+    """Read the variables of an environment file (systemd.exec(5), EnvironmentFile=)."""
+    found: dict[str, str] = {}
+    for line in text.replace("\\\n", "").splitlines():
+        match = _ASSIGNMENT.fullmatch(line.strip())
+        if match is not None:
+            value = match["value"].strip()
+            quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+            found[match["name"]] = value[1:-1] if quoted else value
+    return found
+
+
+def started(command: str, variables: Mapping[str, str], directory: str = "/") -> Started:
+    """Read one command: its words with single blanks between, without quotes of systemd."""
+    reader = _Reader(dict(variables), directory)
+    reader.plain(command.replace("$$", "$").split(" "))
+    return Started(tuple(reader.programs), tuple(dict.fromkeys(reader.unread)))
+
+
+class _Reader:
+    """Collects programs while it walks through a command."""
+
+    def __init__(self, variables: dict[str, str], directory: str) -> None:
+        self.variables, self.directory = variables, directory
+        self.programs: list[Program] = []
+        self.unread: list[str] = []
+
+    def plain(self, words: Sequence[str]) -> None:
+        """A command without a shell: no word of it separates commands."""
+        expanded = [part for word in words if word for part in self._of_systemd(word)]
+        self._command(expanded, list(words))
+
+    def script(self, text: str) -> None:
+        """The text of ``sh -c``."""
+        for command in _commands(self._expand(text)):
+            self._command(command, command)
+
+    def _of_systemd(self, word: str) -> list[str]:
+        """systemd splits a variable that is a word of its own at blanks (systemd.service(5))."""
+        whole = re.fullmatch(r"\$[A-Za-z_]\w*", word)
+        expanded = self._expand(word)
+        return expanded.split() if whole is not None else [expanded]
+
+    def _expand(self, text: str) -> str:
+        def value(match: re.Match[str]) -> str:
+            name = match["name"] or match["braced"]
+            return self.variables.get(name, match[0] if match["default"] is None else match["default"])
+
+        return _VARIABLE.sub(value, text)
+
+    def _command(self, words: list[str], written: list[str]) -> None:
+        words = words[:]
+        while words and (words[0] in _KEYWORDS or _ASSIGNMENT.fullmatch(words[0])):
+            self.variables |= _assignments(words[:1])
+            del words[0]
+        if not words or words[0] in _ENDS:
+            return
+        name, rest = posixpath.basename(words[0]), words[1:]
+        if name == "export":
+            self.variables |= _assignments(rest)
+        elif name == "cd":
+            target = rest[0] if rest else ""
+            self.directory = "" if not target or _DYNAMIC.search(target) else self._below(target)
+        elif name in (".", "source"):
+            self._add(rest, sourced=True)
+        elif name in _SWITCHES and "-c" in rest:
+            self.script(" ".join(rest[rest.index("-c") + 1 :]))
+        elif name in _WRAPPERS:
+            self._wrapped(rest, written)
+        elif name in _SHELLS:
+            self._shell(rest)
+        else:
+            self._add(words)
+
+    def _below(self, path: str) -> str:
+        return posixpath.join(self.directory, path) if self.directory or path.startswith("/") else ""
+
+    def _shell(self, rest: list[str]) -> None:
+        for at, word in enumerate(rest):
+            if re.fullmatch(r"-[a-z]*c", word):
+                return self.script(" ".join(rest[at + 1 :]))
+            if not word.startswith(("-", "+")):
+                return self._add(rest[at:])
+        return None
+
+    def _wrapped(self, rest: list[str], written: list[str]) -> None:
+        """What a wrapper starts: the first word after its options that can be a program."""
+        for at, word in enumerate(rest):
+            if _ASSIGNMENT.fullmatch(word):
+                self.variables |= _assignments([word])
+            elif not word.startswith("-") and _can_start(word):
+                return self._command(rest[at:], rest[at:])
+        self.unread.append(" ".join(written))
+        return None
+
+    def _add(self, words: list[str], *, sourced: bool = False) -> None:
+        if not words:
+            return
+        relative = "/" in words[0] and not words[0].startswith("/") and not self.directory
+        if relative or (_DYNAMIC.search(words[0]) and posixpath.basename(words[0]) != "java"):
+            self.unread.append(words[0])
+            return
+        self.programs.append(Program(tuple(words), self.directory, sourced))
+
+
+def _can_start(word: str) -> bool:
+    name = posixpath.basename(word)
+    known = name in _SHELLS or name in _WRAPPERS or name == "java" or name.endswith(".sh")
+    return "/" in word or known or _DYNAMIC.search(word) is not None
+
+
+def _commands(script: str) -> Iterator[list[str]]:
+    """The simple commands of a shell's text, without redirections."""
+    lexer = shlex.shlex(script.replace("\n", ";"), posix=True, punctuation_chars=True)
+    lexer.commenters, lexer.whitespace_split = "", True
+    try:
+        tokens = list(lexer)
+    except ValueError:  # a quote without its end: systemd prints words without their bounds
+        tokens = script.replace("'", " ").replace('"', " ").split()
+    command: list[str] = []
+    skip = False
+    for at, token in enumerate(tokens):
+        if skip:
+            skip = False
+        elif _SEPARATOR.fullmatch(token):
+            yield command
+            command = []
+        elif _REDIRECTION.fullmatch(token):
+            skip = True
+        elif not (token.isdigit() and at + 1 < len(tokens) and _REDIRECTION.fullmatch(tokens[at + 1])):
+            command.append(token)
+    yield command
+
+
+def _assignments(words: Sequence[str]) -> dict[str, str]:
+    return {m["name"]: m["value"] for word in words if (m := _ASSIGNMENT.fullmatch(word)) is not None}
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
