@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 
 from zkmigrate.discovery.draft import Found, HostLine, KafkaDraft, agreed
 from zkmigrate.discovery.ensembles import Names
-from zkmigrate.discovery.host_survey import KAFKA, HostSurvey
-from zkmigrate.discovery.hosts import HostReader
+from zkmigrate.discovery.host_survey import HostSurvey
+from zkmigrate.discovery.hosts import HostReader, config_of
 from zkmigrate.hosts.facts.properties import parsed
+from zkmigrate.hosts.facts.servers import KAFKA
 from zkmigrate.hosts.transport.own_addresses import resolve
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView
@@ -138,7 +139,7 @@ def without_address(registered: Iterable[Registered], found: Iterable[Candidate]
 def survey(reader: HostReader, address: str) -> BrokerHost:
     """Survey a broker's host: what runs, server.properties, the cluster id in its log directory."""
     runs = reader.survey(address)
-    path = _config_of(runs)
+    path = _config_of(reader, address, runs)
     read = _properties(reader, address, path.value or CONFIG)
     if not isinstance(read, Seen):
         where = f"{path.where}; {read}" if path.value is None else f"{path.where}, but {read}"
@@ -153,15 +154,11 @@ def _properties(reader: HostReader, address: str, path: str) -> Reading[Mapping[
     return parsed(text.value, path) if isinstance(text, Seen) else text
 
 
-def _config_of(survey: Reading[HostSurvey]) -> Found[str]:
+def _config_of(reader: HostReader, address: str, survey: Reading[HostSurvey]) -> Found[str]:
     if not isinstance(survey, Seen):
         return Found(None, str(survey))
-    process, unit = survey.value.process(KAFKA), survey.value.unit(KAFKA, "kafka")
-    if process is not None and process.config.startswith("/"):
-        return Found(process.config, "argument of the running broker")
-    if unit is not None and (named := unit.config_after(KAFKA)):
-        return Found(named, f"ExecStart of {unit.name}")
-    return Found(None, f"no broker runs and no unit names one; tried {CONFIG}")
+    found = config_of(reader, address, survey.value, KAFKA)
+    return found if found.value is not None else Found(None, f"{found.where}; tried {CONFIG}")
 
 
 def _identity(reader: HostReader, address: str, properties: Mapping[str, str]) -> tuple[Found[str], str]:
@@ -219,7 +216,7 @@ def draft(
 def _unit(host: BrokerHost) -> Found[str]:
     if not isinstance(host.survey, Seen):
         return Found(None, str(host.survey))
-    unit, process = host.survey.value.unit(KAFKA, "kafka"), host.survey.value.process(KAFKA)
+    unit, process = host.survey.value.unit(KAFKA), host.survey.value.process(KAFKA)
     if unit is None:
         return Found(None, "the broker runs outside a unit" if process else "no one unit named *kafka*")
     return Found(unit.name, "cgroup of the running broker" if process else "systemctl list-unit-files")

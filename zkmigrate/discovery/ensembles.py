@@ -9,8 +9,9 @@ from pathlib import PurePosixPath
 from typing import TypeVar
 
 from zkmigrate.discovery.draft import Ensemble, Found, HostLine, agreed
-from zkmigrate.discovery.host_survey import ZOOKEEPER, HostSurvey, Unit
-from zkmigrate.discovery.hosts import HostReader
+from zkmigrate.discovery.host_survey import HostSurvey, Unit
+from zkmigrate.discovery.hosts import HostReader, config_of
+from zkmigrate.hosts.facts.servers import ZOOKEEPER
 from zkmigrate.hosts.transport.own_addresses import resolve
 from zkmigrate.inventory.checks import OWN_SETTINGS
 from zkmigrate.model.fact import Reading, Seen, Unknown
@@ -90,13 +91,8 @@ def _config_of(
     """The path of zoo.cfg and its text: from the running server, its unit, or the usual paths."""
     if not isinstance(survey, Seen):
         return Found(None, str(survey)), ""
-    process, unit = survey.value.process(ZOOKEEPER), survey.value.unit(ZOOKEEPER, "zookeeper")
-    candidates: dict[str, str] = {}
-    if process is not None and process.config.startswith("/"):
-        candidates[process.config] = "argument of the running server"
-    if unit is not None and (named := unit.config_after(ZOOKEEPER)):
-        candidates.setdefault(named, f"ExecStart of {unit.name}")
-    named_first = next(iter(candidates.items()), None)
+    named = config_of(reader, address, survey.value, ZOOKEEPER)
+    candidates = {named.value: named.where} if named.value is not None else {}
     for path in configs:
         candidates.setdefault(path, "there")
     tried: list[str] = []
@@ -105,9 +101,9 @@ def _config_of(
         if isinstance(text, Seen):
             return Found(path, where), text.value
         tried.append(f"{path} ({text})" if isinstance(text, Unknown) else path)
-    if named_first is not None:  # no file yet: a dest host that was never configured
-        return Found(*named_first), ""
-    return Found(None, f"no server runs, no unit names one, and none of {', '.join(tried)}"), ""
+    if named.value is not None:  # no file yet: a dest host that was never configured
+        return named, ""
+    return Found(None, f"{named.where}; and none of {', '.join(tried)}"), ""
 
 
 def source_side(
@@ -254,8 +250,8 @@ def _paths(
 def _java_env(reader: HostReader, server: Server) -> Found[str]:
     """The unit's EnvironmentFile; else java.env beside zoo.cfg, which ZooKeeper's own scripts read."""
     unit = _unit(server)
-    if unit is not None and unit.environment:
-        return Found(unit.environment[0], f"EnvironmentFile of {unit.name}")
+    if unit is not None and unit.start.files:
+        return Found(unit.start.files[0], f"EnvironmentFile of {unit.name}")
     if server.path.value is None:
         return Found(None, "no unit and no zoo.cfg names it")
     beside = str(PurePosixPath(server.path.value).parent / "java.env")
@@ -290,7 +286,7 @@ def _settings(values: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]
 def _unit_name(server: Server) -> Found[str]:
     if not isinstance(server.survey, Seen):
         return Found(None, str(server.survey))
-    unit = server.survey.value.unit(ZOOKEEPER, "zookeeper")
+    unit = server.survey.value.unit(ZOOKEEPER)
     if unit is None:
         known = ", ".join(server.survey.value.units) or "none"
         return Found(None, f"no one unit named *zookeeper* or zk* (seen: {known})")
@@ -298,7 +294,7 @@ def _unit_name(server: Server) -> Found[str]:
 
 
 def _unit(server: Server) -> Unit | None:
-    return server.survey.value.unit(ZOOKEEPER, "zookeeper") if isinstance(server.survey, Seen) else None
+    return server.survey.value.unit(ZOOKEEPER) if isinstance(server.survey, Seen) else None
 
 
 def _unit_value(server: Server, key: str) -> Found[str]:

@@ -6,66 +6,67 @@ text, so an argument may hold anything but a line end.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-ZOOKEEPER = (
-    "org.apache.zookeeper.server.quorum.QuorumPeerMain",
-    "org.apache.zookeeper.server.ZooKeeperServerMain",
-)
-KAFKA = ("kafka.Kafka",)
+from zkmigrate.hosts.facts.servers import SERVERS, Server, starts
+from zkmigrate.hosts.facts.start_command import Program, StartCommands, start_commands, started
+
+_MAINS = " ".join(f"-e {main}" for server in SERVERS for main in server.mains)
 
 SCRIPT = r"""
 LC_ALL=C; export LC_ALL
 show() {
   echo "unit $1"
-  systemctl show -p LoadState,User,Group,EnvironmentFiles,ExecStart "$1" 2>/dev/null | sed 's/^/show /'
+  systemctl show -p LoadState,User,Group,EnvironmentFiles,Environment,WorkingDirectory,ExecStart "$1" \
+    2>/dev/null | sed 's/^/show /'
 }
 echo "host $(uname -n)"
 for p in "${ZKM_PROC:-/proc}"/[0-9]*; do
-  grep -qsa -e org.apache.zookeeper.server -e kafka.Kafka "$p/cmdline" || continue
+  grep -qsaF MAINS "$p/cmdline" || continue
   u=$(sed -n 's#^[0-9]*:[^:]*:.*/\([^/]*\.service\).*#\1#p' "$p/cgroup" 2>/dev/null | head -n 1)
   echo "process $(stat -c '%U %G' "$p" 2>/dev/null) $u"
+  echo "pid ${p##*/} $(sed -n 's/^PPid:[[:space:]]*//p' "$p/status" 2>/dev/null)"
   tr '\0' '\n' <"$p/cmdline" | sed 's/^/arg /'
   [ -z "$u" ] || show "$u"
 done
-systemctl list-unit-files --no-legend --type=service '*zookeeper*' 'zk*' '*kafka*' 2>/dev/null |
+{
+  systemctl list-unit-files --no-legend --type=service '*zookeeper*' 'zk*' '*kafka*' 2>/dev/null
+  systemctl list-units --all --plain --no-legend --type=service '*zookeeper*@*' 'zk*@*' '*kafka*@*' \
+    2>/dev/null
+} |
   while read -r u _; do case $u in *@.service) ;; *) show "$u" ;; esac; done
-"""
-
-_PATH = re.compile(r"/[^\s;]+")
+""".replace("MAINS", _MAINS)
 
 
 @dataclass(frozen=True)
 class Process:
-    """A JVM. main: its class. config: the first argument after it, else "". unit: its systemd unit."""
+    """A JVM. main: its class. config: the first argument after it, else "". unit: its systemd unit. parent:
+    the process that started it."""
 
     main: str
     config: str
     user: str
     group: str
     unit: str
-    arguments: tuple[str, ...] = ()
+    pid: int = 0
+    parent: int = 0
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A loaded systemd unit, from ``systemctl show``. environment: its EnvironmentFile= paths."""
+    """A loaded systemd unit, from ``systemctl show``."""
 
     name: str
     user: str = ""
     group: str = ""
-    environment: tuple[str, ...] = ()
-    command: str = ""
+    start: StartCommands = field(default_factory=StartCommands)
 
-    def config_after(self, mains: tuple[str, ...]) -> str:
-        """The argument after the main class in its command line; "" without one."""
-        words = self.command.split()
-        for at, word in enumerate(words[:-1]):
-            if word in mains and _PATH.fullmatch(words[at + 1]):
-                return words[at + 1]
-        return ""
+    def programs(self, more: Mapping[str, str] | None = None) -> tuple[Program, ...]:
+        """Return what its commands start. more: the variables of its environment files."""
+        variables = {**self.start.variables, **(more or {})}
+        found = (started(command, variables, self.start.directory) for command in self.start.commands)
+        return tuple(program for one in found for program in one.programs)
 
 
 @dataclass(frozen=True)
@@ -76,36 +77,42 @@ class HostSurvey:
     processes: tuple[Process, ...] = ()
     units: Mapping[str, Unit] = field(default_factory=dict)
 
-    def process(self, mains: tuple[str, ...]) -> Process | None:
-        """The only process with such a main class; None for none or several."""
-        found = [p for p in self.processes if p.main in mains]
+    def running(self, server: Server) -> tuple[Process, ...]:
+        """The processes of such a server; a wrapper that has the same words and started one is left out."""
+        found = [process for process in self.processes if process.main in server.mains]
+        parents = {process.parent for process in found}
+        return tuple(process for process in found if process.pid not in parents or not process.pid)
+
+    def process(self, server: Server) -> Process | None:
+        """The only process of such a server; None for none or several."""
+        found = self.running(server)
         return found[0] if len(found) == 1 else None
 
-    def unit(self, mains: tuple[str, ...], word: str) -> Unit | None:
-        """The unit of that process; without a process the only unit that starts such a class or has that
+    def unit(self, server: Server) -> Unit | None:
+        """The unit of that process; without a process the only unit that starts such a server or has its
         name."""
-        process = self.process(mains)
+        process = self.process(server)
         if process is not None:
             return self.units.get(process.unit)
-        starting = [u for u in self.units.values() if any(main in u.command for main in mains)]
-        named = [u for u in self.units.values() if word in u.name]
+        starting = [u for u in self.units.values() if starts(server, u.programs())]
+        named = [u for u in self.units.values() if server.word in u.name]
         return next((found[0] for found in (starting, named) if len(found) == 1), None)
 
 
 def parse(text: str) -> HostSurvey:
     """Parse the script's answer. Raises ValueError."""
     name, processes, units = "", list[Process](), dict[str, Unit]()
-    owner, arguments = "", list[str]()
+    owner, ids, arguments = "", "", list[str]()
     shown: dict[str, str] = {}
     current = ""
 
     def finish_block() -> None:
-        nonlocal owner, current
-        if owner and (made := _process(owner, arguments)) is not None:
+        nonlocal owner, ids, current
+        if owner and (made := _process(owner, ids, arguments)) is not None:
             processes.append(made)
         if current and shown.get("LoadState") == "loaded":
             units[current] = _unit(current, shown)
-        owner, current = "", ""
+        owner, ids, current = "", "", ""
         arguments.clear()
         shown.clear()
 
@@ -116,6 +123,8 @@ def parse(text: str) -> HostSurvey:
         elif word == "process":
             finish_block()
             owner = rest
+        elif word == "pid":
+            ids = rest
         elif word == "arg":
             arguments.append(rest)
         elif word == "unit":
@@ -123,24 +132,23 @@ def parse(text: str) -> HostSurvey:
             current = rest.strip()
         elif word == "show":
             key, _, value = rest.partition("=")
-            shown[key] = f"{shown[key]} {value}" if key in shown else value  # several files, several lines
+            shown[key] = f"{shown[key]}\n{value}" if key in shown else value  # several files, several lines
     finish_block()
     if not name:
         raise ValueError(f"no host name in {text[:80]!r}; does the login shell print something of its own?")
     return HostSurvey(name, tuple(processes), units)
 
 
-def _process(owner: str, arguments: list[str]) -> Process | None:
-    mains = [(at, word) for at, word in enumerate(arguments) if word in (*ZOOKEEPER, *KAFKA)]
-    if not mains:  # the survey's own shell, a tool, an editor
+def _process(owner: str, ids: str, arguments: list[str]) -> Process | None:
+    found = [(server, rest) for server in SERVERS if (rest := server.arguments(arguments)) is not None]
+    if not found:  # the survey's own shell, a tool, an editor
         return None
-    at, main = mains[0]
-    config = arguments[at + 1] if at + 1 < len(arguments) else ""
+    rest = found[0][1]
     user, group, unit = [*owner.split(), "", "", ""][:3]
-    return Process(main, config, user, group, unit, tuple(arguments))
+    pid, parent = [int(text) if text.isdecimal() else 0 for text in [*ids.split(), "", ""][:2]]
+    main = arguments[len(arguments) - len(rest) - 1]
+    return Process(main, rest[0] if rest else "", user, group, unit, pid, parent)
 
 
 def _unit(name: str, shown: Mapping[str, str]) -> Unit:
-    files = tuple(_PATH.findall(re.sub(r"\(ignore_errors=\w+\)", "", shown.get("EnvironmentFiles", ""))))
-    command = re.search(r"argv\[\]=(.*?) ; ignore_errors", shown.get("ExecStart", ""))
-    return Unit(name, shown.get("User", ""), shown.get("Group", ""), files, command[1] if command else "")
+    return Unit(name, shown.get("User", ""), shown.get("Group", ""), start_commands(shown))

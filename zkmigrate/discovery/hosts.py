@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
 from zkmigrate.discovery import host_survey
+from zkmigrate.discovery.draft import Found
 from zkmigrate.discovery.host_survey import HostSurvey
 from zkmigrate.errors import UsageError
+from zkmigrate.hosts.facts.servers import Server
+from zkmigrate.hosts.facts.servers import config_of as config_named
+from zkmigrate.hosts.facts.start_command import environment_of
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import Ssh
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 
 T = TypeVar("T")
+
+_PLACE = r"""
+path=$1 proc=${ZKM_PROC:-/proc}
+case $path in
+  /*) ;;
+  *) cd=$(readlink -- "$proc/$2/cwd") && [ "$cd" ] || exit 4; path=$cd/$path ;;
+esac
+case $path/ in
+  *//* | */./* | */../*) readlink -f -- "$path" || exit 5 ;;
+  *) if [ -L "$path" ] || [ -L "${path%/*}" ]; then readlink -f -- "$path" || exit 5; else echo "$path"; fi ;;
+esac
+"""
+"""Prints a path without links; 4: where the process works is not readable, 5: the path leads nowhere."""
+_CLOSED = 4
 
 FILE_LIMIT = 1 << 20
 _AT_ONCE = 16
@@ -65,6 +84,23 @@ class HostReader:
             return unknown(error)
         return self._through_sudo(host, path)
 
+    def place(self, host: str, path: str, pid: int) -> Reading[str]:
+        """Return the absolute path of a file that a process names, as migration.yml takes it: without links
+        at its end, ``.`` and ``..``. Use sudo where the account may not see it; never on source."""
+        command = ["sh", "-c", _PLACE, "sh", path, str(pid)]
+        try:
+            done = self._transport.exec(host, command)
+            if done.rc == _CLOSED and host not in self._plain:
+                done = self._transport.exec(host, ["env", "LC_ALL=C", "sudo", "-n", *command])
+        except TransportError as error:
+            return unknown(error)
+        if done.rc == 0 and (found := done.text.strip("\n")).startswith("/"):
+            return Seen(found)
+        if done.rc == _CLOSED:
+            right = "root or the account of that process may" if host in self._plain else done.last_line
+            return Unknown("denied", f"{host}: /proc/{pid}/cwd was not read; {right or 'sudo may not'}")
+        return Unknown("failed", f"{host}: {path} leads nowhere")
+
     def _through_sudo(self, host: str, path: str) -> Reading[str]:
         try:
             done = self._transport.exec(host, ["env", "LC_ALL=C", "sudo", "-n", "cat", "--", path])
@@ -80,6 +116,35 @@ class HostReader:
         names = list(dict.fromkeys(hosts))
         with ThreadPoolExecutor(_AT_ONCE, "init") as pool:
             return dict(zip(names, pool.map(ask, names), strict=True))
+
+
+def config_of(reader: HostReader, address: str, survey: HostSurvey, server: Server) -> Found[str]:
+    """Find the config that a server runs with, else the one that its unit starts it with."""
+    many, process, unit = survey.running(server), survey.process(server), survey.unit(server)
+    why = f"{len(many)} run" if len(many) > 1 else "none runs"
+    if process is not None and process.config:
+        place = reader.place(address, process.config, process.pid)
+        if isinstance(place, Seen):
+            return Found(place.value, "argument of the running process")
+        why = f"it runs with {process.config}: {place}"
+    elif process is not None:
+        why = "it runs without one"
+    if unit is None:
+        return Found(None, f"{why}, and no one unit starts it")
+    variables: dict[str, str] = {}
+    unread: list[str] = []
+    for path in unit.start.files:
+        text = reader.file(address, path)
+        variables |= environment_of(text.value) if isinstance(text, Seen) else {}
+        unread += [str(text)] if isinstance(text, Unknown) else []
+    named = config_named(server, unit.programs(variables))
+    if not named:
+        lacks = f"; not read: {', '.join(unread)}" if unread else ""
+        return Found(None, f"{why}, and the ExecStart of {unit.name} names none that can be read{lacks}")
+    place = reader.place(address, named, 0)
+    return Found(
+        place.value if isinstance(place, Seen) else posixpath.normpath(named), f"ExecStart of {unit.name}"
+    )
 
 
 def unknown(error: Exception) -> Unknown:

@@ -13,8 +13,9 @@ from zkmigrate.discovery import ansible, render
 from zkmigrate.discovery.brokers import Registered, clusters
 from zkmigrate.discovery.draft import Draft, Ensemble, Found, HostLine, KafkaDraft, SshDraft, agreed
 from zkmigrate.discovery.ensembles import Names
-from zkmigrate.discovery.host_survey import KAFKA, ZOOKEEPER, HostSurvey, parse
+from zkmigrate.discovery.host_survey import HostSurvey, parse
 from zkmigrate.errors import UsageError
+from zkmigrate.hosts.facts.servers import KAFKA, ZOOKEEPER, config_of
 from zkmigrate.inventory import marked_yaml
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump
@@ -48,10 +49,10 @@ def test_a_survey_tells_server_unit_and_files_and_not_the_shell_that_looks() -> 
     [process] = survey.processes
     assert (process.config, process.user, process.group) == ("/etc/zk/zoo.cfg", "zk", "zks")
     assert list(survey.units) == ["zookeeper.service"]
-    unit = survey.unit(ZOOKEEPER, "zookeeper")
+    unit = survey.unit(ZOOKEEPER)
     assert unit is not None
-    assert unit.environment == ("/etc/a.env", "/etc/b.env")
-    assert unit.config_after(ZOOKEEPER) == ""
+    assert unit.start.files == ("/etc/a.env", "/etc/b.env")
+    assert config_of(ZOOKEEPER, unit.programs()) == ""
     assert survey.process(KAFKA) is None
 
 

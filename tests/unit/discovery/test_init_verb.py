@@ -395,3 +395,85 @@ def test_ansible_names_hosts_and_their_account(
     assert [h.name for h in found.dest.hosts] == ["newa", "newb", "newc"]
     assert [h.name for h in found.source.hosts] == ["olda", "old-2", "old-3"]
     assert (found.ssh.user, found.ssh.port) == (wanted.ssh.user, site.sshd.port)
+
+
+def rewritten(request: pytest.FixtureRequest, path: Path, text: str) -> None:
+    """Change a file of the site for one test."""
+    before = path.read_text()
+    request.addfinalizer(partial(path.write_text, before))
+    path.write_text(text)
+
+
+def test_a_relative_config_is_below_the_directory_where_the_broker_works(
+    site: Site, request: pytest.FixtureRequest
+) -> None:
+    """It was "no broker runs", and another file was taken for the broker's."""
+    proc = site.folder / "hosts" / BROKER / "100"
+    rewritten(request, proc / "cmdline", "java\0kafka.Kafka\0files/../files/server.properties\0")
+    (proc / "cwd").symlink_to(site.folder)
+    request.addfinalizer((proc / "cwd").unlink)
+    code, said = made(site)
+    assert code == 0, said
+    text, found = written(site)
+    assert found.kafka.config == str((site.folder / "files" / "server.properties").resolve())
+    assert "argument of the running process" in text
+
+
+def test_a_relative_config_of_a_process_that_is_closed_to_us_is_below_the_working_directory(
+    site: Site, request: pytest.FixtureRequest
+) -> None:
+    host = site.folder / "hosts" / BROKER
+    rewritten(request, host / "100" / "cmdline", "java\0kafka.Kafka\0files/server.properties\0")
+    unit = host / "units" / "kafka.service"
+    command = "/bin/sh -c exec $KAFKA_HOME/bin/kafka-server-start.sh ${CONFIG} > /log"
+    variables = "Environment=KAFKA_HOME=/opt/kafka CONFIG=files/server.properties"
+    shown = f"LoadState=loaded\nWorkingDirectory={site.folder}\n{variables}\n"
+    start = f"ExecStart={{ path=/bin/sh ; argv[]={command} ; ignore_errors=no ; start_time=[n/a] }}\n"
+    rewritten(request, unit, shown + start)
+    code, said = made(site)
+    assert code == 0, said
+    text, found = written(site)
+    assert found.kafka.config == f"{site.folder}/files/server.properties"
+    assert "ExecStart of kafka.service" in text
+
+
+def test_a_wrapper_that_started_the_broker_is_no_second_broker(
+    site: Site, request: pytest.FixtureRequest
+) -> None:
+    host = site.folder / "hosts" / BROKER
+    rewritten(request, host / "100" / "cmdline", (host / "100" / "cmdline").read_text())
+    wrapper = host / "99"
+    wrapper.mkdir()
+    request.addfinalizer(wrapper.rmdir)
+    words = "sudo\0-u\0kafka\0" + (host / "100" / "cmdline").read_text()
+    (wrapper / "cmdline").write_text(words)
+    request.addfinalizer((wrapper / "cmdline").unlink)
+    (host / "100" / "status").write_text("Name:\tjava\nPPid:\t99\n")
+    request.addfinalizer((host / "100" / "status").unlink)
+    code, said = made(site)
+    assert code == 0, said
+    assert written(site)[1].kafka.config == f"{site.folder}/files/server.properties"
+
+
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [
+        ("/opt/zk/bin/zkServer.sh --config FILES start-foreground", "FILES/zoo.cfg"),
+        ("/bin/bash -c exec /opt/zk/bin/zkServer.sh start-foreground FILES/zoo.cfg", "FILES/zoo.cfg"),
+        ("/usr/bin/env A=b /opt/kafka/bin/zookeeper-server-start.sh FILES/zoo.cfg", "FILES/zoo.cfg"),
+        ("/opt/zk/bin/zkServer.sh start", "/opt/zk/conf/zoo.cfg"),
+    ],
+)
+def test_the_config_of_a_stopped_server_is_the_one_that_its_unit_names(
+    site: Site, request: pytest.FixtureRequest, command: str, path: str
+) -> None:
+    files = str(site.folder / "files")
+    for address in DEST:
+        start = f"ExecStart={{ argv[]={command.replace('FILES', files)} ; ignore_errors=no ; }}\n"
+        rewritten(request, site.folder / "hosts" / address / "units" / "zookeeper.service",
+                  f"LoadState=loaded\nUser=zk\nGroup=zks\n{start}")  # fmt: skip
+    code, said = made(site)
+    assert code == 0, said
+    text, found = written(site)
+    assert found.dest.config == path.replace("FILES", files)
+    assert "ExecStart of zookeeper.service" in text
