@@ -13,16 +13,19 @@ from zkmigrate.discovery.hosts import HostReader, config_of
 from zkmigrate.hosts.facts.properties import parsed
 from zkmigrate.hosts.facts.servers import KAFKA
 from zkmigrate.hosts.transport.own_addresses import resolve
+from zkmigrate.kafka.facts.broker import LogDirectory, log_directories, owner_of
+from zkmigrate.kafka.rules.identity import configured_id, effective_id
+from zkmigrate.kafka.rules.listeners import Listener, for_clients
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView
 from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump
 from zkmigrate.zookeeper.data.session import unsigned
+from zkmigrate.zookeeper.facts.config import ANY_ADDRESS
 
 CONFIG = "/etc/kafka/server.properties"
 PORT = 9092
 _META = "meta.properties"
 _REGISTRATION = re.compile(r"(?P<chroot>(/[^/]+)*)/brokers/ids/(?P<id>[0-9]{1,10})")
-_PLAIN = re.compile(r"(?<![A-Z_])PLAINTEXT://[^,]*:([0-9]{1,5})")
 
 
 @dataclass(frozen=True)
@@ -53,22 +56,18 @@ class BrokerHost:
     path: Found[str]
     properties: Mapping[str, str]
     cluster_id: Found[str]
-    generated_id: str = ""
+    directories: tuple[Reading[LogDirectory], ...] = ()
 
     @property
     def id(self) -> int | None:
-        """Return the configured broker.id, else that of meta.properties; None where neither tells."""
-        text = self.properties.get("broker.id", "").strip()
-        text = self.generated_id if text in ("", "-1") else text
+        """The id that the broker starts with; None where neither its file nor meta.properties tells."""
+        text = effective_id(configured_id(self.properties), self.directories)
         return int(text) if text.isdecimal() else None
 
     @property
-    def port(self) -> int | None:
-        """The port of the first plaintext listener; None without one."""
-        listeners = self.properties.get("listeners") or self.properties.get("advertised.listeners") or ""
-        found = _PLAIN.search(listeners)
-        text = found[1] if found else self.properties.get("port", "").strip()
-        return int(text) if text.isdecimal() and 0 < int(text) < 65536 else None
+    def listener(self) -> Listener | None:
+        """Its listener for clients without SASL and TLS; None without one or without a file."""
+        return for_clients(self.properties) if self.properties else None
 
     @property
     def chroot(self) -> str | None:
@@ -161,15 +160,19 @@ def _config_of(reader: HostReader, address: str, survey: Reading[HostSurvey]) ->
     return found if found.value is not None else Found(None, f"{found.where}; tried {CONFIG}")
 
 
-def _identity(reader: HostReader, address: str, properties: Mapping[str, str]) -> tuple[Found[str], str]:
-    """Return the cluster id and the broker id that the first log directory holds."""
-    directories = properties.get("log.dirs") or properties.get("log.dir") or ""
-    path = f"{directories.split(',')[0].strip().rstrip('/')}/{_META}"
-    meta = _properties(reader, address, path) if path.startswith("/") else Unknown("failed", "no log.dirs")
-    if not isinstance(meta, Seen):
-        return Found(None, f"{path}: {meta}"), ""
-    value = meta.value.get("cluster.id", "").strip()
-    return Found(value or None, f"{path} of {address}"), meta.value.get("broker.id", "").strip()
+def _identity(
+    reader: HostReader, address: str, properties: Mapping[str, str]
+) -> tuple[Found[str], tuple[Reading[LogDirectory], ...]]:
+    """Return the cluster id, and what each log directory says of its owner."""
+    found: dict[str, Reading[LogDirectory]] = {}
+    for directory in log_directories(properties):
+        path = f"{directory}/{_META}"
+        absolute = path.startswith("/")
+        meta = _properties(reader, address, path) if absolute else Unknown("failed", "a relative path")
+        found[path] = owner_of(meta)
+    ids = {p: Found(one.value.cluster_id, p) for p, one in found.items() if isinstance(one, Seen)}
+    why = "; ".join(f"{path}: {one}" for path, one in found.items())
+    return agreed(ids) if ids else Found(None, why), tuple(found.values())
 
 
 def draft(
@@ -191,7 +194,12 @@ def draft(
             wrong = f"; BUT its file says broker.id={host.id}"
         elif chroot.value is not None and host.chroot not in (None, chroot.value):
             wrong = f"; BUT its file names the chroot {host.chroot or '/'}"
-        port = one.port or host.port
+        listener = host.listener
+        if host.properties and listener is None:
+            wrong += "; BUT none of its listeners is without SASL and TLS"
+        elif listener is not None and not _is_at(listener.host, (one.address, *one.also)):
+            wrong += f"; BUT its listener {listener.name} is bound to {listener.host}"
+        port = one.port or (listener.port if listener is not None else None)
         port = port if port != PORT else None
         name = names.name_for(host.survey, "broker", number, one.name)
         lines.append(HostLine(name, one.address, id, one.also, port, one.where + wrong))
@@ -211,6 +219,14 @@ def draft(
         agreed({a: _owner(h, "user") for a, h in asked.items()}),
         agreed({a: _owner(h, "group") for a, h in asked.items()}),
     )
+
+
+def _is_at(bound: str, addresses: Iterable[str]) -> bool:
+    """Whether a listener that is bound to this host name or address is reached at one of these addresses."""
+    if bound in ("", *ANY_ADDRESS):
+        return True
+    own = set(resolve(bound)) | {bound}
+    return any(own & {address, *resolve(address)} for address in addresses)
 
 
 def _unit(host: BrokerHost) -> Found[str]:

@@ -131,6 +131,13 @@ def _survey(
         reader = HostReader(transport, servers)
         dest = reader.each([h.address for h in named["dest"]], partial(ensembles.survey, reader))
         asked = reader.each([c.address for c in candidates], partial(brokers.survey, reader))
+        own = [_endpoint(a, h.listener.port) for a, h in asked.items() if h.listener is not None]
+        if not isinstance(view, Seen) and (others := [one for one in own if one not in endpoints]):
+            view = _kafka_view(others, say)
+            candidates = brokers.candidates(registered, view, given)
+            new = [c.address for c in candidates if c.address not in asked]
+            approve(new)
+            asked |= reader.each(new, partial(brokers.survey, reader))
         if chroot.value is None:
             chroot = _chroot_of(asked, chroot)
         names = Names()

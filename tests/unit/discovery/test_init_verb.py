@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import replace
@@ -477,3 +478,41 @@ def test_the_config_of_a_stopped_server_is_the_one_that_its_unit_names(
     text, found = written(site)
     assert found.dest.config == path.replace("FILES", files)
     assert "ExecStart of zookeeper.service" in text
+
+
+@pytest.mark.parametrize(
+    ("lines", "port", "doubt"),
+    [
+        (
+            "listeners=EXT://:9093,INT://:9192\nlistener.security.protocol.map=EXT:SSL,INT:PLAINTEXT\n",
+            9192,
+            "",
+        ),
+        (
+            "listeners=CTL://:9091,A://:9193,B://:9192\ncontrol.plane.listener.name=CTL\n"
+            "listener.security.protocol.map=CTL:PLAINTEXT,A:PLAINTEXT,B:plaintext\n"
+            "inter.broker.listener.name=B\n",
+            9192,
+            "",
+        ),
+        ("listeners=PLAINTEXT://[::]:9192\n", 9192, ""),
+        ("port=9192\n", 9192, ""),
+        (
+            "listeners=PLAINTEXT://127.0.0.99:9192\n",
+            9192,
+            "BUT its listener PLAINTEXT is bound to 127.0.0.99",
+        ),
+        ("listeners=SASL_SSL://:9192\n", 9092, "BUT none of its listeners is without SASL and TLS"),
+    ],
+)
+def test_the_port_of_a_broker_is_that_of_its_listener_without_sasl_and_tls(
+    site: Site, request: pytest.FixtureRequest, lines: str, port: int, doubt: str
+) -> None:
+    path = site.folder / "files" / "server.properties"
+    rewritten(request, path, re.sub("listeners=.*\n", lines, path.read_text()))
+    code, said = made(site)
+    assert code == 0, said
+    text, found = written(site)
+    assert [b.port for b in found.kafka.brokers] == [port]
+    assert doubt in text
+    assert text.count(" BUT its listener") + text.count("BUT none of its listeners") == bool(doubt)

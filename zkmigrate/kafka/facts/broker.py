@@ -296,10 +296,14 @@ def log_directories(properties: Mapping[str, str]) -> tuple[str, ...]:
 def log_directory(look: Look, host: str, path: str) -> Reading[LogDirectory]:
     """The owner of a log directory; Absent where no broker has used it."""
     file = f"{path}/meta.properties"
-    reading = properties_of(look.file(host, file), file)
-    if not isinstance(reading, Seen):
-        return reading
-    found = reading.value
+    return owner_of(properties_of(look.file(host, file), file))
+
+
+def owner_of(meta: Reading[Mapping[str, str]]) -> Reading[LogDirectory]:
+    """The owner by what was read of meta.properties."""
+    if not isinstance(meta, Seen):
+        return meta
+    found = meta.value
     # broker.id until Kafka 3.x in ZooKeeper mode; node.id once a cluster has been migrated to KRaft.
     return Seen(LogDirectory(found.get("cluster.id"), found.get("broker.id", found.get("node.id"))))
 

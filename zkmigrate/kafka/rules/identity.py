@@ -16,6 +16,11 @@ _GENERATED = ("", "-1")
 """ids of a file whose broker gets one by itself (``broker.id.generation.enable``)."""
 
 
+def configured_id(properties: Mapping[str, str]) -> str:
+    """Return the id in a broker's file; empty where it has none."""
+    return properties.get("node.id", properties.get("broker.id", "")).strip()
+
+
 def effective_id(given: str, dirs: Iterable[Reading[LogDirectory]]) -> str:
     """Return the id that a broker starts with. given: of its file; where that leaves it to be generated, the
     id in meta.properties counts. Empty where neither tells or directories differ."""
@@ -49,7 +54,7 @@ def identity(
     path: of the config. dirs: by path, with what ``meta.properties`` in them says. id, cluster_id: by which
     the broker is, or was, registered.
     """
-    given = properties.get("node.id", properties.get("broker.id", "")).strip()
+    given = configured_id(properties)
     wrong, moves = [], dict[str, None]()
     for folder, reading in dirs.items():
         file = f"{folder}/meta.properties"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from zkmigrate.errors import UsageError
 from zkmigrate.kafka.facts.recovery import parse_span
 from zkmigrate.kafka.rules.connect import current_connect, line_of_connect
-from zkmigrate.kafka.rules.identity import effective_id, identity
+from zkmigrate.kafka.rules.identity import configured_id, effective_id, identity
 from zkmigrate.model.fact import Absent, Seen, Unknown
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Context
@@ -47,7 +47,7 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
             continue
         dirs = k.brokers[host].log_dirs if host in k.brokers else Absent()
         held = dirs.value.values() if isinstance(dirs, Seen) else ()
-        id = effective_id(properties.value.get("broker.id", "").strip(), held)
+        id = effective_id(configured_id(properties.value), held)
         connect = properties.value.get("zookeeper.connect", "")
         wrong = _file_mistakes(c, host, id, connect, reading.value)
         line = line_of_connect(reading.value)

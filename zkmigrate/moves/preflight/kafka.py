@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
+from zkmigrate.kafka.rules.listeners import for_clients
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.look import KafkaView, PartitionState
@@ -11,7 +13,7 @@ from zkmigrate.model.step import Context
 from zkmigrate.moves.preflight import members
 from zkmigrate.moves.preflight.check import ALWAYS, Gate, Judged, Scope, check, unseen
 from zkmigrate.moves.preflight.evidence import Evidence
-from zkmigrate.moves.preflight.kafka_evidence import of_kafka
+from zkmigrate.moves.preflight.kafka_evidence import of_kafka, properties_at
 from zkmigrate.moves.rules.retire import NOT_ON_SOURCE, on_source
 
 LISTED = 5
@@ -28,7 +30,8 @@ def brokers(c: Context, e: Evidence) -> Iterator[Judged]:
     wanted = {broker.id for broker in c.inventory.kafka.brokers}
     needed = f"brokers {_numbers(wanted)}"
     if not isinstance(k.view, Seen):
-        yield unseen(k.view, needed)
+        silent, others = unseen(k.view, needed), _other_ports(c, e)
+        yield replace(silent, moves=others) if others else silent
         return
     there = set(k.view.value.brokers)
     yield Judged(
@@ -37,6 +40,17 @@ def brokers(c: Context, e: Evidence) -> Iterator[Judged]:
         needed,
         moves=("start the brokers that are missing", "list the others in migration.yml"),
     )
+
+
+def _other_ports(c: Context, e: Evidence) -> tuple[str, ...]:
+    """What to do where a broker's file has its listener for clients on another port than the inventory."""
+    found = []
+    for broker in c.inventory.kafka.brokers:
+        properties = properties_at(e, broker.name, c.inventory.kafka.config)
+        listener = for_clients(properties.value) if isinstance(properties, Seen) else None
+        if listener is not None and listener.port != broker.port:
+            found.append(f"{broker.name} listens on port {listener.port} ({listener.name}): correct its port")
+    return (*found[:LISTED], *(("correct kafka.brokers in migration.yml",) if found else ()))
 
 
 @check("kafka.controller", "one broker is the controller", Scope.CLUSTER, ALWAYS)

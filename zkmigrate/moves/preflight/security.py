@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from zkmigrate.kafka.rules.listeners import secured
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.moves.preflight.check import Judged, unseen
 from zkmigrate.zookeeper.facts.config import ZooConfig
@@ -28,9 +29,6 @@ _NETTY = "NettyServerCnxnFactory"
 _KAFKA = re.compile(
     r"zookeeper\.(?:ssl\..*|set\.acl|clientCnxnSocket)|(?:sasl|ssl)\..*|listener\.name\..*\.(?:sasl|ssl)\..*"
 )
-_KAFKA_PROTOCOLS = (
-    "listeners", "advertised.listeners", "listener.security.protocol.map", "security.inter.broker.protocol",
-)  # fmt: skip
 
 
 def in_zookeeper(values: Mapping[str, str]) -> tuple[str, ...]:
@@ -43,18 +41,7 @@ def in_zookeeper(values: Mapping[str, str]) -> tuple[str, ...]:
 def in_kafka(values: Mapping[str, str]) -> tuple[str, ...]:
     """The keys of a server.properties that use SASL or TLS, towards anybody, in order."""
     found = [key for key, value in values.items() if _KAFKA.fullmatch(key) and _on(value)]
-    found += [key for key in _KAFKA_PROTOCOLS if re.search(r"SASL|SSL", _used(values, key))]
-    return tuple(found)
-
-
-def _used(values: Mapping[str, str], key: str) -> str:
-    text = values.get(key, "")
-    if key != "listener.security.protocol.map":
-        return text
-    # The map names a protocol for every possible listener; only those that are listened on count.
-    names = {item.partition("://")[0].strip() for item in values.get("listeners", "").split(",")}
-    used = [item for item in text.split(",") if item.partition(":")[0].strip() in names]
-    return ",".join(item.partition(":")[2] for item in used)
+    return (*found, *secured(values))
 
 
 def _on(value: str) -> bool:

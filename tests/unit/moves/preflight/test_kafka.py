@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -690,3 +691,44 @@ def test_a_backups_connection_ends_only_where_the_policy_refuses_all_of_tcp() ->
     world.socket_lists["dest2"] = Seen("0 0 10.71.0.22:22 10.71.0.13:50200\n")
     login = _found(world, "dest.cut-ends", "cutover", "dest2", Context("r1", everything))
     assert login.held is Held.YES, "the cut spares sshd"
+
+
+@pytest.mark.parametrize(
+    ("lines", "seen"),
+    [
+        ("listeners=INTERNAL://:9092\nlistener.security.protocol.map=INTERNAL:PLAINTEXT\n", ""),
+        ("listeners=NO_SSL://:9092\nlistener.security.protocol.map=NO_SSL:PLAINTEXT\n", ""),
+        ("listeners=plaintext://kafka-SSL:9092\n", ""),
+        ("listeners=in://:9092\nlistener.security.protocol.map=IN:PLAINTEXT,X:SASL_SSL\n", ""),
+        (
+            "listeners=in://:9092, ext://:9093\nlistener.security.protocol.map=in:plaintext,ext:sasl_ssl\n",
+            "listener.security.protocol.map (EXT is SASL_SSL)",
+        ),
+        ("listeners=ssl://:9092\n", "listeners"),
+        ("advertised.listeners=SASL_PLAINTEXT://a:1\n", "advertised.listeners"),
+        ("security.inter.broker.protocol=sasl_plaintext\n", "security.inter.broker.protocol"),
+    ],
+)
+def test_a_listener_uses_sasl_or_tls_by_its_protocol_not_by_its_name(lines: str, seen: str) -> None:
+    """Kafka reads protocols in any case: lower case passed, and a name that held SSL was refused."""
+    world = healthy()
+    plain = re.sub("listeners=.*\n", "", server_properties(1))
+    world.files["broker1", PROPERTIES] = Seen((plain + lines).encode())
+    found = _found(world, "kafka.security", "preflight", "broker1")
+    assert (found.held, found.seen) == ((Held.NO, seen) if seen else (Held.YES, "none"))
+
+
+def test_brokers_that_do_not_answer_are_told_the_port_of_their_own_file() -> None:
+    world = healthy()
+    world.view = Unknown("refused", "10.71.0.31:9092: connection refused")
+    text = "listeners=EXT://:9093,INT://:9192\nlistener.security.protocol.map=EXT:SSL,INT:PLAINTEXT\n"
+    world.files["broker1", PROPERTIES] = Seen(text.encode())
+    found = _found(world, "kafka.brokers", "preflight")
+    assert found.held is Held.UNKNOWN
+    assert found.moves[0] == "broker1 listens on port 9192 (INT): correct its port"
+
+
+def test_the_id_of_a_broker_may_stand_as_node_id() -> None:
+    world = healthy()
+    world.files["broker1", PROPERTIES] = Seen(server_properties(1).replace("broker.id", "node.id").encode())
+    assert _found(world, "kafka.config", "preflight", "broker1").held is Held.YES
