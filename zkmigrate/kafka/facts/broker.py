@@ -229,11 +229,12 @@ def start_files(
             words = ", ".join(found.unread)
             return Unknown("failed", f"{words} in {command} was not read: only its shell can tell")
         for program in found.programs:
-            content = _script(look, host, program, variables, texts)
-            if isinstance(content, Unknown):
-                return content
-            if isinstance(content, Seen):
-                texts[content.value[0]] = content.value[1]
+            script = _script(look, host, program, variables, texts)
+            if isinstance(script, Unknown):
+                return script
+            if isinstance(script, Seen):
+                path, text = script.value
+                texts[path] = text
     return Seen(
         StartFiles(tuple(texts), tuple(p for path, text in texts.items() for p in _named_at(path, text)))
     )
