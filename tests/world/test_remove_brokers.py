@@ -280,6 +280,15 @@ def test_x3_too_few_racks(tmp_path: Path) -> None:
     assert "placement.few-racks" in refused(made, "remove.placed")
 
 
+def test_what_moves_goes_to_as_many_racks_as_there_are(tmp_path: Path) -> None:
+    made = desk(tmp_path, 24)
+    made.cluster.racks = {1: "a", 2: "a", 3: "b", 4: "a", 5: "a"}
+    assert made.process(forward).code == 0
+    moved = [made.cluster.held[name].replicas for name in on(made.first, GONE)]
+    assert moved
+    assert all(3 in replicas for replicas in moved), "rack b has one broker, and each set two replicas"
+
+
 def test_x13_a_size_that_nobody_tells(tmp_path: Path) -> None:
     made = desk(tmp_path)
     made.cluster.unsized = {("t2", 2)}

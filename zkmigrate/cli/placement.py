@@ -133,6 +133,12 @@ _moving: Callable[[F], F] = flags.together(
     ),
 )  # fmt: skip
 
+_fix_racks = click.option(
+    "--fix-racks",
+    is_flag=True,
+    help="Instead, only move replicas of sets that could span more racks: the fewest moves.",
+)
+
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     """The group of verbs. do: runs one and exits with its code."""
@@ -156,6 +162,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         least=0,
     )  # fmt: skip
     @click.option("--any-broker", is_flag=True, help="Every broker gives and takes, whatever is free.")
+    @_fix_racks
     @_moving
     @_written
     def rebalance(**options: Any) -> None:
@@ -208,6 +215,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         metavar="FACTOR",
         help="Reserve so many times the size of a replica.",
     )
+    @_fix_racks
     @_written
     def rebuild(**options: Any) -> None:
         """Replace replicas on brokers that are gone or left out; change the replication.
@@ -313,6 +321,12 @@ def _not_refused(found: T | Refused) -> T:
 def _rebalance(options: dict[str, Any], *, scale: bool) -> Any:
     from zkmigrate.placement.request import Balance, Rebalance
 
+    if options.get("fix_racks"):
+        return _fix(
+            options,
+            *("storage_threshold", "storage_threshold_gb", "any_broker", "tolerance", "partition_limit"),
+            *("partition_size_threshold", "locality_scoped", "balance", "effort"),
+        )
     names = ["tolerance", "partition_limit", "partition_size_threshold", "locality_scoped", "effort"]
     if not scale:
         if options["any_broker"]:
@@ -330,11 +344,21 @@ def _rebuild(options: dict[str, Any]) -> Any:
         "use_meta", "force_rebuild", "replication", "sub_affinity", "min_rack_ids", "partition_size_factor",
         "effort",
     )  # fmt: skip
+    if options["fix_racks"]:
+        return _fix(options, "by", "optimize", *names)
     given = {name: options[name] for name in names}
     if options["by"] == By.COUNT:
         _useless("--placement storage", "optimize")
     by, optimize = By(options["by"]), Optimize(options["optimize"])
     return Rebuild(_choice(options), _rollout(options), placement=by, optimize=optimize, **given)
+
+
+def _fix(options: dict[str, Any], *useless: str) -> Any:
+    """The request of ``--fix-racks``. useless: the options that say how else replicas move."""
+    from zkmigrate.placement.request import FixRacks
+
+    _excluded("--fix-racks", *useless)
+    return FixRacks(_choice(options), _rollout(options))
 
 
 def _choice(options: dict[str, Any]) -> Choice:
@@ -380,9 +404,10 @@ def _no_effect(names: tuple[str, ...], why: str) -> None:
     from zkmigrate.errors import UsageError
 
     context = click.get_current_context()
+    options = {one.name: one.opts[0] for one in context.command.params}
     for name in names:
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise UsageError(f"--{name.replace('_', '-')} has no effect {why}")
+            raise UsageError(f"{options[name]} has no effect {why}")
 
 
 def _many(texts: tuple[str, ...]) -> tuple[str, ...]:

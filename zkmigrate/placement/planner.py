@@ -11,13 +11,14 @@ from zkmigrate.placement.leaders import barred
 from zkmigrate.placement.log_dirs import laid, levelled, narrowed, without_log_dirs
 from zkmigrate.placement.phases import cut
 from zkmigrate.placement.plan import Plan, Refused
+from zkmigrate.placement.racks import fix_racks, shared_racks
 from zkmigrate.placement.rebalance import rebalance
 from zkmigrate.placement.rebuild import rebuild
-from zkmigrate.placement.request import LogDirs, Rebalance, Rebuild
+from zkmigrate.placement.request import FixRacks, LogDirs, Rebuild, Request
 from zkmigrate.placement.validation import chosen
 
 
-def planned(cluster: Cluster, request: Rebalance | Rebuild) -> Plan | Refused:
+def planned(cluster: Cluster, request: Request) -> Plan | Refused:
     """The whole plan: where replicas go, who leads, the maps on the way, and the log directories.
 
     Where the copies do not fit into the directories, another plan is made that surely does.
@@ -32,23 +33,28 @@ def planned(cluster: Cluster, request: Rebalance | Rebuild) -> Plan | Refused:
     if isinstance(plan, Refused) and any(one.id == "placement.no-log-dir" for one in plan.reasons):
         again = _laid(cluster, narrowed(cluster, names), request, names)
         plan = plan if isinstance(again, Refused) else again
-    if isinstance(plan, Refused) or request.rollout.log_dirs is not LogDirs.BALANCE:
+    if isinstance(plan, Refused):
+        return plan
+    shared = shared_racks(cluster, request, found.partitions, found.brokers, plan.moves)
+    plan = replace(plan, notices=(*plan.notices, *shared))
+    if request.rollout.log_dirs is not LogDirs.BALANCE:
         return plan
     return levelled(plan, names, found.brokers)
 
 
-def _laid(
-    cluster: Cluster, seen: Cluster, request: Rebalance | Rebuild, names: Collection[Name]
-) -> Plan | Refused:
+def _laid(cluster: Cluster, seen: Cluster, request: Request, names: Collection[Name]) -> Plan | Refused:
     """seen: the cluster as the planners see it."""
-    plan = rebuild(seen, request) if isinstance(request, Rebuild) else rebalance(seen, request)
+    if isinstance(request, Rebuild):
+        plan = rebuild(seen, request)
+    else:
+        plan = fix_racks(seen, request) if isinstance(request, FixRacks) else rebalance(seen, request)
     if isinstance(plan, Refused):
         return plan
     whole = cut(replace(plan, cluster=cluster), request.rollout, names)
     return whole if isinstance(whole, Refused) else laid(whole)
 
 
-def broken(plan: Plan, request: Rebalance | Rebuild, made: Mapping[str, str]) -> Sequence[str]:
+def broken(plan: Plan, request: Request, made: Mapping[str, str]) -> Sequence[str]:
     """What the independent checker says of a plan's files, as ``maps.files`` makes them. The first of them is
     the way back, which is not read."""
     _, *forward = made.values()

@@ -73,7 +73,6 @@ def rebuild(cluster: Cluster, request: Rebuild) -> Plan | Refused:
     ordered = in_order(cluster, [move for move in moves if move.after != move.before])
     if isinstance(ordered, Refused):
         return ordered
-    notices += board.notices()
     if request.placement is By.STORAGE:
         notices += worse(cluster, choice.brokers, ordered)
     return Plan(cluster, ordered, notices=notices)
@@ -151,7 +150,6 @@ class _Board:
         ]
         self.rack = {broker: cluster.rack(broker) for broker in cluster.brokers}
         self.goal: dict[Name, int] = {}
-        self.shared: list[Partition] = []
         self.reserve: dict[Name, int] = {}
         self.placed: dict[int, dict[Slot, None]] = {broker: {} for broker in free}
         self.count = dict.fromkeys(free, 0)
@@ -213,19 +211,8 @@ class _Board:
                 "placement.few-racks",
                 f"{one.topic}-{one.number} needs {goal} racks; the limit: {racks} racks of chosen brokers",
             )
-        if asked > goal:
-            self.shared.append(one)
         self.goal[one.name] = goal
         return None
-
-    def notices(self) -> tuple[Notice, ...]:
-        if not self.shared:
-            return ()
-        text = (
-            f"{len(self.shared)} sets span fewer racks than asked, as replicas that stay share a rack: "
-            f"{partition_names(self.shared)}. Next: --force-rebuild places them anew."
-        )
-        return (Notice("placement.rack-shared", text),)
 
     def filled(self, name: Name) -> tuple[int, ...]:
         """A filled set."""

@@ -115,6 +115,14 @@ class Rebalance:
 
 
 @dataclass(frozen=True, slots=True)
+class FixRacks:
+    """``--fix-racks``: only the moves after which every chosen set spans as many racks as possible."""
+
+    choice: Choice = Choice()
+    rollout: Rollout = Rollout()
+
+
+@dataclass(frozen=True, slots=True)
 class Rebuild:
     """``rebuild``: every replica on a broker that is not asked for moves, and with force every one.
 
@@ -134,3 +142,6 @@ class Rebuild:
     optimize: Optimize = Optimize.DISTRIBUTION
     partition_size_factor: float = 1.0
     effort: int = 1
+
+
+Request = Rebalance | Rebuild | FixRacks

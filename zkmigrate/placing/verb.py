@@ -15,13 +15,13 @@ from zkmigrate.placement.cluster import Cluster
 from zkmigrate.placement.maps import beside_plan, files, no_way_back
 from zkmigrate.placement.plan import Notice, Plan, Refused
 from zkmigrate.placement.planner import broken, planned
-from zkmigrate.placement.request import Rebalance, Rebuild
+from zkmigrate.placement.request import FixRacks, Rebuild, Request
 from zkmigrate.placement.statistics import statistics
 from zkmigrate.placement.validation import SHOWN, Chosen, chosen
 from zkmigrate.placing import text
 from zkmigrate.placing.page import page
 
-Planner: TypeAlias = Callable[[Cluster, Rebalance | Rebuild], Plan | Refused]
+Planner: TypeAlias = Callable[[Cluster, Request], Plan | Refused]
 
 
 class NoPlanError(ZkmigrateError):
@@ -41,7 +41,7 @@ class Asked:
     refuse. notices: of the cluster's source."""
 
     cluster: Cluster
-    request: Rebalance | Rebuild
+    request: Request
     out: Path | None = None
     page: Path | None = None
     read: tuple[Path, ...] = ()
@@ -148,4 +148,6 @@ def _why(reasons: Sequence[Notice]) -> str:
 def _title(asked: Asked) -> str:
     if isinstance(asked.request, Rebuild):
         return "Placement: rebuild"
+    if isinstance(asked.request, FixRacks):
+        return "Placement: racks"
     return "Placement: scale" if asked.request.scale else "Placement: rebalance"

@@ -52,7 +52,10 @@ class Survey:
 
     @cached_property
     def plan(self) -> Plan | Refused:
-        """Only what must move moves. Its bytes go where most is free, and the margin stays free."""
+        """Only what must move moves. Its bytes go where most is free, and the margin stays free.
+
+        What moves goes to as many racks as there are, or as before where that has no room.
+        """
         if isinstance(self.cluster, Refused):
             return self.cluster
         share = 1 - self.wanted.margin
@@ -60,15 +63,15 @@ class Survey:
             (replace(b, limit=int(b.free * share), dirs=()) for b in self.cluster.brokers.values()),
             (replace(p, dirs=()) for p in self.cluster.partitions),
         )
-        plan = planned(
-            roomy,
-            Rebuild(
-                Choice(brokers=self.staying, partitions=self.only),
-                Rollout(log_dirs=LogDirs.KAFKA),
-                placement=By.STORAGE,
-                min_rack_ids=1,  # as many racks as before
-            ),
+        request = Rebuild(
+            Choice(brokers=self.staying, partitions=self.only),
+            Rollout(log_dirs=LogDirs.KAFKA),
+            placement=By.STORAGE,
+            min_rack_ids=max(1, roomy.racks(self.staying)),
         )
+        plan = planned(roomy, request)
+        if isinstance(plan, Refused):
+            plan = planned(roomy, replace(request, min_rack_ids=1))
         if isinstance(plan, Refused):
             return plan
         wrong = faults(roomy, ({move.name: move.after for move in plan.moves},))

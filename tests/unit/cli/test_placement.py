@@ -790,3 +790,57 @@ def test_x13_a_plan_by_count_without_sizes_says_what_is_missing_and_is_written_o
     assert call(*words, "--ignore-warnings").exit_code == 0
     sets = sets_of((here / "plan.json").read_text())
     assert {2, 3}.issuperset(broker for replicas in sets.values() for broker in replicas)
+
+
+SHARED: dict[str, Any] = {
+    "brokers": {
+        str(id_): {"rack": rack, "storage_free": free * GB}
+        for id_, rack, free in ((1, "a", 50), (2, "a", 50), (3, "a", 50), (4, "b", 90), (5, "b", 90))
+    },
+    "partitions": [
+        {"topic": "t", "partition": number, "replicas": [1, 2, 3], "size": GB} for number in range(10)
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "words", [("rebalance",), ("rebalance", "--any-broker", "--locality-scoped"), ("rebuild",)]
+)
+def test_a_plan_that_leaves_sets_in_one_of_two_racks_is_refused_by_name(
+    here: Path, words: tuple[str, ...]
+) -> None:
+    (here / "cluster.json").write_text(json.dumps(SHARED))
+    done = call(*words, "--out", "plan.json")
+    assert done.exit_code == 3, done.output
+    assert "placement.rack-shared: 10 sets would span fewer racks than possible: t-0 (1 of 2" in done.stderr
+    assert names(here) == set()
+    assert call(*words, "--out", "plan.json", "--ignore-warns").exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["rebalance", "rebuild"])
+def test_fix_racks_writes_the_repairs_and_the_way_back(here: Path, name: str) -> None:
+    (here / "cluster.json").write_text(json.dumps(SHARED))
+    done = call(name, "--fix-racks", "--out", "plan.json", "--page", "page.html")
+    assert done.exit_code == 0, done.output
+    sets = sets_of((here / "plan.json").read_text())
+    assert len(sets) == 10
+    assert all(set_[0] == 1 and len({4, 5} & set(set_)) == 1 for set_ in sets.values())
+    assert "10 replica sets change" in done.stdout
+    assert "Placement: racks" in (here / "page.html").read_text()
+    assert set(sets_of((here / "plan-back.json").read_text()).values()) == {(1, 2, 3)}
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("rebalance", "--storage-threshold", "0.3"), "--storage-threshold"),
+        (("rebalance", "--any-broker"), "--any-broker"),
+        (("rebuild", "--placement", "storage"), "--placement"),
+        (("rebuild", "--force-rebuild"), "--force-rebuild"),
+    ],
+)
+def test_options_of_other_moves_have_no_effect_with_fix_racks(
+    here: Path, words: tuple[str, ...], option: str
+) -> None:
+    done = call(*words, "--fix-racks")
+    assert (done.exit_code, f"{option} has no effect with --fix-racks" in done.stderr) == (2, True)

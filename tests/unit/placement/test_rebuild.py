@@ -285,12 +285,6 @@ def test_b8_too_few_racks_are_refused_with_the_limit() -> None:
     planned(cluster("aabb", (1, 3)), Rebuild(replication=3, min_rack_ids=2))
 
 
-def test_b8_a_set_whose_replicas_stay_in_one_rack_is_told() -> None:
-    plan, sets = planned(cluster("aabc", (1, 2)), Rebuild(replication=3))
-    assert sets[0][:2] == (1, 2)
-    assert "t-0" in next(one.text for one in plan.notices if one.id == "placement.rack-shared")
-
-
 def test_b8_the_rack_of_a_gone_broker_asks_for_no_more_racks_than_are_left() -> None:
     _, sets = planned(cluster("aabba", (1, 3, 5), gone="5"), Rebuild(min_rack_ids=2))
     assert set(sets[0][:2]) == {1, 3}
