@@ -731,4 +731,5 @@ def test_brokers_that_do_not_answer_are_told_the_port_of_their_own_file() -> Non
 def test_the_id_of_a_broker_may_stand_as_node_id() -> None:
     world = healthy()
     world.files["broker1", PROPERTIES] = Seen(server_properties(1).replace("broker.id", "node.id").encode())
+    world.files["broker1", META] = Seen(b"version=0\n")
     assert _found(world, "kafka.config", "preflight", "broker1").held is Held.YES
