@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from zkmigrate.cli import flags
+from zkmigrate.cli import flags, placement_topics
 
 if TYPE_CHECKING:
     from zkmigrate.placement.cluster import Cluster, Name, Set
@@ -224,6 +224,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         """
         do(lambda: _place(options, _rebuild(options)))
 
+    placement_topics.add_to(placement, do)
     return placement
 
 

@@ -122,15 +122,15 @@ def notice_lines(notices: Iterable[Notice]) -> list[str]:
 def lines(plan: Plan, told: Statistics, notices: Sequence[Notice]) -> list[str]:
     """The whole report, but for the files."""
     out = [summary(plan, told), *remarks(plan, told), ""]
-    out += _table([("", "before", "after"), *figures(told)])
-    out += ["", *_table([BROKER_HEAD, *broker_rows(told)])]
+    out += table([("", "before", "after"), *figures(told)])
+    out += ["", *table([BROKER_HEAD, *broker_rows(told)])]
     if plan.moves:
         rows = move_rows(plan)
-        out += ["", *_table([MOVE_HEAD, *rows[:SHOWN]])]
+        out += ["", *table([MOVE_HEAD, *rows[:SHOWN]])]
         if len(rows) > SHOWN:
             out.append(f"and {len(rows) - SHOWN} more")
     if rows := dir_rows(plan):
-        out += ["", *_table([DIR_HEAD, *rows[:SHOWN]])]
+        out += ["", *table([DIR_HEAD, *rows[:SHOWN]])]
         if len(rows) > SHOWN:
             out.append(f"and {len(rows) - SHOWN} more")
     if plan.phases:
@@ -168,7 +168,8 @@ def _move(move: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines with columns of equal width, the heads first."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
 

@@ -55,9 +55,8 @@ def measured(
 ) -> Cluster | Refused:
     """The cluster of a view, with sizes and free bytes. only: these partitions; empty for all. Raises
     HostError when no broker answers."""
-    if view.cluster_id != inventory.kafka.cluster_id:
-        text = f"the brokers are of cluster {view.cluster_id}; needed: {inventory.kafka.cluster_id}"
-        return Refused((Notice("placement.other-cluster", f"{text}, as in the inventory"),))
+    if other := other_cluster(view, inventory):
+        return other
     ids = sorted(view.brokers)
     tell(f"{len(view.partitions)} partitions, {len(ids)} brokers")
     told: dict[int, LogDirs] = {}
@@ -75,6 +74,14 @@ def measured(
     if only:
         sets = {name: sets[name] for name in only if name in sets}
     return live.cluster(Assigned(racks, sets, hosts), dirs, unseen)
+
+
+def other_cluster(view: KafkaView, inventory: Inventory) -> Refused | None:
+    """The refusal of brokers that are not of the inventory's cluster."""
+    if view.cluster_id == inventory.kafka.cluster_id:
+        return None
+    text = f"the brokers are of cluster {view.cluster_id}; needed: {inventory.kafka.cluster_id}"
+    return Refused((Notice("placement.other-cluster", f"{text}, as in the inventory"),))
 
 
 def by_topic(names: Iterable[Name]) -> dict[str, list[int]]:
