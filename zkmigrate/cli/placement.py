@@ -224,7 +224,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         """
         do(lambda: _place(options, _rebuild(options)))
 
-    placement_topics.add_to(placement, do)
+    placement_topics.add_to(placement, do, from_file)
     return placement
 
 

@@ -2,24 +2,129 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from zkmigrate.cli import flags
 
-_inventory = click.option(
-    "--inventory", "-i", type=flags.FILE, required=True, help="The inventory that names the brokers."
+if TYPE_CHECKING:
+    from zkmigrate.placement.cluster import Cluster
+    from zkmigrate.placement.topic_sets import TopicSets
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MOST = 10_000
+"""The most partitions of one call: so many a controller of Kafka 4 takes in one request."""
+
+
+class _Place(click.ParamType[Any]):
+    """A place in the order of brokers, or a word for one."""
+
+    name = "place"
+
+    def __init__(self, *words: str) -> None:
+        self._words = words
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Return the number or the word. Raises BadParameter."""
+        if value in self._words:
+            return str(value)
+        try:
+            number = int(value)
+        except ValueError:
+            number = -1
+        if not 0 <= number < 2**31:
+            self.fail(f"{value!r}: needed: a number from 0 on, or {' or '.join(self._words)}", param, ctx)
+        return number
+
+
+_topic: Callable[[F], F] = flags.together(
+    click.option("--topic", required=True, metavar="NAME", help="Its name."),
+    click.option(
+        "--partitions",
+        required=True,
+        type=click.IntRange(1, _MOST),
+        metavar="N",
+        help="How many the topic shall have.",
+    ),
+)
+_how: Callable[[F], F] = flags.together(
+    click.option(
+        "--shift",
+        type=click.IntRange(0, 2**31 - 1),
+        metavar="N",
+        help="From the leader to the next replica, in the order of brokers. Default: as the start is found.",
+    ),
+    click.option("--ignore-racks", is_flag=True, help="Place as if no broker had a rack."),
+    click.option("--cluster", type=flags.FILE, help="The cluster as a file: cluster.json."),
+    click.option("--inventory", "-i", type=flags.FILE, help="Instead, ask the brokers of this inventory."),
+    click.option("--out", type=flags.FILE, help="Write the sets here. Default: only report."),
+    click.option("--force", is_flag=True, help="Replace an existing file."),
+    flags.as_json,
 )
 
 
-def add_to(placement: click.Group, do: Callable[[Callable[[], int]], None]) -> None:
-    """Add the verbs to the group. do: runs one and exits with its code."""
+def add_to(
+    placement: click.Group, do: Callable[[Callable[[], int]], None], from_file: Callable[[Path], Cluster]
+) -> None:
+    """Add the verbs to the group. do: runs one and exits with its code. from_file: reads ``--cluster``."""
+
+    def sets(options: dict[str, Any], choose: Callable[[Cluster], TopicSets]) -> None:
+        do(lambda: _sets(options, from_file, choose))
+
+    @placement.command("new-topic")
+    @_topic
+    @click.option(
+        "--replication",
+        required=True,
+        type=click.IntRange(1, 32767),
+        metavar="N",
+        help="Replicas of each partition.",
+    )
+    @click.option(
+        "--start",
+        type=_Place("random"),
+        default="random",
+        show_default=True,
+        metavar="N|random",
+        help="Where in the order of brokers the leader of partition 0 stands.",
+    )
+    @_how
+    def new_topic(**options: Any) -> None:
+        """Choose the sets of a new topic, as Kafka's own code does.
+
+        Exit codes: 2 bad input, 3 refused, 8 no broker answers.
+        """
+        sets(options, lambda cluster: _new(cluster, options))
+
+    @placement.command("grow")
+    @_topic
+    @click.option(
+        "--start",
+        type=_Place("even", "kafka", "random"),
+        default="even",
+        show_default=True,
+        metavar="N|even|kafka|random",
+        help="Where the new leaders begin. even: so that the topic's brokers lead alike. kafka: at the "
+        "leader of partition 0.",
+    )
+    @_how
+    def grow(**options: Any) -> None:
+        """Choose the sets of a topic's new partitions; the old ones stay.
+
+        Exit codes: 2 bad input, 3 refused, 8 no broker answers.
+        """
+        sets(options, lambda cluster: _grown(cluster, options))
 
     @placement.command("check")
-    @_inventory
+    @click.option(
+        "--inventory", "-i", type=flags.FILE, required=True, help="The inventory that names the brokers."
+    )
     @flags.as_json
     def check(inventory: Path, as_json: bool) -> None:
         """Look for replicas, leaders, racks and moves that are not as they should be.
@@ -28,6 +133,76 @@ def add_to(placement: click.Group, do: Callable[[Callable[[], int]], None]) -> N
         wrong, 11 not all is known.
         """
         do(lambda: _check(inventory, as_json=as_json))
+
+
+def _sets(
+    options: dict[str, Any], from_file: Callable[[Path], Cluster], choose: Callable[[Cluster], TopicSets]
+) -> int:
+    from zkmigrate.errors import UsageError
+    from zkmigrate.placement.topic_sets import racks_ignored
+    from zkmigrate.placing import topics
+
+    if bool(options["cluster"]) == bool(options["inventory"]):
+        raise UsageError("needed: either --cluster FILE or --inventory FILE")
+    output = topics.Output(options["out"], options["force"], options["as_json"])
+    topics.refuse_bad_out(output)
+    cluster, notices = _seen(options) if options["inventory"] else (from_file(options["cluster"]), ())
+    found = choose(racks_ignored(cluster) if options["ignore_racks"] else cluster)
+    return topics.answer(found, notices, output, click.echo)
+
+
+def _seen(options: dict[str, Any]) -> Any:
+    from zkmigrate.inventory.inventory import Inventory, load
+    from zkmigrate.placing import topics
+    from zkmigrate.site.wiring import Site
+
+    inventory = load(options["inventory"], Inventory, ("kafka",))
+    site = (click.get_current_context().obj or Site)(inventory, "placement")
+    with closing(site):
+        return _allowed(topics.from_brokers(inventory, site.look, options["topic"], flags.hint))
+
+
+def _new(cluster: Cluster, options: dict[str, Any]) -> TopicSets:
+    from zkmigrate.placement.topic_sets import new_topic
+
+    start, shift = _drawn(cluster, options)
+    counts = options["partitions"], options["replication"]
+    found: TopicSets = _allowed(new_topic(cluster, options["topic"], *counts, start or 0, shift))
+    return found
+
+
+def _grown(cluster: Cluster, options: dict[str, Any]) -> TopicSets:
+    from zkmigrate.placement.assignment import place_of
+    from zkmigrate.placement.topic_sets import more_partitions
+
+    start, shift = _drawn(cluster, options)
+    if options["start"] == "kafka":
+        leaders = (one.replicas[0] for one in cluster.partitions if one.topic == options["topic"])
+        start = place_of(cluster, next(leaders, 0))
+        shift = start if shift is None else shift
+    found: TopicSets = _allowed(
+        more_partitions(cluster, options["topic"], options["partitions"], start, shift)
+    )
+    return found
+
+
+def _drawn(cluster: Cluster, options: dict[str, Any]) -> tuple[int | None, int | None]:
+    """Start and shift: given, or drawn by chance as Kafka does; None where they are to be found."""
+    start, shift = options["start"], options["shift"]
+    if start == "random":
+        drawn = random.SystemRandom()
+        places = max(len(cluster.brokers), 1)
+        return drawn.randrange(places), drawn.randrange(places) if shift is None else shift
+    return (start if isinstance(start, int) else None), shift
+
+
+def _allowed(found: Any) -> Any:
+    from zkmigrate.placement.plan import Refused
+    from zkmigrate.placing.verb import refusal
+
+    if isinstance(found, Refused):
+        raise refusal(found)
+    return found
 
 
 def _check(path: Path, *, as_json: bool) -> int:

@@ -69,10 +69,13 @@ def assigned(
     return sets
 
 
-def grown(cluster: Cluster, topic: str, partitions: int) -> Sets | Refused:
+def grown(
+    cluster: Cluster, topic: str, partitions: int, *, start: int | None = None, shift: int | None = None
+) -> Sets | Refused:
     """The sets of a topic's new partitions, where it grows to so many; the others stay as they are.
 
-    As ``kafka-topics --alter`` places them: the length of partition 0's set, and a start at its leader.
+    As ``kafka-topics --alter`` places them: the length of partition 0's set, and, where none is given, a
+    start at its leader.
     """
     have = {one.number: one for one in cluster.partitions if one.topic == topic}
     if not have or sorted(have) != list(range(len(have))):
@@ -83,10 +86,16 @@ def grown(cluster: Cluster, topic: str, partitions: int) -> Sets | Refused:
         return Refused((Notice("placement.topic-shrinks", text),))
     if partitions == len(have):
         return {}
-    replicas, ids = have[0].replicas, list(cluster.brokers)
-    start = next((place for place, broker in enumerate(ids) if broker >= replicas[0]), 0)
+    replicas = have[0].replicas
+    if start is None:
+        start = place_of(cluster, replicas[0])
     brokers = tuple(cluster.brokers.values())
-    return assigned(brokers, partitions - len(have), len(replicas), start=start, first=len(have))
+    return assigned(brokers, partitions - len(have), len(replicas), start=start, shift=shift, first=len(have))
+
+
+def place_of(cluster: Cluster, leader: int) -> int:
+    """Where ``kafka-topics --alter`` begins for a topic whose partition 0 this broker leads."""
+    return next((place for place, broker in enumerate(cluster.brokers) if broker >= leader), 0)
 
 
 def _faults(brokers: Sequence[Broker], partitions: int, replication: int) -> tuple[Notice, ...]:
