@@ -85,14 +85,19 @@ class Window:
         self._ports.clock.pause(_RETRY_S)
 
     def hears_again(self, at: Next, findings: tuple[Finding, ...]) -> bool:
-        """Going back, one missing answer must not leave hosts shut: True = look again. Not for long: once the
-        tool ends nobody renews the lease, and hosts that are not sealed go back alone."""
+        """Return True if a step on the way back is looked at again because something has not answered.
+
+        One missing answer must not leave hosts shut. Where leases are renewed it is soon given up: once the
+        tool ends, hosts that are not sealed go back alone. A hold that ends by itself leaves the time of a
+        step: brokers need their whole session timeout to find a new coordinator.
+        """
         if not at.stage.window or any(f.held is not Held.UNKNOWN for f in findings if f.blocks):
             return False
         now = self._ports.clock.now
-        if now() - self._unheard_since.setdefault(at.id, now()) > _UNHEARD_S:
+        limit_s = _UNHEARD_S if at.stage.window.renews else self._policy.step_deadline_s
+        if now() - self._unheard_since.setdefault(at.id, now()) > limit_s:
             return False
-        self._ports.clock.pause(_LOOK_AGAIN_S)
+        self._ports.clock.pause(_LOOK_AGAIN_S if at.stage.window.renews else _RETRY_S)
         return True
 
     def hold(

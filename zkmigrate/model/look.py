@@ -321,6 +321,19 @@ class GroupReads:
     why: str = ""
 
 
+@dataclass(frozen=True)
+class RangeCompared:
+    """What a comparison of the committed records in a range of offsets showed.
+
+    first: the first difference; empty if there is none. records: how many are equal. note: which offsets
+    were not compared, and why; empty if all were.
+    """
+
+    first: str
+    records: int
+    note: str = ""
+
+
 class MirrorLook(Protocol):
     """Two clusters, of which the second one mirrors topics of the first one. Every method but ``reads`` asks
     both."""
@@ -345,9 +358,9 @@ class MirrorLook(Protocol):
 
     def differences(
         self, ranges: Mapping[tuple[str, int], tuple[int, int]]
-    ) -> Reading[Mapping[tuple[str, int], Reading[str]]]:
-        """The first difference of the committed records in each range of offsets, from one to before
-        another; empty where they are equal."""
+    ) -> Reading[Mapping[tuple[str, int], Reading[RangeCompared]]]:
+        """Compare the committed records in each range of offsets, from one to before another, as far as both
+        logs still have them."""
 
 
 @dataclass(frozen=True, slots=True)

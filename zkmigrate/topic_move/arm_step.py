@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import claim, few, meanings
-from zkmigrate.model.look import BothEnds, Look
+from zkmigrate.model.look import BothEnds, Look, RangeCompared
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.topic_move.facts import Armed, Ends, Gateways, Part, both_ends, forward, gateways
 from zkmigrate.topic_move.rules import lag, part_name, too_few_in_sync, unread, unsure
@@ -27,7 +27,7 @@ from zkmigrate.topic_move.section import move_of
 _POLL_S, _MOST_S = 0.5, 600.0
 _LOOKS = 2
 Range = tuple[int, int]
-Compared = Reading[Mapping[Part, Reading[str]]]
+Compared = Reading[Mapping[Part, Reading[RangeCompared]]]
 
 
 @dataclass(frozen=True)
@@ -122,20 +122,20 @@ def _waiting(c: Context, f: ArmFacts, limit_s: float) -> Verdict:
 
 
 def equal_records(compared: Compared) -> tuple[bool | None, str]:
-    """Whether compared records are equal, and in words what was seen."""
+    """Return whether the records that both logs still have are equal (None: not known), and what was seen."""
     if not isinstance(compared, Seen):
         return None, str(compared)
     dark = [
         f"{part_name(part)}: {told}" for part, told in compared.value.items() if not isinstance(told, Seen)
     ]
-    apart = [
-        f"{part_name(part)}: {told.value}"
-        for part, told in compared.value.items()
-        if isinstance(told, Seen) and told.value
-    ]
-    if apart:
+    read = {part: told.value for part, told in compared.value.items() if isinstance(told, Seen)}
+    if apart := [f"{part_name(part)}: {one.first}" for part, one in read.items() if one.first]:
         return False, few(apart)
-    return (None, few(dark)) if dark else (True, f"{len(compared.value):,} partitions")
+    if dark:
+        return None, few(dark)
+    seen = f"{sum(one.records for one in read.values()):,} records, {len(read):,} partitions"
+    left = [f"{part_name(part)}: {one.note}" for part, one in read.items() if one.note]
+    return True, f"{seen}; not compared: {few(left)}" if left else seen
 
 
 def _compared(compared: Compared, ends: Ends) -> Verdict:
@@ -144,7 +144,7 @@ def _compared(compared: Compared, ends: Ends) -> Verdict:
         return Blocked((unread("the last records", compared),))
     found = claim(
         "switch.arm-records",
-        "the last records of each partition are equal on both clusters",
+        "the last records of each partition are equal, as far as both clusters still have them",
         held,
         seen=seen,
         needed="the same offsets, times, keys, values and headers",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
 from zkmigrate.hosts.facts.status import HostFacts, host_facts
-from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context
@@ -16,8 +16,12 @@ from zkmigrate.topic_move.facts import backward_unit, forward_unit
 from zkmigrate.topic_move.section import mirror_hosts
 
 _ARGUMENTS = re.compile(r"argv\[\]=(.*?) ; ignore_errors")
-_VARIABLE = re.compile(r"\$[A-Za-z_]")
+_SPLIT = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)$")
 """A variable that systemd splits into words, so that it may hold options."""
+_IN_WORD = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_FILES = re.compile(r"^-?(/.*) \(ignore_errors=\w+\)$", re.MULTILINE)
+_LINE = re.compile(r"""([A-Za-z_][A-Za-z0-9_]*)=("[^"'\\]*"|'[^"'\\]*'|[^"'\\]*)$""")
+"""A line of an EnvironmentFile with one value."""
 
 
 @dataclass(frozen=True)
@@ -28,19 +32,51 @@ class UnitTopics:
     dark: str = ""
 
 
-def unit_topics(reading: Reading[HostFacts]) -> UnitTopics:
-    """Read the topics from the command of a unit, as systemd shows it."""
+def variables(text: str) -> dict[str, str] | None:
+    """Return the values that an EnvironmentFile of systemd sets. None if it has escapes, continued lines, or
+    quotation marks within a value: systemd has rules of its own for these."""
+    lines = [line for line in map(str.strip, text.splitlines()) if line and line[0] not in "#;"]
+    matched = [_LINE.match(line) for line in lines]
+    known = [one for one in matched if one is not None]
+    if len(known) < len(lines) or "\\" in text:
+        return None
+    return {one[1]: one[2].strip("\"'") for one in known}
+
+
+def _environment(look: Look, host: str, facts: HostFacts) -> dict[str, str]:
+    """Return the variables of a unit's files, of which the last one wins; none if a file cannot be read."""
+    found: dict[str, str] = {}
+    for path in _FILES.findall(facts.unit.get("EnvironmentFiles", "")):
+        told = look.file(host, path)
+        if isinstance(told, Absent):
+            continue
+        values = variables(told.value.decode(errors="replace")) if isinstance(told, Seen) else None
+        if values is None:
+            return {}
+        found |= values
+    return found
+
+
+def _expanded(words: Iterable[str], values: Mapping[str, str]) -> Iterator[str]:
+    """Replace variables as systemd does. One without a value stays."""
+    for word in words:
+        split = _SPLIT.match(word)
+        if split and split[1] in values:
+            yield from values[split[1]].split()
+        else:
+            yield _IN_WORD.sub(lambda one: values.get(one[1], one[0]), word)
+
+
+def unit_topics(reading: Reading[HostFacts], values: Mapping[str, str]) -> UnitTopics:
+    """Read the topics from the command of a unit, as systemd shows it. values: its variables."""
     if not isinstance(reading, Seen):
         return UnitTopics(frozenset(), str(reading))
     command = reading.value.unit.get("ExecStart", "")
-    words = [
-        word
-        for arguments in _ARGUMENTS.findall(command)
-        for word in re.sub(r"--topic=", "--topic ", arguments).split()
-    ]
+    arguments = (word for text in _ARGUMENTS.findall(command) for word in text.split())
+    words = " ".join(_expanded(arguments, values)).replace("--topic=", "--topic ").split()
     named = {word.strip("\"'") for option, word in pairwise(words) if option == "--topic"}
     topics = frozenset(name for name in named if "$" not in name)
-    hidden = sorted({*(named - topics), *filter(_VARIABLE.match, words)})
+    hidden = sorted({*(named - topics), *filter(_SPLIT.match, words)})
     none = "its command names no topic" if words else "systemd shows no command of it"
     dark = f"its command has {few(hidden)}" if hidden else "" if topics else none
     return UnitTopics(topics, dark)
@@ -51,9 +87,14 @@ def copied(c: Context, look: Look) -> dict[tuple[str, str], UnitTopics]:
     units = forward_unit(c), backward_unit(c)
     told = look.each(
         mirror_hosts(c.inventory),
-        lambda host: {unit: unit_topics(host_facts(look, host, unit)) for unit in units},
+        lambda host: {unit: _told(look, host, unit) for unit in units},
     )
     return {(host, unit): one for host, of_host in told.items() for unit, one in of_host.items()}
+
+
+def _told(look: Look, host: str, unit: str) -> UnitTopics:
+    facts = host_facts(look, host, unit)
+    return unit_topics(facts, _environment(look, host, facts.value) if isinstance(facts, Seen) else {})
 
 
 def set_alone(found: Mapping[tuple[str, str], UnitTopics], topics: Collection[str]) -> Iterator[Finding]:
@@ -81,8 +122,8 @@ def set_alone(found: Mapping[tuple[str, str], UnitTopics], topics: Collection[st
 MEANINGS = meanings(
     """
     switch.unit-topics: A unit of the mirror copies topics that are not in the set, or does not tell which.
-    Cause: Two sets share the unit, or its ExecStart takes the topics from a variable. The switch stops the
-    unit with all its topics. To do: Give each set units of its own. If the unit does not tell, see that it
-    names no other topic.
+    Cause: Two sets share the unit, or its ExecStart has a variable that no EnvironmentFile sets. The switch
+    stops the unit with all its topics. To do: Give each set units of its own. If the unit does not tell, see
+    that it names no other topic.
     """
 )

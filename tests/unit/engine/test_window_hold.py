@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -70,9 +70,12 @@ def turns_back(_phase: str, finding: Finding, _policy: Policy) -> Decision:
     return Decision.GO if finding.id.startswith("main.harmless") else Decision.BACK
 
 
+WINDOW = tiny_window(turns_back, 1e9)
+
+
 def in_the_window(folder: Path, **also: object) -> Tiny:
     """A run that has sealed nothing yet, before ``prove``."""
-    tiny = Tiny(folder / "r", window=tiny_window(turns_back, 1e9), clock=Clock(), **also)  # type: ignore[arg-type]
+    tiny = Tiny(folder / "r", clock=Clock(), **{"window": WINDOW, **also})  # type: ignore[arg-type]
     assert tiny.process(until("main.cut")).code == 0
     return tiny
 
@@ -156,6 +159,33 @@ def test_on_the_way_back_a_silent_host_is_asked_again_for_ten_seconds(
         assert tiny.hosts.files == {}
     else:
         assert tiny.clock.t - begun < 20.0
+
+
+def silent_for(clock: TinyClock, seconds: float) -> Callable[[Way], Verdict | None]:
+    """The verdict of a step that gets no answer for so long, from its first look on the way back."""
+    ends: list[float] = []
+
+    def verdict(way: Way) -> Verdict | None:
+        if way is Way.FORWARD:
+            return None
+        ends.append(clock.t + seconds)
+        return Blocked((trouble("main.silent", Held.UNKNOWN),)) if clock.t < ends[0] else None
+
+    return verdict
+
+
+@pytest.mark.parametrize(
+    ("renews", "silent_s", "code"),
+    [(False, 25.0, 0), (False, 90.0, 8), (True, 25.0, 8)],
+    ids=["a broker's session", "longer than a step may take", "hosts under a lease"],
+)
+def test_what_opens_by_itself_leaves_a_silent_coordinator_the_time_of_a_step(
+    tmp_path: Path, renews: bool, silent_s: float, code: int
+) -> None:
+    """A broker under ZooKeeper needs 18 s by default until another one coordinates its groups."""
+    tiny = in_the_window(tmp_path, policy={"step_deadline_s": 60.0}, window=replace(WINDOW, renews=renews))
+    tiny.steps["cut"].verdict = silent_for(tiny.clock, silent_s)
+    assert tiny.process(back).code == code
 
 
 def test_outside_a_window_a_silent_host_stops_the_way_back_at_once(tmp_path: Path) -> None:

@@ -239,6 +239,26 @@ def test_a_request_that_a_broker_does_not_take_counts_as_kept() -> None:
     run(test)
 
 
+def test_little_that_a_broker_does_not_take_counts_too() -> None:
+    """Python's transport calls itself full from 64 KiB on."""
+
+    async def test(at: Setting) -> None:
+        client = await known(at, await at.client())
+        at.a.answering.clear()
+        link = next(iter(at.gateway.everyone))._link  # type: ignore[attr-defined]
+
+        def more_is_left() -> bool:
+            client.writer.write(sent(metadata(LARGE // 4)))
+            return bool(link.transport.get_write_buffer_size())
+
+        await until("the broker takes no more", more_is_left)
+        assert link.transport.get_write_buffer_size() < LARGE
+        assert link.full
+        await until("it counts", lambda: at.gateway.room.total >= link.transport.get_write_buffer_size())
+
+    run(test)
+
+
 def test_who_takes_an_answer_piece_by_piece_does_not_keep_a_seal_from_happening(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -190,7 +190,8 @@ def test_a_status_is_bounded_and_small_tables_are_whole() -> None:
         own = Seen()
         for n in range(MOST_NAMES):
             name = f"{n:04}" + "x" * 245
-            own.request({"ClientSoftwareName": name, "ClientSoftwareVersion": "1", "TransactionalId": name})
+            told = {"ClientSoftwareName": name, "ClientSoftwareVersion": "1", "TransactionalId": name}
+            own.request(told, "a")
             own.clients[name] = own.principals[name] = own.topics[name] = 1
         own.topics["orders"], own.acks["-1"] = 500, 7
         tables[f"app-{app}"] = own.body(0.0)

@@ -95,17 +95,45 @@ def test_h21_another_refusal_is_not_about_groups() -> None:
 def test_h20_topics_are_counted_up_to_a_number_and_all_of_them_as_one() -> None:
     seen = Seen()
     for topics in ({"orders"}, {"orders", "x" * 250}, set[str](), None):
-        seen.request({"Topics": topics})
+        seen.request({"Topics": topics}, "a")
     assert seen.body(0.0)["topics"] == {"*": 1, "orders": 2}
-    seen.request({"Topics": {f"t{n}" for n in range(MOST_NAMES)}})
-    assert (len(seen.topics), seen.topics["(more)"]) == (MOST_NAMES + 1, 2)
+    seen.request({"Topics": {f"t{n}" for n in range(MOST_NAMES)}}, "a")
+    assert (len(seen.topics), seen.topics["(more)"]) == (MOST_NAMES + 2, 2)
+
+
+def test_who_sends_many_names_displaces_its_own_and_the_one_unused_longest() -> None:
+    seen = Seen()
+    seen.request({"Topics": {"orders"}, "TransactionalId": "pay"}, "honest")
+    seen.request({"Topics": None}, "honest")
+    for n in range(MOST_NAMES):
+        seen.request({"Topics": {f"t{n}"}, "TransactionalId": f"x{n}"}, "other")
+        seen.request({"Topics": {"t0"}}, "other")
+    seen.request({"Topics": {"bills"}}, "late")
+    names = seen.body(0.0)["topics"]
+    assert len(names) == MOST_NAMES + 2, "with all topics, and those without room"
+    assert (names["orders"], names["bills"], names["*"], names["t0"]) == (1, 1, 1, MOST_NAMES + 1)
+    assert (names["(more)"], {"t1", "t2"} & names.keys()) == (2, set())
+    assert sum(names.values()) == 2 * MOST_NAMES + 3
+    assert seen.transactional["pay"] == 1
+    assert "x0" not in seen.transactional
+
+
+def test_a_name_that_was_displaced_does_not_come_back_beyond_the_bound() -> None:
+    seen = Seen()
+    seen.clients.add("old", "a")
+    [(table, name)] = seen.again("old", {})
+    table.again(name)
+    for n in range(MOST_NAMES):
+        seen.clients.add(f"c{n}", "a")
+    table.again(name)
+    assert (len(seen.clients), seen.clients["(more)"]) == (MOST_NAMES + 1, 3)
 
 
 def test_a_name_is_kept_cut_and_in_one_line() -> None:
     """Nobody has logged in who sends it: it must not cost memory, nor pass for a line of ours."""
     seen = Seen()
     for name in ("n" * (1 << 20), "\n" * (1 << 20), "x\nothers: open on b"):
-        seen.request({"ClientSoftwareName": name, "ClientSoftwareVersion": "1", "TransactionalId": name})
+        seen.request({"ClientSoftwareName": name, "ClientSoftwareVersion": "1", "TransactionalId": name}, "a")
     for table in (seen.software, seen.transactional):
         assert all(len(name) <= LONGEST and "\n" not in name for name in table)
         assert next(name for name in table if "others" in name).startswith("x\\u000aothers: open on b")

@@ -28,7 +28,7 @@ from zkmigrate.mirror.rules.transactions import Writers
 from zkmigrate.model.change import AlterAcls, CopyOffsets, ElectLeaders
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Held
-from zkmigrate.model.look import BothEnds, ClusterAt, Granted, GroupPair, MirrorLook
+from zkmigrate.model.look import BothEnds, ClusterAt, Granted, GroupPair, MirrorLook, RangeCompared
 from zkmigrate.topic_move.rules import groups_ready
 
 P, Q = ("orders", 0), ("orders", 1)
@@ -155,32 +155,45 @@ def test_h14_a_topic_that_source_does_not_have_is_not_passed_over(monkeypatch: p
         assert look.ends(["orders", "audit"]) == Unknown("failed", "source has no topic audit")
 
 
+def same(records: int, note: str = "") -> Seen[RangeCompared]:
+    """A range without a difference."""
+    return Seen(RangeCompared("", records, note))
+
+
 def test_h11_records_of_a_range_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     here, there = Side("source", {P: log(3, 2), Q: log(4)}), Side("target", {P: log(3, 2), Q: log(4)})
     with looking(monkeypatch, here, there) as look:
-        assert value(look.differences({P: (1, 5), Q: (0, 4)})) == {P: Seen(""), Q: Seen("")}
+        assert value(look.differences({P: (1, 5), Q: (0, 4)})) == {P: same(4), Q: same(4)}
         there.logs[P] = log(3, 2, first=1)
         found = value(look.differences({P: (1, 5), Q: (0, 4)}))
-        assert found == {P: Seen("offset 1: source's value is b'value 1', target's b'value 2'"), Q: Seen("")}
+        apart = "offset 1: source's value is b'value 1', target's b'value 2'"
+        assert found == {P: Seen(RangeCompared(apart, 0)), Q: same(4)}
         # An aborted batch is no record, and stands elsewhere than a marker of target's.
         here.logs[P], there.logs[P] = log(3), log(3)
         here.logs[P].append(marker(3, 9, commit=False))
         there.logs[P].append(marker(3, 1 << 62, commit=False))
-        assert value(look.differences({P: (0, 4)})) == {P: Seen("")}
+        assert value(look.differences({P: (0, 4)})) == {P: same(3)}
 
 
-def test_a_range_begins_where_sources_log_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retention has left fewer records than are compared. So target lacks nothing that source has."""
+def test_the_part_of_a_range_that_both_logs_still_have_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each cluster deletes whole segments, so retention may have left less on either side."""
     here, there = Side("source", {P: log(3, 2), Q: log(4)}), Side("target", {P: log(3, 2), Q: log(4)})
     for part, start in ((P, 3), (Q, 4)):
         here.drop(part, start)
         there.logs[part].batches[0] = built(there.logs[part].batches[0].count, first_value=7)
     with looking(monkeypatch, here, there) as look:
-        assert value(look.differences({P: (0, 5), Q: (0, 4)})) == {P: Seen(""), Q: Seen("")}
+        assert value(look.differences({P: (0, 5), Q: (0, 4)})) == {P: same(2), Q: same(0)}
+        note = "target lacks source's records from offset 3 to {}, where its log begins"
         there.drop(P, 4)
-        assert value(look.differences({P: (0, 5)})) == {
-            P: Seen("target lacks source's records from offset 3 to 4, where its log begins")
-        }
+        assert value(look.differences({P: (0, 5)})) == {P: same(1, note.format(4))}
+        kept, there.logs[P] = there.logs[P], log(3, 2, first=1)
+        there.drop(P, 4)
+        found = value(look.differences({P: (0, 5)}))[P]
+        assert isinstance(found, Seen)
+        assert found.value.first.startswith("offset 4: ")
+        there.logs[P] = kept
+        there.drop(P, 5)
+        assert value(look.differences({P: (0, 5)})) == {P: same(0, note.format(5))}
         monkeypatch.setattr(there, "ends", lambda _parts: {P: 6})
         told = value(look.differences({P: (0, 5)}))[P]
     assert told == Unknown("failed", "target: orders-0 does not report where its log begins")

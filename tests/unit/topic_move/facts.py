@@ -13,15 +13,17 @@ from zkmigrate.mirror.rules.direction import Direction
 from zkmigrate.model.change import Changes
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, blocking, claim
-from zkmigrate.model.look import BothEnds, GroupPair
+from zkmigrate.model.look import BothEnds, GroupPair, RangeCompared
 from zkmigrate.model.step import Blocked, Context, Done, Verdict
 from zkmigrate.topic_move.facts import Copiers, Drained, Ends, Gateways, Part, every_app, offsets
 
 P, Q = ("orders", 0), ("orders", 1)
 C = Context("r-1", inventory(World(1, Shape())))
 SILENT = Unknown("timeout", "no answer")
-SAME = Seen("")
+SAME = Seen(RangeCompared("", 4))
 """Records that do not differ."""
+OTHER = Seen(RangeCompared("offset 3", 3))
+"""Records that differ."""
 EQUAL = {P: BothEnds(9, 9, 9), Q: BothEnds(4, 4, 4)}
 DRAINED = replace(C, records={Drained.step: Drained(offsets(EQUAL)).encode()})
 """A run that has drained the mirror."""
@@ -54,7 +56,7 @@ def short(source: int = 4, *, target: bool = False) -> Seen[Ends]:
     return Seen({**EQUAL, Q: last})
 
 
-def compared(told: Reading[str] = SAME) -> Seen[Mapping[Part, Reading[str]]]:
+def compared(told: Reading[RangeCompared] = SAME) -> Seen[Mapping[Part, Reading[RangeCompared]]]:
     """The records of both partitions, the last one as told."""
     return Seen({P: SAME, Q: told})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -34,15 +35,16 @@ from zkmigrate.gateway.rules.seen import Seen as SeenClients
 from zkmigrate.hosts.facts.status import parse_facts
 from zkmigrate.inventory.accept import Accept
 from zkmigrate.inventory.inventory import load
+from zkmigrate.lab import between
 from zkmigrate.mirror.rules.needed import Lacking
-from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Finding, Held, Severity, blocking
 from zkmigrate.model.look import BothEnds, GroupReads, MirrorSurvey
 from zkmigrate.model.step import Blocked, Done, Verdict, Waiting
 from zkmigrate.topic_move.facts import AppSeen, Copiers, Ends, Gateways
 from zkmigrate.topic_move.look_step import Delivered, LookFacts, LookStep
 from zkmigrate.topic_move.rules import surveyed
-from zkmigrate.topic_move.units import UnitTopics, unit_topics
+from zkmigrate.topic_move.units import UnitTopics, copied, unit_topics
 
 SURVEY = MirrorSurvey(("one", "other"), ([], []), {}, {}, {}, {}, (), (), {}, {}, ())
 
@@ -200,6 +202,7 @@ def test_h20_a_switch_does_not_begin_while_one_thing_is_wrong(
         ("--topic orders", UnitTopics(frozenset({"orders"}))),
         ("--source ${S} --topic orders --topic=mail", UnitTopics(frozenset({"orders", "mail"}))),
         ("$TOPICS --topic mail", UnitTopics(frozenset({"mail"}), "its command has $TOPICS")),
+        ("$MANY --topic=${ONE}", UnitTopics(frozenset({"orders", "bills", "audit"}))),
         ("--topic ${T} --topic orders", UnitTopics(frozenset({"orders"}), "its command has ${T}")),
         ("--refresh 1", UnitTopics(frozenset(), "its command names no topic")),
     ],
@@ -207,10 +210,60 @@ def test_h20_a_switch_does_not_begin_while_one_thing_is_wrong(
 def test_the_topics_of_a_unit_are_read_from_its_command(command: str, told: UnitTopics) -> None:
     argv = f"{{ path=/z ; argv[]=/z mirror run {command} ; ignore_errors=no ; pid=0 }}"
     facts = parse_facts(re.sub("unit.ExecStart=.*", f"unit.ExecStart={argv}", FACTS))
-    assert unit_topics(Seen(facts)) == told
-    assert unit_topics(SILENT) == UnitTopics(frozenset(), str(SILENT))
+    values = {"MANY": "--topic orders --topic=bills", "ONE": "audit"}
+    assert unit_topics(Seen(facts), values) == told
+    assert unit_topics(SILENT, values) == UnitTopics(frozenset(), str(SILENT))
     bare = Seen(replace(facts, unit={}))
-    assert unit_topics(bare) == UnitTopics(frozenset(), "systemd shows no command of it")
+    assert unit_topics(bare, {}) == UnitTopics(frozenset(), "systemd shows no command of it")
+
+
+UNIT = between.EXAMPLES / "zkmigrate-mirror-new.service"
+
+
+class OfTheUnit(SwitchLook):
+    """Mirror hosts with the shipped unit, as systemd shows it. files: those that can be read there."""
+
+    def __init__(self, files: Mapping[str, Reading[bytes]]) -> None:
+        super().__init__(World(1, Shape()))
+        self.files = files
+
+    def zkm(self, host: str, *words: str) -> Reading[str]:
+        told = super().zkm(host, *words)
+        if words[0] != "facts" or not isinstance(told, Seen):
+            return told
+        shipped = dict(re.findall(r"^(\w+)=(.*)$", UNIT.read_text(), re.MULTILINE))
+        command = f"{{ path=/z ; argv[]={shipped['ExecStart']} ; ignore_errors=no ; pid=0 }}"
+        file = shipped["EnvironmentFile"].replace("%p", words[1].removesuffix(".service"))
+        files = f"{file} (ignore_errors=no)", "/etc/more (ignore_errors=yes)"
+        more = "".join(f"\nunit.EnvironmentFiles={one}" for one in files)
+        return Seen(
+            re.sub("unit.ExecStart=.*", lambda _: f"unit.ExecStart={command}", told.value.rstrip()) + more
+        )
+
+    def file(self, host: str, path: str) -> Reading[bytes]:
+        return self.files.get(path, Absent(path))
+
+
+ENV = "/etc/zkmigrate/zkmigrate-mirror-{}.env"
+DARK = "its command has $ZKM_TOPICS"
+TOPICS = b"# of one set\nZKM_SHARE=1/1\nZKM_TOPICS=--topic orders --topic mail\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (Absent("/etc/more"), UnitTopics(frozenset({"orders", "mail"}))),
+        (Seen(b'ZKM_TOPICS="--topic orders"\n'), UnitTopics(frozenset({"orders"}))),
+        (Seen(b"ZKM_TOPICS=--topic orders \\\n--topic mail\n"), UnitTopics(frozenset(), DARK)),
+        (SILENT, UnitTopics(frozenset(), DARK)),
+    ],
+    ids=["one file", "the last file wins", "a continued line", "a file that cannot be read"],
+)
+def test_the_topics_of_the_shipped_unit_are_read_from_its_environment(
+    more: Reading[bytes], told: UnitTopics
+) -> None:
+    look = OfTheUnit({ENV.format("new"): Seen(TOPICS), ENV.format("old"): Seen(TOPICS), "/etc/more": more})
+    assert set(copied(C, cast(Any, look)).values()) == {told}
 
 
 def test_a_unit_that_copies_topics_of_another_set_too_is_refused() -> None:

@@ -11,6 +11,8 @@ from tests.unit.topic_move.facts import (
     BOTH,
     DRAINED,
     EQUAL,
+    OTHER,
+    SAME,
     SILENT,
     UNHEARD,
     C,
@@ -36,8 +38,8 @@ from zkmigrate.mirror.rules.rights import Acl
 from zkmigrate.model.change import MIRRORED, SetDirection
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Held
-from zkmigrate.model.look import BothEnds, Granted, GroupPair, Look
-from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
+from zkmigrate.model.look import BothEnds, Granted, GroupPair, Look, RangeCompared
+from zkmigrate.model.step import Blocked, Context, Done, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.topic_move.arm_step import ArmFacts, ArmStep
 from zkmigrate.topic_move.check_step import CheckFacts, CheckStep
 from zkmigrate.topic_move.direction import DIRECTION
@@ -74,7 +76,7 @@ def test_h11_what_arm_records_as_compared_was_compared(last: tuple[int, ...], en
         ({"gateways": UNHEARD}, ("switch.gateway", "gw2")),
         ({"gateways": app("open", gate="held")}, ("switch.arm-gate", "gw2:orders")),
         ({"gateways": app("open", route="new")}, ("switch.arm-gate", "gw2:orders")),
-        ({"compared": compared(Seen("offset 3"))}, ("switch.arm-records", "")),
+        ({"compared": compared(OTHER)}, ("switch.arm-records", "")),
         ({"compared": compared(SILENT)}, ("switch.arm-records", "")),
         ({"compared": SILENT}, (BOTH, "")),
     ],
@@ -103,7 +105,7 @@ def test_arm_names_partitions_with_too_few_replicas_in_sync(target: bool) -> Non
 
 
 def test_records_that_differ_are_named_before_those_that_nobody_could_read() -> None:
-    both: dict[Part, Reading[str]] = {P: SILENT, Q: Seen("offset 3")}
+    both: dict[Part, Reading[RangeCompared]] = {P: SILENT, Q: OTHER}
     verdict = ArmStep().check(C, replace(ARM, compared=Seen(both)))
     assert isinstance(verdict, Blocked)
     assert [(one.held, one.seen) for one in verdict.findings] == [(Held.NO, "orders-1: offset 3")]
@@ -126,7 +128,7 @@ def test_h14_records_are_compared_after_the_second_close_look() -> None:
     world.advance(3.0)
     context, look = Context("run", inventory(world)), cast(Look, SwitchLook(world))
     told = [ArmStep().observe(replace(context, kept={"close": close}), look).compared for close in (1, 2)]
-    assert told == [None, Seen({part: Seen("") for part in world.parts})]
+    assert told == [None, Seen({part: Seen(RangeCompared("", 0)) for part in world.parts})]
 
 
 @pytest.mark.parametrize("last", [(4, None, 4), (4, 4, None)])
@@ -165,7 +167,7 @@ class Told:
 
     def differences(self, ranges: dict[Part, tuple[int, int]]) -> Any:
         self.asked = ranges
-        return Seen({part: Seen("") for part in ranges})
+        return Seen(dict.fromkeys(ranges, SAME))
 
     def gateway(self, _host: str) -> Any:
         return SILENT
@@ -183,9 +185,8 @@ def test_h11_all_that_came_since_arm_is_compared_again_however_much_it_is() -> N
     at = {P: BothEnds(9_000, 9_000, 9_000), Q: BothEnds(5, 4, 5), R: BothEnds(7_001, 7_001, 7_000)}
     armed = replace(C, records={Armed.step: Armed((("orders", 0, 4_000), ("orders", 1, 4))).encode()})
     look = Told(Seen(at))
-    found = ProveStep().observe(armed, cast(Look, look))
+    ProveStep().observe(armed, cast(Look, look))
     assert look.asked == {P: (4_000, 9_000), R: (7_000 - most, 7_000)}
-    assert found.records == 5_000 + most
     arm = Told(Seen(at))
     ArmStep().observe(replace(C, kept={"close": 2}), cast(Look, arm))
     assert arm.asked == {P: (9_000 - most, 9_000), Q: (0, 4), R: (7_000 - most, 7_000)}
@@ -327,16 +328,25 @@ def test_copiers_are_stopped_and_then_commits_that_are_behind_are_copied() -> No
 
 # -- prove
 
-PROVE = ProveFacts(app("held"), ends(), compared(), 7, groups(), copiers())
+PROVE = ProveFacts(app("held"), ends(), compared(), groups(), copiers())
 
 
 def test_prove_is_done_where_all_is_well() -> None:
     verdict = ProveStep().check(DRAINED, PROVE)
     assert isinstance(verdict, Done)
     [told] = [one for one in verdict.findings if one.id == "switch.prove-records"]
-    assert told.claim == "the records that came since the step arm compared are equal on both clusters"
-    assert told.seen == "7 records, 2 partitions"
+    assert told.claim == "the records since the step arm are equal, as far as both clusters still have them"
+    assert told.seen == "8 records, 2 partitions"
     assert isinstance(ProveStep().check(DRAINED, replace(PROVE, compared=Seen({}))), Done)
+
+
+@pytest.mark.parametrize(("step", "facts"), [(ArmStep(), ARM), (ProveStep(), PROVE)], ids=["arm", "prove"])
+def test_h11_what_retention_has_deleted_is_named_as_not_compared(step: Step[Any], facts: Any) -> None:
+    note = "target lacks source's records from offset 0 to 2, where its log begins"
+    verdict = step.check(DRAINED, replace(facts, compared=compared(Seen(RangeCompared("", 2, note)))))
+    assert isinstance(verdict, Done)
+    [told] = [one.seen for one in verdict.findings if one.id.endswith("-records")]
+    assert told == f"6 records, 2 partitions; not compared: orders-1: {note}"
 
 
 @pytest.mark.parametrize(
@@ -352,7 +362,7 @@ def test_prove_is_done_where_all_is_well() -> None:
         ({"ends": ends(4, 4, 5)}, ("switch.prove-ends", "")),
         ({"ends": ends(4, 4, None)}, ("switch.prove-ends", "")),
         ({"ends": ends(4, 3, 4)}, ("switch.prove-ends", "")),
-        ({"compared": compared(Seen("offset 3"))}, ("switch.prove-records", "")),
+        ({"compared": compared(OTHER)}, ("switch.prove-records", "")),
         ({"compared": compared(SILENT)}, ("switch.prove-records", "")),
         ({"compared": SILENT}, ("switch.prove-records", "")),
         ({"groups": groups("behind")}, ("switch.commits", "")),

@@ -181,7 +181,7 @@ class Client:
             real.connected(self.app, self)
             real.seen[self.app].clients[self.id] += 1
             topics = {topic for topic, _ in self.world.parts}
-            real.seen[self.app].request({**_SOFTWARE, "Topics": topics})
+            real.seen[self.app].request({**_SOFTWARE, "Topics": topics}, self.app)
         synced = key != FETCH or real.may_fetch(self.app, self.client)
         verdict = decide(real.app(self.app).gate, Head(key, 5, 0, self.id, 0), synced=synced)
         self._waits(key, verdict.act is Act.PARK)

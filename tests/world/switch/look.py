@@ -23,6 +23,7 @@ from zkmigrate.model.look import (
     GroupReads,
     MirrorLook,
     MirrorSurvey,
+    RangeCompared,
 )
 
 T = TypeVar("T")
@@ -182,8 +183,10 @@ class ModelMirror:
             }
         )
 
-    def differences(self, ranges: Mapping[Part, tuple[int, int]]) -> Reading[Mapping[Part, Reading[str]]]:
+    def differences(
+        self, ranges: Mapping[Part, tuple[int, int]]
+    ) -> Reading[Mapping[Part, Reading[RangeCompared]]]:
         if not self.look.heard():
             return NOBODY
         found = first_difference(self.source, self.target, ranges)
-        return Seen({part: Seen(told) for part, told in found.items()})
+        return Seen({part: Seen(RangeCompared(told, 0)) for part, told in found.items()})

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zkmigrate.clean import inline
+from zkmigrate.gateway.rules.crowd import Groups
 
 MOST_NAMES = 1000
-"""The most names in one table."""
+"""The most names in one table. A further one displaces a name of the address that has most."""
 LONGEST = 249
 """The most bytes of a name that are kept, in JSON, as in Kafka's longest topic name."""
 MOST_TOLD = 4 << 20
@@ -30,6 +31,37 @@ Body = dict[str, dict[str, int]]
 """The tables of an application, each with numbers by name."""
 
 
+class Names(Counter[str]):
+    """Numbers by names that clients chose: at most ``MOST_NAMES``, and ``ALL`` and ``MORE``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._groups, self._of = Groups[str](), dict[str, str]()
+
+    def add(self, name: str, by: str) -> None:
+        """Count a name once. by: the address that the client counts for.
+
+        A name belongs to the address that sent it last. If there is no room, the address with most names
+        loses the one that was counted by ``add`` longest ago, and its number goes to ``MORE``.
+        """
+        name = fit(name)
+        if name not in (ALL, MORE):
+            if name in self._of:
+                self._groups.remove(name, self._of[name])
+            elif len(self._of) >= MOST_NAMES:
+                group, old = self._groups.largest()
+                self._groups.remove(old, group)
+                del self._of[old]
+                self[MORE] += self.pop(old, 0)
+            self._groups.add(name, by)
+            self._of[name] = by
+        self[name] += 1
+
+    def again(self, name: str) -> None:
+        """Count a name once more, as ``MORE`` if it was displaced."""
+        self[name if name in self else MORE] += 1
+
+
 @dataclass
 class Seen:
     """The counts of one application. software: connections by name and version of the client's library.
@@ -39,13 +71,13 @@ class Seen:
     first, so their outcome is unknown. parked: connections whose request waits at the gate, each with its
     kind and since when, in seconds. longest_wait_ms: of the longest such wait by kind, once it has ended."""
 
-    software: Counter[str] = field(default_factory=Counter)
-    clients: Counter[str] = field(default_factory=Counter)
-    principals: Counter[str] = field(default_factory=Counter)
-    transactional: Counter[str] = field(default_factory=Counter)
-    topics: Counter[str] = field(default_factory=Counter)
-    acks: Counter[str] = field(default_factory=Counter)
-    refused: Counter[str] = field(default_factory=Counter)
+    software: Names = field(default_factory=Names)
+    clients: Names = field(default_factory=Names)
+    principals: Names = field(default_factory=Names)
+    transactional: Names = field(default_factory=Names)
+    topics: Names = field(default_factory=Names)
+    acks: Names = field(default_factory=Names)
+    refused: Names = field(default_factory=Names)
     answered: Counter[str] = field(default_factory=Counter)
     in_flight: Counter[str] = field(default_factory=Counter)
     lost: Counter[str] = field(default_factory=Counter)
@@ -68,28 +100,28 @@ class Seen:
         longest = self.longest_wait_ms
         longest[kind] = max(longest[kind], _ms(since, now))
 
-    def again(self, client: str, fields: Mapping[str, Any]) -> list[tuple[Counter[str], str]]:
+    def again(self, client: str, fields: Mapping[str, Any]) -> list[tuple[Names, str]]:
         """Return the counters that a further request like this one increases, as pairs of table and name."""
         counted = [(self.clients, client)]
         if "Acks" in fields:
             counted.append((self.acks, str(fields["Acks"])))
         if told := fields.get("TransactionalId"):
             counted.append((self.transactional, told))
-        return [(table, name if (name := fit(told)) in table else MORE) for table, told in counted]
+        return [(table, fit(told)) for table, told in counted]
 
-    def request(self, fields: Mapping[str, Any]) -> None:
-        """Count the fields that were read of a request."""
+    def request(self, fields: Mapping[str, Any], by: str) -> None:
+        """Count the fields that were read of a request. by: the address that the client counts for."""
         if name := fields.get("ClientSoftwareName"):
-            count(self.software, f"{name} {fields.get('ClientSoftwareVersion')}")
+            self.software.add(f"{name} {fields.get('ClientSoftwareVersion')}", by)
         if "Acks" in fields:
-            count(self.acks, str(fields["Acks"]))
+            self.acks.add(str(fields["Acks"]), by)
         if told := fields.get("TransactionalId"):
-            count(self.transactional, told)
+            self.transactional.add(told, by)
         if "Topics" in fields:
             asked = fields["Topics"]
             for topic in (ALL,) if asked is None else asked:
                 if len(topic) <= LONGEST:
-                    count(self.topics, topic)
+                    self.topics.add(topic, by)
 
 
 def _ms(since: float, now: float) -> int:
@@ -139,9 +171,3 @@ def _cut(table: Mapping[str, int], most: int) -> dict[str, int]:
     more = sum(table.values()) - sum(kept.values())
     kept[MORE] = kept.get(MORE, 0) + more
     return dict(sorted(kept.items()))
-
-
-def count(table: Counter[str], name: str) -> None:
-    """Count a name that a client chose. Further names count as ``MORE`` once the table is full."""
-    name = fit(name)
-    table[name if name in table or len(table) < MOST_NAMES else MORE] += 1

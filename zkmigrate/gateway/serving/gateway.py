@@ -19,7 +19,7 @@ from zkmigrate.gateway.rules.hold import App, Gate, Order
 from zkmigrate.gateway.rules.layout import FrameError
 from zkmigrate.gateway.rules.outcomes import Outcomes
 from zkmigrate.gateway.rules.plan import OTHERS, Plan, Port
-from zkmigrate.gateway.rules.seen import Seen, bounded, count
+from zkmigrate.gateway.rules.seen import Seen, bounded
 from zkmigrate.gateway.serving.buffer import FEW
 from zkmigrate.gateway.serving.room import CROWD, TOTAL, Room
 from zkmigrate.gateway.serving.turns import Turns
@@ -307,7 +307,7 @@ class Gateway:
 
     def refused(self, name: str, what: str) -> None:
         """Count a request or connection of an application that was refused."""
-        count(self.seen[name].refused, what)
+        self.seen[name].refused.add(what, "")
 
     # -- status
 

@@ -138,6 +138,7 @@ class Link(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(0)  # what the broker does not take counts from the first byte
 
     def connection_lost(self, _error: Exception | None) -> None:
         if self._greeted is not None and not self._greeted.done():

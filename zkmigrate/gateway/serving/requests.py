@@ -32,7 +32,7 @@ from zkmigrate.gateway.rules.messages import (
     principal,
     too_new,
 )
-from zkmigrate.gateway.rules.seen import LONGEST, count, fit
+from zkmigrate.gateway.rules.seen import LONGEST, fit
 from zkmigrate.gateway.serving.link import PREFIX, WHOLE
 from zkmigrate.gateway.serving.sending import LOGIN, Ended, Request, Sending
 
@@ -114,14 +114,15 @@ class Requests(Sending):
         for app, client, told in early:
             self._count_in(app, client, told)
         if early and self._app not in {app for app, _, told in early if told}:
-            self.gateway.seen[self._app].request(self._software)  # told before the principal was known
+            # The software was told before the principal was known.
+            self.gateway.seen[self._app].request(self._software, self.share)
         if self._principal:
-            count(self.gateway.seen[self._app].principals, self._principal)
+            self.gateway.seen[self._app].principals.add(self._principal, self.share)
         self.gateway.connected(self._app, self)
 
     def _count_in(self, app: str, client: str, told: Mapping[str, Any]) -> None:
-        count(self.gateway.seen[app].clients, client)
-        self.gateway.seen[app].request(told)
+        self.gateway.seen[app].clients.add(client, self.share)
+        self.gateway.seen[app].request(told, self.share)
 
     def _streamed(self, api: Api, flips: int) -> bool:
         """Return True if a request is passed on while it is read. Other requests are read whole first."""
@@ -179,7 +180,8 @@ class Requests(Sending):
             self._app = app
             self.gateway.connected(app, self)
             if self._accepted(app):
-                self.gateway.seen[app].request(self._software)  # told before the principal was known
+                # The software was told before the principal was known.
+                self.gateway.seen[app].request(self._software, self.share)
         if head.key in MEMBERS:
             self.gateway.member(app, self.client)
         return app

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from abc import ABC, abstractmethod
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +29,7 @@ from zkmigrate.gateway.rules.layout import FrameError
 from zkmigrate.gateway.rules.messages import Bytes, Head, Messages, without_epochs
 from zkmigrate.gateway.rules.outcomes import Headers
 from zkmigrate.gateway.rules.plan import Port
-from zkmigrate.gateway.rules.seen import LONGEST, Seen, fit
+from zkmigrate.gateway.rules.seen import LONGEST, Names, Seen, fit
 from zkmigrate.gateway.serving.gateway import Gateway
 from zkmigrate.gateway.serving.learns import Learns
 from zkmigrate.gateway.serving.link import PREFIX, Link, Waiting
@@ -81,7 +81,7 @@ class Alike(NamedTuple):
     app: str
     seen: Seen
     kind: str
-    notes: list[tuple[Counter[str], str]]
+    notes: list[tuple[Names, str]]
     answered: bool
 
 
@@ -186,7 +186,7 @@ class Sending(ABC):
     def sent_like(self, like: Alike, frame: bytes) -> None:
         """Count a request that is like an earlier one as sent. The caller writes it to the link."""
         for table, name in like.notes:
-            table[name] += 1
+            table.again(name)
         if not like.answered:
             like.seen.answered[like.kind] += 1
             return

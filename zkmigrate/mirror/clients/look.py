@@ -26,7 +26,15 @@ from zkmigrate.mirror.rules.position import Ends
 from zkmigrate.mirror.rules.rights import Acl
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import few
-from zkmigrate.model.look import BothEnds, ClusterAt, Granted, GroupPair, GroupReads, MirrorSurvey
+from zkmigrate.model.look import (
+    BothEnds,
+    ClusterAt,
+    Granted,
+    GroupPair,
+    GroupReads,
+    MirrorSurvey,
+    RangeCompared,
+)
 
 T = TypeVar("T")
 
@@ -64,7 +72,7 @@ class ClustersLook:
     def reads(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupReads]]:
         return self._ask(lambda here, _there: _reads(here, topics, groups))
 
-    def differences(self, ranges: Mapping[Part, Range]) -> Reading[Mapping[Part, Reading[str]]]:
+    def differences(self, ranges: Mapping[Part, Range]) -> Reading[Mapping[Part, Reading[RangeCompared]]]:
         return self._ask(lambda here, there: _differences(here, there, ranges))
 
     def _ask(self, question: Callable[[Cluster, Cluster], T]) -> Reading[T]:
@@ -188,7 +196,9 @@ def _pair(one: Standing) -> GroupPair:
     return GroupPair(one.state, one.behind, one.why)
 
 
-def _differences(here: Cluster, there: Cluster, ranges: Mapping[Part, Range]) -> dict[Part, Reading[str]]:
+def _differences(
+    here: Cluster, there: Cluster, ranges: Mapping[Part, Range]
+) -> dict[Part, Reading[RangeCompared]]:
     names = {topic for topic, _ in ranges}
     led = [(side, side.leaders(names), side.ends(ranges)) for side in (here, there)]
     found = together(
@@ -201,9 +211,8 @@ Led = tuple[Cluster, Mapping[str, Mapping[int, int]], Mapping[Part, Ends | int]]
 """A cluster, the leaders of its partitions, and the ends of their logs."""
 
 
-def _difference(led: Sequence[Led], part: Part, begun: int, end: int) -> Reading[str]:
-    """Return the first difference between both logs from ``begun`` to ``end``, as far as source still has
-    the records."""
+def _difference(led: Sequence[Led], part: Part, begun: int, end: int) -> Reading[RangeCompared]:
+    """Compare both logs from ``begun`` to ``end``, as far as both still have the records."""
     topic, number = part
     leaders, logs = list[int](), list[Ends]()
     for side, by_topic, ends in led:
@@ -215,12 +224,13 @@ def _difference(led: Sequence[Led], part: Part, begun: int, end: int) -> Reading
         leaders.append(leader)
         logs.append(log)
     begun = max(begun, logs[0].start)
+    note = lacks(Ends(begun, end), logs[1]) if begun < end else ""
+    begun = max(begun, logs[1].start)
     if begun >= end:
-        return Seen("")
-    if why := lacks(Ends(begun, end), logs[1]):
-        return Seen(why)
+        return Seen(RangeCompared("", 0, note))
     try:
-        return Seen(compared([side for side, *_ in led], leaders, part, begun, end, KafkaCodecs()).first)
+        found = compared([side for side, *_ in led], leaders, part, begun, end, KafkaCodecs())
+        return Seen(RangeCompared(found.first, found.equal, note))
     except HostError as error:
         return Unknown("failed", str(error))
     except BatchError as error:

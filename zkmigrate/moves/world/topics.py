@@ -25,6 +25,7 @@ from zkmigrate.model.look import (
     MirrorLook,
     MirrorSurvey,
     PartitionState,
+    RangeCompared,
     ReplicaLog,
     Settings,
     TopicPartitions,
@@ -216,7 +217,7 @@ class _NoMirror:
 
     def differences(
         self, ranges: Mapping[tuple[str, int], tuple[int, int]]
-    ) -> Reading[Mapping[tuple[str, int], Reading[str]]]:
+    ) -> Reading[Mapping[tuple[str, int], Reading[RangeCompared]]]:
         return self._NOTHING
 
 
