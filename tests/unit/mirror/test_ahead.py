@@ -11,6 +11,7 @@ import pytest
 from tests.unit.mirror.batches import MS, built, without
 from tests.unit.mirror.model_cluster import Log, ModelCluster
 from zkmigrate.mirror.clients import ahead
+from zkmigrate.mirror.clients.cluster import Fetched
 from zkmigrate.mirror.clients.survey import Mirrored, Place
 from zkmigrate.mirror.rules.batch import Batch
 from zkmigrate.mirror.rules.position import Ends
@@ -88,6 +89,29 @@ def test_what_was_not_looked_at_is_said(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(ahead, "SCAN_BYTES", 1 << 20)
     monkeypatch.setattr(ahead, "SCAN_S", 0.0)
     assert looked(source, COMPACT).note == note
+
+
+def test_a_broker_over_its_quota_sends_no_partition_and_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Kafka 4 answers without an error and without records."""
+    source = Source(built(5), keyless(3))
+    fetched, empty = source.fetched, [{}, {}]
+    monkeypatch.setattr(source, "fetched", lambda sent: empty.pop() if empty else fetched(sent))
+    assert "the record at offset 7 has no key" in looked(source, COMPACT).why
+    monkeypatch.setattr(source, "fetched", lambda _: {})
+    monkeypatch.setattr(ahead, "SCAN_S", 0.0)
+    place = looked(source, COMPACT)
+    assert (place.state, place.why) == ("unknown", "source: no records of orders-0 from offset 0 on")
+
+
+def test_records_that_source_refuses_to_send_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Source(built(5))
+    refused = Fetched(29, -1, -1, (), b"")
+    monkeypatch.setattr(source, "fetched", lambda _: {P: refused})
+    place = looked(source, {})
+    assert place.state == "unknown"
+    assert place.why.startswith("source: orders-0: ")
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,17 @@ def test_what_is_kept_is_told_and_stays_for_good() -> None:
     assert nodes == [4, 4, 4]
 
 
+def test_an_answer_without_a_topic_does_not_mean_that_every_copier_may_write_it() -> None:
+    _, one = made()
+    sent = one.ask(["orders"])
+    sent.topics = []
+    with pytest.raises(HostError, match=r"^target does not report who leads topic audit, orders$"):
+        one.told(["orders", "audit"], sent)
+    one.keep({"orders": Lead("b", 7)})
+    with pytest.raises(HostError, match=r"who leads topic audit$"):
+        one.told(["orders", "audit"], one.ask(["orders"]))
+
+
 @pytest.mark.parametrize("error", [NOT_READY, MOVED])
 def test_a_coordinator_that_comes_or_goes_is_waited_for(error: int) -> None:
     requests = ("FindCoordinatorRequest", "OffsetCommitRequest", "OffsetFetchRequest")

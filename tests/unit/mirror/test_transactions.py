@@ -174,6 +174,7 @@ def test_the_mirrors_own_end_markers_are_no_transactions() -> None:
         ("ListTransactionsRequest", 14, f"transactional ids of broker 1: {said(14)}"),
         ("ListTransactionsRequest", HostError("no answer"), "transactional ids of broker 1: no answer"),
         ("DescribeTransactionsRequest", HostError("no answer"), "open transactions of broker 1: no answer"),
+        ("DescribeTransactionsRequest", 16, f"open transaction of soon: {said(16)}"),
     ],
 )
 def test_what_is_not_told_is_unknown(kind: str, error: Any, why: str) -> None:
@@ -182,6 +183,28 @@ def test_what_is_not_told_is_unknown(kind: str, error: Any, why: str) -> None:
     brokers.opened["soon"] = []
     brokers.broken[kind] = error
     assert why in told(brokers).dark
+
+
+def test_a_transactional_id_that_is_gone_meanwhile_hides_nothing() -> None:
+    brokers = Brokers()
+    brokers.ids[1] = [listed("soon", 7, "Ongoing")]
+    brokers.opened["soon"] = []
+    brokers.broken["DescribeTransactionsRequest"] = 105
+    assert told(brokers).dark == ""
+
+
+def test_a_partition_that_an_answer_leaves_out_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = Brokers()
+    end = brokers.end
+
+    def cut(sent: Any) -> Any:
+        answer = end(sent)
+        if type(sent[0]).__name__ == "DescribeProducersRequest" and sent[1] == 2:
+            answer.topics = []
+        return answer
+
+    monkeypatch.setattr(brokers, "end", cut)
+    assert told(brokers).dark == "broker 2 does not report the producers of orders-1"
 
 
 def test_a_partition_without_a_leader_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

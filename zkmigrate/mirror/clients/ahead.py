@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from zkmigrate.errors import HostError
+from zkmigrate.kafka.said import said
 from zkmigrate.mirror.clients.cluster import Cluster, Part
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.survey import Mirrored, Place
@@ -83,8 +84,14 @@ def _read(
     """
     codecs = KafkaCodecs()
     while at < end and most > 0:
-        answer = source.fetched(source.begin_fetch(leader, {part: at}, most=min(most, 1 << 20)))[part]
-        batches = [] if answer.error else parse(answer.records, at)
+        answer = source.fetched(source.begin_fetch(leader, {part: at}, most=min(most, 1 << 20))).get(part)
+        if answer is None:  # its quota is used up
+            if time.monotonic() > until:
+                raise HostError(f"{source.what}: no records of {part[0]}-{part[1]} from offset {at} on")
+            continue
+        if answer.error:
+            raise HostError(f"{source.what}: {part[0]}-{part[1]}: {said(answer.error)}")
+        batches = parse(answer.records, at)
         if not batches:
             break
         for step in steps(at, batches, answer.aborted, codecs):

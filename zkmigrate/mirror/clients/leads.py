@@ -53,12 +53,12 @@ class Leads:
         answer = self._answer(sent)
         if answer.error_code in _ELSEWHERE:
             answer = self._again(_question(topics), lambda one: one.error_code)
-        return _leads(self._what, answer)
+        return _leads(self._what, topics, answer)
 
     def told_by(self, node: int, topics: Collection[str]) -> dict[str, Lead]:
         """Return the leaders that this node, the coordinator, reports. No topic is created. Raises
         HostError."""
-        return _leads(self._what, self._end(self._begin(_question(topics), node)))
+        return _leads(self._what, topics, self._end(self._begin(_question(topics), node)))
 
     def keep(self, kept: Mapping[str, Lead]) -> None:
         """Record the leaders of these topics. Raises HostError with Kafka's reason, or if the outcome is
@@ -133,11 +133,14 @@ def _question(topics: Collection[str]) -> OffsetFetchRequest:
     )
 
 
-def _leads(what: str, answer: Any) -> dict[str, Lead]:
-    """Return the leaders in a coordinator's response, by topic. Raises HostError if it has an error."""
+def _leads(what: str, topics: Collection[str], answer: Any) -> dict[str, Lead]:
+    """Return the leaders in a coordinator's response, by topic. Raises HostError if it has an error, or lacks
+    one of the topics: without a record every copier may write."""
     parts = [(topic.name, one) for topic in answer.topics for one in topic.partitions]
     if error := max((answer.error_code, *(one.error_code for _, one in parts)), key=abs):
         raise HostError(f"{what} does not report who leads: {told_of(error)}")
+    if missing := sorted({*topics} - {name for name, _ in parts}):
+        raise HostError(f"{what} does not report who leads topic {', '.join(missing)}")
     known = ((name, one) for name, one in parts if one.committed_offset >= 0)
     return {name: parse(one.metadata or "", one.committed_offset) for name, one in known}
 

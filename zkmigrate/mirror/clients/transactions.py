@@ -29,6 +29,8 @@ from zkmigrate.mirror.rules.transactions import OPEN, Producer, Transactional, W
 
 _NOBODYS = "5f2c1a90-an-id-of-nobody"
 """A transactional id that an account may describe only if it may describe every id."""
+_GONE = 105
+"""Kafka's error code TRANSACTIONAL_ID_NOT_FOUND."""
 ID_DENIED = 53
 """Kafka's error code TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
 _MOST_RECORDS = 200_000
@@ -62,10 +64,13 @@ def _producers(cluster: Cluster, topics: Collection[str], why: list[str]) -> dic
         for leader, by_topic in led.items()
     }
     found = {}
-    for answer in each(cluster, asked).values():
+    for leader, answer in each(cluster, asked).items():
         if isinstance(answer, HostError):
             why.append(str(answer))
             continue
+        told = {(topic.name, one.partition_index) for topic in answer.topics for one in topic.partitions}
+        missing = {(name, n) for name, numbers in led[leader].items() for n in numbers} - told
+        why += [f"broker {leader} does not report the producers of {name}-{n}" for name, n in sorted(missing)]
         for topic in answer.topics:
             for one in topic.partitions:
                 if one.error_code:
@@ -114,7 +119,9 @@ def _listed(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:
             why.append(f"open transactions of broker {node}: {answer}")
             continue
         for one in answer.transaction_states:
-            if not one.error_code:
+            if one.error_code not in (0, _GONE):
+                why.append(f"open transaction of {one.transactional_id}: {said(one.error_code)}")
+            elif not one.error_code:
                 parts = frozenset((topic.topic, n) for topic in one.topics for n in topic.partitions)
                 found[one.transactional_id] = Transactional(
                     one.transactional_id, one.producer_id, one.transaction_state, parts
