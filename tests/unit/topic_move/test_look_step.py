@@ -255,9 +255,16 @@ TOPICS = b"# of one set\nZKM_SHARE=1/1\nZKM_TOPICS=--topic orders --topic mail\n
         (Absent("/etc/more"), UnitTopics(frozenset({"orders", "mail"}))),
         (Seen(b'ZKM_TOPICS="--topic orders"\n'), UnitTopics(frozenset({"orders"}))),
         (Seen(b"ZKM_TOPICS=--topic orders \\\n--topic mail\n"), UnitTopics(frozenset(), DARK)),
+        (Seen(b"# no \\\nZKM_TOPICS=--topic bills\n"), UnitTopics(frozenset(), DARK)),
         (SILENT, UnitTopics(frozenset(), DARK)),
     ],
-    ids=["one file", "the last file wins", "a continued line", "a file that cannot be read"],
+    ids=[
+        "one file",
+        "the last file wins",
+        "a continued line",
+        "a continued comment",
+        "a file that cannot be read",
+    ],
 )
 def test_the_topics_of_the_shipped_unit_are_read_from_its_environment(
     more: Reading[bytes], told: UnitTopics
