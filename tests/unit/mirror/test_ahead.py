@@ -11,7 +11,7 @@ import pytest
 from tests.unit.mirror.batches import MS, built, without
 from tests.unit.mirror.model_cluster import Log, ModelCluster
 from zkmigrate.mirror.clients import ahead
-from zkmigrate.mirror.clients.cluster import Fetched
+from zkmigrate.mirror.clients.cluster import Fetched, Part
 from zkmigrate.mirror.clients.survey import Mirrored, Place
 from zkmigrate.mirror.rules.batch import Batch
 from zkmigrate.mirror.rules.position import Ends
@@ -96,7 +96,8 @@ def test_a_broker_over_its_quota_sends_no_partition_and_is_asked_again(
 ) -> None:
     """Kafka 4 answers without an error and without records."""
     source = Source(built(5), keyless(3))
-    fetched, empty = source.fetched, [{}, {}]
+    fetched = source.fetched
+    empty: list[dict[Part, Fetched]] = [{}, {}]
     monkeypatch.setattr(source, "fetched", lambda sent: empty.pop() if empty else fetched(sent))
     assert "the record at offset 7 has no key" in looked(source, COMPACT).why
     monkeypatch.setattr(source, "fetched", lambda _: {})
