@@ -131,6 +131,12 @@ _moving: Callable[[F], F] = flags.together(
         show_default=True,
         help="Spread free bytes, bytes per second, or both.",
     ),
+    click.option(
+        "--max-bytes",
+        type=click.IntRange(min=0),
+        metavar="BYTES",
+        help="Copy no more than so many bytes. Default: no limit.",
+    ),
 )  # fmt: skip
 
 _fix_racks = click.option(
@@ -326,9 +332,10 @@ def _rebalance(options: dict[str, Any], *, scale: bool) -> Any:
         return _fix(
             options,
             *("storage_threshold", "storage_threshold_gb", "any_broker", "tolerance", "partition_limit"),
-            *("partition_size_threshold", "locality_scoped", "balance", "effort"),
+            *("partition_size_threshold", "locality_scoped", "balance", "effort", "max_bytes"),
         )
     names = ["tolerance", "partition_limit", "partition_size_threshold", "locality_scoped", "effort"]
+    names += ["max_bytes"]
     if not scale:
         if options["any_broker"]:
             _excluded("--any-broker", "storage_threshold", "storage_threshold_gb")

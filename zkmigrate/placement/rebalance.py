@@ -16,7 +16,7 @@ from zkmigrate.placement.constraints import racks_needed
 from zkmigrate.placement.order import after as free_after
 from zkmigrate.placement.plan import Notice, Plan, Reassignment, Refused
 from zkmigrate.placement.request import GIB, MIB, Balance, Rebalance
-from zkmigrate.placement.search import Found, Replicas, Task, refined, search
+from zkmigrate.placement.search import Found, Replicas, Task, by_passes, refined, search
 from zkmigrate.placement.statistics import lower_bound
 from zkmigrate.placement.validation import Chosen, additions_only, chosen, sizes_missing
 
@@ -204,25 +204,28 @@ def _task(
         window=request.partition_limit,
         enough=int(LEVEL * gauge.scale),
         steps=FIRST_STEPS,
+        limit=math.inf if request.max_bytes is None else request.max_bytes,
     )
 
 
 def _swept(task: Task, gauge: _Gauge, request: Rebalance) -> tuple[Found, str]:
     """The best that the tolerances find, and what bounded the sweep.
 
-    A tolerance that the one before never came near finds the same, so it is passed over.
+    A tolerance that the one before never came near finds the same, so it is passed over. With a limit of
+    bytes topicmappr's own choice of moves is compared too: it reaches no narrower range for the same bytes.
     """
     tolerances = (request.tolerance,) if request.tolerance else SWEEP
     best: tuple[tuple[float, float, int], Task, Found] | None = None
-    spent, cut = 0, False
+    spent, cut, ended = 0, False, ""
     nearest = math.inf
     for tolerance in tolerances:
         reach = tolerance * gauge.scale
         if reach >= nearest:
             continue
         if best and spent >= request.effort * SWEEP_STEPS:
-            return refined(*best[1:]), f"effort {request.effort} ended the search at tolerance {tolerance:g}"
-        bounded = replace(task, lowest=math.ceil(gauge.mean - reach), highest=math.floor(gauge.mean + reach))
+            ended = f"effort {request.effort} ended the search at tolerance {tolerance:g}"
+            break
+        bounded = _bounded(task, gauge, tolerance)
         found = search(bounded)
         nearest = found.reach
         spent += found.spent
@@ -233,7 +236,16 @@ def _swept(task: Task, gauge: _Gauge, request: Rebalance) -> tuple[Found, str]:
         if request.balance is Balance.STORAGE and _cheapest(task, value):
             break
     assert best
-    return refined(*best[1:]), f"the search ended after {task.steps} looks" if cut else ""
+    if request.max_bytes is not None:
+        for bounded in (_bounded(task, gauge, tolerance) for tolerance in tolerances):
+            found = by_passes(bounded)
+            best = min(best, (_value(task, found), bounded, found), key=lambda one: one[0])
+    return refined(*best[1:]), ended or (f"the search ended after {task.steps} looks" if cut else "")
+
+
+def _bounded(task: Task, gauge: _Gauge, tolerance: float) -> Task:
+    reach = tolerance * gauge.scale
+    return replace(task, lowest=math.ceil(gauge.mean - reach), highest=math.floor(gauge.mean + reach))
 
 
 def _value(task: Task, found: Found) -> tuple[int, float, int]:
@@ -286,6 +298,8 @@ def _limit(choice: Chosen, request: Rebalance, task: Task, found: Found) -> str:
         held.append(f"tolerance {request.tolerance:g}")
     if request.locality_scoped:
         held.append("locality-scoped")
+    if request.max_bytes is not None:
+        held.append(f"max-bytes {request.max_bytes}")
     return f"no move and no exchange narrows the range within racks, free bytes, {', '.join(held)}"
 
 

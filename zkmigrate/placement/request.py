@@ -97,7 +97,7 @@ class Rebalance:
     far one move may take a broker from the mean, as a share of it; 0 tries all. partition_limit: how many of
     the largest partitions of a source are looked at in a pass. partition_size_threshold: MiB, no smaller
     partition moves. locality_scoped: a replica stays in its rack. effort: how often the search may begin
-    again; 0 is the first answer.
+    again; 0 is the first answer. max_bytes: the most bytes that the plan copies, None for no limit.
     """
 
     choice: Choice = Choice()
@@ -112,6 +112,7 @@ class Rebalance:
     locality_scoped: bool = False
     balance: Balance = Balance.STORAGE
     effort: int = 1
+    max_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ mends what that leaves, and then narrows the corridor for no more bytes.
 from __future__ import annotations
 
 import math
+import statistics
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -58,7 +59,8 @@ class Task:
     sources and takers among them. lowest, highest: no taker's level falls below the one, no source's rises
     above the other. local: a replica stays in its rack. window: how many of the heaviest replicas that are
     left a source offers. enough: a corridor of this width is level. steps: how often the search may look for
-    a change that narrows the corridor; what makes the plan cheaper ends by itself.
+    a change that narrows the corridor; what makes the plan cheaper ends by itself. limit: the most bytes
+    that the moves may copy.
     """
 
     sets: Sequence[Sequence[int]]
@@ -76,6 +78,7 @@ class Task:
     window: int
     enough: int
     steps: int
+    limit: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,31 @@ def search(task: Task) -> Found:
         task.steps - board.steps,
         board.reach,
     )
+
+
+def by_passes(task: Task) -> Found:
+    """The moves as topicmappr chooses them, up to the point with the narrowest range.
+
+    In each pass every source, the least level first, gives the heaviest replica that its most level taker may
+    take. The answer costs no more bytes than topicmappr's at a range that is no wider.
+    """
+    board = _Board(task)
+    best, mark = board.spread(), 0
+    again = True
+    while again:
+        again = False
+        for source in sorted(task.sources, key=board.order):
+            for _, row in reversed(board.kept[source][-task.window :]):
+                to = board.apart(row)
+                fits = board.bytes + task.replicas.size[row] <= task.limit
+                if to is not None and fits and board.allowed(row, to):
+                    board.make(((row, to),))
+                    again = True
+                    if board.spread() < best:
+                        best, mark = board.spread(), len(board.log)
+                    break
+    board.back_to(mark)
+    return Found(dict(sorted(board.moved().items())), tuple(board.level), 0, board.reach)
 
 
 def refined(task: Task, found: Found) -> Found:
@@ -190,9 +218,10 @@ class _Board:
         self.reach = 0.0
         self.low = self.high = 0
         self.log: list[tuple[int, int]] = []
-        # What the plan moves, what it may move, and a replica that does not move.
+        # What the plan moves, what it may move, whether it must save bytes, and a replica that does not move.
         self.bytes = 0
-        self.limit: float = math.inf
+        self.limit = task.limit
+        self.frugal = False
         self.barred = -1
 
     def moved(self) -> dict[int, int]:
@@ -204,6 +233,25 @@ class _Board:
         """The least and the most level."""
         levels = [self.level[broker] for broker in self.task.ranked]
         return min(levels), max(levels)
+
+    def spread(self) -> tuple[int, float]:
+        """The range of the levels, then their deviation."""
+        levels = [self.level[broker] for broker in self.task.ranked]
+        return max(levels) - min(levels), statistics.pstdev(levels)
+
+    def apart(self, row: int) -> int | None:
+        """The most level taker that shares no rack with the rest of the set, or of the same rack if local."""
+        task, racks = self.task, self.task.racks
+        replicas = self.sets[task.replicas.partition[row]]
+        giver = self.at[row]
+        rest = {racks[broker] for broker in replicas if broker != giver}
+        free = [
+            taker
+            for taker in task.takers
+            if taker not in replicas
+            and (racks[taker] == racks[giver] if task.local else racks[taker] not in rest)
+        ]
+        return max(free, key=lambda taker: (self.level[taker], -taker), default=None)
 
     # The rules
 
@@ -420,7 +468,7 @@ class _Board:
         for theirs, entries in enumerate(self.holds(giver, taker)):
             for weight, row in entries:
                 for ours, back in enumerate(backs):
-                    if not (theirs or ours) and self.limit < math.inf:
+                    if not (theirs or ours) and self.frugal:
                         continue  # two replicas leave home, and that costs bytes
                     place = bisect_left(back, (weight - least + 1, -1))
                     for other_weight, other in back[max(0, place - 2) : place + 1]:
@@ -524,7 +572,7 @@ class _Board:
         among = edges(self.task, width)
         edge = cheapest(self.task, width, among) if among else least
         low = max(most - width, min(least, edge))
-        again = True
+        self.frugal = again = True
         while again:
             again = False
             for row in sorted(self.moved(), key=lambda row: (-self.task.replicas.size[row], row)):
@@ -543,6 +591,8 @@ class _Board:
                 self.barred = -1
 
     def tighten(self) -> None:
-        """Narrow the corridor for no more bytes."""
-        self.limit = self.bytes
-        self.narrow(0)
+        """Narrow the corridor for no more bytes, or up to the limit where it is not level yet."""
+        least, most = self.span()
+        spend = self.bytes < self.task.limit < math.inf and most - least > self.task.enough
+        self.limit, self.frugal = (self.task.limit, False) if spend else (self.bytes, True)
+        self.narrow(self.task.enough if spend else 0)

@@ -844,3 +844,12 @@ def test_options_of_other_moves_have_no_effect_with_fix_racks(
 ) -> None:
     done = call(*words, "--fix-racks")
     assert (done.exit_code, f"{option} has no effect with --fix-racks" in done.stderr) == (2, True)
+
+
+def test_max_bytes_limits_what_is_copied(here: Path) -> None:
+    bytes_ = [
+        json.loads(call("rebalance", "--json", *words).stdout)["statistics"]["moved"]
+        for words in ((), ("--max-bytes", str(25 * GB)), ("--max-bytes", "0"))
+    ]
+    assert bytes_[0] > 25 * GB >= bytes_[1] > bytes_[2] == 0
+    assert call("rebalance", "--max-bytes", "-1").exit_code == 2

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from bench import placement, placement_peer
 from zkmigrate.placement.cluster import Broker, Cluster, Partition
 from zkmigrate.placement.plan import Plan, Refused
-from zkmigrate.placement.rebalance import SWEEP, harmonic_mean, offload_targets, rebalance
+from zkmigrate.placement.rebalance import LEVEL, SWEEP, harmonic_mean, offload_targets, rebalance
 from zkmigrate.placement.request import GIB, MIB, Balance, Rebalance
 from zkmigrate.placement.statistics import lower_bound
 
@@ -478,3 +479,38 @@ def test_the_fullest_broker_is_relieved_first_by_its_largest_replica() -> None:
     firsts = [(cluster.brokers[move.before[0]].free, -move.size) for move in plan.moves]
     assert firsts == sorted(firsts)
     assert len({move.before for move in plan.moves}) == 2
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("scale", [False, True])
+def test_max_bytes_is_kept_and_no_range_is_wider_than_topicmappr_reaches(seed: int, scale: bool) -> None:
+    """Wider than 2 % of the mean, that is: such a range is level."""
+    cluster = made(seed, brokers=8, partitions=60, new=2 * scale)
+    asked_for = Rebalance(scale=scale, storage_threshold=(1 + seed % 3) / 10, partition_size_threshold=0)
+    peer = placement_peer.planned(cluster, asked_for)
+    for limit in (peer.moved // 3, peer.moved):
+        plan = planned(cluster, replace(asked_for, max_bytes=limit))
+        assert plan.bytes <= limit
+    level = int(LEVEL * sum(cluster.free.values()) / len(cluster.free))
+    assert spread(plan)[0] <= max(peer.range, level)
+
+
+def test_topicmappr_s_own_choice_of_moves_is_compared_where_bytes_are_limited() -> None:
+    """Without it this range is 0.3 % wider than topicmappr's."""
+    cluster = placement.made(0)
+    peer = placement_peer.planned(cluster, Rebalance())
+    plan = planned(cluster, Rebalance(max_bytes=peer.moved))
+    assert plan.bytes <= peer.moved
+    assert spread(plan)[0] <= peer.range
+
+
+def test_fewer_bytes_than_the_plan_would_move_give_a_plan_between() -> None:
+    cluster = made(3, brokers=8, partitions=60, new=2)
+    request = Rebalance(scale=True, partition_size_threshold=0)
+    whole = planned(cluster, request)
+    half = planned(cluster, replace(request, max_bytes=whole.bytes // 2))
+    none = planned(cluster, replace(request, max_bytes=0))
+    assert none.moves == ()
+    assert "max-bytes 0" in none.limited
+    assert 0 < half.bytes <= whole.bytes // 2
+    assert spread(whole) < spread(half) < spread(none)
