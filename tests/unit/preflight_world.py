@@ -320,6 +320,10 @@ class PreflightWorld(TopicQuestions):
         self._told("load_counters", host)
         return TIMEOUT
 
+    def metrics(self, url: str) -> Reading[str]:
+        self._told("metrics", url)
+        return TIMEOUT
+
     def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]:
         self._told("volumes", host)
         return TIMEOUT

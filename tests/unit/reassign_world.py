@@ -56,6 +56,7 @@ from zkmigrate.moves.world.topics import TopicQuestions, TopicWorld
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign.section import Dirs, Phases, Reassign, ReassignInventory, Sets
 from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, INSIDE_RATE, LEADER_LIST, LEADER_RATE
+from zkmigrate.site.exporter import metrics_text
 
 T = TypeVar("T")
 
@@ -114,11 +115,7 @@ class Machine:
 
     def text(self, now: float) -> str:
         """Its /proc."""
-        for moment in range(round(self.at) + 1, round(now) + 1) if self.at else ():
-            self.sent += round(self.clients(moment))
-            self.received += round(self.clients(moment))
-            self.busy_ms += self.busy(moment) * 1000
-        self.at = now
+        self.move_on(now)
         return (
             f"==> /proc/uptime <==\n{now:.2f} 0.00\n"
             f"==> /proc/diskstats <==\n 8 0 sda 0 0 0 0 0 0 0 0 0 {round(self.busy_ms)} 0\n"
@@ -126,6 +123,14 @@ class Machine:
             f"==> /proc/net/dev <==\n eth0: {self.received} 0 0 0 0 0 0 0 {self.sent} 0 0 0 0 0 0 0\n"
             "==> /proc/net/route <==\nIface\neth0 00000000 0 1 0 0 0 00000000 0 0 0\n"
         )
+
+    def move_on(self, now: float) -> None:
+        """Count the load until now."""
+        for moment in range(round(self.at) + 1, round(now) + 1) if self.at else ():
+            self.sent += round(self.clients(moment))
+            self.received += round(self.clients(moment))
+            self.busy_ms += self.busy(moment) * 1000
+        self.at = now
 
 
 @dataclass
@@ -661,6 +666,9 @@ class ReassignLook(TopicQuestions):
         if one.blind(self.now()):
             return Unknown("unreachable", f"{host} does not answer")
         return Seen(one.text(self.now()))
+
+    def metrics(self, url: str) -> Reading[str]:
+        return metrics_text(url, 20.0)
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
         return {host: ask(host) for host in hosts}

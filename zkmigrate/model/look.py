@@ -416,6 +416,11 @@ class Look(Protocol):
     def load_counters(self, host: str) -> Reading[str]:
         """Counters of a host's disks and interfaces, as text for :func:`zkmigrate.hosts.facts.load.parse`."""
 
+    @costs("one HTTP request to each of these exporters")
+    def metrics(self, url: str) -> Reading[str]:
+        """Fetch the Prometheus text at a URL from the operator's machine, for
+        :func:`zkmigrate.hosts.facts.load.parse_metrics`."""
+
     def addresses(self, host: str, name: str) -> Reading[tuple[str, ...]]:
         """The addresses of a name on a host, or for host ``""`` on the operator's machine; Absent: it has
         none."""

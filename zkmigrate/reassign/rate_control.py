@@ -25,7 +25,7 @@ from zkmigrate.model.look import LogDirs, Look, Pulse
 from zkmigrate.model.report import counted
 from zkmigrate.model.step import Context
 from zkmigrate.placement.cluster import Name
-from zkmigrate.reassign.adapt import Adapt
+from zkmigrate.reassign.adapt import Adapt, Exporter
 from zkmigrate.reassign.facts import Cluster, Move
 from zkmigrate.reassign.rules import ends
 from zkmigrate.throttle.controller import decide
@@ -77,8 +77,7 @@ class Control:
         wish = overrides.of(id)
         if wish is None:
             return self.state.rates.get(id)
-        floor = self.settings.floor
-        return Rate(*(max(min(wish, self.settings.ceiling(id, role)), floor) for role in Role))
+        return self.settings.bounded(id, wish)
 
     @property
     def withheld(self) -> tuple[str, ...]:
@@ -268,10 +267,18 @@ def _counters(
     c: Context, look: Look, adapt: Adapt, brokers: Collection[int], paths: Mapping[int, tuple[str, ...]]
 ) -> tuple[dict[int, Counters], dict[int, str]]:
     """The counters of the brokers' hosts, and why a broker has none."""
-    hosts = {broker.name: broker for broker in c.inventory.brokers if broker.id in brokers}
-    texts = look.each(hosts, look.load_counters)
-    read = {hosts[name].id: _parsed(text, hosts[name], paths, adapt) for name, text in texts.items()}
-    missing = {id: "the inventory does not name it" for id in brokers if id not in read}
+    read: dict[int, Reading[Counters]]
+    if adapt.source == "prometheus":
+        exporters = {str(one.id): one for one in adapt.exporters if one.id in brokers}
+        texts = look.each(exporters, lambda id: look.metrics(exporters[id].url))
+        read = {int(id): _exported(text, exporters[id], adapt) for id, text in texts.items()}
+        unnamed = "adapt.exporters does not name it"
+    else:
+        hosts = {broker.name: broker for broker in c.inventory.brokers if broker.id in brokers}
+        texts = look.each(hosts, look.load_counters)
+        read = {hosts[name].id: _parsed(text, hosts[name], paths, adapt) for name, text in texts.items()}
+        unnamed = "the inventory does not name it"
+    missing = dict.fromkeys((id for id in brokers if id not in read), unnamed)
     missing |= {id: str(one) for id, one in read.items() if not isinstance(one, Seen)}
     return {id: one.value for id, one in read.items() if isinstance(one, Seen)}, missing
 
@@ -285,6 +292,14 @@ def _parsed(
         return Unknown("failed", "it has not told its log directories yet")
     own = paths[broker.id] if adapt.disks_count else ()
     return load_facts.parse(text.value, broker.address, own, adapt.interfaces)
+
+
+def _exported(text: Reading[str], exporter: Exporter, adapt: Adapt) -> Reading[Counters]:
+    if not isinstance(text, Seen):
+        return text
+    disks = (exporter.disks or adapt.disks) if adapt.disks_count else ()
+    found = load_facts.parse_metrics(text.value, disks, exporter.interfaces or adapt.interfaces)
+    return Unknown(found.cause, f"{exporter.url}: {found.why}") if isinstance(found, Unknown) else found
 
 
 def _samples(

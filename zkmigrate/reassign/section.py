@@ -100,8 +100,10 @@ class PacedInventory(Inventory):
         if not settings.floor <= begins <= most:
             needed = f"{amount(settings.floor)} (the floor) to {amount(most)} (percent of the cap)"
             return f"the rate to begin with is {amount(begins)} (needed: throttle_bytes_s from {needed})"
-        if not self.has("ssh"):
-            return "the load is read on the brokers' hosts (needed: the section ssh)"
+        if wrong := adapt.source_wrong():
+            return wrong
+        if adapt.source == "proc" and not self.has("ssh"):
+            return "the load is read on the brokers' hosts (needed: the section ssh, or source: prometheus)"
         if adapt.latency_limit_ms is not None and self.canary_topic is None:
             return "latency_limit_ms is of the produce canary (needed: kafka.canary_topic, a topic for it)"
         return ""

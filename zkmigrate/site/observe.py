@@ -55,6 +55,7 @@ from zkmigrate.model.look import (
     Volume,
     Znode,
 )
+from zkmigrate.site import exporter
 from zkmigrate.zookeeper.clients.admin import word_refused
 from zkmigrate.zookeeper.clients.four_letter_client import four_letter_word
 from zkmigrate.zookeeper.clients.zookeeper import ZnodeReader
@@ -68,6 +69,7 @@ T = TypeVar("T")
 FILE_LIMIT = 1 << 20
 """Bytes: the largest file that ``file`` reads, and the most of one zkm-host read."""
 
+_METRICS_S = 5.0
 _WORD_S = 3.0
 _SILENT_WORD_S = 0.3
 """Within a deadline, for a server that did not answer its last four-letter word; a healthy one takes
@@ -215,6 +217,9 @@ class Observe:
 
     def load_counters(self, host: str) -> Reading[str]:
         return self._command(host, *load_facts.COMMAND)
+
+    def metrics(self, url: str) -> Reading[str]:
+        return exporter.metrics_text(url, deadline.remaining(_METRICS_S))
 
     def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]:
         """The volume of each directory, by ``df`` of the ssh account, or by ``sudo -n df`` where that account

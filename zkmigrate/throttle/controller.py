@@ -61,6 +61,18 @@ def decide(
     )
 
 
+def never_finishing(
+    moving: Sequence[Moving], rates: Mapping[int, Rate], end_within_s: float
+) -> tuple[Endless, ...]:
+    """Return those of these fixed rates, by broker id, that can never finish."""
+    found = (
+        _endless(broker, role, rate.of(role), _need(moving, broker, role, end_within_s))
+        for broker, rate in rates.items()
+        for role in Role
+    )
+    return tuple(one for one in found if one is not None)
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
     rate: int
@@ -78,6 +90,31 @@ class _Need:
     ending: int
 
 
+def _need(moving: Sequence[Moving], broker: int, role: Role, end_within_s: float) -> _Need | None:
+    """Return what one rate has to carry; None where nothing is left to copy."""
+    copies = [
+        (one, len(one.adding) if role is Role.LEADER else 1)
+        for one in moving
+        if broker in ((one.leader,) if role is Role.LEADER else one.adding)
+    ]
+    left = sum(one.left * times for one, times in copies)
+    if not left:
+        return None
+    leads = role is Role.LEADER
+    produced = sum(one.produced * (times + one.followers * leads) for one, times in copies)
+    return _Need(produced, left, math.floor(produced + left / end_within_s) + 1)
+
+
+def _endless(
+    broker: int, role: Role, rate: int, need: _Need | None, ceiling: float = math.inf
+) -> Endless | None:
+    """Return what says that a rate can never carry its need; None where it can."""
+    if need is None or rate > need.produced:
+        return None
+    seconds = need.left / (need.ending - need.produced)
+    return Endless(broker, role, rate, need.produced, need.ending, seconds, need.ending <= ceiling)
+
+
 @dataclass(frozen=True, slots=True)
 class _Tick:
     moving: Sequence[Moving]
@@ -90,12 +127,8 @@ class _Tick:
         rate, why = self._chosen(broker, role, missed)
         behind = self._falls_behind(broker) if role is Role.FOLLOWER else ""
         why = f"{why}; {behind}" if behind and behind not in why else why
-        need = self._need(broker, role)
-        if need is None or rate > need.produced:
-            return _Found(rate, why)
-        seconds = need.left / (need.ending - need.produced)
-        allowed = need.ending <= self.settings.ceiling(broker, role)
-        return _Found(rate, why, Endless(broker, role, rate, need.produced, need.ending, seconds, allowed))
+        ceiling = self.settings.ceiling(broker, role)
+        return _Found(rate, why, _endless(broker, role, rate, self._need(broker, role), ceiling))
 
     def _chosen(self, broker: int, role: Role, missed: int) -> tuple[int, str]:
         wish = self.overrides.of(broker)
@@ -178,18 +211,7 @@ class _Tick:
         return max(signals, key=lambda one: one[1], default=("", 0.0))
 
     def _need(self, broker: int, role: Role) -> _Need | None:
-        """What one rate has to carry; None where nothing is left to copy."""
-        copies = [
-            (one, len(one.adding) if role is Role.LEADER else 1)
-            for one in self.moving
-            if broker in ((one.leader,) if role is Role.LEADER else one.adding)
-        ]
-        left = sum(one.left * times for one, times in copies)
-        if not left:
-            return None
-        leads = role is Role.LEADER
-        produced = sum(one.produced * (times + one.followers * leads) for one, times in copies)
-        return _Need(produced, left, math.floor(produced + left / self.settings.end_within_s) + 1)
+        return _need(self.moving, broker, role, self.settings.end_within_s)
 
     def _falls_behind(self, broker: int) -> str:
         """The moving replica of a broker that lags most beyond the last tick, in words."""

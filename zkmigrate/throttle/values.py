@@ -153,6 +153,10 @@ class Settings:
                         f"{amount(self.floor)} or more. Next: lower the floor, or raise cap or percent"
                     )
 
+    def bounded(self, broker: int, wish: int) -> Rate:
+        """The rate that an operator set for a broker, within floor and ceiling."""
+        return Rate(*(max(min(wish, self.ceiling(broker, role)), self.floor) for role in Role))
+
     def ceiling(self, broker: int | None, role: Role) -> int:
         """The highest rate of a broker. None: of those that ``caps`` does not name."""
         cap = self.cap if broker is None else self.caps.get(broker, self.cap)

@@ -150,6 +150,16 @@ def test_each_mistake_is_told_with_its_place(tmp_path: Path, line: str, other: s
 
 SSH = "ssh: {user: op, key: key, known_hosts: known}\n"
 ADAPT = "  adapt: {cap_bytes_s: 100000000"
+PROMETHEUS = ADAPT + ", source: prometheus"
+AT = '{id: 4, url: "http://10.0.0.24:9100/metrics"}'
+
+
+def test_a_throttle_that_reads_exporters_needs_no_ssh(tmp_path: Path) -> None:
+    own = AT.replace("}", ", interfaces: [bond0]}")
+    text = FILE + PROMETHEUS + f", busy_limit: null, exporters: [{own}]}}\n"
+    adapt = loaded(tmp_path, text).pace.adapt
+    assert adapt is not None
+    assert [(one.id, one.interfaces) for one in adapt.exporters] == [(4, ("bond0",))]
 
 
 def test_a_throttle_that_listens_begins_between_floor_and_ceiling_and_has_safe_defaults(
@@ -168,7 +178,7 @@ def test_a_throttle_that_listens_begins_between_floor_and_ceiling_and_has_safe_d
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (FILE + ADAPT + "}\n", "adapt: the load is read on the brokers' hosts (needed: the section ssh)"),
+        (FILE + ADAPT + "}\n", "adapt: the load is read on the brokers' hosts (needed: the section ssh, or "),
         (
             SSH + FILE + ADAPT + ", tick_s: 11}\n",
             "reassign.adapt.tick_s: out of range (seen 11, needed at least 12.0)",
@@ -191,6 +201,25 @@ def test_a_throttle_that_listens_begins_between_floor_and_ceiling_and_has_safe_d
             "adapt: latency_limit_ms is of the produce canary (needed: kafka.canary_topic",
         ),
         (SSH + FILE + ADAPT + ", interfaces: ['a b']}\n", "reassign.adapt.interfaces[0]: not allowed"),
+        (SSH + FILE + ADAPT + ", disks: [sda]}\n", "adapt: disks needs source: prometheus"),
+        (FILE + PROMETHEUS + "}\n", "adapt: source is prometheus, and exporters is empty"),
+        (FILE + PROMETHEUS + f", exporters: [{AT}]}}\n", "adapt: no interfaces for the exporter of broker 4"),
+        (
+            FILE + PROMETHEUS + f", interfaces: [eth0], exporters: [{AT}]}}\n",
+            "adapt: no disks for the exporter of broker 4 (needed: such as [sda], or busy_limit: null)",
+        ),
+        (
+            FILE + PROMETHEUS + f", exporters: [{AT}, {AT}]}}\n",
+            "adapt: exporters names broker 4 more than once",
+        ),
+        (
+            FILE + PROMETHEUS + f", exporters: [{AT.replace('http', 'https')}]}}\n",
+            "reassign.adapt.exporters[0].url: not allowed",
+        ),
+        (
+            FILE + PROMETHEUS + f", exporters: [{AT.replace('9100', '99999')}]}}\n",
+            "reassign.adapt.exporters[0].url: ",
+        ),
     ],
 )
 def test_a_throttle_that_cannot_listen_is_refused_by_name(tmp_path: Path, text: str, told: str) -> None:

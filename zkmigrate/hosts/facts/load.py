@@ -8,6 +8,7 @@ skip one that is not there. Prometheus text gives the same counters through node
 from __future__ import annotations
 
 import ipaddress
+import math
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +26,8 @@ _HEAD = re.compile(r"==> /proc/(\S+) <==")
 _OCTAL = re.compile(r"\\([0-7]{3})")
 _DISK_FIELDS, _NET_FIELDS = 14, 16
 _NO_DISK = "Next: set busy_limit to null and no await_limit_ms, so that only the network counts"
+_EXPORTED = ("node_time_", "node_boot_time_", "node_disk_", "node_network_transmit_", "node_network_receive_")
+"""How the names of node exporter's metrics begin that are read."""
 _WRAP = 1 << 32
 """The kernel counts a disk's milliseconds in 32 bits, and 32-bit kernels count bytes so."""
 
@@ -100,15 +103,30 @@ def parse(
 
 
 def parse_metrics(text: str, disks: Sequence[str], interfaces: Sequence[str]) -> Reading[Counters]:
-    """The same from node exporter's metrics. disks, interfaces: names, as ``sda`` and ``eth0``."""
+    """Read the same from node exporter's metrics. disks, interfaces: names, as ``sda`` and ``eth0``.
+
+    Lines of other metrics are skipped, so that a large text costs little. The time since the host's start is
+    on its clock, less the time of its start: a step of the clock moves both.
+    """
     found: dict[tuple[str, str], float] = {}
     try:
-        for family in text_string_to_metric_families(text):
+        lines = (line for line in text.splitlines() if line.startswith(_EXPORTED))
+        for family in text_string_to_metric_families("\n".join(lines) + "\n"):
             for one in family.samples:
                 found[one.name, one.labels.get("device", "")] = float(one.value)
+    except (ValueError, KeyError, IndexError) as error:
+        return Unknown("garbled", f"not Prometheus text: {error}")
+    wanted = {"", *disks, *interfaces}
+    if odd := [
+        f"{name} is {value}"
+        for (name, device), value in found.items()
+        if device in wanted and not 0 <= value < math.inf
+    ]:
+        return Unknown("garbled", f"{odd[0]}, which is no counter")
+    try:
         return Seen(
             Counters(
-                found["node_time_seconds", ""],
+                found["node_time_seconds", ""] - found["node_boot_time_seconds", ""],
                 {name: _exported(found, name) for name in disks},
                 int(sum(found["node_network_transmit_bytes_total", name] for name in interfaces)),
                 int(sum(found["node_network_receive_bytes_total", name] for name in interfaces)),
@@ -117,14 +135,14 @@ def parse_metrics(text: str, disks: Sequence[str], interfaces: Sequence[str]) ->
     except KeyError as error:
         name, device = error.args[0]
         return Unknown("failed", f"no metric {name}{f' of device {device}' if device else ''}")
-    except (ValueError, OverflowError, IndexError) as error:
-        return Unknown("garbled", f"not Prometheus text: {error}")
 
 
 def load(before: Counters, after: Counters) -> Reading[Load]:
     """The load between two readings; Unknown where the host or a counter has begun anew."""
     elapsed = after.at - before.at
-    if elapsed <= 0:
+    if elapsed == 0:
+        return Unknown("failed", "the same counters came twice; a cache may stand before the host")
+    if elapsed < 0:
         return Unknown("failed", "the host has restarted since the last reading")
     if before.disks.keys() != after.disks.keys():
         return Unknown("failed", "a log directory has moved to another device since the last reading")

@@ -242,6 +242,9 @@ class WorldLook(TopicQuestions):
     def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]:
         return Unknown("failed", f"the world has no volumes of {host}")
 
+    def metrics(self, url: str) -> Reading[str]:
+        return Unknown("failed", f"the world serves no metrics at {url}")
+
     def load_counters(self, host: str) -> Reading[str]:
         if host in self.unreachable:
             return Unknown("unreachable", f"{host} does not answer")
