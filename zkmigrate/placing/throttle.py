@@ -14,21 +14,27 @@ from zkmigrate.errors import UsageError
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.report import clock
-from zkmigrate.runs.verb_context import VerbContext, existing_run_dir, load, print_result
+from zkmigrate.runs.verb_context import VerbContext, load, print_result
 from zkmigrate.throttle.values import Overrides, amount, parse_rate
 
 
 def set_rate(context: VerbContext, run_id: str, rate: str, brokers: Collection[int]) -> int:
     """Set the rate of these brokers, or of all without any; the run changes it no more.
 
-    UsageError for an absurd rate, a broker that the inventory lacks, a complete run and a playbook without a
-    throttle.
+    A run that has not begun begins with it. UsageError for an absurd rate, a broker that the inventory lacks,
+    a complete run and a playbook without a throttle.
     """
     wanted = parse_rate(rate)
     inventory, playbook, run_dir = _run(context, run_id)
     _known(inventory, brokers)
-    if runs.state_of(journal.read(run_dir), playbook).state == "complete":
-        raise UsageError(f"run {run_dir.name} is complete: it has no throttle. Next: zkmigrate status")
+    if not runs.has_begun(run_dir):
+        runs.make(run_dir)
+    elif runs.state_of(journal.read(run_dir), playbook).state == "complete":
+        following = runs.new_id(context.runs, inventory, playbook)
+        raise UsageError(
+            f"run {run_dir.name} is complete: it has no throttle. Next: --run-id {following} sets the rate "
+            "that the next run begins with"
+        )
 
     def edit(before: Overrides) -> Overrides:
         _readable(run_dir, before)
@@ -41,7 +47,7 @@ def set_rate(context: VerbContext, run_id: str, rate: str, brokers: Collection[i
 
 def clear(context: VerbContext, run_id: str, brokers: Collection[int]) -> int:
     """Remove the overrides of these brokers, or all of them without any. Done already is done."""
-    _, _, run_dir = _run(context, run_id)
+    run_dir = _known_run(context, run_id)
 
     def edit(before: Overrides) -> Overrides:
         if not brokers:
@@ -54,7 +60,7 @@ def clear(context: VerbContext, run_id: str, brokers: Collection[int]) -> int:
 
 def show(context: VerbContext, run_id: str) -> int:
     """Print the overrides; 8 where their file does not read."""
-    _, _, run_dir = _run(context, run_id)
+    run_dir = _known_run(context, run_id)
     now = ThrottleFile(run_dir).read()
     print_result(context, {"run": run_dir.name, "overrides": _body(now)}, _lines(run_dir.name, now))
     return 8 if now.wrong else 0
@@ -66,7 +72,20 @@ def _run(context: VerbContext, run_id: str) -> tuple[Inventory, Playbook, Path]:
         raise UsageError(
             f"playbook {playbook.id} has no throttle. Next: --playbook of one that moves partitions"
         )
-    return inventory, playbook, existing_run_dir(context, run_id, inventory, playbook)
+    if not run_id:
+        begun = runs.runs_of(context.runs, inventory)
+        run_id = (runs.latest if begun else runs.new_id)(context.runs, inventory, playbook)
+    return inventory, playbook, runs.directory(context.runs, run_id)
+
+
+def _known_run(context: VerbContext, run_id: str) -> Path:
+    """The directory of a run that has begun, or that a rate was set for. UsageError for another."""
+    _, _, run_dir = _run(context, run_id)
+    if not runs.has_begun(run_dir) and not (run_dir / NAME).exists():
+        raise UsageError(
+            f"no run {run_dir.name} in {context.runs}, and no rate was set for it. Next: --run-id of another"
+        )
+    return run_dir
 
 
 def _readable(run_dir: Path, now: Overrides) -> None:
@@ -95,7 +114,9 @@ def _changed(context: VerbContext, run_dir: Path, edit: Callable[[Overrides], Ov
     }
     lines = _lines(run_dir.name, after)
     lines.append(
-        "  no process on this machine works on it: kept for the next run or resume"
+        f"  it has not begun: zkmigrate run begins it with these rates (--run-id {run_dir.name})"
+        if not runs.has_begun(run_dir)
+        else "  no process on this machine works on it: kept for the next run or resume"
         if working is None
         else f"  in force at the next look: process {working.pid} by {working.by}"
     )

@@ -40,6 +40,16 @@ Seens: TypeAlias = Mapping[str, Mapping[str, Reading[TopicSetting]]]
 """The same as they were read."""
 
 
+def preset(c: Context, brokers: Collection[int]) -> Mapping[int, Rate]:
+    """Return the rates that an operator set before the run, within floor and ceiling of ``adapt``."""
+    adapt = section(c.inventory).adapt
+    settings = adapt.settings() if adapt is not None else None
+    wishes = {id: wish for id in brokers if (wish := c.overrides.of(id)) is not None}
+    if settings is None:
+        return {id: Rate(wish, wish) for id, wish in wishes.items()}
+    return {id: settings.bounded(id, wish) for id, wish in wishes.items()}
+
+
 def fixed(wanted: Pace, brokers: Collection[int]) -> Mapping[int, Rate]:
     """The inventory's rate for every broker and role."""
     return {broker: Rate(wanted.throttle_bytes_s, wanted.throttle_bytes_s) for broker in brokers}
@@ -48,13 +58,15 @@ def fixed(wanted: Pace, brokers: Collection[int]) -> Mapping[int, Rate]:
 @dataclass(frozen=True)
 class Throttles(Recorded):
     """found: what the run found before its first change. rates: what it sets, by broker id. inside: the
-    rate that it sets for copies between directories of a broker, by broker id."""
+    rate that it sets for copies between directories of a broker, by broker id. preset: the rates that an
+    operator set before the run; they are set in place of ``rates``."""
 
     step: ClassVar[str] = "throttle"
 
     found: Values
     rates: Mapping[int, Rate]
     inside: Mapping[int, int] = field(default_factory=dict)
+    preset: Mapping[int, Rate] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -200,8 +212,9 @@ def _entries(moves: Iterable[Move], receive: Callable[[Move], Iterable[int]]) ->
 
 @dataclass(frozen=True)
 class Limits:
-    """The throttle of one run. found: before it. rates, inside: what it sets. sent, steps: what the moves set
-    since. moves, others: of this run and of another hand; the latter go forward only."""
+    """The throttle of one run. found: before it. rates, inside: what it sets; preset: in place of them. sent,
+    steps: what the moves set since. moves, others: of this run and of another hand; the latter go forward
+    only."""
 
     found: Values
     rates: Mapping[int, Rate]
@@ -211,12 +224,23 @@ class Limits:
     moves: Sequence[Move]
     way: Way
     others: Sequence[Move] = ()
+    preset: Mapping[int, Rate] = field(default_factory=dict)
 
     @staticmethod
     def of(
         record: Throttles, sent: SentRates, moves: Sequence[Move], way: Way, others: Sequence[Move] = ()
     ) -> Limits:
-        return Limits(record.found, record.rates, record.inside, sent.rates, sent.steps, moves, way, others)
+        return Limits(
+            record.found,
+            record.rates,
+            record.inside,
+            sent.rates,
+            sent.steps,
+            moves,
+            way,
+            others,
+            record.preset,
+        )
 
     @cached_property
     def entries(self) -> Entries:
@@ -251,7 +275,8 @@ class Limits:
         id = int(target.removeprefix(of_broker(0)[:-1]))
         if key == INSIDE_RATE:
             return (str(self.inside[id]),)
-        own = (rate.of(ROLES[key]) for rate in (self.rates[id], *self.sent.get(id, ())))
+        begins = (self.preset[id],) if id in self.preset else ()
+        own = (rate.of(ROLES[key]) for rate in (*begins, self.rates[id], *self.sent.get(id, ())))
         return tuple(map(str, (*own, *self.steps)))
 
 
@@ -380,7 +405,7 @@ def _shown(look: Look, limits: Limits, alive: Collection[int]) -> Mapping[int, R
         return (
             int(own)
             if own is not None and own in limits.ours(target, key)
-            else limits.rates[id].of(ROLES[key])
+            else limits.preset.get(id, limits.rates[id]).of(ROLES[key])
         )
 
     return {id: Rate(rate(id, LEADER_RATE), rate(id, FOLLOWER_RATE)) for id in limits.rates}

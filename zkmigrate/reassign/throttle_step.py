@@ -39,6 +39,7 @@ from zkmigrate.reassign.throttle import (
     involved,
     listed,
     of_broker,
+    preset,
     read,
     sent_rates,
     throttles,
@@ -126,7 +127,7 @@ class ThrottleStep(Step[ThrottleFacts]):
                 return ThrottleFacts(plan, None, {}, seen)
             how = section(c.inventory)
             between = dict.fromkeys(inside, how.throttle_bytes_s)
-            before = Throttles(values(seen.value), fixed(how, brokers), between)
+            before = Throttles(values(seen.value), fixed(how, brokers), between, preset(c, brokers))
             limits = Limits.of(before, sent_rates(c), plan.moves, self.sets, plan.others)
             first = known(self._first, c) or FirstLimits()
             since = first.set_since(before.found)

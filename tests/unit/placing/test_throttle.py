@@ -136,15 +136,32 @@ def test_a_broker_that_the_inventory_lacks_is_refused(desk: Desk) -> None:
 def test_a_complete_run_takes_no_rate_but_loses_one(desk: Desk) -> None:
     desk.ends(0, "throttle", "set", "10M")
     desk.ends(0, "resume", "--yes")
-    assert "run lab-1 is complete" in desk.ends(2, "throttle", "set", "20M")
+    told = desk.ends(2, "throttle", "set", "20M")
+    assert "run lab-1 is complete" in told
+    assert "--run-id lab-2 sets the rate that the next run begins with" in told
     desk.ends(0, "throttle", "clear")
     assert not (desk.run / NAME).exists()
 
 
-def test_a_playbook_without_a_throttle_and_a_run_that_has_not_begun_are_refused(
+def test_a_rate_is_set_before_the_run_begins_and_the_run_begins_with_it(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    assert "no run lab-1 in " in desk.ends(2, "throttle", "show")
+    assert "no run lab-1 in " in desk.ends(2, "throttle", "clear")
+    told = desk.ends(0, "throttle", "set", "10M")
+    assert "it has not begun: zkmigrate run begins it with these rates (--run-id lab-1)" in told
+    assert desk.run.stat().st_mode & 0o777 == 0o700
+    assert "all brokers: 10 MB/s" in desk.ends(0, "throttle", "show")
+    desk.ends(0, "run", "--yes")
+    assert desk.told() == {"every": 10 * M, "each": {}}
+    desk.ends(0, "throttle", "set", "20M", "--run-id", "lab-2")
+    desk.ends(0, "throttle", "clear", "--run-id", "lab-2")
+    assert "no run lab-2" in desk.ends(2, "throttle", "show", "--run-id", "lab-2")
+
+
+def test_a_playbook_without_a_throttle_and_a_run_that_nobody_knows_are_refused(
     desk: Desk, tmp_path: Path
 ) -> None:
-    assert "no run lab-9" in desk.ends(2, "throttle", "set", "10M", "--run-id", "lab-9")
+    assert "no run lab-9" in desk.ends(2, "throttle", "show", "--run-id", "lab-9")
     desk.book.write_text("from tests.unit.disk_world import PLAYBOOK\n")
     assert "playbook disk has no throttle" in desk.ends(2, "throttle", "set", "10M")
 
