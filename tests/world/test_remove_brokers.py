@@ -29,6 +29,7 @@ from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Held, Severity
 from zkmigrate.model.look import TopicSetting
 from zkmigrate.model.step import Context, Way
+from zkmigrate.reassign.hours import Hours, closed
 from zkmigrate.reassign.throttle import FOLLOWER_RATE, LEADER_RATE
 from zkmigrate.removal.exclude_step import ExcludeFacts, ExcludeStep
 from zkmigrate.removal.policy_step import CLOSED_S
@@ -113,6 +114,46 @@ def test_x6_no_cap_is_exceeded_and_each_byte_is_throttled(tmp_path: Path) -> Non
         assert (made.cluster.peak, made.cluster.to, made.cluster.of) == (3, 2, 2), "reached, not exceeded"
         assert made.cluster.unthrottled == 0
         assert made.cluster.replaced == []
+
+
+def test_outside_the_hours_of_a_removal_no_move_begins_not_even_of_what_is_born(tmp_path: Path) -> None:
+    """The run begins at 22:30. What is born then is found while no move may begin."""
+    hours = Hours(begin="22:41", end="22:31")
+    made = desk(tmp_path, 12, hours=hours, throttle_bytes_s=10 * RATE)
+
+    def bear(world: RemovalWorld) -> None:
+        if not world.birthplaces and closed(hours, None, made.clock.wall()) is not None:
+            world.bear(1, 4)
+
+    made.cluster.born = bear
+    begun: list[float] = []
+
+    def note(change: object) -> None:
+        if isinstance(change, ReassignPartition):
+            begun.append(made.clock.wall())
+
+    made.before_change = note
+    made.clock.t += -made.clock.wall() % 86400 - 5400 + 45  # 22:30:45
+    assert made.process(forward).code == 0
+    assert begun
+    assert made.cluster.birthplaces, "one was born while none may begin"
+    assert all(closed(hours, None, at) is None for at in begun)
+    waits = [e for e in made.seen if isinstance(e, events.Waits)]
+    assert any("outside the hours 22:41 to 22:31 UTC" in e.progress for e in waits)
+    assert not on(made.cluster, GONE)
+
+
+def test_the_throttle_of_a_removal_follows_the_load(tmp_path: Path) -> None:
+    adapt = {"cap_bytes_s": 4 * RATE, "percent": 50, "floor_bytes_s": 100_000, "tick_s": 12}
+    made = desk(tmp_path, 12, adapt=adapt)
+    for host in made.cluster.hosts.values():
+        host.clients = lambda _now: 3 * RATE
+    assert made.process(forward).code == 0
+    assert found(made, "reassign.listened").held is Held.YES
+    assert made.noted, "each tick is a sample"
+    assert min(rate for _, body in made.noted for both in body["rates"].values() for rate in both) < RATE // 2
+    assert made.settings_kept
+    assert not on(made.cluster, GONE)
 
 
 def test_x10_what_is_born_on_the_brokers_is_found_and_moved_until_none_is_left(tmp_path: Path) -> None:

@@ -228,6 +228,52 @@ def test_a_rate_that_can_never_finish_is_told_before_it_is_set_T9(tmp_path: Path
     assert "told before they were set: broker" in found(made, "reassign.listened").seen
 
 
+def fixed_and_growing(tmp_path: Path) -> Desk:
+    """A run at a fixed rate of 1 MB/s. Its first partition grows by 1.2 MB in each of the first looks."""
+    cluster = world(1, 40 * M)
+    made = Desk(tmp_path / "r", cluster, inventory(plan(cluster), {}))
+    made.cluster.grows["t0", 0] = 1_200_000 * 5
+    return made
+
+
+def test_a_fixed_rate_that_can_never_finish_is_told_before_the_run_and_while_it_runs_T9(
+    tmp_path: Path,
+) -> None:
+    made = fixed_and_growing(tmp_path)
+    made.before_change = lambda _change: made.cluster.grows.update({("t0", 0): 2_400_000})
+
+    def waits() -> list[str]:
+        return [e.progress for e in made.seen if isinstance(e, events.Waits)]
+
+    own_pause = made.clock.pause
+
+    def pause(seconds: float) -> None:
+        if any("can never finish" in told for told in waits()):
+            made.cluster.grows.clear()
+        own_pause(seconds)
+
+    setattr(made.clock, "pause", pause)  # noqa: B010 (a method)
+    assert made.process(forward).code == 0
+    assert made.there
+    told = found(made, "reassign.endless")
+    assert told.held is Held.NO
+    assert not told.blocks
+    assert "1 as leader: 1 MB/s can never finish, because clients produce" in told.seen
+    assert any("1 as leader: 1 MB/s can never finish" in one for one in waits())
+
+
+def test_a_fixed_rate_above_what_clients_write_is_said_to_be_enough_T9(tmp_path: Path) -> None:
+    cluster = world(8)
+    made = Desk(tmp_path / "r", cluster, inventory(plan(cluster), {}))
+    made.cluster.grows["t0", 0] = 50_000
+    made.before_change = lambda _change: made.cluster.grows.clear()
+    assert made.process(forward).code == 0
+    told = found(made, "reassign.endless")
+    assert told.held is Held.YES
+    assert "bytes/s are written" in told.seen
+    assert not [e for e in made.seen if isinstance(e, events.Waits) and "never finish" in e.progress]
+
+
 def test_a_rate_that_can_never_finish_is_raised_where_that_is_wished_T9(tmp_path: Path) -> None:
     made, _ = endless(tmp_path, raise_to_end=True)
     assert max(rate for at, rate in rates(made, 4, 1) if 60 < at < 140) > 600_000
@@ -254,6 +300,31 @@ def test_an_operators_rate_wins_at_the_next_look_within_floor_and_ceiling(tmp_pa
         "before the second tick"
     )
     assert str(9 * M) not in [value for _, value in shown]
+
+
+@pytest.mark.parametrize("follows", [False, True], ids=["fixed", "follows the load"])
+def test_a_rate_that_an_operator_sets_before_the_run_is_its_first_one(tmp_path: Path, follows: bool) -> None:
+    made = listening(tmp_path)
+    if not follows:
+        made.inventory = inventory(plan(made.cluster), {})
+    made.run_dir.mkdir(mode=0o700)
+    file = ThrottleFile(made.run_dir)
+    file.change(lambda _: Overrides(every=300_000, each={4: 9 * M}), "op@desk", "", 1.0)
+    shown: dict[int, list[str | None]] = {}
+
+    def note(change: Change) -> None:
+        if isinstance(change, AlterBrokerConfig) and change.key == FOLLOWER_RATE:
+            shown.setdefault(change.broker, []).append(change.value)
+        if isinstance(change, ReassignPartition):
+            file.change(lambda _: Overrides(), "op@desk", "", 2.0)
+
+    made.before_change = note
+    assert made.process(forward).code == 0
+    assert made.there, "each setting is as it was found"
+    assert shown[2][0] == "300000"
+    assert shown[4][0] == (str(2 * M) if follows else str(9 * M)), "the ceiling bounds it"
+    if not follows:
+        assert shown[2][1] == str(RATE), "cleared: the inventory's rate"
 
 
 def test_copies_of_our_own_are_no_load_also_those_that_ended_since_the_last_tick(tmp_path: Path) -> None:

@@ -413,7 +413,7 @@ class FirstLook:
     """What is there before anything is changed. sizes: bytes of the largest replica, by partition; of those
     that a broker told. throttles: settings, in words. disks: of the brokers of the moves. copying: settings
     that bound a copy, by key and broker. limits: throttle settings by target and key. loads: why the load of
-    a broker cannot be read, if the throttle listens."""
+    a broker cannot be read, if the throttle listens. wall: when it was looked, seconds since the epoch."""
 
     cluster: Cluster
     sizes: Mapping[Name, int]
@@ -422,6 +422,7 @@ class FirstLook:
     copying: Mapping[str, Mapping[int, Reading[TopicSetting]]]
     limits: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
     loads: Mapping[int, str] = field(default_factory=dict)
+    wall: float = 0.0
 
     def moves(self, sets: Sets, dirs: Dirs) -> tuple[Move, ...]:
         """The moves of a plan that are not made yet. dirs: the log directories that it names."""

@@ -30,6 +30,7 @@ from zkmigrate.reassign.facts import (
     unmade,
     wanted,
 )
+from zkmigrate.reassign.inflow import enough, first_reading
 from zkmigrate.reassign.rate_control import unheard
 from zkmigrate.reassign.rules import COPYING, before, copied, gib, seconds
 from zkmigrate.reassign.throttle import FirstLimits, choosing, involved, listed, read, values
@@ -61,7 +62,7 @@ def first_look(c: Context, look: Look) -> FirstLook:
     bounds = {key: one.value for key, one in copying.items() if isinstance(one, Seen)}
     adapt = section(c.inventory).adapt
     loads = unheard(c, look, adapt, takes_part, told.paths) if adapt is not None else {}
-    return FirstLook(found, largest, words, told, bounds, limits, loads)
+    return FirstLook(found, largest, words, told, bounds, limits, loads, look.wall())
 
 
 def of_plan(c: Context, look: Look) -> tuple[Move, ...]:
@@ -102,4 +103,8 @@ class PlanCheckStep(Reads[FirstLook]):
         return first_look(c, look)
 
     def check(self, c: Context, f: FirstLook) -> Verdict:
-        return Done.unless_blocked(before(c, f), FirstLimits.of(f.limits).encode())
+        moves = unmade(c, f)
+        if waiting := first_reading(c, moves, f.wall):
+            return waiting
+        findings = (*before(c, f), *enough(c, moves, f.cluster.partitions, f.wall))
+        return Done.unless_blocked(findings, FirstLimits.of(f.limits).encode())

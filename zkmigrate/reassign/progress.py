@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zkmigrate.model.finding import few
 from zkmigrate.model.report import counted
@@ -12,6 +12,7 @@ from zkmigrate.model.step import Context, Far, Way
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign.facts import Move, Stand, section
 from zkmigrate.reassign.hours import Closed, after_open
+from zkmigrate.reassign.inflow import Inflow, endless
 from zkmigrate.reassign.moves_facts import MovesFacts
 from zkmigrate.reassign.rules import ends, gib, seconds
 
@@ -113,10 +114,21 @@ def words(
     told += f", {p.time_left}" if far.bytes_left else ""
     told += f"; {shut.words}" if shut else "; --until has come: no new move" if c.over else ""
     told += f"; {f.rates.listening}" if f.rates and f.rates.listening else ""
-    details = [*_copies(c, f, flying), *_obstacles(c, f), *(f"broker {id} is down" for id in sorted(down))]
+    details = [*_endless(c, f, flying), *_copies(c, f, flying), *_obstacles(c, f)]
+    details += [f"broker {id} is down" for id in sorted(down)]
     details += f.rates.of_others if f.rates else ()
     details += [f"the throttle file cannot be read: {c.overrides.wrong}"] if c.overrides.wrong else []
     return f"{told}; {few(details)}" if details else told
+
+
+def _endless(c: Context, f: MovesFacts, flying: Collection[Move]) -> tuple[str, ...]:
+    """The fixed rates that can never finish; rates that follow the load are told by their ticks."""
+    if f.found is None or f.rates is None or f.rates.control is not None:
+        return ()
+    inflow: Inflow = c.kept.get("inflow", Inflow())
+    produced = inflow.produced(f.wall, f.sizes, LEAST_S)
+    some = [replace(move, size=f.size(move)) for move in (*flying, *f.taken)]
+    return endless(some, f.found.partitions, produced, f.rates.wanted, c.way)
 
 
 def _copies(c: Context, f: MovesFacts, flying: Collection[Move]) -> Iterator[str]:

@@ -20,6 +20,7 @@ from zkmigrate.model.fact import Seen
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Done, Reads, Verdict, Waiting
 from zkmigrate.reassign.facts import LOOKS, Move
+from zkmigrate.reassign.inflow import enough, first_reading
 from zkmigrate.reassign.rules import copied, gib
 from zkmigrate.reassign.throttle import FirstLimits, Values, read, values
 from zkmigrate.removal.rules import (
@@ -101,7 +102,12 @@ class ValidateStep(Reads[ValidateFacts]):
         choice = chosen(f.survey.wanted, f.cordons, f.policies)
         told = policy_file(c, f.policies, zookeeper=f.zookeeper)
         findings = (*before(c, f.survey), exclusion(choice), *told)
-        return unsized(c, f.survey) or Done.unless_blocked(findings, FirstRates.of(f.limits).encode())
+        survey = f.survey
+        if waiting := unsized(c, survey) or first_reading(c, survey.moves, survey.at):
+            return waiting
+        partitions = {(one.topic, one.partition): one for one in survey.view.partitions}
+        findings += enough(c, survey.moves, partitions, survey.at)
+        return Done.unless_blocked(findings, FirstRates.of(f.limits).encode())
 
 
 def planned_moves(c: Context, look: Look) -> tuple[Move, ...]:
