@@ -16,11 +16,6 @@ def led_by(leader: int, replicas: Set) -> Set:
     return leader, *(broker for broker in replicas if broker != leader)
 
 
-def elections(sets: Mapping[Name, Set], leaders: Mapping[Name, int]) -> dict[Name, int]:
-    """Whom an election of preferred leaders makes leader, for each partition that another broker leads."""
-    return {name: replicas[0] for name, replicas in sets.items() if leaders.get(name) != replicas[0]}
-
-
 def barred(rollout: Rollout, topics: Iterable[str]) -> dict[str, frozenset[int]] | Refused:
     """The brokers that must not lead, for each of the topics that ``leader_evac_topics`` names."""
     brokers, wanted = rollout.leader_evac_brokers, rollout.leader_evac_topics

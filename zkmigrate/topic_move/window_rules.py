@@ -66,13 +66,6 @@ def decide(phase: Phase, trouble: Trouble) -> Decision:
     return Decision.BACK if phase in NONE_SEALED else _SEALED[trouble]
 
 
-def table() -> Iterator[tuple[Phase, Trouble, Decision]]:
-    """Every row of :func:`decide`, for the docs and the tests."""
-    for phase in dict.fromkeys(STEPS.phases.values()):
-        for trouble in Trouble:
-            yield phase, trouble, decide(phase, trouble)
-
-
 def decide_finding(phase: str, finding: Finding, _policy: Policy) -> Decision:
     """:func:`decide` for a finding of the watch or of a step. phase: id of the last step with an effect, ""
     before the first. An unknown one means a look without an answer."""

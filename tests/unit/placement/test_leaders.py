@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.placement.random_clusters import random_cluster
 from zkmigrate.placement.cluster import Broker, Cluster, Partition
-from zkmigrate.placement.leaders import barred, elections, evacuated, spread_leaders
+from zkmigrate.placement.leaders import barred, evacuated, spread_leaders
 from zkmigrate.placement.plan import Refused
 from zkmigrate.placement.request import Rollout
 
@@ -98,11 +98,6 @@ def test_r10_barred_brokers_get_no_leadership() -> None:
     cluster = cluster_of([1, 2, 3], [1, 2, 3], [2, 1], [3])
     away = {"t": frozenset({2})}
     assert Counter(leaders(spread_leaders(cluster, sets_of(cluster), away))) == {1: 2, 3: 2}
-
-
-def test_p7_an_election_moves_only_leaders_outside_the_preference() -> None:
-    sets = {("t", 0): (1, 2, 3), ("t", 1): (2, 3, 1), ("t", 2): (3, 1, 2)}
-    assert elections(sets, {("t", 0): 1, ("t", 1): 3, ("t", 2): -1}) == {("t", 1): 2, ("t", 2): 3}
 
 
 @pytest.mark.parametrize(

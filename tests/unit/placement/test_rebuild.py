@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import combinations, product
 
@@ -11,7 +11,7 @@ import pytest
 from tests.unit.placement.random_clusters import random_cluster
 from zkmigrate.placement.check import faults
 from zkmigrate.placement.cluster import Broker, Cluster, Partition
-from zkmigrate.placement.constraints import broken, racks_needed
+from zkmigrate.placement.constraints import racks_needed
 from zkmigrate.placement.plan import Plan, Refused
 from zkmigrate.placement.rebuild import rebuild
 from zkmigrate.placement.request import MAPPED, REGISTERED, By, Choice, Optimize, Rebuild
@@ -62,6 +62,25 @@ def kept_rules(seen: Cluster, plan: Plan, request: Rebuild) -> bool:
     assert wrong == ()
     assert all(move.after != move.before for move in plan.moves)
     return True
+
+
+def broken(cluster: Cluster, before: Sequence[int], after: Sequence[int], length: int) -> str:
+    """The first rule that ``after`` breaks in place of ``before``, or the empty text.
+
+    length: how many replicas are asked for. A set holds each broker once, has the asked length, names
+    registered brokers where it is new, and spans as many racks as before.
+    """
+    if len(set(after)) != len(after):
+        return f"{list(after)} names a broker twice"
+    if len(after) != length:
+        return f"{list(after)} has {len(after)} replicas; needed: {length}"
+    unknown = [broker for broker in after if broker not in before and broker not in cluster.brokers]
+    if unknown:
+        return f"{list(after)} names broker {unknown[0]}, which is not registered"
+    needed = racks_needed(cluster, before, length)
+    if cluster.racks(after) < needed:
+        return f"{list(after)} spans {cluster.racks(after)} racks; needed: {needed}, as before"
+    return ""
 
 
 def refused(seen: Cluster, request: Rebuild) -> dict[str, str]:

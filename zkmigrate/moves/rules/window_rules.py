@@ -7,7 +7,6 @@ docs/reference/window.md prints :func:`table`; tests walk all of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -88,15 +87,6 @@ def without_operator(all_sealed: bool) -> Word:
     finishing, or finish alone.
     """
     return "go" if all_sealed else "back"
-
-
-def table() -> Iterator[tuple[Phase, Trouble, BrokerPolicy, Decision]]:
-    """Every row of :func:`decide`, for the docs and the tests."""
-    policies: tuple[BrokerPolicy, ...] = ("back", "forward", "ask")
-    for phase in Phase:
-        for trouble in Trouble:
-            for policy in policies:
-                yield phase, trouble, policy, decide(phase, trouble, policy)
 
 
 FIND_DOOR_S = 3.0

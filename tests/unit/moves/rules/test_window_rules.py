@@ -26,14 +26,14 @@ PAGE = Path(__file__).resolve().parents[4] / "docs" / "reference" / "window.md"
 BEGIN, END = "<!-- table: begin -->\n", "<!-- table: end -->\n"
 
 POLICIES: tuple[BrokerPolicy, ...] = ("back", "forward", "ask")
-ROWS = {(phase, trouble, policy): decision for phase, trouble, policy, decision in window_rules.table()}
 EVERY = tuple(itertools.product(Phase, Trouble, POLICIES))
+ROWS = {row: window_rules.decide(*row) for row in EVERY}
 AT_RISK = (Phase.ARMED, Phase.FENCED, Phase.CUT, Phase.STOPPED)
 GO_IS_OUT = (Phase.GO, Phase.STARTED, Phase.CHECKED)
 
 
 def rendered() -> str:
-    """``rules.window.table`` as Markdown: neighbouring phases that decide alike share a column."""
+    """The decisions as Markdown: neighbouring phases that decide alike share a column."""
 
     def column(phase: Phase) -> tuple[Decision, ...]:
         return tuple(ROWS[phase, t, p] for t in Trouble for p in POLICIES)
@@ -57,7 +57,7 @@ def test_the_reference_prints_the_table() -> None:
 
 
 def test_the_decision_is_total() -> None:
-    assert set(ROWS) == set(EVERY)
+    assert set(ROWS.values()) <= set(Decision)
     assert len(ROWS) == len(Phase) * len(Trouble) * len(POLICIES)
     assert all(isinstance(window_rules.decide(*row), Decision) for row in EVERY)
 
