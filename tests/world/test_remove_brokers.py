@@ -119,7 +119,7 @@ def test_x6_no_cap_is_exceeded_and_each_byte_is_throttled(tmp_path: Path) -> Non
 def test_outside_the_hours_of_a_removal_no_move_begins_not_even_of_what_is_born(tmp_path: Path) -> None:
     """The run begins at 22:30. What is born then is found while no move may begin."""
     hours = Hours(begin="22:41", end="22:31")
-    made = desk(tmp_path, 12, hours=hours, throttle_bytes_s=10 * RATE)
+    made = desk(tmp_path, 12, hours=hours, throttle_bytes_s=RATE // 10, in_flight=100, per_broker=100)
 
     def bear(world: RemovalWorld) -> None:
         if not world.birthplaces and closed(hours, None, made.clock.wall()) is not None:
@@ -133,7 +133,7 @@ def test_outside_the_hours_of_a_removal_no_move_begins_not_even_of_what_is_born(
             begun.append(made.clock.wall())
 
     made.before_change = note
-    made.clock.t += -made.clock.wall() % 86400 - 5400 + 45  # 22:30:45
+    made.clock.t += -made.clock.wall() % 86400 - 5400 + 30  # 22:30:30
     assert made.process(forward).code == 0
     assert begun
     assert made.cluster.birthplaces, "one was born while none may begin"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Seen
+from zkmigrate.model.finding import blocking
 from zkmigrate.model.look import Look
 from zkmigrate.model.report import counted
 from zkmigrate.model.step import Context, Done, Reads, Verdict, Way
@@ -103,8 +104,8 @@ class PlanCheckStep(Reads[FirstLook]):
         return first_look(c, look)
 
     def check(self, c: Context, f: FirstLook) -> Verdict:
-        moves = unmade(c, f)
-        if waiting := first_reading(c, moves, f.wall):
+        moves, findings = unmade(c, f), before(c, f)
+        if not blocking(findings) and (waiting := first_reading(c, moves, f.wall)):
             return waiting
-        findings = (*before(c, f), *enough(c, moves, f.cluster.partitions, f.wall))
+        findings += enough(c, moves, f.cluster.partitions, f.wall)
         return Done.unless_blocked(findings, FirstLimits.of(f.limits).encode())

@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Seen
+from zkmigrate.model.finding import blocking
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Done, Reads, Verdict, Waiting
 from zkmigrate.reassign.facts import LOOKS, Move
@@ -103,7 +104,10 @@ class ValidateStep(Reads[ValidateFacts]):
         told = policy_file(c, f.policies, zookeeper=f.zookeeper)
         findings = (*before(c, f.survey), exclusion(choice), *told)
         survey = f.survey
-        if waiting := unsized(c, survey) or first_reading(c, survey.moves, survey.at):
+        waiting = unsized(c, survey)
+        if waiting is None and not blocking(findings):
+            waiting = first_reading(c, survey.moves, survey.at)
+        if waiting is not None:
             return waiting
         partitions = {(one.topic, one.partition): one for one in survey.view.partitions}
         findings += enough(c, survey.moves, partitions, survey.at)
