@@ -147,11 +147,11 @@ class MovesStep(Step[MovesFacts]):
         todo, flies = _todo(c, stands), bool(stands.at(*_FLYING))
         if c.over and (todo or f.taken) and not flies:
             return Ready(tuple(move.target for move in f.plan.moves[:1]))  # in place of which the run ends
-        shut = closed_now(c, f.wall) if todo else None
+        shut = _closed(c, f) if todo else None
         if not shut and (chosen := _starting(c, f, stands, todo)):
             return Ready(tuple(move.target for move in chosen))
         if shut and shut.opens is None and not flies:
-            return Blocked((hours_over(shut),))
+            return Blocked((_hours_over(shut),))
         return self._at_rest(c, f, stands, todo)
 
     def _at_rest(self, c: Context, f: MovesFacts, stands: Stands, todo: Collection[Move]) -> Verdict:
@@ -248,7 +248,7 @@ def _wait(c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool
     assert f.found is not None
     finished = _finished(c, f, stands, looks)
     flying = [*stands.at(Stand.MOVING, Stand.INSIDE), *stands.at(Stand.BEHIND, Stand.UNTOLD)]
-    shut = None if at_end or c.over else closed_now(c, f.wall)
+    shut = None if at_end or c.over else _closed(c, f)
     far = progress(c, f, finished)
     still = not flying and bool(shut or (f.rates and f.rates.withheld))
     down = frozenset(broker for move in stands.moves for broker in goal(move, c.way)) - f.found.alive
@@ -257,7 +257,7 @@ def _wait(c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool
         "the hour when moves may begin" if shut and not flying else "the moves in flight",
         words(c, f, far, flying, down, shut),
         math.inf,
-        poll_s=0.0 if at_end and not flying else 1.0 if looks else poll_s(None if flying else shut, f.wall),
+        poll_s=0.0 if at_end and not flying else 1.0 if looks else _poll_s(f, flying, shut),
         keep={
             "finished": finished,
             "looks": looks,
@@ -357,22 +357,20 @@ def _may_send(c: Context, move: Move, looks: int) -> bool:
     return c.way is Way.FORWARD and looks >= LOOKS
 
 
-def closed_now(c: Context, wall: float) -> Closed | None:
+def _closed(c: Context, f: MovesFacts) -> Closed | None:
     """Why no move may begin at this hour; None where one may. The way back waits for no hour."""
     if c.way is Way.BACK:
         return None
-    return closed(section(c.inventory).hours, c.inventory.policy.window, wall)
+    return closed(section(c.inventory).hours, c.inventory.policy.window, f.wall)
 
 
-def poll_s(shut: Closed | None, wall: float) -> float:
-    """Return the seconds until the next look, while nothing is in flight."""
-    if shut is None or shut.opens is None:
+def _poll_s(f: MovesFacts, flying: list[Move], shut: Closed | None) -> float:
+    if flying or shut is None or shut.opens is None:
         return POLL_S
-    return min(_CLOSED_POLL_S, max(POLL_S, shut.opens - wall))
+    return min(_CLOSED_POLL_S, max(POLL_S, shut.opens - f.wall))
 
 
-def hours_over(shut: Closed) -> Finding:
-    """Return the refusal of moves after the last time when some may begin."""
+def _hours_over(shut: Closed) -> Finding:
     return claim(
         "reassign.hours",
         "moves begin inside the maintenance window only",

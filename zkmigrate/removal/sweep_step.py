@@ -40,7 +40,7 @@ from zkmigrate.reassign.facts import (
     section,
 )
 from zkmigrate.reassign.moves_facts import MovesFacts
-from zkmigrate.reassign.moves_step import MovesStep, closed_now, hours_over, poll_s
+from zkmigrate.reassign.moves_step import MovesStep
 from zkmigrate.reassign.rules import in_sync, next_moves
 from zkmigrate.reassign.throttle import (
     LISTS,
@@ -268,11 +268,6 @@ class SweepStep(Step[SweepFacts]):
 
     def _add(self, c: Context, f: SweepFacts, s: Survey) -> Verdict:
         """Record what is new, before anything of it is sent."""
-        if shut := closed_now(c, s.at):
-            if shut.opens is None:
-                return Blocked((hours_over(shut),))
-            what, wait_s = "the hour when moves may begin", poll_s(shut, s.at)
-            return Waiting(what, shut.words, float("inf"), wait_s, {**c.kept, "empty": None})
         partitions = {(p.topic, p.partition): p for p in s.view.partitions}
         findings = (came(s), only_there(s), *in_sync(s.free_moves, partitions))
         if any(finding.blocks for finding in findings):
