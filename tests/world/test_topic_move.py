@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from playbooks.kafka_topic_move import PLAYBOOK
 from tests.examples import examples
 from tests.world.operator import Killed
+from tests.world.switch import operator as operators
 from tests.world.switch.clients import Flight
 from tests.world.switch.logs import Part
 from tests.world.switch.look import NOBODY, ModelMirror, SwitchLook
@@ -38,6 +39,8 @@ from zkmigrate.report.build import build
 from zkmigrate.report.page import page
 from zkmigrate.report.sources import read
 from zkmigrate.report.tables import tables
+from zkmigrate.runs import left_window
+from zkmigrate.runs.left_window import SHUT_OUT, Kind
 from zkmigrate.runs.run_status import lines, of_run, told_by
 from zkmigrate.topic_move.check_step import CheckFacts, CheckStep
 
@@ -884,3 +887,37 @@ def test_a_way_back_that_is_broken_off_shuts_nobody_out_for_good(tmp_path: Path)
     assert ended(last)[0] == 0
     world.advance(10.0)
     world.at_rest(world.target)
+
+
+@pytest.mark.parametrize(
+    ("step", "fault", "kind", "code"),
+    [
+        ("rehearse.hold", "die-after", Kind.REOPENED, 0),
+        ("switch.drain", "die-before", Kind.REOPENED, 0),
+        ("switch.seal", "die-after", Kind.PARTLY, SHUT_OUT),
+        ("switch.go", "die-before", Kind.SEALED, SHUT_OUT),
+        ("switch.go", "die-after", Kind.GOING, SHUT_OUT),
+        ("switch.open", "die-before", Kind.OPENED, 0),
+    ],
+)
+def test_a_killed_switch_says_whose_requests_wait_and_what_resume_does(
+    tmp_path: Path, step: str, fault: operators.Kind, kind: Kind, code: int
+) -> None:
+    world = at_work()
+    one = operator(world, tmp_path, Fault(1, fault, 0.0, step))
+    assert one.forward() is None
+    look, history = cast(Look, SwitchLook(world)), one.history
+    now = left_window.judged(history, PLAYBOOK, inventory(world), None, one.wall())
+    assert now is not None
+    assert now.code == SHUT_OUT, "without the gateways nobody knows better"
+    world.advance(30.0)
+    stands = left_window.asked(history, PLAYBOOK, inventory(world), look)
+    left = left_window.judged(history, PLAYBOOK, inventory(world), stands, one.wall())
+    assert left is not None
+    assert (left.kind, left.code) == (kind, code)
+    lines = "\n".join(left.lines())
+    assert ("requests wait at the gateways since" in lines) is (code == SHUT_OUT)
+    if code:
+        assert "requests (a client gives up after 30 s) run out from" in lines
+    forward = kind in (Kind.SEALED, Kind.GOING)
+    assert ("switch.go and switch.open follow" in left.follows()) is forward

@@ -41,6 +41,19 @@ class Phase(StrEnum):
 IDLE = "idle"
 
 
+class Stand(StrEnum):
+    """Where a host of a window stands for its clients. BEFORE: they pass as before the window. LEASED: it
+    opens by itself when its lease ends. SEALED: it stays shut until it gets an order. FINISHING: it opens by
+    itself once it has checked. AFTER: they pass on the new side. UNHEARD: it does not answer."""
+
+    BEFORE = "open, as before the window"
+    LEASED = "shut until its lease ends"
+    SEALED = "sealed: shut until it gets an order"
+    FINISHING = "has its GO, and opens by itself"
+    AFTER = "open, after the window"
+    UNHEARD = "does not answer"
+
+
 class Trouble(StrEnum):
     """What can go wrong in a window; the values are the ids of the watch's findings."""
 
@@ -120,6 +133,11 @@ class WindowSteps:
         return tuple(ids[ids.index(step) + 1 :])
 
     @property
+    def goes(self) -> str:
+        """The step after whose first change hosts finish without an operator."""
+        return next(step for step, phase in self.phases.items() if phase is Phase.GO)
+
+    @property
     def shut(self) -> tuple[str, ...]:
         """The steps in which clients are shut out, or begin to be."""
         return self.between(self.begins, self.opens)
@@ -127,6 +145,34 @@ class WindowSteps:
     def reached(self, step: str) -> Phase:
         """The phase once this step has sent a change; the first one for a step before the window's own."""
         return self.phases.get(step, next(iter(self.phases.values())))
+
+
+@dataclass(frozen=True)
+class Toll:
+    """What a long window costs clients. what: they lose it. from_s: how long after the first change of
+    ``begins`` the first one can. forward: why the way forward costs less; empty where it does not."""
+
+    what: str
+    from_s: float
+    forward: str = ""
+
+
+@dataclass(frozen=True)
+class Plight:
+    """How to tell of a window that nobody works on any more.
+
+    one, many: what its hosts are called. shut, opened: what is true of clients while hosts are shut, and once
+    they opened on either side. stands: where each host stands. alone_s: seconds after the last renewal until
+    hosts without a seal have opened by themselves. toll: None where unknown.
+    """
+
+    one: str
+    many: str
+    shut: str
+    opened: str
+    stands: Callable[[Inventory, Look], Mapping[str, Stand]]
+    alone_s: Callable[[Context], float]
+    toll: Callable[[Context], Toll | None]
 
 
 @dataclass(frozen=True)
@@ -145,6 +191,7 @@ class WindowSpec:
     - probes: from the inventory, a look, and where samples of answers go.
     - renews: hosts hold the block under a lease that is renewed; else what is held ends by itself, at the
       deadline or soon after.
+    - plight: how ``status`` and ``resume`` tell of a window whose process has died.
     """
 
     steps: WindowSteps
@@ -156,6 +203,7 @@ class WindowSpec:
     lease: Callable[[Context], Lease] = lambda context: context.inventory.policy.lease
     probes: Callable[[Inventory, Look, Note], tuple[Probe, ...]] = lambda _inventory, _look, _note: ()
     renews: bool = True
+    plight: Plight | None = None
 
 
 MEANINGS = meanings(

@@ -19,6 +19,7 @@ from zkmigrate.moves.dependent import AnyDependent
 from zkmigrate.moves.facts.sessions import owning_sessions
 from zkmigrate.moves.rules import probes, window_estimate
 from zkmigrate.moves.rules.lease import in_force
+from zkmigrate.moves.rules.plight import plight
 from zkmigrate.moves.rules.sampling import ENSEMBLES
 from zkmigrate.moves.rules.window_rules import WINDOW
 from zkmigrate.moves.steps.arm import ArmStep
@@ -75,6 +76,7 @@ def move(dependent: AnyDependent, manual: Manual | None = None, report: Reportin
         remarks=window_estimate.cutover_lines,
         lease=in_force,
         probes=partial(probes.window_probes, dependent),
+        plight=plight(words),
     )
     arm_to_check: tuple[AnyStep, ...] = (
         ArmStep(),

@@ -21,6 +21,7 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.sampling import View
 from zkmigrate.model.step import Way
+from zkmigrate.runs import left_window
 from zkmigrate.runs.verb_context import (
     VerbContext,
     existing_run_dir,
@@ -32,6 +33,7 @@ from zkmigrate.runs.verb_context import (
 )
 from zkmigrate.ui import finding_lines, recent_events, sentences
 from zkmigrate.ui.board import Board
+from zkmigrate.ui.sentences import local_time
 
 END = "end"
 """``status --wait`` takes this too: the end of the process that works on the run."""
@@ -53,7 +55,8 @@ def status(
     """Print the state of a run; writes nothing.
 
     wait: first wait, at most ``timeout_s``, until this stage or step is done or the process has ended
-    (``END``); the exit code tells which (``waited``). findings: print all of this stage or step, whole.
+    (``END``); the exit code tells which (``waited``). findings: print all of this stage or step, whole. With
+    clients shut out by a window that nobody works on, the exit code is ``left_window.SHUT_OUT``.
     """
     inventory, playbook = load(context)
     if wait != END:
@@ -65,6 +68,7 @@ def status(
     goes_on = partial(next_command, context, playbook=playbook)
     body = of_run(run_dir, playbook, playbook.changed(inventory), time.time, goes_on)
     body["accepted"] = [x.line for x in inventory.accept]
+    stands = None
     if wait:
         body["waited"] = {"for": wait, "code": code}
     if findings:
@@ -74,8 +78,14 @@ def status(
             body["hosts"] = of_hosts(site.look, playbook, inventory)
             body["told"] = told_by(site.look, playbook, inventory)
             body["operator"] = wrong_machine(site.look, playbook, inventory, body["hosts"])
+            if body["process"] is None:
+                stands = left_window.asked(journal.read(run_dir), playbook, inventory, site.look)
+    history, left = journal.read(run_dir), None
+    if body["process"] is None:
+        left = left_window.judged(history, playbook, inventory, stands, time.time())
+    body["left"] = None if left is None else left.body(goes_on(history))
     print_result(context, body, lines(body, playbook.views()))
-    return code
+    return code or (0 if left is None else left.code)
 
 
 def _wait(context: VerbContext, run_dir: Path, wait: str, timeout_s: float | None) -> int:
@@ -199,17 +209,20 @@ def last_findings(run_dir: Path, name: str) -> dict[str, list[dict[str, Any]]]:
 
 def lines(body: Mapping[str, Any], views: Sequence[View] = ()) -> list[str]:
     """The state as text. views: how the playbook shows its samples."""
-    out = [f"run {body['run']} of {body['playbook']}: {body['state']}, {body['where']}"]
+    left = (body.get("left") or {}).get("lines", ())
+    out = [*left, f"run {body['run']} of {body['playbook']}: {body['state']}, {body['where']}"]
     if body["process"]:
         out += [f"  {line}" for line in _under_way(body, views)]
     elif body["ended"]:
         out.append(f"  last: {body['ended']['message']} (exit code {body['ended']['code']})")
-    elif body["state"] == "open":
+    elif body["state"] == "open" and not left:
         out.append("  no process on this machine works on it, and the last one left without a word")
-    if command := body.get("next"):
+    if (command := body.get("next")) and not left:
         out.append(f"  go on {body['heading']}: {command}")
     if (wanted := body["hold"]) and not body["held"]:
-        out.append(f"  a hold is asked for, {wanted['where']} ({_who(wanted)}, {_clock(wanted['since'])})")
+        out.append(
+            f"  a hold is asked for, {wanted['where']} ({_who(wanted)}, {local_time(wanted['since'])})"
+        )
     for step in body["done"]:
         took = body["seconds"].get(step, {}).get("forward")
         out.append(f"  done  {step}" + (f" ({took:.2f} s)" if took is not None else ""))
@@ -283,21 +296,21 @@ def _under_way(body: Mapping[str, Any], views: Sequence[View]) -> list[str]:
     working, now = body["process"], body["now"]
     who = f"process {working['pid']}" + (f" ({working['verb']})" if working["verb"] else "")
     by = " ".join(part for part in (working["by"], working["place"]) if part)
-    out = [f"under way: {who} by {by or 'somebody'} since {_clock(working['since'])}"]
+    out = [f"under way: {who} by {by or 'somebody'} since {local_time(working['since'])}"]
     if (held := body["held"]) is not None:
         progress = f": {held['progress']}" if held["progress"] else ""
-        out.append(f"holding {held['where']} since {_clock(held['at'])} ({_who(held['hold'])}){progress}")
+        out.append(f"holding {held['where']} since {local_time(held['at'])} ({_who(held['hold'])}){progress}")
     elif now["asks"]:
         out.append(f"its terminal asks: {now['asks']}")
     elif now["step"]:
         back = "back " if now["way"] == "back" else ""
-        out.append(f"now: {back}{now['step']} since {_clock(now['since'])}")
+        out.append(f"now: {back}{now['step']} since {local_time(now['since'])}")
     if wave := now["wave"]:
         far = (wave["done"], wave["of"], wave["many"], wave["left_s"], wave.get("bytes_left"))
         out.append(sentences.progress(*far))
     if waits := now["waits"]:
         left = "" if waits["left_s"] is None else f" ({waits['left_s']:.0f} s left)"
-        out.append(f"waits for {waits['what']} since {_clock(waits['since'])}: {waits['progress']}{left}")
+        out.append(f"waits for {waits['what']} since {local_time(waits['since'])}: {waits['progress']}{left}")
     out += [f"in flight: {sent['host']}: {sent['text']}" for sent in now["in_flight"]]
     if now["turn_back_s"] is not None:
         out.append(f"{max(0.0, now['turn_back_s']):.0f} s left to turn back")
@@ -326,12 +339,6 @@ def _where(playbook: Playbook, wanted: hold_file.Hold) -> str:
 def _who(wanted: Mapping[str, Any]) -> str:
     known = {key: wanted[key] for key in ("why", "by", "wrong") if key in wanted}
     return hold_file.Hold(**known).words()
-
-
-def _clock(at: float) -> str:
-    """A time on this machine's clock; with its date unless that is today."""
-    when, now = time.localtime(at), time.localtime()
-    return time.strftime("%H:%M:%S" if when[:3] == now[:3] else "%Y-%m-%d %H:%M:%S", when)
 
 
 # --- hosts -----------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.finding import NO_WAY_BACK, Finding
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Context, Way
-from zkmigrate.runs import hooks
+from zkmigrate.runs import hooks, left_window
 from zkmigrate.runs.open_run import JournalOpener, OpenJournal, refuse_stale
 from zkmigrate.runs.output import RunInfo, line_output, run_output
 from zkmigrate.runs.verb_context import (
@@ -109,6 +109,8 @@ def resume(context: VerbContext, options: RunOptions) -> int:
         turn = walk.history.turn
         if lost is Way.BACK:
             turn = Turn(back_to, "--journal-lost back")
+        if not walk.history.lost:
+            _tell_of_window(walk)
         if turn is not None and turn.then == "end":
             _refuse_onward(walk, options, turn, left=lost is not None)
             steps = [at.id for at in walk.history.to_undo(playbook, turn.to)]
@@ -123,6 +125,16 @@ def resume(context: VerbContext, options: RunOptions) -> int:
         return walk.resume(far.name, options.hold_at, options.skip, options.pause_after, far.at)
 
     return _walk(context, options, inventory, playbook, run_dir, act, asked=lost)
+
+
+def _tell_of_window(walk: Walk) -> None:
+    """Say what a dead process left of a window, and what this resume does there, before it does anything."""
+    history, playbook, ports = walk.history, walk.playbook, walk.ports
+    stands = left_window.asked(history, playbook, walk.inventory, ports.look)
+    left = left_window.judged(history, playbook, walk.inventory, stands, ports.clock.wall())
+    if left is not None:
+        for line in (*left.lines(), f"this resume: {left.follows()}"):
+            ports.emit(events.Noted(line))
 
 
 def _onward_options(options: RunOptions) -> str:

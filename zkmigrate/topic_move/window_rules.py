@@ -15,8 +15,19 @@ from zkmigrate.model.finding import Finding, Held, claim
 from zkmigrate.model.look import Look
 from zkmigrate.model.sampling import Note
 from zkmigrate.model.step import Context
-from zkmigrate.model.window import Decision, Phase, Probe, Trouble, WindowSpec, WindowSteps, Word
-from zkmigrate.topic_move.facts import heard
+from zkmigrate.model.window import (
+    Decision,
+    Phase,
+    Plight,
+    Probe,
+    Stand,
+    Toll,
+    Trouble,
+    WindowSpec,
+    WindowSteps,
+    Word,
+)
+from zkmigrate.topic_move.facts import AppSeen, heard
 from zkmigrate.topic_move.section import gateway_hosts, move_of
 
 STEPS = WindowSteps(
@@ -127,5 +138,44 @@ def probes(inventory: Inventory, look: Look, note: Note) -> tuple[Probe, ...]:
     return (Probe("gateways", _EVERY_S, findings, leased=True, within_s=MESSAGE_S),)
 
 
-WINDOW = WindowSpec(STEPS, decide_finding, deadline_s, without_operator, limits, probes=probes, renews=False)
+_WORST = (Stand.UNHEARD, Stand.SEALED, Stand.LEASED, Stand.FINISHING, Stand.AFTER, Stand.BEFORE)
+
+
+def stand(app: AppSeen, source: str) -> Stand:
+    """Judge where an application stands at a gateway. source: the cluster that it was on."""
+    if app.gate in ("open", "settling"):
+        return Stand.BEFORE if app.route == source else Stand.AFTER
+    return {"held": Stand.LEASED, "sealed": Stand.SEALED, "gone": Stand.FINISHING}[app.gate]
+
+
+def _stands(inventory: Inventory, look: Look) -> dict[str, Stand]:
+    """The worst stand of each gateway's applications."""
+    found = heard(inventory, look.each(gateway_hosts(inventory), look.gateway))
+    source = move_of(inventory).topic_move.source
+    of_host: dict[str, list[Stand]] = {host: [] for host in gateway_hosts(inventory)}
+    for (host, _), app in found.at.items():
+        of_host[host].append(stand(app, source))
+    for finding in found.unknown:
+        of_host[finding.target].append(Stand.UNHEARD)
+    return {host: min(stands, key=_WORST.index) for host, stands in of_host.items()}
+
+
+def _toll(c: Context) -> Toll:
+    limit_s = move_of(c.inventory).topic_move.client_timeout_ms / 1000
+    return Toll(f"requests (a client gives up after {limit_s:g} s)", limit_s)
+
+
+PLIGHT = Plight(
+    one="gateway",
+    many="gateways",
+    shut="the applications' requests wait at the gateways",
+    opened="the applications' requests go on",
+    stands=_stands,
+    alone_s=lambda c: move_of(c.inventory).topic_move.hold_ms / 1000,
+    toll=_toll,
+)
+
+WINDOW = WindowSpec(
+    STEPS, decide_finding, deadline_s, without_operator, limits, probes=probes, renews=False, plight=PLIGHT
+)
 """What the rehearsal and the switch carry."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from zkmigrate.clean import indented
 from zkmigrate.engine import events
 from zkmigrate.model.finding import Finding, few
@@ -12,6 +14,12 @@ _NAMED = 20
 """The most targets of a wave that are named; the others are counted."""
 
 _ARROW = {Way.FORWARD: "->", Way.BACK: "<-"}
+
+
+def local_time(at: float) -> str:
+    """Write a time on this machine's clock; with its date unless that is today."""
+    when, now = time.localtime(at), time.localtime()
+    return time.strftime("%H:%M:%S" if when[:3] == now[:3] else "%Y-%m-%d %H:%M:%S", when)
 
 
 def sentence(event: events.Event) -> str:

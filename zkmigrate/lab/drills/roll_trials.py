@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
+from zkmigrate.engine import hold_file
 from zkmigrate.hosts import zkm_host
 from zkmigrate.lab import fault
 from zkmigrate.lab.baseline import baseline, lost_since
@@ -463,12 +464,16 @@ def _waves_without_repetition(tool: ToolProcess) -> list[str]:
 
 @contextmanager
 def _held_after_first_wave(site: RollSite, *verb: str) -> Iterator[tuple[ToolProcess, str]]:
-    """The roll, or this verb, held behind its first broker; that broker."""
+    """The roll, or this verb, held behind its first broker; that broker. No hold stays behind: the next trial
+    would wait there."""
     with site.tool(*(verb or ("run", "--until", "roll"))) as tool:
         wait_during(tool, "the first wave", lambda: bool(wave_targets(tool)))
-        site.run_beside("hold")
-        wait_during(tool, "it holds", lambda: bool(tool.events_of("Holding")))
-        yield tool, wave_targets(tool)[0]
+        try:
+            site.run_beside("hold")
+            wait_during(tool, "it holds", lambda: bool(tool.events_of("Holding")))
+            yield tool, wave_targets(tool)[0]
+        finally:
+            (site.operator.journal / hold_file.NAME).unlink(missing_ok=True)
 
 
 def _controller_moves(site: RollSite, *verb: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from zkmigrate.engine import journal
 from zkmigrate.hosts import zkm_host
 from zkmigrate.lab import fault
 from zkmigrate.lab.baseline import baseline, lost_since, sessions_not_served
@@ -153,7 +154,9 @@ class WindowSite(Scene):
     def _resumed(self, case: Case) -> tuple[int, bool]:
         """Resume the run; its exit code, and whether it came as far as a hold at CHECK."""
         hold = () if case.last else ("--hold-at", "check")
-        back = case.kill is not None and case.answer == "back"  # a way back has no place to hold
+        # Only the journal knows: an option of the way forward is refused on a way back.
+        turn = journal.read(self.operator.journal).turn
+        back = turn is not None and turn.then == "end"
         words = () if back else (*CUTOVER, *hold)
         with self.operator.tool(f"{case.name}-resume", "resume", *words) as self.tool:
             held = not case.last and not back and self.tool.wait_for_hold(HELD_S)
