@@ -36,6 +36,7 @@ from zkmigrate.lab.operator import Operator as LabOperator
 from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import LONG_SESSIONS, Role
 from zkmigrate.lab.wait import wait_until
+from zkmigrate.runs.left_window import SHUT_OUT
 
 pytestmark = pytest.mark.lab
 
@@ -75,6 +76,19 @@ class Night:
     ) -> int:
         """Run one verb to its end and print what it said; its exit code."""
         return tool.ended(self.start(verb, *options, kill=kill), answer, 400)
+
+    def said(self, verb: str, *options: str, answer: str = "") -> tuple[int, str]:
+        """Run one verb to its end; its exit code and all that it said."""
+        process = self.start(verb, *options)
+        text, _ = process.communicate(answer, timeout=400)
+        print(text)
+        return process.returncode, text
+
+    def status(self, *options: str) -> tuple[int, str]:
+        """``status`` at the operator's terminal, which asks the hosts; its exit code and text."""
+        words = ("status", "--run-id", RUN, *options)
+        done = tool.asked(self.lab, self.directory / "migration.yml", *words, timeout_s=400)
+        return done.returncode, done.stdout
 
     def second(self, verb: str, *options: str) -> subprocess.CompletedProcess[str]:
         """A verb at a second terminal, which sees the run's directory and not the hosts."""
@@ -213,7 +227,10 @@ def hanging_hook(night: Night, moment: str) -> Iterator[None]:
 def test_rollback_from_cut_keeps_sessions_and_trees(night: Night) -> None:
     before = length(night.run_directory)
     with hanging_hook(night, "on_turn_back"):
-        assert night.tool("run", "--until", "cutover", "--hold-at", "cut", answer="back\n") == 0
+        code, text = night.said("run", "--until", "cutover", "--hold-at", "cut", answer="back\n")
+    assert code == 0
+    assert "s after FENCE, in time (limit " in text
+    assert " sessions survived" in text
     lab_saw = verdicts(night.run_directory, before)
     (log,) = (night.run_directory / "hooks").iterdir()
     assert "[zkmigrate: timeout, exit code None" in log.read_text(), "it hung"
@@ -253,6 +270,12 @@ def test_with_the_operator_cut_off_dest_observes_again_by_itself(night: Night) -
     night.clients_are_back()
     night.same_sessions()
     night.trees_equal()
+    code, text = night.status()
+    assert code == 0
+    assert text.startswith(
+        "the operator's process died; the dest hosts reopened by themselves: clients reach"
+    )
+    assert night.second("status", "--offline").returncode == SHUT_OUT
     # Whether or not its deadline has passed meanwhile: the hosts are asked first, and say that they lapsed.
     assert night.tool("resume") == LEASE_ENDED
     assert night.configs() == night.rolled
@@ -266,6 +289,10 @@ def test_killed_between_two_seals_it_resumes_on_the_way_back(night: Night) -> No
     assert "dest2" in others
     wait_until("the unsealed hosts have gone back", lambda: night.not_in_phase("armed", others), 180)
     assert night.phases(sealed) == {sealed[0]: "sealed"}
+    code, text = night.status()
+    assert code == SHUT_OUT
+    assert text.startswith("DANGER: the operator's process died; brokers and other clients are shut out")
+    assert f"{sealed[0]}: sealed: shut until it gets an order" in text
     # Not 9: once a SEAL was sent neither an ended lease nor the deadline decides. It is SEAL itself that
     # cannot be completed any more, on the hosts that went back.
     assert night.tool("resume", "--until", "cutover") == STEP_BLOCKED
@@ -291,7 +318,16 @@ def test_killed_between_two_gos_it_resumes_forward(night: Night) -> None:
     assert len(gone) == 1
     assert {found[host] for host in DEST if host not in gone} == {"sealed"}
     assert "dest2" not in gone
-    assert night.tool("resume", "--until", "cutover") == 0
+    code, text = night.status()
+    assert code == SHUT_OUT
+    assert f"{gone.pop()}: has its GO, and opens by itself" in text
+    code, text = night.said("resume", "--until", "cutover")
+    assert code == 0
+    said, sent = (
+        text.index("this resume: it goes forward: cutover.go and cutover.open follow"),
+        text.index(": go: "),
+    )
+    assert said < sent
     lab_saw = verdicts(night.run_directory, before)
     night.clients_are_back()
     night.same_sessions()

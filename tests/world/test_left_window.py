@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,18 @@ import pytest
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.world.desk import Desk
-from tests.world.operator import Killed, NoSync, Operator
+from tests.world.operator import Killed, NoSync, Operator, quiet_world
+from zkmigrate.engine import journal
+from zkmigrate.engine.events import Holding
 from zkmigrate.engine.journal import Journal
 from zkmigrate.inventory.inventory import digest, load
-from zkmigrate.model.window import Word
+from zkmigrate.model.step import Context
+from zkmigrate.model.window import Kept, Word
+from zkmigrate.moves.rules.plight import kept
+from zkmigrate.moves.rules.window_estimate import cutover_lines
+from zkmigrate.moves.rules.window_rules import STEPS
 from zkmigrate.runs.left_window import SHUT_OUT
+from zkmigrate.ui import sentences
 
 RUN = "night"
 
@@ -112,6 +120,55 @@ def test_a_host_that_does_not_answer_is_not_taken_for_open(tmp_path: Path) -> No
 
 
 def test_a_rehearsal_shuts_nobody_out(tmp_path: Path) -> None:
-    code, left, text = Night(tmp_path, "seal", 3, stage="rehearse").status()
-    assert (code, left) == (0, None)
+    said = Night(tmp_path, "seal", 3, stage="rehearse").desk.call("status", "--run-id", RUN)
+    assert said.exit_code == 0
+    text = said.output
     assert "DANGER" not in text
+
+
+def test_a_way_back_says_at_its_end_whether_it_was_in_time_and_what_survived(tmp_path: Path) -> None:
+    operator = Operator(quiet_world(), tmp_path / "run")
+    operator.answers = {"cut": "back"}
+    ended = operator.forward(hold_at="cut", skip=("rehearse",))
+    assert ended.code == 0
+    assert re.search(r"the way back began \d\.\d s after FENCE, in time \(limit 6\.5 s\); ", ended.message)
+    assert ended.message.endswith("all 3 sessions survived")
+
+
+def test_a_way_back_that_came_too_late_names_the_sessions_that_ended() -> None:
+    assert kept((1, 2, 3), (1, 2, 3), (1, 2, 3)) == Kept("all 3 sessions survived")
+    late = kept((1, 2, 3), (1, 3), (1,))
+    assert late == Kept(
+        "1 of 3 sessions ended (0x2); 1 of 3 sessions live but have no client on dest yet", settled=False
+    )
+
+
+def test_back_at_check_is_told_to_cost_the_sessions_before_and_at_the_hold(tmp_path: Path) -> None:
+    """As rehearsed the way back from CHECK takes longer than what T leaves."""
+    world = quiet_world()
+    operator = Operator(world, tmp_path / "run")
+    assert operator.forward(until="roll").code == 0
+    took = {step: {"forward": 0.6, "back": 1.5} for step in STEPS.shut}
+    records = {**journal.read(operator.run_dir).records(), "rehearse": {"seconds": took}}
+    told = "\n".join(cutover_lines(Context("run", world.inventory, records=records)))
+    assert "back (b) at a hold after CHECK costs the sessions: CHECK is done 4.8 s after FENCE" in told
+    short = {step: {"forward": 0.1, "back": 0.1} for step in STEPS.shut}
+    records["rehearse"] = {"seconds": short}
+    told = "\n".join(cutover_lines(Context("run", world.inventory, records=records)))
+    assert "keeps the sessions only within 5.7 s" in told
+
+
+def test_the_hold_after_check_says_that_it_is_too_late(tmp_path: Path) -> None:
+    world = quiet_world()
+    operator = Operator(world, tmp_path / "run")
+    assert operator.forward(until="roll").code == 0
+    rehearsed = Journal.open(operator.run_dir, lambda: world.wall, NoSync())
+    for step in STEPS.shut:
+        body = {"stage": "rehearse", "step": step, "way": "back", "event": "done", "seconds": 1.5}
+        rehearsed.append("step", {**body, "mono": 0.0, "findings": []})
+    rehearsed.close()
+    operator.answers = {"check": "go"}
+    assert operator.forward(until="cutover", hold_at="check").code == 0
+    [held] = [e for e in operator.events if isinstance(e, Holding) and e.phase == "check"]
+    assert held.late
+    assert "too late to keep the clients' sessions" in sentences.holding(held)

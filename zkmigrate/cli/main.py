@@ -149,6 +149,7 @@ def cli() -> None:
       5   locked                         11  a claim or proof is unknown
       6   a gate is closed               130 interrupted or stopped
       141 the reader of the output is gone
+      12  status: clients are shut out, and nobody works on the run
     """
 
 
@@ -337,6 +338,8 @@ def status(
     run_id: str, offline: bool, wait: str, timeout_s: float | None, findings: str, **options: Any
 ) -> None:
     """Show where a run stands and what it does now. Changes nothing.
+
+    Exit code 12: clients are, or may be, shut out by a window, and nobody works on the run.
 
     Exit codes with --wait: 0 STEP was reached; 1 --timeout passed, or the run's process ended with 0 before
     STEP; 8 the process left no exit code. Otherwise the exit code of the process.

@@ -161,6 +161,8 @@ class History:
     - sent: a change was sent to a host, ever. first_sent: step → (line, seconds since the epoch, monotonic
       seconds) of its first intent that is not undone.
     - begun_at, done_at: step → seconds since the epoch at which it was last entered, or done going forward.
+    - turned_at: when the way back in force was turned to. walked_back: step → when its first change was sent,
+      and when all were undone, in seconds since the epoch.
     - seconds: step → way → duration of its last completed walk.
     - stages_reset: stages that were done before the last turn back. stages_skipped: those of stages_done that
       nobody walked.
@@ -203,6 +205,8 @@ class History:
     stages_reset: set[str] = field(default_factory=set)
     consents: dict[str, str] = field(default_factory=dict)
     hooks: dict[str, str] = field(default_factory=dict)
+    turned_at: float = 0.0
+    walked_back: dict[str, tuple[float, float]] = field(default_factory=dict)
     seconds: dict[str, dict[str, float]] = field(default_factory=dict)
     retired: dict[str, Retired] = field(default_factory=dict)
     cleaned: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -430,6 +434,8 @@ class History:
                 self.done.add(step)
                 self.done_at[step] = entry.at
             else:
+                if step in self.first_sent:
+                    self.walked_back[step] = (self.first_sent[step][1], entry.at)
                 self._clear(step)
                 self.found_back[step] = self.found
             if "seconds" in body:
@@ -495,9 +501,11 @@ class History:
         begun = body if body["event"] == "begin" else self.cleaned[body["subtree"]]
         self.cleaned[body["subtree"]] = {**begun, "event": body["event"]}
 
-    def _on_turn(self, body: Mapping[str, Any], _: Entry) -> None:
+    def _on_turn(self, body: Mapping[str, Any], entry: Entry) -> None:
         self.way = Way(body["way"])
         if self.way is Way.BACK:
+            self.turned_at = entry.at
+            self.walked_back.clear()
             self.turn = Turn(body["to"], body["why"], body["code"], body["then"])
             self.found_back.clear()
             self.stages_reset = self.stages_done & set(body["reset"])

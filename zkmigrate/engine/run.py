@@ -432,11 +432,21 @@ class Walk:
             told = [decode_finding(f) for found in self.history.found_back.values() for f in found]
             odd = () if turn.code else doubts(told)  # a run that turned by itself names its cause
             differs = f"; not as before: {', '.join(dict.fromkeys(f.id for f in odd))}" if odd else ""
-            return RunEnded(turn.code, f"back at {turn.where}: {turn.why}{differs}", (*self._cause, *odd))
+            why = f"{turn.why}{differs}{self._kept()}"
+            return RunEnded(turn.code, f"back at {turn.where}: {why}", (*self._cause, *odd))
         if turn.then == "next":
             self._log.stage_done(turn.to)
         self._turn_forward(turn.why)
         return None
+
+    def _kept(self) -> str:
+        """Whether a way back through a window was in time, and what clients kept; empty without a window."""
+        return "".join(
+            f"; {words}"
+            for stage in self.playbook.stages
+            if stage.window is not None and stage.window.plight is not None
+            for words in self._window.told_back(stage, self._context(Next(stage, stage.steps[0], Way.BACK)))
+        )
 
     def _obey(self, answer: Answer, stage: Stage) -> None:
         if answer.word == "stop":

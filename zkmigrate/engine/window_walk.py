@@ -26,10 +26,13 @@ from zkmigrate.model.playbook import Stage
 from zkmigrate.model.step import Context, Way
 from zkmigrate.model.window import Decision, Trouble, WindowSpec, Word
 
+LEASE_ENDED = 9
+"""Exit code of a window that turned back because a lease had ended."""
 _RETRY_S = 1.0
 _HOLD_S = 0.1
 _UNHEARD_S = 10.0
 _LOOK_AGAIN_S = 0.3
+_KEPT_S, _KEPT_POLL_S = 10.0, 0.5
 
 
 class Window:
@@ -121,12 +124,33 @@ class Window:
                     raise Leave(Turn(at.stage.id, why, 7, findings=(past_deadline(_spec(at.stage).steps),)))
                 return Answer(unanswered), "deadline"
             who, late = hold.words() if from_file else "", self._late(at)
-            self._ports.emit(events.Holding(at.step.id, left, opens, who=who, late=late))
+            costs = late or self._costs(at)
+            self._ports.emit(events.Holding(at.step.id, left, opens, who=who, late=costs))
             fallback = None if from_file else unanswered
             answer = self._ports.confirm.hold(at.step.id, fallback, 0.0 if late else left)
             if answer is not None:
                 return answer, "answered"
             self._ports.clock.pause(_HOLD_S)
+
+    def told_back(self, stage: Stage, context: Context) -> list[str]:
+        """Say of a window that was walked back to its start whether the way back began in time, and what
+        clients kept. Clients that are not back yet are waited for, for some seconds."""
+        spec, clock = _spec(stage), self._ports.clock
+        begun = self._history.walked_back.get(f"{stage.id}.{spec.steps.begins}")
+        limit_s = spec.deadline_s(context)
+        if begun is None or spec.plight is None or math.isinf(limit_s):
+            return []
+        began_s, begins = self._history.turned_at - begun[0], spec.steps.begins.upper()
+        in_time = "in time" if began_s <= limit_s else "too late"
+        told = [f"the way back began {began_s:.1f} s after {begins}, {in_time} (limit {limit_s:.1f} s)"]
+        if self._history.turn is not None and self._history.turn.code == LEASE_ENDED:
+            told = [f"the {spec.plight.many} had gone back by themselves when their lease ended"]
+        end = clock.now() + _KEPT_S
+        kept = spec.plight.kept(context, self._ports.look)
+        while not kept.settled and clock.now() < end:
+            clock.pause(_KEPT_POLL_S)
+            kept = spec.plight.kept(context, self._ports.look)
+        return [*told, *([kept.words] if kept.words else [])]
 
     def phase(self, stage: Stage) -> str:
         """Id of the last step of the stage that is done or has sent a change; empty before the first."""
@@ -152,6 +176,14 @@ class Window:
             return False
         return self._ports.clock.wall() - first[1] > _spec(at.stage).deadline_s(self._context)
 
+    def _costs(self, at: Next) -> bool:
+        """Whether a way back from here would cost clients something."""
+        first = self._history.first_sent.get(f"{at.stage.id}.{_spec(at.stage).steps.begins}")
+        keeps_s = _spec(at.stage).keeps_s
+        if first is None or keeps_s is None or self._context is None:
+            return False
+        return self._ports.clock.wall() - first[1] > keeps_s(self._context, at.step.id)
+
     def _all_sealed(self, stage: Stage) -> bool:
         """Whether the step that seals is done, on every host: a first SEAL sent is not enough."""
         return f"{stage.id}.{_spec(stage).steps.seals}" in self._history.done
@@ -172,7 +204,7 @@ class Window:
             word = answer.word
         what = f"{finding.id}: {finding.seen or finding.verdict}"
         if word == "back":
-            code = 9 if finding.id == Trouble.LEASE_LAPSED else 7
+            code = LEASE_ENDED if finding.id == Trouble.LEASE_LAPSED else 7
             raise Leave(Turn(stage.id, what, code, findings=findings))
         if word == "stop":
             raise Leave(RunEnded(6, f"stopped at {at.id} by what was seen beside it: {what}", findings))

@@ -158,12 +158,22 @@ class Toll:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """What clients kept through a way back. words: empty where nothing was at stake. settled: another look
+    would say the same."""
+
+    words: str
+    settled: bool = True
+
+
+@dataclass(frozen=True)
 class Plight:
     """How to tell of a window that nobody works on any more.
 
     one, many: what its hosts are called. shut, opened: what is true of clients while hosts are shut, and once
     they opened on either side. stands: where each host stands. alone_s: seconds after the last renewal until
-    hosts without a seal have opened by themselves. toll: None where unknown.
+    hosts without a seal have opened by themselves. toll: None where unknown. kept: what clients kept, asked
+    once all hosts are open again.
     """
 
     one: str
@@ -173,6 +183,7 @@ class Plight:
     stands: Callable[[Inventory, Look], Mapping[str, Stand]]
     alone_s: Callable[[Context], float]
     toll: Callable[[Context], Toll | None]
+    kept: Callable[[Context, Look], Kept] = lambda _context, _look: Kept("")
 
 
 @dataclass(frozen=True)
@@ -191,6 +202,8 @@ class WindowSpec:
     - probes: from the inventory, a look, and where samples of answers go.
     - renews: hosts hold the block under a lease that is renewed; else what is held ends by itself, at the
       deadline or soon after.
+    - keeps_s: seconds after the first change of ``steps.begins`` within which a way back from behind this
+      step costs clients nothing; None for ``deadline_s``.
     - plight: how ``status`` and ``resume`` tell of a window whose process has died.
     """
 
@@ -203,6 +216,7 @@ class WindowSpec:
     lease: Callable[[Context], Lease] = lambda context: context.inventory.policy.lease
     probes: Callable[[Inventory, Look, Note], tuple[Probe, ...]] = lambda _inventory, _look, _note: ()
     renews: bool = True
+    keeps_s: Callable[[Context, str], float] | None = None
     plight: Plight | None = None
 
 

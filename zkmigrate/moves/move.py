@@ -21,7 +21,7 @@ from zkmigrate.moves.rules import probes, window_estimate
 from zkmigrate.moves.rules.lease import in_force
 from zkmigrate.moves.rules.plight import plight
 from zkmigrate.moves.rules.sampling import ENSEMBLES
-from zkmigrate.moves.rules.window_rules import WINDOW
+from zkmigrate.moves.rules.window_rules import WINDOW, keeps_s
 from zkmigrate.moves.steps.arm import ArmStep
 from zkmigrate.moves.steps.check import CheckStep
 from zkmigrate.moves.steps.cut import CutStep
@@ -76,7 +76,8 @@ def move(dependent: AnyDependent, manual: Manual | None = None, report: Reportin
         remarks=window_estimate.cutover_lines,
         lease=in_force,
         probes=partial(probes.window_probes, dependent),
-        plight=plight(words),
+        plight=plight(dependent),
+        keeps_s=keeps_s,
     )
     arm_to_check: tuple[AnyStep, ...] = (
         ArmStep(),

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from functools import partial
 
+from zkmigrate.errors import RecordError
 from zkmigrate.hosts.facts.status import HostStatus, host_status
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.fact import Seen
+from zkmigrate.model.finding import few
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context
 from zkmigrate.model.step_record import known
-from zkmigrate.model.window import IDLE, Phase, Plight, Stand, Toll
-from zkmigrate.moves.dependent import Words
-from zkmigrate.moves.facts.records import TimeoutAndLease
+from zkmigrate.model.window import IDLE, Kept, Phase, Plight, Stand, Toll
+from zkmigrate.moves.dependent import AnyDependent
+from zkmigrate.moves.facts.connections import connections_of
+from zkmigrate.moves.facts.records import Surveyed, TimeoutAndLease
+from zkmigrate.moves.facts.sessions import dumps_of, homes, sessions_of
 from zkmigrate.moves.rules.lease import in_force
 from zkmigrate.moves.rules.window_rules import deadlines, expected_way_back_s
+from zkmigrate.zookeeper.data.session import unsigned
 
 OBSERVES_S = 8.0
 """Seconds that a host takes at most, on a busy machine, to observe again once its lease has ended."""
 
 
-def plight(words: Words) -> Plight:
-    """Return how to tell of the window of a move. words: of the dependent."""
+def plight(dependent: AnyDependent) -> Plight:
+    """Return how to tell of the window of a move."""
+    words = dependent.words
     return Plight(
         one="dest host",
         many="dest hosts",
@@ -30,6 +37,7 @@ def plight(words: Words) -> Plight:
         stands=_stands,
         alone_s=_alone_s,
         toll=_toll,
+        kept=partial(_kept, dependent),
     )
 
 
@@ -67,3 +75,32 @@ def _toll(c: Context) -> Toll | None:
         "The way forward keeps them: dest counts their time anew once it has a leader, and must open within "
         f"{timeout_s:g} s of that",
     )
+
+
+def _kept(dependent: AnyDependent, c: Context, look: Look) -> Kept:
+    """Which of the sessions that SURVEY found on dest live, and are clients of dest again."""
+    try:
+        surveyed = known(Surveyed, c)
+    except RecordError:
+        surveyed = None
+    if surveyed is None or not surveyed.on_dest:
+        return Kept("")
+    source, dest = c.inventory.source_names, c.inventory.dest_names
+    at_source, at_dest = connections_of(look, source), connections_of(look, dest)
+    alive = sessions_of(dumps_of(look, (*source, *dest)), {}, dependent.chroot(c.inventory))
+    if not isinstance(alive, Seen):
+        return Kept(f"whether sessions survived is not known: {alive}", settled=False)
+    return kept(surveyed.on_dest, alive.value.owners, homes(surveyed.on_dest, at_dest, at_source).on_dest)
+
+
+def kept(sessions: Collection[int], alive: Iterable[int], back: Collection[int]) -> Kept:
+    """Judge what became of sessions. alive: those that own ephemerals now. back: clients of dest again."""
+    living = {unsigned(session) for session in alive}
+    gone = [session for session in sessions if unsigned(session) not in living]
+    away = [session for session in sessions if session not in back and session not in gone]
+    if not gone and not away:
+        return Kept(f"all {len(sessions)} sessions survived")
+    lost = few([f"{unsigned(session):#x}" for session in gone])
+    told = [f"{len(gone)} of {len(sessions)} sessions ended ({lost})"] if gone else []
+    told += [f"{len(away)} of {len(sessions)} sessions live but have no client on dest yet"] if away else []
+    return Kept("; ".join(told), settled=not away)

@@ -15,8 +15,10 @@ from zkmigrate.moves.rules.window_rules import (
     deadlines,
     expected_way_back_s,
     to_seal_s,
+    way_back_from_s,
 )
 
+CHECK = "check"
 _REHEARSED = "as rehearsed, or the policy's if longer"
 
 
@@ -77,6 +79,7 @@ def cutover_lines(c: Context) -> tuple[str, ...]:
         if rehearsed(c).keys() >= set(TO_SEAL):
             margin = f"{c.inventory.policy.window_margin:g} (policy.window_margin)"
             out.append(f"FENCE to SEAL counts as {to_seal_s(c):.1f} s: as rehearsed, times {margin}")
+        out += _from_check(c, terms.smallest_timeout_ms / 1000)
     return (*out, *alone)
 
 
@@ -119,11 +122,25 @@ def _deadline(dependent: AnyDependent, c: Context, sessions: Reading[Sessions]) 
             f"{len(kept.owners)} sessions with ephemerals",
             f"    under {chroot}; read again at SURVEY",
             *(f"    {line}" for line in _arithmetic(timeout_ms / 1000, way_back, source)),
+            *(f"    {line}" for line in _from_check(c, timeout_ms / 1000)),
         )
     return (
         f"  deadline: T, the smallest timeout of the sessions with ephemerals under {chroot}, is",
         f"    {known}; SURVEY needs it.",
         f"    the way back starts by T - T/3 - {way_back:g} ({source}) - {FIND_DOOR_S:g} s",
+    )
+
+
+def _from_check(c: Context, timeout_s: float) -> tuple[str, ...]:
+    """What a way back from a hold after CHECK costs, as rehearsed; nothing without a rehearsal."""
+    there, back = rehearsed_to_check_s(c), way_back_from_s(c, CHECK)
+    if there is None:
+        return ()
+    left = deadlines(timeout_s, back).start_back - there
+    cost = f"keeps the sessions only within {left:.1f} s" if left > 0 else "costs the sessions"
+    return (
+        f"back (b) at a hold after CHECK {cost}: CHECK is done {there:.1f} s after FENCE, and the way back",
+        f"  from there takes {back:.1f} s and {FIND_DOOR_S:g} s (clients find the door)",
     )
 
 

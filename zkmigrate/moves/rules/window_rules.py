@@ -163,6 +163,22 @@ def expected_way_back_s(c: Context) -> float:
     return max(c.inventory.policy.way_back_s, sum(took.get(step, 0.0) for step in BEFORE_SEAL))
 
 
+def keeps_s(c: Context, step: str) -> float:
+    """Seconds after the first FENCE by which a way back from behind ``step`` must start to lose no session:
+    as rehearsed, but at least the policy's; infinite while no client is at stake."""
+    terms = known(TimeoutAndLease, c)
+    if c.rehearsal or terms is None or terms.smallest_timeout_ms is None:
+        return math.inf
+    return deadlines(terms.smallest_timeout_ms / 1000, way_back_from_s(c, step)).start_back
+
+
+def way_back_from_s(c: Context, step: str) -> float:
+    """Seconds from the start of a way back from behind ``step`` to an open, observing dest."""
+    took = seconds(c, "rehearse", Way.BACK)
+    undone = (*STEPS.between(STEPS.begins, step), step)
+    return max(c.inventory.policy.way_back_s, sum(took.get(one, 0.0) for one in undone))
+
+
 MESSAGE_S = 3.0
 """Seconds for one question to a host, or a change that sets an entry or writes a line. Both take
 milliseconds; a renewal on a machine at a load of 30 took 1.5 s."""
