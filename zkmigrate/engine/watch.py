@@ -222,7 +222,7 @@ class Watch(WatchPort):
                 self._store(_undelivered(host, silent, str(error)))
             return delivered
         if outcome.rc == _REFUSED and "lapsed" in outcome.output:
-            self._store(_lapsed(host, outcome.output.strip()))
+            self._store(_lapsed(host))
         elif outcome.rc:
             self._store(_undelivered(host, self._now() - delivered, outcome.output.strip()))
         else:
@@ -286,7 +286,8 @@ class _Leased(_Session):
         self.renewing, self.back, self.silence_ms = True, False, 0
 
 
-def _lapsed(host: str, seen: str) -> Finding:
+def _lapsed(host: str) -> Finding:
+    seen = "no renewal came in time, and the host went back by itself"
     claim, needed = "the block on the host held without a gap", "every renewal finds its entries still there"
     moves = ("let the run walk back, then run again",)
     return Finding(Trouble.LEASE_LAPSED, claim, Held.NO, seen=seen, needed=needed, moves=moves, target=host)

@@ -88,6 +88,8 @@ class LeftWindow:
                 return f"it goes forward: {go} and {opens} follow, and behind {opens} no way back is free"
             case Kind.OPENED:
                 return "it goes forward: hosts have opened, and no way back is free"
+            case Kind.PARTLY if self._open():
+                return f"it walks {back}, for a lease has ended"
             case Kind.LEASED | Kind.PARTLY if self.heading == "forward":
                 return f"it walks {back}, or goes forward if no lease has ended"
         return f"it walks {back}"
@@ -102,7 +104,11 @@ class LeftWindow:
             return f"{died}; {many} went forward and opened by themselves: {plight.opened}"
         may = "it may be that " if self.stands is None and self.kind in (Kind.LEASED, Kind.GOING) else ""
         since = f"since {sentences.local_time(self.since)}, for {_span(self.at - self.since)}"
-        return f"DANGER: {died}; {may}{plight.shut} {since}"
+        stands = self.stands or {}
+        still = (
+            f"clients are still shut out of {len(stands) - len(self._open())} of {len(stands)} {plight.many}"
+        )
+        return f"DANGER: {died}; {may}{still if self._open() else plight.shut} {since}"
 
     def _alone(self) -> list[str]:
         """What the hosts do without an operator."""
@@ -135,7 +141,12 @@ class LeftWindow:
         if self.toll.forward and self.kind in (Kind.SEALED, Kind.GOING) and self.heading == "forward":
             lost = f"a way back loses {self.toll.what} from {sentences.local_time(runs_out)} on ({when})"
             return [f"{lost}. {self.toll.forward}"]
-        return [f"{self.toll.what} run out from {sentences.local_time(runs_out)} on ({when})"]
+        who = ", for clients that are not back by then" if self._open() else ""
+        return [f"{self.toll.what} run out from {sentences.local_time(runs_out)} on ({when}){who}"]
+
+    def _open(self) -> list[str]:
+        """The hosts that clients pass."""
+        return [host for host, stand in (self.stands or {}).items() if stand in (Stand.BEFORE, Stand.AFTER)]
 
     def _by_stand(self) -> dict[Stand, list[str]]:
         by_stand: dict[Stand, list[str]] = {}

@@ -426,6 +426,7 @@ def test_a_lapsed_lease_is_the_first_finding(tmp_path: Path) -> None:
         eventually("both are seen", lambda: len(watch._found) == 2)
         found = what(watch)
         assert (found.id, found.target) == (Trouble.LEASE_LAPSED, "d2")
+        assert found.seen == "no renewal came in time, and the host went back by itself"
         watch.answered(found)
         assert watch.finding() == sick
         watch.answered(sick)
