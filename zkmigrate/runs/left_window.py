@@ -104,10 +104,7 @@ class LeftWindow:
             return f"{died}; {many} went forward and opened by themselves: {plight.opened}"
         may = "it may be that " if self.stands is None and self.kind in (Kind.LEASED, Kind.GOING) else ""
         since = f"since {sentences.local_time(self.since)}, for {_span(self.at - self.since)}"
-        stands = self.stands or {}
-        still = (
-            f"clients are still shut out of {len(stands) - len(self._open())} of {len(stands)} {plight.many}"
-        )
+        still = f"clients are still shut out of {len(self.stands or {}) - len(self._open())} of {len(self.stands or {})} {plight.many}"
         return f"DANGER: {died}; {may}{still if self._open() else plight.shut} {since}"
 
     def _alone(self) -> list[str]:

@@ -66,7 +66,8 @@ def status(
     run_dir = existing_run_dir(context, run_id, inventory, playbook)
     code = _wait(context, run_dir, wait, timeout_s) if wait else 0
     goes_on = partial(next_command, context, playbook=playbook)
-    body = of_run(run_dir, playbook, playbook.changed(inventory), time.time, goes_on)
+    working, history = known = read(run_dir)
+    body = of_run(run_dir, playbook, playbook.changed(inventory), time.time, goes_on, known)
     body["accepted"] = [x.line for x in inventory.accept]
     stands = None
     if wait:
@@ -78,10 +79,10 @@ def status(
             body["hosts"] = of_hosts(site.look, playbook, inventory)
             body["told"] = told_by(site.look, playbook, inventory)
             body["operator"] = wrong_machine(site.look, playbook, inventory, body["hosts"])
-            if body["process"] is None:
-                stands = left_window.asked(journal.read(run_dir), playbook, inventory, site.look)
-    history, left = journal.read(run_dir), None
-    if body["process"] is None:
+            if working is None:
+                stands = left_window.asked(history, playbook, inventory, site.look)
+    left = None
+    if working is None:
         left = left_window.judged(history, playbook, inventory, stands, time.time())
     body["left"] = None if left is None else left.body(goes_on(history))
     print_result(context, body, lines(body, playbook.views()))
@@ -103,17 +104,23 @@ def _wait(context: VerbContext, run_dir: Path, wait: str, timeout_s: float | Non
     return code
 
 
+def read(run_dir: Path) -> tuple[process.Process | None, History]:
+    """Read who works on a run, then its journal: what the process wrote last is then there."""
+    return process.at_work(run_dir), journal.read(run_dir)
+
+
 def of_run(
     run_dir: Path,
     playbook: Playbook,
     hosts: tuple[str, ...],
     wall: Callable[[], float],
     goes_on: Callable[[History], str] = lambda _history: "",
+    known: tuple[process.Process | None, History] | None = None,
 ) -> dict[str, Any]:
     """What this machine knows of the run, as JSON. hosts: those that the run may change. wall: the clock,
-    seconds since the epoch. goes_on: the command that continues an open run on which nobody works."""
-    working = process.at_work(run_dir)
-    history = journal.read(run_dir)
+    seconds since the epoch. goes_on: the command that continues an open run on which nobody works. known: of
+    :func:`read`, if it was read already."""
+    working, history = known or read(run_dir)
     hosts = tuple(host for host in hosts if host not in history.retired)
     run_state = runs.state_of(history, playbook)
     wanted = hold_file.HoldFile(run_dir).wanted()
