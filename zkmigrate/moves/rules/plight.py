@@ -78,19 +78,20 @@ def _toll(c: Context) -> Toll | None:
 
 
 def _kept(dependent: AnyDependent, c: Context, look: Look) -> Kept:
-    """Which of the sessions that SURVEY found on dest live, and are clients of dest again."""
+    """Which of the sessions that SURVEY found on dest live, and are clients of dest again. Source is not
+    asked: it may be why the run went back, and dest observes it."""
     try:
         surveyed = known(Surveyed, c)
     except RecordError:
         surveyed = None
     if surveyed is None or not surveyed.on_dest:
         return Kept("")
-    source, dest = c.inventory.source_names, c.inventory.dest_names
-    at_source, at_dest = connections_of(look, source), connections_of(look, dest)
-    alive = sessions_of(dumps_of(look, (*source, *dest)), {}, dependent.chroot(c.inventory))
+    dest = c.inventory.dest_names
+    alive = sessions_of(dumps_of(look, dest), {}, dependent.chroot(c.inventory))
+    at_dest = connections_of(look, dest)
     if not isinstance(alive, Seen):
         return Kept(f"whether sessions survived is not known: {alive}", settled=False)
-    return kept(surveyed.on_dest, alive.value.owners, homes(surveyed.on_dest, at_dest, at_source).on_dest)
+    return kept(surveyed.on_dest, alive.value.owners, homes(surveyed.on_dest, at_dest, {}).on_dest)
 
 
 def kept(sessions: Collection[int], alive: Iterable[int], back: Collection[int]) -> Kept:
