@@ -465,11 +465,15 @@ def _waves_without_repetition(tool: ToolProcess) -> list[str]:
 @contextmanager
 def _held_after_first_wave(site: RollSite, *verb: str) -> Iterator[tuple[ToolProcess, str]]:
     """The roll, or this verb, held behind its first broker; that broker. No hold stays behind: the next trial
-    would wait there."""
-    with site.tool(*(verb or ("run", "--until", "roll"))) as tool:
+    would wait there. On a busy machine ``hold`` comes too late, so the roll holds by ``--pause-after``, which
+    a way back does not have."""
+    forward = verb[:1] != ("rollback",)
+    words = (*(verb or ("run", "--until", "roll")), *(("--pause-after", "1") if forward else ()))
+    with site.tool(*words) as tool:
         wait_during(tool, "the first wave", lambda: bool(wave_targets(tool)))
         try:
-            site.run_beside("hold")
+            if not forward:
+                site.run_beside("hold")
             wait_during(tool, "it holds", lambda: bool(tool.events_of("Holding")))
             yield tool, wave_targets(tool)[0]
         finally:
