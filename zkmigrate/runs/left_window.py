@@ -26,8 +26,8 @@ Stands = Mapping[str, Stand]
 
 class Kind(StrEnum):
     """How a window was left. REOPENED and OPENED: clients pass. Otherwise they do not: LEASED: every host
-    opens by itself. PARTLY: some are sealed. SEALED: all are. GOING: one may have its GO. BACK: a way back
-    was left."""
+    opens by itself. PARTLY: some are sealed. SEALED: all are. GOING: one may have been told to finish. BACK: a
+    way back was left."""
 
     LEASED = "leased"
     PARTLY = "partly sealed"
@@ -118,7 +118,9 @@ class LeftWindow:
             Kind.LEASED: [f"no {one} is sealed: they open by themselves{limit}"],
             Kind.PARTLY: [f"{shut}; {leased}"],
             Kind.SEALED: [f"every {one} is sealed: none opens by itself, however long you wait"],
-            Kind.GOING: [f"a {one} with its GO opens by itself once enough of them serve; {shut}"],
+            Kind.GOING: [
+                f"a {one} that was told to finish opens by itself once enough of them serve; {shut}"
+            ],
             Kind.BACK: [f"{shut}; {leased}"],
         }.get(self.kind, [])
         asked = self.stands is not None or self.kind is Kind.SEALED
