@@ -26,8 +26,8 @@ Stands = Mapping[str, Stand]
 
 class Kind(StrEnum):
     """How a window was left. REOPENED and OPENED: clients pass. Otherwise they do not: LEASED: every host
-    opens by itself. PARTLY: some are sealed. SEALED: all are. GOING: one may have been told to finish. BACK: a
-    way back was left."""
+    opens by itself. PARTLY: some are sealed. SEALED: all are. GOING: one may have been told to finish.
+    BACK: a way back was left."""
 
     LEASED = "leased"
     PARTLY = "partly sealed"
