@@ -38,7 +38,7 @@ step() {
     log=$(mktemp)
     # The sleep outlives the loop for a moment; it must not hold our output open.
     while sleep 10 >/dev/null; do
-        note "  still running: $(tail -n 1 "$log" | cut -c 1-100)"
+        note "  still running: $(grep -v '^WARNING: ' "$log" | tail -n 1 | cut -c 1-100)"
     done 2>/dev/null &
     beat=$!
     status=0

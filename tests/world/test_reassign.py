@@ -754,7 +754,7 @@ def test_slow_moves_are_waited_for_as_long_as_bytes_come(tmp_path: Path) -> None
     made = desk(tmp_path, throttle_bytes_s=10_000, stalled_s=10)
     assert made.process(forward).code == 0
     assert made.there
-    waits = [e for e in made.seen if isinstance(e, events.Waits) and e.what == "the moves in flight"]
+    waits = [e for e in made.seen if isinstance(e, events.Waits) and e.what == "the moves in flight are over"]
     assert len(waits) > 500
     assert any("t0-0 on 4: 1,500,000 bytes of 3,000,000 bytes" in e.progress for e in waits)
     first = "2 of 7 partitions; 17,960,000 bytes left, about 1,497 s at the throttle; t0-0 on 4: 30,000 bytes"
@@ -766,7 +766,7 @@ def test_p14_the_log_of_each_replica_that_moves_is_told_against_its_leaders(tmp_
     made = desk(tmp_path, throttle_bytes_s=100_000)
     made.cluster.endless = frozenset({5})
     assert made.process(forward).code == 0
-    waits = [e for e in made.seen if isinstance(e, events.Waits) and e.what == "the moves in flight"]
+    waits = [e for e in made.seen if isinstance(e, events.Waits) and e.what == "the moves in flight are over"]
     reach = "LEO 1,500 of 3,000, records behind: 1,500, HW 2,999, leader epoch 7"
     assert any(f"t0-0 on 4: 1,500,000 bytes of 3,000,000 bytes, {reach}" in e.progress for e in waits)
     unknown = "LEO unknown of 3,000, records behind: unknown, HW 2,999, leader epoch 7"
@@ -986,7 +986,7 @@ def test_outside_the_hours_no_move_begins_and_those_in_flight_go_on(tmp_path: Pa
     pauses = [(one, two) for one, two in pairwise(begun) if two - one > 500]
     assert len(pauses) == 1
     told = {e.what: e.progress for e in made.seen if isinstance(e, events.Waits) and "outside" in e.progress}
-    assert set(told) == {"the moves in flight", "the hour when moves may begin"}
+    assert set(told) == {"the moves in flight are over", "moves may begin"}
     outside = "outside the hours 22:41 to 22:31 UTC: the next move begins 2023-11-14T22:41Z"
     assert all(outside in progress for progress in told.values())
     begun.clear()

@@ -154,7 +154,11 @@ def test_a_copy_inside_a_broker_that_hangs_is_named_by_directory(tmp_path: Path)
 def test_the_next_look_tells_copies_inside_brokers(tmp_path: Path) -> None:
     made = desk(tmp_path, throttle_bytes_s=100_000)
     assert made.process(forward).code == 0
-    waits = [e.progress for e in made.seen if isinstance(e, events.Waits) and e.what == "the moves in flight"]
+    waits = [
+        e.progress
+        for e in made.seen
+        if isinstance(e, events.Waits) and e.what == "the moves in flight are over"
+    ]
     assert any(" into /d2: 1,000,000 bytes of 3,000,000 bytes" in progress for progress in waits)
 
 

@@ -44,8 +44,8 @@ def waits(made: Desk, what: str) -> list[str]:
     return [event.progress for event in made.seen if isinstance(event, events.Waits) and event.what == what]
 
 
-OVER = "the end of another hand's reassignments"
-FLYING = "the moves in flight"
+OVER = "other tools' reassignments have ended"
+FLYING = "the moves in flight are over"
 
 
 def test_t4_by_default_they_are_refused_by_name(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_a_confirmed_change_that_brokers_do_not_tell_yet_is_waited_for(tmp_path:
     assert found(made, "topics.back").held is Held.YES
     assert len(made.cluster.altered) == 2 * len(changed())
     waited = {e.what: e.progress for e in made.seen if isinstance(e, events.Waits)}
-    assert waited == {f"brokers to tell what Kafka has confirmed of {KEY}": mentioned(changed())}
+    assert waited == {f"brokers report what Kafka has confirmed of {KEY}": mentioned(changed())}
 
 
 def mentioned(topics: list[str]) -> str:

@@ -93,6 +93,8 @@ class Entry:
         """The entry, one paragraph a line."""
         if self.expected:
             yield f"Expected: {self.expected}."
+        elif self.meaning.cause.startswith("A remark"):
+            yield f"Shows: {self.meaning.means}"
         else:
             yield f"Failed: {self.meaning.means}"
         yield f"Cause: {self.meaning.cause}"

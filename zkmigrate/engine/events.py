@@ -96,7 +96,8 @@ class ChangeEnded:
 
 @dataclass(frozen=True)
 class Waits:
-    """The step waits for ``what``. left_s: until the wait fails, None for a long look of its own."""
+    """The step waits until ``what``, a clause. left_s: until the wait fails; None while the step makes a long
+    look at ``what``, a noun."""
 
     stage: str
     step: str

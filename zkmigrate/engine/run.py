@@ -242,7 +242,7 @@ class Walk:
             return at.step.check(context, facts), facts
         except HostError as error:
             limit = self.inventory.policy.step_deadline_s
-            return Waiting(f"an answer for {at.id}", str(error), limit, poll_s=1.0), None
+            return Waiting(f"{at.id} has its answers", str(error), limit, poll_s=1.0), None
         except Exception as error:
             if isinstance(error, ZkmigrateError) or not at.stage.window or at.way is Way.BACK:
                 raise

@@ -24,8 +24,8 @@ BOOT_S = 180
 """How long systemd-nspawn may take to start a container, seconds."""
 WEIGHTS: Mapping[Role, int] = {Role.DEST: 3}
 """Shares of the processors, by default 1: in the window all wait for dest."""
-INOTIFY_PER_HOST = 6
-"""inotify instances that systemd keeps open on a host: 116 were counted for 20 hosts."""
+INOTIFY_PER_HOST = 4
+"""inotify instances that a host keeps open: three of systemd, one of dbus."""
 
 
 @dataclass(frozen=True)

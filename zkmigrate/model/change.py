@@ -250,7 +250,7 @@ class Fence(_OnHost):
 
 @dataclass(frozen=True)
 class Cut(_OnHost):
-    """Block all traffic between this host and source; the kernel unblocks after ``ttl_ms``."""
+    """Block what ``policy.cut`` names between this host and source; the kernel unblocks after ``ttl_ms``."""
 
     host: str
     ttl_ms: int
@@ -261,7 +261,8 @@ class Cut(_OnHost):
         return (str(self.ttl_ms),)
 
     def describe(self) -> str:
-        return f"block all traffic with source (lease {self.ttl_ms} ms) and end those connections"
+        lease = f"lease {self.ttl_ms} ms"
+        return f"block the traffic with source that policy.cut names ({lease}) and end those connections"
 
 
 @dataclass(frozen=True)

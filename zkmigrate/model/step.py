@@ -92,11 +92,11 @@ class Far(NamedTuple):
 
 @dataclass(frozen=True)
 class Waiting:
-    """Nothing to do but wait. deadline_s: counts from the first return of the same ``what``. keep: facts for
-    the next looks of this visit, in ``Context.kept``; not journaled. mark: progress, compared with the look
-    before; the wait fails once it stays the same for ``stalled_s``, so that hours of progress are waited for
-    and a standstill is not. far: of a step that tells how far it is. moves: what an operator can do where the
-    wait fails, beside looking and going back."""
+    """Nothing to do but wait. what: a clause that fits after "until". deadline_s: counts from the first
+    return of the same ``what``. keep: facts for the next looks of this visit, in ``Context.kept``; not
+    journaled. mark: progress, compared with the look before; the wait fails once it stays the same for
+    ``stalled_s``, so that hours of progress are waited for and a standstill is not. far: of a step that
+    tells how far it is. moves: what else an operator can do where the wait fails."""
 
     what: str
     progress: str

@@ -135,7 +135,7 @@ class MovesStep(Step[MovesFacts]):
             return Done() if c.way is Way.BACK and not c.begun else Blocked((lost(),))
         if f.found.missing is not None:
             limit = c.inventory.policy.step_deadline_s
-            what = "an answer of Kafka about partitions"
+            what = "Kafka reports its partitions"
             return Waiting(what, str(f.found.missing), limit, poll_s=1.0, keep=c.kept)
         stands = f.stands(c.way)
         if others := _replaced(c, f, stands):
@@ -254,7 +254,7 @@ def _wait(c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool
     down = frozenset(broker for move in stands.moves for broker in goal(move, c.way)) - f.found.alive
     inflow = c.kept.get("inflow", Inflow()).seen(f.wall, f.sizes)
     return Waiting(
-        "the hour when moves may begin" if shut and not flying else "the moves in flight",
+        "moves may begin" if shut and not flying else "the moves in flight are over",
         words(c, f, far, flying, down, shut),
         math.inf,
         poll_s=0.0 if at_end and not flying else 1.0 if looks else _poll_s(f, flying, shut),

@@ -122,7 +122,7 @@ def _until_over(c: Context, first: FirstLook, flights: Flights) -> Waiting:
         for (name, broker), size in copied.items()
     ]
     return Waiting(
-        "the end of another hand's reassignments",
+        "other tools' reassignments have ended",
         f"{len(flights):,} in flight; {few(told)}" if told else f"{len(flights):,} in flight",
         math.inf,
         poll_s=2.0,

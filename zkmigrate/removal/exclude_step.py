@@ -83,7 +83,7 @@ class ExcludeStep(Step[ExcludeFacts]):
         if todo and (c.way is Way.FORWARD or looks < LOOKS):
             return Ready(todo, record=record.encode())
         if differ and looks < LOOKS:
-            what = "brokers to tell the setting that Kafka has confirmed"
+            what = "brokers report the setting that Kafka has confirmed"
             return Waiting(what, few(differ), limit + LOOKS, 1.0, {"looks": looks + 1})
         if c.way is Way.BACK:
             return Done()

@@ -56,7 +56,7 @@ class StopStep(SweepStep):
     def check(self, c: Context, f: SweepFacts) -> Verdict:
         limit = c.inventory.policy.step_deadline_s
         if silent := [f"{host}: {told}" for host, told in f.services.items() if runs(told) is None]:
-            what = "the hosts to tell whether their brokers run"
+            what = "the hosts report whether their brokers run"
             return Waiting(what, few(silent), limit, poll_s=1.0, keep=c.kept)
         if c.way is Way.BACK and (starts := self._start(c, f)):
             return starts
@@ -72,7 +72,7 @@ class StopStep(SweepStep):
             return Ready(down, same)
         here = f.view.value.brokers if isinstance(f.view, Seen) else {}
         if away := [host for host in stopped if c.inventory.broker(host).id not in here]:
-            what = "the brokers that were started to be registered"
+            what = "the brokers that were started are registered"
             return Waiting(what, few(away), STOPS_S, poll_s=1.0, keep=c.kept)
         return None
 
@@ -106,7 +106,7 @@ class StopStep(SweepStep):
         if up:
             return self._next(c, f, view, able)
         if left := [id for id in gone if id in view.brokers]:
-            what = "the cluster to name the stopped brokers no more"
+            what = "the cluster no longer names the stopped brokers"
             return Waiting(what, few(map(str, left)), STOPS_S, poll_s=1.0, keep=c.kept)
         return Done((_down(gone),), self._record(c, f).encode())
 

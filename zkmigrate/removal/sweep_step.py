@@ -185,7 +185,7 @@ class SweepStep(Step[SweepFacts]):
             return self._go_on(c, f, self._moving.check(c, f.moves))
         limit = c.inventory.policy.step_deadline_s
         if f.every.missing is not None:
-            what = "an answer of Kafka about all topics"
+            what = "Kafka reports all topics"
             return Waiting(what, str(f.every.missing), limit, poll_s=1.0, keep=c.kept)
         if f.survey is not None:
             if self._outrun(c, f):

@@ -312,12 +312,13 @@ def _under_way(body: Mapping[str, Any], views: Sequence[View]) -> list[str]:
     elif now["step"]:
         back = "back " if now["way"] == "back" else ""
         out.append(f"now: {back}{now['step']} since {local_time(now['since'])}")
-    if wave := now["wave"]:
+    if (wave := now["wave"]) and held is None:  # a hold tells the progress itself
         far = (wave["done"], wave["of"], wave["many"], wave["left_s"], wave.get("bytes_left"))
         out.append(sentences.progress(*far))
     if waits := now["waits"]:
         left = "" if waits["left_s"] is None else f" ({waits['left_s']:.0f} s left)"
-        out.append(f"waits for {waits['what']} since {local_time(waits['since'])}: {waits['progress']}{left}")
+        verb = sentences.waits_for(waits["what"], waits["left_s"])
+        out.append(f"{verb}, since {local_time(waits['since'])}: {waits['progress']}{left}")
     out += [f"in flight: {sent['host']}: {sent['text']}" for sent in now["in_flight"]]
     if now["turn_back_s"] is not None:
         out.append(f"{max(0.0, now['turn_back_s']):.0f} s left to turn back")

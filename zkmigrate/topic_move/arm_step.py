@@ -69,10 +69,10 @@ class ArmStep(Step[ArmFacts]):
         if todo := f.gateways.hosts(lambda app: app.staged != move.target):
             return Ready(todo)
         if wrong := unsure(f.gateways):
-            what = "clients to send again what they do not know the outcome of, or to give it up"
+            what = "clients have sent again what they do not know the outcome of, or have given it up"
             return Waiting(what, few(one.seen for one in wrong), _MOST_S, poll_s=_POLL_S, keep=c.kept)
         if not isinstance(f.ends, Seen):
-            return Waiting("both clusters to tell their ends", str(f.ends), _MOST_S, poll_s=_POLL_S)
+            return Waiting("both clusters report their ends", str(f.ends), _MOST_S, poll_s=_POLL_S)
         if short := too_few_in_sync(f.ends.value):
             return Blocked(short)
         if f.compared is not None:
@@ -117,7 +117,7 @@ def _waiting(c: Context, f: ArmFacts, limit_s: float) -> Verdict:
     found = lag(f.ends, f.now, before := c.kept.get("before"))
     close = c.kept.get("close", 0) + 1 if found.within(limit_s) else 0
     keep = {"before": found.mark or before, "close": close}
-    what = f"the mirror to lag less than {limit_s:g} s"
+    what = f"the mirror lags less than {limit_s:g} s"
     return Waiting(what, found.words, _MOST_S, poll_s=_POLL_S, keep=keep)
 
 

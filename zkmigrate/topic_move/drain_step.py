@@ -97,7 +97,7 @@ class DrainStep(Step[DrainFacts]):
             return Blocked(wrong)
         limit_s = move_of(c.inventory).topic_move.hold_ms / 1000
         if not isinstance(f.ends, Seen):
-            return Waiting("both clusters to tell their ends", str(f.ends), limit_s, _POLL_S, keep=c.kept)
+            return Waiting("both clusters report their ends", str(f.ends), limit_s, _POLL_S, keep=c.kept)
         ends = f.ends.value
         if not c.kept and (waiting := silent_source(ends, limit_s, _POLL_S)):
             return waiting
@@ -114,9 +114,9 @@ class DrainStep(Step[DrainFacts]):
         keep = {"before": before, "equal": equal}
         if apart or equal < _LOOKS:
             told = f"behind: {few(apart)}" if apart else "equal, once"
-            return Waiting("the mirror to come to source's ends", told, limit_s, _POLL_S, keep=keep)
+            return Waiting("the mirror has come to source's ends", told, limit_s, _POLL_S, keep=keep)
         if f.copiers is None:
-            return Waiting("the copiers to be asked", "equal", limit_s, 0.0, keep=keep)
+            return Waiting("the copiers have answered", "equal", limit_s, 0.0, keep=keep)
         return _equal(f, f.copiers, ends, keep)
 
     def plan(self, c: Context, f: DrainFacts, target: str) -> Changes:

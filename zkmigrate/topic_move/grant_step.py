@@ -60,7 +60,7 @@ class GrantStep(Step[GrantFacts]):
         missing = f.needed - f.granted.value.everywhere
         if missing and "sent" in c.kept:
             told = f"missing on a broker: {len(missing)}"
-            return Waiting("every broker of target to know the ACLs", told, 10.0, _POLL_S, keep=c.kept)
+            return Waiting("every broker of target knows the ACLs", told, 10.0, _POLL_S, keep=c.kept)
         if missing:
             return Ready((RIGHTS,), keep={"sent": True})
         return Done(

@@ -48,7 +48,7 @@ class HoldStep(Step[Gateways]):
         busy = {f"{host}:{name}": app.in_flight for (host, name), app in f.at.items() if app.in_flight}
         if busy:
             told = ", ".join(f"{where}: {count}" for where, count in busy.items())
-            return Waiting("answers to the requests in flight", told, move.hold_ms / 1000, poll_s=_POLL_S)
+            return Waiting("the requests in flight are answered", told, move.hold_ms / 1000, poll_s=_POLL_S)
         holds = tuple((host, name, app.hold) for (host, name), app in f.at.items())
         return Done(record=Held(holds).encode())
 

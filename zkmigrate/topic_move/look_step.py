@@ -182,7 +182,7 @@ def _waiting(c: Context, first: LookFacts, now: Delivered) -> Waiting | None:
     late = _late(first.delivered, now)
     if not late or left_s <= 0:
         return None
-    what = "groups to commit what they were delivered"
+    what = "groups have committed what they were delivered"
     told = f"{limit_s - left_s:.1f} of {limit_s:g} s: {few(late)}"
     return Waiting(what, told, limit_s + 60, poll_s=min(_POLL_S, left_s), keep={"first": first})
 

@@ -373,7 +373,7 @@ def silent_source(ends: Ends, deadline_s: float, poll_s: float) -> Waiting | Non
     dark = [part_name(part) for part, one in ends.items() if one.source is None]
     if not dark:
         return None
-    return Waiting("source's leaders to report their ends", f"silent: {few(dark)}", deadline_s, poll_s)
+    return Waiting("source's leaders report their ends", f"silent: {few(dark)}", deadline_s, poll_s)
 
 
 def not_silent(found: Copiers) -> tuple[Finding, ...]:

@@ -93,7 +93,7 @@ def _settled(c: Context, f: SettleFacts) -> Verdict:
     keep = {"since": since, "mark": mark or (found and found.mark)}
     if f.now - since < limit_s or found is None:
         told = f"{f.now - since:.1f} of {limit_s:g} s"
-        return Waiting("consumers to commit", told, limit_s + 60, poll_s=_POLL_S, keep=keep)
+        return Waiting("consumers have committed", told, limit_s + 60, poll_s=_POLL_S, keep=keep)
     if isinstance(f.ends, Seen) and (short := too_few_in_sync(f.ends.value)):
         return Blocked(short)
     close, open_ = found.within(most_s), unsure(f.gateways)

@@ -81,14 +81,14 @@ class TurnStep(Step[TurnFacts]):
             return Blocked(wrong)
         if not isinstance(f.direction, Seen):
             why = str(f.direction)
-            return Waiting("both clusters to report who leads", why, _MOST_S, poll_s=_POLL_S, keep=c.kept)
+            return Waiting("both clusters report who leads", why, _MOST_S, poll_s=_POLL_S, keep=c.kept)
         old = dict.fromkeys((*f.there.running, *f.there.enabled))
         if todo := (*old, *(() if f.direction.value.copies == "backward" else (DIRECTION,))):
             return Ready(todo, keep=c.kept)
         if f.copiers.down:
             return Ready(f.copiers.down)
         if not isinstance(f.ends, Seen):
-            return Waiting("both clusters to tell their ends", str(f.ends), _MOST_S, poll_s=_POLL_S)
+            return Waiting("both clusters report their ends", str(f.ends), _MOST_S, poll_s=_POLL_S)
         ends = f.ends.value
         told: dict[Part, int] = {p: one.source for p, one in ends.items() if one.source is not None}
         first = {**told, **c.kept.get("first", {})}
@@ -96,7 +96,7 @@ class TurnStep(Step[TurnFacts]):
         if f.failed:
             return Blocked((_turned(False, few(f.failed)),))
         if behind:
-            what = "source to get what clients wrote on target before this step"
+            what = "source has what clients wrote on target before this step"
             return Waiting(what, few(behind), _MOST_S, poll_s=_POLL_S, keep={"first": first})
         return Done((_turned(True, f"{f.copiers.unit}, {len(first):,} partitions"),))
 

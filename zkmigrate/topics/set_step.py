@@ -102,7 +102,7 @@ class TopicConfigStep(Step[TopicConfigFacts]):
             return Blocked(findings)
         if not isinstance(f.settings, Seen):
             limit = c.inventory.policy.step_deadline_s
-            return Waiting("an answer of Kafka about its topics", str(f.settings), limit, poll_s=1.0)
+            return Waiting("Kafka reports its topics", str(f.settings), limit, poll_s=1.0)
         settings = f.settings.value
         record = f.record or Originals({t: _own(settings, t) for t in settings})
         if c.way is Way.BACK:
@@ -186,7 +186,7 @@ def _late(c: Context, record: Originals, settings: _BySetting) -> tuple[str, ...
 
 def _not_told(c: Context, late: Sequence[str]) -> Waiting:
     looks = c.kept.get("looks", 0) + 1
-    what = f"brokers to tell what Kafka has confirmed of {topic_config(c.inventory).key}"
+    what = f"brokers report what Kafka has confirmed of {topic_config(c.inventory).key}"
     limit = c.inventory.policy.step_deadline_s + LOOKS
     return Waiting(what, f"{len(late):,} topics: {few(late)}", limit, poll_s=1.0, keep={"looks": looks})
 

@@ -215,7 +215,7 @@ class Board:
 
     def _footer(self, now: float) -> list[Line]:
         lines: list[Line] = []
-        if self._wave is not None:
+        if self._wave is not None and self._hold is None:  # a hold tells the progress itself
             at, wave = self._wave
             left_s = None if wave.left_s is None else max(0.0, wave.left_s - (now - at))
             bytes_left = wave.bytes_left if isinstance(wave, events.Progressed) else None
@@ -283,7 +283,11 @@ def _waiting(wait: events.Waits, pace: Pace, now: float) -> list[str]:
     eta = pace.eta_s(now)
     about = f", about {span(eta)} to go" if eta is not None else ""
     until = "" if wait.left_s is None else f"; gives up in {span(wait.left_s)}"
-    return [f"waits {span(now - pace.since)} for {wait.what}{about}{until}", f"  {wait.progress}"]
+    for_s = span(now - pace.since)
+    return [
+        f"{sentences.waits_for(wait.what, wait.left_s)}, {for_s} so far{about}{until}",
+        f"  {wait.progress}",
+    ]
 
 
 def _joined(parts: list[str], dropped: int) -> str:

@@ -67,9 +67,11 @@ def sections(findings: Sequence[Finding], locations: Locations) -> tuple[Section
     """The sections that are not empty."""
     of = {name: [f for f in findings if _section(f) == name] for name in tally(findings)}
     blocking = sum(f.blocks for f in of["unknown"])
-    unknown = "could not be seen, and unknown never passes; " + (
-        f"{blocking} of them block" if blocking != len(of["unknown"]) else "they block"
-    )
+    unknown = "could not be seen: " + (
+        "they block" if blocking == len(of["unknown"])
+        else f"{blocking} block, the others warn" if blocking
+        else "they warn, and none blocks"
+    )  # fmt: skip
     made = (
         Section("blocks", "bold red", "fix these before you begin", len(of["blocks"]),
                 _items(of["blocks"], locations)),

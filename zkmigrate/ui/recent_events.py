@@ -55,7 +55,7 @@ class RecentEvents:
             keys = ("what", "progress", "left_s")
             self.waits = {**{key: event[key] for key in keys}, "at": at, "since": since}
         elif kind == "HookBegun" and event["waited"]:
-            what, left_s = f"hook {event['moment']}", float(event["timeout_s"])
+            what, left_s = f"the hook {event['moment']} has ended", float(event["timeout_s"])
             self.waits = {"what": what, "progress": event["run"], "left_s": left_s, "at": at, "since": at}
         elif kind == "WaveBegun":
             self.waits, self.wave = None, _progress(event, at) or self.wave

@@ -48,7 +48,9 @@ def sentence(event: events.Event) -> str:
             return _change_ended(event)
         case events.Waits():
             left = "" if event.left_s is None else f" ({event.left_s:.0f} s left)"
-            return f"   {event.stage}.{event.step} waits for {event.what}: {event.progress}{left}"
+            return (
+                f"   {event.stage}.{event.step} {waits_for(event.what, event.left_s)}: {event.progress}{left}"
+            )
         case events.Progressed():
             return ""
         case events.StepEnded():
@@ -162,6 +164,11 @@ def holding(event: events.Holding) -> str:
         return f"{after}; the hosts open by themselves by now: go (g) or stop (s)?"
     seconds = f"{event.opens_s:.0f} s"
     return f"{after}; in {seconds} at most the hosts open by themselves: {answers}"
+
+
+def waits_for(what: str, left_s: float | None) -> str:
+    """Return what a step waits for: until a state is there, or for a long look (no ``left_s``)."""
+    return f"waits {'for' if left_s is None else 'until'} {what}"
 
 
 def progress(done: int, of: int, many: str, left_s: float | None, bytes_left: int | None = None) -> str:

@@ -81,8 +81,8 @@ RESTS = {
         "kafka.sessions-on-dest kafka.kraft kafka.started-with kafka.only-place"
     ),
     "the block or its lease": (
-        "source.security dest.security dest.settings dest.cut-ports dest.from-operator host.names "
-        "host.namespace host.one-role host.tools host.socket-kill host.rules run.alone"
+        "source.security dest.security kafka.security dest.settings dest.cut-ports dest.from-operator "
+        "host.names host.namespace host.one-role host.tools host.socket-kill host.rules run.alone"
     ),
     "the way back, or that dest can lead": (
         "source.ports source.reconfig dest.leftovers dest.jute-maxbuffer dest.disk dest.observing "

@@ -131,7 +131,7 @@ def test_a_host_that_does_not_tell_whether_its_broker_runs_is_waited_for(way: Wa
     """It is neither taken for stopped nor started."""
     verdict = stopping(way, "")
     assert isinstance(verdict, Waiting)
-    assert verdict.what == "the hosts to tell whether their brokers run"
+    assert verdict.what == "the hosts report whether their brokers run"
 
 
 def test_nothing_is_moved_back_before_a_broker_that_was_started_is_registered() -> None:

@@ -280,7 +280,13 @@ def test_a_hook_that_is_waited_for_is_what_the_run_waits_for(tmp_path: Path) -> 
         f'{begun % 2} "timeout_s": 30.0, "waited": true}}',
         '{"at": 3, "event": "HookEnded", "moment": "before_wave"}',
     ]
-    waits = {"what": "hook before_wave", "progress": "/h/ask", "left_s": 30.0, "at": 2.0, "since": 2.0}
+    waits = {
+        "what": "the hook before_wave has ended",
+        "progress": "/h/ask",
+        "left_s": 30.0,
+        "at": 2.0,
+        "since": 2.0,
+    }
     for count, expected in ((1, None), (2, waits), (3, None)):
         (tmp_path / "events.jsonl").write_text("\n".join(said[:count]))
         assert recent_events.read(tmp_path).waits == expected

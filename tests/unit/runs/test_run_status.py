@@ -183,7 +183,7 @@ def test_a_step_that_tells_how_far_it_is_is_believed(tmp_path: Path, monkeypatch
     change = ReassignPartition("kafka", "t", 0, (1, 2), (2, 3))
     told = (
         events.StepBegun("move", "replicas", "t", Hazard.REVERSIBLE, Way.FORWARD),
-        events.Waits("move", "replicas", "the moves in flight", "12 of 10,000 partitions", 600.0),
+        events.Waits("move", "replicas", "the moves in flight are over", "12 of 10,000 partitions", 600.0),
         events.Progressed(*at, 12, 10_000, "partitions", 5_000_000, 7200.0),
         events.WaveBegun(*at, ("t-0",)),
         events.ChangeSent("t-0", "move.replicas.t-0.1.1", change),
@@ -200,3 +200,26 @@ def test_a_step_that_tells_how_far_it_is_is_believed(tmp_path: Path, monkeypatch
     for event in told:
         board.take(event)
     assert ("12 of 10,000 partitions done, 5,000,000 bytes left, about 2 h 0 min", "") in board.lines(200, 50)
+
+
+def test_a_hold_tells_the_progress_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Status printed "0 of 3 brokers done before this wave" above "1 of 3 brokers done"."""
+    run = Run(tmp_path)
+    run.step("roll.roll", "begin")
+    run.journal.close()
+    who = {"pid": 7, "verb": "run", "by": "bert", "place": "", "since": run.clock()}
+    monkeypatch.setattr(process, "at_work", lambda _: SimpleNamespace(body=lambda: who))
+    wave = events.WaveBegun("roll", "roll", Way.FORWARD, ("b1",), 0, 3, None, "brokers")
+    (run.dir / EVENTS).write_text(json.dumps({**events.to_json(wave), "at": run.clock()}) + "\n")
+    body = run_status.of_run(run.dir, playbook_files.load(playbook_files.DEFAULT), (), run.clock)
+    assert any("0 of 3 brokers done" in line for line in run_status.lines(body))
+    hold = {"why": "coffee", "by": "ann", "since": run.clock()}
+    body["held"] = {
+        "where": "in roll",
+        "at": run.clock(),
+        "hold": hold,
+        "progress": "1 of 3 brokers done (b1)",
+    }
+    told = "; ".join(run_status.lines(body))
+    assert "1 of 3 brokers done" in told
+    assert "0 of 3" not in told

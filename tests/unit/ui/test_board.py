@@ -129,7 +129,10 @@ def test_a_wait_tells_how_long_it_lasts_and_may_last(wall: Wall) -> None:
     for seconds in range(0, 11, 5):
         wall.tell(events.Waits("verify", "verify", "it", f"{seconds} of 40 s", 50.0 - seconds))
         wall.now += 5
-    assert wall.text()[-2:] == ["waits 15 s for it, about 25 s to go; gives up in 40 s", "  10 of 40 s"]
+    assert wall.text()[-2:] == [
+        "waits until it, 15 s so far, about 25 s to go; gives up in 40 s",
+        "  10 of 40 s",
+    ]
     wall.tell(events.StepEnded("verify", "verify", Way.FORWARD, 1.0, ()))
     assert "waits" not in "".join(wall.text())
 
@@ -139,7 +142,10 @@ def test_a_long_look_is_a_wait_that_nobody_gives_up(wall: Wall) -> None:
     for done in (500, 1000, 1500):
         wall.tell(events.Waits("cutover", "survey", "the tree", f"{done} of 4500 transactions", None))
         wall.now += 2
-    assert wall.text()[-2:] == ["waits 6 s for the tree, about 10 s to go", "  1500 of 4500 transactions"]
+    assert wall.text()[-2:] == [
+        "waits for the tree, 6 s so far, about 10 s to go",
+        "  1500 of 4500 transactions",
+    ]
     line = "   cutover.survey waits for the tree: 500 of 4500 transactions"
     assert (
         sentences.sentence(events.Waits("cutover", "survey", "the tree", "500 of 4500 transactions", None))

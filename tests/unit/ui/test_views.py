@@ -41,8 +41,8 @@ STORY: tuple[events.Event, ...] = (
     events.ChangeSent("d1", "main.fence.d1.1.1", Fence("d1", 5000)),
     events.ChangeEnded("d1", "main.fence.d1.1.1", "done", 0, "ok"),
     events.ChangeEnded("d2", "main.fence.d2.1.1", "failed", 5, "no room"),
-    events.Waits("main", "fence", "a closed door", "2 of 3", 4.0),
-    events.Waits("main", "fence", "a closed door", "2 of 3", 3.9),
+    events.Waits("main", "fence", "the door is closed", "2 of 3", 4.0),
+    events.Waits("main", "fence", "the door is closed", "2 of 3", 3.9),
     events.Countdown(6.2),
     events.Countdown(6.1),
     events.Holding("fence", 6.0),
@@ -67,7 +67,7 @@ def test_plain_lines_tell_the_whole_story_once() -> None:
         "-> main.fence: Fence",
         "   d1: refuse clients (lease 5000 ms) and end their connections",
         "!! d2: main.fence.d2.1.1 failed: no room",
-        "   main.fence waits for a closed door: 2 of 3 (4 s left)",
+        "   main.fence waits until the door is closed: 2 of 3 (4 s left)",
         "   6 s left to turn back",
         "   holding after fence, 6 s left: go (g), stop (s) or back (b)?",
         "   main.fence done in 0.25 s",
@@ -387,3 +387,13 @@ def test_a_hold_says_when_the_hosts_open_by_themselves_and_what_is_left_to_say_t
         "   holding after check; in 2 s at most the hosts open by themselves: "
         "go (g), stop (s) or back (b; too late to keep the clients' sessions)?"
     )
+
+
+def test_a_wait_reads_as_a_sentence() -> None:
+    """Clauses such as "dest1 observes source" were printed as "waits for dest1 observes source"."""
+    waits = events.Waits("join", "join", "dest1 observes source and has caught up", "at 3 of 9", 4.0)
+    assert sentences.sentence(waits) == (
+        "   join.join waits until dest1 observes source and has caught up: at 3 of 9 (4 s left)"
+    )
+    look = events.Waits("join", "join", "the tree on the disk of dest1", "3 of 9", None)
+    assert sentences.sentence(look) == "   join.join waits for the tree on the disk of dest1: 3 of 9"

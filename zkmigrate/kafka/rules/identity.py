@@ -30,6 +30,11 @@ def effective_id(given: str, dirs: Iterable[Reading[LogDirectory]]) -> str:
     return held.pop() if len(held) == 1 else ""
 
 
+def cluster_ids(dirs: Iterable[Reading[LogDirectory]]) -> set[str | None]:
+    """Return the cluster ids that the log directories which could be read name; None for one without."""
+    return {one.value.cluster_id for one in dirs if isinstance(one, Seen)}
+
+
 @dataclass(frozen=True)
 class Identity:
     """wrong: what would keep the broker from starting as itself. unread: a directory that could not be read.
@@ -66,6 +71,10 @@ def identity(
         held = reading.value.broker_id or "(none)"
         if reading.value.cluster_id not in (None, cluster_id):
             wrong.append(f"{file}: cluster.id={reading.value.cluster_id}")
+            if len(cluster_ids(dirs.values())) == 1:
+                moves[
+                    f"if {reading.value.cluster_id} is the cluster: correct kafka.cluster_id in migration.yml"
+                ] = None
             moves["see whose directory it is, and correct log.dirs"] = None
         if given not in (*_GENERATED, held) or held != str(id):
             wrong.append(f"{file}: broker.id={held}, {path}: {given or '(none)'}")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from zkmigrate.errors import UsageError
 from zkmigrate.kafka.facts.recovery import parse_span
 from zkmigrate.kafka.rules.connect import current_connect, line_of_connect
-from zkmigrate.kafka.rules.identity import configured_id, effective_id, identity
+from zkmigrate.kafka.rules.identity import cluster_ids, configured_id, effective_id, identity
 from zkmigrate.model.fact import Absent, Seen, Unknown
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Context
@@ -30,8 +30,8 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
     """P32. The roll edits zookeeper.connect in this file. It must be the broker's own plain file, with
     that key on one line of its own.
 
-    To do: Correct kafka.config or the broker in migration.yml. Or correct the file: zookeeper.connect
-    with addresses and chroot written out.
+    To do: As the finding says, correct kafka.chroot, source.hosts or the broker in migration.yml. Where the
+    key is not on one plain line, write it out in the file. Do not move a Kafka at the chroot /.
     """
     k = of_kafka(e)
     inventory = c.inventory
@@ -49,7 +49,7 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
         held = dirs.value.values() if isinstance(dirs, Seen) else ()
         id = effective_id(configured_id(properties.value), held)
         connect = properties.value.get("zookeeper.connect", "")
-        wrong = _file_mistakes(c, host, id, connect, reading.value)
+        wrong = dict(_file_mistakes(c, host, id, connect, reading.value))
         line = line_of_connect(reading.value)
         where = path if line is None else f"{path}:{line}"
         yield Judged(
@@ -57,40 +57,41 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
             f"{where}: " + ("; ".join(wrong) or f"broker {id}, zookeeper.connect={connect}"),
             f"broker.id {inventory.broker(host).id}, source hosts, chroot {inventory.kafka.chroot}",
             host,
-            (
-                "correct kafka in migration.yml",
-                "correct the broker's file: zookeeper.connect with addresses and chroot written out",
-            ),
+            tuple(dict.fromkeys(wrong.values())),
         )
 
 
-def _file_mistakes(c: Context, host: str, id: str, connect: str, content: bytes) -> list[str]:
+_WRITTEN_OUT = (
+    "correct the broker's file: zookeeper.connect on one line, with addresses and chroot written out"
+)
+
+
+def _file_mistakes(c: Context, host: str, id: str, connect: str, content: bytes) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a broker's file, each with what to do about it."""
     inventory = c.inventory
     source = {a for h in inventory.source.hosts for a in (h.address, *h.also)}
     servers, slash, path = connect.partition("/")
     names = {item.strip().rpartition(":")[0].strip("[]") or item.strip() for item in servers.split(",")}
     ours = inventory.kafka.chroot
-    wrong = []
     if id != str(inventory.broker(host).id):
-        wrong.append(f"broker.id={id or '(none)'}, in the inventory {inventory.broker(host).id}")
+        told = f"broker.id={id or '(none)'}, in the inventory {inventory.broker(host).id}"
+        yield told, f"correct the id or the address of {host} in migration.yml"
     if "${" in connect:
-        return [
-            *wrong,
-            f"zookeeper.connect={connect} is taken from a config provider, which the roll cannot edit",
-        ]
-    if slash + path.strip() in ("", "/"):
-        wrong.append(
-            f"no chroot: Kafka is at the root of ZooKeeper, and only a subtree such as {ours} is moved"
-        )
-    elif slash + path.strip() != ours:
-        wrong.append(f"chroot {slash + path}, in the inventory {ours}")
-    if strange := sorted(names - source):
-        wrong.append(f"zookeeper.connect names {', '.join(strange)}, no source host")
+        told = f"zookeeper.connect={connect} is taken from a config provider, which the roll cannot edit"
+        yield told, _WRITTEN_OUT
+        return
+    if connect and slash + path.strip() in ("", "/"):
+        told = f"no chroot: Kafka is at the root of ZooKeeper, and only a subtree such as {ours} is moved"
+        yield told, "do not move this cluster with zkmigrate, and give the file no other chroot"
+    elif connect and slash + path.strip() != ours:
+        yield f"chroot {slash + path}, in the inventory {ours}", "correct kafka.chroot in migration.yml"
+    if connect and (strange := sorted(names - source)):
+        told = f"zookeeper.connect names {', '.join(strange)}, no source host"
+        yield told, "correct source.hosts in migration.yml, or add the address under also"
     try:
         current_connect(content)
     except UsageError as error:
-        wrong.append(str(error))
-    return wrong
+        yield str(error), _WRITTEN_OUT
 
 
 @check("kafka.security", "neither SASL nor TLS is configured on the broker", Scope.BROKERS)
@@ -179,7 +180,9 @@ def started_with(c: Context, e: Evidence) -> Iterator[Judged]:
         if broker.same == Seen(False):
             found.insert(0, f"started with {process.value.config or 'no file'}")
         seen = f"process {process.value.pid}: {', '.join(found) or process.value.config}"
-        moves = (_CORRECT_FILE, "take zookeeper.connect out of the command line and the environment")
+        moves = (_CORRECT_FILE,) if broker.same == Seen(False) else ()
+        if process.value.overrides or process.value.exported:
+            moves += ("take zookeeper.connect out of the command line and the environment",)
         yield Judged(not found, seen, needed, host, moves)
 
 
@@ -293,17 +296,20 @@ def _span(seconds: float) -> str:
 @check("kafka.log-dirs", "no log directory belongs to another broker or cluster", Scope.BROKERS, BEFORE_ROLL)
 def log_dirs(c: Context, e: Evidence) -> Iterator[Judged]:
     """P30. A broker that finds another id or cluster in meta.properties does not start again. The check
-    compares that file in every directory of log.dirs with the broker's own file and with the inventory;
-    before Kafka 2.4 it holds no cluster id.
+    compares that file in every directory of log.dirs with the broker's own file, and with the cluster that
+    the brokers tell or the inventory names. Before Kafka 2.4 it holds no cluster id.
 
-    To do: Set the id in the broker's file to that of meta.properties again. Or give the broker of the new id
-    empty log directories. Delete none.
+    To do: As the finding says: set the id in the broker's file to that of meta.properties again, give the
+    broker of the new id empty log directories, or correct log.dirs. Where every directory names one other
+    cluster, kafka.cluster_id may be wrong. Delete no directory.
     """
     k = of_kafka(e)
-    path, cluster_id = c.inventory.kafka.config, c.inventory.kafka.cluster_id
+    path, live = c.inventory.kafka.config, k.view.value.cluster_id if isinstance(k.view, Seen) else None
     for host, broker in k.brokers.items():
         dirs, properties = broker.log_dirs, properties_at(e, host, path)
-        id = c.inventory.broker(host).id
+        id, cluster_id = c.inventory.broker(host).id, c.inventory.kafka.cluster_id
+        if isinstance(dirs, Seen) and live in cluster_ids(dirs.value.values()):
+            cluster_id = live or cluster_id  # whether the inventory names it is kafka.cluster-id's question
         needed = f"broker.id={id}, cluster.id={cluster_id}"
         if not isinstance(dirs, Seen) or not isinstance(properties, Seen):
             yield unseen(dirs, "server.properties, readable through sudo", host)

@@ -72,7 +72,8 @@ def myid(c: Context, e: Evidence) -> Iterator[Judged]:
     """P14. ZooKeeper accepts a reused myid in silence, and it breaks the election connections of the
     server that owns it. The check takes source's ids from source's own configs too.
 
-    To do: Choose another myid in migration.yml. If the host is not in use, remove its myid file.
+    To do: Choose another myid in migration.yml where source uses this one. Where the host has another myid
+    file and is not in use, remove that file.
     """
     configs = [r.value for r in e.source_config.values() if isinstance(r, Seen)]
     taken = {number for config in configs for number in config.servers}
@@ -81,7 +82,7 @@ def myid(c: Context, e: Evidence) -> Iterator[Judged]:
     for host in c.inventory.dest.hosts:
         highest = max(taken, default=0)
         needed = f"above {highest} and at most 254"
-        moves = ("choose another myid in migration.yml", "if the host is not in use: remove its myid file")
+        moves = ("choose another myid in migration.yml",)
         state = e.dest_data[host.name]
         if host.myid in taken or not highest < host.myid <= 254:
             yield Judged(False, f"myid {host.myid}; source uses {sorted(taken)}", needed, host.name, moves)
@@ -93,6 +94,10 @@ def myid(c: Context, e: Evidence) -> Iterator[Judged]:
             there = state.value.myid
             seen = f"myid {host.myid}; myid file: {there or 'none'}"
             needed = f"{needed}; no myid file, or the same number in it"
+            moves = (
+                f"if the host is in use as server {there}: take another host",
+                "else remove its myid file",
+            )
             yield Judged(there in (None, str(host.myid)), seen, needed, host.name, moves)
 
 
@@ -162,7 +167,8 @@ def security(c: Context, e: Evidence) -> Iterator[Judged]:
     To do: Remove the keys that the finding names from dest.settings and dest's JVM flags.
     """
     for host, reading in e.dest_flags.items():
-        yield security_of(host, Seen(dest_settings(c)), reading)
+        move = "remove these keys from dest.settings and dest's JVM flags"
+        yield security_of(host, Seen(dest_settings(c)), reading, move)
 
 
 @check("dest.session-bounds", "dest grants every session timeout that source grants", Scope.CLUSTER, ALWAYS)
@@ -248,9 +254,11 @@ def observing(_c: Context, e: Evidence) -> Iterator[Judged]:
     To do: See in this server's log why it does not follow source.
     """
     for host, mode in e.dest.modes().items():
-        unknown = isinstance(e.dest.servers[host], Unknown)
-        held, moves = None if unknown else mode == "observer", ("look at its log",)
-        yield Judged(held, f"it is {mode}", "observer", host, moves)
+        server = e.dest.servers[host]
+        if isinstance(server, Unknown):
+            yield unseen(server, "observer", host)
+        else:
+            yield Judged(mode == "observer", f"it is {mode}", "observer", host, ("look at its log",))
 
 
 @check("dest.members", "the dest host observes the members that source has now", Scope.DEST, JOINED)
@@ -284,13 +292,18 @@ def cluster_id(c: Context, e: Evidence) -> Iterator[Judged]:
     """
     wanted = e.dependent.identity(c.inventory)
     for host, reading in e.identities.items():
-        moves = (e.dependent.words.wrong_section, "wait until dest has caught up")
+        words = e.dependent.words
+        moves = (
+            f"correct {words.kind}.chroot in migration.yml",
+            "if it is right: wait until dest has caught up",
+        )
         if isinstance(reading, Unknown):
             yield unseen(reading, wanted, host)
         elif isinstance(reading, Absent):
             yield Judged(False, f"the chroot has no {reading.what}", wanted, host, moves)
         else:
-            yield Judged(reading.value == wanted, f"it holds {reading.value}", wanted, host, moves)
+            held = reading.value == wanted
+            yield Judged(held, f"it holds {reading.value}", wanted, host, (words.wrong_section,))
 
 
 @check(

@@ -81,7 +81,8 @@ def one_role(c: Context, e: Evidence) -> Iterator[Judged]:
 def tools(c: Context, e: Evidence) -> Iterator[Judged]:
     """P23. zkm-host calls these programs on the host. A missing one would stop the window.
 
-    To do: Install them: iptables, ipset, iproute2, util-linux, netcat-openbsd.
+    To do: Install what the finding names. Debian's packages are iptables, ipset, iproute2 (ss), util-linux
+    (setsid, flock) and netcat-openbsd (nc).
     """
     for host, facts in e.facts.items():
         if not isinstance(facts, Seen):
@@ -94,7 +95,7 @@ def tools(c: Context, e: Evidence) -> Iterator[Judged]:
         missing = [tool for tool in facts.value.missing if tool not in (*spared, *FOUR_LETTER_TOOLS)]
         if all(tool in facts.value.missing for tool in FOUR_LETTER_TOOLS):
             missing.append("nc (netcat-openbsd) or bash")
-        moves = ("install them: iptables, ipset, iproute2, util-linux, netcat-openbsd",)
+        moves = (f"install {', '.join(missing)}",)
         yield Judged(
             not missing, ", ".join(missing) + " missing" if missing else "all there", "all", host, moves
         )
@@ -134,10 +135,8 @@ def socket_kill(c: Context, e: Evidence) -> Iterator[Judged]:
             continue
         works = facts.value.socket_kill
         seen = {True: "ss -K works", False: "ss -K ends nothing", None: "could not be tried (no nc)"}[works]
-        moves = (
-            "use a kernel with CONFIG_INET_DIAG_DESTROY",
-            "install netcat-openbsd, so that it can be tried",
-        )
+        untried = works is None
+        moves = ("install netcat-openbsd" if untried else "use a kernel with CONFIG_INET_DIAG_DESTROY",)
         yield Judged(works, seen, "ss -K works", host, moves)
 
 
@@ -156,13 +155,13 @@ def rules(c: Context, e: Evidence) -> Iterator[Judged]:
         states = [status.value.in4, status.value.out4, status.value.in6, status.value.out6]
         seen = f"INPUT {states[0]}, OUTPUT {states[1]}; IPv6 {states[2]}, {states[3]}"
         held = None if "unknown" in states else _absent(status.value) or status.value.rules_on_top
-        yield Judged(
-            held,
-            seen,
-            "no chain of ours, or ours on top",
-            host,
-            ("find what puts rules above ours, and stop it",),
-        )
+        moves = ("install iptables and ip6tables",) if held is None else ()
+        moves += ("find what puts rules above ours, and stop it",) if "present" in states else ()
+        moves += ("find what changes our rules, and stop it",) if "changed" in states else ()
+        yield Judged(held, seen, "no chain of ours, or ours on top", host, moves or (_SOME_LEFT,))
+
+
+_SOME_LEFT = "roll back the run whose rules are left: zkmigrate status"
 
 
 def _absent(status: HostStatus) -> bool:
@@ -266,8 +265,8 @@ def unit(c: Context, e: Evidence) -> Iterator[Judged]:
     """Only where systemd is used. The unit's name may be wrong, or the unit masked. A {one} must run
     under it; dest's ZooKeeper must not run yet.
 
-    To do: Correct the unit in migration.yml. Start a {one} that is down; stop a ZooKeeper that runs on a
-    dest host.
+    To do: Correct a unit that is not loaded in migration.yml, or unmask it. Start a {one} that is down; stop
+    a ZooKeeper that runs on a dest host.
     """
     for host, facts in e.facts.items():
         member = host in e.files
@@ -280,10 +279,16 @@ def unit(c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(facts, needed, host)
             continue
         load, state = (facts.value.unit.get(key, "not told") for key in ("LoadState", "ActiveState"))
-        moves = (
+        moves: tuple[str, ...] = (
             "correct the unit in migration.yml, or give commands where there is no systemd",
-            f"start a {e.dependent.words.one} that is down; stop a ZooKeeper that runs on a dest host",
         )
+        if load == "masked":
+            moves = (
+                f"systemctl unmask {service.unit}",
+                "if another unit is meant: correct it in migration.yml",
+            )
+        elif load == "loaded":
+            moves = (f"start the {e.dependent.words.one}" if member else "stop ZooKeeper on this host",)
         held = load == "loaded" and state in states
         yield Judged(held, f"{service.unit} {load}, {state}", needed, host, moves)
 

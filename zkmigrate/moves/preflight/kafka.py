@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from zkmigrate.kafka.rules.listeners import for_clients
@@ -38,7 +38,7 @@ def brokers(c: Context, e: Evidence) -> Iterator[Judged]:
         there == wanted,
         f"brokers {_numbers(there)} are registered",
         needed,
-        moves=("start the brokers that are missing", "list the others in migration.yml"),
+        moves=registered_moves(there, wanted),
     )
 
 
@@ -51,6 +51,13 @@ def _other_ports(c: Context, e: Evidence) -> tuple[str, ...]:
         if listener is not None and listener.port != broker.port:
             found.append(f"{broker.name} listens on port {listener.port} ({listener.name}): correct its port")
     return (*found[:LISTED], *(("correct kafka.brokers in migration.yml",) if found else ()))
+
+
+def registered_moves(there: Collection[int], wanted: Collection[int]) -> tuple[str, ...]:
+    """Return what to do about brokers that are registered and not wanted, or wanted and not registered."""
+    missing, others = set(wanted) - set(there), set(there) - set(wanted)
+    moves = [f"start broker {_numbers(missing)}"] if missing else []
+    return (*moves, *([f"add broker {_numbers(others)} to kafka.brokers in migration.yml"] if others else []))
 
 
 @check("kafka.controller", "one broker is the controller", Scope.CLUSTER, ALWAYS)
@@ -91,7 +98,11 @@ def cluster_id(c: Context, e: Evidence) -> Iterator[Judged]:
     k = of_kafka(e)
     needed = c.inventory.kafka.cluster_id
     if isinstance(k.view, Seen):
-        id, moves = k.view.value.cluster_id, ("correct kafka in migration.yml",)
+        id = k.view.value.cluster_id
+        moves = (
+            "correct kafka.cluster_id in migration.yml",
+            "if another cluster is to be moved: correct the addresses in kafka.brokers",
+        )
         yield Judged(id == needed, f"they belong to {id or 'none'}", needed, moves=moves)
     else:
         yield unseen(k.view, needed)
@@ -123,7 +134,8 @@ def offline(_c: Context, e: Evidence) -> Iterator[Judged]:
     To do: Start the broker that holds the partition.
     """
     k = of_kafka(e)
-    yield from _partitions(e, [p for p in _all(k.view) if p.leader < 0], " offline", "none offline")
+    moves = ("start the broker that holds the partition",)
+    yield from _partitions(e, [p for p in _all(k.view) if p.leader < 0], " offline", "none offline", moves)
 
 
 @check("kafka.under-replicated", "every partition is fully in sync", Scope.CLUSTER, ALWAYS)
@@ -135,7 +147,7 @@ def under_replicated(_c: Context, e: Evidence) -> Iterator[Judged]:
     """
     k = of_kafka(e)
     behind = [p for p in _all(k.view) if set(p.isr) != set(p.replicas)]
-    moves = ("wait until the replicas have caught up",)
+    moves = ("start a broker that is down", "if none is down: wait until the replicas have caught up")
     yield from _partitions(e, behind, " not fully in sync", "none under-replicated", moves)
 
 

@@ -54,13 +54,14 @@ def sessions_on_dest(_c: Context, e: Evidence) -> Iterator[Judged]:
     To do: Move this client to dest, or stop it. Allow cons in 4lw.commands.whitelist.
     """
     needed = "in the cons of a dest host, in none of source's"
-    moves = ("move this client to dest, or stop it", "allow cons in 4lw.commands.whitelist")
+    allow, move = "allow cons in 4lw.commands.whitelist", "move this client to dest, or stop it"
     if e.homes is None or not isinstance(e.sessions, Seen):
-        yield unseen(e.sessions, needed, moves=moves)
+        yield unseen(e.sessions, needed, moves=("allow dump in source's 4lw.commands.whitelist",))
         return
     astray = [f"session {s:#x}: {where}" for s, where in sorted(e.homes.astray.items())]
     held = None if e.homes.unknown else not astray
     seen = "; ".join((*e.homes.unknown, *astray[:LISTED])) or f"{len(e.homes.on_dest)} sessions, all on dest"
+    moves = ((move,) if astray else ()) + ((allow,) if e.homes.unknown else ())
     yield Judged(held, seen, needed, moves=moves)
 
 
@@ -82,7 +83,7 @@ def session_timeout(c: Context, e: Evidence) -> Iterator[Judged]:
     words = e.dependent.words
     moves = (f"raise {words.session_key} on the {words.many} to {enough}000 and roll them",)
     if not isinstance(e.sessions, Seen):
-        yield unseen(e.sessions, needed, moves=("allow dump and cons on source",))
+        yield unseen(e.sessions, needed, moves=("allow dump in source's 4lw.commands.whitelist",))
         return
     kept = e.sessions.value.kept(e.dependent.keeps)
     smallest = kept.smallest_timeout_ms
@@ -90,11 +91,15 @@ def session_timeout(c: Context, e: Evidence) -> Iterator[Judged]:
         yield Judged(True, f"the {words.many} keep no session through the window", "no session to keep")
         return
     if smallest is None:
-        seen = (
-            "no session owns anything under the chroot" if not e.sessions.value.owners
-            else "an owner's timeout is not told by any server"
-        )  # fmt: skip
-        yield Judged(None, seen, needed, moves=("allow dump and cons on source",))
+        chroot, seen = e.dependent.chroot(c.inventory), "an owner's timeout is not told by any server"
+        moves = ("allow cons in 4lw.commands.whitelist of source and dest",)
+        if not e.sessions.value.owners:
+            seen = f"no session owns anything under {chroot}"
+            moves = (
+                f"correct {words.kind}.chroot in migration.yml",
+                f"if {chroot} is right: start the {words.many}",
+            )
+        yield Judged(None, seen, needed, moves=moves)
         return
     left = deadlines(smallest / 1000, way_back).start_back
     yield Judged(left > 0, f"T = {smallest / 1000:g} s leaves {left:.1f} s", needed, moves=moves)

@@ -225,7 +225,9 @@ def namespace(c: Context, e: Evidence) -> Iterator[Judged]:
         if e.joined:
             around = e.around[host]
             found = _where(around.value) if isinstance(around, Seen) else None
-            yield unseen(around, needed, host) if found is None else Judged(*found, needed, host, moves)
+            idle = isinstance(around, Seen) and not around.value.listeners
+            do = ("see in its log why ZooKeeper does not serve", *moves) if idle else moves
+            yield unseen(around, needed, host) if found is None else Judged(*found, needed, host, do)
             continue
         script = e.own.start_scripts.get(host)
         told = _of_unit(e.facts[host]) if script is None else _of_script(script)

@@ -48,12 +48,13 @@ def _on(value: str) -> bool:
     return value.strip().lower() not in _OFF
 
 
-def security_of(host: str, config: Reading[ZooConfig], flags: Reading[Mapping[str, str]]) -> Judged:
-    """The verdict over one ZooKeeper host, from its config and its JVM's flags."""
+def security_of(
+    host: str, config: Reading[ZooConfig], flags: Reading[Mapping[str, str]], move: str
+) -> Judged:
+    """Judge one ZooKeeper host by its config and its JVM's flags. move: what to do about SASL or TLS."""
     found = in_zookeeper(config.value.values) if isinstance(config, Seen) else ()
     found += in_zookeeper(flags.value) if isinstance(flags, Seen) else ()
     for reading in (config, flags):
         if not isinstance(reading, Seen) and not found:
             return unseen(reading, "a config and JVM flags that can be read", host)
-    moves = ("do not move this ensemble with zkmigrate yet",)
-    return Judged(not found, ", ".join(found) or "none", "none of these keys", host, moves)
+    return Judged(not found, ", ".join(found) or "none", "none of these keys", host, (move,))

@@ -112,12 +112,14 @@ def local_sessions(c: Context, e: Evidence) -> Iterator[Judged]:
     To do: Do not move this ensemble with zkmigrate. On dest: remove the setting from dest.settings.
     """
     own = [key for key in LOCAL if on(c.inventory.dest.settings.get(key, "").strip())]
-    moves = ("do not move this ensemble with zkmigrate yet", "remove it from dest.settings")
     for host, config in e.source_config.items():
         if not isinstance(config, Seen):
             yield unseen(config, "a readable config", host)
             continue
         found = [f"{key} here" for key in LOCAL if on(config.value.values.get(key, "").strip())]
+        moves = (
+            ("do not move this ensemble with zkmigrate yet",) if found else ("remove it from dest.settings",)
+        )
         found += [f"{key} in dest.settings" for key in own]
         yield Judged(not found, ", ".join(found) or "neither key", "none of these keys", host, moves)
 
@@ -201,13 +203,13 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
     """P15, P17. The check makes the observer's and the reformed config now, reads them back and compares
     members, roles and limits. ZooKeeper would refuse a wrong one only in the window.
 
-    To do: Correct dest.settings in migration.yml: tickTime, initLimit and syncLimit as source has them.
+    To do: Correct dest.settings in migration.yml: tickTime, initLimit and syncLimit as source has them. Where
+    a server of source has a number of dest's, choose other myids.
     """
     count = len(c.inventory.dest.hosts)
     needed = (
         f"tickTime, initLimit, syncLimit; source's servers and {count} observers, then {count} participants"
     )
-    moves = ("correct dest.settings in migration.yml: tickTime, initLimit and syncLimit as source has them",)
     wrong = list(_wrong_in(c, reformed_config(c.inventory), 0, "participant"))
     members, unread = _source_members(e)
     if unread is None:
@@ -216,6 +218,9 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
         yield unseen(unread, needed)
         return
     seen = "; ".join(dict.fromkeys(wrong)) or "members and limits are right in both"
+    moves = ("correct dest.settings in migration.yml: tickTime, initLimit and syncLimit as source has them",)
+    if wrong and all(_A_NUMBER_OF_DEST in text for text in wrong):
+        moves = ("choose other myids for dest.hosts in migration.yml",)
     yield Judged(not wrong, seen, needed, moves=moves)
 
 
@@ -226,6 +231,9 @@ def _source_members(e: Evidence) -> tuple[Members, Reading[object] | None]:
             lines = tuple(f"server.{n}={s.render()}" for n, s in reading.value.servers.items())
             return Members(lines, reading.value.version), None
     return Members(()), next(iter(e.source_config.values()), Absent("source's config"))
+
+
+_A_NUMBER_OF_DEST = "a server of source has a number of dest's"
 
 
 def _wrong_in(c: Context, content: bytes, source: int, role: str) -> Iterator[str]:
@@ -242,7 +250,7 @@ def _wrong_in(c: Context, content: bytes, source: int, role: str) -> Iterator[st
         if server is None or server.role != role:
             yield f"server.{host.myid} is no {role}"
     if len(made.servers) != source + len(c.inventory.dest.hosts):
-        yield f"{len(made.servers)} servers as {role}: a server of source has a number of dest's"
+        yield f"{len(made.servers)} servers as {role}: {_A_NUMBER_OF_DEST}"
 
 
 @check("dest.present-config", "the move drops nothing from a zoo.cfg that is on dest now", Scope.DEST,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import get_args
 
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.fact import NotHeard, Reading, Seen, Unknown
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Context
 from zkmigrate.moves.preflight.check import ALWAYS, NOT_HEARD, Judged, Scope, check, unseen, why
@@ -20,6 +21,11 @@ from zkmigrate.zookeeper.facts.config import ANY_ADDRESS, ZooConfig, parse
 
 COUNTER_LIMIT = 0xF0000000
 """A zxid counter above this may run over during the move, which forces an election on source."""
+
+
+_ALLOW_MNTR = (
+    "allow mntr in 4lw.commands.whitelist of source's leader, or let this machine reach its AdminServer"
+)
 
 
 @check("source.quorum", "source is whole: one leader, all others follow in sync", Scope.CLUSTER, ALWAYS)
@@ -41,7 +47,12 @@ def quorum(_c: Context, e: Evidence) -> Iterator[Judged]:
     synced = e.leader.value.synced_followers if isinstance(e.leader, Seen) else None
     if synced is None:
         told = why(e.leader) if not isinstance(e.leader, Seen) else "not told by the leader"
-        yield Judged(None, f"{seen}; synced followers: {told}", needed, moves=("allow mntr on source",))
+        move = (
+            NOT_HEARD
+            if isinstance(e.leader, Unknown) and e.leader.cause in get_args(NotHeard)
+            else _ALLOW_MNTR
+        )
+        yield Judged(None, f"{seen}; synced followers: {told}", needed, moves=(move,))
         return
     yield Judged(synced == len(modes) - 1, f"{seen}; {synced} in sync", needed, moves=moves)
 
@@ -175,7 +186,8 @@ def security(_c: Context, e: Evidence) -> Iterator[Judged]:
     To do: Do not move this ensemble with zkmigrate.
     """
     for host, reading in e.source_config.items():
-        yield security_of(host, reading, e.source_flags[host])
+        move = "do not move this ensemble with zkmigrate yet"
+        yield security_of(host, reading, e.source_flags[host], move)
 
 
 @check("source.sync-enabled", "source's config does not switch observers' logs off", Scope.SOURCE, ALWAYS)
@@ -270,7 +282,8 @@ def purge(_c: Context, e: Evidence) -> Iterator[Judged]:
         if isinstance(reading, Seen):
             interval = reading.value.values.get("autopurge.purgeInterval", "0").strip()
             seen = f"autopurge.purgeInterval={interval}"
-            yield Judged(interval == "0", seen, "0, or logs kept for longer than the move", host)
+            moves = ("set autopurge.purgeInterval=0 until the move is over, or keep more logs than it needs",)
+            yield Judged(interval == "0", seen, "0, or logs kept for longer than the move", host, moves)
         else:
             yield unseen(reading, "a readable config", host)
 

@@ -28,8 +28,9 @@ def may_retire(
             seen=seen,
             needed=NOT_ON_SOURCE,
             moves=(
-                "end the broker there, or cut the host off, then retire it again",
-                "allow cons in source's 4lw.commands.whitelist, or let the ssh account run ss there",
+                "allow cons in source's 4lw.commands.whitelist, or let the ssh account run ss there"
+                if held is None
+                else "end the broker there, or cut the host off, then retire it again",
             ),
         ),
     )

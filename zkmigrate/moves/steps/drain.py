@@ -1,4 +1,4 @@
-"""What: wait until nothing is outstanding on any dest host, read source's zxid Z, then wait until every dest
+"""What: wait until nothing is outstanding on dest, read source's zxid Z, then wait until every dest
 host has it.
 
 Why now: with the door shut nothing new is sent, and what was sent must be on dest before the cut. The order
@@ -82,7 +82,10 @@ class DrainStep(Reads[DrainFacts]):
         }
         if busy:
             return Waiting(
-                "nothing outstanding on any dest host", f"outstanding at {each(busy)}", DRAIN_DEADLINE_S, 0.02
+                "nothing is outstanding on dest",
+                f"outstanding at {each(busy)}",
+                DRAIN_DEADLINE_S,
+                0.02,
             )
         if f.z is None:
             return Waiting("source's leader answers", f"leader: {f.leader or 'none'}", DRAIN_DEADLINE_S, 0.05)

@@ -89,7 +89,7 @@ class GoStep(OfDependent, Step[GoFacts]):
             if late and len(f.alive) >= c.inventory.dest.majority:
                 # Stopping some hosts while another opens would end a quorum that clients have already seen.
                 progress = ", ".join(f"{h} in {_opens_in(c, hosts.at[h]):.0f} s" for h in late)
-                return Waiting("what the hosts do at their own limit", progress, 60.0)
+                return Waiting("the hosts have acted at their own limit", progress, 60.0)
             return Ready(running) if running else Done()
         if wrong := hosts.outside("go", Phase.SEALED, *HAVE_GO, Phase.OPEN):
             return Blocked(wrong)

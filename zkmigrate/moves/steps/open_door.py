@@ -18,7 +18,7 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.window import Phase
 from zkmigrate.moves.dependent import OfDependent
-from zkmigrate.moves.facts.dest_status import SERVING, DestStates, dest_states, every_host_in
+from zkmigrate.moves.facts.dest_status import SERVING, DestStates, Statuses, dest_states, every_host_in
 from zkmigrate.moves.steps.go import door_is_open
 from zkmigrate.moves.steps.serve import go_on_without, late
 
@@ -55,10 +55,11 @@ class OpenStep(OfDependent, Step[DestStates]):
             return Blocked(wrong)
         if todo := hosts.in_phase(Phase.STARTED, Phase.CHECKED):
             return Ready(todo)
-        findings = f.statuses.claims(
+        serving = {host: s for host, s in f.statuses.at.items() if s.phase not in (Phase.GO, Phase.SEALED)}
+        findings = Statuses(serving, ()).claims(
             "open.door",
-            "clients reach this dest host, or it has not come yet",
-            lambda s: s.fence_entries == 0 or s.phase in (Phase.GO, Phase.SEALED),
+            "clients reach this dest host",
+            lambda s: s.fence_entries == 0,
             lambda s: f"{s.fence_entries} set entries, {s.client_sockets} client sockets",
         )
         return Done.unless_blocked((*findings, *late(hosts)))

@@ -26,6 +26,7 @@ from zkmigrate.model.step import Context, Done, Reads, Verdict
 from zkmigrate.moves.facts.outage import BrokerState, brokers
 from zkmigrate.moves.facts.replay import ReplayScope
 from zkmigrate.moves.facts.replay_disks import host_disks, mark_on
+from zkmigrate.moves.preflight.kafka import registered_moves
 from zkmigrate.moves.rules.outage import owner_consent
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.replay import Mark
@@ -165,7 +166,7 @@ def _kafka(inventory: Inventory, view: Reading[KafkaView]) -> tuple[Finding, ...
             set(kafka.brokers) == wanted,
             seen=str(sorted(kafka.brokers)),
             needed=str(sorted(wanted)),
-            moves=("start the brokers that are missing", "list the others in migration.yml"),
+            moves=registered_moves(kafka.brokers, wanted),
         ),
         claim(
             "return.in-sync",

@@ -343,7 +343,11 @@ class RollStep(OfDependent, Step[RollFacts]):
                 target=host,
                 seen=reading.value if isinstance(reading, Seen) else str(reading),
                 needed=wanted,
-                moves=(self.dependent.words.wrong_section, "wait for dest to catch up"),
+                moves=(
+                    (self.dependent.words.wrong_section,)
+                    if isinstance(reading, Seen)
+                    else ("see why this dest host does not tell", "wait for dest to catch up")
+                ),
             )
             for host, reading in f.identities.items()
         )
