@@ -137,7 +137,7 @@ def test_a_dependent_that_is_added_as_a_file_has_its_entries(monkeypatch: pytest
 def test_every_entry_says_all_and_none_stands_twice() -> None:
     for id, entry in findings.entries().items():
         text = "\n".join(entry.lines())
-        assert re.match(r"(Expected|Failed): \S.+\nCause: \S.+\nWhat to do: \S", text), id
+        assert re.match(r"(Expected|Failed|Shows): \S.+\nCause: \S.+\nWhat to do: \S", text), id
         assert "{" not in text, id
     told = list(findings._meanings())
     assert len(told) == len({meaning.id for meaning in told})

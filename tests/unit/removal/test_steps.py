@@ -140,7 +140,7 @@ def test_nothing_is_moved_back_before_a_broker_that_was_started_is_registered() 
         verdict = stopping(Way.BACK, "active", seen)
         assert isinstance(verdict, Waiting)
         assert (verdict.what, verdict.progress) == (
-            "the brokers that were started to be registered",
+            "the brokers that were started are registered",
             "broker4",
         )
 
@@ -184,7 +184,7 @@ def test_the_end_is_there_once_the_cluster_names_no_stopped_broker() -> None:
     cluster.down = {4}
     verdict = StopStep().check(c, replace(seen, view=cluster.view()))
     assert isinstance(verdict, Waiting)
-    assert (verdict.what, verdict.progress) == ("the cluster to name the stopped brokers no more", "5")
+    assert (verdict.what, verdict.progress) == ("the cluster no longer names the stopped brokers", "5")
     cluster.down = {4, 5}
     assert isinstance(StopStep().check(c, replace(seen, view=cluster.view())), Done)
 

@@ -111,7 +111,7 @@ def test_while_a_run_is_under_way_its_next_command_is_named_and_no_plan() -> Non
 def test_unknown_that_only_warns_is_told_so() -> None:
     unsure = claim("a.b", "so", None, seen="no answer", severity=Severity.WARN)
     shown = text((unsure,))
-    assert "0 of them block" in shown
+    assert "they warn, and none blocks" in shown
     assert "so        a warning: it does not block" in shown
 
 
