@@ -299,8 +299,8 @@ def log_dirs(c: Context, e: Evidence) -> Iterator[Judged]:
     compares that file in every directory of log.dirs with the broker's own file, and with the cluster that
     the brokers tell or the inventory names. Before Kafka 2.4 it holds no cluster id.
 
-    To do: As the finding says: set the id in the broker's file to that of meta.properties again, give the
-    broker of the new id empty log directories, or correct log.dirs. Where every directory names one other
+    To do: Set the id in the broker's file to that of meta.properties again, or give the broker of the new id
+    empty log directories. Correct log.dirs where a directory is another's. Where all of them name one other
     cluster, kafka.cluster_id may be wrong. Delete no directory.
     """
     k = of_kafka(e)
