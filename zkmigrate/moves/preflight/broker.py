@@ -180,7 +180,7 @@ def started_with(c: Context, e: Evidence) -> Iterator[Judged]:
         if broker.same == Seen(False):
             found.insert(0, f"started with {process.value.config or 'no file'}")
         seen = f"process {process.value.pid}: {', '.join(found) or process.value.config}"
-        moves = (_CORRECT_FILE,) if broker.same == Seen(False) else ()
+        moves: tuple[str, ...] = (_CORRECT_FILE,) if broker.same == Seen(False) else ()
         if process.value.overrides or process.value.exported:
             moves += ("take zookeeper.connect out of the command line and the environment",)
         yield Judged(not found, seen, needed, host, moves)

@@ -82,7 +82,7 @@ def myid(c: Context, e: Evidence) -> Iterator[Judged]:
     for host in c.inventory.dest.hosts:
         highest = max(taken, default=0)
         needed = f"above {highest} and at most 254"
-        moves = ("choose another myid in migration.yml",)
+        moves: tuple[str, ...] = ("choose another myid in migration.yml",)
         state = e.dest_data[host.name]
         if host.myid in taken or not highest < host.myid <= 254:
             yield Judged(False, f"myid {host.myid}; source uses {sorted(taken)}", needed, host.name, moves)

@@ -155,7 +155,7 @@ def rules(c: Context, e: Evidence) -> Iterator[Judged]:
         states = [status.value.in4, status.value.out4, status.value.in6, status.value.out6]
         seen = f"INPUT {states[0]}, OUTPUT {states[1]}; IPv6 {states[2]}, {states[3]}"
         held = None if "unknown" in states else _absent(status.value) or status.value.rules_on_top
-        moves = ("install iptables and ip6tables",) if held is None else ()
+        moves: tuple[str, ...] = ("install iptables and ip6tables",) if held is None else ()
         moves += ("find what puts rules above ours, and stop it",) if "present" in states else ()
         moves += ("find what changes our rules, and stop it",) if "changed" in states else ()
         yield Judged(held, seen, "no chain of ours, or ours on top", host, moves or (_SOME_LEFT,))

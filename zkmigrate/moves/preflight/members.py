@@ -81,7 +81,7 @@ def session_timeout(c: Context, e: Evidence) -> Iterator[Judged]:
     needed = f"more than 0 s after FENCE to start the way back (T - T/3 - {way_back:g} - 3)"
     enough = max(18, ceil((way_back + FIND_DOOR_S) * 3 / 2) + 3)
     words = e.dependent.words
-    moves = (f"raise {words.session_key} on the {words.many} to {enough}000 and roll them",)
+    moves: tuple[str, ...] = (f"raise {words.session_key} on the {words.many} to {enough}000 and roll them",)
     if not isinstance(e.sessions, Seen):
         yield unseen(e.sessions, needed, moves=("allow dump in source's 4lw.commands.whitelist",))
         return
