@@ -14,6 +14,7 @@ from click.core import ParameterSource
 
 from zkmigrate.cli import flags
 from zkmigrate.cli.zxid import ssh_of
+from zkmigrate.json_stamp import stamped
 from zkmigrate.zookeeper.disks.manifest import SERVER
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def _collect(options: dict[str, Any]) -> int:
     interrupt = Interrupt()
     with open_disks(ssh) as disks, interrupt.listening():
         found = verb.collect(disks, request, RealClock(interrupt), lambda: interrupt.wanted, flags.hint)
-    click.echo(json.dumps(verb.body(found)) if options["as_json"] else verb.text(found))
+    click.echo(json.dumps(stamped(verb.body(found))) if options["as_json"] else verb.text(found))
     return found.code
 
 
@@ -126,7 +127,7 @@ def _brokers(options: dict[str, Any]) -> int:
     interrupt = Interrupt()
     with open_disks(ssh) as disks, interrupt.listening():
         found = verb.collect(disks, request, RealClock(interrupt), lambda: interrupt.wanted, flags.hint)
-    click.echo(json.dumps(verb.body(found)) if options["as_json"] else verb.text(found))
+    click.echo(json.dumps(stamped(verb.body(found))) if options["as_json"] else verb.text(found))
     return found.code
 
 
@@ -139,7 +140,7 @@ def _verify(options: dict[str, Any]) -> int:
         raise UsageError("--verify DIR reads only this folder; it takes only --json")
     found = verify(options["verify"])
     if options["as_json"]:
-        click.echo(json.dumps(asdict(found)))
+        click.echo(json.dumps(stamped(asdict(found))))
         return found.code
     for problem in found.problems:
         click.echo(problem)

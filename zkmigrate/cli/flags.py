@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
+from zkmigrate.cli import command_log
 from zkmigrate.zookeeper.data.jute import JUTE_MAXBUFFER
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -114,7 +115,19 @@ common: Callable[[F], F] = together(
     click.option(
         "--json", "as_json", is_flag=True, help="Print JSON; run, resume, rollback: one event per line."
     ),
-)
+    click.option(
+        "-v", "--verbose", is_flag=True, expose_value=False, callback=command_log.verbose,
+        help="Also print each command to a host and its answer, without contents and secrets.",
+    ),
+    click.option(
+        "--log-file", type=FILE, expose_value=False, callback=command_log.log_file,
+        help="Append the same, with times, to this file.",
+    ),
+    click.option(
+        "--no-color", is_flag=True, expose_value=False, callback=command_log.no_color,
+        help="Print no colours; NO_COLOR=1 does the same.",
+    ),
+)  # fmt: skip
 """The options of every verb that reads an inventory."""
 
 run_id = which_run("Default: the open run of the inventory, else its newest; run begins a new one.")

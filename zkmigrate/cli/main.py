@@ -25,6 +25,7 @@ from zkmigrate.clean import clean_streams
 from zkmigrate.cli import flags
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.errors import ZkmigrateError
+from zkmigrate.json_stamp import stamped
 
 if TYPE_CHECKING:
     from zkmigrate.runs.run_verbs import RunOptions
@@ -173,7 +174,14 @@ def preflight(**options: Any) -> None:
 def plan(
     run_id: str, out: Path | None, force: bool, show: Path | None, offline: bool, **options: Any
 ) -> None:
-    """Print every change, command and file diff that is known now. Changes nothing."""
+    """Print every change, command and file diff that is known now. Changes nothing.
+
+    \b
+    Examples:
+      zkmigrate plan
+      zkmigrate plan --out tonight.plan     then: zkmigrate run --plan tonight.plan
+      zkmigrate plan --show tonight.plan    print it again, and whether it still holds
+    """
     _say_first("plan", options)
     from zkmigrate.runs import plan_verb
 
@@ -217,7 +225,14 @@ def runbook(run_id: str, out: Path | None, go_no_go: bool, **options: Any) -> No
 @flags.walking
 @click.option("--plan", type=flags.FILE, help="Begin only if this plan (of plan --out) still holds.")
 def run(**options: Any) -> None:
-    """Begin a run, or restart one that has turned back."""
+    """Begin a run, or restart one that has turned back.
+
+    \b
+    Examples:
+      zkmigrate run --until rehearse        join dest and rehearse; no broker restarts
+      zkmigrate run --plan tonight.plan     only if that plan still holds
+      zkmigrate run --log-file night.log    with each command to a host in a file
+    """
     _say_first("run", options)
     from zkmigrate.runs import run_verbs
 
@@ -318,6 +333,7 @@ def clean_up(run_id: str, all_: bool, **options: Any) -> None:
 @flags.common
 @flags.run_id
 @click.option("--offline", is_flag=True, help="Read only the run's files; ask no host.")
+@click.option("--watch", "again", is_flag=True, help="Show it anew every 2 s, at a terminal, until Ctrl-C.")
 @flags.named(
     "--wait",
     "steps or end",
@@ -335,9 +351,15 @@ def clean_up(run_id: str, all_: bool, **options: Any) -> None:
     "--findings", "steps or all", "STEP", "Also show every finding of this stage, stage.step or 'all'."
 )
 def status(
-    run_id: str, offline: bool, wait: str, timeout_s: float | None, findings: str, **options: Any
+    run_id: str, offline: bool, again: bool, wait: str, timeout_s: float | None, findings: str, **options: Any
 ) -> None:
     """Show where a run stands and what it does now. Changes nothing.
+
+    \b
+    Examples:
+      zkmigrate status                      of the open run, else of the newest
+      zkmigrate status --watch              the same, anew every 2 s; Ctrl-C ends it (130)
+      zkmigrate status --wait roll          return when the roll is done
 
     Exit code 12: clients are, or may be, shut out by a window, and nobody works on the run.
 
@@ -349,7 +371,14 @@ def status(
 
     if timeout_s is not None and not wait:
         raise click.UsageError("--timeout needs --wait")
+    if again and (wait or options["as_json"] or not sys.stdout.isatty()):
+        raise click.UsageError("--watch needs a terminal, and goes with neither --wait nor --json")
     asked: dict[str, Any] = {"offline": offline, "wait": wait, "timeout_s": timeout_s, "findings": findings}
+    if again:
+        from zkmigrate.runs import status_watch
+
+        _do(lambda: status_watch.watch(_setting(options), run_id, offline=offline, findings=findings))
+        return
     _do(lambda: run_status.status(_setting(options), run_id, **asked))
 
 
@@ -619,7 +648,7 @@ def _refused(message: str, code: int) -> int:
             body = {"at": round(time.time(), 3), "event": "RunEnded"}
             body |= {"code": code, "message": message, "findings": []}
         with contextlib.suppress(OSError):  # the reader is gone
-            click.echo(json.dumps(body, ensure_ascii=False))
+            click.echo(json.dumps(stamped(body), ensure_ascii=False))
     return code
 
 

@@ -10,6 +10,7 @@ import click
 
 from zkmigrate.cli import flags
 from zkmigrate.cli.zxid import compared, ssh_of
+from zkmigrate.json_stamp import stamped
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
@@ -67,5 +68,5 @@ def _prove(options: dict[str, Any]) -> int:
     with open_disks(ssh_of(options) if any_remote(pairs) else None) as disks:
         sides = [open_side(disks, *pair) for pair in pairs]
         found = verb.prove(sides[0], sides[1:], asked, flags.hint)
-    click.echo(json.dumps(verb.body(found)) if options["as_json"] else verb.text(found))
+    click.echo(json.dumps(stamped(verb.body(found))) if options["as_json"] else verb.text(found))
     return found.code

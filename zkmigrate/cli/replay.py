@@ -11,6 +11,7 @@ import click
 
 from zkmigrate.cli import flags
 from zkmigrate.cli.zxid import ssh_of
+from zkmigrate.json_stamp import stamped
 
 if TYPE_CHECKING:
     from zkmigrate.moves.facts.replay import ReplayDisks
@@ -74,5 +75,5 @@ def _list(options: dict[str, Any]) -> int:
             found = looking.examine()
         except ZkDataError as error:
             raise DiskError(str(error)) from error
-    click.echo(json.dumps(body(found)) if options["as_json"] else text(found))
+    click.echo(json.dumps(stamped(body(found))) if options["as_json"] else text(found))
     return code(found)

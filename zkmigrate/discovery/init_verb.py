@@ -27,6 +27,7 @@ from zkmigrate.hosts.transport import own_addresses
 from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory import inventory as inventories
 from zkmigrate.inventory.inventory import Ssh
+from zkmigrate.json_stamp import stamped
 from zkmigrate.kafka.clients import admin as kafka_client
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView
@@ -54,7 +55,7 @@ def init(options: InitOptions, say: Callable[[str], None], ask: Callable[[str], 
     doubtful = [line.strip() for line in text.splitlines() if " BUT " in line]
     if options.as_json:
         body = {"code": code, "file": str(options.out), "problems": problems, "doubtful": doubtful}
-        say(json.dumps(body, ensure_ascii=False, sort_keys=True))
+        say(json.dumps(stamped(body), ensure_ascii=False, sort_keys=True))
         return code
     say(f"{options.out} written: {_counted(draft)}")
     for line in doubtful:

@@ -13,6 +13,7 @@ from zkmigrate.clean import clean
 from zkmigrate.engine import runs
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory import inventory as inventories
+from zkmigrate.json_stamp import stamped
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.report import Report
 from zkmigrate.report import sources
@@ -26,7 +27,7 @@ PAGE = "report.html"
 
 
 def _json(report: Report) -> str:
-    return clean(json.dumps(data(report), ensure_ascii=False, sort_keys=True)) + "\n"
+    return clean(json.dumps(stamped(data(report)), ensure_ascii=False, sort_keys=True)) + "\n"
 
 
 FORMATS: Mapping[str, Callable[[Report], str]] = {"html": page, "md": markdown, "json": _json}

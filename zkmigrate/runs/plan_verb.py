@@ -37,7 +37,10 @@ def show_plan(context: VerbContext, run_id: str, out: Path | None = None, *, for
     if out is not None:
         command = f"zkmigrate run {inventory_options(context)} --plan {shlex.quote(str(out))}"
         lines += [f"written to {out}: plan {plan_file.digest}", f"   apply it: {command}"]
-    print_result(context, plan_file.to_json(), lines)
+    if context.as_json:
+        context.out.write(plan_file.text())  # with its own format and checksum, and no time: as in the file
+    else:
+        print_result(context, {}, lines)
     return 8 if plan_file.unknown else 0
 
 

@@ -22,6 +22,7 @@ from zkmigrate.engine.samples import Samples
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory import inventory as inventories
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.json_stamp import stamped
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Records
@@ -130,7 +131,7 @@ def heading(history: History, playbook: Playbook) -> str:
 
 def print_json(context: VerbContext, body: dict[str, Any]) -> None:
     """Print one line of JSON with sorted keys."""
-    context.out.write(json.dumps(body, ensure_ascii=False, sort_keys=True) + "\n")
+    context.out.write(json.dumps(stamped(body), ensure_ascii=False, sort_keys=True) + "\n")
 
 
 def print_result(context: VerbContext, body: dict[str, Any], lines: list[str]) -> None:

@@ -9,6 +9,7 @@ from typing import TextIO
 
 from zkmigrate.clean import clean
 from zkmigrate.engine import events
+from zkmigrate.json_stamp import stamped
 
 
 class JsonLines:
@@ -20,7 +21,8 @@ class JsonLines:
         self._lock = threading.Lock()
 
     def __call__(self, event: events.Event) -> None:
-        body = {"at": round(self._wall(), 3), **events.to_json(event)}
+        at = self._wall()
+        body = stamped({"at": round(at, 3), **events.to_json(event)}, at)
         with self._lock:
             self._out.write(clean(json.dumps(body, ensure_ascii=False)) + "\n")
             self._out.flush()

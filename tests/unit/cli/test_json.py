@@ -65,7 +65,7 @@ def test_every_verb_says_on_standard_output_how_it_ended(place: Place, trouble: 
         assert (said["event"], said["code"]) == ("RunEnded", code)
         assert said["message"] in done.stderr if code else said["message"] == "disk is complete"
     elif code:
-        assert set(said) == {"code", "error"}
+        assert set(said) == {"code", "error", "schema", "time"}
         assert said["code"] == code
         assert said["error"] in done.stderr
     else:

@@ -17,6 +17,7 @@ from zkmigrate.gateway.rules.hold import Order
 from zkmigrate.gateway.serving.config import load
 from zkmigrate.gateway.serving.record import SOCKET
 from zkmigrate.gateway.usage import usage
+from zkmigrate.json_stamp import stamped
 from zkmigrate.model.finding import Finding
 
 ANSWER_S = 30.0
@@ -31,7 +32,7 @@ def order(file: Path, asked: Order, say: Callable[[str], None], *, as_json: bool
     except forms.FormError as error:
         raise UsageError(f"not an order: {error}. Nothing was sent. Next: correct it") from None
     told = answer(socket_of(file), asdict(asked))
-    say(json.dumps(told) if as_json else in_words(told))
+    say(json.dumps(stamped(told)) if as_json else in_words(told))
     return _CODES[told["outcome"]]
 
 
@@ -39,7 +40,7 @@ def status(file: Path, say: Callable[[str], None], *, as_json: bool) -> int:
     """Print the status of the gateway, and return 0. Raises HostError if no gateway answers."""
     told = answer(socket_of(file), "status")
     if as_json:
-        say(status_json(told))
+        say(json.dumps(stamped(json.loads(status_json(told)))))
         return 0
     from zkmigrate.ui import finding_lines  # slow to import; the relay needs none of it
 

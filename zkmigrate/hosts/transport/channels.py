@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import paramiko
 
 from zkmigrate import deadline
-from zkmigrate.hosts.transport import quote
+from zkmigrate.hosts.transport import command_log, quote
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.ssh import Purpose, Transport
 from zkmigrate.hosts.zkm_host import INSTALLED_PATH
@@ -87,7 +87,14 @@ class Channels:
             channel = self._channels.setdefault(
                 host, _HostChannel(host, self._transport, self._purpose, self._run, self._speaker)
             )
-        return channel.ask(words, fencing, time.monotonic() + deadline.remaining(deadline_s))
+        command_log.sent(host, words)
+        try:
+            outcome = channel.ask(words, fencing, time.monotonic() + deadline.remaining(deadline_s))
+        except TransportError as error:
+            command_log.failed(host, error)
+            raise
+        command_log.answered(host, outcome.rc, outcome.output)
+        return outcome
 
     def open(self, host: str, fencing: int) -> None:
         """Open the channel before it is needed. Raises TransportError."""

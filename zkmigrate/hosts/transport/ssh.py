@@ -27,6 +27,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from zkmigrate import deadline
 from zkmigrate.errors import InventoryError, UsageError
+from zkmigrate.hosts.transport import command_log
 from zkmigrate.hosts.transport.connection import Connection, Output
 from zkmigrate.hosts.transport.failure import TransportError, socket_cause, socket_text
 from zkmigrate.hosts.transport.ordered import OrderedTransport
@@ -83,7 +84,14 @@ class Transport:
     ) -> Output:
         """Run a command on a host, whatever its exit code. Raises TransportError."""
         wait = self._limits.command_s if deadline_s is None else deadline_s
-        return self.connection(host).run(argv, stdin, deadline.remaining(wait), self._limits.output)
+        command_log.sent(host, argv, stdin)
+        try:
+            output = self.connection(host).run(argv, stdin, deadline.remaining(wait), self._limits.output)
+        except TransportError as error:
+            command_log.failed(host, error)
+            raise
+        command_log.answered(host, output.rc, output.text)
+        return output
 
     def read(self, host: str, path: str, limit: int = 1 << 20) -> bytes:
         """A whole file by SFTP as the ssh account. Raises the host's OSError, TransportError."""

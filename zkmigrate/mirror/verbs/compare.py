@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from zkmigrate.errors import HostError
+from zkmigrate.json_stamp import stamped
 from zkmigrate.mirror.clients.cluster import Cluster
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.reading import compared
@@ -25,7 +26,7 @@ def compare(asked: Request, say: Callable[[str], None]) -> int:
         found = [_compared(here, there, one) for one in places(here, there, mirrored)]
     if asked.as_json:
         body: dict[str, Any] = {"topics": [topic_body(one) for one in mirrored]}
-        say(json.dumps({**body, "partitions": [vars(one) for one in found]}))
+        say(json.dumps(stamped({**body, "partitions": [vars(one) for one in found]})))
     else:
         for text in (*_topic_lines(mirrored), *map(line, found), total(found)):
             say(text)

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from zkmigrate.engine.clock import Interrupt
 from zkmigrate.errors import LockedError, UsageError
+from zkmigrate.json_stamp import stamped
 from zkmigrate.mirror.clients.cluster import Cluster
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.copier import Copier
@@ -46,7 +47,7 @@ class Telling:
     def line(self, event: str, text: str, **body: object) -> None:
         """Print an event."""
         at = round(time.time(), 3)
-        self._say(json.dumps({"at": at, "event": event, **body}) if self._as_json else text)
+        self._say(json.dumps(stamped({"at": at, "event": event, **body}, at)) if self._as_json else text)
 
     def gone(self, p: Partition) -> None:
         """Print that a partition has failed, or that this copier may no longer write it."""

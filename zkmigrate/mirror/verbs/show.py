@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from zkmigrate.errors import HostError
+from zkmigrate.json_stamp import stamped
 from zkmigrate.mirror.clients.ahead import looked
 from zkmigrate.mirror.clients.cluster import Cluster
 from zkmigrate.mirror.clients.permitted import missing_rights
@@ -30,7 +31,7 @@ def plan(asked: Request, say: Callable[[str], None]) -> int:
     if asked.as_json:
         body = {"topics": [topic_body(one) for one in mirrored], "partitions": _bodies(found)}
         rights = [{**vars(one), "command": one.command} for one in lacking]
-        say(json.dumps({**body, **follow.body(also), "rights": rights}))
+        say(json.dumps(stamped({**body, **follow.body(also), "rights": rights})))
     else:
         rights_lines = [f"missing right: {one.words}. Next: {one.command}" for one in lacking]
         for line in (*plan_lines(mirrored), *place_lines(found), *follow.lines(also), *rights_lines):
@@ -51,7 +52,7 @@ def status(asked: Request, say: Callable[[str], None]) -> int:
         refused = {one.topic: one.refused for one in mirrored if one.refused}
         known = {"copies": None, "why": way} if isinstance(way, str) else vars(way)
         told = {"refused": refused, "direction": known}
-        say(json.dumps({"partitions": _bodies(found), "lag": lag, **told, **follow.body(also)}))
+        say(json.dumps(stamped({"partitions": _bodies(found), "lag": lag, **told, **follow.body(also)})))
     else:
         refusals = plan_lines([one for one in mirrored if one.refused])
         direction = f"direction: {f'not known: {way}' if isinstance(way, str) else way.words}"

@@ -20,6 +20,7 @@ from zkmigrate.engine.codec import encode_finding
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory import inventory as inventories
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.json_stamp import stamped
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, Held, blocking
 from zkmigrate.model.look import Look
@@ -175,7 +176,7 @@ class Screen:
             body: dict[str, Any] = {"code": code, "findings": [encode_finding(f) for f in shown]}
             if not self.once:
                 body |= {"at": round(at, 3), "event": "Looked", "claims": count}
-            self._line(json.dumps(body, ensure_ascii=False, sort_keys=True))
+            self._line(json.dumps(stamped(body, at), ensure_ascii=False, sort_keys=True))
             return
         for line in finding_lines.findings(shown):
             self._line(f"{_stamp(at)} {line}")
@@ -195,7 +196,7 @@ class Screen:
             return
         if self.as_json:
             body = {"at": round(at, 3), "event": "WatchEnded", "code": code, "looks": looks, "message": why}
-            self._line(json.dumps(body, ensure_ascii=False, sort_keys=True))
+            self._line(json.dumps(stamped(body, at), ensure_ascii=False, sort_keys=True))
         else:
             self._line(f"{_stamp(at)} {why} after {looks} looks (exit code {code})")
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from zkmigrate.errors import ZkmigrateError
+from zkmigrate.json_stamp import stamped
 from zkmigrate.zookeeper.clients.session import Limits
 from zkmigrate.zookeeper.clients.subtree import Server, walk_subtree
 from zkmigrate.zookeeper.data.subtree import Extent, Largest, Walk, extent_of
@@ -110,7 +111,7 @@ def print_answer(
     answer: Answer, say: Callable[[str], None], hint: Callable[[str], None], *, as_json: bool
 ) -> int:
     """Print the answer; 0, or 8 if some of the subtree could not be read."""
-    say(json.dumps(body(answer), ensure_ascii=False) if as_json else text(answer))
+    say(json.dumps(stamped(body(answer)), ensure_ascii=False) if as_json else text(answer))
     if not answer.denied:
         return 0
     hint(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from zkmigrate.json_stamp import stamped
 from zkmigrate.zookeeper.data.tail import Tail, newest
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 from zkmigrate.zookeeper.data.zxid import format_zxid
@@ -31,7 +32,7 @@ def tail(
             max_record=max(2 * (jute_maxbuffer + 1), MAX_RECORD),
             check=not quick,
         )
-    say(json.dumps(body(found), ensure_ascii=False) if as_json else text(found))
+    say(json.dumps(stamped(body(found)), ensure_ascii=False) if as_json else text(found))
     return 0
 
 

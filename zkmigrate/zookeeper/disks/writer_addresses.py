@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from zkmigrate.clean import inline
+from zkmigrate.json_stamp import stamped
 from zkmigrate.model.fact import Seen
 from zkmigrate.zookeeper.clients.admin import ADMIN_PORT, allowed_word
 from zkmigrate.zookeeper.clients.subtree import Server
@@ -52,7 +53,7 @@ def print_writers(
             tell=lambda done: progress("transactions", done, None),
         )
     at = addresses(servers, hint)
-    say(json.dumps(body(found, at)) if as_json else text(found, at, asked=bool(servers)))
+    say(json.dumps(stamped(body(found, at))) if as_json else text(found, at, asked=bool(servers)))
     return 0
 
 

@@ -35,6 +35,7 @@ TREE: dict[str, Zxids] = {
     "/kafka/b/c": (0x30, 0x30, 0x30),
 }
 KEYS = [
+    "schema", "time",
     "zxid", "complete", "source", "where", "chroot", "znodes", "czxid", "mzxid", "pzxid", "begin", "end",
     "gone", "denied", "requests", "seconds",
 ]  # fmt: skip
@@ -77,6 +78,7 @@ def test_the_answer_as_json() -> None:
     body = json.loads(result.stdout)
     assert list(body) == KEYS
     assert body.pop("seconds") >= 0
+    assert (body.pop("schema"), bool(body.pop("time"))) == (1, True)
     assert body == {
         "zxid": "0x30",
         "complete": True,
@@ -216,7 +218,7 @@ def test_a_directory_is_read_alike_from_here_and_from_a_host(
     assert (body["begin"], body["end"], body["requests"]) == (f"0x{tree.zxid:x}", f"0x{tree.zxid:x}", 0)
     assert max(int(body[kind]["zxid"], 16) for kind in ("czxid", "mzxid", "pzxid")) == max_zxid(tree)
     for each in (body, other):
-        del each["where"], each["seconds"]
+        del each["where"], each["seconds"], each["time"]
     assert body == other
 
 

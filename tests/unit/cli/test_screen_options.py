@@ -1,0 +1,99 @@
+"""``-v``, ``--log-file``, ``--no-color``, ``status --watch``, examples, and what --json always has."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pty
+import signal
+import stat
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.test_main import Place
+from tests.unit.ui.test_views import read_until
+from zkmigrate.hosts.transport import command_log
+
+
+def test_the_log_has_commands_and_answers_and_no_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("zkmigrate").propagate = True
+    with caplog.at_level(logging.DEBUG, "zkmigrate"):
+        command_log.sent("broker1", ("sudo", "cat", "/etc/kafka/server.properties"), b"content")
+        command_log.answered("broker1", 0, 'broker.id=1\nssl.key.password = hidden1\n  password="hidden2";\n')
+        command_log.sent("dest1", ("put", "/etc/zookeeper/zoo.cfg", "aGlkZGVu" * 9))
+        command_log.answered("dest1", 0, "x" * 5000 + "\n" + "line\n" * 90)
+    assert "broker1 <- sudo cat /etc/kafka/server.properties (and 7 bytes of input)" in caplog.text
+    assert "broker1 -> exit code 0\n    broker.id=1\n    ssl.key.password = (left out)" in caplog.text
+    assert "dest1 <- put /etc/zookeeper/zoo.cfg (72 characters)" in caplog.text
+    assert "(5000 characters)" in caplog.text
+    assert "(51 more lines)" in caplog.text
+    assert "hidden" not in caplog.text
+    assert "aGlkZGVu" not in caplog.text
+
+
+def test_a_log_file_is_the_owners_and_is_ended_with_the_verb(tmp_path: Path) -> None:
+    place, log = Place(tmp_path), tmp_path / "night.log"
+    for _ in range(2):
+        assert place.call("preflight", "--log-file", str(log)).exit_code == 0
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    assert not logging.getLogger("zkmigrate").handlers
+    assert place.call("preflight", "--log-file", str(tmp_path / "none" / "x")).exit_code == 2
+
+
+def test_json_has_a_schema_and_an_iso_time_beside_its_keys(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    ran = place.call("run", "--yes", "--json").stdout.splitlines()
+    shown = place.call("status", "--json").stdout.splitlines()
+    refused = place.call("status", "--json", "--run-id", "none").stdout.splitlines()
+    looked = place.call("preflight", "--json").stdout.splitlines()
+    for line in (*ran, *shown, *refused, *looked):
+        body = json.loads(line)
+        assert body["schema"] == 1
+        when = datetime.fromisoformat(body["time"])
+        assert when.tzinfo is not None
+        assert "at" not in body or abs(when.timestamp() - body["at"]) < 0.01
+
+
+def test_a_plan_has_its_own_format_and_the_bytes_of_its_file(tmp_path: Path) -> None:
+    place, file = Place(tmp_path), tmp_path / "night.plan"
+    printed = place.call("plan", "--json", "--out", str(file))
+    assert printed.exit_code == 0, printed.output
+    assert printed.stdout == file.read_text()
+
+
+@pytest.mark.parametrize("verb", ["run", "plan", "status"])
+def test_help_has_examples(tmp_path: Path, verb: str) -> None:
+    assert f"Examples:\n    zkmigrate {verb}" in Place(tmp_path).call(verb, "--help").output
+
+
+def test_watch_needs_a_terminal(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    assert place.call("status", "--watch").exit_code == 2
+    assert "--watch needs a terminal" in place.call("status", "--watch").output
+
+
+@pytest.mark.parametrize("more", [(), ("--no-color",)])
+def test_watch_shows_the_run_anew_until_ctrl_c(tmp_path: Path, more: tuple[str, ...]) -> None:
+    place = Place(tmp_path)
+    assert place.call("run", "--yes").exit_code == 0
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.unit.disk_world", *place.words("status", "--watch", *more)],
+        env={**os.environ, **place.environ, "COLUMNS": "200", "TERM": "xterm"},
+        cwd=Path(__file__).parents[3],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    seen = read_until(ours, "run lab-1 of", "")
+    read_until(ours, "run lab-1 of", "")  # a second time
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    os.close(ours)
+    assert ("\x1b[3" in seen) is False, "the state has no colours of its own"

@@ -1,0 +1,19 @@
+"""Stamp each object that ``--json`` prints with the version of its form and the time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+SCHEMA = 1
+"""The version of what ``--json`` prints. Keys may be added without another one."""
+
+
+def stamped(body: Mapping[str, Any], at: float | None = None) -> dict[str, Any]:
+    """Return the body with ``schema`` and ``time`` (ISO 8601, UTC) beside its own keys, which stay as they are.
+
+    at: seconds since the epoch, else now.
+    """
+    when = datetime.now(UTC) if at is None else datetime.fromtimestamp(at, UTC)
+    return {"schema": SCHEMA, "time": when.isoformat(timespec="milliseconds"), **body}
