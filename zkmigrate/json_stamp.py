@@ -11,7 +11,7 @@ SCHEMA = 1
 
 
 def stamped(body: Mapping[str, Any], at: float | None = None) -> dict[str, Any]:
-    """Return the body with ``schema`` and ``time`` (ISO 8601, UTC) beside its own keys, which stay as they are.
+    """Return the body with ``schema`` and ``time`` (ISO 8601, UTC) beside its own keys.
 
     at: seconds since the epoch, else now.
     """

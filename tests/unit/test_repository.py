@@ -67,6 +67,7 @@ EFFECT = {
     "gateway.verbs",
     "hosts.parallel",
     "hosts.transport",
+    "json_stamp",
     "kafka.clients",
     "kafka.disks",
     "kafka.said",
