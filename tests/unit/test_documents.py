@@ -20,6 +20,7 @@ from tests.unit.preflight_world import CHECKS
 from tests.unit.test_repository import documents
 from zkmigrate.cli.findings import entries
 from zkmigrate.cli.main import cli
+from zkmigrate.errors import LockedError
 from zkmigrate.inventory.accept import ACCEPTABLE
 from zkmigrate.inventory.hooks import Moment
 from zkmigrate.moves.rules.clean_up import ACCEPTABLE as OF_CLEAN_UP
@@ -258,6 +259,17 @@ def test_every_exit_code_in_a_page_is_in_the_table() -> None:
         if number and int(number) not in codes
     }
     assert found == set()
+
+
+def test_a_process_that_was_fenced_off_ends_with_one_code_on_every_page() -> None:
+    """The security page said 9, which is zkm-host's own code; the process of the operator ends with 5."""
+    table = (ROOT / "docs" / "reference" / "exit-codes.md").read_text()
+    assert re.search(rf"^\| {LockedError.exit_code} \|.*fenced this one off", table, re.MULTILINE)
+    of_programs = {"zkm-host.md", "gateway.md"}  # they list the codes of programs on hosts
+    for page in documents():
+        if page.name not in of_programs and page.parent.name != "adr":
+            fenced = [line for line in page.read_text().splitlines() if "fencing number" in line]
+            assert not [line for line in fenced if re.search(r"\((?:exit )?(?:code )?9\)", line)], page
 
 
 ADVICE = re.compile(r"(?<!-)\baccept\b")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from zkmigrate.lab.machines import INOTIFY_PER_HOST
+from zkmigrate.lab.render import MASKED_UNITS
 
 LIMIT = "/proc/sys/user/max_inotify_instances"
 """The limit of the user namespace that a process is in; a new one has a limit of its own."""
@@ -32,3 +33,9 @@ def test_a_lab_is_refused_where_its_hosts_would_get_no_inotify_instance() -> Non
 
 def test_the_check_gives_back_what_it_opened() -> None:
     assert checked(2, 2 * INOTIFY_PER_HOST).returncode == 0
+
+
+def test_units_that_would_hold_an_inotify_instance_are_masked() -> None:
+    """With them a host held six, and a third lab of ten hosts did not fit 128."""
+    assert {"systemd-ask-password-console.path", "systemd-ask-password-wall.path"} <= set(MASKED_UNITS)
+    assert 3 * 10 * INOTIFY_PER_HOST <= 128
