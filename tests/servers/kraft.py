@@ -13,6 +13,9 @@ from tests.servers.process import ADDRESS, START_SECONDS, server, wait_until_it_
 from zkmigrate.lab import provision
 from zkmigrate.lab.render import kraft_cluster_id
 
+OTHER_ADDRESS = ADDRESS.replace("127.1.", "127.12.", 1)
+"""Where a second broker listens: an inventory names each address once."""
+
 
 @contextmanager
 def broker(
@@ -33,7 +36,7 @@ def two_brokers(version: str, folder: Path) -> Iterator[tuple[str, subprocess.Po
     voter = _new_voter(1)
     with (
         _serving(version, folder, 1, voter, "broker,controller") as (address, _),
-        _serving(version, folder, 2, voter, "broker") as (_, other),
+        _serving(version, folder, 2, voter, "broker", host=OTHER_ADDRESS) as (_, other),
     ):
         yield address, other
 
@@ -51,8 +54,9 @@ def _serving(
     roles: str,
     listeners: str = "",
     settings: str = "",
+    host: str = ADDRESS,
 ) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    address, controller = f"{ADDRESS}:{free_port()}", voter.partition("@")[2]
+    address, controller = f"{host}:{free_port()}", voter.partition("@")[2]
     own = f",CONTROLLER://{controller}" if "controller" in roles else ""
     config, log = folder / f"kraft{node}.properties", folder / f"kraft{node}.log"
     config.write_text(

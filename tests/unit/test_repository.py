@@ -26,7 +26,7 @@ PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SPLIT = ("gateway", "hosts", "kafka", "mirror", "moves", "zookeeper")
 """Packages that have modules of either side."""
 
-OWN = {"dependents", "leftovers", "moves", "reassign", "removal", "topic_move", "topics"}
+OWN = {"dependents", "leftovers", "moves", "new_partitions", "reassign", "removal", "topic_move", "topics"}
 """Packages of playbooks."""
 
 PURE = {
@@ -50,6 +50,7 @@ PURE = {
     "moves.rules",
     "moves.steps",
     "leftovers",
+    "new_partitions",
     "placement",
     "reassign",
     "removal",

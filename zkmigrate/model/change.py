@@ -639,6 +639,81 @@ class ElectPreferred(_OnCluster):
 
 
 @dataclass(frozen=True)
+class CreateTopic(_OnCluster):
+    """Create a topic. sets: the replica set of each partition, from 0 on."""
+
+    cluster: str
+    topic: str
+    sets: tuple[tuple[int, ...], ...]
+    verb = "create-topic"
+    expect = "`Created topic`"
+
+    @property
+    def command(self) -> str:
+        return _topics_command("--create", self.topic, f"--replica-assignment {_assignment(self.sets)}")
+
+    def describe(self) -> str:
+        return f"create topic {self.topic} with {len(self.sets):,} partitions, the first on {self.sets[0]}"
+
+
+@dataclass(frozen=True)
+class DeleteTopic(_OnCluster):
+    """Delete a topic. before: the topic id that was found, so that no later topic of the same name is
+    deleted; empty where brokers tell none."""
+
+    cluster: str
+    topic: str
+    before: str
+    verb = "delete-topic"
+    expect = "nothing"
+
+    @property
+    def command(self) -> str:
+        return _topics_command("--delete", self.topic, "")
+
+    def describe(self) -> str:
+        return f"delete topic {self.topic}" + (f" with id {self.before}" if self.before else "")
+
+
+@dataclass(frozen=True)
+class GrowTopic(_OnCluster):
+    """Add partitions to a topic. old: the sets that it has. sets: those of the new partitions. Nothing takes
+    it back."""
+
+    cluster: str
+    topic: str
+    old: tuple[tuple[int, ...], ...]
+    sets: tuple[tuple[int, ...], ...]
+    verb = "grow-topic"
+    expect = "nothing"
+
+    @property
+    def count(self) -> int:
+        """How many partitions the topic has then."""
+        return len(self.old) + len(self.sets)
+
+    @property
+    def command(self) -> str:
+        every = _assignment((*self.old, *self.sets))
+        return _topics_command(
+            "--alter", self.topic, f"--partitions {self.count} --replica-assignment {every}"
+        )
+
+    def describe(self) -> str:
+        return f"let topic {self.topic} grow from {len(self.old):,} to {self.count:,} partitions"
+
+
+def _topics_command(act: str, topic: str, rest: str) -> str:
+    words = f"kafka-topics.sh --bootstrap-server {BOOTSTRAP} {act} --topic {shlex.quote(topic)} {rest}"
+    return words.rstrip()
+
+
+def _assignment(sets: tuple[tuple[int, ...], ...]) -> str:
+    """Sets as ``kafka-topics.sh`` takes them."""
+    return ",".join(":".join(map(str, of)) for of in sets)
+
+
+@dataclass(frozen=True)
 class UnregisterBroker(_OnCluster):
     """Let a cluster without ZooKeeper forget a broker that is down. One that starts registers again."""
 
@@ -772,7 +847,7 @@ Replaying: TypeAlias = BeginReplay | ReplayTransactions | EndReplay
 ClusterChange: TypeAlias = (
     ElectLeaders | AlterTopicConfig | AlterBrokerConfig | ReassignPartition | CancelReassignment |
     PlaceReplica | ElectPreferred | UnregisterBroker | Replaying | DeleteZnode | CreateZnode | CopyOffsets |
-    AlterAcls | SetDirection
+    AlterAcls | SetDirection | CreateTopic | DeleteTopic | GrowTopic
 )  # fmt: skip
 Change: TypeAlias = HostChange | ClusterChange
 Changes: TypeAlias = tuple[Change, ...]
@@ -820,6 +895,8 @@ def inverse(applied: Applied) -> Change | None:
         return replace(change, replicas=change.before, before=change.replicas)
     if isinstance(change, PlaceReplica) and change.before:
         return replace(change, path=change.before, before=change.path)
+    if isinstance(change, CreateTopic):
+        return DeleteTopic(change.cluster, change.topic, "")
     if isinstance(change, DeleteZnode):
         return CreateZnode(change.cluster, change.chroot, change.path, change.data, change.acl)
     if isinstance(change, PutFile | MoveAside) or (isinstance(change, RecoveredChange) and change.replaces):

@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias, TypeVar
 from zkmigrate.mirror.rules.direction import Direction
 from zkmigrate.mirror.rules.needed import Lacking
 from zkmigrate.mirror.rules.rights import Acl
+from zkmigrate.model.change import CreateTopic, GrowTopic
 from zkmigrate.model.fact import Reading
 
 T = TypeVar("T")
@@ -157,12 +158,13 @@ class TopicPartitions:
     """Some topics as a few brokers, the witnesses, see them. brokers: ids that every witness names.
     witnesses: ids that answered. topics: partitions by topic; Absent where no witness knows the topic,
     Unknown where it may not be described. A replica is in sync where every witness that knows the topic says
-    so."""
+    so. ids: the topic ids, where brokers tell them (Kafka 2.8)."""
 
     cluster_id: str
     brokers: frozenset[int]
     witnesses: tuple[int, ...]
     topics: Mapping[str, Reading[tuple[PartitionState, ...]]]
+    ids: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -487,6 +489,10 @@ class Look(Protocol):
         self, cluster: str, key: str, value: str, topics: Sequence[str]
     ) -> Reading[Mapping[str, str]]:
         """The topics for which Kafka would refuse this value, each with the reason. It validates only."""
+
+    @costs("one CreateTopics or CreatePartitions request, which the controller validates only")
+    def refused_topic(self, change: CreateTopic | GrowTopic) -> Reading[str]:
+        """Why Kafka would refuse to create or grow a topic; empty where it would not. It validates only."""
 
     @costs("one DescribeConfigs request to each of these brokers")
     def broker_settings(

@@ -10,6 +10,7 @@ import logging
 import queue
 import re
 import time
+import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -28,6 +29,8 @@ from kafka.errors import (
     NoReassignmentInProgressError,
     ReplicaNotAvailableError,
     RequestTimedOutError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
     for_code,
 )
 from kafka.protocol.admin.topics import ElectionType
@@ -47,8 +50,11 @@ from zkmigrate.model.change import (
     AlterTopicConfig,
     CancelReassignment,
     ClusterChange,
+    CreateTopic,
+    DeleteTopic,
     ElectLeaders,
     ElectPreferred,
+    GrowTopic,
     PlaceReplica,
     ReassignPartition,
     UnregisterBroker,
@@ -508,6 +514,35 @@ def _elect_some(admin: Any, change: ElectPreferred) -> str:
     return ", ".join(left[:5])
 
 
+def create_topic(admin: Any, change: CreateTopic, *, only_validate: bool = False) -> str:
+    """Create a topic, or let Kafka only validate that. Returns why Kafka refused, empty where it did not."""
+    wanted = {change.topic: {"assignments": dict(enumerate(map(list, change.sets)))}}
+    answer = admin.create_topics(wanted, raise_errors=False, validate_only=only_validate)
+    [told] = answer["topics"]
+    return _topic_refused(change.topic, told)
+
+
+def grow_topic(admin: Any, change: GrowTopic, *, only_validate: bool = False) -> str:
+    """Add partitions to a topic, or let Kafka only validate that. Returns why Kafka refused."""
+    wanted = {change.topic: {"count": change.count, "assignments": [list(of) for of in change.sets]}}
+    answer = admin.create_partitions(wanted, raise_errors=False, validate_only=only_validate).to_dict()
+    [told] = answer["results"]
+    return _topic_refused(change.topic, told)
+
+
+def _delete_topic(admin: Any, change: DeleteTopic) -> str:
+    which = uuid.UUID(change.before) if change.before else change.topic
+    [told] = admin.delete_topics([which], raise_errors=False)["topics"]
+    if for_code(told["error_code"]) in (UnknownTopicOrPartitionError, UnknownTopicIdError):  # done before
+        return ""
+    return _topic_refused(change.topic, told)
+
+
+def _topic_refused(topic: str, told: Mapping[str, Any]) -> str:
+    code = told["error_code"]
+    return f"topic {topic}: {said(code, told.get('error_message'))}" if code else ""
+
+
 class UnregisterBrokerRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
     """UnregisterBroker (KIP-631, Kafka 2.8), which only brokers without ZooKeeper take."""
 
@@ -537,6 +572,9 @@ _SENDERS: Mapping[type[ClusterChange], Callable[[Any, Any], str]] = {
     PlaceReplica: _place,
     ElectPreferred: _elect_some,
     UnregisterBroker: _unregister,
+    CreateTopic: create_topic,
+    DeleteTopic: _delete_topic,
+    GrowTopic: grow_topic,
 }
 """Sends one change of each kind over a client; returns why Kafka refused, empty where it did not."""
 

@@ -5,6 +5,7 @@ kafka-python's ``describe_configs`` drops a broker's error about a topic, so the
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -15,6 +16,7 @@ from kafka.protocol.admin import DescribeConfigsRequest
 
 from zkmigrate.kafka.clients import admin as kafka
 from zkmigrate.kafka.said import reason, said
+from zkmigrate.model.change import CreateTopic, GrowTopic
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import ClusterTopics, PartitionState, Settings, TopicPartitions, TopicSetting
 
@@ -25,6 +27,9 @@ _OWN = 1
 """DescribeConfigs: config_source of a topic's own value (DYNAMIC_TOPIC_CONFIG)."""
 _NO_TOPIC, _DENIED = 3, (29, 31)
 """UNKNOWN_TOPIC_OR_PARTITION; TOPIC_AUTHORIZATION_FAILED and CLUSTER_AUTHORIZATION_FAILED."""
+
+_NO_ID = str(uuid.UUID(int=0))
+"""What a broker tells in place of a topic id where it knows none."""
 
 _TOO_OLD = (
     "these brokers are older than Kafka 2.3: they have no IncrementalAlterConfigs, and the older request "
@@ -63,11 +68,17 @@ def partitions(brokers: Sequence[str], topics: Sequence[str], witnesses: int) ->
             topic: _partitions(topic, topic_answers, len(answers))
             for topic, topic_answers in by_topic.items()
         }
-        return Seen(
-            TopicPartitions(cluster["cluster_id"], frozenset.intersection(*named), tuple(answers), found)
-        )
+        topic_ids = {name: own for name, told in by_topic.items() if (own := _topic_id(told))}
+        common = frozenset.intersection(*named)
+        return Seen(TopicPartitions(cluster["cluster_id"], common, tuple(answers), found, topic_ids))
 
     return kafka.ask(brokers, question)
+
+
+def _topic_id(answers: Sequence[Mapping[str, Any]]) -> str:
+    """The id that all witnesses tell for a topic; empty where they tell none, or several."""
+    ids = {told for answer in answers if (told := str(answer.get("topic_id") or _NO_ID)) != _NO_ID}
+    return ids.pop() if len(ids) == 1 else ""
 
 
 def _partitions(
@@ -97,6 +108,22 @@ def settings(brokers: Sequence[str], key: str, topics: Sequence[str]) -> Setting
         if any(setting is None for setting in there.values()):
             return Absent(key)
         return Seen({topic: setting for topic, setting in there.items() if setting is not None})
+
+    return kafka.ask(brokers, question)
+
+
+def refused_topic(brokers: Sequence[str], change: CreateTopic | GrowTopic) -> Reading[str]:
+    """Why Kafka would refuse to create or grow a topic; empty where it would not. It validates only."""
+
+    def question(admin: Any, _: object) -> Reading[str]:
+        try:
+            if isinstance(change, CreateTopic):
+                why = kafka.create_topic(admin, change, only_validate=True)
+            else:
+                why = kafka.grow_topic(admin, change, only_validate=True)
+        except IncompatibleBrokerVersion as error:  # the client knows that before it sends
+            return Unknown("failed", reason(error))
+        return Unknown("timeout", why) if kafka.TIMED_OUT in why else Seen(why)
 
     return kafka.ask(brokers, question)
 

@@ -9,7 +9,7 @@ from threading import RLock
 from zkmigrate.errors import HostError
 from zkmigrate.mirror.rules.direction import Direction
 from zkmigrate.mirror.rules.rights import Acl
-from zkmigrate.model.change import AlterTopicConfig, ClusterChange
+from zkmigrate.model.change import AlterTopicConfig, ClusterChange, CreateTopic, GrowTopic
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import (
     BothEnds,
@@ -255,6 +255,9 @@ class TopicQuestions:
         self, _cluster: str, key: str, value: str, topics: Sequence[str]
     ) -> Reading[Mapping[str, str]]:
         return self.cluster.refused(key, value, topics)
+
+    def refused_topic(self, _change: CreateTopic | GrowTopic) -> Reading[str]:
+        return Unknown("failed", "this world has no topic that could be created or grow")
 
     def broker_settings(
         self, _cluster: str, key: str, brokers: Sequence[int]

@@ -1,0 +1,46 @@
+"""Create a topic, or let one grow, with the replica sets that ``zkmigrate placement`` chose."""
+
+from __future__ import annotations
+
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.rules.sampling import BROKERS
+from zkmigrate.model.change import KAFKA
+from zkmigrate.model.playbook import Playbook, Stage
+from zkmigrate.new_partitions.create_step import CreateStep
+from zkmigrate.new_partitions.grow_step import GrowStep
+from zkmigrate.new_partitions.look_step import PlanCheckStep
+from zkmigrate.new_partitions.section import NewPartitionsInventory, wanted
+
+
+def grows(inventory: Inventory) -> str:
+    """The key that leaves no topic to create."""
+    return "new_partitions.plan" if wanted(inventory).first else ""
+
+
+def creates(inventory: Inventory) -> str:
+    """The key that lets no topic grow."""
+    return "" if wanted(inventory).first else "new_partitions.plan"
+
+
+PLAYBOOK = Playbook(
+    id="kafka_new_partitions",
+    title="Create a topic, or let one grow",
+    stages=(
+        Stage("preflight", "Look first", (PlanCheckStep(),), locked=False, refused=3, gate=True),
+        Stage(
+            "create-topic", "Create the topic", (CreateStep(),), consent="Create the topic now?", idle=grows
+        ),
+        Stage(
+            "grow-topic",
+            "Let the topic grow",
+            (GrowStep(),),
+            consent="Let the topic grow now? There is no way back.",
+            idle=creates,
+        ),
+    ),
+    inventory=NewPartitionsInventory,
+    sections=("kafka", "new_partitions"),
+    alters_clusters=True,
+    sampling=(BROKERS,),
+    clusters={KAFKA: "zkmigrate.kafka.clients.admin:alterer"},
+)

@@ -1,0 +1,200 @@
+"""Topics that are created and grow, and the check of a cluster, on real brokers with their verbs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+from kafka.admin import KafkaAdminClient
+
+from tests.ports import free_port
+from tests.servers import kraft
+from tests.servers.brokers import ALONE, Broker, serve
+from tests.servers.process import ADDRESS, START_SECONDS
+from tests.servers.test_versions import zookeeper
+from zkmigrate.kafka.clients import admin, topics
+from zkmigrate.lab.wait import wait_until
+from zkmigrate.model.change import KAFKA, AlterTopicConfig, ReassignPartition
+from zkmigrate.model.fact import Seen
+
+RUN = "kafka_new_partitions"
+WAIT_S = 240
+"""Seconds for what a quiet machine does in five."""
+
+
+@dataclass
+class Two:
+    """Two brokers, in racks where ``racks`` says so. other: the process of broker 2."""
+
+    at: Mapping[int, str]
+    other: subprocess.Popen[bytes]
+    folder: Path
+
+    @property
+    def addresses(self) -> list[str]:
+        return list(self.at.values())
+
+    def inventory(self, plan: str = "") -> Path:
+        told = topics.names(self.addresses)
+        assert isinstance(told, Seen), told
+        brokers = "".join(
+            f"    - {{name: b{id}, address: {at.replace(':', ', port: ')}, id: {id}}}\n"
+            for id, at in self.at.items()
+        )
+        file = self.folder / f"{plan or 'plain'}.yml"
+        section = f"new_partitions:\n  plan: {plan}.json\n" if plan else ""
+        file.write_text(
+            f"version: 1\nname: {plan or 'two'}\nkafka:\n  cluster_id: {told.value.cluster_id}\n"
+            f"  brokers:\n{brokers}"
+            f"{section}"
+        )
+        return file
+
+    def zkmigrate(self, *words: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "zkmigrate", *words],
+            env={**os.environ, "ZKMIGRATE_RUNS": str(self.folder / "runs")},
+            capture_output=True,
+            text=True,
+            timeout=2 * WAIT_S,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def plan(self, name: str, *words: str) -> dict[str, Any]:
+        out = str(self.folder / f"{name}.json")
+        inventory = str(self.inventory())
+        code, output = self.zkmigrate("placement", *words, "-i", inventory, "--out", out, "--json")
+        assert code == 0, output
+        body: dict[str, Any] = json.loads(next(one for one in output.splitlines() if one.startswith("{")))
+        return body
+
+    def walk(self, verb: str, plan: str) -> tuple[int, str]:
+        return self.zkmigrate(verb, "-i", str(self.inventory(plan)), "--playbook", RUN, "--yes")
+
+    def check(self) -> dict[str, Any]:
+        code, output = self.zkmigrate("placement", "check", "-i", str(self.inventory()), "--json")
+        body: dict[str, Any] = json.loads(output.splitlines()[0])
+        assert body["code"] == code, output
+        return body
+
+    def sets(self, topic: str) -> dict[int, tuple[int, ...]]:
+        """What the brokers tell of a topic; empty where it is not there."""
+        told = topics.partitions(self.addresses, (topic,), 2)
+        assert isinstance(told, Seen), told
+        found = told.value.topics[topic]
+        return {one.partition: one.replicas for one in found.value} if isinstance(found, Seen) else {}
+
+
+@contextmanager
+def two(release: str, folder: Path) -> Iterator[Two]:
+    if release == "4.3.1":
+        with kraft.two_brokers(release, folder) as (address, other):
+            client = KafkaAdminClient(bootstrap_servers=address)
+            brokers = client._manager.cluster.brokers
+            wait_until("broker 2", lambda: None if len(brokers()) == 2 else _again(client), START_SECONDS)
+            at = {one.node_id: f"{one.host}:{one.port}" for one in brokers()}
+            client.close()
+            yield Two(dict(sorted(at.items())), other, folder)
+        return
+    at = {id: f"{host}:{free_port()}" for id, host in ((1, ADDRESS), (2, kraft.OTHER_ADDRESS))}
+    made = [
+        Broker(release, f"{ALONE}broker.rack=r{id}\n", id=id, address=at[id], session_ms=6000) for id in at
+    ]
+    with (
+        zookeeper("3.5.8", folder) as port,
+        serve(folder, port, made[0]),
+        serve(folder, port, made[1]) as [other],
+    ):
+        yield Two(at, other, folder)
+
+
+def _again(client: KafkaAdminClient) -> str:
+    client._manager.run(admin._metadata, client, None)
+    return "one broker"
+
+
+@pytest.mark.parametrize("release", ["2.8.2", "4.3.1"])
+def test_p2_p10_topics_are_created_grow_and_are_checked(release: str, tmp_path: Path) -> None:
+    with two(release, tmp_path) as made:
+        fixed = ("--replication", "2", "--start", "1", "--shift", "0")
+        body = made.plan("new", "new-topic", "--topic", "t.one", "--partitions", "3", *fixed)
+        assert [one["replicas"] for one in body["sets"]] == [[2, 1], [1, 2], [2, 1]]
+
+        # There and back, and there again.
+        code, output = made.walk("run", "new")
+        assert code == 0, output
+        assert made.sets("t.one") == {0: (2, 1), 1: (1, 2), 2: (2, 1)}
+        assert made.check()["code"] == 0
+        code, output = made.walk("rollback", "new")
+        assert code == 0, output
+        wait_until("the topic gone", lambda: "there" if made.sets("t.one") else None, WAIT_S)
+        code, output = made.walk("run", "new")
+        assert code == 0, output
+
+        # What exists, or collides, is refused by the verb and by Kafka.
+        for name in ("t.one", "t_one"):
+            words = ("--topic", name, "--partitions", "1", "--replication", "2")
+            assert made.zkmigrate("placement", "new-topic", *words, "-i", str(made.inventory()))[0] == 3
+        clash = '{"partitions":[{"topic":"t_one","partition":0,"replicas":[1,2]}]}'
+        (tmp_path / "clash.json").write_text(clash)
+        code, output = made.walk("run", "clash")
+        assert code == 3, output
+        assert "collides" in output
+        (tmp_path / "gone.json").write_text('{"partitions":[{"topic":"x","partition":0,"replicas":[1,7]}]}')
+        code, output = made.walk("run", "gone")
+        assert (code, "not registered: 7" in output) == (3, True), output
+
+        # It holds a record: it stays.
+        producer = KafkaProducer(bootstrap_servers=made.addresses, acks="all")
+        producer.send("t.one", b"x", partition=1).get(START_SECONDS)
+        producer.close()
+        code, output = made.walk("rollback", "new")
+        assert code == 6, output
+        assert "records that it has taken: 1" in output
+        assert len(made.sets("t.one")) == 3
+
+        # It grows, and never back.
+        body = made.plan("more", "grow", "--topic", "t.one", "--partitions", "5")
+        code, output = made.walk("run", "more")
+        assert code == 0, output
+        assert list(made.sets("t.one")) == [0, 1, 2, 3, 4]
+        assert [list(made.sets("t.one")[n]) for n in (3, 4)] == [one["replicas"] for one in body["sets"]]
+        code, output = made.walk("rollback", "more")
+        assert code == 6, output
+        assert "has no way back" in output
+        code, output = made.zkmigrate(
+            "placement", "grow", "--topic", "t.one", "--partitions", "4", "-i", str(made.inventory())
+        )
+        assert (code, "placement.topic-shrinks" in output) == (3, True)
+
+        # A broker is killed: its replicas are behind, and below a min ISR.
+        alter = admin.Alter(made.addresses)
+        assert alter(AlterTopicConfig(KAFKA, "t.one", "min.insync.replicas", "2", None))[0] == 0
+        wait_until("nothing wrong", lambda: str(made.check()) if made.check()["code"] else None, WAIT_S)
+        single = '{"partitions":[{"topic":"solo","partition":0,"replicas":[1]}]}'
+        (tmp_path / "solo.json").write_text(single)
+        assert made.walk("run", "solo")[0] == 0
+        made.other.kill()
+        made.other.wait()
+        wait_until("broker 2 down", lambda: None if made.check().get("down") == [2] else "up", WAIT_S)
+        assert alter(ReassignPartition(KAFKA, "t.one", 1, (1,), (1, 2)))[0] == 0
+        wait_until(
+            "in flight or done", lambda: None if len(made.check()["under_replicated"]) == 4 else "no", WAIT_S
+        )
+        found = made.check()
+        assert found["code"] == 10
+        assert {one["partition"] for one in found["below_min_isr"]} >= {0, 2, 3, 4}
+        words = ("--topic", "third", "--partitions", "2", "--replication", "2")
+        code, output = made.zkmigrate("placement", "new-topic", *words, "-i", str(made.inventory()))
+        assert (code, "placement.few-brokers" in output) == (3, True)
+        alter.close()
