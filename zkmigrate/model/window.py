@@ -170,8 +170,8 @@ class Kept:
 class Plight:
     """How to tell of a window that nobody works on any more.
 
-    one, many: what its hosts are called. shut, opened: what is true of clients while hosts are shut, and once
-    they opened on either side. stands: where each host stands. alone_s: seconds after the last renewal until
+    one, many: what its hosts are called. shut, still, opened: what is true of clients while all hosts are
+    shut, at some that still are, and once they opened on either side. stands: where each host stands. alone_s: seconds after the last renewal until
     hosts without a seal have opened by themselves. toll: None where unknown. kept: what clients kept, asked
     once all hosts are open again.
     """
@@ -179,6 +179,7 @@ class Plight:
     one: str
     many: str
     shut: str
+    still: str
     opened: str
     stands: Callable[[Inventory, Look], Mapping[str, Stand]]
     alone_s: Callable[[Context], float]

@@ -105,7 +105,7 @@ class LeftWindow:
         may = "it may be that " if self.stands is None and self.kind in (Kind.LEASED, Kind.GOING) else ""
         since = f"since {sentences.local_time(self.since)}, for {_span(self.at - self.since)}"
         hosts = len(self.stands or ())
-        still = f"clients are still shut out of {hosts - len(self._open())} of {hosts} {plight.many}"
+        still = f"{plight.still} {hosts - len(self._open())} of {hosts} {plight.many}"
         return f"DANGER: {died}; {may}{still if self._open() else plight.shut} {since}"
 
     def _alone(self) -> list[str]:

@@ -169,6 +169,7 @@ PLIGHT = Plight(
     one="gateway",
     many="gateways",
     shut="the applications' requests wait at the gateways",
+    still="requests still wait at",
     opened="the applications' requests go on",
     stands=_stands,
     alone_s=lambda c: move_of(c.inventory).topic_move.hold_ms / 1000,

@@ -33,6 +33,7 @@ def plight(dependent: AnyDependent) -> Plight:
         one="dest host",
         many="dest hosts",
         shut=f"{words.many} and other clients are shut out of ZooKeeper",
+        still="clients are still shut out of",
         opened="clients reach ZooKeeper again",
         stands=_stands,
         alone_s=_alone_s,
