@@ -171,9 +171,9 @@ class Plight:
     """How to tell of a window that nobody works on any more.
 
     one, many: what its hosts are called. shut, still, opened: what is true of clients while all hosts are
-    shut, at some that still are, and once they opened on either side. stands: where each host stands. alone_s: seconds after the last renewal until
-    hosts without a seal have opened by themselves. toll: None where unknown. kept: what clients kept, asked
-    once all hosts are open again.
+    shut, at some that still are, and once they opened on either side. stands: where each host stands.
+    alone_s: seconds after the last renewal until hosts without a seal have opened by themselves. toll: None
+    where unknown. kept: what clients kept, asked once all hosts are open again.
     """
 
     one: str
