@@ -60,7 +60,8 @@ def shared_racks(
     shown = ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
     text = (
         f"{len(found)} set{'s' * (len(found) > 1)} would span fewer racks than possible: {shown}. Next: "
-        "plan the repairs with --fix-racks and submit them first, or accept this with --ignore-warnings."
+        "plan the repairs with placement rebalance --fix-racks and submit them first, or accept this with "
+        "--ignore-warnings."
     )
     return (Notice("placement.rack-shared", text, refuses=True),)
 
