@@ -1061,7 +1061,7 @@ def test_at_the_time_of_until_the_run_ends_between_two_moves_and_goes_on_later(t
         0, f"stopped at {words(end)} as asked; resume goes on"
     )
     waits = [e for e in made.seen if isinstance(e, events.Waits)]
-    told = [e.progress for e in waits if e.what == "the moves in flight"]
+    told = [e.progress for e in waits if e.what == "the moves in flight are over"]
     assert "at the throttle, more than the time in which moves may begin;" in told[0]
     assert made.cluster.flights == {}, "those in flight were waited for"
     assert made.clock.wall() > end

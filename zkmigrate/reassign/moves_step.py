@@ -302,7 +302,7 @@ def _without(c: Context, f: MovesFacts, left: Collection[Move]) -> tuple[Finding
 def _next_phase(c: Context, f: MovesFacts, phase: int) -> Waiting:
     """All moves of this phase are at their end."""
     keep = {**_rates_kept(c, f), "down": c.kept.get("down", frozenset()), "phase": phase}
-    what, mark = "the moves in flight", (phase, 0)
+    what, mark = "the moves in flight are over", (phase, 0)
     told = f"phase {f.phase} is complete"
     return Waiting(what, told, math.inf, 0.0, keep, mark, section(c.inventory).stalled_s)
 
