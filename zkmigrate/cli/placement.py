@@ -362,7 +362,7 @@ def _rebuild(options: dict[str, Any]) -> Any:
 
 
 def _fix(options: dict[str, Any], *useless: str) -> Any:
-    """The request of ``--fix-racks``. useless: the options that say how else replicas move."""
+    """Return the request of ``--fix-racks``. Raises UsageError if one of the ``useless`` options is given."""
     from zkmigrate.placement.request import FixRacks
 
     _excluded("--fix-racks", *useless)

@@ -187,7 +187,7 @@ def _grown(cluster: Cluster, options: dict[str, Any]) -> TopicSets:
 
 
 def _drawn(cluster: Cluster, options: dict[str, Any]) -> tuple[int | None, int | None]:
-    """Start and shift: given, or drawn by chance as Kafka does; None where they are to be found."""
+    """Return start and shift as given, or drawn at random as Kafka does. None: the planner finds them."""
     start, shift = options["start"], options["shift"]
     if start == "random":
         drawn = random.SystemRandom()

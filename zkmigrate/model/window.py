@@ -134,7 +134,7 @@ class WindowSteps:
 
     @property
     def goes(self) -> str:
-        """The step after whose first change hosts finish without an operator."""
+        """Return the step after whose first change hosts finish without an operator."""
         return next(step for step, phase in self.phases.items() if phase is Phase.GO)
 
     @property

@@ -19,7 +19,7 @@ APART_S = 5.0
 _SPAN_S = 1800.0
 """Seconds over which a rate of writes is taken at most."""
 _END_WITHIN_S = 86_400.0
-"""The rate that would finish is told for a day."""
+"""Seconds within which the moves end at the rate that is recommended."""
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,8 @@ def words(
 
 
 def _endless(c: Context, f: MovesFacts, flying: Collection[Move]) -> tuple[str, ...]:
-    """The fixed rates that can never finish; rates that follow the load are told by their ticks."""
+    """Name the fixed rates at which the moves never finish. Rates that follow the load are reported when they
+    change."""
     if f.found is None or f.rates is None or f.rates.control is not None:
         return ()
     inflow: Inflow = c.kept.get("inflow", Inflow())

@@ -74,7 +74,7 @@ class LeftWindow:
         }
 
     def lines(self) -> list[str]:
-        """Return what is so, what the hosts do by themselves, where each stands, and what it costs."""
+        """Return the headline, what the hosts do by themselves, where each stands, and what clients lose."""
         where = [f"{', '.join(hosts)}: {stand.value}" for stand, hosts in self._by_stand().items()]
         return [self._headline(), *self._alone(), *where, *self._toll()]
 
@@ -109,7 +109,7 @@ class LeftWindow:
         return f"DANGER: {died}; {may}{still if self._open() else plight.shut} {since}"
 
     def _alone(self) -> list[str]:
-        """What the hosts do without an operator."""
+        """Say what the hosts do without an operator."""
         one, many = self.plight.one, self.plight.many
         limit = "" if self.alone_s is None else f", at the latest {self.alone_s:g} s after the last renewal"
         shut = f"a sealed {one} stays shut until this run goes on"
@@ -145,7 +145,7 @@ class LeftWindow:
         return [f"{self.toll.what} run out from {sentences.local_time(runs_out)} on ({when}){who}"]
 
     def _open(self) -> list[str]:
-        """The hosts that clients pass."""
+        """Return the hosts through which clients reach the service."""
         return [host for host, stand in (self.stands or {}).items() if stand in (Stand.BEFORE, Stand.AFTER)]
 
     def _by_stand(self) -> dict[Stand, list[str]]:
@@ -198,7 +198,7 @@ def judged(
 
 
 def _kind(history: History, stage: Stage, window: WindowSpec, stands: Stands) -> Kind:
-    """What the hosts say decides; where they do not, the journal does."""
+    """Judge how the window was left: by what the hosts say, and by the journal where they do not answer."""
     seen, steps = set(stands.values()), window.steps
     sent = {step for step in (steps.seals, steps.goes) if f"{stage.id}.{step}" in history.first_sent}
     if list(stands.values()).count(Stand.AFTER) * 2 > len(stands):

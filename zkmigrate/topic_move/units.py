@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from zkmigrate.hosts.facts.start_command import start_commands
 from zkmigrate.hosts.facts.status import HostFacts, host_facts
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
@@ -15,11 +16,9 @@ from zkmigrate.model.step import Context
 from zkmigrate.topic_move.facts import backward_unit, forward_unit
 from zkmigrate.topic_move.section import mirror_hosts
 
-_ARGUMENTS = re.compile(r"argv\[\]=(.*?) ; ignore_errors")
 _SPLIT = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)$")
 """A variable that systemd splits into words, so that it may hold options."""
 _IN_WORD = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_FILES = re.compile(r"^-?(/.*) \(ignore_errors=\w+\)$", re.MULTILINE)
 _LINE = re.compile(r"""([A-Za-z_][A-Za-z0-9_]*)=("[^"'\\]*"|'[^"'\\]*'|[^"'\\]*)$""")
 """A line of an EnvironmentFile with one value."""
 
@@ -46,7 +45,7 @@ def variables(text: str) -> dict[str, str] | None:
 def _environment(look: Look, host: str, facts: HostFacts) -> dict[str, str]:
     """Return the variables of a unit's files, of which the last one wins; none if a file cannot be read."""
     found: dict[str, str] = {}
-    for path in _FILES.findall(facts.unit.get("EnvironmentFiles", "")):
+    for path in start_commands(facts.unit).files:
         told = look.file(host, path)
         if isinstance(told, Absent):
             continue
@@ -71,8 +70,8 @@ def unit_topics(reading: Reading[HostFacts], values: Mapping[str, str]) -> UnitT
     """Read the topics from the command of a unit, as systemd shows it. values: its variables."""
     if not isinstance(reading, Seen):
         return UnitTopics(frozenset(), str(reading))
-    command = reading.value.unit.get("ExecStart", "")
-    arguments = (word for text in _ARGUMENTS.findall(command) for word in text.split())
+    shown = {"ExecStart": reading.value.unit.get("ExecStart", "")}
+    arguments = (word for command in start_commands(shown).commands for word in command.split())
     words = " ".join(_expanded(arguments, values)).replace("--topic=", "--topic ").split()
     named = {word.strip("\"'") for option, word in pairwise(words) if option == "--topic"}
     topics = frozenset(name for name in named if "$" not in name)

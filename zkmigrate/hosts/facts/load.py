@@ -27,7 +27,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 _DISK_FIELDS, _NET_FIELDS = 14, 16
 _NO_DISK = "Next: set busy_limit to null and no await_limit_ms, so that only the network counts"
 _EXPORTED = ("node_time_", "node_boot_time_", "node_disk_", "node_network_transmit_", "node_network_receive_")
-"""How the names of node exporter's metrics begin that are read."""
+"""The beginnings of the names of those metrics of node exporter that are read."""
 _WRAP = 1 << 32
 """The kernel counts a disk's milliseconds in 32 bits, and 32-bit kernels count bytes so."""
 
@@ -103,7 +103,7 @@ def parse(
 
 
 def parse_metrics(text: str, disks: Sequence[str], interfaces: Sequence[str]) -> Reading[Counters]:
-    """Read the same from node exporter's metrics. disks, interfaces: names, as ``sda`` and ``eth0``.
+    """Read a host's counters from node exporter's metrics. disks, interfaces: names, as ``sda`` and ``eth0``.
 
     Lines of other metrics are skipped, so that a large text costs little. The time since the host's start is
     on its clock, less the time of its start: a step of the clock moves both.

@@ -36,7 +36,7 @@ def answered(host: str, rc: int, text: str) -> None:
 
 
 def failed(host: str, error: Exception) -> None:
-    """Log that a command had no whole answer."""
+    """Log why no whole answer to a command came from a host."""
     LOG.debug("%s -> %s", host, error)
 
 

@@ -79,8 +79,8 @@ def _toll(c: Context) -> Toll | None:
 
 
 def _kept(dependent: AnyDependent, c: Context, look: Look) -> Kept:
-    """Which of the sessions that SURVEY found on dest live, and are clients of dest again. Source is not
-    asked: it may be why the run went back, and dest observes it."""
+    """Judge which sessions that SURVEY found on dest still live, and which are clients of dest again. Source
+    is not asked: it may be why the run went back, and dest observes it."""
     try:
         surveyed = known(Surveyed, c)
     except RecordError:
